@@ -4,8 +4,52 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float8.h"
 
 namespace anabranch {
+
+std::array<float, 256> code_values(const WeightSource& source) {
+  std::array<float, 256> values{};
+  for (int code = 0; code < 1 << source.bits; code++)
+    values[static_cast<size_t>(code)] =
+        source.kind == WeightKind::table ? static_cast<float>(source.table[code])
+        : source.kind == WeightKind::fp8 ? e4m3_to_float(static_cast<uint8_t>(code))
+                                         : static_cast<float>(code);
+  return values;
+}
+
+void read_values(const WeightSource& source, int64_t first_row, int64_t count, float* values) {
+  if (!is_coded(source.kind)) {
+    source.read_dense(first_row, count, values);
+    return;
+  }
+  const int64_t cols = source.cols, group = source.group, groups = cols / group;
+  const std::array<float, 256> value_of = code_values(source);
+  std::vector<uint8_t> codes(cols);
+  std::vector<float> scales(groups), biases(groups);
+  for (int64_t r = 0; r < count; r++) {
+    source.read_codes(first_row + r, 1, codes.data(), scales.data(), biases.data());
+    float* out = values + r * cols;
+    for (int64_t g = 0; g < groups; g++) {
+      const float scale = scales[g];
+      const float bias = !source.symmetric        ? biases[g]
+                         : source.zero_point == 0 ? -0.0f  // changes nothing
+                                                  : -static_cast<float>(source.zero_point) * scale;
+      for (int64_t i = g * group; i < (g + 1) * group; i++) out[i] = value_of[codes[i]] * scale + bias;
+    }
+  }
+}
+
+WeightSource decoded(WeightSource source) {
+  WeightSource out;
+  out.rows = source.rows;
+  out.cols = source.cols;
+  out.name = source.name;
+  out.read_dense = [source = std::move(source)](int64_t first, int64_t count, float* values) {
+    read_values(source, first, count, values);
+  };
+  return out;
+}
 
 WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
   for (int64_t row : rows) CHECK(row >= 0 && row < source.rows, "row {} of {}", row, source.rows);
@@ -24,7 +68,7 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
   if (source.read_codes) {
     const int64_t groups = cols / source.group;
     out.read_codes = [for_runs, cols, groups, read = source.read_codes](
-                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+                         int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       for_runs(first, count, [&](int64_t row, int64_t n, int64_t at) {
         read(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
       });
@@ -55,10 +99,10 @@ WeightSource select_columns(WeightSource source, int64_t first, int64_t last) {
   WeightSource out = source;
   out.cols = own;
   out.read_block_scales = nullptr;
-  if (source.kind == WeightKind::affine) {
+  if (is_coded(source.kind)) {
     CHECK(first % group == 0 && own % group == 0, "columns {} to {} in groups of {}", first, last, group);
     out.read_codes = [cols, group, first, own, symmetric = source.symmetric, read = source.read_codes](
-                          int64_t row, int64_t count, uint8_t* codes, float* scales, float* biases) {
+                         int64_t row, int64_t count, uint8_t* codes, float* scales, float* biases) {
       const int64_t groups = cols / group, own_groups = own / group;
       std::vector<uint8_t> all_codes(static_cast<size_t>(count * cols));
       std::vector<float> all_scales(static_cast<size_t>(count * groups)), all_biases(all_scales.size());
@@ -95,7 +139,7 @@ WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
   const int64_t cols = source.cols, groups = source.group > 0 ? cols / source.group : 0;
   if (source.read_codes)
     out.read_codes = [for_rows, cols, groups, symmetric = source.symmetric, read = source.read_codes](
-                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+                         int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       for_rows(first, count, [&](int64_t row, int64_t i) {
         if (row >= 0) return read(row, 1, codes + i * cols, scales + i * groups, biases + i * groups);
         std::fill_n(codes + i * cols, cols, uint8_t{0});

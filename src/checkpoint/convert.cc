@@ -179,7 +179,10 @@ class Converter {
 
   Result<TensorConversion> keep(TensorConversion job) const {
     const WeightSource& source = *job.matrix;
-    if (source.kind != WeightKind::affine) {
+    if (source.kind == WeightKind::table || source.kind == WeightKind::fp8)
+      return conversion_error(job, ErrorKind::unsupported,
+                              "cannot be kept: its codes are not affine; give it another format");
+    if (!is_coded(source.kind)) {
       job.kind = source.kind == WeightKind::f32   ? TargetKind::keep
                  : source.kind == WeightKind::f16 ? TargetKind::f16
                                                   : TargetKind::bf16;

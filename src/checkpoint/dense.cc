@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/float16.h"
@@ -29,7 +28,7 @@ void dense_to_float(WeightKind kind, const std::byte* data, int64_t count, float
 }
 
 bool float_to_dense(WeightKind kind, const float* values, int64_t count, std::byte* out) {
-  CHECK(kind != WeightKind::affine);
+  CHECK(!is_coded(kind));
   bool fits = true;
   for (int64_t i = 0; i < count; i++) {
     if (kind == WeightKind::f32) {
@@ -55,26 +54,6 @@ WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, 
     dense_to_float(kind, data + first * cols * dense_size(kind), count * cols, values);
   };
   return source;
-}
-
-void read_values(const WeightSource& source, int64_t first_row, int64_t count, float* values) {
-  if (source.kind != WeightKind::affine) {
-    source.read_dense(first_row, count, values);
-    return;
-  }
-  const int64_t cols = source.cols, group = source.group, groups = cols / group;
-  std::vector<uint8_t> codes(cols);
-  std::vector<float> scales(groups), biases(groups);
-  for (int64_t r = 0; r < count; r++) {
-    source.read_codes(first_row + r, 1, codes.data(), scales.data(), biases.data());
-    float* out = values + r * cols;
-    for (int64_t g = 0; g < groups; g++) {
-      const float scale = scales[g];
-      const float bias = source.symmetric ? -static_cast<float>(source.zero_point) * scale : biases[g];
-      for (int64_t i = g * group; i < (g + 1) * group; i++)
-        out[i] = static_cast<float>(codes[i]) * scale + bias;
-    }
-  }
 }
 
 }  // namespace anabranch

@@ -21,7 +21,4 @@ bool float_to_dense(WeightKind kind, const float* values, int64_t count, std::by
 WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, int64_t cols,
                           std::shared_ptr<const void> keep);
 
-// All values of a source as float, [rows, cols] in `values`.
-void read_values(const WeightSource& source, int64_t first_row, int64_t count, float* values);
-
 }  // namespace anabranch

@@ -65,7 +65,7 @@ WeightSource join_rows(std::vector<WeightSource> parts) {
   };
   if (out.read_codes)
     out.read_codes = [for_parts, cols, groups](int64_t first, int64_t count, uint8_t* codes, float* scales,
-                                                float* biases) {
+                                               float* biases) {
       for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
         part.read_codes(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
       });
@@ -82,7 +82,8 @@ WeightSource join_rows(std::vector<WeightSource> parts) {
 bool same_format(const Entry& a, const Entry& b) {
   return a.info.shape == b.info.shape && a.source.kind == b.source.kind && a.source.bits == b.source.bits &&
          a.source.group == b.source.group && a.source.scale_type == b.source.scale_type &&
-         a.source.symmetric == b.source.symmetric;
+         a.source.scale_factor == b.source.scale_factor && a.source.table == b.source.table &&
+         a.source.symmetric == b.source.symmetric && a.source.zero_point == b.source.zero_point;
 }
 
 // Why these cannot be one tensor.

@@ -85,7 +85,7 @@ const GgufTensor* GgufMetadata::tensor(std::string_view name) const {
 
 Result<std::vector<float>> GgufMetadata::positive_vector(std::string_view name, int64_t count) const {
   const GgufTensor* found = tensor(name);
-  if (!found || found->type->kind == WeightKind::affine || found->shape != std::vector<int64_t>{count})
+  if (!found || is_coded(found->type->kind) || found->shape != std::vector<int64_t>{count})
     return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is missing or no vector of {} numbers", path_,
                       name, count);
   std::vector<float> out(count);

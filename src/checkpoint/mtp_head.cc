@@ -399,7 +399,7 @@ Result<std::vector<Entry>> read_head(const std::string& original, const Checkpoi
   TRY(const auto expected, HeadShapes(model.config(), path).read(std::max<int64_t>(1, layers)));
   TRY_VOID(check_shapes(expected, entries, original, path));
   const auto quantised =
-      std::ranges::find(entries, WeightKind::affine, [](const Entry& e) { return e.source.kind; });
+      std::ranges::find_if(entries, [](const Entry& e) { return is_coded(e.source.kind); });
   if (quantised != entries.end())
     warnings.push_back(fmt::format(
         "the head in {} is quantised ({}), which costs drafts: take it from the original weights if "

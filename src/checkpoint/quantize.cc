@@ -215,7 +215,7 @@ void quantize_row(const float* values, const float* importance, int64_t cols, co
 
 WeightSource rounded_to_8_bits(WeightSource source) {
   const int group = source.cols % 64 == 0 ? 64 : 32;
-  if (source.kind == WeightKind::affine || source.cols % group != 0) return source;
+  if (is_coded(source.kind) || source.cols % group != 0) return source;
   WeightSource out = source;
   out.kind = WeightKind::affine;
   out.bits = 8;
@@ -225,7 +225,7 @@ WeightSource rounded_to_8_bits(WeightSource source) {
   out.zero_point = 128;
   out.read_dense = nullptr;
   out.read_codes = [cols = source.cols, group, read = std::move(source.read_dense)](
-                        int64_t first, int64_t count, uint8_t* codes, float* scales, float*) {
+                       int64_t first, int64_t count, uint8_t* codes, float* scales, float*) {
     std::vector<float> values(static_cast<size_t>(count * cols));
     read(first, count, values.data());
     for (int64_t begin = 0; begin < count * cols; begin += group) {

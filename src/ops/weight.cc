@@ -6,17 +6,40 @@
 namespace anabranch::ops {
 namespace {
 
+bool group_ok(const WeightSource& s) {
+  const bool medium = s.group == 32, large = s.group == 64 || s.group == 128;
+  switch (s.kind) {
+    case WeightKind::affine:
+      return s.group == 16 || medium || large;
+    case WeightKind::table:
+      return s.group == 16 || medium;
+    default:
+      return medium || large;
+  }
+}
+
+bool bits_ok(const WeightSource& s) {
+  if (s.kind == WeightKind::table) return s.bits == 4;
+  if (s.kind == WeightKind::fp8) return s.bits == 8;
+  return (s.bits >= 2 && s.bits <= 6) || s.bits == 8;
+}
+
 void check_source(const WeightSource& s) {
   CHECK(s.rows > 0 && s.cols > 0, "{} x {}", s.rows, s.cols);
-  if (s.kind != WeightKind::affine) {
+  if (!is_coded(s.kind)) {
     CHECK(s.read_dense != nullptr);
     return;
   }
   CHECK(s.read_codes != nullptr);
-  CHECK((s.bits >= 2 && s.bits <= 6) || s.bits == 8, "{} bits", s.bits);
-  CHECK(s.group == 16 || s.group == 32 || s.group == 64 || s.group == 128, "group {}", s.group);
+  CHECK(bits_ok(s), "{} bits", s.bits);
+  CHECK(group_ok(s), "group {}", s.group);
   CHECK(!s.read_block_scales || s.cols % kScaleBlock == 0, "{} inputs in blocks of {}", s.cols, kScaleBlock);
   CHECK(s.cols % s.group == 0, "group {} does not divide {} inputs", s.group, s.cols);
+  const bool affine = s.kind == WeightKind::affine;
+  CHECK(affine || (s.symmetric && s.zero_point == 0), "only affine weights have biases");
+  CHECK(
+      !affine || (s.scale_factor == 1 && s.scale_type != ScaleType::e8m0 && s.scale_type != ScaleType::e4m3),
+      "affine weights have plain scales");
 }
 
 }  // namespace
@@ -29,7 +52,7 @@ Weight Weight::make(Device& device, const WeightSource& source, int experts) {
   w.cols_ = source.cols;
   w.kind_ = source.kind;
   w.name_ = source.name;
-  if (source.kind == WeightKind::affine) {
+  if (is_coded(source.kind)) {
     w.bits_ = source.bits;
     w.group_ = source.group;
   }

@@ -420,6 +420,12 @@ TEST(Linear, EmbedIsTheDequantisedRow) {
     }
     ASSERT_NO_FATAL_FAILURE(check_embed(block_matrix(rows, 512, 4, 32, false, 5)));
     ASSERT_NO_FATAL_FAILURE(check_embed(block_matrix(rows, 512, 6, 16, true, 6)));
+    for (const int group : {16, 32})
+      for (const ScaleType type : {ScaleType::f32, ScaleType::f16, ScaleType::e8m0, ScaleType::e4m3})
+        ASSERT_NO_FATAL_FAILURE(check_embed(coded_matrix(rows, 96, WeightKind::table, group, type, 7)));
+    for (const int group : {32, 64, 128})
+      for (const ScaleType type : {ScaleType::f32, ScaleType::bf16, ScaleType::e8m0})
+        ASSERT_NO_FATAL_FAILURE(check_embed(coded_matrix(rows, 384, WeightKind::fp8, group, type, 8)));
     for (const WeightKind kind : {WeightKind::f32, WeightKind::f16, WeightKind::bf16})
       ASSERT_NO_FATAL_FAILURE(check_embed(dense_matrix(rows, 45, kind, 4)));
   }

@@ -1,6 +1,7 @@
 // Weight matrices made of random codes or values, and the values that these stand for.
 #pragma once
 
+#include "base/float8.h"
 #include "ops/linear.h"
 #include "ops/testing.h"
 
@@ -12,6 +13,8 @@ struct Matrix {
   int bits = 0, group = 0, zero_point = 0;
   ScaleType scale_type = ScaleType::f32;
   bool symmetric = false;
+  float scale_factor = 1;
+  CodeTable table{};
   std::vector<uint8_t> codes;         // [rows, cols]
   std::vector<float> scales, biases;  // [rows, cols / group]; biases also when symmetric
   std::vector<float> values;          // dense kinds
@@ -21,16 +24,21 @@ struct Matrix {
   std::vector<uint8_t> mins;
 
   int groups() const { return cols / group; }
+  // What a code stands for.
+  double code_value(int row, int k) const {
+    const uint8_t code = codes[static_cast<size_t>(row * cols + k)];
+    return kind == WeightKind::table ? table[code] : kind == WeightKind::fp8 ? e4m3_to_float(code) : code;
+  }
   double value(int row, int k) const {
-    if (kind != WeightKind::affine) return values[static_cast<size_t>(row * cols + k)];
+    if (!is_coded(kind)) return values[static_cast<size_t>(row * cols + k)];
     const auto g = static_cast<size_t>(row * groups() + k / group);
-    return static_cast<double>(scales[g]) * codes[static_cast<size_t>(row * cols + k)] + biases[g];
+    return static_cast<double>(scales[g]) * code_value(row, k) + biases[g];
   }
   // The product with input k is rounded relative to this: scale * code and bias may cancel.
   double magnitude(int row, int k) const {
-    if (kind != WeightKind::affine) return std::fabs(value(row, k));
+    if (!is_coded(kind)) return std::fabs(value(row, k));
     const auto g = static_cast<size_t>(row * groups() + k / group);
-    return std::fabs(scales[g]) * codes[static_cast<size_t>(row * cols + k)] + std::fabs(biases[g]);
+    return std::fabs(scales[g] * code_value(row, k)) + std::fabs(biases[g]);
   }
 
   WeightSource source() const {
@@ -43,6 +51,8 @@ struct Matrix {
     s.scale_type = scale_type;
     s.symmetric = symmetric;
     s.zero_point = zero_point;
+    s.scale_factor = scale_factor;
+    s.table = table;
     s.read_codes = [this](int64_t first, int64_t count, uint8_t* to, float* to_scales, float* to_biases) {
       std::copy_n(codes.begin() + first * cols, count * cols, to);
       std::copy_n(scales.begin() + first * groups(), count * groups(), to_scales);
@@ -67,6 +77,8 @@ struct Matrix {
 // A number that the type holds exactly, of magnitude about `size`.
 inline float exact(Random& random, ScaleType type, float size) {
   if (type == ScaleType::f32) return random.uniform() * size;
+  if (type == ScaleType::e8m0) return size * static_cast<float>(1 << random.below(4)) / 8;
+  if (type == ScaleType::e4m3) return e4m3_to_float(static_cast<uint8_t>(random.below(0x7F)));
   const int digits = type == ScaleType::f16 ? 11 : 8;
   const int limit = 1 << digits;
   return static_cast<float>(random.below(2 * limit) - limit) * (size / static_cast<float>(limit));
@@ -90,6 +102,33 @@ inline Matrix affine_matrix(int rows, int cols, int bits, int group, ScaleType t
     m.biases.push_back(symmetric ? -static_cast<float>(m.zero_point) * m.scales.back()
                                  : exact(random, type, 0.5f));
   }
+  return m;
+}
+
+constexpr CodeTable kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr CodeTable kFp4Table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Codes that are looked up, or E4M3 numbers (all but NaN).
+inline Matrix coded_matrix(int rows, int cols, WeightKind kind, int group, ScaleType type, uint64_t seed,
+                           const CodeTable& table = kIq4Table) {
+  Random random(seed);
+  Matrix m;
+  m.rows = rows;
+  m.cols = cols;
+  m.kind = kind;
+  m.bits = kind == WeightKind::fp8 ? 8 : 4;
+  m.group = group;
+  m.scale_type = type;
+  m.scale_factor = type == ScaleType::e4m3 ? 0.0007f : 1.0f;
+  m.symmetric = true;
+  m.table = table;
+  for (int i = 0; i < rows * cols; i++) {
+    const auto code = static_cast<uint8_t>(random.below(1 << m.bits));
+    m.codes.push_back(kind == WeightKind::fp8 && (code & 0x7F) == 0x7F ? 0 : code);
+  }
+  for (int i = 0; i < rows * m.groups(); i++)
+    m.scales.push_back(exact(random, type, 0x1p-5f) * m.scale_factor);
+  m.biases.assign(m.scales.size(), -0.0f);  // changes nothing
   return m;
 }
 
@@ -171,7 +210,7 @@ inline Matrix part_of(const Matrix& all, int expert, int rows) {
   };
   cut(part.codes, all.cols);
   cut(part.values, all.cols);
-  if (all.kind != WeightKind::affine) return part;
+  if (!is_coded(all.kind)) return part;
   cut(part.scales, all.groups());
   cut(part.biases, all.groups());
   return part;

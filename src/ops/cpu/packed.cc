@@ -23,6 +23,8 @@ PackedMatrix::Kind kind_of(WeightKind kind) {
       return PackedMatrix::f16;
     case WeightKind::bf16:
       return PackedMatrix::bf16;
+    case WeightKind::table:
+    case WeightKind::fp8:
     case WeightKind::f32:
       break;
   }
@@ -258,6 +260,8 @@ PackedMatrix layout_of(const WeightSource& source) {
 }  // namespace
 
 std::shared_ptr<const PackedWeight> pack(CpuDevice& device, const WeightSource& source) {
+  if (source.kind == WeightKind::table || source.kind == WeightKind::fp8)
+    return pack(device, decoded(source));
   const CpuKernels& kernels = device.kernels();
   auto weight = std::make_shared<PackedWeight>();
   PackedMatrix& m = weight->matrix;

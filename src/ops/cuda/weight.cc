@@ -99,6 +99,7 @@ int record_bytes(const RecordFormat& format) {
 }
 
 PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
+  if (s.kind == WeightKind::table || s.kind == WeightKind::fp8) return pack(decoded(s), threads);
   PackedRecords out;
   const bool dense = s.kind != WeightKind::affine;
   Layout layout{};

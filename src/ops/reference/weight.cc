@@ -18,13 +18,13 @@ void pack_row(const uint8_t* codes, int64_t count, int bits, uint8_t* out) {
   }
 }
 
-// Rows of an affine source, with a bias for each scale.
-struct Affine {
+// Rows of a coded source, with a bias for each scale.
+struct Coded {
   std::vector<uint8_t> codes;
   std::vector<float> scales, biases;
 };
 
-void read_rows(const WeightSource& s, int64_t first, int64_t count, Affine& rows) {
+void read_rows(const WeightSource& s, int64_t first, int64_t count, Coded& rows) {
   const int64_t groups = s.cols / s.group;
   rows.codes.resize(static_cast<size_t>(count * s.cols));
   rows.scales.resize(static_cast<size_t>(count * groups));
@@ -58,7 +58,7 @@ std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightS
     uint8_t* codes = w->codes->data<uint8_t>();
     float *scales = w->scales->data<float>(), *biases = w->biases->data<float>();
     over_rows([&](int64_t first, int64_t count) {
-      Affine part;
+      Coded part;
       read_rows(s, first, count, part);
       for (int64_t r = 0; r < count; r++)
         pack_row(part.codes.data() + r * s.cols, s.cols, s.bits, codes + (first + r) * row_bytes);
@@ -71,13 +71,14 @@ std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightS
   w->values = make_array({rows, cols}, mx::float32);
   w->bytes = w->values->nbytes();
   float* values = w->values->data<float>();
+  const std::array<float, 256> value_of = code_values(s);
   over_rows([&](int64_t first, int64_t count) {
     float* to = values + first * s.cols;
-    if (s.kind != WeightKind::affine) return s.read_dense(first, count, to);
-    Affine part;
+    if (!is_coded(s.kind)) return s.read_dense(first, count, to);
+    Coded part;
     read_rows(s, first, count, part);
     for (int64_t i = 0; i < count * s.cols; i++)
-      to[i] = part.scales[i / s.group] * static_cast<float>(part.codes[i]) + part.biases[i / s.group];
+      to[i] = part.scales[i / s.group] * value_of[part.codes[i]] + part.biases[i / s.group];
   });
   return w;
 }

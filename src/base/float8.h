@@ -1,0 +1,30 @@
+// E4M3 (without infinities: 0x7F and 0xFF are NaN) and E8M0, the 8-bit numbers of OCP's "8-bit Floating
+// Point" and "Microscaling Formats".
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace anabranch {
+
+// Exact.
+inline float e4m3_to_float(uint8_t code) {
+  const uint32_t magnitude = code & 0x7Fu, sign = (code & 0x80u) << 24;
+  if (magnitude == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000u);
+  // As the upper bits of a float its exponent is 120 too small; subnormal numbers become normal by the
+  // product.
+  const float value = std::bit_cast<float>(magnitude << 20) * 0x1p120f;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+}
+
+// 2^(code - 127); 0xFF is NaN.
+inline float e8m0_to_float(uint8_t code) {
+  if (code == 0xFF) return std::bit_cast<float>(0x7FC00000u);
+  return std::bit_cast<float>(code == 0 ? 0x00400000u : uint32_t{code} << 23);
+}
+
+// The code whose value is exactly `value`, which must be one.
+uint8_t exact_e4m3(float value);
+uint8_t exact_e8m0(float value);
+
+}  // namespace anabranch
