@@ -46,7 +46,7 @@ ops::Weight random_weight(int64_t rows, int64_t cols) {
   s.group = 64;
   s.scale_type = ScaleType::bf16;
   s.read_codes = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
-                                        float* biases) {
+                                       float* biases) {
     const float scale = std::exp2(std::floor(std::log2(0.2f / std::sqrt(static_cast<float>(cols)))));
     for (int64_t i = 0; i < count * cols; i += 16) {
       const uint64_t bits = mixed(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(first * cols + i));

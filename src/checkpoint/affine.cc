@@ -115,8 +115,8 @@ WeightSource affine_source(const AffineTensor& t, std::shared_ptr<const void> ke
   source.bits = t.bits;
   source.group = t.group;
   source.scale_type = scale_type(t.scale_kind);
-  source.read_codes = [t, keep = std::move(keep)](int64_t first, int64_t count, uint8_t* codes,
-                                                   float* scales, float* biases) {
+  source.read_codes = [t, keep = std::move(keep)](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                                  float* biases) {
     const int64_t row_bytes = t.cols * t.bits / 8, groups = t.cols / t.group;
     const int64_t group_bytes = groups * dense_size(t.scale_kind);
     unpack_codes(t.bits, t.codes + first * row_bytes, count * t.cols, codes);

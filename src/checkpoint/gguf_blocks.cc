@@ -210,7 +210,7 @@ WeightSource gguf_source(const GgufType& type, const std::byte* data, int64_t ro
   source.symmetric = type.symmetric;
   source.zero_point = type.zero_point;
   source.read_codes = [&type, data, cols, keep](int64_t first, int64_t count, uint8_t* codes, float* scales,
-                                                 float* biases) {
+                                                float* biases) {
     const int64_t blocks = cols / type.block, groups = type.block / type.group;
     const auto* block = reinterpret_cast<const uint8_t*>(data) + first * blocks * type.bytes;
     for (int64_t i = 0; i < count * blocks; i++, block += type.bytes) {

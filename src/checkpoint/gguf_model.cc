@@ -144,7 +144,7 @@ WeightSource select_column_blocks(WeightSource source, int64_t width, std::vecto
     out.read_block_scales = nullptr;  // columns that moved no longer share a block's factors
     const int64_t groups = cols / source.group, step = width / source.group;
     out.read_codes = [=, symmetric = source.symmetric, read = source.read_codes](
-                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+                         int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       std::vector<uint8_t> c(cols);
       std::vector<float> s(groups), b(groups);
       for (int64_t r = 0; r < count; r++) {
