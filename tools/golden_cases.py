@@ -163,6 +163,8 @@ CASES = {
                           rope_parameters=YARN | {"original_max_position_embeddings": 48, "mscale": 1.0,
                                                   "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.1}),
         world="gguf", dtype="f16"),
+    "qwen2_gguf": dict(config=llama_like("qwen2", intermediate_size=64, num_hidden_layers=2, use_sliding_window=False,
+                                         tie_word_embeddings=False), world="gguf", dtype="q8_0"),
     "gemma2_gguf": dict(config=gemma(2, hidden_size=32, intermediate_size=64, query_pre_attn_scalar=32),
                         world="gguf", dtype="q8_0"),
     "gemma3_gguf": dict(

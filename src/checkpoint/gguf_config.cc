@@ -103,8 +103,17 @@ class Builder {
     c["rms_norm_eps"] = eps;
     c["vocab_size"] = embedding->shape[0];
     c["tie_word_embeddings"] = m_.tensor("output.weight") == nullptr;
-    c["attention_bias"] = m_.tensor("blk.0.attn_q.bias") != nullptr;
+    c["attention_qkv_bias"] = in_any_layer("attn_q.bias");
+    c["attention_out_bias"] = in_any_layer("attn_output.bias");
     return {};
+  }
+
+  // The readers of the config ask for it in every layer then, and the loader refuses it where it is not asked
+  // for.
+  bool in_any_layer(const char* part) const {
+    for (int64_t i = 0; i < out_.layers; i++)
+      if (m_.tensor(fmt::format("blk.{}.{}", i, part))) return true;
+    return false;
   }
 
   // Of Gemma 4, whose layers differ, the first entry: gguf_gemma.cc reads all of them.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/long_integers.h"
+
 namespace anabranch {
 
 namespace {
@@ -17,6 +19,12 @@ constexpr int64_t kMaxDim = (int64_t{1} << 31) - 1;  // array shapes are 32-bit
 constexpr size_t kMaxName = 4096;
 
 namespace dom = simdjson::dom;
+
+simdjson::simdjson_result<dom::element> parse_text(dom::parser& parser, std::string_view text) {
+  const auto root = parser.parse(simdjson::padded_string(text));
+  if (root.error() != simdjson::NUMBER_ERROR) return root;
+  return parser.parse(simdjson::padded_string(with_exponents_on_long_integers(text)));
+}
 
 int64_t dtype_size(std::string_view dtype) {
   static constexpr std::pair<std::string_view, int> kSizes[] = {
@@ -132,12 +140,12 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, cons
   if (length > bytes.size() - sizeof(length))
     return make_error(ErrorKind::invalid, "{}: its header of {} bytes ends beyond the file's {}: truncated",
                       path, length, bytes.size());
-  const simdjson::padded_string header(reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
+  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   const auto data = bytes.subspan(sizeof(length) + length);
 
   dom::parser parser;
   dom::element root;
-  if (const auto code = parser.parse(header).get(root))
+  if (const auto code = parse_text(parser, header).get(root))
     return make_error(ErrorKind::invalid, "{}: the header is not JSON: {}", path,
                       simdjson::error_message(code));
   dom::object entries;
@@ -169,7 +177,7 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index
                       kMaxIndex);
   dom::parser parser;
   dom::element root;
-  if (const auto code = parser.parse(simdjson::padded_string(text)).get(root))
+  if (const auto code = parse_text(parser, text).get(root))
     return make_error(ErrorKind::invalid, "{} is not JSON: {}", path, simdjson::error_message(code));
   dom::object map;
   if (root["weight_map"].get(map))

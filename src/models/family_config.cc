@@ -18,6 +18,11 @@ MoeSpec read_moe(ConfigReader& c, const char* intermediate_key) {
   return spec;
 }
 
+void read_biases(ConfigReader& c, bool qkv, bool out, AttentionSpec& attention) {
+  attention.qkv_bias = c.boolean_or("attention_qkv_bias", qkv);
+  attention.out_bias = c.boolean_or("attention_out_bias", out);
+}
+
 std::vector<int> sparse_layers(ConfigReader& c, int layers) {
   const int step = c.integer_or("decoder_sparse_step", 1, 1024, 1);
   const std::vector<int> dense = c.integers("mlp_only_layers");

@@ -21,6 +21,9 @@ bool is_llama_member(const std::string& model_type);
 const char* experts_key(const ConfigReader& config);
 // Reads the sizes and the routing of a mixture of experts.
 MoeSpec read_moe(ConfigReader& config, const char* intermediate_key);
+// Whether q, k and v, and o, have biases where the family's config does not say it in other words: "qkv" and
+// "out". A GGUF file says it of each by what it holds (checkpoint/gguf_config.cc).
+void read_biases(ConfigReader& config, bool qkv, bool out, AttentionSpec& attention);
 // Which of `layers` layers are mixtures: every "decoder_sparse_step"-th, without "mlp_only_layers".
 std::vector<int> sparse_layers(ConfigReader& config, int layers);
 

@@ -96,7 +96,8 @@ AttentionSpec read_attention(GemmaReader& r) {
   a.heads = r.c.integer_or("num_attention_heads", 1, 4096, 8);
   a.kv_heads = r.c.integer_or("num_key_value_heads", 1, 4096, 4);
   a.head_dim = r.c.integer_or("head_dim", 2, 1024, 256);
-  a.qkv_bias = a.out_bias = r.c.boolean_or("attention_bias", false);
+  const bool biases = r.c.boolean_or("attention_bias", false);
+  read_biases(r.c, biases, biases, a);
   a.qk_norm = r.generation != Generation::gemma2;
   if (a.heads % a.kv_heads != 0) r.c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
   if (r.gemma4()) {

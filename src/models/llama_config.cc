@@ -12,7 +12,8 @@ namespace {
 
 struct Member {
   const char* model_type;
-  bool qkv_bias = false;  // biases on q, k and v that the config does not mention
+  // `config`: "attention_bias" says whether q, k, v and o have biases. The others do not read that key.
+  enum class Biases { none, qkv, config } biases = Biases::none;
   bool qk_norm = false;
   // use_sliding_window says whether there are windows, max_window_layers from which layer on; else
   // sliding_window itself does.
@@ -21,14 +22,15 @@ struct Member {
 };
 
 constexpr Member kMembers[] = {
-    {.model_type = "llama"},
+    {.model_type = "llama", .biases = Member::Biases::config},
     {.model_type = "mistral"},
     {.model_type = "ministral"},
     {.model_type = "ministral3"},
     {.model_type = "mixtral", .experts = Member::Experts::all_layers},
-    {.model_type = "qwen2", .qkv_bias = true, .window_switch = true},
-    {.model_type = "qwen3", .qk_norm = true, .window_switch = true},
+    {.model_type = "qwen2", .biases = Member::Biases::qkv, .window_switch = true},
+    {.model_type = "qwen3", .biases = Member::Biases::config, .qk_norm = true, .window_switch = true},
     {.model_type = "qwen3_moe",
+     .biases = Member::Biases::config,
      .qk_norm = true,
      .window_switch = true,
      .experts = Member::Experts::some_layers},
@@ -57,9 +59,8 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
   attention.heads = c.integer("num_attention_heads", 1, 4096);
   attention.kv_heads = c.integer_or("num_key_value_heads", 1, 4096, attention.heads);
   attention.head_dim = c.integer_or("head_dim", 1, 1024, hidden / attention.heads);
-  // Biases that the config mentions are on o, too.
-  attention.out_bias = c.boolean_or("attention_bias", false);
-  attention.qkv_bias = member.qkv_bias || attention.out_bias;
+  const bool all = member.biases == Member::Biases::config && c.boolean_or("attention_bias", false);
+  read_biases(c, all || member.biases == Member::Biases::qkv, all, attention);
   attention.qk_norm = member.qk_norm;
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");

@@ -86,7 +86,8 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
 
   if (const auto act = c.string_or("hidden_act", "silu"); act != "silu")
     c.unsupported("hidden_act", act, "silu is");
-  if (c.boolean_or("attention_bias", false)) c.unsupported("attention_bias", "true", "false is");
+  for (const char* key : {"attention_bias", "attention_qkv_bias", "attention_out_bias"})
+    if (c.boolean_or(key, false)) c.unsupported(key, "true", "false is");
 
   read_mtp(c, spec);
   const int layers = c.integer("num_hidden_layers", 1, 1024);

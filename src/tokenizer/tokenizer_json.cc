@@ -5,6 +5,7 @@
 #include <climits>
 #include <unordered_map>
 
+#include "base/long_integers.h"
 #include "base/mapped_file.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -20,6 +21,12 @@ constexpr int kMaxNesting = 8;       // of sequences in sequences
 constexpr size_t kMaxSteps = 64;     // of one pipeline
 constexpr size_t kMaxGrowth = 4096;  // how many times as long a pipeline may make a text
 constexpr size_t kMaxAdded = 100'000;
+
+simdjson::simdjson_result<element> parse_text(simdjson::dom::parser& parser, std::string_view text) {
+  const auto root = parser.parse(text.data(), text.size());
+  if (root.error() != simdjson::NUMBER_ERROR) return root;
+  return parser.parse(with_exponents_on_long_integers(text));
+}
 
 // Absent and null are alike.
 bool present(const object& o, std::string_view key, element& out) {
@@ -472,7 +479,7 @@ Result<std::string> config_token(const object& root, std::string_view key) {
 Result<void> read_config(std::string_view text, TokenizerParts& parts) {
   simdjson::dom::parser parser;
   element e;
-  if (const auto error = parser.parse(text.data(), text.size()).get(e))
+  if (const auto error = parse_text(parser, text).get(e))
     return make_error(ErrorKind::invalid, "not JSON: {}", simdjson::error_message(error));
   TRY(const object root, as_object(e, "tokenizer_config"));
   TRY(const std::string bos, config_token(root, "bos_token"));
@@ -504,7 +511,7 @@ Result<void> check_added(const TokenizerParts& parts) {
 Result<TokenizerParts> read_tokenizer(std::string_view text) {
   simdjson::dom::parser parser;
   element e;
-  if (const auto error = parser.parse(text.data(), text.size()).get(e))
+  if (const auto error = parse_text(parser, text).get(e))
     return make_error(ErrorKind::invalid, "not JSON: {}", simdjson::error_message(error));
   TRY(const object root, as_object(e, "the file"));
   TokenizerParts parts;

@@ -172,6 +172,20 @@ TEST(GgufConfig, ListsOfEqualNumbers) {
   EXPECT_ERROR(Writer("llama").list("feed_forward_length", {}), "empty list");
 }
 
+// Qwen2 has biases on q, k and v and none on o; other files have them on all four, or on none.
+TEST(GgufConfig, BiasesAreThoseOfTheFile) {
+  Writer w("qwen2");
+  w.set("feed_forward_length", 32);
+  EXPECT_EQ(config_of(w)["attention_qkv_bias"], false);
+  EXPECT_EQ(config_of(w)["attention_out_bias"], false);
+  w.vector("blk.1.attn_q.bias", std::vector<float>(64));
+  EXPECT_EQ(config_of(w)["attention_qkv_bias"], true);
+  EXPECT_EQ(config_of(w)["attention_out_bias"], false);
+  EXPECT_EQ(config_of(w.vector("blk.0.attn_output.bias", std::vector<float>(64)))["attention_out_bias"],
+            true);
+  EXPECT_FALSE(config_of(w).contains("attention_bias"));
+}
+
 Writer hybrid(const std::string& arch) {
   Writer w(arch);
   w.set("feed_forward_length", 32).set("ssm.conv_kernel", 4).set("ssm.state_size", 8);

@@ -52,6 +52,21 @@ TEST(Safetensors, tensors_in_thousands_take_no_quadratic_time) {
   EXPECT_EQ(file->tensors.size(), 50000u);
 }
 
+TEST(Safetensors, IntegersBeyond64BitsAreNumbers) {
+  const std::string number = "1000000000000000019884624838656";
+  const auto file = parse(with_header("{\"__metadata__\":{\"n\":" + number +
+                                          "},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                                      "x"));
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->tensors.size(), 1u);
+  EXPECT_NE(error_of(with_header(entry("U8", "[" + number + "]", "[0,1]"), "x")).find("not a whole number"),
+            std::string::npos);
+  const auto index = parse_safetensors_index(
+      "{\"metadata\":{\"total_size\":" + number + "},\"weight_map\":{\"a\":\"b.safetensors\"}}", "i.json");
+  ASSERT_TRUE(index.ok()) << index.error().message;
+  EXPECT_EQ(index->front().second, "b.safetensors");
+}
+
 struct Defect {
   const char* name;
   std::string bytes;

@@ -61,6 +61,36 @@ TEST(Config, Qwen2HasBiasesWithoutSayingSo) {
   EXPECT_FALSE(a.out_bias);
 }
 
+const AttentionSpec& attention_of(const ModelSpec& spec) {
+  return std::get<AttentionSpec>(spec.layers[0].mixer);
+}
+
+// Only some of Transformers' classes read attention_bias; GGUF files say it of q, k, v and of o.
+TEST(Config, BiasesOfEachMember) {
+  struct Row {
+    const char* type;
+    bool qkv, out, qkv_if_asked, out_if_asked;
+  };
+  for (const Row& row :
+       {Row{"llama", false, false, true, true}, Row{"qwen3", false, false, true, true},
+        Row{"qwen2", true, false, true, false}, Row{"mistral", false, false, false, false}}) {
+    auto config = llama();
+    config["model_type"] = row.type;
+    const auto read = [&] { return attention_of(*find_llama_family(row.type)->read_config(config, "c")); };
+    EXPECT_EQ(read().qkv_bias, row.qkv) << row.type;
+    EXPECT_EQ(read().out_bias, row.out) << row.type;
+    config["attention_bias"] = true;
+    EXPECT_EQ(read().qkv_bias, row.qkv_if_asked) << row.type;
+    EXPECT_EQ(read().out_bias, row.out_if_asked) << row.type;
+    for (const bool qkv : {false, true})
+      for (const bool out : {false, true}) {
+        config["attention_qkv_bias"] = qkv, config["attention_out_bias"] = out;
+        EXPECT_EQ(read().qkv_bias, qkv) << row.type;
+        EXPECT_EQ(read().out_bias, out) << row.type;
+      }
+  }
+}
+
 TEST(Config, HybridLayersByIntervalAndByList) {
   auto config = qwen3_5();
   auto spec = qwen3_5_family().read_config(config, "config.json");

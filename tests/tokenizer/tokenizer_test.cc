@@ -318,6 +318,17 @@ TEST(TokenizerJson, BosAndEosComeFromTheConfig) {
   EXPECT_FALSE(parse_tokenizer_json(json.dump(), "[]").ok());
 }
 
+TEST(TokenizerJson, IntegersBeyond64BitsAreNumbers) {
+  const std::string text = definition(component("Llama 2")).dump();
+  for (const std::string number : {"1000000000000000019884624838656", "-9223372036854775809"}) {
+    const auto made = parse_tokenizer_json("{\"more\":" + number + "," + text.substr(1),
+                                           R"({"eos_token": "</s>", "model_max_length": )" + number + "}");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ((*made)->eos(), 2);
+  }
+  EXPECT_FALSE(parse_tokenizer_json(text, R"({"model_max_length": 1000000000000000019884624838656x})").ok());
+}
+
 TEST(TokenizerJson, BadFilesAreErrors) {
   const Json good = definition(component("Gemma"));
   std::vector<Json> bad(21, good);
