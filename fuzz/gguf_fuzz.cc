@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of its own, so that a read past the end is caught.
   const auto copy = std::make_shared<std::vector<uint8_t>>(data, data + size);
   const FileBytes file{"x.gguf", std::as_bytes(std::span(*copy)), copy};
-  read_all(read_gguf(file));
+  read_all(read_gguf({file}));
   read_all(read_mmproj(file));
   return 0;
 }

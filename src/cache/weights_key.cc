@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/hash.h"
+#include "base/part_name.h"
 #include "base/private_file.h"
 
 namespace anabranch {
@@ -188,7 +189,8 @@ Result<Fingerprint> weights_key(const std::string& model_path, const std::string
       if (entry.path().extension() == ".safetensors" || entry.path().filename() == "config.json")
         files.push_back(entry.path());
   } else {
-    files.push_back(model_path);
+    for (const std::string& part : paths_of_parts(model_path))
+      if (part == model_path || fs::exists(part, error)) files.push_back(part);
   }
   if (error) return make_error(ErrorKind::io, "{}: {}", model_path, error.message());
   std::sort(files.begin(), files.end());

@@ -8,8 +8,8 @@
 
 namespace anabranch {
 
-// Hashes every byte of config.json and the weights of a model directory, or of a single-file model (some GB/s
-// from the page cache). Errors: io.
+// Hashes every byte of config.json and the weights of a model directory, or of a single-file model with all
+// its parts (some GB/s from the page cache). Errors: io.
 //
 // memory: a directory, or empty. The hash of a file is kept there, in a file `weights-<16 digits>` of the
 // model's, and is not made again while the system's notes on the file (device, inode, size, times of change)

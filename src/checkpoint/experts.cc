@@ -12,6 +12,42 @@
 
 namespace anabranch {
 
+WeightSource join_rows(std::vector<WeightSource> parts) {
+  WeightSource out = parts.front();
+  const int64_t each = out.rows, cols = out.cols, groups = out.group > 0 ? cols / out.group : 0;
+  out.rows = each * static_cast<int64_t>(parts.size());
+  out.read_block_scales = nullptr;
+  const auto shared = std::make_shared<const std::vector<WeightSource>>(std::move(parts));
+  const auto for_parts = [shared, each](int64_t first, int64_t count, auto&& read) {
+    for (int64_t done = 0; done < count;) {
+      const int64_t row = (first + done) % each, n = std::min(count - done, each - row);
+      read((*shared)[(first + done) / each], row, n, done);
+      done += n;
+    }
+  };
+  if (out.read_codes)
+    out.read_codes = [for_parts, cols, groups](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                               float* biases) {
+      for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
+        part.read_codes(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
+      });
+    };
+  if (out.read_dense)
+    out.read_dense = [for_parts, cols](int64_t first, int64_t count, float* values) {
+      for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
+        part.read_dense(row, n, values + at * cols);
+      });
+    };
+  return out;
+}
+
+bool same_format(const Entry& a, const Entry& b) {
+  return a.info.shape == b.info.shape && a.source.kind == b.source.kind && a.source.bits == b.source.bits &&
+         a.source.group == b.source.group && a.source.scale_type == b.source.scale_type &&
+         a.source.scale_factor == b.source.scale_factor && a.source.table == b.source.table &&
+         a.source.symmetric == b.source.symmetric && a.source.zero_point == b.source.zero_point;
+}
+
 namespace {
 
 constexpr std::string_view kExperts = ".mlp.experts.";
@@ -47,43 +83,6 @@ std::optional<ExpertName> split_name(std::string_view name) {
   if (common.empty()) return std::nullopt;
   return ExpertName{
       expert, std::string(name.substr(0, at)).append(kStacked).append(common).append(module.substr(suffix))};
-}
-
-// Sources of the same format below one another.
-WeightSource join_rows(std::vector<WeightSource> parts) {
-  WeightSource out = parts.front();
-  const int64_t each = out.rows, cols = out.cols, groups = out.group > 0 ? cols / out.group : 0;
-  out.rows = each * static_cast<int64_t>(parts.size());
-  out.read_block_scales = nullptr;
-  const auto shared = std::make_shared<const std::vector<WeightSource>>(std::move(parts));
-  const auto for_parts = [shared, each](int64_t first, int64_t count, auto&& read) {
-    for (int64_t done = 0; done < count;) {
-      const int64_t row = (first + done) % each, n = std::min(count - done, each - row);
-      read((*shared)[(first + done) / each], row, n, done);
-      done += n;
-    }
-  };
-  if (out.read_codes)
-    out.read_codes = [for_parts, cols, groups](int64_t first, int64_t count, uint8_t* codes, float* scales,
-                                               float* biases) {
-      for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
-        part.read_codes(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
-      });
-    };
-  if (out.read_dense)
-    out.read_dense = [for_parts, cols](int64_t first, int64_t count, float* values) {
-      for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
-        part.read_dense(row, n, values + at * cols);
-      });
-    };
-  return out;
-}
-
-bool same_format(const Entry& a, const Entry& b) {
-  return a.info.shape == b.info.shape && a.source.kind == b.source.kind && a.source.bits == b.source.bits &&
-         a.source.group == b.source.group && a.source.scale_type == b.source.scale_type &&
-         a.source.scale_factor == b.source.scale_factor && a.source.table == b.source.table &&
-         a.source.symmetric == b.source.symmetric && a.source.zero_point == b.source.zero_point;
 }
 
 // Why these cannot be one tensor.

@@ -8,6 +8,10 @@
 
 namespace anabranch {
 
+// Sources of as many rows each and of one format, below one another.
+WeightSource join_rows(std::vector<WeightSource> parts);
+bool same_format(const Entry& a, const Entry& b);
+
 // Names are those after fold_name(). Joins "<p>.mlp.experts.<e>.{gate,up,down}_proj.weight" of every expert
 // e, and cuts Hugging Face's fused
 // "<p>.mlp.experts.gate_up_proj" [E, 2I, H] (gates first) and ".down_proj" [E, H, I], into MLX's

@@ -31,12 +31,6 @@ class Parser {
     TRY_VOID(parse_counts());
     file_.metadata = Json::object();
     for (uint64_t i = 0; i < keys_; i++) TRY_VOID(parse_key());
-    if (const auto split = file_.metadata.find("split.count");
-        split != file_.metadata.end() && split->is_number_integer() && *split > 1)
-      return make_error(
-          ErrorKind::unsupported,
-          "{}: it is one of {} parts of a split model; join them first (llama-gguf-split --merge)", path_,
-          split->dump());
     TRY(const uint64_t alignment, find_alignment());
     std::vector<uint64_t> offsets;
     for (uint64_t i = 0; i < tensors_; i++) TRY_VOID(parse_tensor(offsets));

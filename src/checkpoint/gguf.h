@@ -19,6 +19,7 @@ struct GgufTensor {
   const GgufType* type;
   std::vector<int64_t> shape;  // slowest dimension first: [out, in], the file's order reversed
   std::span<const std::byte> data;
+  size_t file = 0;  // which of a split model's files it is in
 };
 
 struct GgufFile {
@@ -28,7 +29,7 @@ struct GgufFile {
 };
 
 // Errors (naming `path`, and the key or tensor where there is one): invalid, unsupported (version, byte
-// order, tensor type, split files), exhausted.
+// order, tensor type), exhausted. A part of a split model is parsed alone (gguf_split.h).
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
 
 }  // namespace anabranch

@@ -1,6 +1,7 @@
 #include "checkpoint/gguf_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoint/file_bytes.h"
 
@@ -53,38 +54,87 @@ class Builder {
     Json& c = out_.config = Json::object();
     c["architectures"] = Json::array({arch_.architecture});
     c["model_type"] = arch_.model_type;
-    const bool gemma = out_.arch >= GgufArch::gemma2;
+    const bool gemma = is_gemma(out_.arch);
+    TRY_VOID(check_neutral());
+    TRY_VOID(count_layers());
     TRY_VOID(add_shapes());
-    if (!gemma) c["hidden_act"] = "silu";
+    if (!gemma) {
+      c["hidden_act"] = "silu";
+      c["sliding_window"] = nullptr;
+    }
     TRY_VOID(add_experts());
     if (out_.arch != GgufArch::gemma4) TRY_VOID(add_gguf_rope(m_, out_));
     add_tokens();
-    if (out_.arch == GgufArch::qwen35 || out_.arch == GgufArch::qwen3next) TRY_VOID(add_hybrid());
+    if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
     if (gemma) TRY_VOID(add_gguf_gemma(m_, out_));
     return std::move(out_);
   }
 
  private:
-  Result<void> add_shapes() {
-    TRY(const int64_t blocks, m_.integer("block_count", 1));
-    TRY(const int64_t extra, m_.integer("nextn_predict_layers", 0, 0));
-    if (blocks > kMaxLayers || extra >= blocks)
+  // Keys that change what other architectures compute. None of ours has them, so that nothing would read
+  // them.
+  Result<void> check_neutral() const {
+    struct Key {
+      const char* name;
+      double neutral;
+      bool (*read_by)(GgufArch) = [](GgufArch) { return false; };
+    };
+    static constexpr Key kKeys[] = {
+        {"logit_scale", 1},
+        {"residual_scale", 1},
+        {"embedding_scale", 1},
+        {"attention.clamp_kqv", 0},
+        {"attention.max_alibi_bias", 0},
+        {"attention.sliding_window", 0, is_gemma},
+        {"attn_logit_softcapping", 0, [](GgufArch arch) { return arch == GgufArch::gemma2; }},
+        {"final_logit_softcapping", 0, is_gemma},
+        {"router_logit_softcapping", 0},
+        {"expert_weights_scale", 1},
+        {"expert_group_count", 1},
+        {"expert_gating_func", 1},  // softmax
+        {"attention.causal", 1},
+        {"rope.mrope_interleaved", 1}};
+    for (const Key& key : kKeys) {
+      const Json* value = key.read_by(arch_.arch) ? nullptr : m_.find(key.name);
+      if (!value || *value == key.neutral || *value == 0.0 || *value == (key.neutral != 0)) continue;
+      return make_error(ErrorKind::unsupported, "{}: metadata \"{}.{}\" is {}, which cannot be run in {}",
+                        path_, arch_.gguf, key.name, value->dump(), arch_.model_type);
+    }
+    return {};
+  }
+
+  // The MTP module's layers follow the others in llama.cpp's files. In Ollama's they have names of their own.
+  Result<void> count_layers() {
+    TRY(blocks_, m_.integer("block_count", 1));
+    TRY(mtp_, m_.integer("nextn_predict_layers", 0, 0));
+    if (blocks_ > kMaxLayers || mtp_ >= blocks_)
       return make_error(ErrorKind::invalid, "{}: {} layers, {} of them for prediction, make no sense", path_,
-                        blocks, extra);
-    out_.layers = blocks - extra;
+                        blocks_, mtp_);
+    const bool own_names = m_.has_tensor_of("mtp.");
+    const bool all_in_trunk = own_names && m_.has_tensor_of(fmt::format("blk.{}.", blocks_ - 1));
+    out_.layers = all_in_trunk ? blocks_ : blocks_ - mtp_;
+    if (own_names && mtp_ == 0)
+      while (mtp_ == 0 || (mtp_ < kMaxLayers && m_.has_tensor_of(fmt::format("mtp.layers.{}.", mtp_))))
+        mtp_++;
+    return {};
+  }
+
+  Result<void> add_shapes() {
     TRY(const int64_t hidden, m_.integer("embedding_length", 1));
     TRY(const int64_t ffn, of_layers("feed_forward_length", 0, 0));
     TRY(out_.heads, m_.integer("attention.head_count", 1));
-    TRY(out_.kv_heads, of_layers("attention.head_count_kv", 1, out_.heads));
+    TRY(out_.kv_heads, read_kv_heads());
     TRY(const int64_t head_dim,
-        m_.integer("attention.key_length", 1, std::max<int64_t>(1, hidden / out_.heads)));
+        m_.integer("attention.key_length", 1,
+                   out_.arch == GgufArch::gemma3 ? 256 : std::max<int64_t>(1, hidden / out_.heads)));
     TRY(const int64_t value_dim, m_.integer("attention.value_length", 1, head_dim));
     TRY(const int64_t context, m_.integer("context_length", 1));
     TRY(out_.experts, m_.integer("expert_count", 0, 0));
-    TRY(const double eps, m_.real("attention.layer_norm_rms_epsilon", 1e-5));
+    TRY(const double eps, read_eps());
     if (ffn == 0 && out_.experts == 0)
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.feed_forward_length\" is missing", path_,
                         arch_.gguf);
+    TRY_VOID(check_scale(head_dim));
     if (value_dim != head_dim)
       return make_error(ErrorKind::unsupported, "{}: keys of {} but values of {}", path_, head_dim,
                         value_dim);
@@ -105,7 +155,57 @@ class Builder {
     c["tie_word_embeddings"] = m_.tensor("output.weight") == nullptr;
     c["attention_qkv_bias"] = in_any_layer("attn_q.bias");
     c["attention_out_bias"] = in_any_layer("attn_output.bias");
+    c["attention_bias"] =
+        c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;  // of converted files
+    c["mlp_bias"] = in_any_layer("ffn_up.bias");
     return {};
+  }
+
+  // Gemma 2 and 3 alone may scale their scores otherwise (gguf_gemma.cc).
+  Result<void> check_scale(int64_t head_dim) const {
+    if (out_.arch == GgufArch::gemma2 || out_.arch == GgufArch::gemma3) return {};
+    const double usual = out_.arch == GgufArch::gemma4 ? 1 : 1 / std::sqrt(static_cast<double>(head_dim));
+    TRY(const double scale, m_.real("attention.scale", usual));
+    if (std::abs(scale - usual) <= 1e-5 * usual) return {};
+    return make_error(ErrorKind::unsupported, "{}: scores scaled by {} instead of {} cannot be run in {}",
+                      path_, scale, usual, arch_.model_type);
+  }
+
+  // Ollama's files of Gemma lack it.
+  Result<double> read_eps() const {
+    constexpr const char* kKey = "attention.layer_norm_rms_epsilon";
+    if (!m_.find(kKey) && !is_gemma(out_.arch))
+      return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\" is missing", path_, arch_.gguf, kKey);
+    return m_.real(kKey, 1e-6);
+  }
+
+  // In Ollama's files of hybrids a list, in which recurrent layers have none.
+  Result<int64_t> read_kv_heads() {
+    constexpr const char* kKey = "attention.head_count_kv";
+    const Json* value = m_.find(kKey);
+    if (!is_hybrid(out_.arch) || !value || !value->is_array()) return of_layers(kKey, 1, out_.heads);
+    TRY(const auto list, m_.integers(kKey, blocks_, 0));
+    int64_t heads = 0;
+    for (const int64_t each : list) {
+      if (each != 0 && heads != 0 && each != heads)
+        return make_error(ErrorKind::unsupported, "{}: metadata \"{}.{}\": {} and {} key heads in one model",
+                          path_, arch_.gguf, kKey, heads, each);
+      heads = std::max(heads, each);
+      recurrent_.push_back(each == 0);
+    }
+    if (heads == 0)
+      return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\": no layer has key heads", path_,
+                        arch_.gguf, kKey);
+    if (std::ranges::find(recurrent_, true) == recurrent_.end()) recurrent_.clear();
+    return heads;
+  }
+
+  // The size of a dimension of the first tensor of this name; none: no layer has it.
+  std::optional<int64_t> size_in_layers(const char* part, size_t dimension) const {
+    for (int64_t i = 0; i < out_.layers; i++)
+      if (const GgufTensor* tensor = m_.tensor(fmt::format("blk.{}.{}", i, part)))
+        return tensor->shape.size() > dimension ? std::optional(tensor->shape[dimension]) : std::nullopt;
+    return std::nullopt;
   }
 
   // The readers of the config ask for it in every layer then, and the loader refuses it where it is not asked
@@ -131,19 +231,36 @@ class Builder {
     Json& c = out_.config;
     TRY(const int64_t used, m_.integer("expert_used_count", 1));
     c["num_experts_per_tok"] = used;
+    // llama.cpp divides by the sum in all of these architectures.
+    TRY(const bool normalised, m_.flag("expert_weights_norm", true));
+    if (!normalised && out_.arch != GgufArch::qwen3 && out_.arch != GgufArch::qwen3next)
+      return make_error(ErrorKind::unsupported, "{}: {} with experts that are not normalised cannot be run",
+                        path_, arch_.gguf);
     if (out_.arch == GgufArch::llama) {
       c["model_type"] = "mixtral";
       c["architectures"] = Json::array({"MixtralForCausalLM"});
       c["num_local_experts"] = out_.experts;
       return {};
     }
-    TRY(const int64_t width, m_.integer("expert_feed_forward_length", 1));
-    TRY(const int64_t shared, m_.integer("expert_shared_feed_forward_length", 0, 0));
+    TRY(const int64_t width,
+        m_.integer("expert_feed_forward_length", 1, size_in_layers("ffn_up_exps.weight", 1)));
+    TRY(const int64_t shared, m_.integer("expert_shared_feed_forward_length", 0,
+                                         size_in_layers("ffn_up_shexp.weight", 0).value_or(0)));
     c["num_experts"] = out_.experts;
     c["moe_intermediate_size"] = width;
-    c["norm_topk_prob"] = true;  // llama.cpp divides by the sum in all of these architectures
+    c["norm_topk_prob"] = normalised;
     if (shared > 0) c["shared_expert_intermediate_size"] = shared;
+    add_dense_layers();
     return {};
+  }
+
+  // Layers without a router are not mixtures.
+  void add_dense_layers() {
+    Json dense = Json::array();
+    for (int64_t i = 0; i < out_.layers; i++)
+      if (!m_.tensor(fmt::format("blk.{}.ffn_gate_inp.weight", i))) dense.push_back(i);
+    const bool mixed = static_cast<int64_t>(dense.size()) < out_.layers && !dense.empty();
+    if (mixed) out_.config["mlp_only_layers"] = std::move(dense);
   }
 
   void add_tokens() {
@@ -154,9 +271,13 @@ class Builder {
     Json& c = out_.config;
     c["bos_token_id"] = id("bos");
     Json ends = Json::array();
-    for (const char* name : {"eos", "eot"})
-      if (Json end = id(name); !end.is_null() && std::find(ends.begin(), ends.end(), end) == ends.end())
-        ends.push_back(std::move(end));
+    const auto add = [&](const Json& end) {
+      if (end.is_number_integer() && std::find(ends.begin(), ends.end(), end) == ends.end())
+        ends.push_back(end);
+    };
+    for (const char* name : {"eos", "eot", "eom"}) add(id(name));
+    if (const Json* list = m_.find_whole("tokenizer.ggml.eos_token_ids"); list && list->is_array())
+      for (const Json& end : *list) add(end);
     c["eos_token_id"] = ends.size() == 1 ? ends[0] : ends.empty() ? Json() : ends;
     c["pad_token_id"] = id("padding");
   }
@@ -169,7 +290,7 @@ class Builder {
     TRY(out_.linear_value_heads, m_.integer("ssm.time_step_rank", 1));
     TRY(const int64_t inner, m_.integer("ssm.inner_size", 1));
     TRY(const int64_t interval, m_.integer("full_attention_interval", 1, 4));
-    TRY(const int64_t mtp, m_.integer("nextn_predict_layers", 0, 0));
+    TRY(out_.value_heads_by_turns, m_.flag("ssm.v_head_reordered", out_.arch == GgufArch::qwen35));
     if (inner % out_.linear_value_heads != 0 || out_.linear_value_heads % out_.linear_key_heads != 0)
       return make_error(ErrorKind::invalid, "{}: {} recurrent values in {} heads with {} key heads", path_,
                         inner, out_.linear_value_heads, out_.linear_key_heads);
@@ -181,10 +302,10 @@ class Builder {
     c["linear_num_value_heads"] = out_.linear_value_heads;
     c["linear_value_head_dim"] = out_.linear_value_dim;
     c["full_attention_interval"] = interval;
-    TRY_VOID(add_hybrid_layers(interval, mtp));
+    TRY_VOID(add_hybrid_layers(interval));
     c["attn_output_gate"] = true;
     c["mamba_ssm_dtype"] = "float32";
-    c["mtp_num_hidden_layers"] = mtp;
+    c["mtp_num_hidden_layers"] = mtp_;
     Json rope = c.value("rope_scaling", Json::object({{"rope_type", "default"}}));
     c.erase("rope_scaling");
     rope["rope_theta"] = c["rope_theta"];
@@ -198,9 +319,11 @@ class Builder {
     return {};
   }
 
-  // A list of the recurrent layers or, in older files, one full layer in each `interval`.
-  Result<void> add_hybrid_layers(int64_t interval, int64_t mtp) {
-    TRY(const auto recurrent, m_.flags("attention.recurrent_layers", out_.layers + mtp));
+  // A list of the recurrent layers or of all layers' key heads; in older files one full layer in each
+  // `interval`.
+  Result<void> add_hybrid_layers(int64_t interval) {
+    TRY(auto recurrent, m_.flags("attention.recurrent_layers", blocks_));
+    if (recurrent.empty()) recurrent = recurrent_;
     Json types = Json::array();
     for (int64_t i = 0; i < out_.layers; i++)
       types.push_back((recurrent.empty() ? (i + 1) % interval != 0 : recurrent[i]) ? "linear_attention"
@@ -213,6 +336,8 @@ class Builder {
   const std::string& path_;
   const ArchName& arch_;
   GgufMetadata m_;
+  int64_t blocks_ = 0, mtp_ = 0;   // as the file counts layers; layers of the MTP module
+  std::vector<bool> recurrent_{};  // of each block, where the list of key heads says it
   GgufConfig out_;
 };
 

@@ -13,6 +13,13 @@ namespace anabranch {
 
 enum class GgufArch { llama, qwen2, qwen3, qwen35, qwen3next, gemma2, gemma3, gemma4 };
 
+constexpr bool is_gemma(GgufArch arch) {
+  return arch >= GgufArch::gemma2;
+}
+constexpr bool is_hybrid(GgufArch arch) {
+  return arch == GgufArch::qwen35 || arch == GgufArch::qwen3next;
+}
+
 struct GgufConfig {
   GgufArch arch = GgufArch::llama;
   int64_t layers = 0;  // without those of the MTP module
@@ -20,6 +27,7 @@ struct GgufConfig {
   int64_t experts = 0;  // 0: not a mixture
   // The recurrent layers of qwen35 and qwen3next.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
+  bool value_heads_by_turns = false;  // (j, key head) instead of (key head, j), j within a key head
   Json config;
 };
 

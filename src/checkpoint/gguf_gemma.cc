@@ -22,7 +22,39 @@ Result<std::vector<bool>> add_layer_types(const GgufMetadata& m, GgufConfig& out
   return windowed;
 }
 
-// Gemma 2 and 3. The 27B models alone scale by their hidden size per head; their layers tell them apart.
+// Ollama's files of Gemma 3, of which the earlier ones lack what Ollama itself corrects.
+bool is_gemma3_of_ollama(const GgufMetadata& m) {
+  for (const char* key : {"mm.tokens_per_image", "rope.global.freq_base", "rope.local.freq_base"})
+    if (m.find(key)) return true;
+  for (const char* key : {"tokenizer.ggml.add_padding_token", "tokenizer.ggml.add_unknown_token"})
+    if (m.find_whole(key)) return true;
+  return m.has_tensor_of("v.") || m.has_tensor_of("mm.") || !m.find("attention.layer_norm_rms_epsilon");
+}
+
+// The models from 4B on stretch the rope of their full layers by 8. The final soft cap of the 1B model's file
+// is one that the model does not have.
+void correct_gemma3_of_ollama(const GgufMetadata& m, GgufConfig& out) {
+  constexpr int64_t kLong = 131072, kLayersOf1b = 26;
+  const bool scaled = m.find("rope.scaling.type") || m.find("rope.scaling.factor");
+  const bool large = out.layers == 34 || out.layers == 48 || out.layers == 62;
+  const bool marked = is_gemma3_of_ollama(m);
+  if (!scaled && (large || (marked && out.config["max_position_embeddings"] >= kLong)))
+    out.config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  if (marked && out.layers == kLayersOf1b) out.config.erase("final_logit_softcapping");
+}
+
+// The scale of the scores as the config states it: the square of its inverse. Files that do not have it leave
+// it to the models' sizes: the 27B models alone scale by their hidden size per head.
+Result<double> read_query_scalar(const GgufMetadata& m, const GgufConfig& out) {
+  const Json& c = out.config;
+  const bool largest = out.layers == (out.arch == GgufArch::gemma2 ? 46 : 62);
+  if (!m.find("attention.scale"))
+    return largest ? c["hidden_size"].get<double>() / static_cast<double>(out.heads)
+                   : c["head_dim"].get<double>();
+  TRY(const double scale, m.real("attention.scale", 1));
+  return 1 / (scale * scale);
+}
+
 Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
   const bool gemma2 = out.arch == GgufArch::gemma2;
   Json& c = out.config;
@@ -30,9 +62,7 @@ Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
   TRY(const int64_t window, m.integer("attention.sliding_window", 1, 4096));
   TRY_VOID(add_layer_types(m, out, gemma2 ? 2 : windows ? 6 : 1));
   c["sliding_window"] = window;
-  const bool largest = out.layers == (gemma2 ? 46 : 62);
-  c["query_pre_attn_scalar"] =
-      largest ? c["hidden_size"].get<int64_t>() / out.heads : c["head_dim"].get<int64_t>();
+  TRY(c["query_pre_attn_scalar"], read_query_scalar(m, out));
   if (gemma2) {
     TRY(c["attn_logit_softcapping"], m.real("attn_logit_softcapping", 50));
     TRY(c["final_logit_softcapping"], m.real("final_logit_softcapping", 30));
@@ -42,6 +72,8 @@ Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
     TRY(c["final_logit_softcapping"], m.real("final_logit_softcapping", 1));
   }
   TRY(c["rope_local_base_freq"], m.real("rope.freq_base_swa", 10000));
+  if (!m.find("rope.freq_base")) c["rope_theta"] = 1e6;
+  correct_gemma3_of_ollama(m, out);
   return {};
 }
 
@@ -78,8 +110,17 @@ Result<void> add_gemma4_heads(const GgufMetadata& m, GgufConfig& out, const std:
   Json& c = out.config;
   c["global_head_dim"] = c["head_dim"];
   TRY(c["head_dim"], m.integer("attention.key_length_swa", 1));
+  TRY(const int64_t value_dim, m.integer("attention.value_length_swa", 1, c["head_dim"].get<int64_t>()));
+  if (value_dim != c["head_dim"])
+    return make_error(ErrorKind::unsupported, "{}: keys of {} but values of {} in layers with windows",
+                      m.path(), c["head_dim"].get<int64_t>(), value_dim);
   TRY(const int64_t shared, m.integer("attention.shared_kv_layers", 0, 0));
-  TRY(const auto heads, m.integers("attention.head_count_kv", out.layers, 1, out.heads));
+  TRY(auto heads, m.integers("attention.head_count_kv", out.layers, 1, out.heads));
+  if (m.find("attention.global_head_count_kv")) {  // Ollama's earlier files
+    TRY(const int64_t full, m.integer("attention.global_head_count_kv", 1));
+    for (int64_t i = 0; i < out.layers; i++)
+      if (!windowed[i]) heads[i] = full;
+  }
   if (shared >= out.layers)
     return make_error(ErrorKind::invalid, "{}: all {} layers read the keys of other layers", m.path(),
                       out.layers);

@@ -12,6 +12,26 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 30;  // of any count or length
 
+// Names that other programs write for the same fact. The first that a file has counts.
+struct Alias {
+  std::string_view key, other;
+};
+constexpr Alias kAliases[] = {
+    // Ollama
+    {"rope.freq_base", "rope.global.freq_base"},
+    {"rope.freq_base_swa", "rope.local.freq_base"},
+    {"rope.dimension_sections", "rope.mrope_section"},
+    {"rope.dimension_sections", "mrope_sections"},
+    {"rope.scaling.yarn_beta_fast", "rope.scaling.beta_fast"},
+    {"rope.scaling.yarn_beta_slow", "rope.scaling.beta_slow"},
+    {"rope.scaling.yarn_log_multiplier", "rope.scaling.mscale_all_dim"},
+    {"rope.scaling.yarn_ext_factor", "rope.scaling.extrapolation_factor"},
+    {"attention.temperature_scale", "rope.scaling_beta"},
+    {"expert_weights_norm", "norm_top_k_prob"},
+    // older files of llama.cpp
+    {"rope.scaling.factor", "rope.scale_linear"},
+};
+
 }  // namespace
 
 Error GgufMetadata::error(ErrorKind kind, const char* key, const char* what) const {
@@ -19,7 +39,15 @@ Error GgufMetadata::error(ErrorKind kind, const char* key, const char* what) con
 }
 
 const Json* GgufMetadata::find(std::string_view key) const {
-  const auto at = file_.metadata.find(prefix_ + std::string(key));
+  if (const Json* own = find_whole(prefix_ + std::string(key))) return own;
+  for (const Alias& alias : kAliases)
+    if (alias.key == key)
+      if (const Json* found = find_whole(prefix_ + std::string(alias.other))) return found;
+  return nullptr;
+}
+
+const Json* GgufMetadata::find_whole(const std::string& key) const {
+  const auto at = file_.metadata.find(key);
   return at == file_.metadata.end() ? nullptr : &*at;
 }
 
@@ -57,6 +85,13 @@ Result<std::vector<int64_t>> GgufMetadata::integers(const char* key, int64_t lay
   return out;
 }
 
+Result<bool> GgufMetadata::flag(const char* key, bool fallback) const {
+  const Json* value = find(key);
+  if (!value) return fallback;
+  if (!value->is_boolean()) return error(ErrorKind::invalid, key, "is neither true nor false");
+  return value->get<bool>();
+}
+
 Result<std::vector<bool>> GgufMetadata::flags(const char* key, int64_t layers) const {
   const Json* value = find(key);
   if (!value || !value->is_array()) return std::vector<bool>();
@@ -76,6 +111,11 @@ Result<double> GgufMetadata::real(const char* key, double fallback) const {
   if (!value->is_number() || !(value->get<double>() > 0) || !(value->get<double>() < 1e30))
     return error(ErrorKind::invalid, key, "is not a positive number");
   return value->get<double>();
+}
+
+bool GgufMetadata::has_tensor_of(std::string_view prefix) const {
+  const auto at = std::ranges::lower_bound(file_.tensors, prefix, {}, &GgufTensor::name);
+  return at != file_.tensors.end() && at->name.starts_with(prefix);
 }
 
 const GgufTensor* GgufMetadata::tensor(std::string_view name) const {

@@ -20,7 +20,10 @@ class GgufMetadata {
       : file_(file), path_(path), prefix_(std::move(prefix)) {}
 
   const std::string& path() const { return path_; }
-  const Json* find(std::string_view key) const;  // null: absent
+  // Under this name or, where other programs have one for it, theirs; null: absent.
+  const Json* find(std::string_view key) const;
+  // The same of a whole key, as "tokenizer.ggml.bos_token_id".
+  const Json* find_whole(const std::string& key) const;
   // A whole number from `least`; `fallback` when the key is absent (none: the key must be there). A list is
   // unsupported unless all its entries are equal.
   Result<int64_t> integer(const char* key, int64_t least,
@@ -28,11 +31,15 @@ class GgufMetadata {
   // The same for each of `layers` layers: a list, or one number for all of them.
   Result<std::vector<int64_t>> integers(const char* key, int64_t layers, int64_t least,
                                         std::optional<int64_t> fallback = std::nullopt) const;
+  // True or false; `fallback` when the key is absent.
+  Result<bool> flag(const char* key, bool fallback) const;
   // A list of true and false, one for each of `layers` layers. Empty when the key is absent or is no list.
   Result<std::vector<bool>> flags(const char* key, int64_t layers) const;
   // A number above zero; `fallback` when the key is absent.
   Result<double> real(const char* key, double fallback) const;
 
+  // Whether a tensor's name begins so.
+  bool has_tensor_of(std::string_view prefix) const;
   const GgufTensor* tensor(std::string_view name) const;  // null: absent
   // A vector of `count` numbers above zero.
   Result<std::vector<float>> positive_vector(std::string_view name, int64_t count) const;

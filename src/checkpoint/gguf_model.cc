@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/experts.h"
+#include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_vision.h"
 
 namespace anabranch {
@@ -68,6 +69,15 @@ constexpr NamePair kGemma[] = {
     {"ffn_gate_inp.weight", "router.proj.weight"},
     {"ffn_gate_inp.scale", "router.scale"},
     {"ffn_down_exps.scale", "router.per_expert_scale"},
+    // Gemma 4 of Ollama
+    {"ffn_gate_inp.per_expert_scale", "router.per_expert_scale"},
+    {"layer_scalar", "layer_scalar"},
+    {"attn_post_norm", "post_attention_layernorm"},
+    {"ffn_pre_norm", "pre_feedforward_layernorm"},
+    {"ffn_post_norm", "post_feedforward_layernorm"},
+    {"ffn_post_norm_1", "post_feedforward_layernorm_1"},
+    {"ffn_pre_norm_2", "pre_feedforward_layernorm_2"},
+    {"ffn_post_norm_2", "post_feedforward_layernorm_2"},
 };
 constexpr NamePair kHybrid[] = {
     {"post_attention_norm", "post_attention_layernorm"},
@@ -80,6 +90,7 @@ constexpr NamePair kHybrid[] = {
     {"ssm_out", "linear_attn.out_proj"},
     {"ssm_a", "linear_attn.A_log"},
     {"ssm_dt.bias", "linear_attn.dt_bias"},
+    {"ssm_dt", "linear_attn.dt_bias"},  // Ollama
     // Qwen3-Next
     {"ssm_ba", "linear_attn.in_proj_ba"},
     {"ssm_in", "linear_attn.in_proj_qkvz"},
@@ -108,13 +119,9 @@ std::string lookup_part(std::span<const NamePair> table, std::string_view part) 
   return name.empty() ? "" : std::string(name).append(part.substr(dot));
 }
 
-bool is_hybrid(GgufArch arch) {
-  return arch == GgufArch::qwen35 || arch == GgufArch::qwen3next;
-}
-
 std::span<const NamePair> arch_names(GgufArch arch) {
   if (is_hybrid(arch)) return kHybrid;
-  if (arch >= GgufArch::gemma2) return kGemma;
+  if (is_gemma(arch)) return kGemma;
   return kLlama;
 }
 
@@ -189,6 +196,27 @@ std::vector<int64_t> value_head_order(const GgufConfig& c, int64_t width, int64_
   return order;
 }
 
+// Ollama's names of the MTP module. Within a layer they are those of the trunk's layers.
+std::string mtp_name(const GgufConfig& config, const std::string& name) {
+  constexpr std::string_view kLayers = "mtp.layers.";
+  constexpr NamePair kOwn[] = {{"mtp.shared_head.norm.weight", "mtp.norm.weight"},
+                               {"mtp.shared_head.head.weight", "mtp.lm_head.weight"}};
+  if (const auto own = lookup(kOwn, name); !own.empty()) return std::string(own);
+  const size_t dot = name.find('.', kLayers.size());
+  if (!name.starts_with(kLayers) || dot == std::string::npos) return name;
+  for (const auto table : {arch_names(config.arch), std::span<const NamePair>(kCommon)})
+    if (const std::string part = lookup_part(table, std::string_view(name).substr(dot + 1)); !part.empty())
+      return name.substr(0, dot + 1) + part;
+  return name;
+}
+
+// GGUF's norms are stored as 1 + w. Ollama adds the 1 where the name ends in "_norm.weight", which is not so
+// of all that an MTP module has.
+NormConvention norms_of(const std::string& name) {
+  return name.starts_with("mtp.") && !name.ends_with("_norm.weight") ? NormConvention::offset
+                                                                     : NormConvention::plain;
+}
+
 class Translator {
  public:
   Translator(const GgufConfig& config, const FileBytes& file) : config_(config), file_(file) {}
@@ -196,13 +224,13 @@ class Translator {
   Result<Entry> translate(const GgufTensor& tensor) const {
     const auto [rows, cols] = rows_and_cols(tensor.shape);
     Entry entry{TensorInfo{hf_name(config_, tensor.name), tensor.type->name, tensor.shape, tensor.data.size(),
-                           file_.path, NormConvention::plain},
+                           file_.path, norms_of(tensor.name)},
                 gguf_source(*tensor.type, tensor.data.data(), rows, cols, file_.keep)};
+    if (tensor.name.ends_with(".ffn_gate_inp_shexp.weight") && tensor.shape.size() == 1)
+      entry.info.shape = {1, tensor.shape[0]};
     const auto layer = split_layer(tensor.name);
     if (!layer) return entry;
     const std::string_view part = layer->second;
-    if (part == "ffn_gate_inp_shexp.weight" && tensor.shape.size() == 1)
-      entry.info.shape = {1, tensor.shape[0]};
     if (config_.arch == GgufArch::llama && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
       return undo_rotary(tensor, part.starts_with("attn_q.") ? config_.heads : config_.kv_heads,
                          std::move(entry));
@@ -234,13 +262,11 @@ class Translator {
     return reorder(tensor, rotary_order(heads, tensor.shape[0] / heads), std::move(entry));
   }
 
-  // Value heads are in another order in qwen35 only.
   Result<Entry> undo_hybrid(const GgufTensor& tensor, std::string_view part, Entry entry) const {
     if (part == "ssm_a") {
       TRY(entry, undo_decay(tensor, std::move(entry)));
     }
-    if (config_.arch == GgufArch::qwen3next || config_.linear_value_heads == config_.linear_key_heads)
-      return entry;
+    if (!config_.value_heads_by_turns || config_.linear_value_heads == config_.linear_key_heads) return entry;
     const int64_t keys = config_.linear_key_heads * config_.linear_key_dim, dim = config_.linear_value_dim;
     const int64_t values = config_.linear_value_heads * dim;
     if (part == "ssm_out.weight") return undo_output(tensor, std::move(entry));
@@ -297,6 +323,7 @@ class Translator {
 
 std::string hf_name(const GgufConfig& config, const std::string& gguf_name) {
   if (const auto name = lookup(kTop, gguf_name); !name.empty()) return std::string(name);
+  if (gguf_name.starts_with("mtp.")) return mtp_name(config, gguf_name);
   const auto layer = split_layer(gguf_name);
   if (!layer) return gguf_name;
   const std::string_view part = layer->second;
@@ -315,37 +342,59 @@ std::string hf_name(const GgufConfig& config, const std::string& gguf_name) {
                      matrix.substr(4), part.substr(last));
 }
 
-Result<StoreParts> read_gguf(const FileBytes& file) {
-  TRY(GgufFile parsed, parse_gguf(file.bytes, file.path));
-  TRY(GgufConfig config, read_gguf_config(parsed, file.path));
-  const Translator translator(config, file);
+namespace {
+
+// What a model's own file has of a tower for images; what is for sound, and towers that we do not have, are
+// left out.
+void add_inner_tower(const GgufParts& parts, const GgufConfig& config, StoreParts& out) {
+  const auto count = std::ranges::count_if(
+      parts.joined.tensors, [](const GgufTensor& tensor) { return is_tower_tensor(tensor.name); });
+  if (count == 0) return;
+  auto tower = read_inner_tower(parts, config);
+  out.left_out = static_cast<size_t>(count);
+  if (!tower.ok()) {
+    log_info("{}: {} tensors for images or sound are left aside: {}", out.path, count, tower.error().message);
+    return;
+  }
+  out.vision = std::make_shared<StoreParts>(std::move(*tower));
+}
+
+Result<StoreParts> translate(GgufParts parts) {
+  TRY(GgufConfig config, read_gguf_config(parts.joined, parts.files.front().path));
   std::vector<Entry> entries;
-  entries.reserve(parsed.tensors.size());
-  for (const GgufTensor& tensor : parsed.tensors) {
-    if (tensor.name == kRopeFactors || tensor.name == kClassifier) continue;
-    TRY(auto entry, translator.translate(tensor));
+  entries.reserve(parts.joined.tensors.size());
+  for (const GgufTensor& tensor : parts.joined.tensors) {
+    if (tensor.name == kRopeFactors || tensor.name == kClassifier || is_tower_tensor(tensor.name)) continue;
+    TRY(auto entry, Translator(config, parts.files[tensor.file]).translate(tensor));
     entries.push_back(std::move(entry));
   }
-  return StoreParts{file.path,
-                    "",
-                    std::move(config.config),
-                    std::move(parsed.metadata),
-                    stack_experts(std::move(entries)),
-                    0,
-                    file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{},
-                    std::move(parsed.texts)};
+  StoreParts out{parts.files.front().path, "", Json(), Json(), stack_experts(std::move(entries))};
+  add_inner_tower(parts, config, out);
+  out.config = std::move(config.config);
+  out.gguf_metadata = std::move(parts.joined.metadata);
+  out.gguf_texts = std::move(parts.joined.texts);
+  for (const FileBytes& file : parts.files)
+    if (file.map) out.maps.push_back(file.map);
+  return out;
+}
+
+}  // namespace
+
+Result<StoreParts> read_gguf(std::vector<FileBytes> files) {
+  TRY(auto parts, join_gguf(std::move(files)));
+  return translate(std::move(parts));
 }
 
 Result<StoreParts> open_gguf(const std::string& path) {
-  TRY(const auto file, map_file(path));
-  TRY(auto parts, read_gguf(file));
-  if (const auto tower = find_mmproj(path)) {
-    auto vision = open_mmproj(*tower);
-    if (vision.ok())
-      parts.vision = std::make_shared<StoreParts>(std::move(*vision));
-    else
-      log_warning("{}: pictures cannot be used: {}", path, vision.error().message);
-  }
+  TRY(auto files, open_gguf_parts(path));
+  TRY(auto parts, translate(std::move(files)));
+  const auto tower = parts.vision ? std::nullopt : find_mmproj(path);
+  if (!tower) return parts;
+  auto vision = open_mmproj(*tower);
+  if (vision.ok())
+    parts.vision = std::make_shared<StoreParts>(std::move(*vision));
+  else
+    log_warning("{}: pictures cannot be used: {}", path, vision.error().message);
   return parts;
 }
 

@@ -12,7 +12,10 @@ namespace anabranch {
 // "blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight"; names that we do not know stay.
 std::string hf_name(const GgufConfig& config, const std::string& gguf_name);
 
-Result<StoreParts> read_gguf(const FileBytes& file);
+// Of a split model the files of all its parts, in their order. A vision tower that we do not have, and what
+// is for sound, is left out.
+Result<StoreParts> read_gguf(std::vector<FileBytes> files);
+// `path`: the model's file, or one of its parts, with a vision tower beside it or within it.
 Result<StoreParts> open_gguf(const std::string& path);
 
 }  // namespace anabranch

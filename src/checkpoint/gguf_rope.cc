@@ -20,11 +20,13 @@ Result<void> add_yarn(const GgufMetadata& m, Json& scaling) {
   for (const auto& [gguf, config] : {Number{"rope.scaling.yarn_beta_fast", "beta_fast"},
                                      Number{"rope.scaling.yarn_beta_slow", "beta_slow"},
                                      Number{"rope.scaling.yarn_attn_factor", "attention_factor"},
-                                     Number{"rope.scaling.yarn_log_multiplier", "mscale_all_dim"}})
+                                     Number{"rope.scaling.yarn_log_multiplier", "mscale_all_dim"},
+                                     Number{"rope.scaling.mscale", "mscale"}})
     if (const Json* value = m.find(gguf); value && *value != 0) {
       TRY(scaling[config], m.real(gguf, 1));
     }
-  if (scaling.contains("mscale_all_dim")) scaling["mscale"] = 1.0;  // as llama.cpp takes it to be
+  if (scaling.contains("mscale_all_dim") && !scaling.contains("mscale"))
+    scaling["mscale"] = 1.0;  // as llama.cpp takes it to be
   for (const char* key : {"rope.scaling.yarn_ext_factor", "rope.scaling.attn_factor"}) {
     TRY(const double value, m.real(key, 1));
     if (value != 1)
@@ -34,16 +36,20 @@ Result<void> add_yarn(const GgufMetadata& m, Json& scaling) {
   return {};
 }
 
-// As config.json's "rope_scaling"; empty when there is none.
+// As config.json's "rope_scaling"; empty when there is none. Ollama also writes what configs call the plain
+// rope, a factor of 0 where there is none, and no name beside the divisors of Llama 3.1.
 Result<Json> read_scaling(const GgufMetadata& m) {
   const Json* named = m.find("rope.scaling.type");
   const Json type = named ? *named : Json("linear");
-  if (type == "none") return Json::object();
+  for (const char* plain : {"none", "default", "mrope"})
+    if (type == plain) return Json::object();
+  if (type == "" && m.tensor(kRopeFactors)) return Json::object();
+  const Json* written = m.find("rope.scaling.factor");
+  if (written && *written == 0) return Json::object();
   if (type != "linear" && type != "yarn")
-    return make_error(ErrorKind::unsupported, "{}: rope scaling {} cannot be read", m.path(),
+    return make_error(ErrorKind::unsupported, "{}: rope scaling \"{}\" cannot be read", m.path(),
                       type.is_string() ? shown(type.get_ref<const std::string&>()) : "?");
-  TRY(const double older, m.real("rope.scale_linear", 1));
-  TRY(const double factor, m.real("rope.scaling.factor", older));
+  TRY(const double factor, m.real("rope.scaling.factor", 1));
   if (factor == 1) return Json::object();
   Json scaling{{"rope_type", type}, {"factor", factor}};
   if (type == "yarn") TRY_VOID(add_yarn(m, scaling));
@@ -101,13 +107,20 @@ Result<void> add_gguf_rope(const GgufMetadata& m, GgufConfig& out) {
   }
   c["rope_theta"] = theta;
   if (rotary != head_dim) c["partial_rotary_factor"] = double(rotary) / double(head_dim);
-  if (m.find("attention.temperature_scale")) {  // Ministral 3: queries grow with their position
+  // Ministral 3: queries grow with their position.
+  if (const Json* growth = m.find("attention.temperature_scale"); growth && *growth != 0) {
     TRY(const double beta, m.real("attention.temperature_scale", 1));
     c["model_type"] = "ministral3";
     c["architectures"] = Json::array({"Ministral3ForCausalLM"});
     if (scaling.empty()) scaling["rope_type"] = "default";
     if (!scaling.contains("original_max_position_embeddings"))
       scaling["original_max_position_embeddings"] = context;
+    const auto original = scaling["original_max_position_embeddings"].get<int64_t>();
+    TRY(const int64_t length, m.integer("attention.temperature_length", 1, original));
+    if (length != original)
+      return make_error(ErrorKind::unsupported,
+                        "{}: queries that grow from {} on in a context of {} cannot be run", m.path(), length,
+                        original);
     scaling["llama_4_scaling_beta"] = beta;
     scaling["rope_theta"] = theta;
     c["rope_parameters"] = std::move(scaling);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/experts.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_metadata.h"
 
@@ -17,7 +20,8 @@ namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
-// What differs between the towers: the name of the projector, and names of modules.
+// What differs between the towers: the name of the projector, and names of modules, llama.cpp's and then
+// Ollama's where they differ.
 struct Tower {
   std::string_view projector, model_type, layers;  // layers: what stands before a layer's number
   std::vector<NamePair> top, layer;
@@ -30,20 +34,36 @@ const Tower kTowers[] = {{"qwen3vl_merger",
                            {"v.position_embd", "pos_embed"},
                            {"v.post_ln", "merger.norm"},
                            {"mm.0", "merger.linear_fc1"},
-                           {"mm.2", "merger.linear_fc2"}},
+                           {"mm.2", "merger.linear_fc2"},
+                           {"v.patch_embed", "patch_embed.proj"},
+                           {"v.pos_embed", "pos_embed"},
+                           {"v.merger.norm", "merger.norm"},
+                           {"v.merger.linear_fc1", "merger.linear_fc1"},
+                           {"v.merger.linear_fc2", "merger.linear_fc2"}},
                           {{"attn_qkv", "attn.qkv"},
                            {"attn_out", "attn.proj"},
                            {"ffn_up", "mlp.linear_fc1"},
                            {"ffn_down", "mlp.linear_fc2"},
                            {"ln1", "norm1"},
-                           {"ln2", "norm2"}}},
+                           {"ln2", "norm2"},
+                           {"attn_q", "attn.q"},
+                           {"attn_k", "attn.k"},
+                           {"attn_v", "attn.v"},
+                           {"mlp.linear_fc1", "mlp.linear_fc1"},
+                           {"mlp.linear_fc2", "mlp.linear_fc2"},
+                           {"norm1", "norm1"},
+                           {"norm2", "norm2"}}},
                          {"gemma3",
                           "gemma3",
                           "encoder.layers.",
                           {{"v.patch_embd", "embeddings.patch_embedding"},
                            {"v.position_embd", "embeddings.position_embedding"},
                            {"v.post_ln", "post_layernorm"},
-                           {"mm.soft_emb_norm", "multi_modal_projector.mm_soft_emb_norm"}},
+                           {"mm.soft_emb_norm", "multi_modal_projector.mm_soft_emb_norm"},
+                           {"v.patch_embedding", "embeddings.patch_embedding"},
+                           {"v.position_embedding", "embeddings.position_embedding"},
+                           {"v.post_layernorm", "post_layernorm"},
+                           {"mm.mm_soft_emb_norm", "multi_modal_projector.mm_soft_emb_norm"}},
                           {{"attn_q", "self_attn.q_proj"},
                            {"attn_k", "self_attn.k_proj"},
                            {"attn_v", "self_attn.v_proj"},
@@ -51,7 +71,12 @@ const Tower kTowers[] = {{"qwen3vl_merger",
                            {"ffn_up", "mlp.fc1"},
                            {"ffn_down", "mlp.fc2"},
                            {"ln1", "layer_norm1"},
-                           {"ln2", "layer_norm2"}}}};
+                           {"ln2", "layer_norm2"},
+                           {"attn_output", "self_attn.out_proj"},
+                           {"mlp.fc1", "mlp.fc1"},
+                           {"mlp.fc2", "mlp.fc2"},
+                           {"layer_norm1", "layer_norm1"},
+                           {"layer_norm2", "layer_norm2"}}}};
 
 std::string_view lookup(const std::vector<NamePair>& table, std::string_view key) {
   for (const auto& [from, to] : table)
@@ -61,7 +86,8 @@ std::string_view lookup(const std::vector<NamePair>& table, std::string_view key
 
 // Names that are not in the tables stay: the tower says that it does not use them.
 std::string hf_vision_name(const Tower& tower, const std::string& name) {
-  if (name == "mm.input_projection.weight") return "multi_modal_projector.mm_input_projection_weight";
+  if (name == "mm.input_projection.weight" || name == "mm.mm_input_projection.weight")
+    return "multi_modal_projector.mm_input_projection_weight";
   for (const auto& [from, to] : tower.top)
     if (name.starts_with(std::string(from) + ".")) return std::string(to) + name.substr(from.size());
   constexpr std::string_view kLayer = "v.blk.";
@@ -99,20 +125,36 @@ Result<Json> read_numbers(const GgufMetadata& metadata, const char* key) {
   return *found;
 }
 
+// What a tower within a model's file leaves to be seen elsewhere.
+struct Inferred {
+  std::optional<int64_t> intermediate, image_size, out_hidden;
+  std::optional<int64_t> image_tokens;  // of Gemma 3; in a file of its own they follow from the pooling
+};
+
+Result<Json> deepstack_layers(const GgufMetadata& metadata, int64_t depth) {
+  if (const Json* listed = metadata.find("deepstack_visual_indexes")) return *listed;
+  TRY(const auto deep, metadata.flags("is_deepstack_layers", depth));
+  Json out = Json::array();
+  for (size_t i = 0; i < deep.size(); i++)
+    if (deep[i]) out.push_back(i);
+  return out;
+}
+
 // vision_config and preprocessor_config as Hugging Face has them.
-Result<Json> read_config(const GgufFile& file, const std::string& path, const Tower& tower) {
-  const GgufMetadata metadata(file, path, "clip.vision.");
+Result<Json> read_config(const GgufMetadata& metadata, const Tower& tower, const Inferred& inferred) {
   Json vision, processor;
   struct Key {
     const char *gguf, *hf;
+    std::optional<int64_t> fallback = std::nullopt;
   };
-  for (const auto& [from, to] : std::initializer_list<Key>{{"block_count", "depth"},
-                                                           {"embedding_length", "hidden_size"},
-                                                           {"feed_forward_length", "intermediate_size"},
-                                                           {"attention.head_count", "num_heads"},
-                                                           {"patch_size", "patch_size"},
-                                                           {"image_size", "image_size"}}) {
-    TRY(const int64_t value, metadata.integer(from, 1));
+  for (const auto& [from, to, fallback] :
+       std::initializer_list<Key>{{"block_count", "depth"},
+                                  {"embedding_length", "hidden_size"},
+                                  {"feed_forward_length", "intermediate_size", inferred.intermediate},
+                                  {"attention.head_count", "num_heads"},
+                                  {"patch_size", "patch_size"},
+                                  {"image_size", "image_size", inferred.image_size}}) {
+    TRY(const int64_t value, metadata.integer(from, 1, fallback));
     vision[to] = value;
   }
   const int64_t grid = vision["image_size"].get<int64_t>() / vision["patch_size"].get<int64_t>();
@@ -122,7 +164,7 @@ Result<Json> read_config(const GgufFile& file, const std::string& path, const To
   Json config = {{"model_type", tower.model_type}};
   if (tower.projector == "gemma3") {
     TRY(const int64_t pool, metadata.integer("projector.scale_factor", 1, 4));
-    const int64_t tokens = grid / pool * (grid / pool);
+    const int64_t tokens = inferred.image_tokens.value_or(grid / pool * (grid / pool));
     const int64_t side = vision["image_size"].get<int64_t>();
     vision["num_hidden_layers"] = vision["depth"];
     vision["num_attention_heads"] = vision["num_heads"];
@@ -133,19 +175,18 @@ Result<Json> read_config(const GgufFile& file, const std::string& path, const To
     processor["size"] = {{"height", side}, {"width", side}};
   } else {
     TRY(const int64_t merge, metadata.integer("spatial_merge_size", 1, 2));
-    TRY(const auto deep, metadata.flags("is_deepstack_layers", vision["depth"].get<int64_t>()));
     vision["num_position_embeddings"] = grid * grid;
     vision["spatial_merge_size"] = merge;
     vision["temporal_patch_size"] = 2;
-    vision["deepstack_visual_indexes"] = Json::array();
-    for (size_t i = 0; i < deep.size(); i++)
-      if (deep[i]) vision["deepstack_visual_indexes"].push_back(i);
-    TRY(vision["out_hidden_size"], metadata.integer("projection_dim", 1));
+    TRY(vision["deepstack_visual_indexes"], deepstack_layers(metadata, vision["depth"].get<int64_t>()));
+    TRY(vision["out_hidden_size"], metadata.integer("projection_dim", 1, inferred.out_hidden));
+    TRY(const int64_t shortest, metadata.integer("shortest_edge", 1, 65536));  // as Qwen's own
+    TRY(const int64_t longest, metadata.integer("longest_edge", 1, 16777216));
     processor["image_processor_type"] = "Qwen2VLImageProcessorFast";
     processor["patch_size"] = vision["patch_size"];
     processor["merge_size"] = merge;
     processor["temporal_patch_size"] = 2;
-    processor["size"] = {{"shortest_edge", 65536}, {"longest_edge", 16777216}};  // as Qwen's own
+    processor["size"] = {{"shortest_edge", shortest}, {"longest_edge", longest}};
   }
   config["vision_config"] = std::move(vision);
   config["preprocessor_config"] = std::move(processor);
@@ -192,6 +233,69 @@ std::optional<fs::path> snapshot_of(fs::path directory) {
   return std::nullopt;
 }
 
+bool is_for_sound(std::string_view name) {
+  return name.starts_with("a.") || name.starts_with("mm.a.");
+}
+
+Entry vision_entry(const Tower& tower, const GgufTensor& tensor, const FileBytes& file) {
+  const auto [rows, cols] = rows_and_cols(tensor.shape);
+  return {TensorInfo{hf_vision_name(tower, tensor.name), tensor.type->name, tensor.shape, tensor.data.size(),
+                     file.path, NormConvention::plain},
+          gguf_source(*tensor.type, tensor.data.data(), rows, cols, file.keep)};
+}
+
+const Tower* inner_tower(GgufArch arch) {
+  if (arch == GgufArch::qwen35) return &kTowers[0];
+  return arch == GgufArch::gemma3 ? &kTowers[1] : nullptr;
+}
+
+// Ollama's files have Qwen's attention in three matrices, of which the tower has one, and count the channels
+// of a patch with the outputs.
+Result<std::vector<Entry>> as_one_matrix(std::vector<Entry> entries) {
+  std::vector<Entry> out;
+  std::map<std::string, std::array<std::optional<Entry>, 3>> apart;  // by the name of the joined tensor
+  for (Entry& entry : entries) {
+    auto& [name, type, shape, bytes, path, norms] = entry.info;
+    if (name == "patch_embed.proj.weight" && shape.size() == 4 && shape[0] % 3 == 0)
+      shape = {shape[0] / 3, 3, shape[1], shape[2], shape[3]};
+    constexpr std::string_view kModule = ".attn.";
+    const size_t at = name.rfind(kModule), letter = at + kModule.size();
+    const size_t which =
+        at == std::string::npos ? std::string_view::npos : std::string_view("qkv").find(name[letter]);
+    if (which == std::string_view::npos || name[letter + 1] != '.')
+      out.push_back(std::move(entry));
+    else
+      apart[name.substr(0, letter) + "qkv" + name.substr(letter + 1)][which] = std::move(entry);
+  }
+  for (auto& [name, three] : apart) {
+    for (const auto& part : three)
+      if (!part || !same_format(*three[0], *part))
+        return make_error(ErrorKind::invalid, "the parts of vision tensor \"{}\" do not go together",
+                          shown(name));
+    Entry joined{three[0]->info, join_rows({three[0]->source, three[1]->source, three[2]->source})};
+    joined.info.name = name;
+    joined.info.shape[0] *= 3;
+    joined.info.bytes *= 3;
+    out.push_back(std::move(joined));
+  }
+  return out;
+}
+
+Inferred infer_tower(const GgufParts& parts, const GgufConfig& model, const GgufMetadata& tower) {
+  const GgufMetadata whole(parts.joined, parts.files.front().path, "");
+  Inferred out;
+  out.out_hidden = model.config["hidden_size"].get<int64_t>();
+  if (const GgufTensor* up = whole.tensor("v.blk.0.mlp.linear_fc1.weight")) out.intermediate = up->shape[0];
+  const GgufTensor* table = whole.tensor("v.pos_embed.weight");
+  const Json* patch = tower.find("patch_size");
+  if (table && patch && patch->is_number_integer() && *patch > 0 && *patch < 1024)
+    out.image_size = std::llround(std::sqrt(static_cast<double>(table->shape[0]))) * patch->get<int64_t>();
+  const auto tokens =
+      GgufMetadata(parts.joined, parts.files.front().path, "gemma3.").integer("mm.tokens_per_image", 1, 256);
+  if (model.arch == GgufArch::gemma3 && tokens.ok()) out.image_tokens = *tokens;
+  return out;
+}
+
 }  // namespace
 
 std::optional<std::string> find_mmproj(const std::string& model_path) {
@@ -206,15 +310,11 @@ std::optional<std::string> find_mmproj(const std::string& model_path) {
 Result<StoreParts> read_mmproj(const FileBytes& file) {
   TRY(GgufFile parsed, parse_gguf(file.bytes, file.path));
   TRY(const Tower* tower, find_tower(parsed, file.path));
-  TRY(Json config, read_config(parsed, file.path, *tower));
+  TRY(Json config, read_config(GgufMetadata(parsed, file.path, "clip.vision."), *tower, {}));
   std::vector<Entry> entries;
   entries.reserve(parsed.tensors.size());
   for (const GgufTensor& tensor : parsed.tensors) {
-    if (tensor.name.starts_with("a.") || tensor.name.starts_with("mm.a.")) continue;  // for sound
-    const auto [rows, cols] = rows_and_cols(tensor.shape);
-    entries.push_back({TensorInfo{hf_vision_name(*tower, tensor.name), tensor.type->name, tensor.shape,
-                                  tensor.data.size(), file.path, NormConvention::plain},
-                       gguf_source(*tensor.type, tensor.data.data(), rows, cols, file.keep)});
+    if (!is_for_sound(tensor.name)) entries.push_back(vision_entry(*tower, tensor, file));
   }
   const Json& vision = config["vision_config"];
   swap_mlp_names(entries, vision["hidden_size"].get<int64_t>(), vision["intermediate_size"].get<int64_t>());
@@ -226,6 +326,28 @@ Result<StoreParts> read_mmproj(const FileBytes& file) {
                     0,
                     file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{},
                     std::move(parsed.texts)};
+}
+
+bool is_tower_tensor(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("a.") ||
+         name.starts_with("model.vision_tower.");
+}
+
+Result<StoreParts> read_inner_tower(const GgufParts& parts, const GgufConfig& model) {
+  const std::string& path = parts.files.front().path;
+  const Tower* tower = inner_tower(model.arch);
+  if (!tower)
+    return make_error(ErrorKind::unsupported, "{}: a vision tower in a file of {} is not supported", path,
+                      string_at(model.config, "model_type"));
+  const GgufMetadata metadata(parts.joined, path,
+                              string_at(parts.joined.metadata, "general.architecture") + ".vision.");
+  TRY(Json config, read_config(metadata, *tower, infer_tower(parts, model, metadata)));
+  std::vector<Entry> entries;
+  for (const GgufTensor& tensor : parts.joined.tensors)
+    if (is_tower_tensor(tensor.name) && !is_for_sound(tensor.name))
+      entries.push_back(vision_entry(*tower, tensor, parts.files[tensor.file]));
+  TRY(entries, as_one_matrix(std::move(entries)));
+  return StoreParts{path, "", std::move(config), Json(), std::move(entries)};
 }
 
 Result<StoreParts> open_mmproj(const std::string& path) {

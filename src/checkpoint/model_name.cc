@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/part_name.h"
+
 namespace anabranch {
 
 namespace {
@@ -28,6 +30,7 @@ std::string model_name_of(const std::string& text) {
     std::error_code ignored;
     path = fs::weakly_canonical(path, ignored);
   }
+  if (const auto part = parse_part_name(path.filename().string())) return part->stem;
   if (path.extension() == ".gguf") return path.stem().string();
   const std::string repository = repository_of(path);
   return repository.empty() ? path.filename().string() : repository;

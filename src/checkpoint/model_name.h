@@ -5,8 +5,8 @@
 
 namespace anabranch {
 
-// What the model at a path is called: the last part of the path, without ".gguf"; of a snapshot in the store
-// of Hugging Face's tools (hub/store.h) the repository, "ORG/NAME".
+// What the model at a path is called: the last part of the path, without ".gguf" and the number of a split
+// model's part; of a snapshot in the store of Hugging Face's tools (hub/store.h) the repository, "ORG/NAME".
 std::string model_name_of(const std::string& path);
 
 }  // namespace anabranch

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/memory_info.h"
+#include "base/part_name.h"
 #include "base/user_directory.h"
 #include "cli/reports.h"
 #include "cli/text.h"
@@ -31,8 +32,14 @@ constexpr int kMostThreads = 1024, kMostChunk = 1 << 16, kMostParallel = 1024;
 // Of the model's files, links followed.
 uint64_t bytes_of_files(const std::string& path) {
   std::error_code code;
-  if (!fs::is_directory(path, code)) return fs::file_size(path, code);
   uint64_t bytes = 0;
+  if (!fs::is_directory(path, code)) {
+    for (const std::string& part : paths_of_parts(path)) {
+      const auto size = fs::file_size(part, code);
+      if (!code) bytes += size;
+    }
+    return bytes;
+  }
   for (fs::directory_iterator it(path, code), end; !code && it != end; it.increment(code)) {
     const auto extension = it->path().extension();
     std::error_code ignored;

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/part_name.h"
 
 namespace anabranch {
 namespace {
@@ -76,6 +77,7 @@ std::string calibration_path(const std::string& model_path) {
   fs::path path(model_path);
   std::error_code code;
   if (fs::is_directory(path, code)) return (path / "speculation.json").string();
+  if (const auto part = parse_part_name(model_path)) return part->stem + ".speculation.json";
   if (path.extension() == ".gguf") return path.replace_extension(".speculation.json").string();
   return (path.parent_path() / "speculation.json").string();
 }

@@ -53,6 +53,22 @@ TEST(WeightsKey, IsOfEveryByte) {
   EXPECT_FALSE(weights_key((model / "missing").string()).ok());
 }
 
+TEST(WeightsKey, IsOfAllPartsOfASplitModel) {
+  TemporaryDirectory directory;
+  const fs::path root = directory.path(), first = root / "m-00001-of-00002.gguf",
+                 second = root / "m-00002-of-00002.gguf";
+  put(first, "one");
+  const std::string alone = key(first);
+  put(second, "two");
+  const std::string both = key(first);
+  EXPECT_NE(both, alone);
+  EXPECT_EQ(key(second), both);
+  put(second, "2nd");
+  EXPECT_NE(key(first), both);
+  put(root / "m.gguf", "one");
+  EXPECT_NE(key(root / "m.gguf"), both);
+}
+
 TEST(WeightsKey, RemembersFilesThatDoNotChange) {
   TemporaryDirectory directory;
   const fs::path root = directory.path(), model = root / "model.gguf", memory = root / "memory" / "states";

@@ -21,6 +21,7 @@ class Writer : public GgufWriter {
     text("general.architecture", arch);
     set("block_count", layers).set("context_length", 4096).set("embedding_length", 64);
     set("attention.head_count", 2).set("attention.key_length", 32).set("attention.value_length", 32);
+    real("attention.layer_norm_rms_epsilon", 1e-6f);
     tensor("token_embd.weight", {64, 1}, 0, std::string(256, '\0'));
   }
   Writer& set(const std::string& name, uint32_t value) {
@@ -39,6 +40,10 @@ class Writer : public GgufWriter {
     std::string bytes = le<uint32_t>(7) + le<uint64_t>(values.size());
     for (const int value : values) bytes += static_cast<char>(value);
     key(prefix_ + name, 9, bytes);
+    return *this;
+  }
+  Writer& flag(const std::string& name, bool value) {
+    key(prefix_ + name, 7, std::string(1, static_cast<char>(value)));
     return *this;
   }
   Writer& word(const std::string& name, const std::string& value) {
@@ -157,6 +162,43 @@ TEST(GgufRope, YarnAndTemperature) {
   EXPECT_ERROR(w.real("rope.scaling.yarn_ext_factor", 0.5), "yarn_ext_factor 0.5 cannot be read");
 }
 
+// Ollama's names for the same, and what it writes where there is no scaling.
+TEST(GgufRope, NamesOfOllama) {
+  Writer w("mistral3");
+  w.set("feed_forward_length", 32).real("rope.freq_base", 1e6).word("rope.scaling.type", "yarn");
+  w.real("rope.scaling.factor", 16).set("rope.scaling.original_context_length", 256);
+  w.real("rope.scaling.beta_fast", 24).real("rope.scaling.beta_slow", 2).real("rope.scaling_beta", 0.5);
+  const Json expected = {{"rope_type", "yarn"}, {"factor", 16.0},   {"original_max_position_embeddings", 256},
+                         {"beta_fast", 24.0},   {"beta_slow", 2.0}, {"llama_4_scaling_beta", 0.5},
+                         {"rope_theta", 1e6}};
+  EXPECT_EQ(config_of(w)["model_type"], "ministral3");
+  EXPECT_EQ(config_of(w)["rope_parameters"], expected);
+  w.real("rope.scaling.mscale_all_dim", 0.75);
+  EXPECT_EQ(config_of(w)["rope_parameters"]["mscale_all_dim"], 0.75);
+  EXPECT_EQ(config_of(w)["rope_parameters"]["mscale"], 1.0);
+  w.real("rope.scaling.mscale", 0.5);
+  EXPECT_EQ(config_of(w)["rope_parameters"]["mscale"], 0.5);
+  EXPECT_ERROR(w.real("rope.scaling.extrapolation_factor", 0.5), "yarn_ext_factor 0.5 cannot be read");
+
+  for (const char* type : {"", "default", "mrope"}) {
+    Writer plain("mistral3");
+    plain.set("feed_forward_length", 32).word("rope.scaling.type", type).real("rope.scaling.factor", 0);
+    EXPECT_FALSE(config_of(plain.real("rope.scaling_beta", 0)).contains("rope_scaling")) << type;
+    EXPECT_EQ(config_of(plain)["model_type"], "mistral");
+  }
+  EXPECT_FALSE(config_of(llama().real("rope.scaling.factor", 0)).contains("rope_scaling"));
+  EXPECT_ERROR(llama().word("rope.scaling.type", "dynamic").real("rope.scaling.factor", 2),
+               "rope scaling \"dynamic\" cannot be read");
+  // Llama 3.1 of Ollama.
+  EXPECT_EQ(
+      config_of(llama()
+                    .word("rope.scaling.type", "")
+                    .real("rope.scaling.factor", 8)
+                    .vector("rope_freqs.weight", llama3_divisors(8, 8192)))["rope_scaling"]["rope_type"],
+      "llama3");
+  EXPECT_ERROR(llama().word("rope.scaling.type", "").real("rope.scaling.factor", 8), "cannot be read");
+}
+
 TEST(GgufRope, AFactorWithoutATypeIsLinear) {
   EXPECT_EQ(config_of(llama().real("rope.scaling.factor", 4))["rope_scaling"],
             Json({{"rope_type", "linear"}, {"factor", 4.0}}));
@@ -181,9 +223,76 @@ TEST(GgufConfig, BiasesAreThoseOfTheFile) {
   w.vector("blk.1.attn_q.bias", std::vector<float>(64));
   EXPECT_EQ(config_of(w)["attention_qkv_bias"], true);
   EXPECT_EQ(config_of(w)["attention_out_bias"], false);
+  EXPECT_EQ(config_of(w)["attention_bias"], false);
   EXPECT_EQ(config_of(w.vector("blk.0.attn_output.bias", std::vector<float>(64)))["attention_out_bias"],
             true);
-  EXPECT_FALSE(config_of(w).contains("attention_bias"));
+  EXPECT_EQ(config_of(w)["attention_bias"], true);
+}
+
+// Keys of other architectures that would change the arithmetic.
+TEST(GgufConfig, NothingThatChangesTheArithmeticIsPassedOver) {
+  struct Row {
+    const char* key;
+    float neutral, other;
+  };
+  for (const Row& row : {Row{"logit_scale", 1, 2}, Row{"residual_scale", 1, 2}, Row{"embedding_scale", 1, 2},
+                         Row{"attention.clamp_kqv", 0, 8}, Row{"attention.max_alibi_bias", 0, 8},
+                         Row{"attention.sliding_window", 0, 128}, Row{"attn_logit_softcapping", 0, 50},
+                         Row{"final_logit_softcapping", 0, 30}, Row{"router_logit_softcapping", 0, 30},
+                         Row{"expert_weights_scale", 1, 2.5f}, Row{"expert_group_count", 1, 4},
+                         Row{"expert_gating_func", 1, 2}}) {
+    EXPECT_EQ(error_of(llama().real(row.key, row.neutral)), "") << row.key;
+    EXPECT_ERROR(llama().real(row.key, row.other), std::string("llama.") + row.key);
+  }
+  EXPECT_EQ(error_of(llama().flag("attention.causal", true)), "");
+  EXPECT_ERROR(llama().flag("attention.causal", false), "\"llama.attention.causal\" is false");
+  EXPECT_EQ(error_of(llama().real("attention.scale", 1 / std::sqrt(32.0f))), "");
+  EXPECT_ERROR(llama().real("attention.scale", 0.5), "scaled by 0.5");
+  for (const char* arch : {"gemma2", "gemma3"}) {
+    Writer w(arch);
+    w.set("feed_forward_length", 32).set("attention.sliding_window", 8).real("attention.scale", 0.25);
+    EXPECT_EQ(config_of(w.real("final_logit_softcapping", 20))["query_pre_attn_scalar"], 16.0);
+    EXPECT_EQ(config_of(w)["final_logit_softcapping"], 20.0);
+  }
+}
+
+TEST(GgufConfig, TokensThatEndATurn) {
+  Writer w = llama();
+  w.u32("tokenizer.ggml.eos_token_id", 5).u32("tokenizer.ggml.eot_token_id", 5);
+  EXPECT_EQ(config_of(w)["eos_token_id"], 5);
+  w.u32("tokenizer.ggml.eom_token_id", 6).numbers("tokenizer.ggml.eos_token_ids", {5, 7});
+  EXPECT_EQ(config_of(w)["eos_token_id"], Json({5, 6, 7}));
+}
+
+Writer moe(const std::string& arch) {
+  Writer w(arch);
+  w.set("feed_forward_length", 32).set("expert_count", 4).set("expert_used_count", 2);
+  return w;
+}
+std::vector<float> zeros(size_t count) {
+  return std::vector<float>(count);
+}
+
+TEST(GgufConfig, Experts) {
+  EXPECT_EQ(config_of(moe("qwen3moe").set("expert_feed_forward_length", 8))["norm_topk_prob"], true);
+  for (const char* key : {"expert_weights_norm", "norm_top_k_prob"}) {
+    EXPECT_EQ(
+        config_of(moe("qwen3moe").set("expert_feed_forward_length", 8).flag(key, false))["norm_topk_prob"],
+        false);
+    EXPECT_ERROR(moe("llama").flag(key, false), "experts that are not normalised");
+  }
+  EXPECT_ERROR(moe("qwen3moe"), "expert_feed_forward_length\" is missing");
+  // What a key does not say, the matrices do.
+  Writer w = moe("qwen3moe");
+  w.tensor("blk.1.ffn_up_exps.weight", {64, 8, 4}, 0, std::string(8192, '\0'));
+  w.vector("blk.1.ffn_gate_inp.weight", zeros(4));
+  EXPECT_EQ(config_of(w)["moe_intermediate_size"], 8);
+  EXPECT_EQ(config_of(w)["mlp_only_layers"], Json({0}));
+  EXPECT_FALSE(config_of(w).contains("shared_expert_intermediate_size"));
+  w.vector("blk.0.ffn_gate_inp.weight", zeros(4));
+  w.tensor("blk.0.ffn_up_shexp.weight", {64, 16}, 0, std::string(4096, '\0'));
+  EXPECT_EQ(config_of(w)["shared_expert_intermediate_size"], 16);
+  EXPECT_FALSE(config_of(w).contains("mlp_only_layers"));
 }
 
 Writer hybrid(const std::string& arch) {
@@ -201,6 +310,45 @@ TEST(GgufConfig, RecurrentLayers) {
   EXPECT_ERROR(hybrid("qwen3next").flags("attention.recurrent_layers", {0, 1, 1}),
                "one entry for each layer");
   EXPECT_ERROR(hybrid("qwen3next").list("attention.recurrent_layers", {0, 1}), "true and false");
+}
+
+TEST(GgufConfig, KeyHeadsOfHybridsOfOllama) {
+  const auto with = [](const std::vector<int32_t>& heads) {
+    Writer w = hybrid("qwen35");
+    w.list("attention.head_count_kv", heads);
+    return w;
+  };
+  EXPECT_EQ(config_of(with({0, 2}))["num_key_value_heads"], 2);
+  EXPECT_EQ(config_of(with({2, 0}))["layer_types"], Json({"full_attention", "linear_attention"}));
+  EXPECT_EQ(config_of(with({2, 2}).set("full_attention_interval", 2))["layer_types"],
+            Json({"linear_attention", "full_attention"}));
+  EXPECT_ERROR(with({0, 0}), "no layer has key heads");
+  EXPECT_ERROR(with({1, 2}), "1 and 2 key heads");
+  EXPECT_ERROR(with({0, 2, 2}), "one entry for each layer");
+  EXPECT_ERROR(Writer("llama").set("feed_forward_length", 32).list("attention.head_count_kv", {0, 2}),
+               "differs from layer to layer");
+}
+
+TEST(GgufConfig, LayersOfTheMtpModule) {
+  const auto counts = [](const Writer& w) {
+    const auto config = read(w);
+    EXPECT_TRUE(config.ok()) << config.error().message;
+    return std::pair(config->layers, config->config["mtp_num_hidden_layers"].get<int64_t>());
+  };
+  using Counts = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(counts(hybrid("qwen35")), Counts(2, 0));
+  EXPECT_EQ(counts(hybrid("qwen35").set("nextn_predict_layers", 1)), Counts(1, 1));
+  // Ollama's names, with and without the count, which is of those in block_count or beside them.
+  const auto named = [] {
+    Writer w = hybrid("qwen35");
+    w.vector("mtp.norm.weight", zeros(4)).vector("mtp.layers.0.attn_norm.weight", zeros(4));
+    return w;
+  };
+  EXPECT_EQ(counts(named()), Counts(2, 1));
+  EXPECT_EQ(counts(named().vector("mtp.layers.1.attn_norm.weight", zeros(4))), Counts(2, 2));
+  EXPECT_EQ(counts(named().set("nextn_predict_layers", 1)), Counts(1, 1));
+  EXPECT_EQ(counts(named().set("nextn_predict_layers", 1).vector("blk.1.attn_norm.weight", zeros(4))),
+            Counts(2, 1));
 }
 
 TEST(GgufConfig, HybridsKeepTheirRopeScaling) {
@@ -241,6 +389,48 @@ TEST(GgufGemma, Gemma3) {
   EXPECT_EQ(config["layer_types"][6], "sliding_attention");
   EXPECT_EQ(config["rope_local_base_freq"], 5000.0);
   EXPECT_EQ(config["final_logit_softcapping"], 20.0);
+}
+
+// Ollama's files of Gemma 3 lack the scaling of the rope from 4B on, and the 1B model's has a soft cap too
+// many.
+TEST(GgufGemma, Gemma3OfOllama) {
+  const Json stretched = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const auto file = [](uint32_t layers, uint32_t context) {
+    GgufWriter w;
+    w.text("general.architecture", "gemma3").u32("gemma3.block_count", layers);
+    w.u32("gemma3.context_length", context).u32("gemma3.embedding_length", 64);
+    w.u32("gemma3.feed_forward_length", 32).u32("gemma3.attention.head_count", 2);
+    w.u32("gemma3.attention.sliding_window", 16).f32("gemma3.final_logit_softcapping", 30);
+    w.tensor("token_embd.weight", {64, 1}, 0, std::string(256, '\0'));
+    return w;
+  };
+  const auto with_eps = [&](uint32_t layers, uint32_t context) {
+    return file(layers, context).f32("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  };
+  const Json config = config_of(file(6, 131072));
+  EXPECT_EQ(config["rope_scaling"], stretched);
+  EXPECT_EQ(config["rope_theta"], 1e6);
+  EXPECT_EQ(config["rope_local_base_freq"], 10000.0);
+  EXPECT_EQ(config["rms_norm_eps"], 1e-6);
+  EXPECT_EQ(config["head_dim"], 256);
+  EXPECT_FALSE(config_of(file(6, 32768)).contains("rope_scaling"));
+  // Whatever marks a file as theirs.
+  EXPECT_FALSE(config_of(with_eps(6, 131072)).contains("rope_scaling"));
+  for (const char* key : {"gemma3.mm.tokens_per_image", "tokenizer.ggml.add_padding_token"})
+    EXPECT_EQ(config_of(with_eps(6, 131072).u32(key, 1))["rope_scaling"], stretched) << key;
+  for (const char* tensor : {"v.x", "mm.x"})
+    EXPECT_EQ(config_of(with_eps(6, 131072).tensor(tensor, {1}, 0, "1234"))["rope_scaling"], stretched);
+  // The sizes tell, too; what a file states counts.
+  EXPECT_EQ(config_of(with_eps(34, 8192))["rope_scaling"], stretched);
+  EXPECT_EQ(config_of(with_eps(34, 8192).f32("gemma3.rope.scaling.factor", 4))["rope_scaling"]["factor"],
+            4.0);
+  EXPECT_FALSE(config_of(file(34, 8192).f32("gemma3.rope.scaling.factor", 1)).contains("rope_scaling"));
+  EXPECT_FALSE(config_of(file(26, 32768)).contains("final_logit_softcapping"));
+  EXPECT_EQ(config_of(with_eps(26, 32768))["final_logit_softcapping"], 30.0);
+  const Json local = config_of(
+      with_eps(6, 8192).f32("gemma3.rope.local.freq_base", 5000).f32("gemma3.rope.global.freq_base", 70000));
+  EXPECT_EQ(local["rope_local_base_freq"], 5000.0);
+  EXPECT_EQ(local["rope_theta"], 70000.0);
 }
 
 Writer gemma4() {

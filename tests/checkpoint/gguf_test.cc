@@ -181,6 +181,15 @@ TEST(GgufModel, names) {
   EXPECT_EQ(hf_name(config, "blk.4.nextn.eh_proj.weight"), "mtp.fc.weight");
   EXPECT_EQ(hf_name(config, "blk.4.ffn_up.weight"), "mtp.layers.0.mlp.up_proj.weight");
   EXPECT_EQ(hf_name(config, "blk.0.ssm_a"), "model.layers.0.linear_attn.A_log");
+  // Ollama's
+  EXPECT_EQ(hf_name(config, "blk.0.ssm_dt"), "model.layers.0.linear_attn.dt_bias");
+  EXPECT_EQ(hf_name(config, "mtp.layers.0.post_attention_norm.weight"),
+            "mtp.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(hf_name(config, "mtp.layers.1.ffn_up_exps.weight"), "mtp.layers.1.mlp.switch_mlp.up_proj.weight");
+  EXPECT_EQ(hf_name(config, "mtp.shared_head.norm.weight"), "mtp.norm.weight");
+  for (const char* same :
+       {"mtp.fc.weight", "mtp.layers.0.mlp.experts.3.up_proj.weight", "mtp.layers.0", "mtp."})
+    EXPECT_EQ(hf_name(config, same), same);
   for (const char* unknown : {"blk.0.unheard_of.weight", "blk.x.attn_q.weight", "blk.", "blk.1", "blk.1.",
                               "blk.99999999999999999999.attn_q.weight", "x"})
     EXPECT_EQ(hf_name(config, unknown), unknown);
@@ -195,7 +204,7 @@ struct Defect {
 };
 
 std::string open_error(const std::string& bytes) {
-  const auto parts = read_gguf(FileBytes{"x.gguf", std::as_bytes(std::span(bytes)), nullptr});
+  const auto parts = read_gguf({FileBytes{"x.gguf", std::as_bytes(std::span(bytes)), nullptr}});
   return parts.ok() ? "" : parts.error().message;
 }
 
@@ -255,7 +264,17 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"key_twice", with([](GgufWriter& w) { w.u32("k", 1).u32("k", 2); }), "\"k\" is there twice"},
         Defect{"alignment_0", with([](GgufWriter& w) { w.u32("general.alignment", 0); }), "alignment"},
         Defect{"alignment_text", with([](GgufWriter& w) { w.text("general.alignment", "x"); }), "alignment"},
-        Defect{"split", with([](GgufWriter& w) { w.u32("split.count", 3); }), "join them"},
+        Defect{"split", with([](GgufWriter& w) { w.u32("split.count", 3); }), "part 1 of 3, but part 1 of 1"},
+        Defect{"no_epsilon",
+               GgufWriter()
+                   .text("general.architecture", "llama")
+                   .u32("llama.block_count", 1)
+                   .u32("llama.context_length", 64)
+                   .u32("llama.embedding_length", 32)
+                   .u32("llama.feed_forward_length", 32)
+                   .u32("llama.attention.head_count", 2)
+                   .bytes(),
+               "layer_norm_rms_epsilon\" is missing"},
         Defect{"rank_0", with([](GgufWriter& w) { w.tensor("t", {}, 0, ""); }), "tensor \"t\": 0 dimensions"},
         Defect{"rank_5", with([](GgufWriter& w) {
                  w.tensor("t", {1, 1, 1, 1, 1}, 0, "1234");
@@ -316,7 +335,8 @@ TEST(Gguf, qwen35_decay_must_be_negative) {
   w.text("general.architecture", "qwen35").u32("qwen35.block_count", 1).u32("qwen35.context_length", 64);
   w.u32("qwen35.embedding_length", 32)
       .u32("qwen35.feed_forward_length", 32)
-      .u32("qwen35.attention.head_count", 2);
+      .u32("qwen35.attention.head_count", 2)
+      .f32("qwen35.attention.layer_norm_rms_epsilon", 1e-6f);
   w.u32("qwen35.ssm.conv_kernel", 4).u32("qwen35.ssm.state_size", 8).u32("qwen35.ssm.group_count", 1);
   w.u32("qwen35.ssm.time_step_rank", 2).u32("qwen35.ssm.inner_size", 16);
   w.tensor("token_embd.weight", {32, 1}, 0, kRow);

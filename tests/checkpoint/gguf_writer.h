@@ -37,6 +37,7 @@ class GgufWriter {
     return *this;
   }
   GgufWriter& u32(const std::string& name, uint32_t value) { return key(name, 4, le(value)); }
+  GgufWriter& f32(const std::string& name, float value) { return key(name, 6, le(value)); }
   GgufWriter& text(const std::string& name, const std::string& value) {
     return key(name, 8, gguf_string(value));
   }
@@ -72,7 +73,8 @@ class GgufWriter {
     w.text("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 64);
     w.u32("llama.embedding_length", 32)
         .u32("llama.feed_forward_length", 32)
-        .u32("llama.attention.head_count", 2);
+        .u32("llama.attention.head_count", 2)
+        .f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
     w.tensor("token_embd.weight", {32, 1}, 0, std::string(128, '\0'));
     return w;
   }

@@ -156,16 +156,19 @@ TEST(Loader, Gemma4EndsItsTurns) {
       "<pad>",      "<eos>",      "<bos>", "<unk>", "<|turn>", "<turn|>", "<|tool_response>",
       "<|channel>", "<channel|>", "▁",     "a",     "▁a"};
   std::vector<int32_t> types = {3, 3, 3, 2, 3, 3, 4, 4, 4, 1, 1, 1};
-  testing::GgufWriter keys;
-  keys.text("tokenizer.ggml.model", "gemma4").texts("tokenizer.ggml.tokens", tokens);
-  keys.texts("tokenizer.ggml.merges", {"▁ a"}).numbers("tokenizer.ggml.token_type", types);
-  keys.u32("tokenizer.ggml.bos_token_id", 2).u32("tokenizer.ggml.unknown_token_id", 3);
-  const testing::TempDir dir;
-  dir.write("model.gguf", gguf_of("gemma4_moe_gguf", keys));
-  const auto loaded = load_model(dir.file("model.gguf"), ops::open_device({}).value());
-  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-  EXPECT_EQ(loaded->eos, (std::vector<int>{2, 5, 6}));  // the tiny model's own is 2
-  for (const int mark : {6, 7, 8}) EXPECT_TRUE(loaded->tokenizer->is_special(mark)) << mark;
+  for (const char* model : {"gemma4", "llama"}) {  // as llama.cpp and as Ollama name the tokenizer
+    testing::GgufWriter keys;
+    keys.text("tokenizer.ggml.model", model).text("tokenizer.ggml.pre", "gemma4");
+    keys.texts("tokenizer.ggml.tokens", tokens);
+    keys.texts("tokenizer.ggml.merges", {"▁ a"}).numbers("tokenizer.ggml.token_type", types);
+    keys.u32("tokenizer.ggml.bos_token_id", 2).u32("tokenizer.ggml.unknown_token_id", 3);
+    const testing::TempDir dir;
+    dir.write("model.gguf", gguf_of("gemma4_moe_gguf", keys));
+    const auto loaded = load_model(dir.file("model.gguf"), ops::open_device({}).value());
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ(loaded->eos, (std::vector<int>{2, 5, 6}));  // the tiny model's own is 2
+    for (const int mark : {6, 7, 8}) EXPECT_TRUE(loaded->tokenizer->is_special(mark)) << mark;
+  }
 }
 
 TEST(Loader, ConvertedGgufFilesLoadWithTheirTokenizer) {

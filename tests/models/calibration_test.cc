@@ -131,6 +131,8 @@ TEST(Calibration, OfAnotherModelIsNoticed) {
 TEST(Calibration, StandsBesideTheModel) {
   EXPECT_EQ(calibration_path("/nowhere/m-Q4.gguf"), "/nowhere/m-Q4.speculation.json");
   EXPECT_EQ(calibration_path("m.gguf"), "m.speculation.json");
+  for (const char* part : {"d/m-00001-of-00002.gguf", "d/m-00002-of-00002.gguf"})
+    EXPECT_EQ(calibration_path(part), "d/m.speculation.json");
   EXPECT_EQ(calibration_path("/nowhere/model.safetensors"), "/nowhere/speculation.json");
   EXPECT_EQ(calibration_path("model.safetensors"), "speculation.json");
   const fs::path folder = fs::temp_directory_path();

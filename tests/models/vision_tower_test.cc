@@ -132,6 +132,15 @@ TEST_P(Vision, MmprojBesideAGguf) {
     expect_features(encode(loaded, image), image.features, kTolerance, "mmproj");
 }
 
+// The same tower within the file of a text model, as Ollama has it.
+TEST(VisionInTheModelsFile, FeaturesEqualTransformers) {
+  const VisionCase golden = read_vision_case("qwen3_5_vision");
+  const Loaded loaded = load(ANABRANCH_SOURCE_DIR "/tests/checkpoint/data/layouts/qwen35_ollama.gguf",
+                             ops::cpu_device(0, true));
+  for (const VisionImage& image : golden.images)
+    expect_features(encode(loaded, image), image.features, kTolerance, "Ollama");
+}
+
 // Pulled models: a repository has its tower at the top, and some of its models in folders.
 TEST(FindMmproj, BesideTheModelOrAtTheTopOfASnapshot) {
   const fs::path root = fs::path(::testing::TempDir()) / "find_mmproj",

@@ -1,0 +1,24 @@
+// A GGUF model in one file or in the parts of a split one (NAME-00001-of-00003.gguf, ...), as llama.cpp's
+// gguf-split writes them: the first part has the metadata, each has some of the tensors.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/file_bytes.h"
+#include "checkpoint/gguf.h"
+
+namespace anabranch {
+
+struct GgufParts {
+  std::vector<FileBytes> files;
+  GgufFile joined;  // metadata of the first file, tensors of all; GgufTensor::file says of which
+};
+
+// `path` may be any of the parts. Errors: as parse_gguf(), not_found (a part is missing), invalid (parts that
+// are not of one model, or not named after what they are).
+Result<GgufParts> open_gguf_parts(const std::string& path);
+// Files in the order of their parts.
+Result<GgufParts> join_gguf(std::vector<FileBytes> files);
+
+}  // namespace anabranch
