@@ -96,6 +96,14 @@ CASES = {
                           rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                                         "high_freq_factor": 4.0, "original_max_position_embeddings": 32}),
         dtype="f32"),
+    "llama_biases": dict(config=llama_like("llama", hidden_size=32, head_dim=16, intermediate_size=64, num_hidden_layers=2,
+                                           attention_bias=True, mlp_bias=True), dtype="f32"),
+    "llama_biases_gguf": dict(config=llama_like("llama", hidden_size=32, head_dim=16, intermediate_size=64,
+                                                num_hidden_layers=2, attention_bias=True, mlp_bias=True),
+                              world="gguf", dtype="q8_0"),
+    # A window in every layer, which the config states without naming the layers.
+    "mistral_window": dict(config=llama_like("mistral", hidden_size=32, head_dim=16, num_hidden_layers=2,
+                                             sliding_window=20), dtype="f16"),
     "mistral_f16": dict(config=llama_like("mistral", hidden_size=32, head_dim=32, num_key_value_heads=1,
                                           tie_word_embeddings=False, sliding_window=None), dtype="f16"),
     "ministral_windows": dict(

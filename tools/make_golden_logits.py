@@ -83,9 +83,10 @@ def random_weights(config, rng):
         matrix(p + "k_proj", kv * dim, h, 1.5)
         matrix(p + "v_proj", kv * dim, h, 1.5)
         matrix(p + "o_proj", h, heads * dim, 1.5)
-        if config["model_type"] == "qwen2":
-            for name, n in (("q_proj", heads * dim), ("k_proj", kv * dim), ("v_proj", kv * dim)):
-                out[p + name + ".bias"] = rng.standard_normal(n) * 0.5
+        sizes = [("q_proj", heads * dim), ("k_proj", kv * dim), ("v_proj", kv * dim), ("o_proj", h)]
+        biases = sizes[:3] if config["model_type"] == "qwen2" else sizes if config.get("attention_bias") else []
+        for name, n in biases:
+            out[p + name + ".bias"] = rng.standard_normal(n) * 0.5
         if qwen35 or config["model_type"] in ("qwen3", "qwen3_moe"):
             norm(p + "q_norm", dim)
             norm(p + "k_norm", dim)
@@ -140,6 +141,9 @@ def random_weights(config, rng):
             matrix(p + "mlp.gate_proj", f, h, 1.5)
             matrix(p + "mlp.up_proj", f, h, 1.5)
             matrix(p + "mlp.down_proj", h, f, 1.5)
+            if config.get("mlp_bias"):
+                for name, n in (("gate_proj", f), ("up_proj", f), ("down_proj", h)):
+                    out[f"{p}mlp.{name}.bias"] = rng.standard_normal(n) * 0.5
         norm(p + "input_layernorm", h)
         norm(p + "post_attention_layernorm", h)
 

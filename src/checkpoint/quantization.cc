@@ -7,7 +7,9 @@ namespace anabranch {
 
 namespace {
 
-// Absent keys keep the defaults.
+constexpr AffineFormat kMlxDefaults{4, 64};
+
+// Absent keys keep the defaults. Null is MLX's own default, whatever stands above.
 Result<AffineFormat> parse_format(const Json& object, const AffineFormat& defaults,
                                   const std::string& where) {
   if (const auto mode = object.find("mode"); mode != object.end() && !mode->is_null()) {
@@ -18,16 +20,20 @@ Result<AffineFormat> parse_format(const Json& object, const AffineFormat& defaul
                         shown(mode->get_ref<const std::string&>()));
   }
   AffineFormat format = defaults;
-  const auto read = [&](const char* key, int& out) -> Result<void> {
+  const auto read = [&](const char* key, int& out, int of_null) -> Result<void> {
     const auto value = object.find(key);
     if (value == object.end()) return {};
+    if (value->is_null()) {
+      out = of_null;
+      return {};
+    }
     if (!value->is_number_integer() || *value < 0 || *value > 4096)
       return make_error(ErrorKind::invalid, "{}: \"{}\" is not a sensible number", where, key);
     out = value->get<int>();
     return {};
   };
-  TRY_VOID(read("bits", format.bits));
-  TRY_VOID(read("group_size", format.group));
+  TRY_VOID(read("bits", format.bits, kMlxDefaults.bits));
+  TRY_VOID(read("group_size", format.group, kMlxDefaults.group));
   if (!affine_bits_ok(format.bits))
     return make_error(ErrorKind::invalid, "{}: {} bits; 2, 3, 4, 5, 6 and 8 can be read", where, format.bits);
   if (!affine_group_ok(format.group) || format.group < 32)
@@ -56,7 +62,7 @@ Result<std::optional<QuantizationConfig>> parse_quantization(const Json& config,
         "{}: method {} cannot be read; convert the original weights, or use an MLX or GGUF conversion", where,
         method->is_string() ? shown(method->get_ref<const std::string&>()) : "?");
   QuantizationConfig out;
-  TRY(out.defaults, parse_format(*found, AffineFormat{4, 64}, where));
+  TRY(out.defaults, parse_format(*found, kMlxDefaults, where));
   for (const auto& item : found->items()) {
     if (is_setting(item.key())) continue;
     const Json& value = item.value();

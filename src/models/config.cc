@@ -11,6 +11,11 @@ bool ConfigReader::has(const char* key) const {
   return it != config_->end() && !it->is_null();
 }
 
+bool ConfigReader::is_null(const char* key) const {
+  const auto it = config_->find(key);
+  return it != config_->end() && it->is_null();
+}
+
 void ConfigReader::fail(ErrorKind kind, std::string message) {
   if (!error_) error_ = Error{kind, std::move(message)};
 }

@@ -16,7 +16,8 @@ class ConfigReader {
   // `file` is named in errors. The Json must outlive the reader.
   ConfigReader(const Json& config, std::string file) : config_(&config), file_(std::move(file)) {}
 
-  bool has(const char* key) const;  // present and not null
+  bool has(const char* key) const;      // present and not null
+  bool is_null(const char* key) const;  // present, and null
   // Required, within [low, high].
   int integer(const char* key, int64_t low, int64_t high);
   double number(const char* key, double low, double high);

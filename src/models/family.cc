@@ -160,10 +160,12 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   const auto inner = split_inner(builder, mlp.intermediate);
   std::vector<int64_t> rows;
   append_rows(rows, inner.first(builder.rank()), inner.last(builder.rank()));
-  TRY(auto gate, take_rows_of_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden, rows));
-  TRY(auto up, take_rows_of_linear(builder, prefix + "up_proj", mlp.intermediate, hidden, rows));
-  TRY(auto down, take_last_linear(builder, prefix + "down_proj", inner));
-  return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down), mlp.activation};
+  TRY(auto gate,
+      take_rows_of_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden, rows, mlp.bias));
+  TRY(auto up, take_rows_of_linear(builder, prefix + "up_proj", mlp.intermediate, hidden, rows, mlp.bias));
+  TRY(auto down, take_last_linear(builder, prefix + "down_proj", inner, mlp.bias));
+  return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down),
+                 mlp.activation,         std::move(gate.bias), std::move(up.bias)};
 }
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,

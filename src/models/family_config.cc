@@ -4,6 +4,11 @@
 
 namespace anabranch {
 
+void require_silu(ConfigReader& c) {
+  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu" && act != "swish")
+    c.unsupported("hidden_act", act, "silu is");
+}
+
 const char* experts_key(const ConfigReader& c) {
   return c.has("num_local_experts") ? "num_local_experts" : "num_experts";
 }

@@ -16,6 +16,9 @@ Result<ModelSpec> read_gemma_config(const Json& config, const std::string& file)
 // Whether the type is one of the Llama family's members (llama_config.cc).
 bool is_llama_member(const std::string& model_type);
 
+// Remembers an error if "hidden_act" is anything but silu, which also has the name swish.
+void require_silu(ConfigReader& config);
+
 // The key that holds the number of experts: "num_experts" or, in Mixtral's configs and in what newer versions
 // of Transformers save for others, "num_local_experts".
 const char* experts_key(const ConfigReader& config);

@@ -35,10 +35,12 @@ double number_or_none(GemmaReader& r, const char* key, double fallback) {
   return r.c.number_or(key, 0, 1e6, fallback);
 }
 
-// layer_types; in older files sliding_window_pattern, every n-th layer being full.
+// layer_types; without them every n-th layer is full, in older files of Gemma 3 by sliding_window_pattern.
 void read_layer_types(GemmaReader& r, int layers) {
-  const int pattern =
-      r.c.integer_or("sliding_window_pattern", 1, 1024, r.generation == Generation::gemma2 ? 2 : 6);
+  const int pattern = r.generation == Generation::gemma3
+                          ? r.c.integer_or("sliding_window_pattern", 1, 1024, 6)
+                      : r.gemma4() ? 6
+                                   : 2;
   const auto types = r.c.strings("layer_types");
   if (!types.empty() && static_cast<int>(types.size()) != layers)
     r.c.invalid("layer_types does not have num_hidden_layers entries");
@@ -71,21 +73,28 @@ ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
   const char* kind = windowed ? "sliding_attention" : "full_attention";
   const double default_theta = windowed || r.generation == Generation::gemma2 ? 10000 : 1e6;
   const Json& all = r.c.object("rope_parameters");
-  Json own = all.contains(kind) && all[kind].is_object() ? all[kind] : Json::object();
-  if (!all.contains(kind)) {
-    if (r.generation == Generation::gemma2 && !all.empty()) own = all;
-    if (r.gemma4() && !windowed) own = {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}};
-    if (!windowed || r.generation == Generation::gemma2) own.update(r.c.object("rope_scaling"));
+  Json own = Json::object();
+  if (r.generation == Generation::gemma2) {
+    own = rope_parameters_of(r.c, kind);
+  } else {
+    for (const auto& [key, value] : all.items())
+      if (key != "full_attention" && key != "sliding_attention")
+        r.c.unsupported("rope_parameters", "with \"" + key + "\"", "an entry for each kind of layers is");
+    if (all.contains(kind) && !all[kind].is_null()) own = ConfigReader(all, "rope_parameters").object(kind);
+    if (r.gemma4() && all.empty() && !windowed)
+      own = {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}};
+    if (!windowed) own.update(r.c.object("rope_scaling"));
   }
   if (!own.contains("rope_theta"))
     own["rope_theta"] = windowed && r.generation != Generation::gemma2
                             ? r.c.number_or("rope_local_base_freq", 1, 1e12, default_theta)
                             : r.c.number_or("rope_theta", 1, 1e12, default_theta);
-  const Json holder = {{"rope_parameters", own}, {"max_position_embeddings", r.spec.context_length}};
+  const Json holder = {{"max_position_embeddings", r.spec.context_length}};
   ConfigReader rope(own, "rope parameters"), plain(holder, "rope parameters");
   const bool proportional = rope.string_or("rope_type", "default") == "proportional";
+  if (!proportional) require_whole_heads(r.c, own);
   const ops::Rope out = proportional ? proportional_rope(rope, head_dim, default_theta)
-                                     : read_rope(plain, head_dim, default_theta).rope;
+                                     : read_rope(plain, own, head_dim, default_theta).rope;
   for (const auto& checked : {rope.check(), plain.check()})
     if (!checked) r.c.invalid(checked.error().message);
   return out;
@@ -113,16 +122,29 @@ AttentionSpec read_attention(GemmaReader& r) {
   return a;
 }
 
+// What the full layers have instead, written for each of them.
+void read_per_layer(GemmaReader& r, const Json& each, AttentionSpec& a) {
+  for (const auto& [layer, values] : each.items()) {
+    ConfigReader own(values, "per_layer_config");
+    for (const auto& [key, value] : values.items())
+      if (key != "head_dim" && key != "num_key_value_heads")
+        r.c.unsupported("per_layer_config", "\"" + key + "\"", "head_dim and num_key_value_heads are");
+    if (values != each.front())
+      r.c.unsupported("per_layer_config", "not the same for all layers", "full layers that are alike are");
+    a.head_dim = own.integer_or("head_dim", 2, 1024, 512);
+    a.kv_heads = own.integer_or("num_key_value_heads", 1, 4096, a.kv_heads);
+    if (auto checked = own.check(); !checked) r.c.invalid(checked.error().message);
+  }
+  for (size_t i = 0; i < r.windowed.size(); i++)
+    if (each.contains(std::to_string(i)) == r.windowed[i])
+      r.c.unsupported("per_layer_config", "not that of the full layers", "that is");
+}
+
 // Of Gemma 4's full layers.
 AttentionSpec full_attention(GemmaReader& r, AttentionSpec a) {
   const auto each = r.json.find("per_layer_config");
   if (each != r.json.end() && each->is_object())
-    for (const auto& [layer, values] : each->items()) {
-      ConfigReader own(values, "per_layer_config");
-      a.head_dim = own.integer_or("head_dim", 2, 1024, 512);
-      a.kv_heads = own.integer_or("num_key_value_heads", 1, 4096, a.kv_heads);
-      if (auto checked = own.check(); !checked) r.c.invalid(checked.error().message);
-    }
+    read_per_layer(r, *each, a);
   else
     a.head_dim = r.c.integer_or("global_head_dim", 2, 1024, 512);
   a.keys_are_values = r.c.boolean_or("attention_k_eq_v", false);
@@ -165,7 +187,11 @@ void read_layers(GemmaReader& r) {
     feed_forward = both;
   }
   const AttentionSpec any = read_attention(r), full = r.gemma4() ? full_attention(r, any) : any;
-  const int window = r.c.integer_or("sliding_window", 1, 1 << 27, r.gemma4() ? 512 : 4096);
+  const int window = r.c.is_null("sliding_window")
+                         ? 0
+                         : r.c.integer_or("sliding_window", 1, 1 << 27, r.gemma4() ? 512 : 4096);
+  if (window == 0 && std::ranges::find(r.windowed, true) != r.windowed.end())
+    r.c.unsupported("sliding_window", "null, and some layers have windows", "a number is");
   for (const bool windowed : r.windowed) {
     AttentionSpec attention = windowed ? any : full;
     if (windowed) attention.window = window;

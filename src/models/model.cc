@@ -28,10 +28,10 @@ const Family* find_family(const std::string& model_type) {
   return find_llama_family(model_type);
 }
 
-// The flag stands at the top and in text_config, and one of the two may be a default: the files decide.
+// The flag stands at the top and in text_config, and one of the two may be a default: the files decide. As in
+// Transformers, a head that a file has counts, whatever the config says.
 bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
   const Json& config = checkpoint.config();
-  if (!config.contains("text_config")) return spec.tied_embeddings;
   const auto flag = config.find("tie_word_embeddings");
   const bool either = spec.tied_embeddings || (flag != config.end() && *flag == true);
   return either && !checkpoint.has(kHead);
@@ -268,8 +268,6 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   if (!spec.tied_embeddings) {
     TRY(head_rows, checkpoint.take_matrix(kHead, spec.vocab, spec.hidden));
     head = ops::Weight::make(device, head_rows);
-  } else {
-    checkpoint.ignore("lm_head.");  // some files repeat the tied table
   }
   std::optional<nn::PerLayerInputs> per_layer_inputs;
   if (spec.per_layer_width > 0) {

@@ -29,6 +29,7 @@ using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
 struct MlpSpec {
   int intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
+  bool bias = false;  // gate, up and down have biases
 };
 
 struct MoeSpec {

@@ -20,8 +20,9 @@ void read_mtp(ConfigReader& c, ModelSpec& spec) {
         "it has an embedding of its own (mtp_use_dedicated_embeddings), which is not supported";
 }
 
-// SwiGLU or, in models with experts, a mixture with a shared expert; in Qwen3-Next not in every layer.
-void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
+// SwiGLU or, in models with experts, a mixture with a shared expert; in Qwen3-Next not in every layer, and
+// not always with weights that add up to 1. Transformers does not read those keys of the others.
+void read_feed_forward(ConfigReader& c, ModelSpec& spec, bool next) {
   const bool moe = c.has(experts_key(c)) && c.integer(experts_key(c), 0, 1 << 16) > 0;
   const int dense =
       moe ? c.integer_or("intermediate_size", 1, 1 << 20, 0) : c.integer("intermediate_size", 1, 1 << 20);
@@ -29,6 +30,10 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
   if (!moe) return;
   MoeSpec experts = read_moe(c, "moe_intermediate_size");
   experts.shared_intermediate = c.integer("shared_expert_intermediate_size", 1, 1 << 20);
+  if (!next) {
+    for (LayerSpec& layer : spec.layers) layer.mlp = experts;
+    return;
+  }
   experts.routing.normalise = c.boolean_or("norm_topk_prob", true);
   const auto sparse = sparse_layers(c, static_cast<int>(spec.layers.size()));
   for (const int i : sparse) spec.layers[static_cast<size_t>(i)].mlp = experts;
@@ -84,8 +89,11 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
   if (delta.value_heads % delta.key_heads != 0)
     c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
 
-  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu")
-    c.unsupported("hidden_act", act, "silu is");
+  require_silu(c);
+  const auto gate = c.string_or("output_gate_type", "silu");
+  delta.sigmoid_gate = gate == "sigmoid";
+  if (gate != "silu" && gate != "swish" && gate != "sigmoid")
+    c.unsupported("output_gate_type", gate, "silu, swish and sigmoid are");
   for (const char* key : {"attention_bias", "attention_qkv_bias", "attention_out_bias"})
     if (c.boolean_or(key, false)) c.unsupported(key, "true", "false is");
 
@@ -102,13 +110,14 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
       c.unsupported("layer_types", types[i], "linear_attention and full_attention are");
     spec.layers.push_back({full ? MixerSpec(attention) : MixerSpec(delta), MlpSpec(), spec.norms});
   }
-  read_feed_forward(c, spec);
+  read_feed_forward(c, spec, next);
 
   double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
-  ConfigReader rope(c.object("rope_parameters"), file + " (rope_parameters)");
+  const Json parameters = rope_parameters_of(c, "full_attention");
+  ConfigReader rope(parameters, file + " (rope_parameters)");
   rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
   const int rotated = static_cast<int>(attention.head_dim * rotary);
-  const RopeConfig turned = read_rope(c, rotated, 1e7);
+  const RopeConfig turned = read_rope(c, parameters, rotated, 10000);
   if (turned.rope.query_beta != 0 && rotated < attention.head_dim)
     c.unsupported("llama_4_scaling_beta", fmt::format("{}", turned.rope.query_beta),
                   "none is where only a part of each head turns");

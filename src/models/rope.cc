@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/log.h"
+
 namespace anabranch {
 namespace {
 
@@ -105,15 +107,55 @@ void read_plain(RopeReader& r, double factor) {
     r.out.rope.inv_freq.push_back(static_cast<float>(r.frequency(i) / factor));
 }
 
+constexpr const char* kKinds[] = {"full_attention", "sliding_attention", "linear_attention",
+                                  "chunked_attention"};
+
+bool is_kind(const std::string& key) {
+  return std::ranges::find(kKinds, key) != std::end(kKinds);
+}
+
+// The entry of one kind of layers, where there is one for each.
+Json entry_of_kind(ConfigReader& config, const Json& all, const char* kind) {
+  for (const auto& [key, value] : all.items())
+    if (!is_kind(key))
+      config.unsupported("rope_parameters", "\"" + key + "\" beside kinds of layers", "either is");
+  const auto own = all.find(kind);
+  if (own != all.end() && own->is_object()) return *own;
+  config.unsupported("rope_parameters", fmt::format("without an entry for {}", kind), "one for each kind is");
+  return Json::object();
+}
+
 }  // namespace
 
-RopeConfig read_rope(ConfigReader& config, int rotated_dims, double default_theta) {
-  const bool merged = config.has("rope_parameters");
+Json rope_parameters_of(ConfigReader& config, const char* kind) {
+  const Json &all = config.object("rope_parameters"), &older = config.object("rope_scaling");
+  const bool by_kind = std::ranges::any_of(kKinds, [&](const char* each) { return all.contains(each); });
+  Json out = by_kind ? entry_of_kind(config, all, kind) : all;
+  for (const auto& [key, value] : older.items()) {
+    if (out.contains(key) && out[key] != value)
+      config.unsupported(
+          "rope_scaling",
+          fmt::format("{} {}, and {} in \"rope_parameters\"", key, value.dump(), out[key].dump()),
+          "one of the two is");
+    out[key] = value;
+  }
+  return out;
+}
+
+void require_whole_heads(ConfigReader& config, const Json& parameters) {
+  ConfigReader rope(parameters, "rope parameters");
+  for (ConfigReader* each : {&config, &rope})
+    if (const double part = each->number_or("partial_rotary_factor", 0, 1, 1); part != 1)
+      config.unsupported("partial_rotary_factor", fmt::format("{}", part), "1 is, in this family");
+}
+
+RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_dims, double default_theta) {
   const double outer_theta = config.number_or("rope_theta", 1, 1e12, default_theta);
-  RopeReader r{config,
-               ConfigReader(config.object(merged ? "rope_parameters" : "rope_scaling"), "rope parameters"),
-               outer_theta, rotated_dims, config.integer_or("max_position_embeddings", 1, 1 << 27, 2048)};
-  if (merged) r.theta = r.rope.number_or("rope_theta", 1, 1e12, outer_theta);
+  RopeReader r{config, ConfigReader(parameters, "rope parameters"), outer_theta, rotated_dims,
+               config.integer_or("max_position_embeddings", 1, 1 << 27, 2048)};
+  r.theta = r.rope.number_or("rope_theta", 1, 1e12, outer_theta);
+  if (!config.has("rope_theta") && !r.rope.has("rope_theta"))
+    log_warning("the config states no rope_theta: {} is taken, as in Transformers", default_theta);
   const std::string type = r.rope.string_or("rope_type", r.rope.string_or("type", "default"));
   if (rotated_dims < 2 || rotated_dims % 2 != 0)
     config.invalid(

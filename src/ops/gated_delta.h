@@ -18,6 +18,7 @@ struct GatedDeltaShape {
   int key_heads = 0, value_heads = 0;  // value_heads is a multiple of key_heads
   int key_dim = 0, value_dim = 0;      // per head
   int conv_kernel = 4;
+  bool sigmoid_gate = false;  // the output is gated by sigmoid(z) instead of silu(z)
   int conv_channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
 };
 
@@ -65,7 +66,7 @@ struct GatedDeltaSpan {
 //   x = silu(causal_conv(qkv));  q, k = x / sqrt(sum(x^2) + 1e-6) per head;  q *= Dk^-1/2
 //   beta = sigmoid(b);  g = exp(-exp(a_log) * softplus(a + dt_bias))
 //   S = g S;  delta = beta (v - k^T S);  S = S + k delta^T;  y = q^T S
-//   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z)
+//   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z), or * sigmoid(z)
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
 //
 // For good: the state advances by the tokens; accepted entries of the window are applied first. Throws while

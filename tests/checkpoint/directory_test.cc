@@ -278,6 +278,14 @@ TEST(Quantisation, what_does_not_agree_is_said) {
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"m":false}})", 4, 64),
              "says that it is not");
   EXPECT_EQ(error_with(R"({"quantization":{"group_size":64,"bits":3,"m":{"bits":4}}})", 4, 64), "");
+  // Null is MLX's default: 4 bits, groups of 64.
+  for (const char* module : {R"({"group_size":null})", R"({"group_size":null,"bits":null,"mode":null})"})
+    EXPECT_EQ(
+        error_with(std::string(R"({"quantization":{"group_size":32,"bits":4,"m":)") + module + "}}", 4, 64),
+        "");
+  EXPECT_EQ(error_with(R"({"quantization":{"group_size":null,"bits":4}})", 4, 64), "");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"m":{"group_size":"64"}}})", 4, 64),
+             "\"group_size\" is not a sensible number");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":7}})", 4, 64), "7 bits");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":48,"bits":4}})", 4, 64), "group_size 48");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":"4"}})", 4, 64), "\"bits\"");

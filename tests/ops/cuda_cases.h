@@ -11,7 +11,8 @@ namespace anabranch::ops {
 
 constexpr double kBf16 = 1.0 / 256;  // one rounding to bf16, relative
 
-inline const GatedDeltaShape kDeltaShapes[] = {{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {1, 3, 64, 64, 3}};
+inline const GatedDeltaShape kDeltaShapes[] = {
+    {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {1, 3, 64, 64, 3}, {1, 2, 32, 64, 4, true}};
 
 // What packing changes, relative to Matrix::magnitude(): scales and biases are rounded to bf16, f32 values to
 // two bf16 numbers.

@@ -9,7 +9,7 @@ namespace anabranch::ops {
 namespace {
 
 const GatedDeltaShape kShapes[] = {
-    {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}};
+    {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}, {2, 4, 24, 24, 4, true}};
 
 std::string name(const GatedDeltaShape& s) {
   return fmt::format("{} key heads of {}, {} value heads of {}", s.key_heads, s.key_dim, s.value_heads,

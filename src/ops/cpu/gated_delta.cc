@@ -130,6 +130,7 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   args.dt_bias = weights.dt_bias.data<float>();
   args.norm_weight = weights.norm_weight.data<float>();
   args.eps = weights.eps;
+  args.sigmoid_gate = shape.sigmoid_gate;
   args.y = out.data<float>();
   for (const DeltaRun& run : runs) run_rows(device, run, args);
   return out;

@@ -102,6 +102,7 @@ struct GatedDeltaArgs {
   const float *qkv = nullptr, *z = nullptr, *b = nullptr, *a = nullptr;
   const float *conv_weight = nullptr, *a_log = nullptr, *dt_bias = nullptr, *norm_weight = nullptr;
   float eps = 0;
+  bool sigmoid_gate = false;
   const float* conv_state = nullptr;  // rows before qkv, [kernel - 1, C]
   const float* s_in = nullptr;        // [Hv, Dk, Dv]
   float* s_out = nullptr;             // may be s_in

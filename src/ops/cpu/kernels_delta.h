@@ -328,7 +328,8 @@ static void delta_finish(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t h
     for (int64_t i = 0; i < dv; i += kLanes) {
       const int64_t left = dv - i;
       const F n = mul(mul(load_upto(y + i, left), inverse), load_upto(a.norm_weight + i, left));
-      store_upto(y + i, mul(n, silu(load_upto(z + i, left))), left);
+      const F gate = load_upto(z + i, left);
+      store_upto(y + i, mul(n, a.sigmoid_gate ? sigmoid(gate) : silu(gate)), left);
     }
   }
 }

@@ -117,6 +117,7 @@ void add_norm(DeltaArgs& args, const NormArgs& norm) {
   args.tiles = norm.tiles;
   args.tiles_rows = norm.tiles_rows;
   args.eps = norm.eps;
+  args.sigmoid_gate = norm.sigmoid_gate;
 }
 
 // Runs of one state one after the other.
@@ -168,6 +169,7 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   norm.width = shape.value_dim;
   norm.tiles_rows = layout_rows(rows);
   norm.eps = weights.eps;
+  norm.sigmoid_gate = shape.sigmoid_gate;
   const int most = most_few(runs.size());
   const bool all_few =
       std::all_of(runs.begin(), runs.end(), [&](const DeltaRun& run) { return run.count <= most; });

@@ -78,10 +78,10 @@ metal::DeltaTokens prepare(const Rows& rows, const GatedDeltaShape& s, const Wei
 }
 
 // y [T, Hv, Dv] normalised and gated, [T, Hv * Dv]
-mx::array finish(const mx::array& y, const mx::array& z, const Weights& w) {
+mx::array finish(const mx::array& y, const mx::array& z, const Weights& w, bool sigmoid_gate) {
   const auto mean = mx::mean(mx::square(y), -1, true);
   const auto normed = mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm);
-  return mx::multiply(mx::reshape(normed, z.shape()), silu(z));
+  return mx::multiply(mx::reshape(normed, z.shape()), sigmoid_gate ? mx::sigmoid(z) : silu(z));
 }
 
 // One token's part of what makes its update: k [Hk, Dk], delta [Hv, Dv], decay [Hv].
@@ -146,7 +146,7 @@ Applied apply(const Rows& rows, const GatedDeltaShape& s, const Weights& w, cons
     done.s = updated(done.s, done.entries.back(), ratio);
     outputs.push_back(mx::reshape(mx::matmul(wide(q), done.s), {1, s.value_heads, s.value_dim}));
   }
-  done.out = finish(mx::concatenate(outputs, 0), rows.z, w);
+  done.out = finish(mx::concatenate(outputs, 0), rows.z, w, s.sigmoid_gate);
   return done;
 }
 
@@ -191,7 +191,7 @@ mx::array run_with_kernel(const metal::Launcher& launcher, const Rows& rows, con
   const auto conv = conv_after(before.conv, run);
   const auto tokens = prepare(rows, shape, weights, conv);
   const auto scanned = metal::delta_scan(launcher, shape, before.s, entries, tokens, run.fold, !run.trial);
-  const auto out = finish(scanned.y, rows.z, weights);
+  const auto out = finish(scanned.y, rows.z, weights, shape.sigmoid_gate);
   if (run.trial) {
     put_entries(run, {tokens.k, scanned.delta, tokens.decay}, rows.qkv);
     put_memory(*run.state, {scanned.s, run.fold ? conv : before.conv}, {out});

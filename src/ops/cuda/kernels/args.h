@@ -151,6 +151,7 @@ struct NormArgs {
   unsigned short* lanes;                // the same packed by lanes whatever the rows, or null
   int rows, inputs, width, tiles_rows;  // width: of what is normalised, divides inputs
   float eps;
+  int sigmoid_gate;  // times sigmoid(gate) instead of silu(gate)
 };
 
 // f(a, b) element by element; b of `b_count` elements is repeated. With p the parameter: a + b, silu(a) b,
@@ -256,6 +257,7 @@ struct DeltaArgs {
   unsigned short* tiles;
   int tiles_rows;
   float eps;
+  int sigmoid_gate;  // as in NormArgs
   int key_heads, value_heads;
   int beside;  // the launch before it is one of other states
   DeltaSpan span[kDeltaSpans];

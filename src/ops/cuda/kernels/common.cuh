@@ -31,9 +31,10 @@ DEVICE float row_norm(float x, float factor, float weight) { return __fmul_rn(x,
 
 // The norm of a head of the gated delta rule's output, whose lane has summed the squares of some of its numbers.
 DEVICE float head_factor(float sum, int width, float eps) { return 1.0f / sqrtf(warp_sum(sum) / width + eps); }
-DEVICE float head_norm(float x, float factor, float weight, float silu_of_gate) {
-  return __fmul_rn(__fmul_rn(__fmul_rn(x, factor), weight), silu_of_gate);
+DEVICE float head_norm(float x, float factor, float weight, float gate) {
+  return __fmul_rn(__fmul_rn(__fmul_rn(x, factor), weight), gate);
 }
+DEVICE float output_gate(float z, int by_sigmoid) { return by_sigmoid ? sigmoid(z) : silu(z); }
 
 // Activations as matrix products read them: bf16, [input tile][rows][kTileK] with the rows that layout_rows()
 // (ops/cuda/linear.h) says. The numbers of a row lie by lanes of a warp, 16 together; for wgmma (many rows) those of

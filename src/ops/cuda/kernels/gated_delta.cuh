@@ -37,7 +37,7 @@ struct Shared {
 #else
 struct Shared {
   Tokens tokens;
-  float y[kTokens][COLUMNS], gate[kTokens][COLUMNS];  // what the output norm takes: y and silu(gate)
+  float y[kTokens][COLUMNS], gate[kTokens][COLUMNS];  // what the output norm takes: y and output_gate()
 };
 #endif
 
@@ -308,7 +308,8 @@ DEVICE float output(float asked, float d, const float gates[8]) {
 DEVICE void read_gate(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
   for (int i = kThreads - 1 - thread; i < s.count * COLUMNS; i += kThreads)
     m.gate[i / COLUMNS][i % COLUMNS] =
-        silu(a.gate[(long)(s.row + i / COLUMNS) * a.value_heads * DV + p.head * DV + i % COLUMNS]);
+        output_gate(a.gate[(long)(s.row + i / COLUMNS) * a.value_heads * DV + p.head * DV + i % COLUMNS],
+                    a.sigmoid_gate);
 }
 DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, const Shared& m) {
   constexpr int kLane = (COLUMNS + 31) / 32;

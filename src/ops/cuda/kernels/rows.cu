@@ -75,7 +75,7 @@ KERNEL layer_norm(const __grid_constant__ LayerNormArgs a) {
     out[i] = __fmaf_rn(__fmul_rn(x[i] - mean, factor), a.weight[i], a.bias[i]);
 }
 
-// The gated delta rule's output: each head normalised, times weight and silu(gate); one warp for each head.
+// The gated delta rule's output: each head normalised, times weight and output_gate(); one warp for each head.
 KERNEL norm_heads(const __grid_constant__ NormArgs a) {
   constexpr int kEach = 4;  // numbers that a lane reads before it uses one
   const int heads = a.inputs / a.width, lane = threadIdx.x % 32;
@@ -107,7 +107,7 @@ KERNEL norm_heads(const __grid_constant__ NormArgs a) {
     for (int i = 0; i < kEach; i++) {
       const int own = at + i * 32;
       if (own >= a.width) break;
-      const float y = head_norm(x[i], factor, weight[i], silu(gate[i]));
+      const float y = head_norm(x[i], factor, weight[i], output_gate(gate[i], a.sigmoid_gate));
       if (a.tiles) a.tiles[tile_index(row, first + own, a.tiles_rows)] = to_bf16(y);
       if (a.out) a.out[row * a.inputs + first + own] = y;
     }

@@ -1,0 +1,359 @@
+// Every field of the config classes of our families in Transformers 5.24, with a value that is not the usual
+// one: it changes what is computed, it is refused, or it does not matter to what is computed.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "models/family.h"
+
+namespace anabranch {
+namespace {
+
+enum class Use { read, refused, no_matter };
+
+struct Field {
+  const char* name;
+  Json other;
+  Use use = Use::read;
+};
+using Fields = std::vector<Field>;
+
+// What a model with this description computes.
+struct Description {
+  std::ostringstream out;
+
+  template <class... Values>
+  void add(const Values&... values) {
+    ((out << values << ' '), ...);
+  }
+  void mixer(const AttentionSpec& a) {
+    add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
+        a.output_gate, a.scale, a.soft_cap, a.v_norm, a.keys_are_values, a.kv_layer);
+  }
+  void mixer(const ops::GatedDeltaShape& d) {
+    add("delta", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate);
+  }
+  void mlp(const MlpSpec& m) { add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias); }
+  void mlp(const MoeSpec& m) {
+    add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
+        static_cast<int>(m.activation));
+  }
+  void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
+  void rope(const ops::Rope& r) {
+    add("rope", r.attention_factor, r.far_from, r.far_theta, r.far_factor, r.query_beta, r.query_period);
+    for (const auto* list : {&r.inv_freq, &r.far_inv_freq})
+      for (const float v : *list) add(v);
+    for (const auto axis : r.axis) add(static_cast<int>(axis));
+  }
+};
+
+std::string describe(const ModelSpec& spec) {
+  Description d;
+  d.add(spec.hidden, spec.vocab, spec.context_length, spec.norms.eps, spec.norms.offset, spec.tied_embeddings,
+        spec.embedding_scale, spec.logits_soft_cap, spec.per_layer_width, spec.per_layer_vocab);
+  for (const LayerSpec& layer : spec.layers) {
+    std::visit([&](const auto& mixer) { d.mixer(mixer); }, layer.mixer);
+    std::visit([&](const auto& mlp) { d.mlp(mlp); }, layer.mlp);
+    d.add(layer.norms.eps, layer.norms.offset, layer.rope);
+  }
+  for (const auto& rope : spec.ropes) d.rope(rope);
+  return d.out.str();
+}
+
+Result<ModelSpec> read(const Json& config) {
+  const std::string type = config["model_type"];
+  if (type.starts_with("gemma")) return read_gemma_config(config, "config.json");
+  if (is_llama_member(type)) return read_llama_config(config, "config.json");
+  return read_qwen3_5_config(config, "config.json");
+}
+
+void expect_use(const Json& config, const Field& field) {
+  const std::string what = config["model_type"].get<std::string>() + ": " + field.name;
+  const auto usual = read(config);
+  ASSERT_TRUE(usual.ok()) << what << ": " << usual.error().message;
+  Json other = config;
+  other[field.name] = field.other;
+  const auto spec = read(other);
+  if (field.use == Use::refused) {
+    ASSERT_FALSE(spec.ok()) << what;
+    EXPECT_NE(spec.error().message.find(field.name), std::string::npos) << spec.error().message;
+    return;
+  }
+  ASSERT_TRUE(spec.ok()) << what << ": " << spec.error().message;
+  EXPECT_EQ(describe(*spec) == describe(*usual), field.use == Use::no_matter) << what;
+}
+
+Json joined(Json a, const Json& b) {
+  a.update(b);
+  return a;
+}
+Fields operator+(Fields a, const Fields& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Json base(const char* type, const Json& more = Json::object()) {
+  return joined({{"model_type", type},
+                 {"vocab_size", 100},
+                 {"hidden_size", 64},
+                 {"intermediate_size", 96},
+                 {"num_hidden_layers", 6},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 16},
+                 {"max_position_embeddings", 512},
+                 {"rms_norm_eps", 1e-5},
+                 {"tie_word_embeddings", true},
+                 {"rope_theta", 10000.0}},
+                more);
+}
+
+const Json kYarn = {{"rope_type", "yarn"},
+                    {"factor", 2.0},
+                    {"rope_theta", 5000.0},
+                    {"original_max_position_embeddings", 256}};
+
+Fields common(const char* activation, const Json& rope = kYarn) {
+  return {{"vocab_size", 101},
+          {"hidden_size", 80},
+          {"num_hidden_layers", 5},
+          {"num_attention_heads", 8},
+          {"num_key_value_heads", 4},
+          {activation, "relu", Use::refused},
+          {"max_position_embeddings", 600},
+          {"initializer_range", 0.5, Use::no_matter},
+          {"rms_norm_eps", 1e-3},
+          {"use_cache", false, Use::no_matter},
+          {"tie_word_embeddings", false},
+          {"rope_parameters", rope},
+          {"attention_dropout", 0.5, Use::no_matter},
+          {"pad_token_id", 3, Use::no_matter},
+          {"bos_token_id", 3, Use::no_matter},
+          {"eos_token_id", 3, Use::no_matter}};
+}
+const Fields kDense = {{"intermediate_size", 64}}, kHeadDim = {{"head_dim", 32}};
+const Fields kRouter = {{"num_experts_per_tok", 1},
+                        {"output_router_logits", true, Use::no_matter},
+                        {"router_aux_loss_coef", 0.5, Use::no_matter}};
+const Json kMixture = {{"num_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}};
+const Fields kNarrow = {{"num_experts", 8}, {"moe_intermediate_size", 48}};
+
+std::vector<std::string> kinds(const char* kind) {
+  return std::vector<std::string>(6, kind);
+}
+
+TEST(ConfigFields, Llama) {
+  const Json config = base("llama");
+  for (const Field& field : common("hidden_act") + kDense + kHeadDim +
+                                Fields{{"attention_bias", true},
+                                       {"mlp_bias", true},
+                                       {"pretraining_tp", 2, Use::no_matter},
+                                       {"partial_rotary_factor", 0.5, Use::refused},
+                                       {"sliding_window", 16, Use::no_matter},
+                                       {"layer_types", kinds("sliding_attention"), Use::refused}})
+    expect_use(config, field);
+}
+
+TEST(ConfigFields, Mistral) {
+  const Fields fields = common("hidden_act") + kDense + kHeadDim +
+                        Fields{{"sliding_window", 16},
+                               {"attention_bias", true, Use::no_matter},
+                               {"mlp_bias", true, Use::no_matter}};
+  const Json wide = {{"sliding_window", nullptr}};
+  for (const Field& field : fields) {
+    expect_use(base("mistral", wide), field);
+    expect_use(base("ministral", wide), field);
+    expect_use(base("ministral3", joined(wide, {{"rope_scaling", kYarn}, {"rope_theta", 5000.0}})),
+               field.name == std::string("rope_parameters")
+                   ? Field{field.name, joined(kYarn, {{"beta_fast", 8.0}})}
+                   : field);
+  }
+  expect_use(base("ministral", {{"sliding_window", 16}}), {"layer_types", kinds("full_attention")});
+  expect_use(base("mistral", {{"sliding_window", 16}}),
+             {"layer_types", kinds("full_attention"), Use::refused});
+  // What an absent key means.
+  Json absent = base("mistral");
+  EXPECT_EQ(std::get<AttentionSpec>(read(absent)->layers[0].mixer).window, 4096);
+  absent.erase("num_key_value_heads");
+  EXPECT_FALSE(read(absent).ok());  // 8, which 4 heads are no multiple of
+  EXPECT_NE(read(base("ministral3")).error().message.find("rope_parameters"), std::string::npos);
+}
+
+TEST(ConfigFields, Mixtral) {
+  Json config = base("mixtral", {{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
+  for (const Field& field : common("hidden_act") + kDense + kHeadDim + kRouter +
+                                Fields{{"num_local_experts", 8},
+                                       {"sliding_window", 16},
+                                       {"router_jitter_noise", 0.5, Use::no_matter}})
+    expect_use(config, field);
+  config.erase("rope_theta");
+  EXPECT_FLOAT_EQ(read(config)->ropes[0].inv_freq[1], std::pow(1e6f, -2.0f / 16));
+}
+
+TEST(ConfigFields, Qwen) {
+  const Fields windows = {{"use_sliding_window", true}, {"sliding_window", 16, Use::no_matter}};
+  for (const char* type : {"qwen2", "qwen3"}) {
+    const Json config = base(type, {{"max_window_layers", 3}, {"sliding_window", 32}});
+    for (const Field& field :
+         common("hidden_act") + kDense + kHeadDim + windows +
+             Fields{{"max_window_layers", 4, Use::no_matter},
+                    {"layer_types", kinds("sliding_attention"), Use::refused},
+                    {"attention_bias", true, type[4] == '3' ? Use::read : Use::no_matter}})
+      expect_use(config, field);
+    const Json switched = joined(config, {{"use_sliding_window", true}});
+    for (const Field& field : Fields{
+             {"max_window_layers", 4}, {"sliding_window", 16}, {"layer_types", kinds("sliding_attention")}})
+      expect_use(switched, field);
+  }
+  const Json mixture = base("qwen3_moe", joined(kMixture, {{"sliding_window", 32}}));
+  for (const Field& field : common("hidden_act") + kHeadDim + kRouter + kNarrow + windows +
+                                Fields{{"intermediate_size", 64, Use::no_matter},
+                                       {"attention_bias", true},
+                                       {"decoder_sparse_step", 2},
+                                       {"norm_topk_prob", true},
+                                       {"mlp_only_layers", {1}}})
+    expect_use(mixture, field);
+}
+
+const Json kLinear = {{"linear_conv_kernel_dim", 4},
+                      {"linear_key_head_dim", 16},
+                      {"linear_value_head_dim", 16},
+                      {"linear_num_key_heads", 2},
+                      {"linear_num_value_heads", 4}};
+const Fields kHybrid = {{"head_dim", 32},
+                        {"linear_conv_kernel_dim", 3},
+                        {"linear_key_head_dim", 32},
+                        {"linear_value_head_dim", 32},
+                        {"linear_num_key_heads", 4},
+                        {"linear_num_value_heads", 8},
+                        {"layer_types", kinds("linear_attention")},
+                        {"full_attention_interval", 3},
+                        {"attention_bias", true, Use::refused},
+                        {"partial_rotary_factor", 0.5},
+                        {"output_gate_type", "sigmoid"},
+                        {"output_gate_type", "silu", Use::no_matter},
+                        {"output_gate_type", "swish", Use::no_matter},
+                        {"output_gate_type", nullptr, Use::no_matter},
+                        {"output_gate_type", "tanh", Use::refused}};
+
+TEST(ConfigFields, Hybrids) {
+  const Json mixture = joined(joined(kLinear, kMixture), {{"shared_expert_intermediate_size", 24}});
+  const Fields shared = kRouter + kNarrow + Fields{{"shared_expert_intermediate_size", 48}};
+  const Fields of_all = common("hidden_act") + kHybrid;
+  for (const Field& field : of_all + kDense) expect_use(base("qwen3_5_text", kLinear), field);
+  for (const Field& field : of_all + shared +
+                                Fields{{"decoder_sparse_step", 2, Use::no_matter},
+                                       {"norm_topk_prob", false, Use::no_matter},
+                                       {"mlp_only_layers", {1}, Use::no_matter},
+                                       {"intermediate_size", 64, Use::no_matter}})
+    expect_use(base("qwen3_5_moe_text", mixture), field);
+  for (const Field& field :
+       of_all + shared +
+           Fields{{"decoder_sparse_step", 2}, {"norm_topk_prob", false}, {"mlp_only_layers", {1}}})
+    expect_use(base("qwen3_next", mixture), field);
+}
+
+TEST(ConfigFields, Gemma) {
+  const Json flat = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5000.0}};
+  const Json by_kind = {{"full_attention", flat}, {"sliding_attention", {{"rope_theta", 3000.0}}}};
+  const Fields of_all = kDense + kHeadDim +
+                        Fields{{"attention_bias", true},
+                               {"sliding_window", 16},
+                               {"sliding_window", nullptr, Use::refused},
+                               {"layer_types", kinds("full_attention")},
+                               {"final_logit_softcapping", 20.0},
+                               {"use_bidirectional_attention", true, Use::refused},
+                               {"use_bidirectional_attention", "all", Use::refused}};
+  for (const char* type : {"gemma2", "gemma3_text"}) {
+    const bool second = type[5] == '2';
+    for (const Field& field : common("hidden_activation", second ? flat : by_kind) + of_all +
+                                  Fields{{"query_pre_attn_scalar", 64},
+                                         {"attn_logit_softcapping", 20.0, second ? Use::read : Use::refused},
+                                         {"partial_rotary_factor", 0.5, Use::refused}})
+      expect_use(base(type, {{"query_pre_attn_scalar", 16}}), field);
+  }
+  expect_use(base("gemma3_text"), {"rope_parameters", flat, Use::refused});
+  const Json fourth = {
+      {"hidden_size_per_layer_input", 8}, {"vocab_size_per_layer_input", 200}, {"global_head_dim", 32}};
+  for (const Field& field : common("hidden_activation", by_kind) + of_all +
+                                Fields{{"vocab_size_per_layer_input", 300},
+                                       {"hidden_size_per_layer_input", 16},
+                                       {"attention_k_eq_v", true},
+                                       {"num_kv_shared_layers", 1, Use::refused},
+                                       {"use_double_wide_mlp", true, Use::no_matter},
+                                       {"num_experts", 8, Use::no_matter},
+                                       {"top_k_experts", 2, Use::no_matter},
+                                       {"moe_intermediate_size", 8, Use::no_matter}})
+    expect_use(base("gemma4_text", fourth), field);
+  expect_use(base("gemma4_text",
+                  joined(fourth, {{"num_experts", 8}, {"top_k_experts", 2}, {"moe_intermediate_size", 8}})),
+             {"enable_moe_block", true});
+  const Json mixture = joined(fourth, joined(kMixture, {{"enable_moe_block", true}, {"top_k_experts", 2}}));
+  for (const Field& field : kNarrow + Fields{{"top_k_experts", 1}})
+    expect_use(base("gemma4_text", mixture), field);
+  const Json shared = joined(fourth, {{"layer_types",
+                                       {"sliding_attention", "full_attention", "sliding_attention",
+                                        "full_attention", "sliding_attention", "full_attention"}},
+                                      {"num_kv_shared_layers", 2}});
+  expect_use(base("gemma4_text", shared), {"num_kv_shared_layers", 1});
+  expect_use(base("gemma4_text", shared), {"use_double_wide_mlp", true});
+  const Json each = {{"head_dim", 64}, {"num_key_value_heads", 2}};
+  expect_use(base("gemma4_text", fourth), {"per_layer_config", {{"5", each}}});
+  for (const Json& other : {Json{{"0", each}}, Json{{"5", joined(each, {{"sliding_window", 3}})}}})
+    expect_use(base("gemma4_text", fourth), {"per_layer_config", other, Use::refused});
+}
+
+// ---------------------------------------------------------------- ropes by kind of layer
+
+TEST(ConfigRopes, OneForEachKindOfLayer) {
+  const Json by_kind = {{"full_attention", kYarn}, {"sliding_attention", {{"rope_theta", 3000.0}}}};
+  Json config =
+      base("qwen3", {{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 3}});
+  config["rope_parameters"] = by_kind;
+  const auto spec = read(config);
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  ASSERT_EQ(spec->ropes.size(), 2u);
+  EXPECT_EQ(spec->layers[2].rope, 0);
+  EXPECT_EQ(spec->layers[3].rope, 1);
+  EXPECT_FLOAT_EQ(spec->ropes[1].inv_freq[1], std::pow(3000.0f, -2.0f / 16));
+  config.erase("use_sliding_window");
+  config["rope_parameters"] = kYarn;
+  const auto one = read(config);
+  EXPECT_EQ(one->ropes[0].inv_freq, spec->ropes[0].inv_freq);
+  // A kind without an entry, an entry that is none, and keys beside the kinds.
+  config["rope_parameters"] = {{"sliding_attention", kYarn}};
+  EXPECT_NE(read(config).error().message.find("without an entry for full_attention"), std::string::npos);
+  config["rope_parameters"] = joined(by_kind, {{"full_attention", nullptr}});
+  EXPECT_FALSE(read(config).ok());
+  config["rope_parameters"] = joined(by_kind, {{"rope_theta", 7000.0}});
+  EXPECT_NE(read(config).error().message.find("\"rope_theta\" beside kinds"), std::string::npos);
+}
+
+TEST(ConfigRopes, OfLlamaAndOfHybrids) {
+  Json config = base("llama");
+  config["rope_parameters"] = {{"full_attention", {{"rope_theta", 500000.0}}}};
+  EXPECT_FLOAT_EQ(read(config)->ropes[0].inv_freq[1], std::pow(500000.0f, -2.0f / 16));
+  Json hybrid = base("qwen3_5_text", kLinear);
+  hybrid["rope_parameters"] = {
+      {"full_attention", {{"rope_theta", 500000.0}, {"partial_rotary_factor", 1.0}}}};
+  EXPECT_FLOAT_EQ(read(hybrid)->ropes[0].inv_freq[1], std::pow(500000.0f, -2.0f / 16));
+}
+
+// Older configs have rope_scaling, newer ones rope_parameters, and some both.
+TEST(ConfigRopes, TwoThatDifferAreRefused) {
+  Json config = base("llama");
+  config["rope_scaling"] = kYarn;
+  const auto older = read(config);
+  config["rope_parameters"] = kYarn;
+  EXPECT_EQ(describe(*read(config)), describe(*older));
+  config["rope_parameters"] = {{"rope_theta", 5000.0}};
+  EXPECT_EQ(describe(*read(config)), describe(*older));
+  config["rope_parameters"] = joined(kYarn, {{"factor", 4.0}});
+  EXPECT_NE(read(config).error().message.find("rope_scaling"), std::string::npos);
+  config = base("llama");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+  EXPECT_NE(read(config).error().message.find("partial_rotary_factor"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace anabranch
