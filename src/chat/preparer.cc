@@ -85,8 +85,11 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
                                                             const std::function<bool()>& cancelled) {
   EncodeLimit limit(most_tokens, cancelled);
   if (!compiler_)
-    return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
-                 "messages");
+    return fault(
+        ErrorKind::unsupported,
+        "The loaded model brings no chat template: start the server with --chat-template-file, or use "
+        "/v1/completions",
+        "messages");
   auto read = pictures_of(request, most_tokens, cancelled);
   if (auto* error = std::get_if<RequestError>(&read)) return std::move(*error);
   auto& images = std::get<std::vector<RequestImage>>(read);

@@ -23,8 +23,12 @@ namespace {
 constexpr const char* kSideFiles[] = {
     "tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
     "generation_config.json",  "added_tokens.json",     "vocab.json",          "merges.txt",
-    "special_tokens_map.json", "tokenizer.model",
+    "special_tokens_map.json", "tokenizer.model",       "tokenizer.model.v1",  "tokenizer.model.v2",
+    "tokenizer.model.v3",      "tokenizer.model.v7",    "tekken.json",
 };
+// Each of these is a vocabulary, with the small files or alone.
+constexpr std::string_view kVocabularies[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
+                                              "vocab.json"};
 
 // Routers decide which experts run, and are small: without a rule they get 8 bits, as mlx-lm gives them.
 constexpr AffineFormat kRouterFormat{8, 64};
@@ -219,10 +223,13 @@ class Converter {
       files[std::string(kPoolingFile)] = std::move(*text);
     }
     for (const auto& [name, text] : files) TRY_VOID(write_file(directory + "/" + name, text));
-    if (!files.contains("tokenizer.json") && !files.contains("tokenizer.model"))
-      report_.warnings.push_back(
-          fmt::format("{} has no tokenizer.json: put the original model's into the new directory before use",
-                      source_.path()));
+    const auto is_vocabulary = [](const auto& file) {
+      return std::ranges::any_of(kVocabularies,
+                                 [&](std::string_view name) { return file.first.starts_with(name); });
+    };
+    if (std::ranges::none_of(files, is_vocabulary))
+      report_.warnings.push_back(fmt::format(
+          "{} has no tokenizer: put the original model's into the new directory before use", source_.path()));
     return {};
   }
 

@@ -119,7 +119,8 @@ Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinkin
   const auto* chat = engine.chat_template();
   if (!chat)
     return make_error(ErrorKind::unsupported,
-                      "{} brings no chat template; use `generate --raw` to continue plain text",
+                      "{} brings no chat template: give one with --chat-template-file, or use `generate "
+                      "--raw` to continue plain text",
                       engine.info().name);
   if (thinking.mode == "on" && !chat->mentions("enable_thinking"))
     return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",

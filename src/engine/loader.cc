@@ -153,8 +153,7 @@ Calibration load_calibration(const Checkpoint& checkpoint) {
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
-  if (!is_gguf(checkpoint))
-    return Tokenizer::from_file((directory_of(checkpoint) / "tokenizer.json").string());
+  if (!is_gguf(checkpoint)) return Tokenizer::from_directory(directory_of(checkpoint).string());
   TRY(const auto vocab, read_gguf_vocab(checkpoint));
   return Tokenizer::from_gguf(vocab);
 }
@@ -177,15 +176,19 @@ Result<std::string> chat_template_source(const Checkpoint& checkpoint) {
   if (is_gguf(checkpoint)) return string_at(checkpoint.gguf_metadata(), "tokenizer.chat_template");
   if (auto file = checkpoint.side_file("chat_template.jinja")) return *file;
   const auto config_text = checkpoint.side_file("tokenizer_config.json");
-  if (!config_text) return std::string();
-  TRY(const Json config, parse_json(*config_text));
-  const auto it = config.find("chat_template");
-  if (it == config.end()) return std::string();
-  if (it->is_array()) {
-    for (const Json& entry : *it)
-      if (string_at(entry, "name") == "default") return string_at(entry, "template");
+  if (config_text) {
+    TRY(const Json config, parse_json(*config_text));
+    const auto it = config.find("chat_template");
+    if (it != config.end() && it->is_array()) {
+      for (const Json& entry : *it)
+        if (string_at(entry, "name") == "default") return string_at(entry, "template");
+    }
+    if (auto text = string_at(config, "chat_template"); !text.empty()) return text;
   }
-  return string_at(config, "chat_template");
+  const auto of_processor = checkpoint.side_file("chat_template.json");
+  if (!of_processor) return std::string();
+  TRY(const Json processor, parse_json(*of_processor));
+  return string_at(processor, "chat_template");
 }
 
 Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,

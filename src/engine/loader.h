@@ -51,8 +51,9 @@ std::string lossy_note(const Calibration& calibration, int layers);
 
 // These need no weights.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
-// The chat template's text: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list
-// of named ones), or GGUF metadata. Empty when there is none. Errors: invalid (JSON).
+// The chat template's text: chat_template.jinja, tokenizer_config.json's "chat_template" (a string, or a list
+// of named ones), a processor's chat_template.json, or GGUF metadata. Empty when there is none. Errors:
+// invalid (JSON).
 Result<std::string> chat_template_source(const Checkpoint& checkpoint);
 // Null when the model has no chat template. Errors: as ChatTemplate::parse.
 Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,

@@ -46,7 +46,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& norma
       const AddedToken& t = tokens_[i];
       if (t.special != special) continue;
       if (t.normalized) {
-        texts.push_back(normalizer.apply({t.content, {}}).text);
+        texts.push_back(t.as_is ? t.content : normalizer.apply({t.content, {}}).text);
         normalized.emplace_back(texts.back(), static_cast<int>(i));
       } else {
         raw.emplace_back(t.content, static_cast<int>(i));

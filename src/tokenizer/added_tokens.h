@@ -15,6 +15,7 @@ struct AddedToken {
   std::string content;
   bool special = false;
   bool normalized = false;              // looked for after normalising
+  bool as_is = false;                   // with `normalized`: its content is not normalised first
   bool lstrip = false, rstrip = false;  // swallows white space on that side
   bool single_word = false;             // not inside a word
   bool control = false;                 // is_control(), set by AddedTokens

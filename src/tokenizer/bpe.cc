@@ -68,7 +68,8 @@ const Bpe::Merge* Bpe::find_merge(int left, int right) const {
   return nullptr;
 }
 
-void Bpe::merge_by_score(const std::vector<float>& scores) {
+void Bpe::merge_by_score(const std::vector<float>& scores, Ties ties) {
+  ties_ = ties;
   std::vector<float> sorted = scores;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
@@ -94,6 +95,10 @@ bool Bpe::candidate(std::string_view word, const std::vector<Symbol>& symbols, i
   if (a.chars == 0 || b.chars == 0) return false;
   const int id = vocab_->lookup(word.substr(a.begin, a.size + b.size));
   if (id < 0 || static_cast<size_t>(id) >= score_rank_.size() || blocked(id)) return false;
+  if (ties_ == Ties::leftmost) {
+    out = {score_rank_[id], left, id};
+    return true;
+  }
   // Equal scores: the longer left part, then the longer right part, then the smaller id goes first.
   const uint64_t left_chars = 1023 - std::min(a.chars, 1023u), right_chars = 1023 - std::min(b.chars, 1023u);
   out = {static_cast<uint64_t>(score_rank_[id]) << 42 | left_chars << 32 | right_chars << 22 |

@@ -29,9 +29,10 @@ class Bpe {
   Result<void> add_merge(std::string_view left, std::string_view right, uint32_t rank);
   void reserve_merges(size_t count);
   // Instead of merges: any two neighbours whose joined text is a token may merge, the highest score first
-  // (SentencePiece; scores by id). Ties go as in the merge list that Transformers derives from such a
-  // vocabulary.
-  void merge_by_score(const std::vector<float>& scores);
+  // (SentencePiece, tiktoken; scores by id). Of equal scores the leftmost pair goes first, as in
+  // SentencePiece itself, or as in the merge list that Transformers derives from such a vocabulary.
+  enum class Ties { leftmost, derived_merges };
+  void merge_by_score(const std::vector<float>& scores, Ties ties);
   // Tokens (by id) that ordinary text must never become: control markers. Call before adding merges.
   void set_blocked(std::vector<bool> blocked) { blocked_ = std::move(blocked); }
 
@@ -76,6 +77,7 @@ class Bpe {
   int last_merged_ = -1;
   std::vector<bool> blocked_;
   std::vector<uint32_t> score_rank_;  // by id: 0 = the best score; empty unless merge_by_score
+  Ties ties_ = Ties::derived_merges;
 };
 
 }  // namespace anabranch

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tokenizer/sentencepiece_normalizer.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
@@ -178,7 +179,7 @@ MarkedText strip(MarkedText in, bool left, bool right) {
 
 }  // namespace
 
-MarkedText Normalizer::apply(MarkedText text) const {
+MarkedText Normalizer::apply(MarkedText text, bool at_start) const {
   for (const NormalizerStep& step : steps_) {
     switch (step.kind) {
       case Kind::nfc:
@@ -203,6 +204,9 @@ MarkedText Normalizer::apply(MarkedText text) const {
         break;
       case Kind::strip_accents:
         text = remove_if(std::move(text), is_mark);
+        break;
+      case Kind::sentencepiece:
+        text = step.rules->apply(text, at_start);
         break;
     }
   }

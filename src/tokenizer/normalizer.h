@@ -2,6 +2,7 @@
 // bytes may be trusted, so that a special token is never made of text from outside.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,13 +17,16 @@ struct MarkedText {
   std::string trust;
 };
 
+class SentencePieceNormalizer;
+
 struct NormalizerStep {
-  enum class Kind { nfc, nfd, nfkc, nfkd, replace, prepend, lowercase, strip, strip_accents };
+  enum class Kind { nfc, nfd, nfkc, nfkd, replace, prepend, lowercase, strip, strip_accents, sentencepiece };
   Kind kind = Kind::nfc;
-  std::vector<Regex> pattern;      // replace: exactly one
-  std::string literal;             // replace: set when the pattern is a plain string
-  std::string content;             // replace, prepend
-  bool left = true, right = true;  // strip
+  std::vector<Regex> pattern;                              // replace: exactly one
+  std::string literal;                                     // replace: set when the pattern is a plain string
+  std::string content;                                     // replace, prepend
+  bool left = true, right = true;                          // strip
+  std::shared_ptr<const SentencePieceNormalizer> rules{};  // sentencepiece: never null
 };
 
 class Normalizer {
@@ -30,8 +34,9 @@ class Normalizer {
   Normalizer() = default;
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
   bool empty() const { return steps_.empty(); }
-  // text: valid UTF-8. A byte of the result is trusted when all it was made of is.
-  MarkedText apply(MarkedText text) const;
+  // text: valid UTF-8; at_start: it is the beginning of the whole text. A byte of the result is trusted when
+  // all it was made of is.
+  MarkedText apply(MarkedText text, bool at_start = true) const;
 
  private:
   std::vector<NormalizerStep> steps_;

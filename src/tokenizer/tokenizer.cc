@@ -202,7 +202,7 @@ class TokenizerImpl final : public Tokenizer {
   // Added tokens are cut out twice: before normalising (encode_marked), and (those that ask for it) after.
   void encode_segment(MarkedText raw, bool at_start, bool parse_special, std::vector<int>& ids,
                       EncodeLimit* limit) const {
-    const MarkedText segment = parts_.normalizer.apply(std::move(raw));
+    const MarkedText segment = parts_.normalizer.apply(std::move(raw), at_start);
     for (const auto& inner : added_.split(segment, true, parse_special)) {
       if (inner.token)
         ids.push_back(inner.token->id);

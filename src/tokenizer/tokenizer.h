@@ -1,5 +1,6 @@
 // Text <-> token ids: byte-level BPE (GPT-2, Llama 3, Qwen), SentencePiece-style BPE with byte fallback
-// (Llama 2, Mistral, Gemma) and Unigram, from a Hugging Face tokenizer.json or from GGUF metadata.
+// (Llama 2, Mistral, Gemma) and Unigram, from a Hugging Face tokenizer.json, the vocabularies of other tools
+// or GGUF metadata.
 //
 // Immutable after loading; safe to share between threads.
 #pragma once
@@ -37,6 +38,10 @@ class Tokenizer {
   // tokenizer_json: path of tokenizer.json; tokenizer_config.json beside it is read for bos/eos/add_bos if
   // there.
   static Result<std::shared_ptr<const Tokenizer>> from_file(const std::string& tokenizer_json);
+  // The tokenizer in a model's directory: tokenizer.json, or else tekken.json (Mistral), tokenizer.model
+  // (SentencePiece), or vocab.json with merges.txt (GPT-2, Qwen2), with the small files beside them. Errors:
+  // not_found (no such file), and those of the readers, which name the file.
+  static Result<std::shared_ptr<const Tokenizer>> from_directory(const std::string& directory);
   static Result<std::shared_ptr<const Tokenizer>> from_gguf(const GgufVocab& vocab);
   virtual ~Tokenizer() = default;
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tokenizer/byte_level.h"
 #include "tokenizer/gguf_vocab.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -101,23 +102,7 @@ Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
   TRY_VOID(add_merges(v, bpe));
   parts.model = std::move(bpe);
 
-  std::vector<PreTokenizerStep> steps;
-  for (const std::string_view pattern : pre->patterns) {
-    if (pattern.empty()) continue;
-    PreTokenizerStep step;
-    TRY(Regex regex, Regex::compile(pattern));
-    step.pattern.push_back(std::move(regex));
-    steps.push_back(std::move(step));
-  }
-  PreTokenizerStep bytes;
-  bytes.kind = PreTokenizerStep::Kind::byte_level;
-  bytes.add_prefix_space = v.add_space_prefix.value_or(false);
-  steps.push_back(std::move(bytes));
-  parts.pre_tokenizer = PreTokenizer(std::move(steps));
-  if (pre->nfc) parts.normalizer = Normalizer({NormalizerStep{NormalizerStep::Kind::nfc}});
-  DecoderStep decode;
-  decode.kind = DecoderStep::Kind::byte_level;
-  parts.decoder = Decoder({std::move(decode)});
+  TRY_VOID(set_byte_level(pre->patterns, pre->nfc, v.add_space_prefix.value_or(false), parts));
   parts.add_bos = v.add_bos.value_or(pre->add_bos);
   return {};
 }
@@ -131,7 +116,7 @@ Result<void> merge_by_score(const GgufVocab& v, Bpe& bpe) {
   for (size_t id = 0; id < v.types.size(); ++id) {
     if (v.types[id] == kUserDefined) scores[id] = 0;
   }
-  bpe.merge_by_score(scores);
+  bpe.merge_by_score(scores, Bpe::Ties::derived_merges);
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Reads Hugging Face's tokenizer.json. The only file of text/ that includes simdjson.
+// Reads Hugging Face's tokenizer.json.
 #include <simdjson.h>
 
 #include <algorithm>

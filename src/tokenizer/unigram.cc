@@ -10,8 +10,8 @@
 namespace anabranch {
 
 Unigram::Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool byte_fallback,
-                 const std::vector<bool>& blocked)
-    : scores_(std::move(scores)), unk_(unk), byte_fallback_(byte_fallback) {
+                 const std::vector<bool>& blocked, Sums sums)
+    : scores_(std::move(scores)), unk_(unk), byte_fallback_(byte_fallback), sums_(sums) {
   std::vector<std::pair<std::string_view, int>> entries;
   for (size_t id = 0; id < scores_.size(); ++id) {
     const bool usable = id >= blocked.size() || !blocked[id];
@@ -39,7 +39,8 @@ void Unigram::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* 
   std::vector<Node> best(word.size() + 1);
   const auto offer = [&](size_t begin, size_t end, int id, double score) {
     Node& node = best[end];
-    const double total = best[begin].score + score;
+    double total = best[begin].score + score;
+    if (sums_ == Sums::single_precision) total = static_cast<float>(total);
     if (node.begin < 0 || total > node.score) node = {total, id, static_cast<int64_t>(begin)};
   };
   for (size_t pos = 0; pos < word.size();) {

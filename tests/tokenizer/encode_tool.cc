@@ -1,5 +1,5 @@
-// encode_tool FILE: loads a tokenizer.json, or a vocabulary dump (gguf_dump.h), and answers requests on stdin
-// until it ends. Numbers are little-endian uint32.
+// encode_tool FILE: loads a tokenizer.json, a directory's tokenizer, or a vocabulary dump (gguf_dump.h), and
+// answers requests on stdin until it ends. Numbers are little-endian uint32.
 //   request: flags (1: parse special tokens), size, bytes
 //   answer:  count, ids; size, decode(ids, false); size, the streaming detokenizer's text; microseconds of
 //   encode()
@@ -19,6 +19,7 @@ namespace {
 
 Result<std::shared_ptr<const Tokenizer>> load(const std::string& path) {
   if (path.size() > 5 && path.substr(path.size() - 5) == ".json") return Tokenizer::from_file(path);
+  if (path.back() == '/') return Tokenizer::from_directory(path);
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
   TRY(const GgufVocab vocab, read_gguf_dump(bytes));
