@@ -3,7 +3,8 @@
 // the operations it must do.
 //   gpu_bench [MODEL ...] [PART ...]
 //   models: 9b 0.8b 35b; parts: decode rows streams prefill (of each model, where no part is named), long,
-//   profile, timeline (works for a tracer: bench/gpu/timeline.py), and without a model: kernels, experts
+//   profile, timeline (works for a tracer: bench/gpu/timeline.py), formats (alone: with weights of each packed
+//   kind), and without a model: kernels, experts
 // docs/internals/cuda.md has its tables.
 #include <fmt/core.h>
 
@@ -35,25 +36,62 @@ ops::cuda::CudaDevice& card() {
   return static_cast<ops::cuda::CudaDevice&>(*opened);
 }
 
-// Random codes; values of variance 1 / inputs, as a trained matrix has.
+// What the weights are made of.
+struct WeightFormat {
+  const char* name;
+  WeightKind kind;
+  int bits, group;
+  bool symmetric;
+  CodeTable table{};
+};
+constexpr CodeTable kIq4{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+    kFp4{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+constexpr WeightFormat kFormats[] = {{"4 bits, groups of 64", WeightKind::affine, 4, 64, false},
+                                     {"4 bits, groups of 32", WeightKind::affine, 4, 32, false},
+                                     {"AWQ, GPTQ: 4 bits, groups of 128", WeightKind::affine, 4, 128, false},
+                                     {"IQ4: table, groups of 32", WeightKind::table, 4, 32, true, kIq4},
+                                     {"MXFP4: table, groups of 32", WeightKind::table, 4, 32, true, kFp4},
+                                     {"NVFP4: table, groups of 16", WeightKind::table, 4, 16, true, kFp4},
+                                     {"8 bits, groups of 64", WeightKind::affine, 8, 64, false},
+                                     {"FP8, blocks of 128", WeightKind::fp8, 8, 128, true},
+                                     {"bf16", WeightKind::bf16, 0, 0, false}};
+const WeightFormat* format = kFormats;  // of the weights that are made
+
+// Random codes; values of variance about 1 / inputs, as a trained matrix has.
 ops::Weight random_weight(int64_t rows, int64_t cols) {
   static uint64_t seed = 0;
   WeightSource s;
   s.rows = rows;
   s.cols = cols;
-  s.kind = WeightKind::affine;
-  s.bits = 4;
-  s.group = 64;
+  s.kind = format->kind;
+  s.bits = format->bits;
+  s.group = format->group;
   s.scale_type = ScaleType::bf16;
-  s.read_codes = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
-                                       float* biases) {
-    const float scale = std::exp2(std::floor(std::log2(0.2f / std::sqrt(static_cast<float>(cols)))));
-    for (int64_t i = 0; i < count * cols; i += 16) {
-      const uint64_t bits = mixed(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(first * cols + i));
-      for (int64_t j = 0; j < 16 && i + j < count * cols; j++) codes[i + j] = (bits >> (4 * j)) & 15;
+  s.symmetric = format->symmetric;
+  s.table = format->table;
+  // Of a code, its size in codes: integers 4.6 of 4 bits and 74 of 8, E4M3 numbers below 2.
+  const float of_code = s.kind == WeightKind::table ? static_cast<float>(s.table[7]) / 2
+                        : s.kind == WeightKind::fp8 ? 1.0f
+                                                    : static_cast<float>(1 << s.bits) / 3.5f;
+  const float scale =
+      std::exp2(std::floor(-std::log2(std::abs(of_code) * std::sqrt(static_cast<float>(cols)))));
+  s.read_codes = [s, cols, scale, own = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                                 float* biases) {
+    const int mask = s.kind == WeightKind::fp8 ? 0xBF : (1 << s.bits) - 1;
+    for (int64_t i = 0; i < count * cols; i += 8) {
+      const uint64_t bits = mixed(own * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(first * cols + i));
+      for (int64_t j = 0; j < 8 && i + j < count * cols; j++)
+        codes[i + j] = static_cast<uint8_t>(bits >> (8 * j) & static_cast<uint64_t>(mask));
     }
-    std::fill_n(scales, count * (cols / 64), scale);
-    std::fill_n(biases, count * (cols / 64), -7.5f * scale);
+    std::fill_n(scales, count * (cols / s.group), scale);
+    if (!s.symmetric) std::fill_n(biases, count * (cols / s.group), -static_cast<float>(mask) / 2 * scale);
+  };
+  s.read_dense = [cols, own = seed](int64_t first, int64_t count, float* values) {
+    const float size = 1 / std::sqrt(static_cast<float>(cols));
+    for (int64_t i = 0; i < count * cols; i++)
+      values[i] =
+          size *
+          static_cast<float>(static_cast<int8_t>(mixed(own + static_cast<uint64_t>(first * cols + i)))) / 74;
   };
   return ops::Weight::make(card(), s);
 }
@@ -411,6 +449,24 @@ void expert_kernels(double bandwidth, double flops) {
   }
 }
 
+// What a user meets, for each packed kind of weights.
+void formats(const ModelShape& shape) {
+  for (const WeightFormat& f : kFormats) {
+    format = &f;
+    const auto model = RandomModel::make(shape);
+    const Run bench{*model};
+    fmt::print("{}, {}: {:.2f} GB read a token\n", shape.name, f.name,
+               static_cast<double>(model->bytes_per_token()) / 1e9);
+    bench.decode({512});
+    for (const int streams : {8, 32}) {
+      const double t = bench.step(streams, 1, 512);
+      bench.line(fmt::format("{} streams", streams), streams / t, t);
+    }
+    bench.prefills({{4096, 4096}});
+  }
+  format = kFormats;
+}
+
 void run_parts(const Run& bench, const ModelShape& shape, double bandwidth,
                const std::function<bool(const char*)>& asked) {
   const double bytes = static_cast<double>(bench.model.bytes_per_token());
@@ -438,7 +494,7 @@ int run(int count, char** words) {
   };
   const auto asked = [&](const char* word) { return wanted.empty() || named(word); };
   const std::vector<std::string> usual = {"decode", "rows", "streams", "prefill"},
-                                 more = {"long", "profile", "timeline"};
+                                 more = {"long", "profile", "timeline", "formats"};
   const bool all_usual =
       std::none_of(usual.begin(), usual.end(), named) && std::none_of(more.begin(), more.end(), named);
   const auto part = [&](const char* word) {
@@ -455,6 +511,10 @@ int run(int count, char** words) {
              bandwidth / 1e9, flops / 1e12);
   for (const auto& [shape, name] : {std::pair{&k9b, "9b"}, {&k08b, "0.8b"}, {&k35b, "35b"}}) {
     if (!asked(name)) continue;
+    if (named("formats")) {
+      formats(*shape);
+      continue;
+    }
     const double start = now_seconds();
     const auto model = RandomModel::make(*shape);
     fmt::print("{} made in {:.1f} s\n", shape->name, now_seconds() - start);

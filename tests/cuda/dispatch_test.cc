@@ -65,6 +65,8 @@ std::vector<Matrix> matrices(int rows, int cols) {
           affine_matrix(rows, cols, 3, 32, ScaleType::f16, true, 2),
           affine_matrix(rows, cols, 6, 16, ScaleType::f32, true, 3),
           affine_matrix(rows, cols, 8, 64, ScaleType::f16, false, 4),
+          coded_matrix(rows, cols, WeightKind::table, 32, ScaleType::f16, 7),
+          coded_matrix(rows, cols, WeightKind::fp8, 64, ScaleType::f32, 8),
           dense_matrix(rows, cols, WeightKind::bf16, 5),
           dense_matrix(rows, cols, WeightKind::f16, 6)};
 }

@@ -185,12 +185,6 @@ DEVICE void wait_copies() {}
 DEVICE void barrier_sync(int id, int threads) {
   anabranch::emulator::barrier(id, threads);
 }
-DEVICE void load_shared(u32 from, u32 to[4]) {
-  std::memcpy(to, anabranch::emulator::dynamic_shared() + from, 16);
-}
-DEVICE void load_shared_pair(u32 from, u32 to[2]) {
-  std::memcpy(to, anabranch::emulator::dynamic_shared() + from, 8);
-}
 DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   anabranch::emulator::mma(d, a, b0, b1, false);
 }
@@ -210,6 +204,16 @@ DEVICE u16 fma_bf16(u16 a, u16 b, u16 c) {
 }
 DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
   return fma_bf16(a, b, c) | (u32)fma_bf16(a >> 16, b >> 16, c >> 16) << 16;
+}
+DEVICE u32 byte_perm(u32 a, u32 b, u32 which) {
+  const u64 bytes = (u64)b << 32 | a;
+  u32 out = 0;
+  for (int i = 0; i < 4; i++) {
+    const u32 at = which >> 4 * i & 15;
+    if (at > 7) anabranch::emulator::fail("byte_perm() with a place beyond 7 copies a sign");
+    out |= (u32)(bytes >> 8 * at & 255) << 8 * i;
+  }
+  return out;
 }
 DEVICE u32 both_halves(u32 x, int half) {
   return (x >> 16 * half & 0xFFFF) * 0x10001u;

@@ -6,7 +6,7 @@
 #include "cuda/emulated_card.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/linear.h"
-#include "ops/matrices.h"
+#include "ops/cuda_cases.h"
 
 namespace anabranch::ops {
 namespace {
@@ -84,6 +84,41 @@ TEST_F(EmulatedProducts, ABlockWithManyUnitsDoesToo) {
   for (const auto& [inputs, rows] : {std::pair{640, 2}, {1200, 3}}) expect_same_bits(inputs, rows, rng);
 }
 
+// The weights that the tensor cores multiply, and what fp32 sums may change.
+TEST_F(EmulatedProducts, OfEveryFormatAreThoseOfItsWeights) {
+  Random random(4);
+  const int outputs = 40, inputs = 192;
+  for (const auto& [matrix, name] : formats(outputs, inputs)) {
+    if (!is_coded(matrix.kind)) continue;
+    const Weight weight = Weight::make(card(), matrix.source());
+    Matrix multiplied = dense_matrix(outputs, inputs, WeightKind::bf16, 1);
+    for (int n = 0; n < outputs; n++)
+      for (int k = 0; k < inputs; k++)
+        multiplied.values[static_cast<size_t>(n * inputs + k)] =
+            static_cast<float>(multiplied_weight(matrix, n, k));
+    for (const int rows : {1, 9}) {
+      std::vector<float> x = random.vector(rows * inputs);
+      for (float& v : x) v = static_cast<float>(to_bf16(v));
+      const auto exact = exact_product(x, rows, multiplied);
+      const Tensor y = linear(packed(card().to_device(to_tensor(x, {rows, inputs})), nullptr), weight);
+      EXPECT_TRUE(within(to_vector(y), exact.y, exact.tolerance)) << name << ", " << rows << " rows";
+      EXPECT_TRUE(bits_agree(
+          to_vector(y.slice_rows(0, 1)),
+          to_vector(linear(
+              packed(card().to_device(to_tensor({x.begin(), x.begin() + inputs}, {1, inputs})), nullptr),
+              weight))))
+          << name;
+    }
+    const std::vector<int> ids = {0, 39, 7, 8, 17};
+    const auto found = to_vector(embed(ids, weight));
+    for (size_t i = 0; i < ids.size(); i++)
+      for (int k = 0; k < inputs; k++)
+        ASSERT_NEAR(found[i * inputs + static_cast<size_t>(k)], matrix.value(ids[i], k),
+                    matrix.magnitude(ids[i], k) * (packing_error(matrix) + 4 * kUlp))
+            << name << ", row " << ids[i] << ", input " << k;
+  }
+}
+
 // What lines tell of the segments of a product [numbers of y], as kernels/lines.cuh has them.
 struct Line {
   float first;
@@ -126,7 +161,7 @@ void EmulatedProducts::expect_same_bits_split(const Matrix& matrix, int rows, Rn
     const int width = inputs / cuda::kSegments;
     const Tensor of_segment = card().to_device(part_of(x, s * width, (s + 1) * width, false));
     sums.push_back(to_vector(cuda::linear(packed(of_segment, nullptr), {&one, 1}, nullptr)[0]));
-    if (matrix.source().kind == WeightKind::affine)
+    if (is_coded(matrix.kind))
       for (float& y : sums.back()) y = std::ldexp(y, -cuda::kSumExponent);
   }
   for (const int ranks : {2, 4, 8}) {
@@ -165,6 +200,7 @@ TEST_F(EmulatedProducts, SplitByTheirInputsHaveTheSameBits) {
   for (const int rows : {1, 3, 16}) expect_same_bits_split(four, rows, rng);
   expect_same_bits_split(affine_matrix(outputs, inputs, 8, 32, ScaleType::bf16, false, 2), 3, rng);
   expect_same_bits_split(dense_matrix(outputs, inputs, WeightKind::bf16, 3), 3, rng);
+  expect_same_bits_split(coded_matrix(outputs, inputs, WeightKind::table, 32, ScaleType::bf16, 4), 3, rng);
   expect_same_bits_split(four, 2, rng, false);
   few_blocks(1);
   expect_same_bits_split(four, 3, rng);

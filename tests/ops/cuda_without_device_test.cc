@@ -18,9 +18,10 @@ namespace {
 
 // Reads a packed matrix as kernels/embed.cu does.
 double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
-  const auto [dense, planes, groups] = p.format;
-  const int code_bytes = dense ? planes * 2048 : planes * 512;
-  const int record_bytes = code_bytes + (dense ? 0 : groups * 64);
+  const auto [kind, planes, groups] = p.format;
+  const bool dense = cuda::is_plain(p.format), integers = kind == cuda::kIntegers;
+  const int record_bytes = cuda::record_bytes(p.format),
+            code_bytes = dense ? record_bytes : record_bytes - groups * (integers ? 64 : 32);
   const uint8_t* record =
       p.memory.get() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
   const int at = k % 64, j = at / 16, c = at % 16 / 8, lane = row % 8 * 4 + at % 8 / 2, odd = at % 2,
@@ -34,6 +35,23 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
     }
     return sum;
   }
+  const int place = (at * groups / 64 * 8 + row % 8) * 2 + high;
+  if (!integers) {
+    uint16_t scale;
+    std::memcpy(&scale, record + code_bytes + place * 2, 2);
+    const int word = j * 2 + high;
+    uint32_t nibbles;
+    std::memcpy(&nibbles, record + lane * 16 + (high * 2 + j / 2) * 4, 4);
+    const int shift = j % 2 * 16 + c * 8 + odd * 4, sign = c * 16 + odd * 8 + (j % 2 == 0 ? 7 : 3);
+    const auto code =
+        kind > cuda::kFirstTable ? (nibbles >> shift & 7) + (nibbles >> sign & 1) * 8 : nibbles >> shift & 15;
+    const double value = kind == cuda::kE4m3
+                             ? e4m3_to_float(record[word / 4 * 512 + lane * 16 + word % 4 * 4 + c * 2 + odd])
+                             : cuda::kCodeTables[kind - cuda::kFirstTable][code];
+    EXPECT_EQ(value, m.code_value(row, k));
+    return std::ldexp(bf16_to_float(scale) * value,
+                      -(kind == cuda::kE4m3 ? cuda::kE4m3ScaleExponent : cuda::kScaleExponent));
+  }
   int code = 0;
   for (int plane = 0; plane < planes; plane++) {
     uint32_t word;
@@ -42,7 +60,7 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
   }
   EXPECT_EQ(code, m.codes[static_cast<size_t>(row * m.cols + k)]);
   uint16_t both[2];
-  std::memcpy(both, record + code_bytes + ((at * groups / 64 * 8 + row % 8) * 2 + high) * 4, 4);
+  std::memcpy(both, record + code_bytes + place * 4, 4);
   return std::ldexp(static_cast<double>(bf16_to_float(both[0])), -cuda::kScaleExponent) * code +
          std::ldexp(static_cast<double>(bf16_to_float(both[1])), cuda::kSumExponent);
 }
@@ -148,6 +166,15 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
       for (const auto& [rows, tokens, split] : {std::tuple{128, 128, 1}, {192, 64, 1}, {256, 32, 8}})
         variants.push_back({Source::gemm, {f[0], f[1], f[2], swiglu, rows, tokens, split}});
     }
+  }
+  // Codes that are no integers.
+  for (const auto& f :
+       {std::array{cuda::kE4m3, 1, 1}, {cuda::kFirstTable, 1, 2}, {cuda::kFirstTable + 1, 1, 4}}) {
+    variants.push_back({Source::embed, {f[0], f[1], f[2]}});
+    variants.push_back({Source::gemv, {f[0], f[1], f[2], 1, 1, 2, 2, 3, 12}});
+    variants.push_back({Source::gemm, {f[0], f[1], f[2], 0, 128, 128, 1}});
+    variants.push_back({Source::gemm, {f[0], f[1], f[2], 1, 192, 64, 1}});
+    variants.push_back({Source::experts, {f[0], f[1], f[2], 4, 1, 4}});
   }
   expect_compiles(variants, "sm_90a");
 

@@ -107,6 +107,8 @@ inline Matrix affine_matrix(int rows, int cols, int bits, int group, ScaleType t
 
 constexpr CodeTable kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constexpr CodeTable kFp4Table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+// Of no format.
+constexpr CodeTable kUnknownTable = {-128, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 127};
 
 // Codes that are looked up, or E4M3 numbers (all but NaN).
 inline Matrix coded_matrix(int rows, int cols, WeightKind kind, int group, ScaleType type, uint64_t seed,

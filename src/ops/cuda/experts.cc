@@ -95,7 +95,7 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
   // A block of one row tile of x takes 16 rows of gate and up, or 64 of one matrix; bf16 ones need the
   // registers.
   const auto& f = weight.format;
-  const int tiles = f[0] || (swiglu && sorted.row_tiles == 1) ? 2 : 4;
+  const int tiles = is_plain(f) || (swiglu && sorted.row_tiles == 1) ? 2 : 4;
   const int unit_rows = 16 * (swiglu ? tiles / 2 : tiles);
   args.units = (args.rows + unit_rows - 1) / unit_rows;
   on.launch({Source::experts, {f[0], f[1], f[2], sorted.row_tiles, swiglu, tiles}}, "experts",

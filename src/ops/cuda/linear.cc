@@ -82,7 +82,8 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
   const auto slot = [&](int rows) {
     return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : own_segments(args) * rows * kXStride));
   };
-  s.steps = f[0] || (!normed && now != args.x_rows) ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
+  s.steps =
+      is_plain(f) || (!normed && now != args.x_rows) ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
   for (;; s.steps /= 2) {
     s.stages = std::min((card.shared_bytes - beside(most)) / slot(most), 4);
     if (s.stages >= 2 || s.steps == 1) break;
@@ -93,7 +94,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
 
 // The same with fewer rows or tiles at a time, where that is what fits.
 GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
-  const int most_tiles = f[0] ? 1 : tiles_of_a_warp(card, args, swiglu);
+  const int most_tiles = is_plain(f) ? 1 : tiles_of_a_warp(card, args, swiglu);
   for (int row_tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;; row_tiles /= 2)
     for (const int tiles : {most_tiles, 1}) {
       const GemvShape s = gemv_shape(card, args, f, row_tiles, tiles);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "base/float16.h"
 #include "ops/cuda/device.h"
@@ -23,15 +24,34 @@ struct RecordIndex {
       : lane(r % 8 * 4 + k % 8 / 2), step(k / 16), half(k % 16 / 8), odd(k % 2), high(r / 8) {}
 };
 
-void put_code(uint8_t* record, int planes, int r, int k, uint8_t code) {
+void put_nibble(uint8_t* word, int shift, uint8_t code) {
+  uint32_t bits;
+  std::memcpy(&bits, word, 4);
+  bits |= static_cast<uint32_t>(code & 15) << shift;
+  std::memcpy(word, &bits, 4);
+}
+
+// Integers: of a word's halves each has an odd or an even input of two steps.
+void put_integer(uint8_t* record, int planes, int r, int k, uint8_t code) {
   const RecordIndex at(r, k);
-  for (int plane = 0; plane < planes; plane++, code >>= 4) {
-    uint32_t word;
-    uint8_t* to = record + plane * 512 + at.lane * 16 + (at.high * 2 + at.step / 2) * 4;
-    std::memcpy(&word, to, 4);
-    word |= static_cast<uint32_t>(code & 15) << ((at.step % 2 * 2 + at.half) * 4 + at.odd * 16);
-    std::memcpy(to, &word, 4);
-  }
+  for (int plane = 0; plane < planes; plane++, code >>= 4)
+    put_nibble(record + plane * 512 + at.lane * 16 + (at.high * 2 + at.step / 2) * 4,
+               (at.step % 2 * 2 + at.half) * 4 + at.odd * 16, code);
+}
+
+// Places in a table: of a word's halves each has a step. Where the table has signs, they lie apart.
+void put_place(uint8_t* record, bool has_signs, int r, int k, uint8_t code) {
+  const RecordIndex at(r, k);
+  uint8_t* word = record + at.lane * 16 + (at.high * 2 + at.step / 2) * 4;
+  const int upper = at.step % 2, input = at.half * 2 + at.odd;
+  put_nibble(word, upper * 16 + input * 4, has_signs ? code & 7 : code);
+  if (has_signs && code >= 8) put_nibble(word, input * 8 + (upper ? 0 : 4), 8);
+}
+
+void put_e4m3(uint8_t* record, int r, int k, uint8_t code) {
+  const RecordIndex at(r, k);
+  const int word = at.step * 2 + at.high;
+  record[word / 4 * 512 + at.lane * 16 + word % 4 * 4 + at.half * 2 + at.odd] = code;
 }
 
 void put_value(uint8_t* record, int planes, int r, int k, float value) {
@@ -49,19 +69,45 @@ float rounded_to_bf16(float x) {
   return bf16_to_float(float_to_bf16(x));
 }
 
-// Both are bf16 numbers. A scale so large that it would not fit is none of any model.
-void put_scale(uint8_t* scales, int group, int r, float scale, float bias) {
-  const uint16_t both[] = {float_to_bf16(std::ldexp(scale, kScaleExponent)),
-                           float_to_bf16(std::ldexp(bias, -kSumExponent))};
+// A scale so large that it would not fit is none of any model.
+uint16_t stored_scale(int kind, float scale) {
+  return float_to_bf16(std::ldexp(scale, kind == kE4m3 ? kE4m3ScaleExponent : kScaleExponent));
+}
+void put_scale_and_bias(uint8_t* scales, int group, int r, float scale, float bias) {
+  const uint16_t both[] = {stored_scale(kIntegers, scale), float_to_bf16(std::ldexp(bias, -kSumExponent))};
   std::memcpy(scales + ((group * 8 + r % 8) * 2 + r / 8) * 4, both, 4);
+}
+void put_scale(uint8_t* scales, int group, int r, int kind, float scale) {
+  const uint16_t bits = stored_scale(kind, scale);
+  std::memcpy(scales + ((group * 8 + r % 8) * 2 + r / 8) * 2, &bits, 2);
+}
+
+// The kernels' place of each of a source's codes in table `index`, if it has all of them.
+using Places = std::array<uint8_t, 16>;
+std::optional<Places> places_in(int index, const CodeTable& table) {
+  const auto& known = kCodeTables[index];
+  Places places;
+  for (size_t code = 0; code < 16; code++) {
+    const auto* at = std::find(std::begin(known), std::end(known), table[code]);
+    if (at == std::end(known)) return std::nullopt;
+    places[code] = static_cast<uint8_t>(at - std::begin(known));
+  }
+  return places;
 }
 
 struct Layout {
-  int planes, groups;
+  int kind, planes, groups;
   int64_t code_bytes, record_bytes;
+  Places places{};
 };
 
-void pack_affine(const WeightSource& s, const Layout& layout, int64_t first, int64_t count, uint8_t* to) {
+void put_code(uint8_t* record, const Layout& layout, int r, int k, uint8_t code) {
+  if (layout.kind == kIntegers) return put_integer(record, layout.planes, r, k, code);
+  if (layout.kind == kE4m3) return put_e4m3(record, r, k, code);
+  put_place(record, layout.kind > kFirstTable, r, k, layout.places[code]);
+}
+
+void pack_codes(const WeightSource& s, const Layout& layout, int64_t first, int64_t count, uint8_t* to) {
   const int64_t groups = s.cols / s.group;
   std::vector<uint8_t> codes(static_cast<size_t>(count * s.cols));
   std::vector<float> scales(static_cast<size_t>(count * groups)), biases(scales.size());
@@ -69,15 +115,20 @@ void pack_affine(const WeightSource& s, const Layout& layout, int64_t first, int
   for (int64_t r = 0; r < count; r++) {
     const int row = static_cast<int>(r);
     for (int64_t k = 0; k < s.cols; k++)
-      put_code(to + k / kInputs * layout.record_bytes, layout.planes, row, static_cast<int>(k % kInputs),
+      put_code(to + k / kInputs * layout.record_bytes, layout, row, static_cast<int>(k % kInputs),
                codes[static_cast<size_t>(r * s.cols + k)]);
     const int span = kInputs / layout.groups;
     for (int64_t k = 0; k < s.cols; k += span) {
       const auto g = static_cast<size_t>(r * groups + k / s.group);
+      uint8_t* at = to + k / kInputs * layout.record_bytes + layout.code_bytes;
+      const int group = static_cast<int>(k % kInputs / span);
+      if (layout.kind != kIntegers) {
+        put_scale(at, group, row, layout.kind, scales[g]);
+        continue;
+      }
       const float scale = rounded_to_bf16(scales[g]),
                   bias = s.symmetric ? -static_cast<float>(s.zero_point) * scale : biases[g];
-      put_scale(to + k / kInputs * layout.record_bytes + layout.code_bytes,
-                static_cast<int>(k % kInputs / span), row, scale, rounded_to_bf16(bias));
+      put_scale_and_bias(at, group, row, scale, rounded_to_bf16(bias));
     }
   }
 }
@@ -93,21 +144,55 @@ void pack_dense(const WeightSource& s, const Layout& layout, int64_t first, int6
 
 }  // namespace
 
-int record_bytes(const RecordFormat& format) {
-  const auto [dense, planes, groups] = format;
-  return dense ? planes * 2048 : planes * 512 + groups * kRows * 4;
+bool is_plain(const RecordFormat& format) {
+  return format[0] == kPlainValues;
 }
 
-PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
-  if (s.kind == WeightKind::table || s.kind == WeightKind::fp8) return pack(decoded(s), threads);
-  PackedRecords out;
-  const bool dense = s.kind != WeightKind::affine;
+int record_bytes(const RecordFormat& format) {
+  const auto [kind, planes, groups] = format;
+  if (kind == kPlainValues) return planes * 2048;
+  return kind == kIntegers ? planes * 512 + groups * kRows * 4
+                           : (kind == kE4m3 ? 1024 : 512) + groups * kRows * 2;
+}
+
+namespace {
+
+// None: the kernels do not know the source's table.
+std::optional<Layout> layout_of(const WeightSource& s) {
   Layout layout{};
-  layout.planes = dense ? (s.kind == WeightKind::bf16 ? 1 : 2) : (s.bits <= 4 ? 1 : 2);
-  layout.groups = dense ? 1 : kInputs / std::min(s.group, kInputs);
-  layout.code_bytes = layout.planes * (dense ? 2048 : 512);
-  out.format = {dense, layout.planes, layout.groups};
-  layout.record_bytes = record_bytes(out.format);
+  layout.groups = is_coded(s.kind) ? kInputs / std::min(s.group, kInputs) : 1;
+  layout.planes = 1;
+  if (!is_coded(s.kind)) {
+    layout.kind = kPlainValues;
+    layout.planes = s.kind == WeightKind::bf16 ? 1 : 2;
+  } else if (s.kind == WeightKind::affine) {
+    layout.kind = kIntegers;
+    layout.planes = s.bits <= 4 ? 1 : 2;
+  } else if (s.kind == WeightKind::fp8) {
+    layout.kind = kE4m3;
+  } else {
+    int index = 0;
+    std::optional<Places> places;
+    while (index < kCodeTableCount && !(places = places_in(index, s.table))) index++;
+    if (!places) return std::nullopt;
+    layout.kind = kFirstTable + index;
+    layout.places = *places;
+  }
+  layout.record_bytes = record_bytes({layout.kind, layout.planes, layout.groups});
+  layout.code_bytes =
+      layout.record_bytes -
+      (layout.kind == kPlainValues ? 0 : layout.groups * kRows * (layout.kind == kIntegers ? 4 : 2));
+  return layout;
+}
+
+}  // namespace
+
+PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
+  const std::optional<Layout> found = layout_of(s);
+  if (!found) return pack(decoded(s), threads);
+  const Layout& layout = *found;
+  PackedRecords out;
+  out.format = {layout.kind, layout.planes, layout.groups};
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
   out.size = static_cast<size_t>(tiles * tile_bytes);
@@ -117,7 +202,7 @@ PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
       const int64_t first = t * kRows, count = std::min<int64_t>(kRows, s.rows - first);
       uint8_t* to = out.memory.get() + t * tile_bytes;
       std::memset(to, 0, static_cast<size_t>(tile_bytes));
-      (dense ? pack_dense : pack_affine)(s, layout, first, count, to);
+      (is_coded(s.kind) ? pack_codes : pack_dense)(s, layout, first, count, to);
     }
   });
   return out;

@@ -1,8 +1,9 @@
 // A matrix as the tensor cores read it. 16 rows by 64 inputs are a record, a row of records covers 16 rows:
 // each of the 32 lanes of a warp finds its part of a record's fragments (kernels/weights.cuh) in consecutive
-// bytes. Codes of up to 4 bits are one plane of nibbles, longer ones two; f16 and f32 values are two planes
-// of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases, rounded to bf16,
-// follow the codes.
+// bytes. Codes of up to 4 bits are one plane of nibbles, longer ones two; E4M3 numbers are bytes; f16 and f32
+// values are two planes of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales, and biases
+// of integers, follow the codes, rounded to bf16. A table of codes that kernels/args.h does not have is
+// decoded to values.
 #pragma once
 
 #include <array>
@@ -15,7 +16,10 @@
 
 namespace anabranch::ops::cuda {
 
-using RecordFormat = std::array<int, 3>;  // DENSE, PLANES, GROUPS
+using RecordFormat = std::array<int, 3>;  // KIND, PLANES, GROUPS
+
+// Whether it has values, not codes.
+bool is_plain(const RecordFormat& format);
 
 struct DeviceWeight : Weight::Storage {
   RecordFormat format{};

@@ -18,8 +18,22 @@ constexpr int kMostLaneRows = 16;
 // sums for a row. Both spare the banks.
 constexpr int kXStride = 128 + 16, kSumsPad = 4;
 
-// Scales of codes are multiplied by 2^kScaleExponent and biases by 2^-kSumExponent (kernels/weights.cuh).
-constexpr int kSumExponent = 32, kScaleExponent = 133 - kSumExponent;
+// Scales of codes are multiplied by 2^kScaleExponent (E4M3 numbers: 2^kE4m3ScaleExponent) and biases by
+// 2^-kSumExponent (kernels/weights.cuh): as bits of a bf16 number an integer is 2^133 and an E4M3 number
+// 2^120 times too small, and sums are to be 2^kSumExponent too small.
+constexpr int kSumExponent = 32, kScaleExponent = 133 - kSumExponent, kE4m3ScaleExponent = 120 - kSumExponent;
+
+// What the codes of a packed matrix are: integers, E4M3 numbers, or from kFirstTable on places in a table of
+// kCodeTables; or there are none, but bf16 values.
+constexpr int kIntegers = 0, kPlainValues = 1, kE4m3 = 2, kFirstTable = 3;
+// Tables after the first have a sign above 8 magnitudes, which takes fewer instructions.
+constexpr int kCodeTableCount = 5;
+constexpr signed char kCodeTables[kCodeTableCount][16] = {
+    {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},  // IQ4_NL, IQ4_XS
+    {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},                   // MXFP4, NVFP4: twice E2M1
+    {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62},      // IQ3_XXS
+    {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},              // IQ3_S
+    {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43, 0, 0, 0, 0, 0}};                    // IQ2_XXS, IQ2_XS, IQ2_S
 
 // Matrices with the same inputs, one after the other (kernels/weights.cuh). `out` [rows of x, rows] f32, plus
 // `residual` if there is one; for SWIGLU two matrices of one size, whose silu(first) * second goes to

@@ -11,9 +11,7 @@ struct Step {
 
   // A lane's part of tile i, whose first record is at `weights`.
   __device__ void read_weights(int i, const u8* weights, int k) {
-    const int lane = threadIdx.x % 32;
-    const u8* at = weights + (long)k * kRecordBytes;
-    read_record(at + lane * 16, at + kCodeBytes + lane / 4 * 8, record[i]);
+    read_record(weights + (long)k * kRecordBytes, record[i]);
   }
   // at: the lane's numbers of its row of x.
   __device__ void read_x(int t, const u8* at) {

@@ -177,7 +177,7 @@ DEVICE void read_part(const u8* stage, int part, Record& record) {
   const int lane = threadIdx.x % 32, slot = (threadIdx.x / 128 * kParts + part) * 4 + threadIdx.x / 32 % 4;
   if (!SWIGLU) {
     const u8* at = stage + slot * kRecordBytes;
-    return read_record(at + lane * 16, at + kCodeBytes + lane / 4 * 8, record);
+    return read_record(at, record);
   }
   const int half = slot % 2;
 #pragma unroll
@@ -186,7 +186,7 @@ DEVICE void read_part(const u8* stage, int part, Record& record) {
 #pragma unroll
     for (int i = 0; i < kCodeWords / 4; i++) {
       const u8* words = at + i * 512 + lane * 16;
-      if (DENSE) {
+      if (kDense || KIND == kE4m3) {
         record.codes[i * 4 + m] = *(const u32*)(words + half * 4);
         record.codes[i * 4 + m + 2] = *(const u32*)(words + half * 4 + 8);
       } else {
@@ -194,8 +194,13 @@ DEVICE void read_part(const u8* stage, int part, Record& record) {
       }
     }
 #pragma unroll
-    for (int g = 0; g < kScaleWords / 2; g++)
-      record.scales[g * 2 + m] = *(const u32*)(at + kCodeBytes + g * 64 + lane / 4 * 8 + half * 4);
+    for (int g = 0; g < (kDense ? 0 : GROUPS); g++) {
+      const u8* scale = at + kCodeBytes + g * 16 * kScaleBytes + (lane / 4 * 2 + half) * kScaleBytes;
+      if (kBiased)
+        record.scales[g * 2 + m] = *(const u32*)scale;
+      else
+        record.scales[g] = (m == 0 ? 0 : record.scales[g]) | (u32)*(const u16*)scale << m * 16;
+    }
   }
 }
 

@@ -102,8 +102,7 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
       Record record[kTogether];
 #pragma unroll
       for (int i = 0; i < kTogether; i++) {
-        const u8* at = weights + (first + i) * kTileBytes + c * kRecordBytes;
-        read_record(at + lane * 16, at + kCodeBytes + lane / 4 * 8, record[i]);
+        read_record(weights + (first + i) * kTileBytes + c * kRecordBytes, record[i]);
       }
       multiply(record, b, *(float (*)[kTogether][NT][4])(acc + first));
     }

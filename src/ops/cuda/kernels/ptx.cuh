@@ -124,21 +124,14 @@ DEVICE u32 load_acquire(const u32* p) {
 // Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
 DEVICE void barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
-DEVICE void load_shared(u32 from, u32 to[4]) {
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(from));
-}
-DEVICE void load_shared_pair(u32 from, u32 to[2]) {
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from));
-}
-
 // Two bf16 numbers each: a b + c, rounded once; numbers below 2^-126 stay what they are.
 DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
   u32 d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
+// Bytes of a (0 to 3) and b (4 to 7), as the lower 4 nibbles of `which` say.
+DEVICE u32 byte_perm(u32 a, u32 b, u32 which) { return __byte_perm(a, b, which); }
 // One half of x twice.
 DEVICE u32 both_halves(u32 x, int half) { return __byte_perm(x, x, half ? 0x3232 : 0x1010); }
 

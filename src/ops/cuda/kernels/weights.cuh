@@ -1,36 +1,41 @@
 // The layout of a packed matrix (ops/cuda/weight.h), as all matrix products read it. Macros, by weight:
-//   DENSE    1: bf16 values, 0: codes        PLANES  planes of values (high, low), or of codes (4 bits each)
+//   KIND     kPlainValues: bf16 values; else what its codes are (ops/cuda/kernels/args.h)
+//   PLANES   products for an input: planes of values (high, low), or of integers (4 bits each)
 //   GROUPS   groups of a tile of 64 inputs
 // A scale and a bias are bf16, made smaller or larger by powers of two (kScaleExponent in ops/cuda/kernels/args.h):
-// what the tensor cores multiply is a weight times 2^-kSumExponent.
-constexpr int kCodeBytes = DENSE ? PLANES * 2048 : PLANES * 512;
-constexpr int kRecordBytes = DENSE ? kCodeBytes : kCodeBytes + GROUPS * 64;
-constexpr int kCodeWords = DENSE ? PLANES * 16 : PLANES * 4;  // of a lane
-constexpr int kScaleWords = DENSE ? 0 : GROUPS * 2;           // of a lane: scale and bias of rows r, r + 8 by group
-constexpr int kGroups = DENSE ? 1 : GROUPS;
+// what the tensor cores multiply is a weight times 2^-kSumExponent. Only integers have biases.
+constexpr bool kDense = KIND == kPlainValues, kTable = KIND >= kFirstTable, kSigned = KIND > kFirstTable,
+               kBiased = KIND == kIntegers;
+constexpr int kCodeBytes = kDense ? PLANES * 2048 : (KIND == kE4m3 ? 2 : PLANES) * 512;
+constexpr int kCodeWords = kCodeBytes / 128;                        // of a lane
+constexpr int kScaleBytes = kDense ? 0 : kBiased ? 4 : 2;           // of a row and group, with its bias
+constexpr int kRecordBytes = kCodeBytes + GROUPS * 16 * kScaleBytes;
+constexpr int kScaleWords = kDense ? 0 : GROUPS * kScaleBytes / 2;  // of a lane: rows r, r + 8 by group
+constexpr int kGroups = kDense ? 1 : GROUPS;
+constexpr int kOwnExponent = KIND == kE4m3 ? kE4m3ScaleExponent : kScaleExponent;
 // By which sums of products are multiplied in the end.
-constexpr float kSumScale = DENSE ? 1.0f : (float)(1ull << kSumExponent);
+constexpr float kSumScale = kDense ? 1.0f : (float)(1ull << kSumExponent);
 
-// One of a record's 64 inputs by 16 rows, as a lane holds it.
+// One of a record's 64 inputs by 16 rows, as a lane holds it. A word of scales is a row's scale and bias, or the scales
+// of both rows.
 struct Record {
   u32 codes[kCodeWords];
-  u32 scales[DENSE ? 1 : kScaleWords];
+  u32 scales[kDense ? 1 : kScaleWords];
 };
 
-// `codes`, `scales`: where the lane's parts lie (in a record: lane * 16 and kCodeBytes + lane / 4 * 8).
-DEVICE void read_record(const u8* codes, const u8* scales, Record& record) {
+// The lane's parts of the record at `at`.
+DEVICE void read_record(const u8* at, Record& record) {
+  const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = *(const uint4*)(codes + i * 512);
+  for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = *(const uint4*)(at + lane * 16 + i * 512);
+  const u8* scales = at + kCodeBytes + lane / 4 * 2 * kScaleBytes;
 #pragma unroll
-  for (int g = 0; g < kScaleWords / 2; g++) ((uint2*)record.scales)[g] = *(const uint2*)(scales + g * 64);
-}
-
-// The same from addresses in shared memory.
-DEVICE void read_record(u32 codes, u32 scales, Record& record) {
-#pragma unroll
-  for (int i = 0; i < kCodeWords / 4; i++) load_shared(codes + i * 512, record.codes + 4 * i);
-#pragma unroll
-  for (int g = 0; g < kScaleWords / 2; g++) load_shared_pair(scales + g * 64, record.scales + 2 * g);
+  for (int g = 0; g < (kDense ? 0 : GROUPS); g++) {
+    if (kBiased)
+      ((uint2*)record.scales)[g] = *(const uint2*)(scales + g * 16 * kScaleBytes);
+    else
+      record.scales[g] = *(const u32*)(scales + g * 16 * kScaleBytes);
+  }
 }
 
 // A group's scales of rows r, r + 8, each twice. A nibble in bits 0 to 3 or 4 to 7 of 16 is, as a bf16 number, its
@@ -40,9 +45,14 @@ struct Scales {
 };
 DEVICE Scales scales_of(const Record& record, int group) {
   Scales s = {};
-  if (DENSE) return s;
+  if (kDense) return s;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
+    if (!kBiased) {
+      s.scale[0][i] = both_halves(record.scales[group], i);
+      if (kTable && !kSigned) s.bias[i] = fma_bf16x2(s.scale[0][i], 0x80808080u, 0x80008000u);  // * -128 * 2^-133
+      continue;
+    }
     const u32 both = record.scales[group * 2 + i], scale = both_halves(both, 0);
     s.bias[i] = both_halves(both, 1);
     s.scale[PLANES - 1][i] = scale;
@@ -52,12 +62,60 @@ DEVICE Scales scales_of(const Record& record, int group) {
   return s;
 }
 
+// Four of the table's integers, each plus 128; of magnitudes as they are.
+DEVICE constexpr u32 table_word(int i) {
+  u32 word = 0;
+  for (int j = 0; j < 4; j++)
+    word |= (u32)(kCodeTables[kTable ? KIND - kFirstTable : 0][4 * i + j] + (kSigned ? 0 : 128) & 255) << 8 * j;
+  return word;
+}
+constexpr u32 kWord0 = table_word(0), kWord1 = table_word(1), kWord2 = table_word(2), kWord3 = table_word(3);
+// What 4 of a word's 8 codes, the lower or the upper ones, stand for, as two pairs of bf16 numbers 2^133 times too
+// small; without signs they are 128 too large. Signs of the lower codes are the upper bits of the word's bytes, those
+// of the upper codes lie 4 bits below.
+DEVICE void look_up(u32 word, int upper, u32 pairs[2]) {
+  const u32 low = (word & 0x77777777u) >> upper * 16, first = byte_perm(kWord0, kWord1, low);
+  if (kSigned) {
+    const u32 signs = word << upper * 4 & 0x80808080u;
+    pairs[0] = byte_perm(first, signs, 0x5140);
+    pairs[1] = byte_perm(first, signs, 0x7362);
+    return;
+  }
+  const u32 which = ((word >> 1 & 0x44444444u) | 0x32103210u) >> upper * 16;
+  const u32 bytes = byte_perm(first, byte_perm(kWord2, kWord3, low), which);
+  pairs[0] = byte_perm(bytes, 0, 0x4140);
+  pairs[1] = byte_perm(bytes, 0, 0x4342);
+}
+
+// Two E4M3 numbers in the upper bytes of x's halves, as bf16 numbers 2^120 times too small.
+DEVICE u32 from_e4m3(u32 x) { return (x & 0x80008000u) | (x >> 4 & 0x07F007F0u); }
+
 // Fragments of step j (16 inputs) of a plane: the first of two planes (of dense weights the second too) has what the
 // tensor cores add first.
 DEVICE void fragment(const Record& record, const Scales& s, int plane, int j, u32 a[4]) {
-  if (DENSE) {
+  if (kDense) {
 #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = record.codes[plane * 16 + j * 4 + i];
+    return;
+  }
+  if (kTable) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const u32 bias = kSigned ? 0x80008000u : s.bias[i];
+      u32 pairs[2];
+      look_up(record.codes[i * 2 + j / 2], j % 2, pairs);
+      a[i] = fma_bf16x2(pairs[0], s.scale[0][i], bias);
+      a[i + 2] = fma_bf16x2(pairs[1], s.scale[0][i], bias);
+    }
+    return;
+  }
+  if (KIND == kE4m3) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const u32 word = record.codes[j * 2 + i];
+      a[i] = fma_bf16x2(from_e4m3(byte_perm(word, 0, 0x1404)), s.scale[0][i], 0x80008000u);
+      a[i + 2] = fma_bf16x2(from_e4m3(byte_perm(word, 0, 0x3424)), s.scale[0][i], 0x80008000u);
+    }
     return;
   }
   const int stored = PLANES - 1 - plane, shift = j % 2 * 8;  // the low nibbles lie first
