@@ -3,8 +3,8 @@
 // the operations it must do.
 //   gpu_bench [MODEL ...] [PART ...]
 //   models: 9b 0.8b 35b; parts: decode rows streams prefill (of each model, where no part is named), long,
-//   profile, timeline (works for a tracer: bench/gpu/timeline.py), formats (alone: with weights of each packed
-//   kind), and without a model: kernels, experts
+//   profile, timeline (works for a tracer: bench/gpu/timeline.py), formats (alone: with weights of each
+//   packed kind), and without a model: kernels, experts
 // docs/internals/cuda.md has its tables.
 #include <fmt/core.h>
 
@@ -76,7 +76,7 @@ ops::Weight random_weight(int64_t rows, int64_t cols) {
   const float scale =
       std::exp2(std::floor(-std::log2(std::abs(of_code) * std::sqrt(static_cast<float>(cols)))));
   s.read_codes = [s, cols, scale, own = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
-                                                 float* biases) {
+                                                float* biases) {
     const int mask = s.kind == WeightKind::fp8 ? 0xBF : (1 << s.bits) - 1;
     for (int64_t i = 0; i < count * cols; i += 8) {
       const uint64_t bits = mixed(own * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(first * cols + i));
