@@ -13,7 +13,7 @@ namespace anabranch {
 
 enum class ToolForm {
   none,
-  tagged,          // <tool_call>{"name", "arguments"}</tool_call> (Hermes, Qwen2.5, Qwen3), or with
+  tagged,          // <tool_call>{"name", "arguments"}</tool_call>, or without tags (Hermes, Qwen), or with
                    // <function=NAME><parameter=KEY>...</parameter></function> inside (Qwen3-Coder, Qwen3.5)
   plain,           // the whole answer is {"name", "parameters"}, several with ";" between (Llama 3, Gemma 3)
   mistral,         // [TOOL_CALLS][{...}], [TOOL_CALLS]NAME[ARGS]{...}
@@ -30,7 +30,7 @@ struct OutputFormat {
 // From how the template renders a call, else from the vocabulary. chat: may be null.
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer);
 
-// The marks that open a call anywhere in the output. (Plain calls without a mark must begin the answer.)
+// The marks that open a call anywhere in the output. (Calls without a mark must begin the answer.)
 std::vector<std::string_view> call_openers(ToolForm form);
 
 // Tokens that mark thoughts, calls and their results. A grammar's text never contains them.

@@ -56,7 +56,9 @@ OutputParser::OutputParser(OutputRules rules)
       blank_(rules_.thinking_open || !rules_.goes_on) {
   const bool calls = rules_.reads_calls();
   if (calls) openers_ = call_openers(rules_.format.tools);
-  plain_ = calls && rules_.format.tools == ToolForm::plain;
+  // Models that were taught tags around JSON may leave the tags out (Qwen2.5-Coder).
+  plain_ = calls && (rules_.format.tools == ToolForm::plain ||
+                     (rules_.format.tools == ToolForm::tagged && !rules_.format.function_tags));
   for (const std::string_view opener : openers_) starts_ += opener[0];
   if (plain_) starts_ += "{[`";
   if (const auto& tags = rules_.format.reasoning) starts_ += {tags->open[0], tags->close[0]};
@@ -93,7 +95,7 @@ void OutputParser::run(End end, std::vector<OutputEvent>& out) {
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
-      scanner_.emplace(rules_.format.tools, *rules_.tools);
+      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools);
       certain_ = rules_.only_calls || found.size > 0;
     } else {
       at_ += found.size;

@@ -143,6 +143,26 @@ std::vector<Case> json_cases() {
   };
 }
 
+std::vector<Case> untagged_cases() {
+  const std::string paris = R"({"name": "weather", "arguments": {"city": "Paris"}})";
+  const std::string now = R"({"name": "now", "arguments": {}})";
+  const auto text = [](const std::string& said) { return Case{kTagged, said, {"", said, {}}}; };
+  return {
+      {kTagged, paris, {"", "", {kParis}}},
+      {kTagged, "\n" + paris + "\n" + now, {"", "", {kParis, kNow}}},
+      {kTagged, "[" + paris + ", " + now + "]", {"", "", {kParis, kNow}}},
+      {kTagged, "```json\n" + paris + "\n```", {"", "", {kParis}}},
+      {kTagged, "<think>Which?</think>\n\n" + paris, {"Which?", "", {kParis}}},
+      text("So: " + paris),
+      text(paris + " is how."),
+      text(R"({"name": "Bob", "arguments": {}})"),
+      text(R"({"city": "Paris"})"),
+      text(R"({"name": "now"})"),
+      text("```python\nprint(1)\n```"),
+      text("{\"name\": \"weather\", \"arg"),
+  };
+}
+
 std::vector<Case> unclosed_cases() {
   const std::string call = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
   return {
@@ -289,6 +309,13 @@ TEST(OutputParser, Reasoning) {
 TEST(OutputParser, JsonInTags) {
   check(json_cases());
 }
+TEST(OutputParser, JsonWithoutItsTags) {
+  check(untagged_cases());
+  // Not of models that write other calls.
+  OutputRules other = rules(kTagged);
+  other.format.function_tags = true;
+  for (const Case& c : untagged_cases()) EXPECT_TRUE(parse_output(c.text, other).calls.empty()) << c.text;
+}
 TEST(OutputParser, CallsInUnclosedReasoning) {
   check(unclosed_cases());
 }
@@ -300,7 +327,7 @@ TEST(OutputParser, LlamaMistralGemma) {
 }
 
 TEST(OutputParser, WithoutToolsCallsAreContent) {
-  for (const auto& cases : {json_cases(), xml_cases(), other_cases()})
+  for (const auto& cases : {json_cases(), untagged_cases(), xml_cases(), other_cases()})
     for (const Case& c : cases) {
       OutputRules without = rules(c.form, c.open);
       for (const Json& none : {Json(), Json::array()}) {
