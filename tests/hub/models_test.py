@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """`ls`, `show`, `rm`, and models of Ollama and LM Studio: models_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import glob, hashlib, json, os, pty, subprocess, sys
+import hashlib, json, os, pty, subprocess, sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../tools")]
+import fetch_real_models
 from hub_setup import BINARY, NAME, NEEDED, SHARD, content, main, python_hub, setup, small_repo
 from test_hub import Repo
 
 MODEL = os.path.abspath(sys.argv[2])
 SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/data")
-GGUF = glob.glob(os.path.join(os.path.dirname(MODEL), "../.deps/models/*.gguf"))[0]
+DATA = os.path.join(HERE, "../models/data")
+GGUF = str(fetch_real_models.path_of("smollm2"))
 QUESTION = ("--temp", "0", "-n", "3", "--json", "Hello")
 
 

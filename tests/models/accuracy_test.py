@@ -27,7 +27,10 @@ import tempfile
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 ROOT = DATA.parents[2]
-SMOLLM2 = ROOT / ".deps/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+import fetch_real_models  # noqa: E402
+
 PPL_TOLERANCE, PRECISE_PPL_TOLERANCE = 0.005, 0.0005
 NEAR_TIE = 1e-2
 DEFAULT_TIE = 0.5  # the most that int8 activations may turn around (eval_model.py's RIVAL_GAP)
@@ -99,9 +102,9 @@ def check_greedy(outputs, runs, tie):
 
 def start_checks(pool, binary, full):
     """-> (name, function that waits for and returns a check's summary), long ones first."""
-    models = {"hybrid": pathlib.Path(sys.argv[2]), "smollm2": SMOLLM2}
+    models = {"hybrid": pathlib.Path(sys.argv[2]), "smollm2": fetch_real_models.path_of("smollm2")}
     for name, path in models.items():
-        assert path.exists(), f"{path} is missing: tools/fetch_smollm2.py fetches SmolLM2"
+        assert path.exists(), f"{path} is missing: tools/fetch_real_models.py fetches SmolLM2"
     checks = []
     for name, path in models.items():
         golden = read(f"{name}_ppl.json")

@@ -9,16 +9,16 @@ Prints one line for each check and "N passed, N failed"; the exit status is 1 wh
 
 import json
 import os
-import pathlib
 import re
 import sys
 import urllib.error
 import urllib.request
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../tools")]
+import fetch_real_models  # noqa: E402
 from openai_client_test import start_server  # noqa: E402
 
-SMOLLM2 = pathlib.Path(__file__).resolve().parents[2] / ".deps/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 120}},
           "required": ["name", "age"], "additionalProperties": False}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "Current weather of a city", "parameters": {
@@ -156,7 +156,7 @@ def main():
         sys.exit(__doc__)
     binary, model = sys.argv[1:]
     passed = failed = 0
-    for path, checks in ((model, Checks), (str(SMOLLM2), ToolChecks)):
+    for path, checks in ((model, Checks), (str(fetch_real_models.path_of("smollm2")), ToolChecks)):
         process, base = start_server(binary, path)
         try:
             good, bad = run(checks(base))
