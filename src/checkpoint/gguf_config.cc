@@ -319,11 +319,14 @@ class Builder {
     return {};
   }
 
-  // A list of the recurrent layers or of all layers' key heads; in older files one full layer in each
-  // `interval`.
+  // A list of the recurrent layers or of all layers' key heads; in older files what the layers hold and,
+  // where they hold nothing, one full layer in each `interval`.
   Result<void> add_hybrid_layers(int64_t interval) {
     TRY(auto recurrent, m_.flags("attention.recurrent_layers", blocks_));
     if (recurrent.empty()) recurrent = recurrent_;
+    if (recurrent.empty() && in_any_layer("ssm_out.weight"))
+      for (int64_t i = 0; i < out_.layers; i++)
+        recurrent.push_back(m_.tensor(fmt::format("blk.{}.ssm_out.weight", i)) != nullptr);
     Json types = Json::array();
     for (int64_t i = 0; i < out_.layers; i++)
       types.push_back((recurrent.empty() ? (i + 1) % interval != 0 : recurrent[i]) ? "linear_attention"

@@ -55,6 +55,13 @@ Result<double> read_query_scalar(const GgufMetadata& m, const GgufConfig& out) {
   return 1 / (scale * scale);
 }
 
+// A soft cap; 0 is none.
+Result<Json> read_cap(const GgufMetadata& m, const char* key, double fallback) {
+  if (const Json* value = m.find(key); value && *value == 0) return Json();
+  TRY(const double cap, m.real(key, fallback));
+  return Json(cap);
+}
+
 Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
   const bool gemma2 = out.arch == GgufArch::gemma2;
   Json& c = out.config;
@@ -64,12 +71,12 @@ Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
   c["sliding_window"] = window;
   TRY(c["query_pre_attn_scalar"], read_query_scalar(m, out));
   if (gemma2) {
-    TRY(c["attn_logit_softcapping"], m.real("attn_logit_softcapping", 50));
-    TRY(c["final_logit_softcapping"], m.real("final_logit_softcapping", 30));
+    TRY(c["attn_logit_softcapping"], read_cap(m, "attn_logit_softcapping", 50));
+    TRY(c["final_logit_softcapping"], read_cap(m, "final_logit_softcapping", 30));
     return {};
   }
   if (m.find("final_logit_softcapping")) {
-    TRY(c["final_logit_softcapping"], m.real("final_logit_softcapping", 1));
+    TRY(c["final_logit_softcapping"], read_cap(m, "final_logit_softcapping", 1));
   }
   TRY(c["rope_local_base_freq"], m.real("rope.freq_base_swa", 10000));
   if (!m.find("rope.freq_base")) c["rope_theta"] = 1e6;
@@ -168,7 +175,7 @@ Result<void> add_gemma4(const GgufMetadata& m, GgufConfig& out) {
   TRY_VOID(add_gemma4_heads(m, out, windowed));
   TRY_VOID(add_gemma4_feed_forward(m, out));
   if (m.find("final_logit_softcapping")) {
-    TRY(out.config["final_logit_softcapping"], m.real("final_logit_softcapping", 1));
+    TRY(out.config["final_logit_softcapping"], read_cap(m, "final_logit_softcapping", 1));
   }
   return add_gemma4_ropes(m, out.config);
 }

@@ -83,6 +83,8 @@ ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
     if (all.contains(kind) && !all[kind].is_null()) own = ConfigReader(all, "rope_parameters").object(kind);
     if (r.gemma4() && all.empty() && !windowed)
       own = {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}};
+    if (r.gemma4() && !r.c.object("rope_scaling").empty())
+      r.c.unsupported("rope_scaling", "an object", "rope_parameters is, in gemma4");
     if (!windowed) own.update(r.c.object("rope_scaling"));
   }
   if (!own.contains("rope_theta"))

@@ -33,6 +33,8 @@ VisionSpec read_config(ConfigReader& c, const Json&, const std::string&) {
     c.unsupported("deepstack_visual_indexes", "a list with entries", "an empty one");
   ConfigReader rope(c.object("rope_parameters"), "rope_parameters");
   spec.rope_theta = rope.number_or("rope_theta", 1, 1e12, 10000);
+  if (const auto type = rope.string_or("rope_type", "axial"); type != "axial" && type != "default")
+    c.unsupported("rope_type", type, "axial");
   if (!rope.check().ok()) c.invalid("\"rope_parameters\" make no sense");
   return spec;
 }

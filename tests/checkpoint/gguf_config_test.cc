@@ -307,6 +307,7 @@ TEST(GgufConfig, RecurrentLayers) {
   EXPECT_EQ(config_of(hybrid("qwen3next").flags("attention.recurrent_layers", {0, 1}))["layer_types"], types);
   EXPECT_EQ(config_of(hybrid("qwen3next").set("full_attention_interval", 1))["layer_types"],
             Json({"full_attention", "full_attention"}));
+  EXPECT_EQ(config_of(hybrid("qwen3next").vector("blk.1.ssm_out.weight", {0}))["layer_types"], types);
   EXPECT_ERROR(hybrid("qwen3next").flags("attention.recurrent_layers", {0, 1, 1}),
                "one entry for each layer");
   EXPECT_ERROR(hybrid("qwen3next").list("attention.recurrent_layers", {0, 1}), "true and false");
@@ -372,6 +373,9 @@ TEST(GgufGemma, Gemma2) {
   EXPECT_EQ(config["attn_logit_softcapping"], 50.0);
   EXPECT_EQ(config["final_logit_softcapping"], 30.0);
   EXPECT_EQ(config["query_pre_attn_scalar"], 32);
+  w.real("attn_logit_softcapping", 0).real("final_logit_softcapping", 0);
+  EXPECT_TRUE(config_of(w)["attn_logit_softcapping"].is_null());
+  EXPECT_TRUE(config_of(w)["final_logit_softcapping"].is_null());
   Writer largest("gemma2", 46);
   EXPECT_EQ(
       config_of(

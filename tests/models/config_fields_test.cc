@@ -297,6 +297,7 @@ TEST(ConfigFields, Gemma) {
                                       {"num_kv_shared_layers", 2}});
   expect_use(base("gemma4_text", shared), {"num_kv_shared_layers", 1});
   expect_use(base("gemma4_text", shared), {"use_double_wide_mlp", true});
+  expect_use(base("gemma4_text", fourth), {"rope_scaling", flat, Use::refused});
   const Json each = {{"head_dim", 64}, {"num_key_value_heads", 2}};
   expect_use(base("gemma4_text", fourth), {"per_layer_config", {{"5", each}}});
   for (const Json& other : {Json{{"0", each}}, Json{{"5", joined(each, {{"sliding_window", 3}})}}})

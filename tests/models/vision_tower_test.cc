@@ -221,6 +221,24 @@ TEST_P(Vision, HostileConfigs) {
 }
 
 // What is damaged makes no text model unusable.
+TEST(VisionFiles, RopesOfAnotherType) {
+  const fs::path from = read_vision_case("qwen3_5_vision").directory / "model";
+  const testing::TempDir dir;
+  for (const char* name : {"model.safetensors", "preprocessor_config.json"})
+    fs::create_symlink(from / name, fs::path(dir.path()) / name);
+  Json config = parse_json(read_file((from / "config.json").string(), 1 << 20).value()).value();
+  const auto error_of = [&](const Json& rope) {
+    config["vision_config"]["rope_parameters"] = rope;
+    dir.write("config.json", dump_json(config));
+    const auto checkpoint = Checkpoint::open(dir.path()).value();
+    const auto tower = VisionTower::load(*checkpoint, ops::cpu_device());
+    return tower.ok() ? "" : tower.error().message;
+  };
+  for (const char* type : {"axial", "default"}) EXPECT_EQ(error_of({{"rope_type", type}}), "");
+  EXPECT_NE(error_of({{"rope_type", "linear"}, {"factor", 2.0}}).find("\"rope_type\" is linear"),
+            std::string::npos);
+}
+
 TEST(VisionFiles, DamagedMmproj) {
   const fs::path data = ANABRANCH_SOURCE_DIR "/tests/models/data";
   const testing::TempDir dir;
