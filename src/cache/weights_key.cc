@@ -185,9 +185,12 @@ Result<Fingerprint> weights_key(const std::string& model_path, const std::string
   std::vector<fs::path> files;
   std::error_code error;
   if (fs::is_directory(model_path, error)) {
-    for (const auto& entry : fs::directory_iterator(model_path, error))
-      if (entry.path().extension() == ".safetensors" || entry.path().filename() == "config.json")
-        files.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(model_path, error)) {
+      const fs::path& path = entry.path();
+      const fs::path name = path.filename();
+      if (path.extension() == ".safetensors" || name == "config.json" || name == "params.json")
+        files.push_back(path);
+    }
   } else {
     for (const std::string& part : paths_of_parts(model_path))
       if (part == model_path || fs::exists(part, error)) files.push_back(part);

@@ -37,7 +37,7 @@ Result<void> check_formats(const fs::path& directory) {
   std::string gguf, other;
   for (const std::string& name : names_in(directory)) {
     const auto extension = fs::path(name).extension();
-    if (extension == ".safetensors") return {};
+    if (extension == ".safetensors" || name.starts_with("adapter_model.")) return {};
     if (extension == ".gguf") gguf = name;
     if (extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".onnx")
       other = name;

@@ -3,6 +3,8 @@
 //   directory      config.json + *.safetensors (with or without index), optionally MLX-quantised (affine),
 //   and any
 //                  further *.safetensors beside them (an MTP sidecar)
+//                  or, in Mistral's own layout, params.json + consolidated*.safetensors; these are left aside
+//                  where others are
 //   *.safetensors  config.json beside it
 //   *.gguf         GGUF v3; metadata is re-expressed as config.json, names as Hugging Face's
 //

@@ -228,8 +228,10 @@ class Converter {
                                  [&](std::string_view name) { return file.first.starts_with(name); });
     };
     if (std::ranges::none_of(files, is_vocabulary))
-      report_.warnings.push_back(fmt::format(
-          "{} has no tokenizer: put the original model's into the new directory before use", source_.path()));
+      report_.warnings.push_back(
+          fmt::format("{} has no tokenizer.json and no other vocabulary: put the original model's into the "
+                      "new directory before use",
+                      source_.path()));
     return {};
   }
 

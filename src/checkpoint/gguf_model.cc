@@ -12,6 +12,7 @@
 #include "checkpoint/experts.h"
 #include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_vision.h"
+#include "checkpoint/rotary_order.h"
 
 namespace anabranch {
 
@@ -172,16 +173,6 @@ WeightSource select_column_blocks(WeightSource source, int64_t width, std::vecto
     };
   }
   return out;
-}
-
-// GGUF stores llama's query and key rows for interleaved rotary pairs: row (head, i, p) of the file is row
-// (head, p, i) of Hugging Face, p in {0, 1}, i in [0, dim / 2).
-std::vector<int64_t> rotary_order(int64_t heads, int64_t dim) {
-  std::vector<int64_t> order;
-  for (int64_t h = 0; h < heads; h++)
-    for (int64_t p = 0; p < 2; p++)
-      for (int64_t i = 0; i < dim / 2; i++) order.push_back(h * dim + 2 * i + p);
-  return order;
 }
 
 // The value heads of qwen35: Hugging Face has them by key head, (key head, j); GGUF has (j, key head). Units
@@ -360,6 +351,12 @@ void add_inner_tower(const GgufParts& parts, const GgufConfig& config, StorePart
 }
 
 Result<StoreParts> translate(GgufParts parts) {
+  if (string_at(parts.joined.metadata, "general.type") == "adapter")
+    return make_error(
+        ErrorKind::unsupported,
+        "{} is an adapter (LoRA) and no model, and adapters are not supported: merge it into its "
+        "model with llama.cpp's llama-export-lora",
+        parts.files.front().path);
   TRY(GgufConfig config, read_gguf_config(parts.joined, parts.files.front().path));
   std::vector<Entry> entries;
   entries.reserve(parts.joined.tensors.size());

@@ -10,6 +10,7 @@
 #include "checkpoint/affine.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/experts.h"
+#include "checkpoint/mistral_native.h"
 #include "checkpoint/names.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/safetensors.h"
@@ -230,29 +231,52 @@ Result<Json> read_config(const fs::path& path) {
   return config;
 }
 
+// An adapter changes the weights of a model. It must not be ignored, since the model without it is another.
+Error adapter_found(const fs::path& adapter, bool beside_weights) {
+  std::string base;
+  if (const auto config = read_config(adapter.parent_path() / "adapter_config.json"); config.ok())
+    base = string_at(*config, "base_model_name_or_path");
+  const std::string merge =
+      fmt::format("merge it into {} with Python's peft (merge_and_unload(), then save_pretrained())",
+                  base.empty() ? "its model" : base);
+  return make_error(ErrorKind::unsupported,
+                    "{} is an adapter (LoRA) {}, and adapters are not supported: {}{}", adapter.string(),
+                    beside_weights ? "beside a model's weights" : "without a model", merge,
+                    beside_weights ? ", or take the file away to run the model without it" : "");
+}
+
+bool is_adapter(const std::string& name) {
+  return name.starts_with("adapter") && (name.ends_with(".safetensors") || name.ends_with(".bin"));
+}
+
 // The files of a directory's model, sorted: those of the index, and any further ones.
 Result<std::vector<fs::path>> list_files(const fs::path& directory) {
-  std::vector<fs::path> files;
+  std::vector<fs::path> files, native;  // native: the same weights in Mistral's own layout
+  std::optional<fs::path> adapter;
   std::error_code code;
   for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
     const fs::path& path = it->path();
     const std::string name = path.filename().string();
-    if (path.extension() != ".safetensors" || name.starts_with(".")) continue;
-    // The same weights under another project's names, and changes to be added to weights.
-    if (name.starts_with("consolidated") || name.starts_with("adapter")) {
-      log_info("{} is left aside", path.string());
-      continue;
-    }
-    if (files.size() == kMaxFiles)
+    if (is_adapter(name)) adapter = path;
+    if (path.extension() != ".safetensors" || name.starts_with(".") || is_adapter(name)) continue;
+    auto& own = is_consolidated(name) ? native : files;
+    if (own.size() == kMaxFiles)
       return make_error(ErrorKind::exhausted, "{} holds more than {} .safetensors files", directory.string(),
                         kMaxFiles);
-    files.push_back(path);
+    own.push_back(path);
   }
   if (code) return make_error(ErrorKind::io, "cannot list {}: {}", directory.string(), code.message());
+  if (adapter) return adapter_found(*adapter, !files.empty() || !native.empty());
+  if (files.empty()) std::swap(files, native);
   if (files.empty())
     return make_error(ErrorKind::not_found, "{} holds no .safetensors file", directory.string());
+  for (const auto& path : native) log_info("{} is left aside", path.string());
   std::sort(files.begin(), files.end());
   return files;
+}
+
+bool is_native(const std::vector<fs::path>& paths) {
+  return is_consolidated(paths.front().filename().string());
 }
 
 std::string index_path(const fs::path& directory) {
@@ -332,8 +356,12 @@ size_t count_left_out(const std::vector<ParsedFile>& files) {
 
 Result<StoreParts> open_files(const std::string& path, const fs::path& directory,
                               const std::vector<fs::path>& paths, bool with_index) {
-  const fs::path config_path = directory / "config.json";
+  const bool native = is_native(paths);
+  const fs::path config_path = directory / (native ? kMistralParams : "config.json");
   TRY(Json config, read_config(config_path));
+  if (native) {
+    TRY(config, mistral_config(config, config_path.string()));
+  }
   std::vector<FileBytes> files;
   std::vector<std::shared_ptr<const MappedFile>> maps;
   for (const auto& p : paths) {
@@ -342,12 +370,15 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
     files.push_back(std::move(file));
   }
   TRY(auto parsed, parse_files(std::move(files)));
-  if (with_index) TRY_VOID(check_index(directory, parsed));
-  const size_t left_out = count_left_out(parsed);
+  if (with_index && !native) TRY_VOID(check_index(directory, parsed));
+  size_t left_out = count_left_out(parsed);
+  if (native)
+    for (auto& file : parsed) left_out += take_mistral_names(file.content);
   if (left_out > 0)
     log_info("{}: {} tensors for images or sound stand beside the text model", config_path.string(),
              left_out);
   TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
+  if (native) TRY_VOID(order_mistral_rows(config, entries.text));
   auto vision = std::make_shared<StoreParts>(
       StoreParts{path, directory.string(), config, Json(), std::move(entries.vision), 0, maps});
   StoreParts out{path,     directory.string(), std::move(config), Json(), std::move(entries.text),

@@ -28,6 +28,7 @@ Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
     if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
     // What Ollama calls Gemma 4's tokenizer, although it has merges.
     if (vocab.model == "llama" && vocab.pre == "gemma4") vocab.model = "gemma4";
+    vocab.architecture = string_at(meta, "general.architecture");
     texts_at("tokens", vocab.tokens);
     if (const Json* v = at("scores")) vocab.scores = v->get<std::vector<float>>();
     if (const Json* v = at("token_type")) vocab.types = v->get<std::vector<int32_t>>();

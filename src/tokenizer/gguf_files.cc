@@ -147,7 +147,7 @@ struct Pipeline {
 };
 
 Result<Pipeline> byte_level(const GgufVocab& v) {
-  TRY(const auto pre, find_gguf_pre_tokenizer(v.pre));
+  TRY(const auto pre, gguf_pre_tokenizer(v));
   Pipeline out;
   if (pre->nfc) out.normalizer = R"({"type": "NFC"})";
   std::string steps;

@@ -25,6 +25,9 @@ struct GgufPreTokenizer {
 
 // Error (unsupported): lists the names that are known.
 Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name);
+// That of a byte-level vocabulary. Where the file does not name one, the model's architecture together with a
+// token that only one family has decides. Error (unsupported): an unknown name, or no name and no such token.
+Result<const GgufPreTokenizer*> gguf_pre_tokenizer(const GgufVocab& vocab);
 
 // SentencePiece's vocabularies ("llama") merge by score; Gemma 4's, which are otherwise alike, have a list.
 bool is_sentencepiece(const GgufVocab& vocab);

@@ -23,8 +23,9 @@ class SegmentMemo;
 
 // What a GGUF file says about its tokenizer (tokenizer.ggml.*), as plain data.
 struct GgufVocab {
-  std::string model;  // "gpt2", "llama"
-  std::string pre;    // "smollm", "qwen35", "llama-bpe", ...
+  std::string model;         // "gpt2", "llama"
+  std::string pre;           // "smollm", "qwen35", "llama-bpe", ...; "" or "default": the file does not say
+  std::string architecture;  // of the model: "llama", "qwen2", ...
   std::vector<std::string> tokens;
   std::vector<float> scores;
   std::vector<int32_t> types;  // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte

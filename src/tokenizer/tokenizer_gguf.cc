@@ -41,6 +41,24 @@ constexpr GgufPreTokenizer kPre[] = {
     {"llama4", {kGpt4o}, false, false, true},
 };
 
+// Vocabularies that show by themselves whose they are. The first row that fits counts.
+struct PlainFamily {
+  std::string_view architecture, token, pre;
+};
+constexpr PlainFamily kPlainFamilies[] = {
+    {"qwen2", "<｜begin▁of▁sentence｜>", "deepseek-r1-qwen"},
+    {"qwen2", "<|im_start|>", "qwen2"},
+    {"qwen3", "<|im_start|>", "qwen2"},
+    {"qwen3moe", "<|im_start|>", "qwen2"},
+    {"qwen3next", "<|im_start|>", "qwen2"},
+    {"qwen35", "<|im_start|>", "qwen35"},
+    {"qwen35moe", "<|im_start|>", "qwen35"},
+    {"llama", "<|begin_of_text|>", "llama-bpe"},
+    {"llama", "[AVAILABLE_TOOLS]", "tekken"},
+    {"mistral3", "[AVAILABLE_TOOLS]", "tekken"},
+    {"llama", "<reponame>", "smollm"},
+};
+
 Result<void> check(const GgufVocab& v) {
   if (v.tokens.empty()) return make_error(ErrorKind::invalid, "tokenizer.ggml.tokens is missing or empty");
   if (v.tokens.size() > static_cast<size_t>(Vocab::kMaxId))
@@ -94,7 +112,7 @@ Result<void> add_merges(const GgufVocab& v, Bpe& bpe) {
 }
 
 Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
-  TRY(const auto pre, find_gguf_pre_tokenizer(v.pre));
+  TRY(const auto pre, gguf_pre_tokenizer(v));
   Bpe::Options options;
   options.ignore_merges = pre->ignore_merges;
   Bpe bpe(parts.vocab.get(), options);
@@ -183,6 +201,20 @@ Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name) {
       ErrorKind::unsupported,
       "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", name,
       known);
+}
+
+Result<const GgufPreTokenizer*> gguf_pre_tokenizer(const GgufVocab& v) {
+  if (!v.pre.empty() && v.pre != "default") return find_gguf_pre_tokenizer(v.pre);
+  for (const PlainFamily& family : kPlainFamilies)
+    if (family.architecture == v.architecture &&
+        std::ranges::find(v.tokens, family.token) != std::end(v.tokens))
+      return find_gguf_pre_tokenizer(family.pre);
+  return make_error(
+      ErrorKind::unsupported,
+      "tokenizer.ggml.pre is missing, and the vocabulary of this {} model does not show how a text "
+      "is cut into words: use a newer GGUF file, or write the name with llama.cpp's "
+      "gguf-new-metadata --pre-tokenizer NAME",
+      v.architecture.empty() ? "unknown" : v.architecture);
 }
 
 bool is_sentencepiece(const GgufVocab& v) {

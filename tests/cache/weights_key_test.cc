@@ -50,6 +50,9 @@ TEST(WeightsKey, IsOfEveryByte) {
   text[30 << 20] = 'b';
   put(model / "a.safetensors", text);
   EXPECT_NE(key(model), before);
+  const std::string changed = key(model);
+  put(model / "params.json", "{}");  // the configuration in Mistral's own layout
+  EXPECT_NE(key(model), changed);
   EXPECT_FALSE(weights_key((model / "missing").string()).ok());
 }
 

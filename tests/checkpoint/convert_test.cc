@@ -219,6 +219,11 @@ TEST(Convert, tokenizer_is_copied_and_its_absence_told) {
   report = convert(dir.file("in"), to(dir.file("out2"), "bf16"));
   EXPECT_TRUE(report->warnings.empty());
   EXPECT_EQ(files_of(dir.file("out2")).at("chat_template.jinja"), "hi");
+  fs::remove(dir.file("in/tokenizer.json"));
+  dir.write("in/tekken.json", "{}");  // Mistral's vocabulary
+  report = convert(dir.file("in"), to(dir.file("out3"), "bf16"));
+  EXPECT_TRUE(report->warnings.empty());
+  EXPECT_TRUE(files_of(dir.file("out3")).contains("tekken.json"));
 }
 
 TEST(Convert, what_cannot_be_done_is_said) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "base/float16.h"
 #include "checkpoint/affine.h"
@@ -119,6 +121,148 @@ TEST(Directory, shards_index_and_sidecar) {
   dir.write("more.safetensors",
             SafetensorsWriter().f32("language_model.lm_head.weight", {1, 1}, {2}).bytes());
   EXPECT_HAS(open_error(dir.path()), "is both in");
+}
+
+// Rows of four heads of one pair each are stored as (x, y) pairs already; those of longer heads are not.
+constexpr const char* kParams =
+    R"({"dim": 4, "n_layers": 1, "hidden_dim": 2, "n_heads": 2, "n_kv_heads": 1, "head_dim": 4, "norm_eps": 1e-5,
+        "vocab_size": 3)";
+
+SafetensorsWriter consolidated() {
+  std::vector<float> q(8 * 4), k(4 * 4);
+  std::iota(q.begin(), q.end(), 0.f);
+  std::iota(k.begin(), k.end(), 0.f);
+  SafetensorsWriter writer;
+  writer.f32("tok_embeddings.weight", {3, 4}, std::vector<float>(12))
+      .f32("norm.weight", {4}, {1, 1, 1, 1})
+      .f32("layers.0.attention.wq.weight", {8, 4}, q)
+      .f32("layers.0.attention.wk.weight", {4, 4}, k)
+      .f32("layers.0.feed_forward.w1.weight", {2, 4}, std::vector<float>(8))
+      .f32("vision_encoder.ln_pre.weight", {1}, {1});
+  return writer;
+}
+
+TEST(Directory, mistrals_own_layout) {
+  TempDir dir;
+  dir.write("consolidated.safetensors", consolidated().bytes());
+  EXPECT_HAS(open_error(dir.path()), "params.json");
+  dir.write("params.json", std::string(kParams) + "}");
+  auto c = open_ok(dir.path());
+  ASSERT_TRUE(c);
+  EXPECT_EQ(c->config()["model_type"], "mistral");
+  EXPECT_EQ(c->config()["num_key_value_heads"], 1);
+  EXPECT_EQ(c->config()["rope_parameters"]["rope_theta"], 1000000.0);
+  EXPECT_EQ(c->config()["max_position_embeddings"], 32768);
+  EXPECT_TRUE(c->config()["sliding_window"].is_null());  // no key would mean 4,096
+  EXPECT_EQ(c->left_out(), 1u);
+  EXPECT_TRUE(c->has("model.embed_tokens.weight"));
+  EXPECT_TRUE(c->has("model.layers.0.mlp.gate_proj.weight"));
+  EXPECT_FALSE(c->has("lm_head.weight"));
+  const auto first_column = [&](const char* name, int64_t rows) {
+    const auto source = c->take_matrix(name, rows, 4);
+    std::vector<float> values(static_cast<size_t>(rows * 4)), out;
+    source->read_dense(0, rows, values.data());
+    for (int64_t r = 0; r < rows; r++) out.push_back(values[static_cast<size_t>(4 * r)] / 4);
+    return out;
+  };
+  // Rows (head, i, p) of the file come as (head, p, i).
+  EXPECT_EQ(first_column("model.layers.0.self_attn.q_proj.weight", 8),
+            (std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7}));
+  EXPECT_EQ(first_column("model.layers.0.self_attn.k_proj.weight", 4), (std::vector<float>{0, 2, 1, 3}));
+
+  // Beside Hugging Face's files it is left aside.
+  dir.write("model.safetensors", SafetensorsWriter().f32("lm_head.weight", {1, 1}, {2}).bytes());
+  dir.write("config.json", "{}");
+  c = open_ok(dir.path());
+  ASSERT_TRUE(c);
+  EXPECT_TRUE(c->has("lm_head.weight"));
+  EXPECT_FALSE(c->has("model.embed_tokens.weight"));
+}
+
+// Files by tools/make_consolidated_fixtures.py. tests/models runs them, too.
+TEST(Directory, mistrals_own_layout_equals_hugging_faces) {
+  const std::string data = ANABRANCH_SOURCE_DIR "/tests/models/data/";
+  for (const char* name : {"ministral3", "ministral_windows", "mixtral"}) {
+    auto hf = open_ok(data + name + "/model"), own = open_ok(data + name + "_consolidated/model");
+    ASSERT_TRUE(hf && own) << name;
+    const auto tensors = hf->tensors();
+    ASSERT_EQ(own->tensors().size(), tensors.size()) << name;
+    for (const TensorInfo& tensor : tensors) {
+      const auto expected = hf->take(tensor.name, tensor.shape), got = own->take(tensor.name, tensor.shape);
+      ASSERT_TRUE(got.ok()) << name << ": " << got.error().message;
+      ASSERT_EQ(got->size(), expected->size());
+      EXPECT_EQ(std::memcmp(got->data<float>(), expected->data<float>(), got->size() * sizeof(float)), 0)
+          << name << ": " << tensor.name;
+    }
+    EXPECT_EQ(own->left_out(), 1u);
+    for (const char* key : {"model_type", "architectures", "vocab_size", "hidden_size", "intermediate_size",
+                            "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+                            "rms_norm_eps", "max_position_embeddings", "tie_word_embeddings", "layer_types",
+                            "num_local_experts", "num_experts_per_tok"})
+      EXPECT_EQ(own->config().value(key, Json()), hf->config().value(key, Json())) << name << ": " << key;
+    EXPECT_EQ(own->config().value("sliding_window", Json()), hf->config().value("sliding_window", Json()));
+  }
+}
+
+TEST(Directory, params_that_cannot_be_run_are_refused) {
+  TempDir dir;
+  dir.write("consolidated.safetensors", consolidated().bytes());
+  const auto with = [&](const std::string& more) {
+    dir.write("params.json", std::string(kParams) + more + "}");
+    return open_error(dir.path());
+  };
+  EXPECT_HAS(with(R"(, "quantization": {"qformat_weight": "fp8_e4m3"})"), "quantised weights");
+  EXPECT_HAS(with(R"(, "q_lora_rank": 4)"), "latent attention");
+  EXPECT_HAS(with(R"(, "use_biases": true)"), "use_biases");
+  EXPECT_HAS(with(R"(, "activation": "gelu")"), "activation");
+  EXPECT_HAS(with(R"(, "causal": false)"), "causal");
+  EXPECT_HAS(with(R"(, "model_type": "mamba")"), "mamba");
+  EXPECT_HAS(with(R"(, "moe": {"num_experts": 4, "num_shared_experts": 1})"), "as Mixtral has them");
+  EXPECT_HAS(with(R"(, "moe": {"num_experts": 4, "first_k_dense_replace": 1})"), "as Mixtral has them");
+  EXPECT_HAS(with(R"(, "moe": 3)"), "moe");
+  EXPECT_HAS(with(R"(, "yarn": 3)"), "yarn");
+  EXPECT_HAS(with(R"(, "llama_4_scaling": {"beta": 0.1})"), "llama_4_scaling");
+  EXPECT_HAS(with(R"(, "yarn": {"original_max_position_embeddings": 8},
+                     "llama_4_scaling": {"beta": 0.1, "original_max_position_embeddings": 9})"),
+             "with different");
+  EXPECT_HAS(with(R"(, "sliding_window": [])"), "0 entries");
+  EXPECT_HAS(with(R"(, "sliding_window": [4, null])"), "2 entries for 1 layers");
+  EXPECT_HAS(with(R"(, "sliding_window": "4k")"), "not a whole number");
+  EXPECT_HAS(with(R"(, "n_layers": 2, "sliding_window": [4, 8])"), "windows of 4 and of 8");
+  EXPECT_HAS(with(R"(, "n_heads": 3)"), "8 rows for 3 heads");
+  EXPECT_HAS(with(R"(, "n_layers": 0)"), "n_layers");
+  for (const char* text : {"[]", "{", "{}"}) {
+    dir.write("params.json", text);
+    EXPECT_HAS(open_error(dir.path()), "params.json");
+  }
+  // These change nothing, or are read.
+  for (const char* more :
+       {R"(, "quantization": {}, "causal": true, "use_biases": false)", R"(, "sliding_window": "4")",
+        R"(, "moe": {"num_experts": 4, "num_experts_per_tok": 2})",
+        R"(, "yarn": {"factor": 2, "beta": 32, "alpha": 1, "original_max_position_embeddings": 8})"}) {
+    dir.write("params.json", std::string(kParams) + more + "}");
+    EXPECT_TRUE(open_ok(dir.path())) << more;
+  }
+}
+
+TEST(Directory, adapters_are_refused) {
+  TempDir dir;
+  const std::string weights = SafetensorsWriter().f32("w", {1}, {1}).bytes();
+  dir.write("adapter_config.json", R"({"base_model_name_or_path": "org/base"})");
+  dir.write("adapter_model.bin", "x");
+  EXPECT_HAS(open_error(dir.path()), "adapter_model.bin is an adapter (LoRA) without a model");
+  EXPECT_HAS(open_error(dir.path()), "merge it into org/base");
+  dir.write("adapter_model.safetensors", weights);
+  std::filesystem::remove(dir.file("adapter_model.bin"));
+  EXPECT_HAS(open_error(dir.path()), "adapter_model.safetensors is an adapter (LoRA) without a model");
+  dir.write("config.json", "{}");
+  dir.write("model.safetensors", weights);
+  EXPECT_HAS(open_error(dir.path()), "beside a model's weights");
+  EXPECT_HAS(open_error(dir.path()), "take the file away");
+  std::filesystem::remove(dir.file("adapter_model.safetensors"));
+  EXPECT_TRUE(open_ok(dir.path()));
+  dir.write("adapters.safetensors", weights);  // mlx-lm's
+  EXPECT_HAS(open_error(dir.path()), "beside a model's weights");
 }
 
 TEST(Directory, what_is_missing_is_said) {

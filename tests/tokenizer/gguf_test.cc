@@ -191,6 +191,40 @@ TEST(GgufFiles, WhatCannotBeWrittenIsSaid) {
   fails(vocab, "merges");
 }
 
+TEST(GgufTokenizer, PreTokenizersWithoutANameByFamily) {
+  const GgufVocab named = as_gguf(components()["models"]["bytes"], "gpt2", "gpt-2");
+  const auto ids = [&](const char* architecture, const char* token, const char* pre) {
+    GgufVocab vocab = named;
+    vocab.pre = pre;
+    vocab.architecture = architecture;
+    vocab.tokens.emplace_back(token);
+    if (!vocab.types.empty()) vocab.types.push_back(3);
+    const auto made = Tokenizer::from_gguf(vocab);
+    return made.ok() ? (*made)->encode("it's 12345 e\u0301 ab\n  x", false) : std::vector<int>();
+  };
+  for (const auto& [architecture, token, pre] : {std::tuple{"qwen2", "<|im_start|>", "qwen2"},
+                                                 {"qwen3", "<|im_start|>", "qwen2"},
+                                                 {"qwen35", "<|im_start|>", "qwen35"},
+                                                 {"llama", "<|begin_of_text|>", "llama-bpe"},
+                                                 {"qwen2", "<｜begin▁of▁sentence｜>", "deepseek-r1-qwen"},
+                                                 {"llama", "[AVAILABLE_TOOLS]", "tekken"},
+                                                 {"llama", "<reponame>", "smollm"}}) {
+    EXPECT_EQ(ids(architecture, token, ""), ids(architecture, token, pre)) << architecture;
+    EXPECT_EQ(ids(architecture, token, "default"), ids(architecture, token, pre)) << architecture;
+    EXPECT_FALSE(ids(architecture, token, pre).empty());
+  }
+  EXPECT_NE(ids("llama", "<|begin_of_text|>", ""), ids("qwen2", "<|im_start|>", ""));
+  EXPECT_TRUE(ids("llama", "<|im_start|>", "").empty());  // many fine-tuned models have this token
+  EXPECT_TRUE(ids("qwen2", "x", "").empty());
+  EXPECT_TRUE(ids("", "<|im_start|>", "").empty());
+  GgufVocab unknown = named;
+  unknown.pre = "";
+  unknown.architecture = "llama";
+  const auto made = Tokenizer::from_gguf(unknown);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("of this llama model"), std::string::npos) << made.error().message;
+}
+
 TEST(GgufTokenizer, BadVocabulariesAreErrors) {
   const auto fails = [](const GgufVocab& vocab, const std::string& why) {
     auto made = Tokenizer::from_gguf(vocab);
