@@ -54,10 +54,13 @@ inline std::vector<std::string> case_names() {
   return names;
 }
 
-// Without GGUF files: they are loaded into the same models, so that slow tests need not run them.
+// Without GGUF files and Mistral's own: they are loaded into the same models, so that slow tests need not run
+// them.
 inline std::vector<std::string> directory_names() {
   auto names = case_names();
-  std::erase_if(names, [](const std::string& name) { return name.ends_with("_gguf"); });
+  std::erase_if(names, [](const std::string& name) {
+    return name.ends_with("_gguf") || name.ends_with("_consolidated");
+  });
   return names;
 }
 
