@@ -22,8 +22,8 @@ using testing::bytes_of;
 using testing::same_state;
 using testing::StateBytes;
 
-// Without GGUF and Mistral's own files, which have the same layers, and without those that are there for their
-// towers.
+// Without GGUF and Mistral's own files, which have the same layers, and without those that are there for
+// their towers.
 std::vector<std::string> checkpoints() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(ANABRANCH_SOURCE_DIR "/tests/models/data"))
