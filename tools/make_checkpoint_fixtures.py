@@ -3,6 +3,8 @@
 
 quants.gguf          a tensor of every GGUF type we read ("Q4_K.weight"), and beside each what gguf-py dequantises it
                      to ("Q4_K.expected", F32)
+table_quants.gguf    the same for types of table codes and ternary ones, which gguf-py decodes only: random bytes with
+                     sensible scales; and a matrix of NVFP4 with a factor beside it
 llama/, llama.gguf   the same tiny Llama as a Hugging Face directory and as GGUF (rotary rows permuted)
 qwen35/, qwen35.gguf the same tiny Qwen3.5 with 2 key and 4 value heads and an MTP head, likewise (norms + 1,
                      -exp(A_log), value heads reordered, recurrent output projection in Q8_0)
@@ -77,6 +79,38 @@ def all_types():
                 raw[:, block + at : block + at + 2] = d.view(np.uint8).reshape(2, 2)
         w.add_tensor(f"{kind.name}.weight", raw, raw_dtype=kind)
         add(w, f"{kind.name}.expected", dequantize(raw, kind))
+    close(w)
+
+
+# Bytes of a block of 256, 64 or 32 weights, and where its halves lie.
+TABLES = {Q.IQ1_S: (50, 0), Q.IQ1_M: (56, None), Q.IQ2_XXS: (66, 0), Q.IQ2_XS: (74, 0), Q.IQ2_S: (82, 0),
+          Q.IQ3_XXS: (98, 0), Q.IQ3_S: (110, 0), Q.IQ4_NL: (18, 0), Q.IQ4_XS: (136, 0), Q.TQ1_0: (54, 52),
+          Q.TQ2_0: (66, 64), Q.MXFP4: (17, None), Q.NVFP4: (36, None)}
+
+
+def table_types():
+    own = np.random.default_rng(20261125)
+    w = writer("table_quants.gguf", "llama")
+    add(w, "token_embd.weight", np.zeros((VOCAB, HIDDEN)))
+    for kind, (size, at) in TABLES.items():
+        raw = own.integers(0, 256, (3, 2 * size), np.uint8)
+        for block in (0, size):
+            if at is not None:
+                d = own.uniform(-0.02, 0.02, 3).astype(np.float16)
+                raw[:, block + at : block + at + 2] = d.view(np.uint8).reshape(3, 2)
+            if kind == Q.IQ1_M:  # the halves' upper bits: an exponent of about 2^-8
+                raw[:, block + 55] = raw[:, block + 55] & 0x8F | 0x10
+            if kind == Q.MXFP4:
+                raw[:, block] = own.integers(110, 125, 3)
+            if kind == Q.NVFP4:
+                raw[:, block : block + 4] &= 0x7F
+        w.add_tensor(f"{kind.name}.weight", raw, raw_dtype=kind)
+        add(w, f"{kind.name}.expected", dequantize(raw, kind))
+    w.add_tensor("blk.0.attn_v.weight", raw, raw_dtype=Q.NVFP4)
+    add(w, "blk.0.attn_v.scale", np.array([3.0]))
+    add(w, "blk.0.attn_v.input_scale", np.array([0.5]))
+    w.add_tensor("blk.0.ffn_up_exps.weight", raw.reshape(3, 1, -1), raw_dtype=Q.NVFP4)
+    add(w, "blk.0.ffn_up_exps.scale", np.array([1.0, 3.0, 5.0]))
     close(w)
 
 
@@ -238,5 +272,6 @@ def qwen35():
 
 
 all_types()
+table_types()
 llama()
 qwen35()

@@ -1,5 +1,6 @@
 #include "checkpoint/experts.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <memory>
@@ -12,7 +13,40 @@
 
 namespace anabranch {
 
+namespace {
+
+// One kind of scales and biases for all parts: where they differ, fp32 scales with all factors in them, and
+// biases instead of zero points.
+void unify_scales(std::vector<WeightSource>& parts) {
+  const WeightSource first = parts.front();
+  const auto all = [&](auto same) { return std::ranges::all_of(parts, same); };
+  const bool zeros = all([&](const WeightSource& p) {
+    return p.symmetric == first.symmetric && p.zero_point == first.zero_point;
+  });
+  const bool scales = zeros && all([&](const WeightSource& p) {
+                        return p.scale_type == first.scale_type && p.scale_factor == first.scale_factor;
+                      });
+  if (scales || !is_coded(first.kind)) return;
+  for (WeightSource& part : parts) {
+    part.scale_type = ScaleType::f32;
+    part.scale_factor = 1;
+    part.read_block_scales = nullptr;
+    if (zeros || !part.symmetric) continue;
+    part.read_codes = [read = part.read_codes, zero = static_cast<float>(part.zero_point),
+                       groups = part.cols / part.group](int64_t row, int64_t count, uint8_t* codes,
+                                                        float* scales_out, float* biases) {
+      read(row, count, codes, scales_out, biases);
+      for (int64_t i = 0; i < count * groups; i++) biases[i] = -zero * scales_out[i];
+    };
+    part.symmetric = false;
+    part.zero_point = 0;
+  }
+}
+
+}  // namespace
+
 WeightSource join_rows(std::vector<WeightSource> parts) {
+  unify_scales(parts);
   WeightSource out = parts.front();
   const int64_t each = out.rows, cols = out.cols, groups = out.group > 0 ? cols / out.group : 0;
   out.rows = each * static_cast<int64_t>(parts.size());
@@ -43,9 +77,7 @@ WeightSource join_rows(std::vector<WeightSource> parts) {
 
 bool same_format(const Entry& a, const Entry& b) {
   return a.info.shape == b.info.shape && a.source.kind == b.source.kind && a.source.bits == b.source.bits &&
-         a.source.group == b.source.group && a.source.scale_type == b.source.scale_type &&
-         a.source.scale_factor == b.source.scale_factor && a.source.table == b.source.table &&
-         a.source.symmetric == b.source.symmetric && a.source.zero_point == b.source.zero_point;
+         a.source.group == b.source.group && a.source.table == b.source.table;
 }
 
 namespace {

@@ -8,7 +8,8 @@
 
 namespace anabranch {
 
-// Sources of as many rows each and of one format, below one another.
+// Sources of as many rows each and of one format (kind, width, group and table), below one another. Where
+// their scales are of different types, or some have biases, all have fp32 scales, or biases. Not empty.
 WeightSource join_rows(std::vector<WeightSource> parts);
 bool same_format(const Entry& a, const Entry& b);
 

@@ -222,8 +222,8 @@ class Parser {
     if (!tensor.type)
       return Error{
           ErrorKind::unsupported,
-          fmt::format("{}: {}: type {} cannot be read; F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 and Q2_K to "
-                      "Q6_K can",
+          fmt::format("{}: {}: type {} cannot be read; F32 F16 BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to "
+                      "IQ4_XS, TQ1_0 TQ2_0, MXFP4 and NVFP4 can",
                       path_, what, gguf_type_name(type))};
     offsets.push_back(offset);
     file_.tensors.push_back(std::move(tensor));

@@ -1,11 +1,13 @@
 #include "checkpoint/gguf_blocks.h"
 
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "base/float16.h"
 #include "checkpoint/dense.h"
+#include "checkpoint/gguf_tables.h"
 
 namespace anabranch {
 
@@ -175,17 +177,15 @@ constexpr GgufType kTypes[] = {
     {14, "Q6_K", 256, 210, WeightKind::affine, 6, 16, ScaleType::f32, true, 32, decode_q6_k, scales_q6_k},
 };
 
-constexpr std::pair<uint32_t, const char*> kOthers[] = {
-    {9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
-    {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"},   {22, "IQ2_S"},  {23, "IQ4_XS"},
-    {24, "I8"},    {25, "I16"},    {26, "I32"},     {27, "I64"},    {28, "F64"},
-    {29, "IQ1_M"}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"},  {40, "NVFP4"}};
+constexpr std::pair<uint32_t, const char*> kOthers[] = {{9, "Q8_1"}, {15, "Q8_K"}, {24, "I8"}, {25, "I16"},
+                                                        {26, "I32"}, {27, "I64"},  {28, "F64"}};
 
 }  // namespace
 
 const GgufType* find_gguf_type(uint32_t id) {
-  for (const GgufType& type : kTypes)
-    if (type.id == id) return &type;
+  for (const std::span<const GgufType> types : {std::span<const GgufType>(kTypes), gguf_table_types()})
+    for (const GgufType& type : types)
+      if (type.id == id) return &type;
   return nullptr;
 }
 
@@ -198,17 +198,19 @@ std::string gguf_type_name(uint32_t id) {
 
 WeightSource gguf_source(const GgufType& type, const std::byte* data, int64_t rows, int64_t cols,
                          std::shared_ptr<const void> keep) {
-  if (type.kind != WeightKind::affine) return dense_source(type.kind, data, rows, cols, std::move(keep));
+  if (!is_coded(type.kind)) return dense_source(type.kind, data, rows, cols, std::move(keep));
   CHECK(cols % type.block == 0, "{} columns of {}", cols, type.name);
   WeightSource source;
   source.rows = rows;
   source.cols = cols;
-  source.kind = WeightKind::affine;
+  source.kind = type.kind;
   source.bits = type.bits;
   source.group = type.group;
   source.scale_type = type.scale_type;
   source.symmetric = type.symmetric;
   source.zero_point = type.zero_point;
+  source.table = type.table;
+  source.scale_factor = type.scale_factor;
   source.read_codes = [&type, data, cols, keep](int64_t first, int64_t count, uint8_t* codes, float* scales,
                                                 float* biases) {
     const int64_t blocks = cols / type.block, groups = type.block / type.group;

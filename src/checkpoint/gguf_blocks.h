@@ -1,5 +1,5 @@
-// GGUF's tensor types: how many bytes a block of weights takes, and its contents as affine codes, scales and
-// biases (base/weight_source.h). Layouts as ggml defines them (ggml-common.h, ggml-quants.c).
+// GGUF's tensor types: how many bytes a block of weights takes, and its contents as codes, scales and biases
+// (base/weight_source.h). Layouts as ggml defines them (ggml-common.h, ggml-quants.c).
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,19 @@ struct GgufType {
   int block;  // weights
   int bytes;  // of a block
   WeightKind kind;
-  // affine only, as in WeightSource:
+  // Coded kinds, as in WeightSource:
   int bits = 0, group = 0;
   ScaleType scale_type = ScaleType::f16;
   bool symmetric = false;
   int zero_point = 0;
   // One block: codes[block], scales and biases [block / group]; biases are left alone when symmetric.
   void (*decode)(const uint8_t* block, uint8_t* codes, float* scales, float* biases) = nullptr;
-  // K-quants: the factors and integers that scales and biases are made of (one d and dmin, block / group
-  // integers).
+  // K-quants and IQ types: the factors and integers that scales and biases are made of (one d and dmin,
+  // block / group integers).
   void (*decode_scales)(const uint8_t* block, const BlockScales& out) = nullptr;
+  // table only:
+  CodeTable table{};
+  float scale_factor = 1;
 };
 
 // Null for a type that we do not read.

@@ -1,5 +1,6 @@
 #include "checkpoint/gguf_model.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -208,6 +209,54 @@ NormConvention norms_of(const std::string& name) {
                                                                      : NormConvention::plain;
 }
 
+const GgufTensor* find_tensor(const std::vector<GgufTensor>& tensors, std::string_view name) {
+  const auto found = std::ranges::lower_bound(tensors, name, {}, &GgufTensor::name);
+  return found != tensors.end() && found->name == name ? &*found : nullptr;
+}
+
+// Beside a matrix of NVFP4 stands "<module>.scale", a factor of it or of each expert, and
+// "<module>.input_scale" for activations. The matrix that a tensor with such a name belongs to, or null.
+const GgufTensor* matrix_of_scale(const std::vector<GgufTensor>& tensors, const GgufConfig& config,
+                                  const std::string& name) {
+  for (const std::string_view suffix : {".input_scale", ".scale"}) {
+    if (!name.ends_with(suffix) || !hf_name(config, name).ends_with(suffix)) continue;
+    const auto* matrix =
+        find_tensor(tensors, name.substr(0, name.size() - suffix.size()) + std::string(".weight"));
+    if (matrix && matrix->type->name == std::string_view("NVFP4")) return matrix;
+  }
+  return nullptr;
+}
+
+WeightSource scaled(WeightSource source, float factor) {
+  source.scale_factor *= factor;
+  source.read_codes = [read = source.read_codes, groups = source.cols / source.group, factor](
+                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+    read(first, count, codes, scales, biases);
+    for (int64_t i = 0; i < count * groups; i++) scales[i] *= factor;
+  };
+  return source;
+}
+
+// The matrix of NVFP4 with its factors.
+Result<WeightSource> with_factors(WeightSource source, const GgufTensor& scale, const std::string& path) {
+  const auto [lines, last] = rows_and_cols(scale.shape);
+  const int64_t count = lines * last;
+  if (is_coded(scale.type->kind) || source.rows % count != 0 || count > source.rows)
+    return make_error(ErrorKind::invalid, "{}: tensor \"{}\": {} factors of {} for {} rows", path,
+                      shown(scale.name), count, scale.type->name, source.rows);
+  std::vector<float> factors(static_cast<size_t>(count));
+  dense_to_float(scale.type->kind, scale.data.data(), count, factors.data());
+  if (count == 1) return scaled(std::move(source), factors[0]);
+  std::vector<WeightSource> experts;
+  const int64_t each = source.rows / count;
+  for (int64_t e = 0; e < count; e++) {
+    std::vector<int64_t> rows(static_cast<size_t>(each));
+    std::iota(rows.begin(), rows.end(), e * each);
+    experts.push_back(scaled(select_rows(source, std::move(rows)), factors[e]));
+  }
+  return join_rows(std::move(experts));
+}
+
 class Translator {
  public:
   Translator(const GgufConfig& config, const FileBytes& file) : config_(config), file_(file) {}
@@ -362,7 +411,15 @@ Result<StoreParts> translate(GgufParts parts) {
   entries.reserve(parts.joined.tensors.size());
   for (const GgufTensor& tensor : parts.joined.tensors) {
     if (tensor.name == kRopeFactors || tensor.name == kClassifier || is_tower_tensor(tensor.name)) continue;
+    const auto& all = parts.joined.tensors;
+    if (matrix_of_scale(all, config, tensor.name)) continue;
     TRY(auto entry, Translator(config, parts.files[tensor.file]).translate(tensor));
+    const auto* scale = tensor.name.ends_with(".weight")
+                            ? find_tensor(all, tensor.name.substr(0, tensor.name.size() - 6) + "scale")
+                            : nullptr;
+    if (scale && matrix_of_scale(all, config, scale->name) == &tensor) {
+      TRY(entry.source, with_factors(std::move(entry.source), *scale, parts.files[scale->file].path));
+    }
     entries.push_back(std::move(entry));
   }
   StoreParts out{parts.files.front().path, "", Json(), Json(), stack_experts(std::move(entries))};

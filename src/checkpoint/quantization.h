@@ -1,6 +1,9 @@
-// config.json's "quantization": the defaults and the exceptions per module that MLX conversions write.
+// The quantisation that a model's config.json states: MLX's "quantization" with its exceptions for modules,
+// and "quantization_config" of other tools. Most facts about a matrix are read from its tensors
+// (quantized/layouts.h); here is what these do not show, and which configs cannot be read at all.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,14 +20,37 @@ struct AffineFormat {
   bool operator==(const AffineFormat&) const = default;
 };
 
-struct QuantizationConfig {
-  AffineFormat defaults;
-  // Module path as the files name it ("language_model.model.layers.0.mlp.up_proj"); none = kept dense.
-  std::map<std::string, std::optional<AffineFormat>, std::less<>> overrides;
+enum class MlxMode { affine, mxfp4, mxfp8, nvfp4 };
+struct MlxFormat : AffineFormat {
+  MlxMode mode = MlxMode::affine;
+  bool operator==(const MlxFormat&) const = default;
 };
 
-// None when config.json has no quantization. Errors: invalid (not bits 2 3 4 5 6 8, not group 32 64 128),
-// unsupported (another mode or another quantisation method).
+struct QuantizationConfig {
+  std::string method = "mlx";  // or a "quant_method"
+  // MLX only. Module path as the files name it ("language_model.model.layers.0.mlp.up_proj"); none = kept
+  // dense.
+  MlxFormat defaults;
+  std::map<std::string, std::optional<MlxFormat>, std::less<>> overrides;
+  // FP8: rows and columns of a block that shares a scale; 0: not stated.
+  std::array<int64_t, 2> block{0, 0};
+  // Integer codes: their width, and inputs that share a scale; 0: not stated, or all of a row. Tensors may
+  // differ.
+  int bits = 0;
+  int64_t group = 0;
+  // GPTQ's first format: files hold zero points minus one.
+  bool zeros_minus_one = true;
+};
+
+// None when config.json has no quantization. This function alone decides whether a config can be read.
+// Errors: invalid (a wrong type, absurd sizes), unsupported (a method, mode, width or option that is not
+// read); they say what to use instead.
 Result<std::optional<QuantizationConfig>> parse_quantization(const Json& config, const std::string& path);
+
+// NVIDIA's ModelOpt may state the quantisation in this file beside config.json only.
+inline constexpr const char* kModelOptFile = "hf_quant_config.json";
+// config.json with what that file (`text`) says as its "quantization_config"; unchanged when it has a
+// quantisation of its own. Errors: invalid (not ModelOpt's file).
+Result<Json> with_model_opt_config(Json config, std::string_view text, const std::string& path);
 
 }  // namespace anabranch

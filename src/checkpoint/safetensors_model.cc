@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "base/log.h"
-#include "checkpoint/affine.h"
-#include "checkpoint/dense.h"
 #include "checkpoint/experts.h"
 #include "checkpoint/mistral_native.h"
 #include "checkpoint/names.h"
 #include "checkpoint/quantization.h"
+#include "checkpoint/raw_tensors.h"
 #include "checkpoint/safetensors.h"
 
 namespace anabranch {
@@ -30,13 +29,6 @@ struct ParsedFile {
   SafetensorsFile content;
 };
 
-struct Raw {  // points into a ParsedFile
-  const SafetensorsTensor* tensor;
-  const FileBytes* file;
-  NormConvention norms;
-};
-using RawMap = std::map<std::string_view, Raw, std::less<>>;
-
 // [C, 1, k] is Hugging Face's layout of a depthwise convolution, [C, k, 1] MLX's. None: the file shows
 // neither.
 std::optional<NormConvention> norm_evidence(const SafetensorsFile& file) {
@@ -49,96 +41,6 @@ std::optional<NormConvention> norm_evidence(const SafetensorsFile& file) {
   if (file.format == "mlx") return NormConvention::plain;
   if (!file.format.empty()) return NormConvention::offset;
   return std::nullopt;
-}
-
-TensorInfo make_info(const Raw& raw, std::string name) {
-  return TensorInfo{std::move(name),         raw.tensor->dtype, raw.tensor->shape,
-                    raw.tensor->data.size(), raw.file->path,    raw.norms};
-}
-
-Entry dense_entry(const Raw& raw, std::string name) {
-  Entry entry{make_info(raw, std::move(name)), {}};
-  const auto kind = dense_kind(raw.tensor->dtype);
-  if (!kind) {
-    entry.unreadable =
-        make_error(ErrorKind::unsupported, "{}: tensor \"{}\": type {} cannot be read as weights",
-                   raw.file->path, shown(raw.tensor->name), raw.tensor->dtype);
-    return entry;
-  }
-  const auto [rows, cols] = rows_and_cols(raw.tensor->shape);
-  entry.source = dense_source(*kind, raw.tensor->data.data(), rows, cols, raw.file->keep);
-  return entry;
-}
-
-std::string_view module_of(std::string_view weight) {
-  return weight.substr(0, weight.size() - 7);
-}  // ".weight"
-
-struct Triple {
-  const Raw& weight;
-  const Raw& scales;
-  const Raw& biases;
-};
-
-Result<AffineFormat> format_of(const Triple& triple, const std::optional<QuantizationConfig>& config,
-                               const std::string& config_path) {
-  const std::string_view module = module_of(triple.weight.tensor->name);
-  const auto fail = [&](std::string_view why) {
-    return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is quantised, but {} {}",
-                      triple.weight.file->path, shown(triple.weight.tensor->name), config_path, why);
-  };
-  if (!config) return fail("has no \"quantization\"");
-  auto found = config->overrides.find(module);
-  if (found == config->overrides.end())
-    if (const auto folded = fold_name(module)) found = config->overrides.find(*folded);
-  if (found == config->overrides.end() && module.starts_with("mtp."))  // of a file of bare names
-    found = config->overrides.find(module.substr(4));
-  if (found == config->overrides.end()) return config->defaults;
-  if (!found->second) return fail("says that it is not");
-  return *found->second;
-}
-
-// weight [..., cols * bits / 32] of U32, scales and biases [..., cols / group]
-Result<Entry> affine_entry(const Triple& triple, const AffineFormat& format, std::string name) {
-  const auto& w = *triple.weight.tensor;
-  const auto& s = *triple.scales.tensor;
-  const auto& b = *triple.biases.tensor;
-  const auto fail = [&](const std::string& why) {
-    return make_error(ErrorKind::invalid, "{}: tensor \"{}\": {}", triple.weight.file->path, shown(w.name),
-                      why);
-  };
-  const auto scale_kind = dense_kind(s.dtype);
-  if (!scale_kind) return fail("scales of type " + s.dtype);
-  if (b.dtype != s.dtype) return fail("scales of type " + s.dtype + " but biases of type " + b.dtype);
-  const auto leading = [](const std::vector<int64_t>& shape) {
-    return std::span(shape).first(shape.size() - 1);
-  };
-  if (s.shape != b.shape || w.shape.size() < 2 || s.shape.size() != w.shape.size() ||
-      !std::ranges::equal(leading(w.shape), leading(s.shape)))
-    return fail("codes " + shape_text(w.shape) + ", scales " + shape_text(s.shape) + " and biases " +
-                shape_text(b.shape) + " do not go together");
-  const int64_t cols = s.shape.back() * format.group;
-  if (cols > INT32_MAX || cols == 0 || w.shape.back() * 32 != cols * format.bits)
-    return fail("codes " + shape_text(w.shape) + " and scales " + shape_text(s.shape) + " are not of the " +
-                std::to_string(format.bits) + " bits in groups of " + std::to_string(format.group) +
-                " that config.json states");
-  Entry entry{make_info(triple.weight, std::move(name)), {}};
-  entry.info.type = "affine-" + std::to_string(format.bits) + "/" + std::to_string(format.group);
-  entry.info.shape.back() = cols;
-  entry.info.bytes = w.data.size() + s.data.size() + b.data.size();
-  AffineTensor tensor{rows_and_cols(w.shape).first,
-                      cols,
-                      format.bits,
-                      format.group,
-                      *scale_kind,
-                      w.data.data(),
-                      s.data.data(),
-                      b.data.data()};
-  // The three may lie in different files.
-  auto keep = std::make_shared<std::vector<std::shared_ptr<const void>>>();
-  for (const Raw* raw : {&triple.weight, &triple.scales, &triple.biases}) keep->push_back(raw->file->keep);
-  entry.source = affine_source(tensor, std::move(keep));
-  return entry;
 }
 
 const SafetensorsTensor* find_tensor(const SafetensorsFile& file, std::string_view name) {
@@ -159,9 +61,9 @@ std::optional<NormConvention> convention_of_all(const std::vector<ParsedFile>& f
   return std::nullopt;
 }
 
-Result<void> add_raw(const ParsedFile& file, NormConvention norms, RawMap& raw) {
+Result<void> add_raw(const ParsedFile& file, NormConvention norms, RawTensors& raw) {
   for (const auto& tensor : file.content.tensors) {
-    const auto [at, fresh] = raw.try_emplace(tensor.name, Raw{&tensor, &file.file, norms});
+    const auto [at, fresh] = raw.try_emplace(tensor.name, RawTensor{&tensor, &file.file, norms});
     if (!fresh)
       return make_error(
           ErrorKind::invalid,
@@ -169,58 +71,6 @@ Result<void> add_raw(const ParsedFile& file, NormConvention norms, RawMap& raw) 
           shown(tensor.name), at->second.file->path, file.file.path);
   }
   return {};
-}
-
-// The tensors that have a name of this kind.
-using NameOf = std::optional<std::string> (*)(std::string_view);
-Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<QuantizationConfig>& quantization,
-                                const std::string& config_path, NameOf name_of) {
-  std::vector<Entry> entries;
-  std::set<std::string_view> joined;  // scales and biases that belong to a triple
-  const auto part = [&](std::string_view module, const char* suffix) {
-    return raw.find(std::string(module) + suffix);
-  };
-  const auto is_quantised = [&](const Raw& r) {
-    return r.tensor->dtype == "U32" && r.tensor->name.ends_with(".weight") &&
-           part(module_of(r.tensor->name), ".scales") != raw.end();
-  };
-  for (const auto& [name, weight] : raw) {
-    if (!is_quantised(weight)) continue;
-    for (const char* suffix : {".scales", ".biases"})
-      if (const auto at = part(module_of(name), suffix); at != raw.end()) joined.insert(at->first);
-  }
-  for (const auto& one : raw) {
-    const auto& name = one.first;  // clang 14 cannot take structured bindings into a lambda
-    const auto& weight = one.second;
-    auto folded = name_of(name);
-    if (!folded || joined.contains(name)) continue;
-    if (!is_quantised(weight)) {
-      entries.push_back(dense_entry(weight, std::move(*folded)));
-      continue;
-    }
-    const auto scales = part(module_of(name), ".scales"), biases = part(module_of(name), ".biases");
-    const auto read = [&]() -> Result<Entry> {
-      if (biases == raw.end())
-        return make_error(ErrorKind::unsupported,
-                          "{}: tensor \"{}\" has scales but no biases: only affine quantisation "
-                          "can be read",
-                          weight.file->path, shown(name));
-      const Triple triple{weight, scales->second, biases->second};
-      TRY(const auto format, format_of(triple, quantization, config_path));
-      return affine_entry(triple, format, *folded);
-    };
-    auto entry = read();
-    if (!entry.ok() && (name_of == vision_name || folded->starts_with("mtp."))) {
-      // A draft head or a vision tower quantised otherwise than config.json says must not make the model
-      // unusable.
-      entries.push_back(Entry{make_info(weight, std::move(*folded)), {}});
-      entries.back().unreadable = entry.error();
-      continue;
-    }
-    if (!entry.ok()) return entry.error();
-    entries.push_back(std::move(*entry));
-  }
-  return entries;
 }
 
 Result<Json> read_config(const fs::path& path) {
@@ -326,13 +176,23 @@ void complete_mtp_names(SafetensorsFile& file) {
     for (auto& tensor : file.tensors) tensor.name = "mtp." + tensor.name;
 }
 
+// What config.json states, unless the tensors are plain: quantisation that a conversion left in config.json.
+Result<std::optional<QuantizationConfig>> quantization_of(const Json& config, const std::string& config_path,
+                                                          const RawTensors& raw) {
+  auto quantization = parse_quantization(config, config_path);
+  const bool plain = std::ranges::all_of(
+      raw, [](const auto& one) { return dense_kind(one.second.tensor->dtype).has_value(); });
+  if (quantization.ok() || !plain || quantization.error().kind != ErrorKind::unsupported) return quantization;
+  log_info("{}: its quantisation is not that of the weights, which are plain", config_path);
+  return std::optional<QuantizationConfig>();
+}
+
 struct ParsedEntries {
   std::vector<Entry> text, vision;
 };
 Result<ParsedEntries> read_parsed(const Json& config, const std::string& config_path,
                                   std::vector<ParsedFile> files) {
-  TRY(const auto quantization, parse_quantization(config, config_path));
-  RawMap raw;
+  RawTensors raw;
   const NormConvention norms = convention_of_all(files).value_or(NormConvention::offset);
   // MLX's conversions of Gemma keep w, other than those of the hybrids.
   const bool gemma = string_at(config, "model_type").starts_with("gemma");
@@ -341,9 +201,19 @@ Result<ParsedEntries> read_parsed(const Json& config, const std::string& config_
     const NormConvention own = norm_evidence(file.content).value_or(norms);
     TRY_VOID(add_raw(file, gemma ? NormConvention::offset : own, raw));
   }
-  TRY(auto entries, join(raw, quantization, config_path, fold_name));
-  TRY(auto vision, join(raw, quantization, config_path, vision_name));
+  TRY(const auto quantization, quantization_of(config, config_path, raw));
+  TRY(auto entries, join_tensors(raw, quantization, config_path, fold_name));
+  TRY(auto vision, join_tensors(raw, quantization, config_path, vision_name));
   return ParsedEntries{stack_experts(std::move(entries)), std::move(vision)};
+}
+
+// config.json with ModelOpt's file beside it, if there is one.
+Result<Json> read_quantized_config(const fs::path& directory, const Json& config) {
+  const std::string path = (directory / kModelOptFile).string();
+  const auto text = read_file(path, kMaxConfig);
+  if (!text.ok() && text.error().kind == ErrorKind::not_found) return config;
+  if (!text.ok()) return text.error();
+  return with_model_opt_config(config, *text, path);
 }
 
 // Tensors for images or sound, which are left out.
@@ -377,7 +247,8 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   if (left_out > 0)
     log_info("{}: {} tensors for images or sound stand beside the text model", config_path.string(),
              left_out);
-  TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
+  TRY(const Json quantized, read_quantized_config(directory, config));
+  TRY(auto entries, read_parsed(quantized, config_path.string(), std::move(parsed)));
   if (native) TRY_VOID(order_mistral_rows(config, entries.text));
   auto vision = std::make_shared<StoreParts>(
       StoreParts{path, directory.string(), config, Json(), std::move(entries.vision), 0, maps});
@@ -439,21 +310,22 @@ Result<std::vector<Entry>> read_mtp(const std::vector<fs::path>& paths, const fs
   const bool in_model = fs::exists(config_path, code);
   auto norms = convention_of_all(files);
   if (!norms) norms = in_model ? convention_of_siblings(directory) : NormConvention::offset;
-  RawMap raw;
+  RawTensors raw;
   bool quantised = false;
   for (auto& file : files) {
     const auto own = norm_evidence(file.content).value_or(*norms);
     complete_mtp_names(file.content);
     std::erase_if(file.content.tensors, [](const auto& tensor) { return !is_mtp_name(tensor.name); });
-    for (const auto& tensor : file.content.tensors) quantised |= tensor.dtype == "U32";
+    for (const auto& tensor : file.content.tensors) quantised |= !dense_kind(tensor.dtype);
     TRY_VOID(add_raw(file, own, raw));
   }
   std::optional<QuantizationConfig> quantization;  // what config.json says of others need not be readable
   if (quantised && in_model) {
     TRY(const Json config, read_config(config_path));
-    TRY(quantization, parse_quantization(config, config_path.string()));
+    TRY(const Json full, read_quantized_config(directory, config));
+    TRY(quantization, parse_quantization(full, config_path.string()));
   }
-  TRY(auto entries, join(raw, quantization, config_path.string(), fold_name));
+  TRY(auto entries, join_tensors(raw, quantization, config_path.string(), fold_name));
   return stack_experts(std::move(entries));
 }
 

@@ -417,7 +417,7 @@ TEST(Quantisation, what_does_not_agree_is_said) {
   EXPECT_HAS(error_with(plain, 8, 64), "\"m.weight\"");
   EXPECT_HAS(error_with(plain, 8, 64), "not of the 4 bits in groups of 64");
   EXPECT_HAS(error_with(plain, 4, 32), "not of the 4 bits");
-  EXPECT_HAS(error_with(plain, 4, 64, false), "only affine");
+  EXPECT_HAS(error_with(plain, 4, 64, false), "no biases");
   EXPECT_HAS(error_with("{}", 4, 64), "no \"quantization\"");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"m":false}})", 4, 64),
              "says that it is not");

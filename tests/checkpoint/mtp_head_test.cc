@@ -230,7 +230,7 @@ TEST_F(MtpHead, quantised_sidecar_of_mlx) {
   ASSERT_TRUE(convert(kOriginal, options).ok());
   fs::create_directory(dir_.file("side"));
   dir_.write("side/model.safetensors", rewritten(dir_.file("whole/mtp.safetensors"), bare_mtp).bytes("mlx"));
-  EXPECT_HAS(refused(dir_.file("side")), "is quantised, but");
+  EXPECT_HAS(refused(dir_.file("side")), "is quantised as MLX does, but");
   dir_.write("side/config.json", R"({"model_type":"qwen3_5_mtp","quantization":{"bits":4,"group_size":32,
       "layers.0.self_attn.q_proj":{"bits":8,"group_size":32}}})");
   const auto report = add(dir_.file("side"));
