@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A GGUF file of a hybrid model with random 4-bit weights, for measurements beside llama.cpp.
 
-    python3 tools/random_gguf.py SHAPE FILE [--vocab N] [--layers N]
+    python3 tools/random_gguf.py SHAPE FILE [--type TYPE] [--vocab N] [--layers N]
 
-The shapes are those of qwen35 and qwen35moe; matrices are Q4_0, routers and vectors F32. The text that such a model
+The shapes are those of qwen35 and qwen35moe; matrices are Q4_0, IQ4_NL or MXFP4, routers and vectors F32. The text that such a model
 writes is noise. The file is written as fast as the disk takes it, and needs Python alone: the random numbers repeat
 after some million weights."""
 
@@ -16,6 +16,7 @@ import sys
 # chosen ones and the size of each (and of the shared expert).
 SHAPES = {
     "27b": dict(layers=64, hidden=5120, heads=24, kv_heads=4, key_heads=16, value_heads=48, ffn=17408, vocab=248320),
+    "0.8b": dict(layers=24, hidden=1024, heads=8, kv_heads=2, key_heads=16, value_heads=16, ffn=3584, vocab=248320),
     "9b": dict(layers=32, hidden=4096, heads=16, kv_heads=4, key_heads=16, value_heads=32, ffn=12288, vocab=248320),
     "35b-a3b": dict(layers=40, hidden=2048, heads=16, kv_heads=2, key_heads=16, value_heads=32, experts=256, top_k=8,
                     ffn=512, vocab=248320),
@@ -25,57 +26,60 @@ SHAPES = {
                      vocab=1024),
 }
 HEAD, DELTA_HEAD, TAPS, CONTEXT = 256, 128, 4, 262144
-F32, Q4_0 = 0, 2
+F32 = 0
+# Number, and the bytes before 16 bytes of codes: for each its fixed bits, and which others are random.
+TYPES = {"q4_0": (2, ((0, 0xFF), (0x1C, 0x80))), "iq4_nl": (20, ((0, 0xFF), (0x0C, 0x80))), "mxfp4": (39, ((0x76, 3),))}
 UINT32, FLOAT32, STRING, ARRAY, INT32 = 4, 6, 8, 9, 5
 
 
-def blocks(count):
-    """Random blocks of Q4_0: a scale near +-0.0045 in f16, then 32 codes."""
-    out = bytearray(18 * count)
-    out[0::18] = os.urandom(count)
-    out[1::18] = os.urandom(count).translate(bytes((b & 0x80) | 0x1C for b in range(256)))
-    for i in range(2, 18):
-        out[i::18] = os.urandom(count)
+def blocks(scale, count):
+    """Random blocks: a scale that makes weights of about 0.02, then 32 codes."""
+    size = len(scale) + 16
+    out = bytearray(size * count)
+    for i, (fixed, random) in enumerate(scale):
+        out[i::size] = os.urandom(count).translate(bytes((b & random) | fixed for b in range(256)))
+    for i in range(len(scale), size):
+        out[i::size] = os.urandom(count)
     return bytes(out)
 
 
 def layer_tensors(s, i):
-    """(name, shape as GGUF has it: inputs first, type)"""
+    """(name, shape as GGUF has it: inputs first, whether its type is F32)"""
     h, keys, values = s["hidden"], s["key_heads"] * DELTA_HEAD, s["value_heads"] * DELTA_HEAD
     b = f"blk.{i}."
-    yield b + "attn_norm.weight", (h,), F32
-    yield b + "post_attention_norm.weight", (h,), F32
+    yield b + "attn_norm.weight", (h,), True
+    yield b + "post_attention_norm.weight", (h,), True
     if (i + 1) % 4 == 0:
         for name, rows in (("q", 2 * HEAD * s["heads"]), ("k", HEAD * s["kv_heads"]), ("v", HEAD * s["kv_heads"])):
-            yield f"{b}attn_{name}.weight", (h, rows), Q4_0
-        yield b + "attn_output.weight", (HEAD * s["heads"], h), Q4_0
-        yield b + "attn_q_norm.weight", (HEAD,), F32
-        yield b + "attn_k_norm.weight", (HEAD,), F32
+            yield f"{b}attn_{name}.weight", (h, rows), False
+        yield b + "attn_output.weight", (HEAD * s["heads"], h), False
+        yield b + "attn_q_norm.weight", (HEAD,), True
+        yield b + "attn_k_norm.weight", (HEAD,), True
     else:
-        yield b + "attn_qkv.weight", (h, 2 * keys + values), Q4_0
-        yield b + "attn_gate.weight", (h, values), Q4_0
-        yield b + "ssm_beta.weight", (h, s["value_heads"]), Q4_0
-        yield b + "ssm_alpha.weight", (h, s["value_heads"]), Q4_0
-        yield b + "ssm_conv1d.weight", (TAPS, 2 * keys + values), F32
-        yield b + "ssm_dt.bias", (s["value_heads"],), F32
-        yield b + "ssm_a", (s["value_heads"],), F32
-        yield b + "ssm_norm.weight", (DELTA_HEAD,), F32
-        yield b + "ssm_out.weight", (values, h), Q4_0
+        yield b + "attn_qkv.weight", (h, 2 * keys + values), False
+        yield b + "attn_gate.weight", (h, values), False
+        yield b + "ssm_beta.weight", (h, s["value_heads"]), False
+        yield b + "ssm_alpha.weight", (h, s["value_heads"]), False
+        yield b + "ssm_conv1d.weight", (TAPS, 2 * keys + values), True
+        yield b + "ssm_dt.bias", (s["value_heads"],), True
+        yield b + "ssm_a", (s["value_heads"],), True
+        yield b + "ssm_norm.weight", (DELTA_HEAD,), True
+        yield b + "ssm_out.weight", (values, h), False
     kinds = [""]
     if "experts" in s:
-        yield b + "ffn_gate_inp.weight", (h, s["experts"]), F32
-        yield b + "ffn_gate_inp_shexp.weight", (h,), F32
+        yield b + "ffn_gate_inp.weight", (h, s["experts"]), True
+        yield b + "ffn_gate_inp_shexp.weight", (h,), True
         kinds = ["_exps", "_shexp"]
     for kind in kinds:
         count = (s["experts"],) if kind == "_exps" else ()
         for name, shape in (("gate", (h, s["ffn"])), ("up", (h, s["ffn"])), ("down", (s["ffn"], h))):
-            yield f"{b}ffn_{name}{kind}.weight", shape + count, Q4_0
+            yield f"{b}ffn_{name}{kind}.weight", shape + count, False
 
 
 def tensors(s):
-    yield "token_embd.weight", (s["hidden"], s["vocab"]), Q4_0
-    yield "output_norm.weight", (s["hidden"],), F32
-    yield "output.weight", (s["hidden"], s["vocab"]), Q4_0
+    yield "token_embd.weight", (s["hidden"], s["vocab"]), False
+    yield "output_norm.weight", (s["hidden"],), True
+    yield "output.weight", (s["hidden"], s["vocab"]), False
     for i in range(s["layers"]):
         yield from layer_tensors(s, i)
 
@@ -130,11 +134,11 @@ def value(x):
     return struct.pack("<I", kind) + data
 
 
-def size_of(shape, kind):
+def size_of(shape, plain, block):
     count = 1
     for n in shape:
         count *= n
-    return count * 4 if kind == F32 else count // 32 * 18
+    return count * 4 if plain else count // 32 * block
 
 
 def vector(name, count):
@@ -154,6 +158,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("file")
+    parser.add_argument("--type", choices=TYPES, default="q4_0")
     parser.add_argument("--vocab", type=int)
     parser.add_argument("--layers", type=int)
     arguments = parser.parse_args()
@@ -161,22 +166,24 @@ def main():
     s["vocab"], s["layers"] = arguments.vocab or s["vocab"], arguments.layers or s["layers"]
 
     kv, listed = metadata(s), list(tensors(s))
-    pool = blocks(1_000_003) * 4
+    number, scale = TYPES[arguments.type]
+    block = len(scale) + 16
+    pool = blocks(scale, 1_000_003) * 4
     pad = lambda n: -n % 32  # noqa: E731
     with open(arguments.file, "wb") as f:
         f.write(struct.pack("<IIQQ", 0x46554747, 3, len(listed), len(kv)))
         for k, v in kv.items():
             f.write(string(k) + value(v))
         at = 0
-        for name, shape, kind in listed:
-            f.write(string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, at))
-            at += size_of(shape, kind) + pad(size_of(shape, kind))
+        for name, shape, plain in listed:
+            f.write(string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, F32 if plain else number, at))
+            at += size_of(shape, plain, block) + pad(size_of(shape, plain, block))
         f.write(bytes(pad(f.tell())))
         begin = 0
-        for name, shape, kind in listed:
-            left = size_of(shape, kind)
+        for name, shape, plain in listed:
+            left = size_of(shape, plain, block)
             end = pad(left)
-            if kind == F32:
+            if plain:
                 f.write(vector(name, left // 4))
                 left = 0
             while left > 0:

@@ -36,17 +36,37 @@ Matrix matrix(int rows, int cols, int bits, uint64_t seed) {
   return affine_matrix(rows, cols, bits, 32, ScaleType::f16, false, seed);
 }
 
+// The experts' matrices: affine codes, or table codes and E4M3 numbers.
+struct Kinds {
+  int intermediate;  // of an expert; not a multiple of 16 makes padding
+  bool affine;
+
+  Matrix gate(uint64_t seed) const {
+    const int rows = kExperts * intermediate;
+    return affine ? matrix(rows, kWidth, 4, seed)
+                  : coded_matrix(rows, kWidth, WeightKind::table, 32, ScaleType::f16, seed);
+  }
+  Matrix up(uint64_t seed) const {
+    const int rows = kExperts * intermediate;
+    return affine ? matrix(rows, kWidth, 4, seed)
+                  : coded_matrix(rows, kWidth, WeightKind::table, 16, ScaleType::e4m3, seed, kFp4Table);
+  }
+  Matrix down(uint64_t seed) const {
+    return affine ? matrix(kExperts * kWidth, intermediate, 6, seed)
+                  : coded_matrix(kExperts * kWidth, intermediate, WeightKind::fp8, 32, ScaleType::e8m0, seed);
+  }
+};
+
 struct Mixture {
   std::unique_ptr<Stacked> gate, up, down;
   Matrix shared_matrices[3];
   Weight shared_gate, shared_up, shared_down;
   RowNorm norm;
 
-  // intermediate: of an expert; not a multiple of 16 makes padding.
-  Mixture(Device& device, int intermediate, uint64_t seed)
-      : gate(make_stacked(device, matrix(kExperts * intermediate, kWidth, 4, seed), intermediate)),
-        up(make_stacked(device, matrix(kExperts * intermediate, kWidth, 4, seed + 1), intermediate)),
-        down(make_stacked(device, matrix(kExperts * kWidth, intermediate, 6, seed + 2), kWidth)),
+  Mixture(Device& device, const Kinds& kinds, uint64_t seed)
+      : gate(make_stacked(device, kinds.gate(seed), kinds.intermediate)),
+        up(make_stacked(device, kinds.up(seed + 1), kinds.intermediate)),
+        down(make_stacked(device, kinds.down(seed + 2), kWidth)),
         shared_matrices{matrix(96, kWidth, 8, seed + 3), matrix(96, kWidth, 4, seed + 4),
                         matrix(kWidth, 96, 5, seed + 5)},
         shared_gate(Weight::make(device, shared_matrices[0].source())),
@@ -76,14 +96,13 @@ std::vector<float> one_by_one(const Mixture& m, const Tensor& row, const int32_t
   return y;
 }
 
-class MixExperts : public ::testing::TestWithParam<int> {};
+class MixExperts : public ::testing::TestWithParam<Kinds> {};
 
 TEST_P(MixExperts, SameBitsAsOneExpertAfterTheOther) {
-  const int intermediate = GetParam();
   for (const bool precise : {false, true}) {
     for (const int threads : {1, 2}) {
       Device& device = cpu_device(threads, precise);
-      const Mixture m(device, intermediate, 7);
+      const Mixture m(device, GetParam(), 7);
       Random random(3);
       for (const int rows : {1, 2, 7, 64}) {
         const Tensor x = device.to_device(to_tensor(random.vector(rows * kWidth), {rows, kWidth}));
@@ -153,7 +172,12 @@ TEST_P(MixExperts, EveryTargetIsCloseToTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Intermediate, MixExperts, ::testing::Values(32, 96));
+INSTANTIATE_TEST_SUITE_P(Kinds, MixExperts,
+                         ::testing::Values(Kinds{32, true}, Kinds{96, true}, Kinds{96, false}),
+                         [](const auto& info) {
+                           return (info.param.affine ? "Affine" : "TableAndFp8") +
+                                  std::to_string(info.param.intermediate);
+                         });
 
 // Rows of the last matrix are not a multiple of 16, so experts begin at padded rows.
 TEST(ExpertMatrices, PadsRows) {

@@ -65,17 +65,33 @@ const std::vector<Matrix>& matrices() {
   return all;
 }
 
-void products(Trial& t) {
-  for (const Matrix& m : matrices()) {
-    const Weight w = t.weight(m);
-    for (const int rows : {1, 2, 5, 40}) {
-      const Tensor x = t.input({rows, m.cols}, 3);
-      t.see(linear(x, w));
-      t.see(linear_add(x, w, t.input({rows, m.rows})));
-    }
-    const int ids[] = {0, 7, m.rows - 1};
-    t.see(embed(ids, w));
+void see_products(Trial& t, const Matrix& m) {
+  const Weight w = t.weight(m);
+  for (const int rows : {1, 2, 5, 40}) {
+    const Tensor x = t.input({rows, m.cols}, 3);
+    t.see(linear(x, w));
+    t.see(linear_add(x, w, t.input({rows, m.rows})));
   }
+  const int ids[] = {0, 7, m.rows - 1};
+  t.see(embed(ids, w));
+}
+
+void products(Trial& t) {
+  for (const Matrix& m : matrices()) see_products(t, m);
+}
+
+void table_and_fp8_products(Trial& t) {
+  std::vector<Matrix> all;
+  for (const int group : {16, 32}) {
+    all.push_back(coded_matrix(40, 384, WeightKind::table, group, ScaleType::f16, 1));
+    all.push_back(coded_matrix(40, 384, WeightKind::table, group, ScaleType::e8m0, 2, kFp4Table));
+    all.push_back(coded_matrix(40, 384, WeightKind::table, group, ScaleType::e4m3, 3, kFp4Table));
+    all.push_back(block_table_matrix(24, 512, group, 0.25f, 4, kIq3Table));
+  }
+  for (const int group : {32, 64, 128})
+    for (const ScaleType type : {ScaleType::bf16, ScaleType::e8m0})
+      all.push_back(coded_matrix(40, 384, WeightKind::fp8, group, type, 5));
+  for (const Matrix& m : all) see_products(t, m);
 }
 
 void feed_forward(Trial& t) {
@@ -164,6 +180,7 @@ struct Known {
 };
 constexpr Known kKnown[] = {
     {"products", products, 0x77d96bfadfff6a83, 0xf770d315407e8fcd},
+    {"table and fp8 products", table_and_fp8_products, 0x51b3154a8529b679, 0x0ab78333ea8cab99},
     {"feed-forward", feed_forward, 0xafa9d492f2123071, 0x407b3a6b55e5ef65},
     {"elementwise", elementwise, 0x1f5f9f1abfb0ea47, 0x1f5f9f1abfb0ea47},
     {"attention", attention_of_layers, 0xd4c05c2878a5d968, 0x4b0277d3097997ab},

@@ -6,109 +6,11 @@
 #include <tuple>
 
 #include "ops/elementwise.h"
-#include "ops/matrices.h"
-#include "ops/table.h"
-#include "ops/testing.h"
+#include "ops/linear_products.h"
 #include "slow.h"
 
 namespace anabranch::ops {
 namespace {
-
-constexpr int kMaxRows = 64;
-const int kRowCounts[] = {1, 2, 3, 5, 7, 8, 9, 11, 17, kMaxRows};  // tiles of every height, few and many
-const int kOutputs[] = {1, 9, 16, 17, 100};
-const int kInputs[] = {32, 48, 64, 96, 128, 1152};  // the last: more than is unpacked at a time
-
-// The int8 product by the formula in ops/cpu/kernels_linear.h, one element at a time.
-class Int8Product {
- public:
-  Int8Product(const float* x, int cols, int group) : x_(x), cols_(cols), group_(group) {}
-
-  // All outputs of the row.
-  void run(const Matrix& m, float* y) {
-    round_inputs();
-    for (int n = 0; n < m.rows; n++) {
-      const uint8_t* codes = m.codes.data() + n * cols_;
-      float acc = 0;
-      for (int g = 0; g < m.groups(); g++) {
-        int32_t sum = 0;
-        for (int k = g * group_; k < (g + 1) * group_; k++) sum += codes[k] * q_[static_cast<size_t>(k)];
-        const auto at = static_cast<size_t>(g);
-        const float w_scale = m.scales[static_cast<size_t>(n * m.groups() + g)];
-        const float w_bias = m.biases[static_cast<size_t>(n * m.groups() + g)];
-        acc = std::fma(static_cast<float>(sum), w_scale * scale_[at], acc);
-        acc = std::fma(w_bias, sum_[at], acc);
-      }
-      y[n] = acc;
-    }
-  }
-
- private:
-  // Codes, and the scale and the sum of every weight group.
-  void round_inputs() {
-    const int x_group = std::max(group_, 32);
-    for (int k0 = 0; k0 < cols_; k0 += x_group) {
-      const int end = std::min(cols_, k0 + x_group);
-      float most = 0;
-      for (int k = k0; k < end; k++) most = std::max(most, std::fabs(x_[k]));
-      const bool tiny = !(most > 1e-30f);
-      const float scale = tiny ? 0.0f : most / 127.0f, inverse = tiny ? 0.0f : 127.0f / most;
-      for (int k = k0; k < end; k += group_) {
-        int32_t sum = 0;
-        for (int j = k; j < k + group_; j++) {
-          q_.push_back(static_cast<int>(std::nearbyint(x_[j] * inverse)));
-          sum += q_.back();
-        }
-        scale_.push_back(scale);
-        sum_.push_back(scale * static_cast<float>(sum));
-      }
-    }
-  }
-
-  const float* x_;
-  int cols_, group_;
-  std::vector<int> q_;
-  std::vector<float> scale_, sum_;
-};
-
-std::vector<float> int8_product(const std::vector<float>& x, int rows, const Matrix& m) {
-  std::vector<float> y(static_cast<size_t>(rows * m.rows));
-  for (int r = 0; r < rows; r++)
-    Int8Product(x.data() + r * m.cols, m.cols, m.group).run(m, y.data() + r * m.rows);
-  return y;
-}
-
-// The first `rows` rows of x on the device.
-Tensor first_rows(Device& device, const std::vector<float>& x, int rows, int64_t cols) {
-  return device.to_device(
-      to_tensor(std::vector<float>(x.begin(), x.begin() + rows * cols), {rows, static_cast<int>(cols)}));
-}
-
-// Their product, on the device of the weight.
-std::vector<float> product(const std::vector<float>& x, int rows, const Weight& w) {
-  return to_vector(linear(first_rows(w.device(), x, rows, w.in_features()), w));
-}
-
-// Inputs as layers see them: some rows large, some tiny, some groups zero.
-std::vector<float> inputs(int rows, int cols, uint64_t seed) {
-  Random random(seed);
-  std::vector<float> x = random.vector(rows * cols);
-  for (int r = 0; r < rows; r++) {
-    const float scale = std::ldexp(1.0f, random.below(12) - 6);
-    for (int k = 0; k < cols; k++) x[static_cast<size_t>(r * cols + k)] *= scale;
-  }
-  if (rows > 2) std::fill_n(x.begin() + 2 * cols, std::min(cols, 32), 0.0f);
-  return x;
-}
-
-// For each number of rows, every row is the same as in the product of all rows.
-void expect_prefixes(const std::vector<float>& x, const Weight& w, const std::vector<float>& all) {
-  for (const int rows : kRowCounts) {
-    const std::vector<float> y = product(x, rows, w);
-    ASSERT_TRUE(bits_agree(y.data(), all.data(), y.size()))
-        << rows << " rows, " << w.device().ops().kernels_name(w.device());
-  }
-}
 
 class Affine : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
@@ -226,9 +128,10 @@ TEST(Linear, ThreadsDoNotMatter) {
   const int cols = 1152;  // 300 rows of them are more than one block of tiles
   const std::vector<float> x = inputs(300, cols, 7);
   for (const int outputs : {20, 1000}) {
-    for (const bool affine : {true, false}) {
-      const Matrix m = affine ? affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 8)
-                              : dense_matrix(outputs, cols, WeightKind::bf16, 9);
+    for (const Matrix& m : {affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 8),
+                            coded_matrix(outputs, cols, WeightKind::table, 32, ScaleType::f16, 8),
+                            coded_matrix(outputs, cols, WeightKind::fp8, 128, ScaleType::bf16, 8),
+                            dense_matrix(outputs, cols, WeightKind::bf16, 9)}) {
       for (const bool precise : {false, true}) {
         const std::vector<float> all = product(x, 300, Weight::make(cpu_device(1, precise), m.source()));
         for (const int threads : {2, 3}) {
@@ -253,6 +156,9 @@ TEST(Linear, ManyWeights) {
   matrices.push_back(dense_matrix(33, cols, WeightKind::bf16, 3));
   matrices.push_back(affine_matrix(16, cols, 8, 32, ScaleType::bf16, false, 4));
   matrices.push_back(affine_matrix(90, cols, 3, 64, ScaleType::f16, true, 5));
+  matrices.push_back(coded_matrix(24, cols, WeightKind::table, 32, ScaleType::e8m0, 7, kFp4Table));
+  matrices.push_back(coded_matrix(24, cols, WeightKind::table, 16, ScaleType::f16, 8));
+  matrices.push_back(coded_matrix(24, cols, WeightKind::fp8, 64, ScaleType::f32, 9));
   const std::vector<float> x = inputs(9, cols, 6);
   for (Device* device : cpu_and_reference()) {
     std::vector<Weight> weights;
@@ -279,6 +185,8 @@ TEST(Linear, FusedIsTheComposition) {
   matrices.push_back(affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 1));
   matrices.push_back(affine_matrix(outputs, cols, 6, 16, ScaleType::f32, true, 2));
   matrices.push_back(dense_matrix(outputs, cols, WeightKind::bf16, 3));
+  matrices.push_back(coded_matrix(outputs, cols, WeightKind::table, 32, ScaleType::f16, 4));
+  matrices.push_back(coded_matrix(outputs, cols, WeightKind::fp8, 128, ScaleType::bf16, 5));
   const std::vector<float> x = inputs(kMaxRows, cols, 6);
   Random random(8);
   const std::vector<float> norm_weight = random.vector(cols);
@@ -334,20 +242,22 @@ TEST(Linear, FusedThreadsDoNotMatter) {
 // A number that is not finite makes its own row NaN, and no other.
 TEST(Linear, NotFiniteInputsGiveNaN) {
   const int cols = 128;
-  const Weight w =
-      Weight::make(cpu_device(), affine_matrix(20, cols, 8, 32, ScaleType::f16, false, 1).source());
-  std::vector<float> x = inputs(8, cols, 2);
-  const std::vector<float> before = product(x, 8, w);
-  x[3 * cols + 40] = std::numeric_limits<float>::quiet_NaN();
-  x[5 * cols + 7] = std::numeric_limits<float>::infinity();
-  const std::vector<float> after = product(x, 8, w);
-  for (int r = 0; r < 8; r++) {
-    for (int n = 0; n < 20; n++) {
-      const auto i = static_cast<size_t>(r * 20 + n);
-      if (r == 3 || r == 5)
-        EXPECT_TRUE(std::isnan(after[i])) << r;
-      else
-        EXPECT_EQ(after[i], before[i]) << r;
+  for (const Matrix& m : {affine_matrix(20, cols, 8, 32, ScaleType::f16, false, 1),
+                          coded_matrix(20, cols, WeightKind::table, 32, ScaleType::f16, 1)}) {
+    const Weight w = Weight::make(cpu_device(), m.source());
+    std::vector<float> x = inputs(8, cols, 2);
+    const std::vector<float> before = product(x, 8, w);
+    x[3 * cols + 40] = std::numeric_limits<float>::quiet_NaN();
+    x[5 * cols + 7] = std::numeric_limits<float>::infinity();
+    const std::vector<float> after = product(x, 8, w);
+    for (int r = 0; r < 8; r++) {
+      for (int n = 0; n < 20; n++) {
+        const auto i = static_cast<size_t>(r * 20 + n);
+        if (r == 3 || r == 5)
+          EXPECT_TRUE(std::isnan(after[i])) << r;
+        else
+          EXPECT_EQ(after[i], before[i]) << r;
+      }
     }
   }
 }

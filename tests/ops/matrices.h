@@ -106,6 +106,7 @@ inline Matrix affine_matrix(int rows, int cols, int bits, int group, ScaleType t
 }
 
 constexpr CodeTable kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr CodeTable kIq3Table = {-62, -52, -44, -36, -28, -20, -12, -4, 4, 12, 20, 28, 36, 44, 52, 62};
 constexpr CodeTable kFp4Table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 // Of no format.
 constexpr CodeTable kUnknownTable = {-128, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 127};
@@ -155,6 +156,19 @@ inline Matrix block_matrix(int rows, int cols, int bits, int group, bool symmetr
                                    : -(values[dmin] * static_cast<float>(min)));
     }
   }
+  return m;
+}
+
+// Table codes with such scales, as in IQ4_XS.
+inline Matrix block_table_matrix(int rows, int cols, int group, float scale_factor, uint64_t seed,
+                                 const CodeTable& table = kIq4Table) {
+  Matrix m = coded_matrix(rows, cols, WeightKind::table, group, ScaleType::f32, seed, table);
+  const Matrix scales = block_matrix(rows, cols, 4, group, true, seed);
+  m.d = scales.d;
+  m.dmin = scales.dmin;
+  m.integers = scales.integers;
+  m.scale_factor = scale_factor;
+  for (size_t i = 0; i < m.scales.size(); i++) m.scales[i] = scales.scales[i] * scale_factor;
   return m;
 }
 

@@ -13,23 +13,29 @@ namespace anabranch::ops::cpu {
 constexpr int kPanelRows = 16;
 constexpr int kMaxTileRows = 8;
 
-// A packed weight matrix (layout: ops/cpu/packed.h). A panel of an affine one is a row of records: the codes
+// A packed weight matrix (layout: ops/cpu/packed.h). A panel of one of codes is a row of records: the codes
 // of `record` inputs, then what scales and biases are made of.
 struct PackedMatrix {
-  enum Kind : int { affine, f32, f16, bf16 };
+  enum Kind : int { affine, table, fp8, f32, f16, bf16, e8m0, e4m3 };  // the last two: of scales only
   const uint8_t* data = nullptr;
   int64_t rows = 0, cols = 0, padded_cols = 0;
   int64_t panel_bytes = 0;
   Kind kind = f32;
-  // affine only:
+  // affine, table and fp8 only:
   Kind scale_type = f32;
+  float scale_factor = 1;     // of every scale; 1 for affine
   bool block_scales = false;  // f16 factors times integers, instead of values of scale_type
   int bits = 0, group = 0;
   bool symmetric = false;
   float zero_point = 0;  // bias = -zero_point * scale when symmetric
   int record = 0, record_bytes = 0;
   int factor_offset = 0, scale_offset = 0, bias_offset = 0;  // in a record
+  // table only: the values plus 128, and the least n such that all values are in [-n, n).
+  uint8_t values[16] = {};
+  int most = 0;
+  bool has_nan = false;  // fp8 only: some codes are NaN
 
+  bool coded() const { return kind == affine || kind == table || kind == fp8; }
   int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
   int64_t groups() const { return padded_cols / group; }
   int64_t records() const { return padded_cols / record; }
@@ -125,7 +131,7 @@ struct CpuKernels {
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
   void (*prepare_f32)(const float* x, const Activations& out, int64_t begin, int64_t end);
   int64_t (*linear_scratch_bytes)(const PackedMatrix& weight, int64_t tiles);
-  void (*linear_int8)(const LinearTask& task);  // affine only
+  void (*linear_int8)(const LinearTask& task);  // affine and table only
   void (*linear_f32)(const LinearTask& task);   // any kind
   void (*embed_row)(const PackedMatrix& weight, int64_t row, float* y);
 

@@ -2,9 +2,10 @@
 //
 // For one output (row m, weight row n), whatever the tile:
 //   int8, per weight group in order:  acc = fma(float(isum), w_scale * x_scale, acc)
-//                                     acc = fma(w_bias, x_sum, acc)
-//   fp32, per weight group in order:  s = fma(float(code), x, s) in the order of k
-//                                     acc = fma(s, w_scale, acc);  acc = fma(w_bias, x_sum, acc)
+//                                     acc = fma(w_bias, x_sum, acc)    affine codes only
+//   fp32, per weight group in order:  s = fma(value(code), x, s) in the order of k
+//                                     acc = fma(s, w_scale, acc)
+//                                     acc = fma(w_bias, x_sum, acc)    affine codes only
 //   dense:                            acc = fma(w, x, acc) in the order of k
 // A row whose inputs are not all finite gives NaN in the groups where that is so.
 
@@ -140,6 +141,8 @@ FN B quad_codes(const uint8_t* block) {
 FN F load_typed(const uint8_t* base, int64_t index, PackedMatrix::Kind type) {
   if (type == PackedMatrix::f16) return load_f16(reinterpret_cast<const uint16_t*>(base) + index);
   if (type == PackedMatrix::bf16) return load_bf16(reinterpret_cast<const uint16_t*>(base) + index);
+  if (type == PackedMatrix::e8m0) return load_e8m0(base + index);
+  if (type == PackedMatrix::e4m3) return load_e4m3(base + index);
   return load(reinterpret_cast<const float*>(base) + index);
 }
 
@@ -148,7 +151,7 @@ struct ScaleBias {
   F scale, bias;
 };
 
-// Of group `group` of the record.
+// Of group `group` of the record. Affine codes:
 FN ScaleBias load_scale_bias(const PackedMatrix& w, const uint8_t* record, int64_t group) {
   const uint8_t *scales = record + w.scale_offset, *biases = record + w.bias_offset;
   ScaleBias r;
@@ -163,6 +166,22 @@ FN ScaleBias load_scale_bias(const PackedMatrix& w, const uint8_t* record, int64
         w.symmetric ? mul(splat(-w.zero_point), r.scale) : load_typed(biases, group * kLanes, w.scale_type);
   }
   return r;
+}
+// Table and fp8 codes, which have no bias:
+FN ScaleBias load_scale(const PackedMatrix& w, const uint8_t* record, int64_t group) {
+  const uint8_t* scales = record + w.scale_offset;
+  ScaleBias r;
+  if (w.block_scales)
+    r.scale = mul(load_f16(reinterpret_cast<const uint16_t*>(record + w.factor_offset)),
+                  load_i8(reinterpret_cast<const int8_t*>(scales) + group * kLanes));
+  else
+    r.scale = load_typed(scales, group * kLanes, w.scale_type);
+  r.scale = mul(r.scale, splat(w.scale_factor));
+  r.bias = zero();
+  return r;
+}
+FN ScaleBias scale_bias(const PackedMatrix& w, const uint8_t* record, int64_t group) {
+  return w.kind == PackedMatrix::affine ? load_scale_bias(w, record, group) : load_scale(w, record, group);
 }
 
 template <int... N>

@@ -9,6 +9,9 @@ struct Half {
 struct Brain {
   uint16_t bits;
 };
+struct E4m3 {
+  uint8_t bits;
+};
 FN F load_weight(const float* p) {
   return load(p);
 }
@@ -18,17 +21,40 @@ FN F load_weight(const Half* p) {
 FN F load_weight(const Brain* p) {
   return load_bf16(reinterpret_cast<const uint16_t*>(p));
 }
+FN F load_weight(const E4m3* p) {
+  return load_e4m3(reinterpret_cast<const uint8_t*>(p));
+}
 
+// Byte J of each lane.
+template <int J>
+FN F byte_value(B codes) {
+  return to_float(bit_and(shift_right<8 * J>(as_int(codes)), splat_int(255)));
+}
 template <int Bits, int... J>
 FN void unpack_values(Sequence<J...>, const uint8_t* block, float* out) {
+  (store(out + J * kLanes, byte_value<J % 4>(quad_codes<Bits, J / 4>(block))), ...);
+}
+template <int... J>
+FN void look_up_values(Sequence<J...>, const Table& table, const uint8_t* block, float* out) {
   (store(out + J * kLanes,
-         to_float(bit_and(shift_right<8 * (J % 4)>(as_int(quad_codes<Bits, J / 4>(block))), splat_int(255)))),
+         sub(byte_value<J % 4>(look_up(table, quad_codes<4, J / 4>(block))), splat(128.0f))),
    ...);
 }
 
-// Codes of a 32-block as f32 [32][16].
-static void unpack_codes(int bits, const uint8_t* block, float* out) {
-  switch (bits) {
+// E4M3 numbers, [32][16] as they are packed.
+static void unpack_e4m3(bool has_nan, const uint8_t* block, float* out) {
+  for (int i = 0; i < 32 * kLanes; i += kLanes) {
+    F v = load_e4m3(block + i);
+    if (has_nan) v = select_lt(abs(v), splat(480.0f), v, splat(__builtin_nanf("")));
+    store(out + i, v);
+  }
+}
+// Values of the codes of a 32-block as f32 [32][16].
+static void unpack_codes(const PackedMatrix& w, const uint8_t* block, float* out) {
+  if (w.kind == PackedMatrix::fp8) return unpack_e4m3(w.has_nan, block, out);
+  if (w.kind == PackedMatrix::table)
+    return look_up_values(Range<0, 32>(), load_table(w.values, 0), block, out);
+  switch (w.bits) {
     case 2:
       return unpack_values<2>(Range<0, 32>(), block, out);
     case 3:
@@ -85,15 +111,16 @@ static void dense_tile(const LinearTask& t, int64_t tile, int64_t panel, const u
   store_tile<MR, NP>(t, tile, panel, acc);
 }
 
-// values: each panel's codes as f32 [padded_cols][16], or null to convert them here.
+// values: what each panel's codes stand for as f32 [padded_cols][16], or null to convert them here.
 template <int MR, int NP>
-static void affine_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
-                        const float* const* values) {
+static void coded_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
+                       const float* const* values) {
   const PackedMatrix& w = *t.weight;
   const Activations& a = *t.input;
   const float* x = a.x + tile * a.tile * a.padded_cols;
   const float* x_sum = a.sum + tile * a.tile * w.groups();
   const int64_t step = w.group < 32 ? 16 : 32;
+  const bool affine = w.kind == PackedMatrix::affine;
   alignas(64) float block[NP][32 * kLanes];
   F acc[NP][MR], s[NP][MR];
   clear<MR, NP>(acc);
@@ -104,22 +131,56 @@ static void affine_tile(const LinearTask& t, int64_t tile, int64_t panel, const 
       if (!values && k % 32 == 0) {
         const uint8_t* codes = codes_at(w, packed[p], k);
         for (int i = 0; i < w.bits; i++) __builtin_prefetch(codes + kPrefetch + 64 * i);
-        unpack_codes(w.bits, codes, block[p]);
+        unpack_codes(w, codes, block[p]);
       }
       at[p] = values ? values[p] + k * kLanes : block[p] + k % 32 * kLanes;
     }
     fma_inputs<float, MR, NP>(at, x, step, s);
     if ((k + step) % w.group != 0) continue;
     UNROLL for (int p = 0; p < NP; p++) {
-      const ScaleBias sb =
-          load_scale_bias(w, packed[p] + k / w.record * w.record_bytes, k % w.record / w.group);
+      const uint8_t* record = packed[p] + k / w.record * w.record_bytes;
+      const int64_t group = k % w.record / w.group;
+      const ScaleBias sb = scale_bias(w, record, group);
       UNROLL for (int i = 0; i < MR; i++) {
         acc[p][i] = fma(s[p][i], sb.scale, acc[p][i]);
-        acc[p][i] = fma(sb.bias, splat(x_sum[i]), acc[p][i]);
+        if (affine) acc[p][i] = fma(sb.bias, splat(x_sum[i]), acc[p][i]);
       }
     }
     clear<MR, NP>(s);
     x_sum += MR;
+  }
+  store_tile<MR, NP>(t, tile, panel, acc);
+}
+
+// E4M3 codes, none of them NaN, converted as they are loaded.
+template <int MR, int NP>
+static void e4m3_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed) {
+  const PackedMatrix& w = *t.weight;
+  const Activations& a = *t.input;
+  const float* x = a.x + tile * a.tile * a.padded_cols;
+  const uint8_t* record[NP];
+  const E4m3* codes[NP];
+  for (int p = 0; p < NP; p++) record[p] = packed[p];
+  F acc[NP][MR], s[NP][MR];
+  clear<MR, NP>(acc);
+  for (int64_t r = 0; r < w.records(); r++) {
+    for (int p = 0; p < NP; p++) codes[p] = reinterpret_cast<const E4m3*>(record[p]);
+    for (int64_t g = 0; g < w.record / w.group; g++) {
+      clear<MR, NP>(s);
+      for (int64_t k = 0; k < w.group; k += 32, x += 32 * MR) {
+        UNROLL for (int p = 0; p < NP; p++) {
+          UNROLL for (int i = 0; i < 8; i++)
+              __builtin_prefetch(reinterpret_cast<const uint8_t*>(codes[p]) + kPrefetch + 64 * i);
+        }
+        fma_inputs<E4m3, MR, NP>(codes, x, 32, s);
+        UNROLL for (int p = 0; p < NP; p++) codes[p] += 32 * kLanes;
+      }
+      UNROLL for (int p = 0; p < NP; p++) {
+        const F scale = load_scale(w, record[p], g).scale;
+        UNROLL for (int i = 0; i < MR; i++) acc[p][i] = fma(s[p][i], scale, acc[p][i]);
+      }
+    }
+    UNROLL for (int p = 0; p < NP; p++) record[p] += w.record_bytes;
   }
   store_tile<MR, NP>(t, tile, panel, acc);
 }
@@ -130,14 +191,21 @@ FN void f32_tile(const LinearTask& t, int64_t tile, int64_t panel) {
   const uint8_t* packed[NP];
   for (int p = 0; p < NP; p++) packed[p] = w.data + (panel + p) * w.panel_bytes;
   switch (w.kind) {
+    case PackedMatrix::fp8:
+      if (!w.has_nan) return e4m3_tile<MR, NP>(t, tile, panel, packed);
+      [[fallthrough]];
     case PackedMatrix::affine:
-      return affine_tile<MR, NP>(t, tile, panel, packed, nullptr);
+    case PackedMatrix::table:
+      return coded_tile<MR, NP>(t, tile, panel, packed, nullptr);
     case PackedMatrix::f32:
       return dense_tile<float, MR, NP>(t, tile, panel, packed);
     case PackedMatrix::f16:
       return dense_tile<Half, MR, NP>(t, tile, panel, packed);
     case PackedMatrix::bf16:
       return dense_tile<Brain, MR, NP>(t, tile, panel, packed);
+    case PackedMatrix::e8m0:
+    case PackedMatrix::e4m3:
+      break;  // of scales only
   }
 }
 
@@ -160,11 +228,10 @@ FN void f32_panels(int64_t h, const LinearTask& t, int64_t tile) {
   if constexpr (MR < kTile) f32_panels<MR + 1>(h, t, tile);
 }
 
-// Codes or half values of a panel as f32 [padded_cols][16].
+// What codes stand for, or half values, of a panel as f32 [padded_cols][16].
 static void unpack_panel_values(const PackedMatrix& w, const uint8_t* panel, float* out) {
-  if (w.kind == PackedMatrix::affine) {
-    for (int64_t k = 0; k < w.padded_cols; k += 32)
-      unpack_codes(w.bits, codes_at(w, panel, k), out + k * kLanes);
+  if (w.coded()) {
+    for (int64_t k = 0; k < w.padded_cols; k += 32) unpack_codes(w, codes_at(w, panel, k), out + k * kLanes);
   } else {
     for (int64_t k = 0; k < w.padded_cols; k++)
       store(out + k * kLanes, load_typed(panel, k * kLanes, w.kind));
@@ -174,7 +241,7 @@ static void unpack_panel_values(const PackedMatrix& w, const uint8_t* panel, flo
 template <int NP>
 FN void f32_full_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
                       const float* const* values) {
-  if (t.weight->kind == PackedMatrix::affine) return affine_tile<kTile, NP>(t, tile, panel, packed, values);
+  if (t.weight->coded()) return coded_tile<kTile, NP>(t, tile, panel, packed, values);
   const uint8_t* bytes[NP];
   for (int i = 0; i < NP; i++) bytes[i] = reinterpret_cast<const uint8_t*>(values[i]);
   dense_tile<float, kTile, NP>(t, tile, panel, bytes);
@@ -206,36 +273,35 @@ static void linear_f32(const LinearTask& t) {
 }
 
 static int64_t linear_scratch_bytes(const PackedMatrix& w, int64_t tiles) {
-  const int64_t int8 = w.kind == PackedMatrix::affine ? int8_scratch_bytes(w, tiles) : 0,
+  const int64_t int8 = w.coded() ? int8_scratch_bytes(w, tiles) : 0,
                 f32 = kUnpackedPanels * w.padded_cols * kLanes * 4;
   return int8 > f32 ? int8 : f32;
 }
 
+// A row's values, by blocks of 32 inputs.
 static void embed_row(const PackedMatrix& w, int64_t row, float* y) {
   const uint8_t* panel = w.data + row / kPanelRows * w.panel_bytes;
   const int lane = static_cast<int>(row % kPanelRows);
   float values[32 * kLanes], scale[kLanes] = {}, bias[kLanes] = {};
   for (int64_t k0 = 0; k0 < w.cols; k0 += 32) {
     const int64_t count = w.cols - k0 < 32 ? w.cols - k0 : 32;
-    if (w.kind == PackedMatrix::affine) {
-      unpack_codes(w.bits, codes_at(w, panel, k0), values);
+    if (w.coded()) {
+      unpack_codes(w, codes_at(w, panel, k0), values);
     } else {
       for (int j = 0; j < 32; j++) store(values + j * kLanes, load_typed(panel, (k0 + j) * kLanes, w.kind));
     }
-    for (int64_t j = 0; j < count; j++) {
-      const float v = values[j * kLanes + lane];
-      if (w.kind != PackedMatrix::affine) {
-        y[k0 + j] = v;
+    for (int64_t k = k0; k < k0 + count; k++) {
+      const float v = values[(k - k0) * kLanes + lane];
+      if (!w.coded()) {
+        y[k] = v;
         continue;
       }
-      if ((k0 + j) % w.group == 0) {
-        const int64_t k = k0 + j;
-        const ScaleBias sb =
-            load_scale_bias(w, panel + k / w.record * w.record_bytes, k % w.record / w.group);
+      if (k % w.group == 0) {
+        const ScaleBias sb = scale_bias(w, panel + k / w.record * w.record_bytes, k % w.record / w.group);
         store(scale, sb.scale);
         store(bias, sb.bias);
       }
-      y[k0 + j] = __builtin_fmaf(v, scale[lane], bias[lane]);
+      y[k] = w.kind == PackedMatrix::affine ? __builtin_fmaf(v, scale[lane], bias[lane]) : v * scale[lane];
     }
   }
 }

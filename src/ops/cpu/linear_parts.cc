@@ -38,7 +38,7 @@ int64_t panel_step(int threads, const PackedMatrix& m, const LinearTask& task, i
 }  // namespace
 
 bool uses_int8(const CpuDevice& device, const PackedMatrix& m) {
-  return m.kind == PackedMatrix::affine && !device.precise();
+  return (m.kind == PackedMatrix::affine || m.kind == PackedMatrix::table) && !device.precise();
 }
 
 int64_t tiles_of(int64_t rows, int64_t tile_rows) {

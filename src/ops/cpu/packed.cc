@@ -1,45 +1,68 @@
 #include "ops/cpu/packed.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "base/check.h"
+#include "base/float16.h"
+#include "base/float8.h"
 #include "ops/cpu/device.h"
 
 namespace anabranch::ops::cpu {
 namespace {
 
 PackedMatrix::Kind kind_of(ScaleType type) {
-  return type == ScaleType::f16    ? PackedMatrix::f16
-         : type == ScaleType::bf16 ? PackedMatrix::bf16
-                                   : PackedMatrix::f32;
+  switch (type) {
+    case ScaleType::f16:
+      return PackedMatrix::f16;
+    case ScaleType::bf16:
+      return PackedMatrix::bf16;
+    case ScaleType::e8m0:
+      return PackedMatrix::e8m0;
+    case ScaleType::e4m3:
+      return PackedMatrix::e4m3;
+    case ScaleType::f32:
+      break;
+  }
+  return PackedMatrix::f32;
 }
 PackedMatrix::Kind kind_of(WeightKind kind) {
   switch (kind) {
     case WeightKind::affine:
       return PackedMatrix::affine;
+    case WeightKind::table:
+      return PackedMatrix::table;
+    case WeightKind::fp8:
+      return PackedMatrix::fp8;
     case WeightKind::f16:
       return PackedMatrix::f16;
     case WeightKind::bf16:
       return PackedMatrix::bf16;
-    case WeightKind::table:
-    case WeightKind::fp8:
     case WeightKind::f32:
       break;
   }
   return PackedMatrix::f32;
 }
 int size_of(PackedMatrix::Kind kind) {
+  if (kind == PackedMatrix::e8m0 || kind == PackedMatrix::e4m3) return 1;
   return kind == PackedMatrix::f32 ? 4 : 2;
 }
 
-// A float that the narrow type holds exactly (or the nearest, ties to even).
-uint16_t to_bf16(float x) {
-  uint32_t u;
-  std::memcpy(&u, &x, 4);
-  const uint32_t nan = (u >> 16) | 0x40u, rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
+// The E4M3 number nearest to x (not NaN), and the power of two below x (not NaN).
+uint8_t to_e4m3(float x) {
+  const uint32_t sign = std::bit_cast<uint32_t>(x) >> 24 & 0x80u;
+  const float size = std::min(448.0f, std::fabs(x));
+  int exponent = 0;
+  std::frexp(std::max(size, 0x1p-6f), &exponent);
+  const int unit = exponent - 4;  // of the last digit
+  const auto digits = static_cast<uint32_t>(std::nearbyint(std::ldexp(size, -unit)));
+  return static_cast<uint8_t>(sign | (static_cast<uint32_t>(unit + 9) * 8 + digits));
+}
+uint8_t to_e8m0(float x) {
+  return static_cast<uint8_t>(std::min(std::bit_cast<uint32_t>(x) >> 23 & 0xFFu, 254u));
 }
 
 // `count` floats as `type`.
@@ -49,10 +72,22 @@ void to_typed(const CpuKernels& kernels, PackedMatrix::Kind type, const float* f
     std::memcpy(to, from, static_cast<size_t>(count) * 4);
   } else if (type == PackedMatrix::f16) {
     kernels.to_f16(from, reinterpret_cast<uint16_t*>(to), count);
+  } else if (type == PackedMatrix::e4m3) {
+    std::transform(from, from + count, to, to_e4m3);
+  } else if (type == PackedMatrix::e8m0) {
+    std::transform(from, from + count, to, to_e8m0);
   } else {
     auto* h = reinterpret_cast<uint16_t*>(to);
-    for (int64_t i = 0; i < count; i++) h[i] = to_bf16(from[i]);
+    for (int64_t i = 0; i < count; i++) h[i] = float_to_bf16(from[i]);
   }
+}
+// Element i of what to_typed() wrote.
+float from_typed(PackedMatrix::Kind type, const uint8_t* typed, size_t i) {
+  if (type == PackedMatrix::e4m3) return e4m3_to_float(typed[i]);
+  if (type == PackedMatrix::e8m0) return e8m0_to_float(typed[i]);
+  if (type == PackedMatrix::f32) return reinterpret_cast<const float*>(typed)[i];
+  const uint16_t half = reinterpret_cast<const uint16_t*>(typed)[i];
+  return type == PackedMatrix::f16 ? f16_to_float(half) : bf16_to_float(half);
 }
 
 // Element i of a row becomes that of lane `lane` in vector i.
@@ -119,16 +154,29 @@ void pack_codes(const PackedMatrix& m, const uint8_t* codes, int lane, uint8_t* 
   }
 }
 
-// One row of an affine weight, on its way into a panel. What lies behind its inputs is zero.
-class AffineRow {
+// The first `count` columns of 16 rows that lie `stride` elements apart.
+template <class T>
+void transpose(const T* rows, int64_t stride, int64_t count, T* panel) {
+  for (int64_t k = 0; k < count; k++)
+    for (int64_t r = 0; r < kPanelRows; r++) panel[k * kPanelRows + r] = rows[r * stride + k];
+}
+
+// What packing has come upon.
+struct Findings {
+  std::atomic<bool> inexact = false;  // a scale that its type and the factor do not give
+  std::atomic<bool> nan = false;      // a code that is E4M3's NaN
+};
+
+// One row of codes, on its way into a panel. What lies behind its inputs is zero.
+class CodedRow {
  public:
-  AffineRow(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m)
-      : kernels_(kernels), source_(source), m_(m) {
+  CodedRow(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m, Findings& findings)
+      : kernels_(kernels), source_(source), m_(m), findings_(findings) {
     const auto groups = static_cast<size_t>(m.padded_cols / m.group);
-    codes_.resize(static_cast<size_t>(m.padded_cols));
+    codes_.resize(static_cast<size_t>(m.padded_cols) * (m.kind == PackedMatrix::fp8 ? kPanelRows : 1));
     scales_.resize(groups);
     biases_.resize(groups);
-    typed_.resize(groups * size_of(m.scale_type));
+    typed_.resize(groups * static_cast<size_t>(size_of(m.scale_type)));
     if (!m.block_scales) return;
     const auto blocks = static_cast<size_t>(m.padded_cols / kScaleBlock);
     d_.resize(blocks);
@@ -138,10 +186,12 @@ class AffineRow {
   }
 
   void pack(int64_t row, int lane, uint8_t* panel) {
-    source_.read_codes(row, 1, codes_.data(), scales_.data(), biases_.data());
-    pack_codes(m_, codes_.data(), lane, panel);
+    const bool fp8 = m_.kind == PackedMatrix::fp8;
+    uint8_t* codes = codes_.data() + (fp8 ? lane * m_.padded_cols : 0);
+    source_.read_codes(row, 1, codes, scales_.data(), biases_.data());
+    if (!fp8) pack_codes(m_, codes, lane, panel);
     if (!m_.block_scales) {
-      put_typed(scales_, lane, panel + m_.scale_offset);
+      put_scales(lane, panel + m_.scale_offset);
       if (!m_.symmetric) put_typed(biases_, lane, panel + m_.bias_offset);
       return;
     }
@@ -153,13 +203,33 @@ class AffineRow {
     put_factors(dmin_, lane, panel + m_.factor_offset + kPanelRows * sizeof(uint16_t));
   }
 
+  // After the last row of a panel.
+  void finish(int count, uint8_t* panel) {
+    if (m_.kind != PackedMatrix::fp8) return;
+    std::fill(codes_.begin() + count * m_.padded_cols, codes_.end(), uint8_t{0});
+    for (int64_t r = 0; r < m_.records(); r++)
+      transpose(codes_.data() + r * m_.record, m_.padded_cols, m_.record, panel + r * m_.record_bytes);
+    if (std::ranges::any_of(codes_, [](uint8_t code) { return (code & 0x7Fu) == 0x7F; }))
+      findings_.nan = true;
+  }
+
  private:
+  void put_scales(int lane, uint8_t* out) {
+    if (m_.kind == PackedMatrix::affine) return put_typed(scales_, lane, out);
+    quotients_.resize(scales_.size());
+    for (size_t i = 0; i < scales_.size(); i++) quotients_[i] = scales_[i] / m_.scale_factor;
+    put_typed(quotients_, lane, out);
+    for (size_t i = 0; i < scales_.size(); i++)
+      if (from_typed(m_.scale_type, typed_.data(), i) * m_.scale_factor != scales_[i])
+        findings_.inexact = true;
+  }
+
   void put_typed(const std::vector<float>& values, int lane, uint8_t* out) {
     to_typed(kernels_, m_.scale_type, values.data(), static_cast<int64_t>(values.size()), typed_.data());
-    if (m_.scale_type == PackedMatrix::f32)
-      put_groups(reinterpret_cast<const uint32_t*>(typed_.data()), lane, out);
-    else
-      put_groups(reinterpret_cast<const uint16_t*>(typed_.data()), lane, out);
+    const int size = size_of(m_.scale_type);
+    size == 4   ? put_groups(reinterpret_cast<const uint32_t*>(typed_.data()), lane, out)
+    : size == 2 ? put_groups(reinterpret_cast<const uint16_t*>(typed_.data()), lane, out)
+                : put_groups(typed_.data(), lane, out);
   }
 
   // A value of each group.
@@ -179,31 +249,25 @@ class AffineRow {
   const CpuKernels& kernels_;
   const WeightSource& source_;
   const PackedMatrix& m_;
-  std::vector<uint8_t> codes_, typed_;
-  std::vector<float> scales_, biases_;
+  Findings& findings_;
+  std::vector<uint8_t> codes_;  // of a row; of a panel when they are E4M3 numbers
+  std::vector<uint8_t> typed_;
+  std::vector<float> scales_, biases_, quotients_;
   std::vector<uint16_t> d_, dmin_;  // block scales
   std::vector<int8_t> integers_;
   std::vector<uint8_t> mins_;
 };
 
-void pack_affine_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
-                        int64_t begin, int64_t end) {
-  AffineRow row(kernels, source, m);
+void pack_coded_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
+                       int64_t begin, int64_t end, Findings& findings) {
+  CodedRow row(kernels, source, m, findings);
   for (int64_t p = begin; p < end; p++) {
     const int64_t first = p * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
     uint8_t* panel = const_cast<uint8_t*>(m.data) + p * m.panel_bytes;
     if (count < kPanelRows) std::memset(panel, 0, static_cast<size_t>(m.panel_bytes));
     for (int r = 0; r < count; r++) row.pack(first + r, r, panel);
+    row.finish(static_cast<int>(count), panel);
   }
-}
-
-// Columns of 16 rows of `stride` elements.
-template <class T>
-void transpose(const uint8_t* rows, int64_t stride, uint8_t* panel) {
-  const T* from = reinterpret_cast<const T*>(rows);
-  T* to = reinterpret_cast<T*>(panel);
-  for (int64_t k = 0; k < stride; k++)
-    for (int64_t r = 0; r < kPanelRows; r++) to[k * kPanelRows + r] = from[r * stride + k];
 }
 
 void pack_dense_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
@@ -219,8 +283,10 @@ void pack_dense_panels(const CpuKernels& kernels, const WeightSource& source, co
       to_typed(kernels, m.kind, values.data(), source.cols, rows.data() + r * m.padded_cols * size);
     }
     uint8_t* panel = const_cast<uint8_t*>(m.data) + p * m.panel_bytes;
-    size == 4 ? transpose<uint32_t>(rows.data(), m.padded_cols, panel)
-              : transpose<uint16_t>(rows.data(), m.padded_cols, panel);
+    const int64_t n = m.padded_cols;
+    size == 4
+        ? transpose(reinterpret_cast<const uint32_t*>(rows.data()), n, n, reinterpret_cast<uint32_t*>(panel))
+        : transpose(reinterpret_cast<const uint16_t*>(rows.data()), n, n, reinterpret_cast<uint16_t*>(panel));
   }
 }
 
@@ -235,46 +301,66 @@ void lay_out_record(PackedMatrix& m) {
   m.record_bytes = m.scale_offset + both * scale_bytes;
 }
 
-PackedMatrix layout_of(const WeightSource& source) {
+// The table as kernels read it.
+void set_table(PackedMatrix& m, const CodeTable& table) {
+  for (size_t i = 0; i < table.size(); i++) {
+    m.values[i] = static_cast<uint8_t>(table[i] + 128);
+    m.most = std::max(m.most, table[i] < 0 ? -table[i] : table[i] + 1);
+  }
+}
+
+// fp32_scales: whatever type the source names.
+PackedMatrix layout_of(const WeightSource& source, bool fp32_scales) {
   PackedMatrix m;
   m.rows = source.rows;
   m.cols = source.cols;
   m.kind = kind_of(source.kind);
-  if (m.kind != PackedMatrix::affine) {
+  if (!m.coded()) {
     m.padded_cols = (source.cols + 31) / 32 * 32;
     m.panel_bytes = m.padded_cols * kPanelRows * size_of(m.kind);
     return m;
   }
   m.bits = source.bits;
   m.group = source.group;
-  m.scale_type = kind_of(source.scale_type);
   m.block_scales = source.read_block_scales != nullptr;
+  m.scale_type = fp32_scales ? PackedMatrix::f32 : kind_of(source.scale_type);
+  if (m.block_scales || m.scale_type != PackedMatrix::f32) m.scale_factor = source.scale_factor;
   m.symmetric = source.symmetric;
   m.zero_point = static_cast<float>(source.zero_point);
+  if (m.kind == PackedMatrix::table) set_table(m, source.table);
   lay_out_record(m);
   m.padded_cols = (source.cols + m.record - 1) / m.record * m.record;
   m.panel_bytes = m.records() * m.record_bytes;
   return m;
 }
 
-}  // namespace
-
-std::shared_ptr<const PackedWeight> pack(CpuDevice& device, const WeightSource& source) {
-  if (source.kind == WeightKind::table || source.kind == WeightKind::fp8)
-    return pack(device, decoded(source));
+// Null: some scale needs fp32.
+std::shared_ptr<const PackedWeight> pack_as(CpuDevice& device, const WeightSource& source,
+                                            const PackedMatrix& layout) {
   const CpuKernels& kernels = device.kernels();
   auto weight = std::make_shared<PackedWeight>();
   PackedMatrix& m = weight->matrix;
-  m = layout_of(source);
+  m = layout;
   weight->bytes = static_cast<uint64_t>(m.panels() * m.panel_bytes);
   weight->memory = allocate_large(weight->bytes);
   m.data = static_cast<const uint8_t*>(weight->memory.get());
   const int64_t grain = std::max<int64_t>(1, m.panels() / 64);
+  Findings findings;
   device.threads().parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {
-    m.kind == PackedMatrix::affine ? pack_affine_panels(kernels, source, m, begin, end)
-                                   : pack_dense_panels(kernels, source, m, begin, end);
+    m.coded() ? pack_coded_panels(kernels, source, m, begin, end, findings)
+              : pack_dense_panels(kernels, source, m, begin, end);
   });
+  if (findings.inexact && m.scale_type != PackedMatrix::f32) return nullptr;
+  m.has_nan = findings.nan;
   return weight;
+}
+
+}  // namespace
+
+// A scale type that does not give a scale: the scale is NaN, or the factor takes it out of fp32's range.
+std::shared_ptr<const PackedWeight> pack(CpuDevice& device, const WeightSource& source) {
+  auto weight = pack_as(device, source, layout_of(source, false));
+  return weight ? weight : pack_as(device, source, layout_of(source, true));
 }
 
 }  // namespace anabranch::ops::cpu

@@ -61,6 +61,14 @@ FN F load_i8(const int8_t* p) {
 FN F load_u8(const uint8_t* p) {
   EACH(F, nf_load_u8(p + n * kNativeLanes));
 }
+// E4M3 numbers; the codes of NaN give 480 and -480.
+FN F load_e4m3(const uint8_t* p) {
+  EACH(F, nf_mul(nf_load_e4m3_small(p + n * kNativeLanes), nf_set1(256.0f)));
+}
+// Powers of two: 2^(byte - 127). The code of NaN, 255, gives infinity.
+FN F load_e8m0(const uint8_t* p) {
+  EACH(F, nf_load_e8m0(p + n * kNativeLanes));
+}
 FN F load_value(const float* p) {
   return load(p);
 }
@@ -164,8 +172,27 @@ FN B splat_quad(const int8_t* p) {
 FN B bit_or(B a, B b) {
   EACH(B, nb_or(a.v[n], b.v[n]));
 }
+// c - 128 of unsigned bytes, as signed ones; and back.
+FN B flip(B a) {
+  const NativeB half = nb_set1(0x80);
+  EACH(B, nb_xor(a.v[n], half));
+}
 FN I as_int(B a) {
   EACH(I, nb_as_i(a.v[n]));
+}
+// A table of 16 bytes, each with `extra` added (modulo 256), and the bytes of it that codes (0 .. 15) name.
+struct Table {
+  NativeTable v;
+};
+FN Table load_table(const uint8_t* bytes, int extra) {
+  alignas(16) uint8_t t[16];
+  for (int i = 0; i < 16; i++) t[i] = static_cast<uint8_t>(bytes[i] + extra);
+  Table r;
+  r.v = nb_load_table(t);
+  return r;
+}
+FN B look_up(const Table& table, B codes) {
+  EACH(B, nb_look_up(table.v, codes.v[n]));
 }
 // Bits of `mask` within each byte, after moving them Shift places left (negative: right).
 template <int Shift, int Mask>
@@ -234,60 +261,79 @@ FN int32_t reduce_max(I a) {
   return ni_reduce_max(most);
 }
 
-// Exact integer dot products of unsigned codes with int8 activations, four per lane and call, summed in
-// int32. With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, as many as
-// cannot saturate: 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. 8-bit codes
-// are centred (c - 128), multiplied as |c - 128| * (x with its sign): 2 * 128 * 127 = 32512; 128 * sum(x) is
-// added at the end.
+// How a matrix's codes, bytes by now, are multiplied with int8 activations and summed in int32, four per lane
+// and call; the sums are exact.
+//
+// With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, as many as cannot
+// saturate: 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. Signed bytes are
+// multiplied as |c| * (x with the sign of c): 2 * 128 * 127 = 32512, 2 * 2 * 64 * 127 = 32512.
 template <int Bits>
-struct Dot {
-  static constexpr bool kCentred =
-#if defined(__aarch64__) && !defined(ANABRANCH_SIMD_PORTABLE)
-      Bits == 8;
-#else
-      Bits == 8 && kHasMaddubs;
-#endif
-  static constexpr int kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;
+struct AffineCodes {
+  static constexpr int kBits = Bits, kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;
+  static constexpr bool kSigned = Bits == 8 && kSignedBytes;
+  static constexpr bool kCentred = kSigned;            // 128 is subtracted before they are multiplied, ...
+  static constexpr int kMissing = kCentred ? 128 : 0;  // ... so each activation's product lacks this
+  static constexpr bool kBias = true;
+};
+// Codes of 4 bits, bytes of a table that have been looked up: of magnitudes up to Most, which is 16 (less
+// than 16 when positive), 64 or 128.
+template <int Most>
+struct TableCodes {
+  static constexpr int kBits = 4;
+  static constexpr bool kSmall = kHasMaddubs && Most == 16;
+  static constexpr bool kSigned = kSignedBytes && !kSmall, kCentred = false;
+  static constexpr int kRun = kSmall ? 4 : 128 / Most;
+  static constexpr int kMissing = kSigned ? 0 : kSmall ? -16 : -128;
+  static constexpr bool kBias = false;
+};
 
+template <class Format>
+struct Dot {
   I sum, run;
 
-  FN Dot start() {
+  // What sums lack is there from the start; with maddubs, where registers are short, it is added at the end.
+  static constexpr bool kAtEnd = kHasMaddubs && Format::kMissing != 0;
+  static constexpr bool kAtStart = !kHasMaddubs && Format::kMissing != 0;
+
+  // x_sum: of the activations that take part.
+  FN Dot start(int32_t x_sum) {
     Dot d;
-    d.sum = splat_int(0);
+    d.sum = splat_int(kAtStart ? Format::kMissing * x_sum : 0);
     return d;
+  }
+  // The exact sum.
+  __attribute__((always_inline)) I total(int32_t x_sum) const {
+    return kAtEnd ? add(sum, splat_int(Format::kMissing * x_sum)) : sum;
   }
 };
 
 // What a quad's codes become once, before they meet several rows of activations.
-template <int Bits>
+template <class Format>
 struct Codes {
   B c, magnitude;
 };
-template <int Bits>
-FN Codes<Bits> prepare(B codes) {
-  Codes<Bits> r;
+template <class Format>
+FN Codes<Format> prepare(B codes) {
+  Codes<Format> r;
   r.c = codes;
-  if constexpr (Dot<Bits>::kCentred) {
-    const NativeB half = nb_set1(0x80);
-    UNROLL for (int n = 0; n < kNatives; n++) r.c.v[n] = nb_xor(codes.v[n], half);
+  if constexpr (Format::kCentred) r.c = flip(codes);
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__)
-    if constexpr (kHasMaddubs) {
-      UNROLL for (int n = 0; n < kNatives; n++) r.magnitude.v[n] = nb_magnitude(r.c.v[n]);
-    }
-#endif
+  if constexpr (Format::kSigned) {
+    UNROLL for (int n = 0; n < kNatives; n++) r.magnitude.v[n] = nb_magnitude(r.c.v[n]);
   }
+#endif
   return r;
 }
 
 // Adds quad Q of a 32-block; quads First .. Last come in order. Runs are cut at multiples of kRun.
-template <int Q, int First, int Last, int Bits>
-FN void accumulate(Dot<Bits>& d, const Codes<Bits>& codes, B x) {
+template <int Q, int First, int Last, class Format>
+FN void accumulate(Dot<Format>& d, const Codes<Format>& codes, B x) {
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)
-  constexpr int kRun = Dot<Bits>::kRun;
+  constexpr int kRun = Format::kRun;
   constexpr bool first = Q % kRun == 0 || Q == First, last = Q % kRun == kRun - 1 || Q == Last;
   UNROLL for (int n = 0; n < kNatives; n++) {
     NativeI p;
-    if constexpr (Dot<Bits>::kCentred)
+    if constexpr (Format::kSigned)
       p = n16_maddubs(codes.magnitude.v[n], nb_with_sign(x.v[n], codes.c.v[n]));
     else
       p = n16_maddubs(codes.c.v[n], x.v[n]);
@@ -297,11 +343,4 @@ FN void accumulate(Dot<Bits>& d, const Codes<Bits>& codes, B x) {
 #else
   UNROLL for (int n = 0; n < kNatives; n++) d.sum.v[n] = ni_dot(d.sum.v[n], codes.c.v[n], x.v[n]);
 #endif
-}
-
-// The exact sum; x_sum is the sum of the activations that took part.
-template <int Bits>
-FN I total(const Dot<Bits>& d, int32_t x_sum) {
-  if constexpr (Dot<Bits>::kCentred) return add(d.sum, splat_int(128 * x_sum));
-  return d.sum;
 }

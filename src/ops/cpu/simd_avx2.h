@@ -71,6 +71,17 @@ FN NativeF nf_load_u8(const uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 
+// E4M3 times 2^-8: the bits of an f16 whose exponent is 8 too small.
+FN NativeF nf_load_e4m3_small(const uint8_t* p) {
+  const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m128i half = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16(static_cast<int16_t>(0xBFFF)));
+  return _mm256_cvtph_ps(half);
+}
+FN NativeF nf_load_e8m0(const uint8_t* p) {
+  const __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(code, 23), _mm256_set1_epi32(0x00400000)));
+}
+
 FN NativeI ni_set1(int32_t x) {
   return _mm256_set1_epi32(x);
 }
@@ -144,7 +155,15 @@ FN NativeI nb_as_i(NativeB a) {
   return a;
 }
 
-constexpr bool kHasMaddubs = true;
+using NativeTable = NativeB;
+FN NativeTable nb_load_table(const uint8_t* p) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+FN NativeB nb_look_up(NativeTable table, NativeB codes) {
+  return _mm256_shuffle_epi8(table, codes);
+}
+
+constexpr bool kHasMaddubs = true, kSignedBytes = true;
 FN NativeI n16_maddubs(NativeB codes, NativeB x) {
   return _mm256_maddubs_epi16(codes, x);
 }
@@ -154,10 +173,10 @@ FN NativeI n16_add(NativeI a, NativeI b) {
 FN NativeI n16_widen(NativeI a) {
   return _mm256_madd_epi16(a, _mm256_set1_epi16(1));
 }
-// codes - 128 as (magnitude, signed): see Dot in simd.h.
-FN NativeB nb_magnitude(NativeB centred) {
-  return _mm256_abs_epi8(centred);
+// Signed bytes as factors of maddubs: see AffineCodes in simd.h.
+FN NativeB nb_magnitude(NativeB codes) {
+  return _mm256_abs_epi8(codes);
 }
-FN NativeB nb_with_sign(NativeB x, NativeB centred) {
-  return _mm256_sign_epi8(x, centred);
+FN NativeB nb_with_sign(NativeB x, NativeB codes) {
+  return _mm256_sign_epi8(x, codes);
 }

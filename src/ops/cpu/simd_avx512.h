@@ -71,6 +71,17 @@ FN NativeF nf_load_u8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 
+// E4M3 times 2^-8: the bits of an f16 whose exponent is 8 too small.
+FN NativeF nf_load_e4m3_small(const uint8_t* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xBFFF));
+  return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(wide, 7), mask));
+}
+FN NativeF nf_load_e8m0(const uint8_t* p) {
+  const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(code, 23), _mm512_set1_epi32(0x00400000)));
+}
+
 FN NativeI ni_set1(int32_t x) {
   return _mm512_set1_epi32(x);
 }
@@ -146,13 +157,21 @@ FN NativeI nb_as_i(NativeB a) {
   return a;
 }
 
+using NativeTable = NativeB;
+FN NativeTable nb_load_table(const uint8_t* p) {
+  return _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+FN NativeB nb_look_up(NativeTable table, NativeB codes) {
+  return _mm512_shuffle_epi8(table, codes);
+}
+
 #if defined(__AVX512VNNI__)
-constexpr bool kHasMaddubs = false;
+constexpr bool kHasMaddubs = false, kSignedBytes = false;
 FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) {
   return _mm512_dpbusd_epi32(acc, codes, x);
 }
 #else
-constexpr bool kHasMaddubs = true;
+constexpr bool kHasMaddubs = true, kSignedBytes = true;
 FN NativeI n16_maddubs(NativeB codes, NativeB x) {
   return _mm512_maddubs_epi16(codes, x);
 }
@@ -162,14 +181,14 @@ FN NativeI n16_add(NativeI a, NativeI b) {
 FN NativeI n16_widen(NativeI a) {
   return _mm512_madd_epi16(a, _mm512_set1_epi16(1));
 }
-// codes - 128 as (magnitude, signed): see Dot in simd.h.
-FN NativeB nb_magnitude(NativeB centred) {
-  return _mm512_abs_epi8(centred);
+// Signed bytes as factors of maddubs: see AffineCodes in simd.h.
+FN NativeB nb_magnitude(NativeB codes) {
+  return _mm512_abs_epi8(codes);
 }
-FN NativeB nb_with_sign(NativeB x, NativeB centred) {
-  const __mmask64 negative = _mm512_movepi8_mask(centred);
+FN NativeB nb_with_sign(NativeB x, NativeB codes) {
+  const __mmask64 negative = _mm512_movepi8_mask(codes);
   const NativeB flipped = _mm512_mask_sub_epi8(x, negative, _mm512_setzero_si512(), x);
-  return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(centred, centred), flipped);
+  return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(codes, codes), flipped);
 }
 #endif
 FN NativeB nb_xor(NativeB a, NativeB b) {

@@ -74,6 +74,21 @@ FN NativeF nf_load_u8(const uint8_t* p) {
   return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four))))));
 }
 
+// E4M3 times 2^-8: the bits of an f16 whose exponent is 8 too small.
+FN NativeF nf_load_e4m3_small(const uint8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  const int16x4_t wide = vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))));
+  const uint16x4_t half = vand_u16(vreinterpret_u16_s16(vshl_n_s16(wide, 7)), vdup_n_u16(0xBFFF));
+  return vcvt_f32_f16(vreinterpret_f16_u16(half));
+}
+FN NativeF nf_load_e8m0(const uint8_t* p) {
+  uint32_t four;
+  __builtin_memcpy(&four, p, 4);
+  const uint32x4_t code = vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)))));
+  return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(code, 23), vdupq_n_u32(0x00400000)));
+}
+
 FN NativeI ni_set1(int32_t x) {
   return vdupq_n_s32(x);
 }
@@ -145,8 +160,16 @@ FN NativeI nb_as_i(NativeB a) {
   return vreinterpretq_s32_u8(a);
 }
 
-constexpr bool kHasMaddubs = false;
-// Codes here are at most 127 or already centred (Dot in simd.h), so both operands are signed.
+using NativeTable = NativeB;
+FN NativeTable nb_load_table(const uint8_t* p) {
+  return vld1q_u8(p);
+}
+FN NativeB nb_look_up(NativeTable table, NativeB codes) {
+  return vqtbl1q_u8(table, codes);
+}
+
+constexpr bool kHasMaddubs = false, kSignedBytes = true;
+// Codes here are at most 127 or signed (AffineCodes in simd.h), so both operands are signed.
 FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) {
   const int8x16_t a = vreinterpretq_s8_u8(codes), b = vreinterpretq_s8_u8(x);
 #if defined(__ARM_FEATURE_DOTPROD)

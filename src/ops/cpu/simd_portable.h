@@ -93,6 +93,16 @@ FN void nf_store_f16(uint16_t* p, NativeF v) {
   *p = static_cast<uint16_t>(sign | half);
 }
 
+// E4M3 times 2^-8: the bits of an f16 whose exponent is 8 too small.
+FN NativeF nf_load_e4m3_small(const uint8_t* p) {
+  const uint32_t code = *p;
+  const uint16_t half = static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7Fu) << 7);
+  return nf_load_f16(&half);
+}
+FN NativeF nf_load_e8m0(const uint8_t* p) {
+  return ni_as_f(static_cast<int32_t>(*p == 0 ? 0x00400000u : static_cast<uint32_t>(*p) << 23));
+}
+
 FN NativeI ni_set1(int32_t x) {
   return x;
 }
@@ -163,7 +173,21 @@ FN NativeI nb_as_i(NativeB a) {
   return static_cast<int32_t>(a);
 }
 
-constexpr bool kHasMaddubs = false;
+struct NativeTable {
+  uint8_t bytes[16];
+};
+FN NativeTable nb_load_table(const uint8_t* p) {
+  NativeTable t;
+  __builtin_memcpy(t.bytes, p, 16);
+  return t;
+}
+FN NativeB nb_look_up(const NativeTable& table, NativeB codes) {
+  NativeB r = 0;
+  for (int j = 0; j < 32; j += 8) r |= static_cast<NativeB>(table.bytes[(codes >> j) & 15u]) << j;
+  return r;
+}
+
+constexpr bool kHasMaddubs = false, kSignedBytes = false;
 FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) {
   for (int j = 0; j < 32; j += 8)
     acc += static_cast<int32_t>((codes >> j) & 255u) * static_cast<int8_t>((x >> j) & 255u);
