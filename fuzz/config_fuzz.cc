@@ -3,7 +3,7 @@
 #include <string>
 
 #include "checkpoint/convert.h"
-#include "checkpoint/mlx_layout.h"
+#include "checkpoint/output_layout.h"
 #include "checkpoint/quantization.h"
 #include "models/family_config.h"
 
@@ -19,7 +19,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)parse_quantization(*config, "config.json");
   for (const auto read : {read_llama_config, read_qwen3_5_config, read_gemma_config})
     (void)read(*config, "config.json");
-  if (const auto layout = MlxLayout::make(*config, "model", TargetKind::bf16); layout.ok())
-    if (layout->config({{"a", {4, 64}}, {"b", {6, 32}}, {"c", {4, 64}}}).dump().empty()) std::abort();
+  for (const OutputFormat format : {OutputFormat::mlx, OutputFormat::fp8}) {
+    options.format = format;
+    const auto layout = make_layout(options, *config, "model");
+    if (!layout.ok()) continue;
+    const Target four{TargetKind::affine, {4, 64}}, six{TargetKind::affine, {6, 32}},
+        fp8{TargetKind::fp8, {}};
+    if ((*layout)->config({{"a", four}, {"b", six}, {"c", four}, {"d", fp8}}).dump().empty()) std::abort();
+  }
   return 0;
 }

@@ -23,6 +23,10 @@ inline float e8m0_to_float(uint8_t code) {
   return std::bit_cast<float>(code == 0 ? 0x00400000u : uint32_t{code} << 23);
 }
 
+// The nearest number, the one with an even mantissa if two are equally near; beyond the largest (448) it is
+// that. NaN gives NaN.
+uint8_t float_to_e4m3(float value);
+
 // The code whose value is exactly `value`, which must be one.
 uint8_t exact_e4m3(float value);
 uint8_t exact_e8m0(float value);

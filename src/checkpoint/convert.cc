@@ -9,9 +9,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/experts.h"
 #include "checkpoint/file_bytes.h"
-#include "checkpoint/mlx_layout.h"
 #include "checkpoint/mtp_head.h"
 #include "checkpoint/output_directory.h"
+#include "checkpoint/output_layout.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard_writer.h"
 #include "checkpoint/tensor_conversion.h"
@@ -29,12 +29,6 @@ constexpr const char* kSideFiles[] = {
 // Each of these is a vocabulary, with the small files or alone.
 constexpr std::string_view kVocabularies[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
                                               "vocab.json"};
-
-// Routers decide which experts run, and are small: without a rule they get 8 bits, as mlx-lm gives them.
-constexpr AffineFormat kRouterFormat{8, 64};
-bool is_router(std::string_view module) {
-  return module.ends_with(".mlp.gate") || module.ends_with(".shared_expert_gate");
-}
 
 // "layers.2" before "layers.10".
 bool natural_less(std::string_view a, std::string_view b) {
@@ -77,11 +71,13 @@ std::vector<std::vector<float>> relative_importance(const Importance& importance
 
 class Converter {
  public:
-  Converter(Checkpoint& source, const ConvertOptions& options, const MlxLayout& layout)
+  Converter(Checkpoint& source, const ConvertOptions& options, const OutputLayout& layout)
       : source_(source), options_(options), layout_(layout) {}
 
   Result<void> plan() {
     rule_used_.assign(options_.rules.size(), false);
+    if (options_.fallback) TRY_VOID(layout_.check(*options_.fallback));
+    for (const QuantRule& rule : options_.rules) TRY_VOID(layout_.check(rule.target));
     for (const TensorInfo& info : source_.tensors()) {
       TRY(auto job, plan_tensor(info));
       report_.source_bytes += info.bytes;
@@ -98,7 +94,8 @@ class Converter {
     report_.tensors = static_cast<int>(jobs_.size());
     if (auto note = missing_mtp_note(source_, options_.output); !note.empty())
       report_.warnings.push_back(std::move(note));
-    for (const TensorConversion& job : jobs_) report_.quantised += job.kind == TargetKind::affine;
+    for (const TensorConversion& job : jobs_)
+      report_.quantised += job.kind == TargetKind::affine || job.kind == TargetKind::fp8;
     return {};
   }
 
@@ -117,12 +114,13 @@ class Converter {
   }
 
   Result<ConvertReport> write(const std::string& directory) {
-    ShardWriter writer(directory);
+    ShardWriter writer(directory, layout_.norm_format());
     std::vector<std::vector<Piece>> model, mtp;
     for (const TensorConversion& job : jobs_)
       (job.module.starts_with("mtp.") ? mtp : model).push_back(pieces_of(job));
     TRY_VOID(writer.add_files("model", model, options_.max_shard_bytes));
     TRY_VOID(writer.add_files("mtp", mtp, options_.max_shard_bytes));
+    const auto matrices = targets();
     uint64_t done = 0;
     for (TensorConversion& job : jobs_) {
       if (options_.progress) options_.progress(job.module, double(done) / double(report_.parameters));
@@ -132,12 +130,13 @@ class Converter {
       done += static_cast<uint64_t>(element_count(job.info.shape));
     }
     TRY_VOID(writer.write_index(report_.parameters));
-    TRY_VOID(write_file(directory + "/config.json", layout_.config(formats()).dump(4) + "\n"));
+    TRY_VOID(write_file(directory + "/config.json", layout_.config(matrices).dump(4) + "\n"));
     TRY_VOID(write_side_files(directory));
     if (options_.progress) options_.progress("", 1);
     report_.files = writer.files();
     report_.bytes = writer.bytes();
-    if (stats_.minmax_error > 0) report_.error_ratio = stats_.error / stats_.minmax_error;
+    if (std::ranges::any_of(matrices, [](const auto& m) { return m.second.kind == TargetKind::affine; }))
+      report_.error_ratio = stats_.minmax_error > 0 ? stats_.error / stats_.minmax_error : 1;
     if (stats_.energy > 0) report_.relative_error = stats_.error / stats_.energy;
     return report_;
   }
@@ -162,9 +161,9 @@ class Converter {
         rule = &options_.rules[i];
         rule_used_[i] = true;
       }
-    Target target = rule ? rule->target : options_.fallback.value_or(Target{});
-    if (!rule && target.kind == TargetKind::affine && is_router(job.module)) target.format = kRouterFormat;
-    if (!rule && job.module.starts_with("mtp.")) target = Target{options_.dense, {}};
+    const Target target = rule ? rule->target : layout_.default_target(job.module, options_.fallback);
+    if (job.out_name.find('*') != std::string::npos && target.kind != TargetKind::fp8)
+      return conversion_error(job, ErrorKind::unsupported, "holds experts, which can only be written as FP8");
     if (target.kind == TargetKind::keep) return keep(std::move(job));
     job.kind = target.kind;
     if (target.kind != TargetKind::affine) return job;
@@ -205,10 +204,10 @@ class Converter {
     return job;
   }
 
-  std::map<std::string, AffineFormat> formats() const {
-    std::map<std::string, AffineFormat> out;
+  std::map<std::string, Target> targets() const {
+    std::map<std::string, Target> out;
     for (const TensorConversion& job : jobs_)
-      if (job.kind == TargetKind::affine) out[module_of(job)] = job.format;
+      if (job.matrix) out[module_of(job)] = {job.kind, job.format};
     return out;
   }
 
@@ -237,7 +236,7 @@ class Converter {
 
   Checkpoint& source_;
   const ConvertOptions& options_;
-  const MlxLayout& layout_;
+  const OutputLayout& layout_;
   std::vector<TensorConversion> jobs_;
   std::vector<bool> rule_used_;
   QuantizeStats stats_;
@@ -250,8 +249,8 @@ Result<ConvertReport> convert(const std::string& source_path, const ConvertOptio
   if (options.dense != TargetKind::bf16 && options.dense != TargetKind::f16)
     return make_error(ErrorKind::invalid, "dense weights are written as bf16 or f16");
   TRY(const auto source, Checkpoint::open(source_path));
-  TRY(const auto layout, MlxLayout::make(source->config(), source->path(), options.dense));
-  Converter converter(*source, options, layout);
+  TRY(const auto layout, make_layout(options, source->config(), source->path()));
+  Converter converter(*source, options, *layout);
   TRY_VOID(converter.plan());
   TRY(const auto output, OutputDirectory::make(options.output, source_path, options.force));
   if (options.calibrate) {

@@ -1,7 +1,6 @@
-// Writes a model as an MLX-compatible directory: affine-quantised or dense safetensors in shards with an
-// index, names and norms as mlx-community's, config.json with the quantisation of each module, tokenizer and
-// template copied. mtp.* tensors go to mtp.safetensors beside the shards. The same input gives the same
-// bytes.
+// Writes a model as a directory: affine-quantised or dense safetensors as mlx-community's, or FP8 as Hugging
+// Face's, in shards with an index, config.json with the quantisation of each module, tokenizer and template
+// copied. mtp.* tensors go to mtp.safetensors beside the shards. The same input gives the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +22,18 @@ enum class TargetKind {
   affine,
   bf16,
   f16,
+  fp8,   // E4M3 codes with a scale for each block of 128 x 128 (of OutputFormat::fp8)
   keep,  // codes or values as the source has them, where an MLX directory can hold them
 };
 
 struct Target {
   TargetKind kind = TargetKind::affine;
   AffineFormat format{4, 64};  // of `affine`
+};
+
+enum class OutputFormat {
+  mlx,  // mlx-community's
+  fp8,  // Hugging Face's, "quant_method": "fp8"
 };
 
 struct QuantRule {
@@ -38,9 +43,11 @@ struct QuantRule {
 };
 
 struct ConvertOptions {
-  std::string output;                   // directory to make; must not exist unless `force`
-  bool force = false;                   // replace an existing model directory
-  std::optional<Target> fallback;       // of matrices that no rule matches; none: 4 bits in groups of 64
+  std::string output;  // directory to make; must not exist unless `force`
+  bool force = false;  // replace an existing model directory
+  OutputFormat format = OutputFormat::mlx;
+  std::optional<Target> fallback;       // of matrices that no rule matches; none: 4 bits in groups of 64, or
+                                        // what the format says
   std::vector<QuantRule> rules;         // the first that matches decides
   TargetKind dense = TargetKind::bf16;  // bf16 or f16: scales, vectors, matrices that cannot be quantised,
                                         // and mtp.* without a rule
@@ -60,15 +67,15 @@ struct ConvertReport {
   int files = 0;
   uint64_t parameters = 0;
   uint64_t source_bytes = 0, bytes = 0;
-  // Squared error of the quantised matrices over that of MLX's own quantiser on the same values; 1 if there
-  // is none.
-  double error_ratio = 1;
+  // Squared error of the affine matrices over that of MLX's own quantiser on the same values; 1 if there is
+  // none, nothing if none is affine.
+  std::optional<double> error_ratio;
   double relative_error = 0;  // squared error over squared weights
   int calibrated = 0;         // of `quantised`: weighted by importance, as are their errors above
   std::vector<std::string> warnings;
 };
 
-// "4" "4/64" (bits / group), "bf16", "f16", "keep".
+// "4" "4/64" (bits / group), "bf16", "f16", "fp8", "keep".
 Result<Target> parse_target(std::string_view text);
 
 // {"default": {"bits": 4, "group": 64}, "rules": [{"match": "mtp.*", "dtype": "bf16"}, {"match":

@@ -18,13 +18,10 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 }  // namespace
 
-bool is_shifted_norm(std::string_view hf_name) {
-  return (hf_name.ends_with("norm.weight") || hf_name.find(".pre_fc_norm_") != std::string_view::npos) &&
-         hf_name.find(".linear_attn.") == std::string_view::npos;
-}
-
-Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, TargetKind dense) {
-  MlxLayout layout;
+Result<std::unique_ptr<OutputLayout>> MlxLayout::make(const Json& config, const std::string& path,
+                                                      TargetKind dense) {
+  auto made = std::make_unique<MlxLayout>();
+  MlxLayout& layout = *made;
   layout.config_ = config;
   layout.path_ = path;
   layout.dense_ = dense;
@@ -43,7 +40,7 @@ Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, T
                       path, shown(family));
   if (const auto text = config.find("text_config"); text != config.end() && !text->is_object())
     return make_error(ErrorKind::invalid, "{}: \"text_config\" is not an object", path);
-  return layout;
+  return std::unique_ptr<OutputLayout>(std::move(made));
 }
 
 Result<std::string> MlxLayout::name(const std::string& hf_name) const {
@@ -80,7 +77,24 @@ bool MlxLayout::stays_f32(std::string_view hf_name) const {
   return hybrid_ && hf_name.ends_with(".A_log");
 }
 
-Json MlxLayout::config(const std::map<std::string, AffineFormat>& formats) const {
+// Routers decide which experts run, and are small: they get 8 bits, as mlx-lm gives them.
+Target MlxLayout::default_target(std::string_view module, const std::optional<Target>& fallback) const {
+  if (module.starts_with("mtp.")) return Target{dense_, {}};
+  const Target target = fallback.value_or(Target{});
+  if (target.kind == TargetKind::affine && is_router(module)) return Target{TargetKind::affine, {8, 64}};
+  return target;
+}
+
+Result<void> MlxLayout::check(const Target& target) const {
+  if (target.kind != TargetKind::fp8) return {};
+  return make_error(ErrorKind::invalid, "{}: the recipe asks for FP8, which is written with --format fp8",
+                    path_);
+}
+
+Json MlxLayout::config(const std::map<std::string, Target>& matrices) const {
+  std::map<std::string, AffineFormat> formats;
+  for (const auto& [module, target] : matrices)
+    if (target.kind == TargetKind::affine) formats[module] = target.format;
   Json out = config_;
   if (hybrid_ && nested_ && !out.contains("text_config")) {
     Json text = std::move(out);

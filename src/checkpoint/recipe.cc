@@ -24,8 +24,15 @@ Result<AffineFormat> checked(int64_t bits, int64_t group, const std::string& whe
 std::optional<TargetKind> dense_target(std::string_view text) {
   if (text == "bf16") return TargetKind::bf16;
   if (text == "f16") return TargetKind::f16;
+  if (text == "fp8") return TargetKind::fp8;
   if (text == "keep") return TargetKind::keep;
   return std::nullopt;
+}
+
+const char* dense_name(TargetKind kind) {
+  for (const char* name : {"bf16", "f16", "fp8"})
+    if (dense_target(name) == kind) return name;
+  return "keep";
 }
 
 // {"bits": 6, "group": 64} or {"dtype": "bf16"}
@@ -42,7 +49,7 @@ Result<Target> read_target(const Json& object, const std::string& where) {
     const auto kind = dtype->is_string() ? dense_target(dtype->get_ref<const std::string&>()) : std::nullopt;
     if (!kind || group != object.end())
       return make_error(ErrorKind::invalid,
-                        "{}: \"dtype\" is \"bf16\", \"f16\" or \"keep\", without \"group\"", where);
+                        "{}: \"dtype\" is \"bf16\", \"f16\", \"fp8\" or \"keep\", without \"group\"", where);
     return Target{*kind, {}};
   }
   const auto number = [](const Json& value) { return value.is_number_integer() ? value.get<int64_t>() : -1; };
@@ -56,7 +63,7 @@ Result<Target> parse_target(std::string_view text) {
   if (const auto kind = dense_target(text)) return Target{*kind, {}};
   const auto bad = [&] {
     return make_error(ErrorKind::invalid,
-                      "\"{}\" is not a format; write bits/group (4/64), bf16, f16 or keep", shown(text));
+                      "\"{}\" is not a format; write bits/group (4/64), bf16, f16, fp8 or keep", shown(text));
   };
   int64_t bits = 0, group = 64;
   const char* const end = text.data() + text.size();
@@ -96,13 +103,12 @@ Json recipe_json(const ConvertOptions& options) {
       out["bits"] = target.format.bits;
       out["group"] = target.format.group;
     } else {
-      out["dtype"] = target.kind == TargetKind::bf16  ? "bf16"
-                     : target.kind == TargetKind::f16 ? "f16"
-                                                      : "keep";
+      out["dtype"] = dense_name(target.kind);
     }
   };
   Json out = {{"default", Json::object()}, {"rules", Json::array()}};
-  write(options.fallback.value_or(Target{}), out["default"]);
+  const bool fp8 = options.format == OutputFormat::fp8;
+  write(options.fallback.value_or(fp8 ? Target{TargetKind::fp8, {}} : Target{}), out["default"]);
   for (const QuantRule& rule : options.rules) {
     Json& json = out["rules"].emplace_back(Json{{"match", rule.pattern}});
     write(rule.target, json);

@@ -8,6 +8,7 @@
 #include "checkpoint/affine.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/file_bytes.h"
+#include "checkpoint/fp8_writer.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/store.h"
 
@@ -147,6 +148,7 @@ std::string module_of(const TensorConversion& job) {
 }
 
 std::vector<Piece> pieces_of(const TensorConversion& job) {
+  if (job.kind == TargetKind::fp8) return fp8_pieces(job);
   if (job.kind != TargetKind::affine) {
     const auto kind = stored_kind(job.kind);
     return {{job.out_name, dtype_name(kind), job.shape,
@@ -170,6 +172,7 @@ Error conversion_error(const TensorConversion& job, ErrorKind kind, const std::s
 
 Result<void> write_tensor(const TensorConversion& job, int shift, Checkpoint& source, ShardWriter& writer,
                           QuantizeStats& stats) {
+  if (job.kind == TargetKind::fp8) return write_fp8(job, source, writer, stats);
   if (job.kind != TargetKind::affine) return write_dense(job, shift, source, writer);
   return for_blocks(*job.matrix, source, [&](int64_t first, int64_t count) {
     return write_affine_rows(job, first, count, writer, stats);

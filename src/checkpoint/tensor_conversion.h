@@ -18,7 +18,7 @@ struct TensorConversion {
   TensorInfo info;
   std::string module;       // "model.layers.0.mlp.up_proj"; a tensor without ".weight" has its whole name
   std::string out_name;     // in the MLX directory, with ".weight"
-  TargetKind kind;          // affine, or how the values are stored: bf16 f16; keep: as f32
+  TargetKind kind;          // affine, fp8, or how the values are stored: bf16 f16; keep: as f32
   AffineFormat format{};    // of affine
   bool codes_kept = false;  // affine: the source's codes
   WeightKind scale_kind = WeightKind::bf16;

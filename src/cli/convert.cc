@@ -1,4 +1,5 @@
-// `convert`: a model quantised, or rewritten, as an MLX-compatible directory; or given a prediction head.
+// `convert`: a model quantised, or rewritten, as a directory in MLX's or the official FP8 layout; or given a
+// prediction head.
 #include "checkpoint/convert.h"
 
 #include <fmt/core.h>
@@ -7,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "checkpoint/mtp_head.h"
 #include "checkpoint/shard_writer.h"
+#include "cli/comparison.h"
 #include "cli/conversation.h"
 #include "cli/convert_text.h"
 #include "engine/loader_gguf.h"
@@ -26,17 +28,18 @@ Result<std::map<std::string, std::string>> side_files(const std::string& source)
   return std::map<std::string, std::string>{};
 }
 
-// Perplexity of the result, and recipe.json with what was measured.
-Result<int> finish(const anabranch::ConvertOptions& to, const ConvertTexts& texts,
+// Compares the result with the source, and writes recipe.json with what was measured.
+Result<int> finish(const std::string& source, const anabranch::ConvertOptions& to, const ConvertTexts& texts,
                    const SourceFindings& findings) {
-  Likelihood after;
+  Comparison result;
   if (!texts.perplexity.empty()) {
-    TRY(after, measure_result(to.output, findings));
-    fmt::print("perplexity {:.4f} before, {:.4f} after, over {} predicted tokens of {}\n",
-               findings.before.perplexity(), after.perplexity(), findings.before.predicted, texts.perplexity);
+    TRY(result, measure_result(source, to.output, findings.held_out));
+    fmt::print("perplexity {:.4f} before, {:.4f} after, over {} predicted tokens of {}\n{}\n",
+               result.original.perplexity(), result.model.perplexity(), result.model.predicted,
+               texts.perplexity, divergence_text(result));
   }
   Json recipe = recipe_json(to);
-  recipe.update(findings_json(texts, findings, after));
+  recipe.update(findings_json(texts, findings, result));
   TRY_VOID(write_file(to.output + "/recipe.json", dump_json(recipe, 2) + "\n"));
   return 0;
 }
@@ -45,6 +48,7 @@ Result<int> convert_model(const ConvertOptions& options) {
   anabranch::ConvertOptions to;
   to.output = options.output;
   to.force = options.force;
+  to.format = options.format == "fp8" ? OutputFormat::fp8 : OutputFormat::mlx;
   to.max_shard_bytes = options.shard_mb * 1'000'000;
   TRY(const Target dense, parse_target(options.dtype));
   to.dense = dense.kind;
@@ -85,12 +89,13 @@ Result<int> convert_model(const ConvertOptions& options) {
              report.tensors, report.files, report.bytes / 1e6, report.source_bytes / 1e6,
              8.0 * report.bytes / report.parameters);
   if (report.quantised > 0)
-    fmt::print("{} matrices quantised: relative squared error {:.2e}, {:.2f} times that of plain min-max\n",
-               report.quantised, report.relative_error, report.error_ratio);
+    fmt::print(
+        "{} matrices quantised: relative squared error {:.2e}{}\n", report.quantised, report.relative_error,
+        report.error_ratio ? fmt::format(", {:.2f} times that of plain min-max", *report.error_ratio) : "");
   if (!texts.calibration.empty())
     fmt::print("{} of them, and their errors, weighted by their inputs on {} tokens of {}\n",
                report.calibrated, findings.calibration_tokens, options.calibration);
-  return texts.empty() ? 0 : finish(to, texts, findings);
+  return texts.empty() ? 0 : finish(options.source, to, texts, findings);
 }
 
 Result<int> add_head(const ConvertOptions& options) {
@@ -104,6 +109,11 @@ Result<int> add_head(const ConvertOptions& options) {
 }  // namespace
 
 int run_convert(const ConvertOptions& options) {
+  if (options.format == "fp8" &&
+      (options.bits || options.group || options.dtype != "bf16" || !options.calibration.empty()))
+    return fail(make_error(ErrorKind::invalid,
+                           "--format fp8 has one way to write a matrix: leave --bits, --group, --dtype and "
+                           "--calibration out"));
   const bool add = !options.mtp_from.empty();
   if (add && !options.output.empty())
     return fail(make_error(ErrorKind::invalid,

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
+#include "cli/comparison.h"
 #include "cli/conversation.h"
 #include "models/importance.h"
 
@@ -91,22 +92,25 @@ Documents split_off_end(Documents& documents) {
   return out;
 }
 
-Likelihood measure(const LoadedModel& loaded, const Documents& documents, const std::string& what) {
-  Likelihood sum;
+// Calls read(tokens, progress) for each document; progress is to be called with the tokens read of it.
+template <class Read>
+void for_documents(const Documents& documents, const std::string& what, const Read& read) {
   size_t done = 0;
   const size_t total = token_count(documents);
   for (const auto& tokens : documents) {
-    const Likelihood part =
-        measure_likelihood(*loaded.model, tokens, std::min(kWindow, loaded.info.context_length),
-                           leading_bos(*loaded.tokenizer), [&](size_t read, auto) {
-                             show_progress(fmt::format("{}: {} of {} tokens", what, done + read, total));
-                           });
-    sum.negative_log += part.negative_log;
-    sum.predicted += part.predicted;
+    read(tokens, [&](size_t count, auto) {
+      show_progress(fmt::format("{}: {} of {} tokens", what, done + count, total));
+    });
     done += tokens.size();
   }
   show_progress("");
-  return sum;
+}
+
+void read_all(const LoadedModel& loaded, const Documents& documents) {
+  for_documents(documents, "calibrating", [&](const auto& tokens, const auto& progress) {
+    measure_likelihood(*loaded.model, tokens, std::min(kWindow, loaded.info.context_length),
+                       leading_bos(*loaded.tokenizer), progress);
+  });
 }
 
 // The weights are compared, so activations are not rounded.
@@ -133,7 +137,7 @@ Result<SourceFindings> measure_source(const std::string& source, const ConvertTe
     if (texts.perplexity == texts.calibration) out.held_out = split_off_end(calibration);
     TRY_VOID(check_documents(calibration, texts.calibration, loaded));
     ImportanceCollector collector(*loaded.device);
-    measure(loaded, calibration, "calibrating");
+    read_all(loaded, calibration);
     out.importance = collector.importance();
     out.calibration_tokens = static_cast<int64_t>(token_count(calibration));
   }
@@ -142,25 +146,33 @@ Result<SourceFindings> measure_source(const std::string& source, const ConvertTe
     TRY(out.held_out, read_documents(texts.perplexity, loaded));
   }
   TRY_VOID(check_documents(out.held_out, texts.perplexity, loaded));
-  out.before = measure(loaded, out.held_out, "perplexity of the source");
   return out;
 }
 
-Result<Likelihood> measure_result(const std::string& output, const SourceFindings& source) {
-  TRY(const LoadedModel loaded, load_precise(output));
-  return measure(loaded, source.held_out, "perplexity of the result");
+Result<Comparison> measure_result(const std::string& source, const std::string& output,
+                                  const Documents& held_out) {
+  TRY(const LoadedModel result, load_precise(output));
+  TRY(const LoadedModel original, load_original(source, result));
+  const int window = std::min({kWindow, result.info.context_length, original.info.context_length});
+  Comparison sum;
+  for_documents(held_out, "comparing with the source", [&](const auto& tokens, const auto& progress) {
+    sum.add(compare_models(*original.model, *result.model, tokens, window, leading_bos(*original.tokenizer),
+                           progress));
+  });
+  return sum;
 }
 
-Json findings_json(const ConvertTexts& texts, const SourceFindings& source, const Likelihood& after) {
+Json findings_json(const ConvertTexts& texts, const SourceFindings& source, const Comparison& result) {
   Json out = Json::object();
   if (!texts.calibration.empty())
     out["calibration"] = {{"text", file_name(texts.calibration)}, {"tokens", source.calibration_tokens}};
-  if (!texts.perplexity.empty())
-    out["perplexity"] = {{"text", file_name(texts.perplexity)},
-                         {"window", kWindow},
-                         {"predicted", source.before.predicted},
-                         {"source", source.before.perplexity()},
-                         {"result", after.perplexity()}};
+  if (texts.perplexity.empty()) return out;
+  out["perplexity"] = {{"text", file_name(texts.perplexity)},
+                       {"window", kWindow},
+                       {"predicted", result.model.predicted},
+                       {"source", result.original.perplexity()},
+                       {"result", result.model.perplexity()}};
+  out["perplexity"].update(divergence_json(result));
   return out;
 }
 

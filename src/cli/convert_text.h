@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/importance.h"
-#include "models/perplexity.h"
+#include "models/divergence.h"
 
 namespace anabranch::cli {
 
@@ -23,17 +23,17 @@ struct SourceFindings {
   Importance importance;
   int64_t calibration_tokens = 0;
   Documents held_out;  // that perplexity is measured on; by the tokenizer of the source
-  Likelihood before;
 };
 
 // Loads the source on the CPU, with fp32 activations. Errors: as load_model's; invalid (a text that cannot be
 // read, or is too short).
 Result<SourceFindings> measure_source(const std::string& source, const ConvertTexts& texts);
 
-// Of the converted model, on the same tokens.
-Result<Likelihood> measure_result(const std::string& output, const SourceFindings& source);
+// The converted model's predictions beside the source's, which is loaded again.
+Result<Comparison> measure_result(const std::string& source, const std::string& output,
+                                  const Documents& held_out);
 
 // For the recipe of the output: {"calibration": {...}, "perplexity": {...}}.
-Json findings_json(const ConvertTexts& texts, const SourceFindings& source, const Likelihood& after);
+Json findings_json(const ConvertTexts& texts, const SourceFindings& source, const Comparison& result);
 
 }  // namespace anabranch::cli

@@ -113,7 +113,7 @@ struct ChatOptions {
 };
 
 struct ConvertOptions {
-  std::string source, output, recipe, dtype = "bf16";
+  std::string source, output, recipe, dtype = "bf16", format = "mlx";
   std::string calibration, perplexity;  // text files; "": none
   std::string mtp_from;                 // add this checkpoint's prediction head to `source`; "": convert
   std::optional<int> bits, group;       // unset: the recipe's default, or 4 and 64
@@ -138,6 +138,7 @@ struct BenchOptions {
 struct EvalOptions {
   ModelOptions model;
   std::string text;
+  std::string against;  // a model to compare with; "": none
   int window = 1024;
   bool json = false;
   bool each = false;  // tell every token's log-probability

@@ -291,6 +291,10 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
   command->add_option("--group", o.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
   command->add_option("--dtype", o.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
+  command
+      ->add_option("--format", o.format,
+                   "What to write: mlx (affine codes), or fp8 (E4M3 with a scale for 128 x 128 weights)")
+      ->check(CLI::IsMember({"mlx", "fp8"}));
   command->add_option("--recipe", o.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
   command->add_option(
       "--calibration", o.calibration,
@@ -306,8 +310,8 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
   auto* mtp = command->add_option("--mtp-from", o.mtp_from,
                                   "Only add this checkpoint's prediction head (mtp.*) to the model directory "
                                   "given as source");
-  for (const char* other :
-       {"--bits", "--group", "--dtype", "--recipe", "--shard-mb", "--calibration", "--perplexity"})
+  for (const char* other : {"--bits", "--group", "--dtype", "--format", "--recipe", "--shard-mb",
+                            "--calibration", "--perplexity"})
     mtp->excludes(command->get_option(other));
   return command;
 }
@@ -356,6 +360,8 @@ CLI::App* add_eval(CLI::App& app, EvalOptions& o) {
   auto* command = app.add_subcommand("eval", "Measure perplexity on a text");
   add_model_flags(*command, o.model);
   command->add_option("--text", o.text, "Text file (UTF-8)")->required();
+  command->add_option("--against", o.against,
+                      "The original of a quantised model: also print the KL divergence from it");
   command->add_option("--window", o.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
   auto* json = command->add_flag("--json", o.json, "Print JSON");
   command
@@ -491,7 +497,7 @@ Program::Program(bool keep_defaults)
       {add_bench(app, bench),
        [this] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); },
        {{&bench.model.model}, {&bench.draft}}},
-      {add_eval(app, eval), [this] { return run_eval(eval); }, {{&eval.model.model}}},
+      {add_eval(app, eval), [this] { return run_eval(eval); }, {{&eval.model.model}, {&eval.against}}},
       {add_calibrate(app, calibrate),
        [this] { return run_calibrate(calibrate); },
        {{&calibrate.model.model}}},

@@ -5,7 +5,9 @@
 namespace anabranch {
 namespace {
 
-constexpr int kRows = 128;  // per forward: bounds the logits' memory
+constexpr size_t kRows = 128;  // per forward: bounds the logits' memory
+
+}  // namespace
 
 Prediction judge(const float* logits, int vocab, int token, size_t at) {
   const float* best = std::max_element(logits, logits + vocab);
@@ -14,47 +16,49 @@ Prediction judge(const float* logits, int vocab, int token, size_t at) {
   return {at, logits[token] - *best - std::log(sum), static_cast<int>(best - logits)};
 }
 
-// Of all tokens but the first.
-std::vector<Prediction> predict_window(const Model& model, std::span<const int> tokens) {
-  auto state = model.make_state();
-  const int vocab = model.spec().vocab;
-  std::vector<Prediction> out;
-  for (size_t at = 0; at + 1 < tokens.size(); at += kRows) {
-    const size_t n = std::min<size_t>(kRows, tokens.size() - at);
-    Batch batch;
-    batch.add(state, tokens.subspan(at, n), Batch::Logits::none);
-    for (size_t i = 0; i < n && at + i + 1 < tokens.size(); i++)
-      batch.logit_rows.push_back(static_cast<int>(i));
-    const auto logits = to_host(model.forward(batch).logits);
-    for (size_t i = 0; i < batch.logit_rows.size(); i++)
-      out.push_back(judge(logits.data<float>() + i * vocab, vocab, tokens[at + i + 1], at + i + 1));
-  }
-  return out;
+Tensor WindowReader::next() {
+  const size_t count = std::min(kRows, ids_.size() - at_);
+  Batch batch;
+  batch.add(state_, ids_.subspan(at_, count), Batch::Logits::none);
+  for (size_t i = 0; i < count && at_ + i + 1 < ids_.size(); i++)
+    batch.logit_rows.push_back(static_cast<int>(i));
+  at_ += count;
+  return to_host(model_.forward(batch).logits);
 }
 
-}  // namespace
-
-Likelihood measure_likelihood(const Model& model, std::span<const int> tokens, int window,
-                              std::optional<int> bos, const AfterWindow& after_window) {
-  Likelihood out;
+void for_each_window(std::span<const int> tokens, int window, std::optional<int> bos,
+                     const std::function<void(std::span<const int> ids, size_t begin, size_t end)>& visit) {
   for (size_t at = 0; at < tokens.size();) {
     const size_t added = bos && window > 1 && tokens[at] != *bos ? 1 : 0,
                  count = std::min(static_cast<size_t>(window) - added, tokens.size() - at);
     std::vector<int> ids(added, bos.value_or(0));
-    ids.insert(ids.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
-               tokens.begin() + static_cast<std::ptrdiff_t>(at + count));
+    const auto part = tokens.subspan(at, count);
+    ids.insert(ids.end(), part.begin(), part.end());
     if (ids.size() < 2) break;
-    auto predictions = predict_window(model, ids);
-    double log_likelihood = 0;
-    for (Prediction& prediction : predictions) {
-      prediction.at += at - added;
-      log_likelihood += prediction.logprob;
-    }
-    out.negative_log -= log_likelihood;
-    out.predicted += static_cast<int64_t>(predictions.size());
+    visit(ids, at, at + count);
     at += count;
-    if (after_window) after_window(at, predictions);
   }
+}
+
+Likelihood measure_likelihood(const Model& model, std::span<const int> tokens, int window,
+                              std::optional<int> bos, const AfterWindow& after_window) {
+  Likelihood out;
+  const int vocab = model.spec().vocab;
+  for_each_window(tokens, window, bos, [&](std::span<const int> ids, size_t, size_t end) {
+    std::vector<Prediction> predictions;
+    for (WindowReader reader(model, ids); !reader.done();) {
+      const size_t first = reader.at() + 1;  // of the tokens predicted, in the window
+      const Tensor logits = reader.next();
+      for (int64_t row = 0; row < logits.shape(0); row++) {
+        const size_t at = first + static_cast<size_t>(row);
+        // The window's last token is the text's at end - 1.
+        predictions.push_back(
+            judge(logits.data<float>() + row * vocab, vocab, ids[at], at + end - ids.size()));
+        out.add(predictions.back().logprob);
+      }
+    }
+    if (after_window) after_window(end, predictions);
+  });
   return out;
 }
 

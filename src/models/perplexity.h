@@ -19,6 +19,10 @@ struct Likelihood {
   double negative_log = 0;  // sum over the tokens predicted
   int64_t predicted = 0;
 
+  void add(double logprob) {
+    negative_log -= logprob;
+    predicted++;
+  }
   double mean() const { return negative_log / static_cast<double>(predicted); }
   double perplexity() const { return std::exp(mean()); }
 };
@@ -29,6 +33,34 @@ struct Prediction {
   double logprob = 0;
   int best = 0;  // the most likely token in its place
 };
+
+// Calls visit(ids, begin, end) for each window: the text's tokens [begin, end), after BOS where it was added
+// (ids.size() is end - begin or one more). A window of one token alone is passed over with all that follows.
+void for_each_window(std::span<const int> tokens, int window, std::optional<int> bos,
+                     const std::function<void(std::span<const int> ids, size_t begin, size_t end)>& visit);
+
+// Reads a window a bounded number of tokens at a time.
+class WindowReader {
+ public:
+  // ids: at least one; they must outlive the reader.
+  WindowReader(const Model& model, std::span<const int> ids)
+      : model_(model), state_(model.make_state()), ids_(ids) {}
+
+  bool done() const { return at_ + 1 >= ids_.size(); }
+  size_t at() const { return at_; }
+  // Logits [rows, vocab] (f32, on the host) after the tokens at(), at() + 1, ... that have a successor.
+  // Precondition: not done().
+  Tensor next();
+
+ private:
+  const Model& model_;
+  SequenceState state_;
+  std::span<const int> ids_;
+  size_t at_ = 0;
+};
+
+// How a row of logits [vocab] predicts `token`, which stands at `at`.
+Prediction judge(const float* logits, int vocab, int token, size_t at);
 
 // after_window: called after each window with the number of tokens read and the window's predictions. Throws
 // on ids that the model does not have.

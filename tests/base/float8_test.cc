@@ -9,6 +9,29 @@
 namespace anabranch {
 namespace {
 
+// Every number, the middles between neighbours (which go to the even one) and their neighbours in fp32.
+TEST(E4m3, RoundsToTheNearest) {
+  for (int code = 0; code < 0x7E; code++) {
+    const float low = e4m3_to_float(static_cast<uint8_t>(code)),
+                high = e4m3_to_float(static_cast<uint8_t>(code + 1));
+    const float middle = (low + high) / 2;
+    for (const int sign : {0, 0x80}) {
+      const auto rounded = [&](float value) { return float_to_e4m3(sign ? -value : value); };
+      EXPECT_EQ(rounded(low), code | sign);
+      EXPECT_EQ(rounded(std::nextafter(middle, 0.0f)), code | sign) << code;
+      EXPECT_EQ(rounded(middle), (code + code % 2) | sign) << code;
+      EXPECT_EQ(rounded(std::nextafter(middle, high)), (code + 1) | sign) << code;
+    }
+  }
+  for (const float large : {448.0f, 449.0f, 463.9f, 464.0f, 480.0f, 1e30f, INFINITY}) {
+    EXPECT_EQ(float_to_e4m3(large), 0x7E);
+    EXPECT_EQ(float_to_e4m3(-large), 0xFE);
+  }
+  EXPECT_EQ(float_to_e4m3(NAN) & 0x7F, 0x7F);
+  EXPECT_EQ(float_to_e4m3(1e-30f), 0);
+  EXPECT_EQ(float_to_e4m3(-0.0f), 0x80);
+}
+
 TEST(Float8, E4m3IsItsFormula) {
   for (int code = 0; code < 256; code++) {
     const int exponent = code >> 3 & 15, mantissa = code & 7;

@@ -8,7 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/mlx_layout.h"
+#include "checkpoint/output_layout.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
 

@@ -427,6 +427,47 @@ def test_eval_tells_each_token():
     refused("--json", "eval", "-m", MODEL, "--text", "nowhere", "--each")
 
 
+def test_eval_compares_with_the_original():
+    with tempfile.TemporaryDirectory() as folder:
+        path = lambda name: os.path.join(folder, name)
+        with open(HELDOUT) as source, open(path("text.txt"), "w") as text:
+            text.write(source.read()[:3000])
+        code, _, err = run("convert", SMALL, path("small"), "--bits", "3")
+        assert code == 0, err
+        flags = ("--text", path("text.txt"), "--window", "128", "--precise")
+        reports = []
+        for model in (SMALL, path("small")):
+            code, out, err = run("eval", "-m", model, "--against", SMALL, *flags, "--json", "--each")
+            assert code == 0, err
+            reports.append(json.loads(out))
+        same, other = (report["against"] for report in reports)
+        assert [same[key] for key in ("kl_mean", "kl_p99", "kl_max", "same_top")] == [0, 0, 0, 1], same
+        assert same["nll"] == reports[0]["nll"] == other["nll"] < reports[1]["nll"], reports
+        each = reports[1]["each"]
+        assert abs(sum(token["kl"] for token in each) / len(each) - other["kl_mean"]) < 1e-9, other
+        assert sum(token["best"] == token["original_best"] for token in each) / len(each) == other["same_top"] < 1, other
+        assert 0.01 < other["kl_mean"] < other["kl_p99"] <= other["kl_max"], other
+        code, out, err = run("eval", "-m", path("small"), "--against", SMALL, *flags)
+        assert code == 0 and f"KL divergence {other['kl_mean']:.6f} (99th percentile {other['kl_p99']:.6f}" in out, (out, err)
+        code, out, err = run("eval", "-m", path("small"), *flags, "--json")
+        assert code == 0 and "against" not in json.loads(out), err
+        # Another token in one place; another number of tokens.
+        shutil.copytree(SMALL, path("other"))
+        with open(path("other/tokenizer.json")) as file:
+            tokenizer = json.load(file)
+        vocab = tokenizer["model"]["vocab"]
+        names = {id: name for name, id in vocab.items()}
+        vocab[names[700]], vocab[names[701]] = 701, 700
+        with open(path("other/tokenizer.json"), "w") as file:
+            json.dump(tokenizer, file)
+        refused("token 700 is", "eval", "-m", path("small"), "--against", path("other"), *flags)
+        tiny = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/data/llama_tied/model")
+        shutil.copytree(tiny, path("tiny"))
+        shutil.copy(os.path.join(SMALL, "tokenizer.json"), path("tiny"))
+        refused("different vocabularies cannot be compared", "eval", "-m", path("small"), "--against", path("tiny"), *flags)
+        refused("nowhere", "eval", "-m", path("small"), "--against", path("nowhere"), *flags)
+
+
 def test_texts_are_measured_with_bos_where_the_tokenizer_wants_it():
     with tempfile.TemporaryDirectory() as directory:
         path = lambda name: os.path.join(directory, name)
@@ -528,6 +569,8 @@ def test_convert_calibrates_and_measures():
             assert recipe["default"] == {"bits": 3, "group": 64} and recipe["rules"] == [], recipe
             assert ("calibration" in recipe) == bool(flags), recipe
             assert f"perplexity {found[name]['source']:.4f} before, {found[name]['result']:.4f} after" in out, out
+            assert f"KL divergence {found[name]['kl_mean']:.6f}" in out and 0.01 < found[name]["kl_mean"] < found[name]["kl_p99"], out
+            assert 0.1 < found[name]["same_top"] < 1, found
         assert found["plain"]["source"] == found["lines"]["source"]
         assert found["lines"]["result"] != found["plain"]["result"], found
         # The last tenth only, when one text does both.

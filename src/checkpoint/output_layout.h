@@ -1,0 +1,51 @@
+// How the directories that `convert` writes name, shape and describe the tensors of a family: one
+// implementation for each format of output.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
+
+namespace anabranch {
+
+// Whether a model of a family that applies 1 + w does so for this norm.
+bool is_shifted_norm(std::string_view hf_name);
+
+// Of the experts of a mixture.
+bool is_router(std::string_view module);
+
+class OutputLayout {
+ public:
+  virtual ~OutputLayout() = default;
+
+  // Of a Hugging Face name; "*" in it stands for the number of an expert, whose matrix is a tensor of its
+  // own. Errors: unsupported (not a tensor of this family).
+  virtual Result<std::string> name(const std::string& hf_name) const = 0;
+  virtual std::vector<int64_t> shape(std::string_view hf_name, const std::vector<int64_t>& shape) const = 0;
+  // What to add to a norm's values, which come as `norms` says.
+  virtual int norm_shift(std::string_view hf_name, NormConvention norms) const = 0;
+  virtual bool stays_f32(std::string_view hf_name) const = 0;
+  // What becomes of a matrix without a rule. fallback: the options'.
+  virtual Target default_target(std::string_view module, const std::optional<Target>& fallback) const = 0;
+  // Error (invalid): files of this format cannot hold it.
+  virtual Result<void> check(const Target& target) const = 0;
+  // config.json; the targets of all matrices, by module name in the directory.
+  virtual Json config(const std::map<std::string, Target>& matrices) const = 0;
+  // ShardWriter's: whose norms the files have.
+  virtual const char* norm_format() const = 0;
+};
+
+// Errors: unsupported (a family that this format is not written for).
+Result<std::unique_ptr<OutputLayout>> make_layout(const ConvertOptions& options, const Json& config,
+                                                  const std::string& path);
+
+}  // namespace anabranch
