@@ -34,9 +34,9 @@ struct GgufFile {
 // order, tensor type), exhausted. A part of a split model is parsed alone (gguf_split.h).
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
 
-// How many bytes metadata and tensor directory take, of a file that begins with these. More than there are: they go
-// on, and so many are to be looked at next. As many as there are: they decide, since they cannot be read. 0: it is
-// no GGUF file.
+// How many bytes metadata and tensor directory take, of a file that begins with these. More than there are:
+// they go on, and so many are to be looked at next. As many as there are: they decide, since they cannot be
+// read. 0: it is no GGUF file.
 uint64_t gguf_header_bytes(std::span<const std::byte> first);
 
 }  // namespace anabranch

@@ -113,7 +113,8 @@ std::optional<Repository> Api::find(const ModelName& name) {
 
 std::optional<std::string> Api::part_of_file(const ModelName& name, const std::string& commit,
                                              const std::string& path, uint64_t from, uint64_t to) {
-  std::string bytes, url = file_url(name.repo, commit, path);
+  const std::string hub_url = file_url(name.repo, commit, path);
+  std::string bytes, url = hub_url == part_url_ ? part_target_ : hub_url;
   const uint64_t most = to - from;
   for (int redirects = 0; redirects <= kMostRedirects; redirects++) {
     const auto take = [&](const HttpResponse& head, std::string_view more) {
@@ -132,6 +133,7 @@ std::optional<std::string> Api::part_of_file(const ModelName& name, const std::s
       continue;
     }
     const bool taken = response->good() || (response->ended_here && bytes.size() == most);
+    if (taken) part_url_ = hub_url, part_target_ = url;
     return taken && !bytes.empty() ? std::optional(std::move(bytes)) : std::nullopt;
   }
   return std::nullopt;

@@ -62,6 +62,8 @@ class Api {
   const Settings& settings_;
   HttpClient& http_;
   const Watcher& watcher_;
+  std::string part_url_,
+      part_target_;  // of the file that a part was asked of last: the hub's, and where it led
 };
 
 }  // namespace anabranch::hub

@@ -5,8 +5,7 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr uint64_t kFirstBytes = 256u << 10;  // of a header, asked for first
-constexpr uint64_t kMostBytes = 64u << 20;    // of one header
+constexpr uint64_t kMostBytes = 64u << 20;  // of one header
 constexpr uint64_t kConfigBytes = 1u << 20;
 constexpr size_t kMostParts = 16;  // of a GGUF model
 
@@ -70,16 +69,15 @@ std::optional<Error> Inspection::refusal(const FileChoice& choice, Known known) 
 // None: it cannot be had, or the file has none.
 std::optional<std::string> Inspection::header_of(const RepoFile& file) {
   std::string bytes;
-  for (uint64_t wanted = kFirstBytes;;) {
-    wanted = std::min({wanted, file.size, kMostBytes});
+  while (true) {
+    const uint64_t needed = inspector_.header_bytes(file.path, bytes);
+    if (needed == 0) return std::nullopt;
+    if (needed <= bytes.size()) return bytes.substr(0, needed);
+    const uint64_t wanted = std::min({needed, file.size, kMostBytes});
     if (wanted <= bytes.size()) return std::nullopt;
     const auto more = api_.part_of_file(name_, repository_.commit, file.path, bytes.size(), wanted);
     if (!more) return std::nullopt;
     bytes += *more;
-    const uint64_t needed = inspector_.header_bytes(file.path, bytes);
-    if (needed == 0) return std::nullopt;
-    if (needed <= bytes.size()) return bytes.substr(0, needed);
-    wanted = std::max<uint64_t>(needed, 2 * bytes.size());
   }
 }
 

@@ -16,8 +16,8 @@ namespace anabranch::hub {
 
 // What is asked of those who know the formats.
 struct Inspector {
-  // How many bytes the header of a weights file has that begins with `first`. More than there are: at least
-  // so many are needed to know. 0: it is no such file.
+  // How many bytes the header of a weights file has that begins with `first`. More than there are: so
+  // many are to be looked at next. 0: it is no such file.
   std::function<uint64_t(const std::string& path, std::string_view first)> header_bytes;
   // Why the model at a path cannot be opened or run; empty: nothing is known that prevents it. Behind the
   // headers of its weights there are zeros.
