@@ -66,6 +66,12 @@ Result<OllamaModel> read_manifest(const std::string& directory, const std::strin
   const auto layers = json && json->is_object() ? json->find("layers") : Json::const_iterator();
   if (!json || !json->is_object() || layers == json->end() || !layers->is_array())
     return make_error(ErrorKind::invalid, "{} is no manifest of Ollama", path);
+  for (const Json& layer : *layers)
+    if (string_at(layer, "mediaType") == "application/vnd.ollama.image.adapter")
+      return make_error(ErrorKind::unsupported,
+                        "{} adds an adapter (LoRA) to the model: adapters cannot be used, only a model that "
+                        "they are merged into",
+                        path);
   for (const Json& layer : *layers) {
     if (string_at(layer, "mediaType") != "application/vnd.ollama.image.model") continue;
     std::string digest = string_at(layer, "digest");
