@@ -200,8 +200,9 @@ Result<FileChoice> choose_named(const std::vector<std::string>& paths, const Mod
 
 // Everything small beside the weights that the model or its tokenizer may need. Other tools share the store.
 bool is_side_file(std::string_view path) {
-  return is_at_top(path) && (path.ends_with(".json") || path.ends_with(".jinja") ||
-                             path == "tokenizer.model" || path == "merges.txt" || path == "vocab.txt");
+  return is_at_top(path) &&
+         (path.ends_with(".json") || path.ends_with(".jinja") || path.starts_with("tokenizer.model") ||
+          path == "merges.txt" || path == "vocab.txt");
 }
 
 // Without the same weights under another project's names, and changes to be added to weights.
@@ -284,6 +285,15 @@ Error no_weights(const std::vector<std::string>& paths, const ModelName& name) {
                     "{} is no language model: it holds neither safetensors nor GGUF files", name.repo);
 }
 
+bool has_tokenizer(const std::vector<std::string>& paths) {
+  const auto is_whole =
+      [](const std::string& path) {  // Mistral's models have tokenizer.model.v3 and its like
+        return path == "tokenizer.json" || path == "tekken.json" || path.starts_with("tokenizer.model");
+      };
+  return std::ranges::any_of(paths, is_whole) ||
+         (contains(paths, "vocab.json") && contains(paths, "merges.txt"));
+}
+
 // The parts of a safetensors model that it cannot run without.
 Result<void> check_side_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose) {
   const auto lacks = [&](const char* file) {
@@ -293,8 +303,7 @@ Result<void> check_side_files(const std::vector<std::string>& paths, const Model
         file);
   };
   if (!contains(paths, "config.json") && !contains(paths, "params.json")) return lacks("config.json");
-  if (purpose == Purpose::model && std::ranges::none_of(paths, is_tokenizer_file))
-    return lacks("tokenizer.json");
+  if (purpose == Purpose::model && !has_tokenizer(paths)) return lacks("tokenizer.json");
   return {};
 }
 
@@ -386,12 +395,6 @@ bool is_config(std::string_view path) {
   constexpr std::string_view kNames[] = {
       "config.json",       "hf_quant_config.json",     "quantize_config.json",
       "quant_config.json", "quantization_config.json", "params.json"};
-  return std::ranges::find(kNames, path) != std::end(kNames);
-}
-
-bool is_tokenizer_file(std::string_view path) {
-  constexpr std::string_view kNames[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json",
-                                         "merges.txt"};
   return std::ranges::find(kNames, path) != std::end(kNames);
 }
 

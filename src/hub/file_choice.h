@@ -62,7 +62,5 @@ std::vector<ModelName> names_of_models(const std::vector<std::string>& paths, co
 // Files beside the weights that are needed to know how these are to be read: config.json and those of
 // quantisations.
 bool is_config(std::string_view path);
-// The tokenizer's own files.
-bool is_tokenizer_file(std::string_view path);
 
 }  // namespace anabranch::hub

@@ -280,9 +280,14 @@ TEST(FileChoice, AnyTokenizerAndMistralsOwnNames) {
   EXPECT_EQ(files_of(choose({"config.json", "consolidated.safetensors", "model.safetensors", "tekken.json"},
                             "o/n")),
             (Paths{"config.json", "model.safetensors", "tekken.json"}));
-  EXPECT_NE(
-      message_of(choose({"config.json", "model.safetensors", "README.md"}, "o/n")).find("no tokenizer.json"),
-      std::string::npos);
+  EXPECT_EQ(files_of(choose({"config.json", "model.safetensors", "tokenizer.model.v3"}, "o/n")),
+            (Paths{"config.json", "model.safetensors", "tokenizer.model.v3"}));
+  EXPECT_EQ(files_of(choose({"config.json", "merges.txt", "model.safetensors", "vocab.json"}, "o/n")),
+            (Paths{"config.json", "merges.txt", "model.safetensors", "vocab.json"}));
+  for (const char* other : {"README.md", "vocab.json"})
+    EXPECT_NE(
+        message_of(choose({"config.json", "model.safetensors", other}, "o/n")).find("no tokenizer.json"),
+        std::string::npos);
 }
 
 TEST(FileChoice, OneSafetensorsFile) {
