@@ -53,14 +53,16 @@ class Pull {
     if (!repository_.id.empty() && repository_.id != name.repo)
       watcher_.note(fmt::format("{} is called {} now: use that name", name.repo, repository_.id));
     plan_.commit = repository_.commit;
-    TRY(const auto choice, choose(purpose, inspector));
-    TRY_VOID(plan(choice.files));
-    PullReport report{model_path(store_, name.repo, plan_.commit, choice), plan_.commit, repository_.id,
-                      plan_.files.size()};
+    TRY(auto selected, choose(purpose, inspector));
+    TRY_VOID(plan(selected.choice.files));
+    PullReport report{model_path(store_, name.repo, plan_.commit, selected.choice), plan_.commit,
+                      repository_.id, plan_.files.size()};
     for (const RepoFile& file : plan_.files) report.bytes += file.size;
     const uint64_t missing = missing_bytes(store_, plan_);
     report.downloaded = early_bytes_ + missing;
     TRY_VOID(check_disk(store_, missing - std::min(missing, partial_bytes()), name));
+    TRY_VOID(look_at_tokenizer(selected));
+    TRY_VOID(plan(selected.choice.files));
     TRY_VOID(store_.prepare(name.repo));
     TRY_VOID(download(settings_, api_, store_, plan_, watcher_, [&](uint64_t done) {
       progress({done, report.bytes, report.files});
@@ -72,16 +74,15 @@ class Pull {
 
  private:
   // What is to be downloaded. Error: unsupported (it cannot run here).
-  Result<FileChoice> choose(Purpose purpose, const Inspector* inspector) {
+  Result<Selection> choose(Purpose purpose, const Inspector* inspector) {
     const ModelName& name = plan_.name;
     const ReadFile read = [&](const std::string& path) { return text_of(path); };
     // What is there already was looked at, or was wanted all the same.
     if (inspector && is_there(choose_files(paths_of(repository_), name, purpose, read))) inspector = nullptr;
     TRY(auto selected, Selector(api_, inspector, repository_, name, read).select(purpose));
-    if (selected.inspection && selected.problem.empty()) TRY_VOID(look_at_tokenizer(selected));
     if (!selected.problem.empty()) return selected.refusal();
     if (!selected.note.empty()) watcher_.note(selected.note);
-    return selected.choice;
+    return selected;
   }
 
   bool is_there(const Result<FileChoice>& choice) {
@@ -89,9 +90,10 @@ class Pull {
     return missing_bytes(store_, plan_) == 0;
   }
 
-  // The files beside the weights are downloaded first: the loader may not know the tokenizer.
+  // The files beside the weights are downloaded first: the loader may not know the tokenizer. Error:
+  // unsupported.
   Result<void> look_at_tokenizer(Selection& selected) {
-    if (selected.choice.main.ends_with(".gguf")) return {};
+    if (!selected.inspection || selected.choice.main.ends_with(".gguf")) return {};
     std::vector<std::string> files;
     std::ranges::copy_if(selected.choice.files, std::back_inserter(files),
                          [](const std::string& path) { return !path.ends_with(".safetensors"); });
@@ -99,9 +101,10 @@ class Pull {
     const auto local = [&](const std::string& path) {
       return store_.blob_path(plan_.name.repo, find(path).oid);
     };
-    if (auto error = selected.inspection->look_again(selected.choice, local))
-      selected.problem = error->message;
-    return {};
+    const auto error = selected.inspection->look_again(selected.choice, local);
+    if (!error) return {};
+    selected.problem = error->message;
+    return selected.refusal();
   }
 
   const RepoFile& find(const std::string& path) const {

@@ -218,6 +218,15 @@ def test_the_base_of_a_card_leads_to_the_sisters():
             assert "can run here:" not in cache.refused("exl2", name="org/tuned")
 
 
+def test_a_tokenizer_that_is_not_read_stops_the_weights():
+    repo = directory()
+    repo.files["tokenizer.json"] = b'{"version": "1.0", "model": {"type": "NoSuchModel", "vocab": {}}}'
+    with setup(repo) as (cache, hub, _):
+        cache.refused("cannot run here", "tokenizer.json", "org/model-4bit/tokenizer.json", "--anyway")
+        nothing_came(cache, hub)
+        assert not os.path.exists(f"{cache.repo}/snapshots/{repo.commit}/config.json")
+
+
 def test_a_long_header_is_fetched_in_steps():
     big = gguf(tokens=60_000, tensor_type=999)  # 1.4 MB before the tensors
     with setup(Repo({"M-Q8_0.gguf": big})) as (cache, hub, _):
