@@ -58,7 +58,7 @@ Result<void> check_formats(const fs::path& directory) {
 
 }  // namespace
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, Extent extent) {
   const std::filesystem::path where(path);
   std::error_code code;
   const auto status = std::filesystem::status(where, code);
@@ -75,7 +75,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
     return make_store(std::move(parts));
   }
   if (where.extension() == ".gguf") {
-    TRY(auto parts, open_gguf(path));
+    TRY(auto parts, open_gguf(path, extent));
     return make_store(std::move(parts));
   }
   return make_error(ErrorKind::unsupported, "{} is neither a directory, a .safetensors nor a .gguf file",

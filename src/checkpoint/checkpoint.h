@@ -25,6 +25,7 @@
 #include "base/mapped_file.h"
 #include "base/result.h"
 #include "base/weight_source.h"
+#include "checkpoint/file_bytes.h"
 #include "checkpoint/gguf_texts.h"
 #include "tensor/tensor.h"
 
@@ -53,7 +54,7 @@ class Checkpoint {
   // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping
   // or out-of-range offsets, absurd header, duplicate names, wrong sizes), unsupported (a type we do not
   // read).
-  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path);
+  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, Extent extent = Extent::whole);
   virtual ~Checkpoint() = default;
 
   // config.json (for GGUF: the same keys, made from its metadata).
@@ -83,6 +84,8 @@ class Checkpoint {
   virtual void reopen(std::string_view prefix) = 0;
   // Tensors with this prefix need not be taken. Returns how many there are.
   virtual int ignore(std::string_view prefix) = 0;
+  // Whether the type of every tensor can be read, those of the MTP head aside. Error: the first one's.
+  virtual Result<void> check_types() const { return {}; }
   // Error (invalid) naming tensors that were neither taken nor ignored.
   virtual Result<void> finish() const = 0;
 

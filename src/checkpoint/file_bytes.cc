@@ -2,10 +2,10 @@
 
 namespace anabranch {
 
-Result<FileBytes> map_file(const std::string& path) {
+Result<FileBytes> map_file(const std::string& path, Extent extent) {
   TRY(auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
-  return FileBytes{path, bytes, file, file};
+  return FileBytes{path, bytes, file, file, extent};
 }
 
 std::string shown(std::string_view name) {

@@ -12,14 +12,19 @@
 
 namespace anabranch {
 
+// How much of a file is there. `headers`: of weights only the headers, and zeros after them, as of a model
+// that is not downloaded yet: values of tensors are then not judged, and nothing may be loaded.
+enum class Extent { whole, headers };
+
 struct FileBytes {
   std::string path;  // for messages
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> keep;
   std::shared_ptr<const MappedFile> map = nullptr;  // null: bytes in memory
+  Extent extent = Extent::whole;
 };
 
-Result<FileBytes> map_file(const std::string& path);
+Result<FileBytes> map_file(const std::string& path, Extent extent = Extent::whole);
 
 // A name from a file as a message may show it: control characters replaced, long names cut.
 std::string shown(std::string_view name);

@@ -34,16 +34,21 @@ class Parser {
     TRY(const uint64_t alignment, find_alignment());
     std::vector<uint64_t> offsets;
     for (uint64_t i = 0; i < tensors_; i++) TRY_VOID(parse_tensor(offsets));
+    header_end_ = at_;
     TRY_VOID(place(offsets, alignment));
     return std::move(file_);
   }
+
+  uint64_t header_end() const { return header_end_; }  // 0: parse() did not get there
+  bool is_cut() const { return cut_; }                 // the bytes end within metadata or tensor directory
 
  private:
   template <class... Args>
   Error invalid(fmt::format_string<Args...> format, Args&&... args) const {
     return Error{ErrorKind::invalid, path_ + ": " + fmt::format(format, std::forward<Args>(args)...)};
   }
-  Error truncated(const std::string& what) const {
+  Error truncated(const std::string& what) {
+    cut_ = true;
     return invalid("the file ends within {}: truncated or damaged", what);
   }
   uint64_t left() const { return bytes_.size() - at_; }
@@ -272,6 +277,8 @@ class Parser {
   const std::string& path_;
   uint64_t at_ = 0, tensors_ = 0, keys_ = 0;
   uint64_t elements_ = 0;  // of arrays so far
+  uint64_t header_end_ = 0;
+  bool cut_ = false;
   GgufFile file_;
 };
 
@@ -279,6 +286,17 @@ class Parser {
 
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path) {
   return Parser(bytes, path).parse();
+}
+
+uint64_t gguf_header_bytes(std::span<const std::byte> first) {
+  constexpr uint64_t kLeast = 4096, kMuch = 1 << 20;
+  if (first.size() < 4) return kLeast;
+  if (std::memcmp(first.data(), "GGUF", 4) != 0) return 0;
+  const std::string path = "a header";
+  Parser parser(first, path);
+  const auto parsed = parser.parse();
+  if (parser.is_cut()) return std::max(kLeast, first.size() * (first.size() < kMuch ? 4 : 2));
+  return parsed.ok() || parser.header_end() > 0 ? parser.header_end() : first.size();
 }
 
 }  // namespace anabranch

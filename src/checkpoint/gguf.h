@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "checkpoint/file_bytes.h"
 #include "checkpoint/gguf_blocks.h"
 #include "checkpoint/gguf_texts.h"
 
@@ -26,10 +27,16 @@ struct GgufFile {
   Json metadata;                    // an object; arrays included, but for those in `texts`
   GgufTexts texts;                  // of keys below "tokenizer.", which lie in the file
   std::vector<GgufTensor> tensors;  // sorted by name
+  Extent extent = Extent::whole;
 };
 
 // Errors (naming `path`, and the key or tensor where there is one): invalid, unsupported (version, byte
 // order, tensor type), exhausted. A part of a split model is parsed alone (gguf_split.h).
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
+
+// How many bytes metadata and tensor directory take, of a file that begins with these. More than there are:
+// they go on, and so many are to be looked at next. As many as there are: they decide, since they cannot be
+// read. 0: it is no GGUF file.
+uint64_t gguf_header_bytes(std::span<const std::byte> first);
 
 }  // namespace anabranch

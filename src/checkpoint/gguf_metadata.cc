@@ -128,7 +128,8 @@ Result<std::vector<float>> GgufMetadata::positive_vector(std::string_view name, 
   if (!found || is_coded(found->type->kind) || found->shape != std::vector<int64_t>{count})
     return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is missing or no vector of {} numbers", path_,
                       name, count);
-  std::vector<float> out(count);
+  std::vector<float> out(count, 1.0f);
+  if (file_.extent == Extent::headers) return out;
   dense_to_float(found->type->kind, found->data.data(), count, out.data());
   if (!std::ranges::all_of(out, [](float v) { return v > 0 && std::isfinite(v); }))
     return make_error(ErrorKind::invalid, "{}: tensor \"{}\" has a value that is not above zero", path_,

@@ -41,7 +41,7 @@ class GgufMetadata {
   // Whether a tensor's name begins so.
   bool has_tensor_of(std::string_view prefix) const;
   const GgufTensor* tensor(std::string_view name) const;  // null: absent
-  // A vector of `count` numbers above zero.
+  // A vector of `count` numbers above zero; ones where only the header is there.
   Result<std::vector<float>> positive_vector(std::string_view name, int64_t count) const;
 
  private:

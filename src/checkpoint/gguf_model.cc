@@ -328,8 +328,8 @@ class Translator {
   Result<Entry> undo_decay(const GgufTensor& tensor, Entry entry) const {
     if (tensor.shape.size() != 1 || tensor.shape[0] != config_.linear_value_heads || !entry.source.read_dense)
       return wrong_shape(tensor);
-    std::vector<float> values(tensor.shape[0]);
-    entry.source.read_dense(0, 1, values.data());
+    std::vector<float> values(tensor.shape[0], -1.0f);
+    if (file_.extent == Extent::whole) entry.source.read_dense(0, 1, values.data());
     for (float v : values)
       if (!(v < 0) || !std::isfinite(v))
         return make_error(ErrorKind::invalid, "{}: tensor \"{}\": a decay of {} is not below zero",
@@ -439,8 +439,8 @@ Result<StoreParts> read_gguf(std::vector<FileBytes> files) {
   return translate(std::move(parts));
 }
 
-Result<StoreParts> open_gguf(const std::string& path) {
-  TRY(auto files, open_gguf_parts(path));
+Result<StoreParts> open_gguf(const std::string& path, Extent extent) {
+  TRY(auto files, open_gguf_parts(path, extent));
   TRY(auto parts, translate(std::move(files)));
   const auto tower = parts.vision ? std::nullopt : find_mmproj(path);
   if (!tower) return parts;

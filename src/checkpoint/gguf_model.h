@@ -16,6 +16,6 @@ std::string hf_name(const GgufConfig& config, const std::string& gguf_name);
 // is for sound, is left out.
 Result<StoreParts> read_gguf(std::vector<FileBytes> files);
 // `path`: the model's file, or one of its parts, with a vision tower beside it or within it.
-Result<StoreParts> open_gguf(const std::string& path);
+Result<StoreParts> open_gguf(const std::string& path, Extent extent = Extent::whole);
 
 }  // namespace anabranch

@@ -74,6 +74,7 @@ Result<GgufParts> join_gguf(std::vector<FileBytes> files) {
       first = split;
       out.joined.metadata = std::move(part.metadata);
       out.joined.texts = std::move(part.texts);
+      out.joined.extent = out.files[i].extent;
     }
     TRY_VOID(add_tensors(std::move(part), i, tensors));
   }
@@ -83,8 +84,8 @@ Result<GgufParts> join_gguf(std::vector<FileBytes> files) {
   return out;
 }
 
-Result<GgufParts> open_gguf_parts(const std::string& path) {
-  TRY(auto named, map_file(path));
+Result<GgufParts> open_gguf_parts(const std::string& path, Extent extent) {
+  TRY(auto named, map_file(path, extent));
   TRY(const GgufFile parsed, parse_gguf(named.bytes, path));
   const Split split = split_of(parsed);
   if (split.count == 1) return join_gguf({std::move(named)});
@@ -103,7 +104,7 @@ Result<GgufParts> open_gguf_parts(const std::string& path) {
       return make_error(ErrorKind::not_found,
                         "{}: part {} of {} is missing: there is no {}. Is the download complete?", path,
                         files.size() + 1, paths.size(), other);
-    TRY(auto file, map_file(other));
+    TRY(auto file, map_file(other, extent));
     files.push_back(std::move(file));
   }
   return join_gguf(std::move(files));

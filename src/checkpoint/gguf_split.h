@@ -17,7 +17,7 @@ struct GgufParts {
 
 // `path` may be any of the parts. Errors: as parse_gguf(), not_found (a part is missing), invalid (parts that
 // are not of one model, or not named after what they are).
-Result<GgufParts> open_gguf_parts(const std::string& path);
+Result<GgufParts> open_gguf_parts(const std::string& path, Extent extent = Extent::whole);
 // Files in the order of their parts.
 Result<GgufParts> join_gguf(std::vector<FileBytes> files);
 

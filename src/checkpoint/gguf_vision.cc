@@ -205,20 +205,39 @@ Result<const Tower*> find_tower(const GgufFile& file, const std::string& path) {
                     shown(projector));
 }
 
-bool is_mmproj(const fs::path& path) {
-  std::string start = path.filename().string().substr(0, 6);
-  std::ranges::transform(start, start.begin(), [](unsigned char c) { return std::tolower(c); });
-  return start == "mmproj" && path.extension() == ".gguf";
+std::string lower_name(const fs::path& path) {
+  std::string name = path.filename().string();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
 }
 
-std::optional<fs::path> first_mmproj(const fs::path& directory) {
+// "mmproj-F16.gguf", "mmproj-MODEL-F16.gguf", "MODEL.mmproj-F16.gguf"
+bool is_mmproj(const fs::path& path) {
+  return lower_name(path).find("mmproj") != std::string::npos && path.extension() == ".gguf";
+}
+
+// How many characters of whole words a tower's name, without "mmproj", shares with the model's from the
+// start.
+size_t shared_name(const fs::path& tower, const std::string& model) {
+  std::string name = lower_name(tower);
+  name.erase(name.find("mmproj"), 6);
+  name.erase(0, name.find_first_not_of("-_."));
+  name.resize(static_cast<size_t>(std::ranges::mismatch(name, model).in1 - name.begin()));
+  return name.find_last_of("-_.") + 1;  // npos + 1 is 0
+}
+
+// The one whose name is closest to the model's, and then the first.
+std::optional<fs::path> find_mmproj_in(const fs::path& directory, const std::string& model) {
   constexpr int kMostEntries = 10'000;
   std::optional<fs::path> found;
+  const auto rank = [&](const fs::path& path) {
+    return std::pair(-static_cast<int64_t>(shared_name(path, model)), path.filename());
+  };
   std::error_code code;
   int seen = 0;
   for (fs::directory_iterator it(directory, code), end; !code && it != end && seen < kMostEntries;
        it.increment(code), seen++)
-    if (is_mmproj(it->path()) && (!found || it->path().filename() < found->filename())) found = it->path();
+    if (is_mmproj(it->path()) && (!found || rank(it->path()) < rank(*found))) found = it->path();
   return found;
 }
 
@@ -302,8 +321,10 @@ std::optional<std::string> find_mmproj(const std::string& model_path) {
   const fs::path file(model_path);
   if (is_mmproj(file)) return std::nullopt;
   const fs::path directory = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  auto found = first_mmproj(directory);
-  if (const auto top = snapshot_of(directory); !found && top && *top != directory) found = first_mmproj(*top);
+  const std::string name = lower_name(file);
+  auto found = find_mmproj_in(directory, name);
+  if (const auto top = snapshot_of(directory); !found && top && *top != directory)
+    found = find_mmproj_in(*top, name);
   return found ? std::optional(found->string()) : std::nullopt;
 }
 

@@ -12,9 +12,9 @@
 
 namespace anabranch {
 
-// The file mmproj*.gguf (in capitals or not) in the directory of a model's file; of several the first by
-// name. For a model below a snapshot of Hugging Face's store that has none beside it, the one at the
-// snapshot's top.
+// The file *mmproj*.gguf (in capitals or not) in the directory of a model's file; of several the one that
+// shares the most words with the model's name, and then the first by name. For a model below a snapshot of
+// Hugging Face's store that has none beside it, the one at the snapshot's top.
 std::optional<std::string> find_mmproj(const std::string& model_path);
 
 // Errors: as read_gguf(), and unsupported (another kind of tower).

@@ -170,6 +170,13 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, cons
   return file;
 }
 
+uint64_t safetensors_header_bytes(std::span<const std::byte> first) {
+  uint64_t length;
+  if (first.size() < sizeof(length)) return sizeof(length);
+  std::memcpy(&length, first.data(), sizeof(length));
+  return length > kMaxHeader ? 0 : sizeof(length) + length;
+}
+
 Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index(std::string_view text,
                                                                                  const std::string& path) {
   if (text.size() > kMaxIndex)

@@ -32,6 +32,10 @@ struct SafetensorsFile {
 // exhausted.
 Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, const std::string& path);
 
+// How many bytes length and header take, of a file that begins with these; more than there are: so many are
+// needed to know. 0: it is no safetensors file.
+uint64_t safetensors_header_bytes(std::span<const std::byte> first);
+
 // model.safetensors.index.json: (tensor, file) pairs. File names are plain names ending in ".safetensors".
 Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index(std::string_view text,
                                                                                  const std::string& path);

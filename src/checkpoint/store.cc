@@ -87,6 +87,12 @@ class Store : public Checkpoint {
     return count;
   }
 
+  Result<void> check_types() const override {
+    for (const Entry& entry : parts_.entries)
+      if (entry.unreadable && !entry.info.name.starts_with("mtp.")) return *entry.unreadable;
+    return {};
+  }
+
   Result<void> finish() const override {
     constexpr int kNamed = 8;
     std::string names;

@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/log.h"
 #include "base/user_directory.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/preflight.h"
 #include "cli/pull_display.h"
+#include "hub/address.h"
 #include "hub/inventory.h"
 #include "hub/other_stores.h"
 
@@ -51,17 +54,36 @@ Result<std::string> pull_for_command(const hub::Settings& settings, const hub::M
   const HeldInterrupt interrupt;
   const hub::Watcher watcher{[&](const std::string& sentence) { display.note(sentence); },
                              [&] { return interrupt.came(); }};
-  const auto report =
-      hub::pull(settings, name, purpose, watcher, [&](const auto& now) { display.progress(now); });
+  const auto report = hub::pull(
+      settings, name, purpose, watcher, [&](const auto& now) { display.progress(now); }, &inspector());
   display.clear();
   if (!report) return report.error();
   return report->path;
+}
+
+// A stored model that can run, for a bare name whose first choice cannot; none: there is none.
+std::optional<std::string> another_stored(const hub::Store& store, const hub::ModelName& name,
+                                          const std::string& first) {
+  if (!name.quant.empty() || !name.file.empty()) return std::nullopt;
+  const auto others = hub::stored_names(store, name);
+  if (others.size() < 2) return std::nullopt;
+  const std::string why = why_it_cannot_run(first);
+  if (why.empty()) return std::nullopt;
+  for (const hub::ModelName& other : others) {
+    const auto path = hub::find_in_store(store, other, hub::Purpose::model);
+    if (!path || *path == first || !why_it_cannot_run(*path).empty()) continue;
+    log_warning("{} is taken: {}", other.text(), why);
+    return *path;
+  }
+  return std::nullopt;
 }
 
 Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose, IfMissing missing) {
   TRY(const auto settings, hub::settings_from_environment());
   const hub::Store store(settings.cache);
   auto stored = hub::find_in_store(store, name, purpose);
+  if (stored && purpose == hub::Purpose::model)
+    if (auto other = another_stored(store, name, *stored)) return *other;
   if (stored) return stored;
   if (auto theirs = hub::find_lm_studio_model(hub::lm_studio_directories(), name, purpose)) return theirs;
   if (settings.offline)
@@ -108,8 +130,8 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
   const auto name = hub::parse_model_name(path_or_name);
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
-    return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md)",
-                      no_path);
+    return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",
+                      no_path, hub::advice_on(path_or_name));
   auto located = locate_name(*name, purpose, missing);
   if (!located) return make_error(located.error().kind, "{}; and {}", located.error().message, no_path);
   return located;

@@ -11,6 +11,7 @@ CLI::App* add_pull(CLI::App& app, PullOptions& o) {
                    "ORG/NAME, or ORG/NAME:QUANT or ORG/NAME/FILE of a GGUF repository (docs/models.md)")
       ->required();
   command->add_option("--revision", o.revision, "A branch, tag or commit (default: main)");
+  command->add_flag("--anyway", o.anyway, "Download it even if this program cannot run it");
   return command;
 }
 

@@ -10,10 +10,12 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/conversation.h"
 #include "cli/locate.h"
+#include "cli/preflight.h"
 #include "cli/reports.h"
 #include "cli/server_access.h"
 #include "engine/loader.h"
 #include "engine/loader_gguf.h"
+#include "hub/address.h"
 #include "hub/pull.h"
 #include "models/model.h"
 #include "models/vision_tower.h"
@@ -67,12 +69,11 @@ Result<server::ModelDescription> describe(const ServeOptions& options) {
 Result<server::PulledModel> pull(const std::string& text, const std::function<bool()>& cancelled,
                                  const std::function<void(const server::PullState&)>& progress) {
   const auto name = hub::parse_model_name(text);
-  if (!name) return make_error(ErrorKind::invalid, "'{}' is no model's name: give {}", text, hub::kNameForms);
+  if (!name) return make_error(ErrorKind::invalid, "'{}' is no model's name: {}", text, hub::advice_on(text));
   TRY(const auto settings, hub::settings_from_environment());
   const hub::Watcher watcher{[](const std::string& sentence) { log_info("{}", sentence); }, cancelled};
-  TRY(const auto report, hub::pull(settings, *name, hub::Purpose::model, watcher, [&](const auto& now) {
-        progress({now.done, now.total, now.files});
-      }));
+  const auto advance = [&](const auto& now) { progress({now.done, now.total, now.files}); };
+  TRY(const auto report, hub::pull(settings, *name, hub::Purpose::model, watcher, advance, &inspector()));
   return server::PulledModel{name->text(), report.bytes, report.downloaded};
 }
 

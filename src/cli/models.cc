@@ -5,11 +5,14 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "checkpoint/model_name.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
 #include "cli/locate.h"
+#include "cli/preflight.h"
 #include "cli/reports.h"
 #include "cli/text.h"
+#include "hub/address.h"
 #include "hub/inventory.h"
 #include "hub/other_stores.h"
 #include "hub/pull.h"
@@ -20,7 +23,26 @@ namespace {
 
 // ---- ls
 
-Json to_json(const hub::StoredModel& model) {
+struct Listed {
+  hub::StoredModel model;
+  std::string
+      why_not;  // why it cannot run here; "": nothing is known that prevents it, or it is not complete
+};
+
+std::vector<Listed> look_at(const std::vector<hub::StoredModel>& models) {
+  std::vector<Listed> out;
+  for (const auto& model : models) {
+    Listed listed{model, ""};
+    // Ollama's files are opened by another path.
+    const auto path = hub::is_ollama_name(model.name) ? locate_stored(model.name) : Result(model.path);
+    if (model.problem.empty() && path) listed.why_not = why_it_cannot_run(*path);
+    out.push_back(std::move(listed));
+  }
+  return out;
+}
+
+Json to_json(const Listed& listed) {
+  const hub::StoredModel& model = listed.model;
   Json json = {{"name", model.name},
                {"store", model.store},
                {"format", model.format},
@@ -29,23 +51,26 @@ Json to_json(const hub::StoredModel& model) {
                {"path", model.path}};
   if (!model.commit.empty()) json["commit"] = model.commit;
   if (!model.problem.empty()) json["problem"] = model.problem;
+  json["runs_here"] = model.problem.empty() && listed.why_not.empty();
+  if (!listed.why_not.empty()) json["why_not"] = listed.why_not;
   return json;
 }
 
-void print_models(const std::vector<hub::StoredModel>& models) {
+void print_models(const std::vector<Listed>& models) {
   size_t name = 4, format = 6;
   uint64_t bytes = 0;
-  for (const auto& model : models) {
+  for (const auto& [model, _] : models) {
     name = std::max(name, model.name.size());
     format = std::max(format, model.format.size());
     bytes += model.bytes;
   }
   fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", "name", name, "size", "format", format, "store",
              "modified");
-  for (const auto& model : models) {
+  for (const auto& [model, why_not] : models) {
     fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", model.name, name, size_text(model.bytes), model.format,
                format, model.store, model.modified_ns == 0 ? "" : age_text(model.modified_ns));
     if (!model.problem.empty()) fmt::print("  cannot be used yet: {}\n", model.problem);
+    if (!why_not.empty()) fmt::print("  cannot run here: {}\n", why_not);
   }
   fmt::print("{}, {}\n", count_text(models.size(), "model"), size_text(bytes));
 }
@@ -57,13 +82,13 @@ Result<int> list(const ListOptions& options) {
       if (model.problem.empty()) fmt::print("{}\n", model.name);
   } else if (options.json) {
     Json json = Json::array();
-    for (const auto& model : models) json.push_back(to_json(model));
+    for (const auto& listed : look_at(models)) json.push_back(to_json(listed));
     fmt::print("{}\n", dump_json(json, 2));
   } else if (models.empty()) {
     TRY(const auto settings, hub::settings_from_environment());
     fmt::print("no models in {}; `anabranch pull ORG/NAME` downloads one\n", settings.cache);
   } else {
-    print_models(models);
+    print_models(look_at(models));
   }
   return 0;
 }
@@ -84,7 +109,13 @@ void print_report(Json report, bool as_json) {
 
 // A model that can be opened.
 Result<int> show_path(const ShowOptions& options, const std::string& path, Device& device) {
-  TRY(const auto checkpoint, Checkpoint::open(path));
+  auto opened = Checkpoint::open(path);
+  if (!opened && opened.error().kind == ErrorKind::unsupported) {
+    print_report({{"name", model_name_of(path)}, {"path", path}, {"problems", {opened.error().message}}},
+                 options.json);
+    return 0;
+  }
+  TRY(const auto checkpoint, std::move(opened));
   Json report = {{"name", checkpoint->name()}};
   report.update(model_report(*checkpoint, device));
   print_report(report, options.json);
@@ -96,22 +127,25 @@ Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, D
   TRY(const auto settings, hub::settings_from_environment());
   const hub::Watcher watcher{[](const std::string& note) { fmt::print(stderr, "{}\n", note); },
                              [] { return interrupt_flag().load(); }};
-  TRY(const auto offer, hub::look_up(settings, name, watcher));
+  TRY(const auto offer, hub::look_up(settings, name, watcher, inspector()));
   const auto& repository = offer.repository;
   Json quants = Json::array();
   for (const std::string& quant : offer.quants) quants.push_back(quant);
   Json problems = Json::array();
+  if (!offer.problem.empty()) problems.push_back(offer.problem);
   if (const auto problem = memory_problem(offer.bytes, device); !problem.empty()) problems.push_back(problem);
   const auto disk = hub::check_disk(hub::Store(settings.cache), offer.bytes, name);
   if (!disk) problems.push_back(disk.error().message);
+  if (!offer.note.empty()) fmt::print(stderr, "{}\n", offer.note);
   Json report = {
-      {"name", name.text()},
+      {"name", offer.name.text()},
       {"stored", false},
       {"page", settings.endpoint + "/" + name.repo},
       {"commit", repository.commit},
       {"gated", repository.gated},
       {"model_type", repository.model_type.empty() ? Json("not told") : Json(repository.model_type)},
       {"parameters", repository.parameters == 0 ? Json("not told") : Json(repository.parameters)}};
+  if (!offer.instead.empty()) report["instead"] = offer.instead;
   if (repository.context > 0) report["context_length"] = repository.context;
   if (!quants.empty()) report["quantisations"] = quants;
   report["files"] = offer.files.size();
@@ -139,8 +173,8 @@ Result<int> remove(const RemoveOptions& options) {
                       options.model, options.model.substr(options.model.find(':') + 1));
   const auto name = hub::parse_model_name(options.model);
   if (!name)
-    return make_error(ErrorKind::invalid, "'{}' is no name of a stored model: give {}", options.model,
-                      hub::kNameForms);
+    return make_error(ErrorKind::invalid, "'{}' is no name of a stored model: {}", options.model,
+                      hub::advice_on(options.model));
   TRY(const auto settings, hub::settings_from_environment());
   const hub::Store store(settings.cache);
   const bool all_revisions = options.model.find('@') == std::string::npos;

@@ -251,6 +251,7 @@ struct SessionsOptions {
 
 struct PullOptions {
   std::string name, revision;
+  bool anyway = false;  // even if it cannot run here
 };
 
 struct ListOptions {

@@ -2,7 +2,9 @@
 #include <cstdio>
 
 #include "cli/conversation.h"
+#include "cli/preflight.h"
 #include "cli/pull_display.h"
+#include "hub/address.h"
 
 namespace anabranch::cli {
 namespace {
@@ -10,7 +12,8 @@ namespace {
 Result<int> pull_model(const PullOptions& options) {
   auto name = hub::parse_model_name(options.name);
   if (!name)
-    return make_error(ErrorKind::invalid, "'{}' is no model's name: give {}", options.name, hub::kNameForms);
+    return make_error(ErrorKind::invalid, "'{}' is no model's name: {}", options.name,
+                      hub::advice_on(options.name));
   if (!options.revision.empty()) {
     const auto with_revision = hub::parse_model_name(name->repo + "@" + options.revision);
     if (!with_revision || name->revision != "main")
@@ -24,8 +27,9 @@ Result<int> pull_model(const PullOptions& options) {
   const auto& interrupt = interrupt_flag();
   const hub::Watcher watcher{[&](const std::string& sentence) { display.note(sentence); },
                              [&] { return interrupt.load(); }};
-  const auto report = hub::pull(settings, *name, hub::Purpose::model, watcher,
-                                [&](const hub::PullProgress& now) { display.progress(now); });
+  const auto report = hub::pull(
+      settings, *name, hub::Purpose::model, watcher,
+      [&](const hub::PullProgress& now) { display.progress(now); }, options.anyway ? nullptr : &inspector());
   if (report) {
     display.finish(*report);
     return 0;

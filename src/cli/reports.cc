@@ -142,15 +142,20 @@ std::string memory_problem(uint64_t bytes, const Device& device) {
   return "";
 }
 
+std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& device) {
+  std::vector<Error> errors;
+  if (const auto spec = read_model_spec(checkpoint, device); !spec) errors.push_back(spec.error());
+  if (const auto types = checkpoint.check_types(); !types) errors.push_back(types.error());
+  if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer) errors.push_back(tokenizer.error());
+  return errors;
+}
+
 std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device) {
   std::vector<std::string> problems;
-  const auto spec = read_model_spec(checkpoint, device);
-  if (!spec)
-    problems.push_back(spec.error().message);
-  else if (auto missing = missing_parts(checkpoint, spec->layers.size()))
-    problems.push_back(std::move(*missing));
-  if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer)
-    problems.push_back(tokenizer.error().message);
+  for (const Error& error : file_errors(checkpoint, device)) problems.push_back(error.message);
+  if (const auto spec = read_model_spec(checkpoint, device))
+    if (auto missing = missing_parts(checkpoint, spec->layers.size()))
+      problems.push_back(std::move(*missing));
   return problems;
 }
 

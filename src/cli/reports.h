@@ -26,7 +26,10 @@ uint64_t tensor_bytes(const Checkpoint& checkpoint);
 // Of all tensors but those of an MTP head.
 uint64_t parameters_in(const Checkpoint& checkpoint);
 
-// Why the model would not run, whatever the memory; empty: nothing is known to prevent it.
+// Why the model cannot be run, as far as the headers of its files tell; empty: nothing is known to prevent
+// it.
+std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& device);
+// The same as texts, and whether parts of the model are missing.
 std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device);
 // The same, and whether it fits the device; most important first.
 std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device);

@@ -53,11 +53,12 @@ std::string Api::token_for(const std::string& url) const {
   return origin_of(url) == origin_of(settings_.endpoint) ? settings_.token : "";
 }
 
-Result<HttpResponse> Api::once(const std::string& url) {
+Result<HttpResponse> Api::once(HttpRequest request) {
   HttpResponse response;
   bool done = false;
-  http_.start({.url = url, .token = token_for(url), .max_body = kMaxAnswerBytes},
-              [&](const HttpResponse& r) { response = r, done = true; });
+  request.token = token_for(request.url);
+  request.max_body = kMaxAnswerBytes;
+  http_.start(std::move(request), [&](const HttpResponse& r) { response = r, done = true; });
   while (!done) {
     if (watcher_.cancelled()) return interrupted();
     http_.run(100);
@@ -68,7 +69,7 @@ Result<HttpResponse> Api::once(const std::string& url) {
 Result<HttpResponse> Api::get(std::string url) {
   Retry retry;
   for (int redirects = 0;;) {
-    TRY(auto response, once(url));
+    TRY(auto response, once({.url = url}));
     if (response.problem.empty() && !response.location.empty() && ++redirects <= kMostRedirects) {
       TRY(url, redirect_target(url, response));
       continue;
@@ -85,8 +86,7 @@ Result<HttpResponse> Api::get(std::string url) {
 }
 
 Result<Repository> Api::repository(const ModelName& name) {
-  const std::string url = fmt::format("{}/api/models/{}/revision/{}?blobs=true", settings_.endpoint,
-                                      name.repo, escaped_revision(name.revision));
+  const std::string url = repository_url(name);
   TRY(const auto response, get(url));
   if (!response.good()) return explain(response, url, name, "");
   auto repository = parse_repository(response.body);
@@ -97,6 +97,46 @@ Result<Repository> Api::repository(const ModelName& name) {
         "demands a login first",
         settings_.endpoint, name.repo, repository.error().message);
   return repository;
+}
+
+std::string Api::repository_url(const ModelName& name) const {
+  return fmt::format("{}/api/models/{}/revision/{}?blobs=true", settings_.endpoint, name.repo,
+                     escaped_revision(name.revision));
+}
+
+std::optional<Repository> Api::find(const ModelName& name) {
+  const auto response = once({.url = repository_url(name)});
+  if (!response || !response->good()) return std::nullopt;
+  auto repository = parse_repository(response->body);
+  return repository ? std::optional(std::move(*repository)) : std::nullopt;
+}
+
+std::optional<std::string> Api::part_of_file(const ModelName& name, const std::string& commit,
+                                             const std::string& path, uint64_t from, uint64_t to) {
+  const std::string hub_url = file_url(name.repo, commit, path);
+  std::string bytes, url = hub_url == part_url_ ? part_target_ : hub_url;
+  const uint64_t most = to - from;
+  for (int redirects = 0; redirects <= kMostRedirects; redirects++) {
+    const auto take = [&](const HttpResponse& head, std::string_view more) {
+      const bool part = head.status == 206;
+      if (part ? !head.header("content-range").starts_with(fmt::format("bytes {}-", from)) : from > 0)
+        return false;
+      bytes.append(more.substr(0, most - bytes.size()));
+      return part || bytes.size() < most;  // a server without ranges sends the whole file
+    };
+    const auto response = once({.url = url, .range = HttpRequest::Range{from, to}, .on_body = take});
+    if (!response) return std::nullopt;
+    if (response->problem.empty() && !response->location.empty()) {
+      const auto target = redirect_target(url, *response);
+      if (!target) return std::nullopt;
+      url = *target;
+      continue;
+    }
+    const bool taken = response->good() || (response->ended_here && bytes.size() == most);
+    if (taken) part_url_ = hub_url, part_target_ = url;
+    return taken && !bytes.empty() ? std::optional(std::move(bytes)) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 Result<std::string> Api::file_text(const ModelName& name, const std::string& commit,
@@ -181,7 +221,8 @@ std::string Api::similar(const std::string& repo) {
   const size_t slash = repo.find('/');
   const std::string org = repo.substr(0, slash), name = repo.substr(slash + 1);
   for (const std::string& query : {"author=" + escaped(org), "search=" + escaped(name)}) {
-    const auto answer = once(fmt::format("{}/api/models?{}&limit={}", settings_.endpoint, query, kMost));
+    const auto answer =
+        once({.url = fmt::format("{}/api/models?{}&limit={}", settings_.endpoint, query, kMost)});
     if (!answer || !answer->good()) continue;
     const auto names = parse_model_list(answer->body, kMost);
     if (const auto text = did_you_mean(repo, names); !text.empty()) return text;

@@ -1,7 +1,9 @@
 // Questions to the hub, and what its refusals mean.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -30,6 +32,14 @@ class Api {
   // its answer cannot be used.
   Result<Repository> repository(const ModelName& name);
 
+  // The same, asked once: none if it cannot be had, for whatever reason.
+  std::optional<Repository> find(const ModelName& name);
+
+  // Bytes [from, to) of a file, as many of them as it has, asked once. None: they cannot be had, as from a
+  // server that knows no ranges.
+  std::optional<std::string> part_of_file(const ModelName& name, const std::string& commit,
+                                          const std::string& path, uint64_t from, uint64_t to);
+
   // A small file of the repository.
   Result<std::string> file_text(const ModelName& name, const std::string& commit, const std::string& path);
 
@@ -43,7 +53,8 @@ class Api {
  private:
   // A GET of the hub's own, with redirects and retries. The response may be an error's.
   Result<HttpResponse> get(std::string url);
-  Result<HttpResponse> once(const std::string& url);
+  Result<HttpResponse> once(HttpRequest request);
+  std::string repository_url(const ModelName& name) const;
   std::string similar(const std::string& repo);
   Error missing(const ModelName& name, const HttpResponse& response);
   Error no_access(const ModelName& name, const HttpResponse& response) const;
@@ -51,6 +62,8 @@ class Api {
   const Settings& settings_;
   HttpClient& http_;
   const Watcher& watcher_;
+  std::string part_url_,
+      part_target_;  // of the file that a part was asked of last: the hub's, and where it led
 };
 
 }  // namespace anabranch::hub

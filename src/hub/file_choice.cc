@@ -14,7 +14,6 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr const char* kIndex = "model.safetensors.index.json";
 // Without a wish, the first of these that a repository has: good quality at a quarter of the size.
 constexpr const char* kUsualQuants[] = {"Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q4_1",   "Q5_K_M",
                                         "Q5_K_S", "Q5_0",       "Q6_K",   "Q8_0", "Q3_K_M", "Q3_K_L",
@@ -62,6 +61,13 @@ std::optional<Part> split_part(std::string_view path) {
   return part;
 }
 
+// Whether a name's last word before "Q4_K_M" is this one, with its mark: "M.I1-", but not "PHI1-".
+bool is_last_word(std::string_view name, std::string_view word) {
+  if (!name.ends_with(word)) return false;
+  return name.size() == word.size() || name[name.size() - word.size() - 1] == '-' ||
+         name[name.size() - word.size() - 1] == '.';
+}
+
 // "Q4_K_M", "IQ3_XXS", "TQ1_0", "BF16", "F16", "MXFP4", ... in capitals.
 bool is_quant_word(std::string_view word) {
   if (word == "BF16" || word == "F16" || word == "F32" || word == "FP16") return true;
@@ -103,13 +109,28 @@ int tower_rank(std::string_view path) {
   return quant == "F32" ? 4 : 3;
 }
 
-// The vision tower for a GGUF model: of the model's folder, or else of the top.
+// The model's name in the name of a file: without quantisation, part, "mmproj" and marks between them.
+std::string stem_of(std::string_view path) {
+  const auto part = split_part(path);
+  std::string name = upper(file_name(part ? part->stem : path));
+  for (const std::string& word : {std::string(".GGUF"), std::string("MMPROJ"), upper(quant_of(path))})
+    if (const size_t at = word.empty() ? name.npos : name.rfind(word); at != name.npos)
+      name.erase(at, word.size());
+  std::erase_if(name, [](char c) { return c == '-' || c == '.' || c == '_'; });
+  return name;
+}
+
+// The vision tower for a GGUF model: of the model's folder, or else of the top. Where several models share a
+// folder, the one that has the model's name.
 std::optional<std::string> choose_tower(const std::vector<std::string>& paths, const std::string& model) {
+  const std::string stem = stem_of(model);
+  const auto rank = [&](const std::string& path) {
+    return std::pair(stem_of(path) != stem, tower_rank(path));
+  };
   for (const std::string_view folder : {folder_of(model), std::string_view()}) {
     const std::string* best = nullptr;
     for (const std::string& path : paths)
-      if (is_vision_tower(path) && folder_of(path) == folder &&
-          (!best || tower_rank(path) < tower_rank(*best)))
+      if (is_vision_tower(path) && folder_of(path) == folder && (!best || rank(path) < rank(*best)))
         best = &path;
     if (best) return *best;
   }
@@ -123,13 +144,18 @@ FileChoice with_tower(FileChoice choice, const std::vector<std::string>& paths, 
   return choice;
 }
 
-// Of all models whose quantisation matches; "UD-" (Unsloth's dynamic forms) may be left out when the plain
-// form is not there.
+// What stands before a quantisation: Unsloth's mixes, and those made with an importance matrix by
+// mradermacher.
+constexpr const char* kQuantForms[] = {"", "UD-", "i1-"};
+
+// Of all models whose quantisation matches; its form may be left out when the plain one is not there.
 std::vector<GgufModel> with_quant(const std::vector<GgufModel>& models, std::string_view quant) {
   const std::string wanted = upper(quant);
   std::vector<GgufModel> found;
-  for (const std::string& form : {wanted, "UD-" + wanted}) {
-    std::ranges::copy_if(models, std::back_inserter(found), [&](const auto& m) { return m.quant == form; });
+  for (const char* start : kQuantForms) {
+    const std::string form = upper(start) + wanted;
+    std::ranges::copy_if(models, std::back_inserter(found),
+                         [&](const auto& m) { return upper(m.quant) == form; });
     if (!found.empty()) break;
   }
   return found;
@@ -163,6 +189,10 @@ Result<FileChoice> choose_named(const std::vector<std::string>& paths, const Mod
                       "{} of {} is the vision tower of a model and no model itself: name the model, and its "
                       "tower comes with it",
                       name.file, name.repo);
+  if (is_drafter(name.file))
+    return make_error(ErrorKind::unsupported,
+                      "{} of {} drafts tokens for a model and is no model itself: name the model", name.file,
+                      name.repo);
   for (const auto& model : gguf_models(paths))
     if (contains(model.files, name.file)) return choice_of(name, model);
   return FileChoice{{name.file}, name.file};
@@ -170,14 +200,31 @@ Result<FileChoice> choose_named(const std::vector<std::string>& paths, const Mod
 
 // Everything small beside the weights that the model or its tokenizer may need. Other tools share the store.
 bool is_side_file(std::string_view path) {
-  return is_at_top(path) && (path.ends_with(".json") || path.ends_with(".jinja") ||
-                             path == "tokenizer.model" || path == "merges.txt" || path == "vocab.txt");
+  return is_at_top(path) &&
+         (path.ends_with(".json") || path.ends_with(".jinja") || path.starts_with("tokenizer.model") ||
+          path == "merges.txt" || path == "vocab.txt");
 }
 
-// The same weights under another project's names, and changes to be added to weights.
+// Without the same weights under another project's names, and changes to be added to weights.
 bool is_weights(std::string_view path) {
   return is_at_top(path) && path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
          !path.starts_with("adapter");
+}
+
+// Those files; where there are none, those with Mistral's own names.
+std::vector<std::string> safetensors_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  std::ranges::copy_if(paths, std::back_inserter(files), is_weights);
+  if (!files.empty()) return files;
+  std::ranges::copy_if(paths, std::back_inserter(files), [](const std::string& path) {
+    return is_at_top(path) && path.starts_with("consolidated") && path.ends_with(".safetensors");
+  });
+  return files;
+}
+
+// The weights of an adapter (LoRA) in its usual file.
+bool is_adapter(std::string_view path) {
+  return file_name(path).starts_with("adapter_model.");
 }
 
 bool is_mtp_file(std::string_view path) {
@@ -190,19 +237,19 @@ Result<std::vector<std::string>> weight_files(const std::vector<std::string>& pa
   std::vector<std::string> files;
   const bool head = purpose == Purpose::mtp_head;
   std::ranges::copy_if(paths, std::back_inserter(files), is_mtp_file);
-  if (contains(paths, kIndex)) {
-    TRY(const auto text, read(kIndex));
+  if (contains(paths, kIndexFile)) {
+    TRY(const auto text, read(kIndexFile));
     auto map = parse_weight_map(text);
-    if (!map) return make_error(map.error().kind, "{} of {}: {}", kIndex, name.repo, map.error().message);
+    if (!map) return make_error(map.error().kind, "{} of {}: {}", kIndexFile, name.repo, map.error().message);
     const auto& named = head ? map->mtp_files : map->files;
     for (const auto& file : named)
       if (!contains(paths, file))
-        return make_error(ErrorKind::not_found, "{} lacks {}, which its {} names", name.repo, file, kIndex);
+        return make_error(ErrorKind::not_found, "{} lacks {}, which its {} names", name.repo, file,
+                          kIndexFile);
     for (const auto& file : named)
       if (!contains(files, file)) files.push_back(file);
   } else if (!head || files.empty()) {
-    files.clear();
-    std::ranges::copy_if(paths, std::back_inserter(files), is_weights);
+    files = safetensors_of(paths);
   }
   if (files.empty())
     return make_error(ErrorKind::not_found, "{} has no {}", name.repo,
@@ -210,29 +257,53 @@ Result<std::vector<std::string>> weight_files(const std::vector<std::string>& pa
   return files;
 }
 
+// Files of weights in formats that are not read.
+constexpr std::pair<std::string_view, const char*> kOtherFormats[] = {
+    {".bin", "PyTorch"},         {".pt", "PyTorch"},      {".pth", "PyTorch"},     {".ckpt", "PyTorch"},
+    {".onnx", "ONNX"},           {".npz", "NumPy"},       {".h5", "TensorFlow"},   {".msgpack", "Flax"},
+    {".tflite", "LiteRT"},       {".litertlm", "LiteRT"}, {".task", "LiteRT"},     {".nemo", "NeMo"},
+    {".engine", "TensorRT"},     {".plan", "TensorRT"},   {".mlmodel", "Core ML"}, {".ggml", "GGML"},
+    {".llamafile", "llamafile"}, {".enc", "encrypted"},
+};
+
 Error no_weights(const std::vector<std::string>& paths, const ModelName& name) {
   for (const auto& path : paths)
-    for (const std::string_view end : {".bin", ".pt", ".pth", ".onnx", ".npz"})
+    if (is_adapter(path))
+      return make_error(ErrorKind::unsupported,
+                        "{} holds only an adapter ({}), which changes another model's weights: adapters "
+                        "cannot be used, only a model that they are merged into",
+                        name.repo, path);
+  for (const auto& [end, format] : kOtherFormats)
+    for (const auto& path : paths)
       if (path.ends_with(end))
         return make_error(
             ErrorKind::unsupported,
-            "{} holds neither safetensors nor GGUF files, but {}, which cannot be read: look for "
+            "{} holds neither safetensors nor GGUF files, but {}, which cannot be read ({}): look for "
             "another repository of the model",
-            name.repo, path);
+            name.repo, path, format);
   return make_error(ErrorKind::unsupported,
                     "{} is no language model: it holds neither safetensors nor GGUF files", name.repo);
 }
 
+bool has_tokenizer(const std::vector<std::string>& paths) {
+  const auto is_whole =
+      [](const std::string& path) {  // Mistral's models have tokenizer.model.v3 and its like
+        return path == "tokenizer.json" || path == "tekken.json" || path.starts_with("tokenizer.model");
+      };
+  return std::ranges::any_of(paths, is_whole) ||
+         (contains(paths, "vocab.json") && contains(paths, "merges.txt"));
+}
+
 // The parts of a safetensors model that it cannot run without.
 Result<void> check_side_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose) {
-  for (const char* file : {"config.json", "tokenizer.json"}) {
-    if (contains(paths, file) || (purpose == Purpose::mtp_head && file != std::string_view("config.json")))
-      continue;
+  const auto lacks = [&](const char* file) {
     return make_error(
-        ErrorKind::not_found,
+        ErrorKind::unsupported,
         "{} has no {}, without which it cannot be used: look for another repository of the model", name.repo,
         file);
-  }
+  };
+  if (!contains(paths, "config.json") && !contains(paths, "params.json")) return lacks("config.json");
+  if (purpose == Purpose::model && !has_tokenizer(paths)) return lacks("tokenizer.json");
   return {};
 }
 
@@ -250,8 +321,11 @@ std::string quant_of(std::string_view path) {
     std::string_view word = std::string_view(name).substr(from, end - from);
     while (!word.empty()) {
       if (is_quant_word(word)) {
-        const bool dynamic = std::string_view(name).substr(0, from).ends_with("UD-");
-        return (dynamic ? "UD-" : "") + std::string(word);
+        const auto before = std::string_view(name).substr(0, from);
+        for (const std::string_view form : kQuantForms)
+          if (!form.empty() && is_last_word(before, upper(form)))
+            return std::string(form) + std::string(word);
+        return std::string(word);
       }
       const size_t under = word.find('_');
       if (under == word.npos) break;
@@ -264,15 +338,23 @@ std::string quant_of(std::string_view path) {
 }
 
 bool is_vision_tower(std::string_view path) {
-  return path.ends_with(".gguf") && upper(file_name(path)).starts_with("MMPROJ");
+  return path.ends_with(".gguf") && upper(file_name(path)).find("MMPROJ") != std::string::npos;
+}
+
+bool is_drafter(std::string_view path) {
+  if (!path.ends_with(".gguf")) return false;
+  const std::string name = upper(file_name(path)), folder = upper(folder_of(path));
+  for (const std::string_view start : {"MTP-", "MTP_", "EAGLE3-", "DFLASH-", "DSPARK-"})
+    if (name.starts_with(start)) return true;
+  return folder == "MTP/" || folder.ends_with("/MTP/");
 }
 
 std::vector<GgufModel> gguf_models(const std::vector<std::string>& paths) {
   std::map<std::string, std::vector<std::string>> by_stem;
   for (const auto& path : paths) {
     if (!path.ends_with(".gguf")) continue;
-    const std::string name = upper(file_name(path));
-    if (name.find("MMPROJ") != name.npos || name.find("IMATRIX") != name.npos) continue;
+    if (is_vision_tower(path) || is_drafter(path) || upper(file_name(path)).find("IMATRIX") != path.npos)
+      continue;
     const auto part = split_part(path);
     by_stem[part ? fmt::format("{}-of-{}", part->stem, part->count) : path].push_back(path);
   }
@@ -284,11 +366,43 @@ std::vector<GgufModel> gguf_models(const std::vector<std::string>& paths) {
   return models;
 }
 
+ModelName name_of_gguf(const GgufModel& model, const std::vector<GgufModel>& all, const ModelName& repo) {
+  ModelName name{.repo = repo.repo, .revision = repo.revision};
+  if (model.quant.empty() || std::ranges::count(all, model.quant, &GgufModel::quant) > 1)
+    name.file = model.files.front();
+  else
+    name.quant = model.quant;
+  return name;
+}
+
+std::vector<ModelName> names_of_models(const std::vector<std::string>& paths, const ModelName& repo) {
+  std::vector<ModelName> names;
+  if (!safetensors_of(paths).empty()) names.push_back({.repo = repo.repo, .revision = repo.revision});
+  const auto models = gguf_models(paths);
+  std::vector<std::string> seen;
+  const auto add = [&](const GgufModel& model) {
+    if (contains(seen, model.files.front())) return;
+    seen.push_back(model.files.front());
+    names.push_back(name_of_gguf(model, models, repo));
+  };
+  for (const char* quant : kUsualQuants)
+    for (const GgufModel& model : with_quant(models, quant)) add(model);
+  for (const GgufModel& model : models) add(model);
+  return names;
+}
+
+bool is_config(std::string_view path) {
+  constexpr std::string_view kNames[] = {
+      "config.json",       "hf_quant_config.json",     "quantize_config.json",
+      "quant_config.json", "quantization_config.json", "params.json"};
+  return std::ranges::find(kNames, path) != std::end(kNames);
+}
+
 Result<FileChoice> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
                                 const ReadFile& read) {
   FileChoice choice;
   const auto models = gguf_models(paths);
-  const bool safetensors = std::ranges::any_of(paths, is_weights);
+  const bool safetensors = !safetensors_of(paths).empty();
   if (!name.file.empty()) {
     TRY(choice, choose_named(paths, name));
     if (name.file.ends_with(".gguf")) return with_tower(std::move(choice), paths, purpose);
@@ -306,7 +420,7 @@ Result<FileChoice> choose_files(const std::vector<std::string>& paths, const Mod
   TRY_VOID(check_side_files(paths, name, purpose));
   for (const auto& path : paths) {
     const bool wanted =
-        purpose == Purpose::model ? is_side_file(path) : path == "config.json" || path == kIndex;
+        purpose == Purpose::model ? is_side_file(path) : path == "config.json" || path == kIndexFile;
     if (wanted && !contains(choice.files, path)) choice.files.push_back(path);
   }
   return choice;

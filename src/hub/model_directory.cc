@@ -81,10 +81,7 @@ std::vector<StoredModel> models_in(const std::string& directory, const ModelName
     return model;
   };
   for (const GgufModel& gguf : ggufs) {
-    ModelName own = name;
-    const auto same = std::ranges::count(ggufs, gguf.quant, &GgufModel::quant);
-    (gguf.quant.empty() || same > 1 ? own.file : own.quant) =
-        gguf.quant.empty() || same > 1 ? gguf.files.front() : gguf.quant;
+    const ModelName own = name_of_gguf(gguf, ggufs, name);
     StoredModel& model = add(own, gguf.quant.empty() ? "GGUF" : "GGUF " + gguf.quant);
     const auto choice = choose_files(files, own, Purpose::model, reader_of(directory));
     measure(model, directory, choice ? choice->files : gguf.files);

@@ -1,6 +1,12 @@
 #include "hub/model_name.h"
 
 #include <algorithm>
+#include <charconv>
+#include <span>
+#include <vector>
+
+#include "hub/address.h"
+#include "hub/file_choice.h"
 
 namespace anabranch::hub {
 namespace {
@@ -48,6 +54,7 @@ std::optional<std::string_view> cut_at(std::string_view& text, char mark) {
 
 bool set_tag(ModelName& name, std::string_view tag) {
   if (!name.file.empty() || !name.quant.empty()) return false;
+  if (lower_case(tag) == "latest") return true;  // Ollama's tag for what has no other
   if (is_weights_file(tag))
     name.file = tag;
   else if (is_quant(tag))
@@ -71,6 +78,66 @@ bool set_repo(ModelName& name, std::string_view text) {
   return is_weights_file(name.file);
 }
 
+// "%2F" and its like as the characters that they stand for.
+std::string unescaped(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    unsigned code = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, code, 16).ptr == digits + 2) {
+      out += static_cast<char>(code);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> parts_of(std::string_view path) {
+  std::vector<std::string> parts;
+  while (!path.empty()) {
+    const size_t slash = std::min(path.find('/'), path.size());
+    if (slash > 0) parts.push_back(unescaped(path.substr(0, slash)));
+    path.remove_prefix(std::min(slash + 1, path.size()));
+  }
+  return parts;
+}
+
+// The first part of addresses that are no models'.
+constexpr std::string_view kOtherPages[] = {"api",    "blog",   "collections", "datasets", "docs",
+                                            "models", "papers", "posts",       "settings", "spaces"};
+// The third part of addresses that name a revision and something in it.
+constexpr std::string_view kPlaces[] = {"blob", "resolve", "raw", "tree"};
+
+bool is_one_of(std::span<const std::string_view> words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+// An address that leads into a repository: ORG/NAME/tree/REVISION/FOLDER, ORG/NAME/blob/REVISION/FILE. Other
+// pages of a model, and files that are no weights, mean the model.
+std::optional<ModelName> parse_page(const std::vector<std::string>& parts) {
+  if (!is_repo_part(parts[0]) || !is_repo_part(parts[1])) return std::nullopt;
+  ModelName name{.repo = parts[0] + "/" + parts[1]};
+  if (!is_one_of(kPlaces, parts[2]) || parts.size() < 4) return name;
+  if (!is_revision(parts[3])) return std::nullopt;
+  name.revision = parts[3];
+  std::string path;
+  for (size_t i = 4; i < parts.size(); i++) path += (i > 4 ? "/" : "") + parts[i];
+  if (is_weights_file(path))
+    name.file = path;
+  else if (parts.size() > 4 && lower_case(quant_of(parts.back())) == lower_case(parts.back()))
+    name.quant = parts.back();  // a folder of one quantisation
+  return name;
+}
+
+// Whether the parts behind the host are such an address, and not a name with a tag, a revision or a file.
+bool is_page(const std::vector<std::string>& parts, std::string_view text) {
+  if (parts.size() < 3 || parts[1].find_first_of(":@") != std::string::npos) return false;
+  return is_one_of(kPlaces, parts[2]) || !is_weights_file(text);
+}
+
 }  // namespace
 
 std::string ModelName::text() const {
@@ -82,14 +149,15 @@ std::string ModelName::text() const {
 }
 
 std::optional<ModelName> parse_model_name(std::string_view text) {
-  if (text.starts_with("https://")) text.remove_prefix(8);
-  const auto host_in = [](std::string_view begin) -> size_t {
-    for (const std::string_view host : {"hf.co/", "huggingface.co/"})
-      if (begin.starts_with(host)) return host.size();
-    return 0;
-  };
-  text.remove_prefix(host_in(text));
-  if (host_in(text) > 0) return std::nullopt;  // no organisation has the hub's name
+  const Site site = cut_site(text);
+  if (site == Site::other) return std::nullopt;
+  if (site == Site::hub) {
+    if (std::string_view rest = text; cut_site(rest) != Site::none) return std::nullopt;  // no organisation
+    const auto parts = parts_of(text);
+    if (parts.empty() || is_one_of(kOtherPages, parts[0])) return std::nullopt;
+    if (is_page(parts, text)) return parse_page(parts);
+    if (text.ends_with(".git")) text.remove_suffix(4);
+  }
   ModelName name;
   if (auto revision = cut_at(text, '@')) {
     if (const auto tag = cut_at(*revision, ':'); tag && !set_tag(name, *tag)) return std::nullopt;

@@ -22,8 +22,9 @@ constexpr const char* kNameForms =
     "ORG/NAME, ORG/NAME:QUANT, ORG/NAME/FILE.gguf, each with @REVISION if wanted";
 
 // ORG/NAME, ORG/NAME:QUANT, ORG/NAME:FILE or ORG/NAME/FILE, where FILE ends in .gguf or .safetensors.
-// "@REVISION" may follow NAME or stand at the end; "hf.co/" or "https://huggingface.co/" may stand before.
-// None: the text has another form (a path, say).
+// "@REVISION" may follow NAME or stand at the end; "hf.co/" or "https://huggingface.co/" may stand before,
+// and then the addresses of the hub's pages are taken as well. The tag "latest" means nothing. None: the text
+// has another form (a path, say; advice_on() of hub/address.h says what to do).
 std::optional<ModelName> parse_model_name(std::string_view text);
 
 // Whether the text is a commit's full name: 40 hexadecimal digits.

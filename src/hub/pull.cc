@@ -6,6 +6,7 @@
 #include "base/mapped_file.h"
 #include "hub/download.h"
 #include "hub/model_directory.h"
+#include "hub/selection.h"
 #include "hub/weight_map.h"
 
 namespace anabranch::hub {
@@ -45,23 +46,23 @@ class Pull {
     plan_.name = name;
   }
 
-  Result<PullReport> run(Purpose purpose, const std::function<void(const PullProgress&)>& progress) {
+  Result<PullReport> run(Purpose purpose, const std::function<void(const PullProgress&)>& progress,
+                         const Inspector* inspector) {
     const ModelName& name = plan_.name;
     TRY(repository_, api_.repository(name));
     if (!repository_.id.empty() && repository_.id != name.repo)
       watcher_.note(fmt::format("{} is called {} now: use that name", name.repo, repository_.id));
     plan_.commit = repository_.commit;
-    std::vector<std::string> paths;
-    for (const RepoFile& file : repository_.files) paths.push_back(file.path);
-    TRY(const auto choice,
-        choose_files(paths, name, purpose, [&](const std::string& path) { return text_of(path); }));
-    TRY_VOID(plan(choice.files));
-    PullReport report{model_path(store_, name.repo, plan_.commit, choice), plan_.commit, repository_.id,
-                      plan_.files.size()};
+    TRY(auto selected, choose(purpose, inspector));
+    TRY_VOID(plan(selected.choice.files));
+    PullReport report{model_path(store_, name.repo, plan_.commit, selected.choice), plan_.commit,
+                      repository_.id, plan_.files.size()};
     for (const RepoFile& file : plan_.files) report.bytes += file.size;
     const uint64_t missing = missing_bytes(store_, plan_);
-    report.downloaded = index_bytes_ + missing;
+    report.downloaded = early_bytes_ + missing;
     TRY_VOID(check_disk(store_, missing - std::min(missing, partial_bytes()), name));
+    TRY_VOID(look_at_tokenizer(selected));
+    TRY_VOID(plan(selected.choice.files));
     TRY_VOID(store_.prepare(name.repo));
     TRY_VOID(download(settings_, api_, store_, plan_, watcher_, [&](uint64_t done) {
       progress({done, report.bytes, report.files});
@@ -72,22 +73,63 @@ class Pull {
   }
 
  private:
+  // What is to be downloaded. Error: unsupported (it cannot run here).
+  Result<Selection> choose(Purpose purpose, const Inspector* inspector) {
+    const ModelName& name = plan_.name;
+    const ReadFile read = [&](const std::string& path) { return text_of(path); };
+    // What is there already was looked at, or was wanted all the same.
+    if (inspector && is_there(choose_files(paths_of(repository_), name, purpose, read))) inspector = nullptr;
+    TRY(auto selected, Selector(api_, inspector, repository_, name, read).select(purpose));
+    if (!selected.problem.empty()) return selected.refusal();
+    if (!selected.note.empty()) watcher_.note(selected.note);
+    return selected;
+  }
+
+  bool is_there(const Result<FileChoice>& choice) {
+    if (!choice || !plan(choice->files)) return false;
+    return missing_bytes(store_, plan_) == 0;
+  }
+
+  // The files beside the weights are downloaded first: the loader may not know the tokenizer. Error:
+  // unsupported.
+  Result<void> look_at_tokenizer(Selection& selected) {
+    if (!selected.inspection || selected.choice.main.ends_with(".gguf")) return {};
+    std::vector<std::string> files;
+    std::ranges::copy_if(selected.choice.files, std::back_inserter(files),
+                         [](const std::string& path) { return !path.ends_with(".safetensors"); });
+    TRY_VOID(fetch(files));
+    const auto local = [&](const std::string& path) {
+      return store_.blob_path(plan_.name.repo, find(path).oid);
+    };
+    const auto error = selected.inspection->look_again(selected.choice, local);
+    if (!error) return {};
+    selected.problem = error->message;
+    return selected.refusal();
+  }
+
+  const RepoFile& find(const std::string& path) const {
+    const auto at = std::ranges::lower_bound(repository_.files, path, {}, &RepoFile::path);
+    CHECK(at != repository_.files.end() && at->path == path, "{} is no file of the repository", path);
+    return *at;
+  }
+
+  // Small files, before all others.
+  Result<void> fetch(const std::vector<std::string>& paths) {
+    TRY_VOID(plan(paths));
+    early_bytes_ += missing_bytes(store_, plan_);
+    TRY_VOID(store_.prepare(plan_.name.repo));
+    return download(settings_, api_, store_, plan_, watcher_, [](uint64_t) {});
+  }
+
   // A small file of the repository, by way of the store.
   Result<std::string> text_of(const std::string& path) {
-    TRY_VOID(plan({path}));
-    index_bytes_ += missing_bytes(store_, plan_);
-    TRY_VOID(store_.prepare(plan_.name.repo));
-    TRY_VOID(download(settings_, api_, store_, plan_, watcher_, [](uint64_t) {}));
+    TRY_VOID(fetch({path}));
     return read_file(store_.blob_path(plan_.name.repo, plan_.files.front().oid), kMaxIndexBytes);
   }
 
   Result<void> plan(const std::vector<std::string>& paths) {
     plan_.files.clear();
-    for (const std::string& path : paths) {
-      const auto at = std::ranges::lower_bound(repository_.files, path, {}, &RepoFile::path);
-      CHECK(at != repository_.files.end() && at->path == path, "{} is no file of the repository", path);
-      plan_.files.push_back(*at);
-    }
+    for (const std::string& path : paths) plan_.files.push_back(find(path));
     return {};
   }
 
@@ -121,7 +163,7 @@ class Pull {
   Store store_;
   Repository repository_;
   DownloadPlan plan_;
-  uint64_t index_bytes_ = 0;  // downloaded before the files were chosen
+  uint64_t early_bytes_ = 0;  // downloaded before the files were chosen
 };
 
 }  // namespace
@@ -137,26 +179,31 @@ Result<void> check_disk(const Store& store, uint64_t bytes, const ModelName& nam
 }
 
 Result<PullReport> pull(const Settings& settings, const ModelName& name, Purpose purpose,
-                        const Watcher& watcher, const std::function<void(const PullProgress&)>& progress) {
+                        const Watcher& watcher, const std::function<void(const PullProgress&)>& progress,
+                        const Inspector* inspector) {
   if (settings.offline)
     return make_error(ErrorKind::invalid,
                       "{} cannot be pulled: HF_HUB_OFFLINE or --offline forbids the network", name.text());
-  return Pull(settings, name, watcher).run(purpose, progress);
+  return Pull(settings, name, watcher).run(purpose, progress, inspector);
 }
 
-Result<Offer> look_up(const Settings& settings, const ModelName& name, const Watcher& watcher) {
+Result<Offer> look_up(const Settings& settings, const ModelName& name, const Watcher& watcher,
+                      const Inspector& inspector) {
   HttpClient http(settings);
   Api api(settings, http, watcher);
   Offer offer;
   TRY(offer.repository, api.repository(name));
-  std::vector<std::string> paths;
-  for (const RepoFile& file : offer.repository.files) paths.push_back(file.path);
-  for (const GgufModel& model : gguf_models(paths))
+  for (const GgufModel& model : gguf_models(paths_of(offer.repository)))
     offer.quants.push_back(model.quant.empty() ? model.files.front() : model.quant);
-  TRY(const auto choice, choose_files(paths, name, Purpose::model, [&](const std::string& path) {
-        return api.file_text(name, offer.repository.commit, path);
-      }));
-  offer.files = choice.files;
+  const ReadFile read = [&](const std::string& path) {
+    return api.file_text(name, offer.repository.commit, path);
+  };
+  TRY(auto selected, Selector(api, &inspector, offer.repository, name, read).select(Purpose::model));
+  offer.name = selected.name;
+  offer.note = selected.note;
+  offer.problem = selected.problem;
+  offer.instead = selected.instead;
+  offer.files = selected.choice.files;
   for (const RepoFile& file : offer.repository.files)
     if (std::ranges::find(offer.files, file.path) != offer.files.end()) offer.bytes += file.size;
   return offer;
@@ -170,6 +217,12 @@ Result<std::string> find_in_store(const Store& store, const ModelName& name, Pur
     return make_error(ErrorKind::not_found, "{} is not completely in {}: {}", name.text(), store.root(),
                       path.error().message);
   return path;
+}
+
+std::vector<ModelName> stored_names(const Store& store, const ModelName& name) {
+  const auto commit = store.commit_of(name.repo, name.revision);
+  return commit ? names_of_models(files_below(store.snapshot_directory(name.repo, *commit)), name)
+                : std::vector<ModelName>();
 }
 
 }  // namespace anabranch::hub

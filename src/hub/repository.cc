@@ -59,6 +59,10 @@ void parse_facts(const Json& json, Repository& out) {
   const Json& gguf = member(json, "gguf");
   out.model_type = string_at(member(json, "config"), "model_type");
   if (out.model_type.empty()) out.model_type = string_at(gguf, "architecture");
+  const Json& base = member(member(json, "cardData"), "base_model");
+  const Json& first = base.is_array() && !base.empty() ? base.front() : base;
+  const auto base_name = first.is_string() ? parse_model_name(first.get<std::string>()) : std::nullopt;
+  if (base_name && base_name->text() == base_name->repo) out.base_model = base_name->repo;
   out.parameters = number_at(member(json, "safetensors"), "total");
   if (out.parameters == 0) out.parameters = number_at(gguf, "total");
   out.context = number_at(gguf, "context_length");
@@ -90,6 +94,12 @@ Result<Repository> parse_repository(std::string_view text) {
     return make_error(ErrorKind::invalid, "it lists {} twice", shown(twice->path));
   parse_facts(json, out);
   return out;
+}
+
+std::vector<std::string> paths_of(const Repository& repository) {
+  std::vector<std::string> paths;
+  for (const RepoFile& file : repository.files) paths.push_back(file.path);
+  return paths;
 }
 
 std::vector<std::string> parse_model_list(std::string_view text, size_t most) {

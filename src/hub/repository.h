@@ -24,9 +24,13 @@ struct Repository {
   bool gated = false;
   std::vector<RepoFile> files;
   std::string model_type;   // config.json's, or the architecture of the GGUF files; "": not told
+  std::string base_model;   // what its card says that it was made from; "": nothing
   uint64_t parameters = 0;  // 0: not told
   uint64_t context = 0;     // of GGUF files; 0: not told
 };
+
+// The paths of all files, sorted.
+std::vector<std::string> paths_of(const Repository& repository);
 
 constexpr size_t kMaxAnswerBytes = 32u << 20;
 

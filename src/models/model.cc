@@ -75,9 +75,12 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
   return {};
 }
 
-// The family that config.json's model_type names. Error: unsupported.
+// The family that config.json's model_type names. Errors: invalid (there is
+// none), unsupported.
 Result<const Family*> family_of(const Checkpoint& checkpoint) {
   const std::string type = string_at(checkpoint.config(), "model_type");
+  if (type.empty())
+    return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = find_family(type);
   if (!family)
     return make_error(

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "hub/alternatives.h"
+
 namespace anabranch::hub {
 namespace {
 
@@ -42,6 +44,9 @@ TEST(QuantOf, ReadsTheName) {
       {"Model-IQ3_XXS-00001-of-00002.gguf", "IQ3_XXS"},
       {"gpt-oss-MXFP4_MOE.gguf", "MXFP4_MOE"},
       {"model_q4_0.gguf", "Q4_0"},
+      {"M.i1-Q4_K_M.gguf", "i1-Q4_K_M"},
+      {"Phi1-Q4_K_M.gguf", "Q4_K_M"},
+      {"m-ud-q4_k_xl.gguf", "UD-Q4_K_XL"},
       {"Q4-model.gguf", "Q4"},
       {"model.gguf", ""},
       {"Qwen3-4B.gguf", ""},
@@ -103,6 +108,88 @@ TEST(FileChoice, AVisionTowerLiesBesideTheModelOrAtTheTop) {
   EXPECT_EQ(files_of(choose(paths, "o/n:BF16", "", Purpose::mtp_head)).size(), 2u);
 }
 
+// As mradermacher and others name them.
+TEST(FileChoice, AVisionTowerHasMmprojAnywhereInItsName) {
+  EXPECT_EQ(files_of(choose({"M.Q4_K_M.gguf", "M.Q8_0.gguf", "M.mmproj-f16.gguf", "M.mmproj-Q8_0.gguf"},
+                            "o/n:q8_0")),
+            (Paths{"M.Q8_0.gguf", "M.mmproj-f16.gguf"}));
+  EXPECT_EQ(files_of(choose({"M-Q4_K_M.gguf", "M-mmproj-F16.gguf"}, "o/n")),
+            (Paths{"M-Q4_K_M.gguf", "M-mmproj-F16.gguf"}));
+  // Each model of a folder has its own.
+  const Paths two = {"A-Q4_0.gguf", "B-2-Q4_0.gguf", "A-mmproj-F32.gguf", "mmproj-B-2-F16.gguf",
+                     "mmproj-B-2-bf16.gguf"};
+  EXPECT_EQ(files_of(choose(two, "o/n/A-Q4_0.gguf")), (Paths{"A-Q4_0.gguf", "A-mmproj-F32.gguf"}));
+  EXPECT_EQ(files_of(choose(two, "o/n/B-2-Q4_0.gguf")), (Paths{"B-2-Q4_0.gguf", "mmproj-B-2-F16.gguf"}));
+}
+
+TEST(FileChoice, FormsOfAQuantisation) {
+  const Paths imatrix = {"M.i1-Q4_K_M.gguf", "M.i1-IQ4_XS.gguf", "M.i1-Q4_0.gguf"};
+  for (const char* name : {"o/n", "o/n:i1-Q4_K_M", "o/n:I1-q4_k_m", "o/n:Q4_K_M", "o/n:latest"})
+    EXPECT_EQ(files_of(choose(imatrix, name)), Paths{"M.i1-Q4_K_M.gguf"}) << name;
+  const Paths both = {"M.Q4_K_M.gguf", "M.i1-Q4_K_M.gguf", "M-UD-Q4_K_M.gguf"};
+  EXPECT_EQ(files_of(choose(both, "o/n")), Paths{"M.Q4_K_M.gguf"});
+  EXPECT_EQ(files_of(choose(both, "o/n:i1-q4_k_m")), Paths{"M.i1-Q4_K_M.gguf"});
+  EXPECT_EQ(files_of(choose(both, "o/n:ud-q4_k_m")), Paths{"M-UD-Q4_K_M.gguf"});
+}
+
+TEST(FileChoice, ADrafterIsNoModel) {
+  const Paths paths = {"m-Q8_0.gguf", "m-UD-Q4_K_XL.gguf", "mtp-m-Q8_0.gguf", "MTP/m-Q8_0.gguf",
+                       "Eagle3-m-Q4_0.gguf"};
+  EXPECT_EQ(files_of(choose(paths, "o/n:Q8_0")), Paths{"m-Q8_0.gguf"});
+  EXPECT_EQ(files_of(choose(paths, "o/n")), Paths{"m-UD-Q4_K_XL.gguf"});
+  EXPECT_NE(message_of(choose(paths, "o/n:Q4_0")).find("has no Q4_0"), std::string::npos);
+  EXPECT_NE(message_of(choose(paths, "o/n/mtp-m-Q8_0.gguf")).find("drafts tokens"), std::string::npos);
+  EXPECT_NE(message_of(choose({"mtp-m-Q8_0.gguf"}, "o/n")).find("no language model"), std::string::npos);
+  // A model whose name tells that it has a prediction head is one.
+  EXPECT_EQ(files_of(choose({"Qwen-MTP-Q4_0.gguf"}, "o/n")), Paths{"Qwen-MTP-Q4_0.gguf"});
+}
+
+std::vector<std::string> names_in(Paths paths) {
+  std::ranges::sort(paths);
+  std::vector<std::string> names;
+  for (const ModelName& name : names_of_models(paths, {.repo = "o/n"})) names.push_back(name.text());
+  return names;
+}
+
+TEST(NamesOfModels, BestFirst) {
+  EXPECT_EQ(
+      names_in({"m-Q8_0.gguf", "m-IQ2_S.gguf", "m-Q4_K_M.gguf", "model.safetensors", "mmproj-F16.gguf"}),
+      (std::vector<std::string>{"o/n", "o/n:Q4_K_M", "o/n:Q8_0", "o/n:IQ2_S"}));
+  EXPECT_EQ(names_in({"a-Q4_0.gguf", "b-Q4_0.gguf", "c.gguf"}),
+            (std::vector<std::string>{"o/n/a-Q4_0.gguf", "o/n/b-Q4_0.gguf", "o/n/c.gguf"}));
+}
+
+TEST(ModelWithoutFormat, EndsBeforeTheFormat) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"Qwen3-8B", "Qwen3-8B"},
+      {"Qwen3-8B-AWQ", "Qwen3-8B"},
+      {"Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen2.5-7B-Instruct"},
+      {"Llama-3.1-8B-Instruct-exl2-4.0bpw", "Llama-3.1-8B-Instruct"},
+      {"M-4.65bpw-h6-exl2", "M"},
+      {"M-HQQ-4bit", "M"},
+      {"M-4-bit", "M"},
+      {"M-bnb-4bit", "M"},
+      {"M-quantized.w4a16", "M"},
+      {"M-FP8-dynamic", "M"},
+      {"M_onnx", "M"},
+      {"M-LoRA", "M"},
+      {"AWQ", "AWQ"},
+      {"Qwen3-4", "Qwen3-4"},
+      {"", ""},
+  };
+  for (const auto& [name, model] : cases) EXPECT_EQ(model_without_format(name), model) << name;
+}
+
+TEST(SisterRepositories, TheUsualOnesFirst) {
+  const auto own = sister_repositories("org/M-exl2", "", 20);
+  EXPECT_EQ(own, (std::vector<std::string>{"org/M-GGUF", "unsloth/M-GGUF", "bartowski/M-GGUF",
+                                           "bartowski/org_M-GGUF", "ggml-org/M-GGUF", "mlx-community/M-4bit",
+                                           "org/M"}));
+  const auto made = sister_repositories("people/Tuned-AWQ", "org/Base-7B", 3);
+  EXPECT_EQ(made,
+            (std::vector<std::string>{"people/Tuned-GGUF", "org/Base-7B-GGUF", "unsloth/Base-7B-GGUF"}));
+}
+
 const Paths kSharded = {"README.md",
                         "config.json",
                         "tokenizer.json",
@@ -144,8 +231,16 @@ TEST(FileChoice, SaysWhatThereIs) {
   EXPECT_NE(
       message_of(choose({"a-00001-of-00003.gguf", "a-00003-of-00003.gguf"}, "o/n")).find("2 of 3 parts"),
       std::string::npos);
-  EXPECT_NE(message_of(choose({"model.bin"}, "o/n")).find("model.bin, which cannot be read"),
-            std::string::npos);
+  const std::pair<Paths, const char*> unreadable[] = {
+      {{"model.bin"}, "model.bin, which cannot be read (PyTorch)"},
+      {{"onnx/model.onnx", "config.json"}, "onnx/model.onnx, which cannot be read (ONNX)"},
+      {{"weights.npz"}, "(NumPy)"},
+      {{"adapter_config.json", "adapter_model.safetensors"}, "only an adapter (adapter_model.safetensors)"},
+      {{"adapter_model.bin"}, "only an adapter (adapter_model.bin)"},
+  };
+  for (const auto& [paths, text] : unreadable)
+    EXPECT_NE(message_of(choose(paths, "o/n")).find(text), std::string::npos)
+        << message_of(choose(paths, "o/n"));
   EXPECT_NE(message_of(choose({}, "o/n")).find("no language model"), std::string::npos);
 }
 
@@ -175,6 +270,24 @@ TEST(FileChoice, OfTheHeadOnlyItsShards) {
                 choose(kSharded, "o/n", R"({"weight_map": {"a": "model-1.safetensors"}})", Purpose::mtp_head))
                 .find("no prediction head"),
             std::string::npos);
+}
+
+TEST(FileChoice, AnyTokenizerAndMistralsOwnNames) {
+  EXPECT_EQ(files_of(choose({"config.json", "model.safetensors", "tokenizer.model"}, "o/n")),
+            (Paths{"config.json", "model.safetensors", "tokenizer.model"}));
+  EXPECT_EQ(files_of(choose({"params.json", "consolidated.safetensors", "tekken.json"}, "o/n")),
+            (Paths{"consolidated.safetensors", "params.json", "tekken.json"}));
+  EXPECT_EQ(files_of(choose({"config.json", "consolidated.safetensors", "model.safetensors", "tekken.json"},
+                            "o/n")),
+            (Paths{"config.json", "model.safetensors", "tekken.json"}));
+  EXPECT_EQ(files_of(choose({"config.json", "model.safetensors", "tokenizer.model.v3"}, "o/n")),
+            (Paths{"config.json", "model.safetensors", "tokenizer.model.v3"}));
+  EXPECT_EQ(files_of(choose({"config.json", "merges.txt", "model.safetensors", "vocab.json"}, "o/n")),
+            (Paths{"config.json", "merges.txt", "model.safetensors", "vocab.json"}));
+  for (const char* other : {"README.md", "vocab.json"})
+    EXPECT_NE(
+        message_of(choose({"config.json", "model.safetensors", other}, "o/n")).find("no tokenizer.json"),
+        std::string::npos);
 }
 
 TEST(FileChoice, OneSafetensorsFile) {

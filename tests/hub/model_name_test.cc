@@ -1,5 +1,7 @@
 #include "hub/model_name.h"
 
+#include "hub/address.h"
+
 #include <gtest/gtest.h>
 
 namespace anabranch::hub {
@@ -28,6 +30,74 @@ TEST(ModelName, HasAFewForms) {
     EXPECT_EQ(name->revision, "v1");
     EXPECT_EQ(name->text(), "org/name:Q8_0@v1");
   }
+}
+
+TEST(ModelName, AddressesOfPagesAndFiles) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"https://huggingface.co/org/name/", "org/name"},
+      {"https://huggingface.co/org/name/tree/main", "org/name"},
+      {"https://huggingface.co/org/name/tree/main/", "org/name"},
+      {"https://huggingface.co/org/name/tree/v1.0", "org/name@v1.0"},
+      {"https://huggingface.co/org/name/tree/main/UD-Q4_K_XL", "org/name:UD-Q4_K_XL"},
+      {"https://huggingface.co/org/name/tree/main/onnx", "org/name"},
+      {"https://huggingface.co/org/name/blob/main/a/m-Q8_0.gguf", "org/name/a/m-Q8_0.gguf"},
+      {"https://huggingface.co/org/name/resolve/main/m.gguf?download=true", "org/name/m.gguf"},
+      {"http://www.huggingface.co/org/name/raw/main/m.safetensors#L1", "org/name/m.safetensors"},
+      {"huggingface.co/org/name/blob/refs%2Fpr%2F3/m%20x.gguf", "org/name/m x.gguf@refs/pr/3"},
+      {"https://huggingface.co/org/name/blob/main/README.md", "org/name"},
+      {"https://huggingface.co/org/name/blob/main/config.json", "org/name"},
+      {"https://huggingface.co/org/name/discussions/12#65", "org/name"},
+      {"https://huggingface.co/org/name/commits/main", "org/name"},
+      {"https://huggingface.co/org/name?library=vllm", "org/name"},
+      {"https://HuggingFace.co/org/name.git", "org/name"},
+      {"https://hf-mirror.com/org/name", "org/name"},
+      {"hf://org/name/m.gguf", "org/name/m.gguf"},
+      {"hf.co/org/name/m.gguf", "org/name/m.gguf"},
+      {"hf.co/org/name@refs/pr/1", "org/name@refs/pr/1"},
+      {"hf.co/org/name:latest", "org/name"},
+      {"hf.co/org/name:Q8_0", "org/name:Q8_0"},
+      {"org/name:LATEST", "org/name"},
+      {"org/name:latest@v1", "org/name@v1"},
+      {"org/name:i1-Q4_K_M", "org/name:i1-Q4_K_M"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const auto name = parse_model_name(text);
+    ASSERT_TRUE(name) << text;
+    EXPECT_EQ(name->text(), expected) << text;
+  }
+}
+
+TEST(ModelName, OtherAddressesAreNone) {
+  for (const char* text :
+       {"https://huggingface.co/", "https://huggingface.co/org", "https://huggingface.co/datasets/org/name",
+        "https://huggingface.co/spaces/org/name", "https://huggingface.co/org/name/blob/../x.gguf",
+        "https://huggingface.co/org/name/blob/main/../x.gguf", "https://huggingface.co/hf.co/name",
+        "https://ollama.com/library/qwen3", "ollama.com/someone/model", "https://github.com/org/name",
+        "https://modelscope.cn/models/org/name", "modelscope.cn/org", "https://x/org/name/m.gguf",
+        "ollama:qwen3"}) {
+    const auto name = parse_model_name(text);
+    EXPECT_TRUE(!name || name->text() == "org/name") << text << " " << name->text();
+    if (name) {
+      EXPECT_NE(std::string(text).find("/blob/"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(AdviceOn, SaysWhatToDo) {
+  const auto has = [](const char* text, std::initializer_list<const char*> parts) {
+    for (const char* part : parts)
+      EXPECT_NE(advice_on(text).find(part), std::string::npos) << text << ": " << advice_on(text);
+  };
+  has("https://ollama.com/library/qwen3:8b", {"`ollama pull qwen3:8b`", "ollama:qwen3:8b"});
+  has("ollama.com/someone/model/", {"`ollama pull someone/model`", "ollama:someone/model"});
+  has("ollama:qwen3", {"`ollama pull qwen3`"});
+  has("https://www.modelscope.cn/models/Qwen/Qwen3-8B/summary",
+      {"`anabranch pull Qwen/Qwen3-8B`", "`modelscope download --model Qwen/Qwen3-8B"});
+  has("https://github.com/org/name", {"no address of the Hugging Face hub", "ORG/NAME"});
+  has("llama3.2", {"ORG/NAME", "ollama:llama3.2"});
+  has("a b", {"give ORG/NAME"});
+  // Nothing of a text that is no name goes into a command.
+  EXPECT_EQ(advice_on("https://ollama.com/library/`rm x`").find("rm x"), std::string::npos);
 }
 
 TEST(ModelName, TextIsParsedToTheSame) {

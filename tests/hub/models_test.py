@@ -196,11 +196,13 @@ def test_show():
 
 # ---- Ollama and LM Studio
 
-def ollama_model(directory, name, blob=GGUF, digest=None, media="application/vnd.ollama.image.model"):
+def ollama_model(directory, name, blob=GGUF, digest=None, media="application/vnd.ollama.image.model", adapter=False):
     digest = digest or "sha256:" + hashlib.sha256(name.encode()).hexdigest()
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
                 "layers": [{"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:" + "0" * 64, "size": 1},
                            {"mediaType": media, "digest": digest, "size": os.path.getsize(GGUF)}]}
+    if adapter:
+        manifest["layers"].append({"mediaType": "application/vnd.ollama.image.adapter", "digest": digest, "size": 1})
     path = os.path.join(directory, "manifests", name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.makedirs(directory + "/blobs", exist_ok=True)
@@ -243,14 +245,15 @@ def test_ollama_models_that_cannot_be_used():
         ollama_model(directory, library + "gone/latest", blob=None)
         ollama_model(directory, library + "evil/latest", blob=None, digest="../../../../etc/passwd")
         ollama_model(directory, library + "tensors/latest", media="application/vnd.ollama.image.tensor")
+        ollama_model(directory, library + "tuned/latest", adapter=True)
         with open(directory + "/manifests/" + library + "gone/broken", "w") as file:
             file.write("[")
         for name, text in (("gone", "which is not there"), ("evil", "describes no model"), ("tensors", "describes no model"),
-                           ("gone:broken", "is no manifest")):
+                           ("gone:broken", "is no manifest"), ("tuned", "adapters cannot be used")):
             code, _, err = cache.run("show", "ollama:" + name)
             assert code == 1 and text in err, (name, err)
         found = models(cache)
-        assert len(found) == 4 and all(m["problem"] for m in found.values()), found
+        assert len(found) == 5 and all(m["problem"] for m in found.values()), found
 
 
 def test_lm_studio():

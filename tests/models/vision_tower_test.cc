@@ -159,6 +159,20 @@ TEST(FindMmproj, BesideTheModelOrAtTheTopOfASnapshot) {
   EXPECT_EQ(found(snapshot / "BF16/m.gguf"), snapshot / "BF16/mmproj-F32.gguf");
 }
 
+// "mmproj" may stand anywhere in the name; of several models in a folder each has its own.
+TEST(FindMmproj, TheOneThatIsNamedAsTheModel) {
+  const fs::path root = fs::path(::testing::TempDir()) / "find_mmproj_of_several";
+  fs::remove_all(root);
+  fs::create_directories(root);
+  for (const char* name : {"a.Q4_0.gguf", "b-small-Q8_0.gguf", "a.mmproj-f16.gguf", "mmproj-b-small-F16.gguf",
+                           "b-small-MMPROJ-Q8_0.gguf"})
+    std::ofstream(root / name) << "x";
+  EXPECT_EQ(find_mmproj(root / "a.Q4_0.gguf"), root / "a.mmproj-f16.gguf");
+  EXPECT_EQ(find_mmproj(root / "b-small-Q8_0.gguf"), root / "b-small-MMPROJ-Q8_0.gguf");
+  EXPECT_EQ(find_mmproj(root / "other.gguf"), root / "a.mmproj-f16.gguf");
+  EXPECT_EQ(find_mmproj(root / "b-small-MMPROJ-Q8_0.gguf"), std::nullopt);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, Vision, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param; });
 
