@@ -32,11 +32,6 @@ constexpr ArchName kArchs[] = {
 };
 
 Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path) {
-  if (const auto type = file.metadata.find("general.type"); type != file.metadata.end() && *type == "adapter")
-    return make_error(ErrorKind::unsupported,
-                      "{}: it is an adapter (LoRA) and no model: adapters cannot be used, only a model that "
-                      "they are merged into",
-                      path);
   const auto name = file.metadata.find("general.architecture");
   if (name == file.metadata.end() || !name->is_string())
     return make_error(ErrorKind::invalid, "{}: metadata \"general.architecture\" is missing", path);

@@ -227,6 +227,19 @@ bool is_adapter(std::string_view path) {
   return file_name(path).starts_with("adapter_model.");
 }
 
+// An adapter is never ignored: the model without it is another one.
+Result<void> check_adapters(const std::vector<std::string>& paths, const ModelName& name,
+                            const std::string& weights) {
+  const auto adapter =
+      std::ranges::find_if(paths, [](const auto& path) { return is_at_top(path) && is_adapter(path); });
+  if (adapter == paths.end()) return {};
+  return make_error(
+      ErrorKind::unsupported,
+      "{} has an adapter ({}) beside its weights, and adapters are not supported: {}/{} names the "
+      "weights without it",
+      name.repo, *adapter, name.repo, weights);
+}
+
 bool is_mtp_file(std::string_view path) {
   return is_weights(path) && upper(path).find("MTP") != path.npos;
 }
@@ -271,7 +284,7 @@ Error no_weights(const std::vector<std::string>& paths, const ModelName& name) {
     if (is_adapter(path))
       return make_error(ErrorKind::unsupported,
                         "{} holds only an adapter ({}), which changes another model's weights: adapters "
-                        "cannot be used, only a model that they are merged into",
+                        "are not supported, only a model that they are merged into",
                         name.repo, path);
   for (const auto& [end, format] : kOtherFormats)
     for (const auto& path : paths)
@@ -416,6 +429,7 @@ Result<FileChoice> choose_files(const std::vector<std::string>& paths, const Mod
     return no_weights(paths, name);
   } else {
     TRY(choice.files, weight_files(paths, name, purpose, read));
+    if (purpose == Purpose::model) TRY_VOID(check_adapters(paths, name, choice.files.front()));
   }
   TRY_VOID(check_side_files(paths, name, purpose));
   for (const auto& path : paths) {

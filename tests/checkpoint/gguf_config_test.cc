@@ -87,11 +87,6 @@ Writer llama() {
   return w;
 }
 
-TEST(GgufConfig, AnAdapterIsNoModel) {
-  EXPECT_ERROR(llama().text("general.type", "adapter"), "an adapter (LoRA) and no model");
-  EXPECT_EQ(error_of(llama().text("general.type", "model")), "");
-}
-
 // As llama.cpp's converter makes them of rope_scaling.
 std::vector<float> llama3_divisors(double factor, double original) {
   std::vector<float> out;

@@ -198,7 +198,6 @@ const Paths kSharded = {"README.md",
                         "model-2.safetensors",
                         "model-3.safetensors",
                         "consolidated.safetensors",
-                        "adapter_model.safetensors",
                         "model.fp16.safetensors",
                         "onnx/model.safetensors",
                         "onnx/config.json",
@@ -288,6 +287,18 @@ TEST(FileChoice, AnyTokenizerAndMistralsOwnNames) {
     EXPECT_NE(
         message_of(choose({"config.json", "model.safetensors", other}, "o/n")).find("no tokenizer.json"),
         std::string::npos);
+}
+
+TEST(FileChoice, AnAdapterBesideTheWeightsIsNotIgnored) {
+  const Paths paths = {"adapter_config.json", "adapter_model.safetensors", "config.json", "model.safetensors",
+                       "tokenizer.json"};
+  EXPECT_NE(
+      message_of(choose(paths, "o/n")).find("an adapter (adapter_model.safetensors) beside its weights"),
+      std::string::npos);
+  EXPECT_EQ(choose(paths, "o/n/model.safetensors")->main, "model.safetensors");
+  EXPECT_TRUE(
+      choose({"config.json", "lora/adapter_model.safetensors", "model.safetensors", "tokenizer.json"}, "o/n")
+          .ok());
 }
 
 TEST(FileChoice, OneSafetensorsFile) {
