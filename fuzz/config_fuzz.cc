@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)parse_quantization(*config, "config.json");
   for (const auto read : {read_llama_config, read_qwen3_5_config, read_gemma_config})
     (void)read(*config, "config.json");
-  for (const OutputFormat format : {OutputFormat::mlx, OutputFormat::fp8}) {
+  for (const ConvertFormat format : {ConvertFormat::mlx, ConvertFormat::fp8}) {
     options.format = format;
     const auto layout = make_layout(options, *config, "model");
     if (!layout.ok()) continue;

@@ -22,7 +22,7 @@ enum class TargetKind {
   affine,
   bf16,
   f16,
-  fp8,   // E4M3 codes with a scale for each block of 128 x 128 (of OutputFormat::fp8)
+  fp8,   // E4M3 codes with a scale for each block of 128 x 128 (of ConvertFormat::fp8)
   keep,  // codes or values as the source has them, where an MLX directory can hold them
 };
 
@@ -31,7 +31,7 @@ struct Target {
   AffineFormat format{4, 64};  // of `affine`
 };
 
-enum class OutputFormat {
+enum class ConvertFormat {
   mlx,  // mlx-community's
   fp8,  // Hugging Face's, "quant_method": "fp8"
 };
@@ -45,7 +45,7 @@ struct QuantRule {
 struct ConvertOptions {
   std::string output;  // directory to make; must not exist unless `force`
   bool force = false;  // replace an existing model directory
-  OutputFormat format = OutputFormat::mlx;
+  ConvertFormat format = ConvertFormat::mlx;
   std::optional<Target> fallback;       // of matrices that no rule matches; none: 4 bits in groups of 64, or
                                         // what the format says
   std::vector<QuantRule> rules;         // the first that matches decides

@@ -16,7 +16,7 @@ bool is_router(std::string_view module) {
 
 Result<std::unique_ptr<OutputLayout>> make_layout(const ConvertOptions& options, const Json& config,
                                                   const std::string& path) {
-  if (options.format == OutputFormat::fp8) return Fp8Layout::make(config, path);
+  if (options.format == ConvertFormat::fp8) return Fp8Layout::make(config, path);
   return MlxLayout::make(config, path, options.dense);
 }
 

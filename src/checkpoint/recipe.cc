@@ -107,7 +107,7 @@ Json recipe_json(const ConvertOptions& options) {
     }
   };
   Json out = {{"default", Json::object()}, {"rules", Json::array()}};
-  const bool fp8 = options.format == OutputFormat::fp8;
+  const bool fp8 = options.format == ConvertFormat::fp8;
   write(options.fallback.value_or(fp8 ? Target{TargetKind::fp8, {}} : Target{}), out["default"]);
   for (const QuantRule& rule : options.rules) {
     Json& json = out["rules"].emplace_back(Json{{"match", rule.pattern}});

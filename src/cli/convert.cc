@@ -48,7 +48,7 @@ Result<int> convert_model(const ConvertOptions& options) {
   anabranch::ConvertOptions to;
   to.output = options.output;
   to.force = options.force;
-  to.format = options.format == "fp8" ? OutputFormat::fp8 : OutputFormat::mlx;
+  to.format = options.format == "fp8" ? ConvertFormat::fp8 : ConvertFormat::mlx;
   to.max_shard_bytes = options.shard_mb * 1'000'000;
   TRY(const Target dense, parse_target(options.dtype));
   to.dense = dense.kind;

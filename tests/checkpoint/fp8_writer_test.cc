@@ -65,7 +65,7 @@ std::map<std::string, RawTensor> raw_tensors(const std::string& directory) {
 ConvertOptions fp8_to(const std::string& output) {
   ConvertOptions options;
   options.output = output;
-  options.format = OutputFormat::fp8;
+  options.format = ConvertFormat::fp8;
   return options;
 }
 
@@ -227,7 +227,7 @@ TEST(Fp8Writer, WhatCannotBeWrittenIsRefused) {
   options.fallback = parse_target("4/64").value();
   EXPECT_HAS(error(kData + "qwen35", options), "\"fp8\" or \"bf16\"");
   options = fp8_to(dir.file("out"));
-  options.format = OutputFormat::mlx;
+  options.format = ConvertFormat::mlx;
   options.fallback = parse_target("fp8").value();
   EXPECT_HAS(error(kData + "qwen35", options), "--format fp8");
   options = fp8_to(dir.file("out"));
