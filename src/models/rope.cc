@@ -155,7 +155,7 @@ RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_d
                config.integer_or("max_position_embeddings", 1, 1 << 27, 2048)};
   r.theta = r.rope.number_or("rope_theta", 1, 1e12, outer_theta);
   if (!config.has("rope_theta") && !r.rope.has("rope_theta"))
-    log_warning("the config states no rope_theta: {} is taken, as in Transformers", default_theta);
+    log_info("the config states no rope_theta: {} is taken, as in Transformers", default_theta);
   const std::string type = r.rope.string_or("rope_type", r.rope.string_or("type", "default"));
   if (rotated_dims < 2 || rotated_dims % 2 != 0)
     config.invalid(

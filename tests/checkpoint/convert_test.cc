@@ -344,7 +344,7 @@ TEST(Recipe, targets_rules_and_globs) {
   EXPECT_EQ(parse_target("6")->format, (AffineFormat{6, 64}));
   EXPECT_EQ(parse_target("2/128")->format, (AffineFormat{2, 128}));
   EXPECT_EQ(parse_target("keep")->kind, TargetKind::keep);
-  for (const char* bad : {"", "7", "4/", "4/48", "/64", "4/64x", "fp8", "-4", "4/16", "99999999999999999999"})
+  for (const char* bad : {"", "7", "4/", "4/48", "/64", "4/64x", "fp9", "-4", "4/16", "99999999999999999999"})
     EXPECT_FALSE(parse_target(bad).ok()) << bad;
 
   ConvertOptions options;
