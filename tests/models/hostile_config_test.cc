@@ -188,7 +188,7 @@ TEST(HostileConfig, ErrorsSayWhatIsWrong) {
       {"llama_tied", "max_position_embeddings", 1, ""},
       {"llama_tied", "num_hidden_layers", 1025, "\"num_hidden_layers\" is 1025"},
       {"llama_tied", "num_hidden_layers", 5, "model.layers.4.input_layernorm.weight\" is missing"},
-      {"llama_tied", "model_type", 3, "model_type \"\" is not supported"},
+      {"llama_tied", "model_type", 3, "config.json has no \"model_type\""},
   };
   for (const auto& c : cases) {
     const Variant model(c.model);
