@@ -146,7 +146,8 @@ class Pull {
   // tower, so the tower goes before it.
   Result<void> link() {
     std::ranges::stable_sort(plan_.files, std::greater(), &RepoFile::size);
-    std::ranges::stable_partition(plan_.files, is_vision_tower, &RepoFile::path);
+    std::stable_partition(plan_.files.begin(), plan_.files.end(),
+                          [](const RepoFile& file) { return is_vision_tower(file.path); });
     for (const RepoFile& file : plan_.files) {
       if (!store_.has_blob(plan_.name.repo, file))
         return make_error(ErrorKind::io, "{} was removed from {} meanwhile: pull {} again", file.path,
