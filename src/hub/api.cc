@@ -117,10 +117,15 @@ std::optional<std::string> Api::part_of_file(const ModelName& name, const std::s
   std::string bytes, url = hub_url == part_url_ ? part_target_ : hub_url;
   const uint64_t most = to - from;
   for (int redirects = 0; redirects <= kMostRedirects; redirects++) {
+    uint64_t before = from;  // bytes of a whole file that come first
     const auto take = [&](const HttpResponse& head, std::string_view more) {
       const bool part = head.status == 206;
-      if (part ? !head.header("content-range").starts_with(fmt::format("bytes {}-", from)) : from > 0)
-        return false;
+      if (part && !head.header("content-range").starts_with(fmt::format("bytes {}-", from))) return false;
+      if (!part) {
+        const uint64_t passed = std::min<uint64_t>(before, more.size());
+        more.remove_prefix(passed);
+        before -= passed;
+      }
       bytes.append(more.substr(0, most - bytes.size()));
       return part || bytes.size() < most;  // a server without ranges sends the whole file
     };
