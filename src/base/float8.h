@@ -27,8 +27,4 @@ inline float e8m0_to_float(uint8_t code) {
 // that. NaN gives NaN.
 uint8_t float_to_e4m3(float value);
 
-// The code whose value is exactly `value`, which must be one.
-uint8_t exact_e4m3(float value);
-uint8_t exact_e8m0(float value);
-
 }  // namespace anabranch

@@ -40,12 +40,12 @@ TEST(Float8, E4m3IsItsFormula) {
     const float value = e4m3_to_float(static_cast<uint8_t>(code));
     if ((code & 0x7F) == 0x7F) {
       EXPECT_TRUE(std::isnan(value)) << code;
-      EXPECT_EQ(exact_e4m3(value) & 0x7F, 0x7F) << code;
+      EXPECT_EQ(float_to_e4m3(value) & 0x7F, 0x7F) << code;
       continue;
     }
     EXPECT_EQ(value, static_cast<float>(code < 128 ? magnitude : -magnitude)) << code;
     EXPECT_EQ(std::signbit(value), code >= 128) << code;
-    EXPECT_EQ(exact_e4m3(value), code);
+    EXPECT_EQ(float_to_e4m3(value), code);
   }
   EXPECT_EQ(e4m3_to_float(0x7E), 448.0f);
   EXPECT_EQ(e4m3_to_float(1), 0x1p-9f);
@@ -55,16 +55,8 @@ TEST(Float8, E8m0IsAPowerOfTwo) {
   for (int code = 0; code < 255; code++) {
     const float value = e8m0_to_float(static_cast<uint8_t>(code));
     EXPECT_EQ(value, std::ldexp(1.0f, code - 127)) << code;
-    EXPECT_EQ(exact_e8m0(value), code);
   }
   EXPECT_TRUE(std::isnan(e8m0_to_float(0xFF)));
-  EXPECT_EQ(exact_e8m0(e8m0_to_float(0xFF)), 0xFF);
-}
-
-TEST(Float8, NumbersThatAreNoneAreNotStored) {
-  for (const float value : {0.3f, 480.0f, 0x1p-10f, 17.0f}) EXPECT_DEATH(exact_e4m3(value), "E4M3") << value;
-  for (const float value : {0.0f, 3.0f, -2.0f, 0x1.8p3f})
-    EXPECT_DEATH(exact_e8m0(value), "power of two") << value;
 }
 
 // Two rows of two groups of 32: codes 0 to 63 and their reverse.

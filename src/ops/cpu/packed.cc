@@ -51,16 +51,7 @@ int size_of(PackedMatrix::Kind kind) {
   return kind == PackedMatrix::f32 ? 4 : 2;
 }
 
-// The E4M3 number nearest to x (not NaN), and the power of two below x (not NaN).
-uint8_t to_e4m3(float x) {
-  const uint32_t sign = std::bit_cast<uint32_t>(x) >> 24 & 0x80u;
-  const float size = std::min(448.0f, std::fabs(x));
-  int exponent = 0;
-  std::frexp(std::max(size, 0x1p-6f), &exponent);
-  const int unit = exponent - 4;  // of the last digit
-  const auto digits = static_cast<uint32_t>(std::nearbyint(std::ldexp(size, -unit)));
-  return static_cast<uint8_t>(sign | (static_cast<uint32_t>(unit + 9) * 8 + digits));
-}
+// The power of two below x (not NaN).
 uint8_t to_e8m0(float x) {
   return static_cast<uint8_t>(std::min(std::bit_cast<uint32_t>(x) >> 23 & 0xFFu, 254u));
 }
@@ -73,7 +64,7 @@ void to_typed(const CpuKernels& kernels, PackedMatrix::Kind type, const float* f
   } else if (type == PackedMatrix::f16) {
     kernels.to_f16(from, reinterpret_cast<uint16_t*>(to), count);
   } else if (type == PackedMatrix::e4m3) {
-    std::transform(from, from + count, to, to_e4m3);
+    std::transform(from, from + count, to, float_to_e4m3);
   } else if (type == PackedMatrix::e8m0) {
     std::transform(from, from + count, to, to_e8m0);
   } else {
