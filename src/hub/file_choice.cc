@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/nearest.h"
+#include "base/part_name.h"
 #include "hub/weight_map.h"
 
 namespace anabranch::hub {
@@ -40,25 +40,6 @@ bool is_at_top(std::string_view path) {
 
 bool contains(const std::vector<std::string>& paths, std::string_view path) {
   return std::ranges::find(paths, path) != paths.end();
-}
-
-// "NAME-00002-of-00005.gguf": part 2 of 5 of "NAME".
-struct Part {
-  std::string_view stem;
-  int number = 0, count = 0;
-};
-std::optional<Part> split_part(std::string_view path) {
-  constexpr std::string_view kForm = "-00001-of-00001.gguf";
-  if (path.size() <= kForm.size()) return std::nullopt;
-  const auto tail = path.substr(path.size() - kForm.size());
-  for (size_t i = 0; i < kForm.size(); i++) {
-    const bool digit = kForm[i] == '0' || kForm[i] == '1';
-    if (digit ? tail[i] < '0' || tail[i] > '9' : tail[i] != kForm[i]) return std::nullopt;
-  }
-  Part part{path.substr(0, path.size() - kForm.size())};
-  std::from_chars(tail.data() + 1, tail.data() + 6, part.number);
-  std::from_chars(tail.data() + 10, tail.data() + 15, part.count);
-  return part;
 }
 
 // Whether a name's last word before "Q4_K_M" is this one, with its mark: "M.I1-", but not "PHI1-".
@@ -93,7 +74,7 @@ std::string quants_text(const std::vector<GgufModel>& models) {
 }
 
 Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
-  const auto part = split_part(model.files.front());
+  const auto part = parse_part_name(model.files.front());
   if (part && model.files.size() != static_cast<size_t>(part->count))
     return make_error(ErrorKind::not_found, "of {} only {} of {} parts are there: {}", name.repo,
                       model.files.size(), part->count, fmt::join(model.files, ", "));
@@ -111,8 +92,8 @@ int tower_rank(std::string_view path) {
 
 // The model's name in the name of a file: without quantisation, part, "mmproj" and marks between them.
 std::string stem_of(std::string_view path) {
-  const auto part = split_part(path);
-  std::string name = upper(file_name(part ? part->stem : path));
+  const auto part = parse_part_name(std::string(path));
+  std::string name = upper(file_name(part ? std::string_view(part->stem) : path));
   for (const std::string& word : {std::string(".GGUF"), std::string("MMPROJ"), upper(quant_of(path))})
     if (const size_t at = word.empty() ? name.npos : name.rfind(word); at != name.npos)
       name.erase(at, word.size());
@@ -324,7 +305,7 @@ Result<void> check_side_files(const std::vector<std::string>& paths, const Model
 
 std::string quant_of(std::string_view path) {
   std::string name = upper(file_name(path));
-  if (const auto part = split_part(path)) name = upper(file_name(part->stem));
+  if (const auto part = parse_part_name(std::string(path))) name = upper(file_name(part->stem));
   if (name.ends_with(".GGUF")) name.resize(name.size() - 5);
   // The last word that looks like one; words end at "-" and ".", and "_" is part of them unless what stands
   // before it is none.
@@ -368,7 +349,7 @@ std::vector<GgufModel> gguf_models(const std::vector<std::string>& paths) {
     if (!path.ends_with(".gguf")) continue;
     if (is_vision_tower(path) || is_drafter(path) || upper(file_name(path)).find("IMATRIX") != path.npos)
       continue;
-    const auto part = split_part(path);
+    const auto part = parse_part_name(path);
     by_stem[part ? fmt::format("{}-of-{}", part->stem, part->count) : path].push_back(path);
   }
   std::vector<GgufModel> models;
