@@ -166,6 +166,8 @@ class Converter {
       return conversion_error(job, ErrorKind::unsupported, "holds experts, which can only be written as FP8");
     if (target.kind == TargetKind::keep) return keep(std::move(job));
     job.kind = target.kind;
+    if (target.kind == TargetKind::fp8 && element_count(shape) == 0)
+      return conversion_error(job, ErrorKind::invalid, "has no elements: FP8 has no blocks for it");
     if (target.kind != TargetKind::affine) return job;
     job.format = target.format;
     job.scale_kind = stored_kind(options_.dense);

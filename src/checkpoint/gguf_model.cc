@@ -237,11 +237,12 @@ WeightSource scaled(WeightSource source, float factor) {
   return source;
 }
 
-// The matrix of NVFP4 with its factors.
-Result<WeightSource> with_factors(WeightSource source, const GgufTensor& scale, const std::string& path) {
+// The matrix of NVFP4 with its factor, or those of its `parts` (experts).
+Result<WeightSource> with_factors(WeightSource source, int64_t parts, const GgufTensor& scale,
+                                  const std::string& path) {
   const auto [lines, last] = rows_and_cols(scale.shape);
   const int64_t count = lines * last;
-  if (is_coded(scale.type->kind) || source.rows % count != 0 || count > source.rows)
+  if (is_coded(scale.type->kind) || (count != 1 && count != parts))
     return make_error(ErrorKind::invalid, "{}: tensor \"{}\": {} factors of {} for {} rows", path,
                       shown(scale.name), count, scale.type->name, source.rows);
   std::vector<float> factors(static_cast<size_t>(count));
@@ -418,7 +419,8 @@ Result<StoreParts> translate(GgufParts parts) {
                             ? find_tensor(all, tensor.name.substr(0, tensor.name.size() - 6) + "scale")
                             : nullptr;
     if (scale && matrix_of_scale(all, config, scale->name) == &tensor) {
-      TRY(entry.source, with_factors(std::move(entry.source), *scale, parts.files[scale->file].path));
+      TRY(entry.source, with_factors(std::move(entry.source), tensor.shape.size() == 3 ? tensor.shape[0] : 1,
+                                     *scale, parts.files[scale->file].path));
     }
     entries.push_back(std::move(entry));
   }

@@ -211,8 +211,9 @@ Result<Json> mistral_config(const Json& params, const std::string& path) {
                                 {"max_position_embeddings", "max_position_embeddings"}};
   for (const auto& [own, name] : kKeys)
     if (const Json* value = find(params, own.data())) config[std::string(name)] = *value;
-  for (const char* key : {"dim", "n_layers", "n_heads", "vocab_size"}) {
+  for (const char* key : {"dim", "n_layers", "n_heads", "vocab_size", "n_kv_heads"}) {
     const Json* value = find(params, key);
+    if (!value && key == std::string_view("n_kv_heads")) continue;
     if (!value || !value->is_number_integer() || *value < 1 || *value > (1 << 24))
       return make_error(ErrorKind::invalid, "{}: \"{}\" should be a number from 1 to {}", path, key, 1 << 24);
   }
@@ -248,7 +249,7 @@ Result<void> order_mistral_rows(const Json& config, std::vector<Entry>& entries)
     const bool query = name.ends_with(".self_attn.q_proj.weight");
     if ((!query && !name.ends_with(".self_attn.k_proj.weight")) || entry.unreadable) continue;
     const int64_t count = query ? heads : kv_heads, rows = entry.source.rows;
-    if (entry.info.shape.size() != 2 || count < 1 || rows % (2 * count) != 0)
+    if (entry.info.shape.size() != 2 || count < 1 || count > rows / 2 || rows % (2 * count) != 0)
       return make_error(ErrorKind::invalid, "{}: tensor \"{}\" has {} rows for {} heads", entry.info.file,
                         shown(name), rows, count);
     entry.source = select_rows(std::move(entry.source), rotary_order(count, rows / count));

@@ -32,10 +32,11 @@ Entry dense_entry(const RawTensor& raw, std::string name) {
   return entry;
 }
 
-// The modules by the names of their main tensors, and the names of all their other tensors.
+// The modules by the names of their main tensors, the names of all their other tensors, and of the biases
+// that they may have: AutoGPTQ wrote one of zeros for each module that has none.
 struct Modules {
   std::map<std::string_view, FoundLayout> found;
-  std::set<std::string, std::less<>> parts;
+  std::set<std::string, std::less<>> parts, biases;
 };
 
 Modules find_modules(const RawTensors& raw) {
@@ -44,6 +45,7 @@ Modules find_modules(const RawTensors& raw) {
     const auto found = find_layout(raw, name, tensor);
     if (!found) continue;
     out.found.emplace(name, *found);
+    out.biases.insert(std::string(found->stem).append(".bias"));
     for (const auto suffix : found->layout->parts) out.parts.insert(std::string(found->stem).append(suffix));
   }
   return out;
@@ -81,6 +83,7 @@ Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
     if (!folded) continue;
     if (found == modules.found.end()) {
       entries.push_back(dense_entry(tensor, std::move(*folded)));
+      entries.back().zeros_optional = modules.biases.contains(name);
       continue;
     }
     auto entry = quantized_entry(raw, tensor, found->second, context, *folded);

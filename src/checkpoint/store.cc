@@ -98,7 +98,7 @@ class Store : public Checkpoint {
     std::string names;
     int count = 0;
     for (size_t i = 0; i < state_.size(); i++) {
-      if (state_[i] != State::open) continue;
+      if (state_[i] != State::open || is_optional(parts_.entries[i])) continue;
       if (count++ < kNamed) names += (count > 1 ? ", " : "") + shown(parts_.entries[i].info.name);
     }
     if (count == 0) return {};
@@ -117,6 +117,13 @@ class Store : public Checkpoint {
 
  private:
   enum class State : uint8_t { open, taken, ignored };
+
+  static bool is_optional(const Entry& entry) {
+    if (!entry.zeros_optional || entry.unreadable) return false;
+    std::vector<float> values(static_cast<size_t>(entry.source.rows * entry.source.cols));
+    read_values(entry.source, 0, entry.source.rows, values.data());
+    return std::ranges::all_of(values, [](float v) { return v == 0; });
+  }
 
   static WeightSource named_source(const Entry& entry) {
     WeightSource out = entry.source;

@@ -15,6 +15,7 @@ struct Entry {
   TensorInfo info;
   WeightSource source;                // rows * cols == elements of info.shape; cols is its last dimension
   std::optional<Error> unreadable{};  // why there are no readers in `source`
+  bool zeros_optional = false;        // if all its values are zero, no model needs to take it
 };
 
 struct StoreParts {

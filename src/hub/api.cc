@@ -126,8 +126,9 @@ std::optional<std::string> Api::part_of_file(const ModelName& name, const std::s
         more.remove_prefix(passed);
         before -= passed;
       }
+      const bool too_much = more.size() > most - bytes.size();
       bytes.append(more.substr(0, most - bytes.size()));
-      return part || bytes.size() < most;  // a server without ranges sends the whole file
+      return part ? !too_much : bytes.size() < most;  // a server without ranges sends the whole file
     };
     const auto response = once({.url = url, .range = HttpRequest::Range{from, to}, .on_body = take});
     if (!response) return std::nullopt;

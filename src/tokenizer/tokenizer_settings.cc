@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/json.h"
 
@@ -112,10 +113,11 @@ Result<void> read_decoder_table(const Json& table, const char* file, TokenizerSe
 // {"<|im_end|>": 32000, ...}
 Result<void> read_added_tokens(const Json& json, TokenizerSettings& out) {
   constexpr const char* kFile = "added_tokens.json";
+  const std::unordered_set<std::string_view> special(out.special.begin(), out.special.end());
   for (const auto& [content, id] : json.items()) {
     if (!id.is_number_integer()) return wrong(kFile, content, "a number");
     TRY(AddedToken token, new_token(content, id.get<int64_t>(), kFile));
-    token.special = std::ranges::find(out.special, content) != out.special.end();
+    token.special = special.contains(content);
     token.normalized = !token.special;
     out.added.push_back(std::move(token));
   }

@@ -230,6 +230,8 @@ TEST(Directory, params_that_cannot_be_run_are_refused) {
   EXPECT_HAS(with(R"(, "sliding_window": "4k")"), "not a whole number");
   EXPECT_HAS(with(R"(, "n_layers": 2, "sliding_window": [4, 8])"), "windows of 4 and of 8");
   EXPECT_HAS(with(R"(, "n_heads": 3)"), "8 rows for 3 heads");
+  for (const char* heads : {"9223372036854775807", "-1", "16777217", "\"2\""})
+    EXPECT_HAS(with(fmt::format(R"(, "n_kv_heads": {})", heads)), "\"n_kv_heads\" should be a number from 1");
   EXPECT_HAS(with(R"(, "n_layers": 0)"), "n_layers");
   for (const char* text : {"[]", "{", "{}"}) {
     dir.write("params.json", text);

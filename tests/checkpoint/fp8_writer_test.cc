@@ -235,6 +235,11 @@ TEST(Fp8Writer, WhatCannotBeWrittenIsRefused) {
   EXPECT_HAS(error(in.path(), options), "models of type \"mixtral\"");
   write_model(in, R"({"text_config": 3})", random_values(kRows * kCols, 1, 1));
   EXPECT_HAS(error(in.path(), options), "\"text_config\" is not an object");
+  TempDir empty;
+  empty.write("config.json", R"({"model_type": "llama"})");
+  empty.write("model.safetensors",
+              SafetensorsWriter().f32("model.layers.0.mlp.up_proj.weight", {4, 0}, {}).bytes());
+  EXPECT_HAS(error(empty.path(), options), "up_proj.weight\" has no elements");
   auto bad = random_values(kRows * kCols, 1, 1);
   bad[kRows * kCols - 1] = NAN;
   write_model(in, R"({"model_type": "qwen3_moe"})", bad);

@@ -280,6 +280,37 @@ TEST(Gptq, LongGroupsAreRepeated) {
   EXPECT_EQ(values[1024 + 3], (3 - 8) * 2.0f);
 }
 
+// AutoGPTQ writes a bias of zeros for each quantised module that has none.
+TEST(Gptq, BiasesOfZerosNeedNotBeTaken) {
+  const auto left = [](float last, const std::string& module) {
+    Model model;
+    model.config = kGptq;
+    add_gptq(model, 64, 2);
+    model.writer.f32(module + ".bias", {8}, {0, 0, -0.0f, 0, 0, 0, 0, last});
+    const auto checkpoint = model.open();
+    EXPECT_TRUE(checkpoint.ok() && (*checkpoint)->take_matrix("m.weight", 8, 64).ok());
+    const auto ended = (*checkpoint)->finish();
+    return ended.ok() ? "" : ended.error().message;
+  };
+  EXPECT_EQ(left(0, "m"), "");
+  EXPECT_HAS(left(1e-30f, "m"), "m.bias");
+  EXPECT_HAS(left(0, "other"), "other.bias");  // of no quantised module
+}
+
+TEST(Gptq, VersionsInCapitals) {
+  const auto first = [](const std::string& version) {
+    Model model;
+    model.config =
+        R"({"quantization_config":{"quant_method":"gptq","bits":4,"group_size":32,"checkpoint_format":")" +
+        version + "\"}}";
+    add_gptq(model, 64, 2);
+    return model.values(8, 64).at(0);
+  };
+  EXPECT_EQ(first("gptq"), -8.0f);
+  EXPECT_EQ(first("gptq_v2"), -7.0f);
+  EXPECT_EQ(first("GPTQ_V2"), -7.0f);
+}
+
 TEST(Gptq, GroupsOfInputs) {
   const auto with_index = [](const std::vector<int32_t>& index) {
     Model model;

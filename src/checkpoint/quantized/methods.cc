@@ -40,6 +40,11 @@ struct Parser {
     if (!value) return otherwise;
     return value->is_string() ? shown(value->get_ref<const std::string&>()) : shown(dump_json(*value));
   }
+  std::string lower_text(const char* key, const char* otherwise = "") const {
+    std::string out = text(key, otherwise);
+    std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+    return out;
+  }
   bool truthy(const char* key) const {
     const Json* value = find(key);
     return value && *value != false && *value != 0 && *value != "" &&
@@ -56,9 +61,7 @@ struct Parser {
   Result<void> expect(const char* key, std::initializer_list<std::string_view> known) const {
     const Json* value = find(key);
     if (!value) return {};
-    std::string own = text(key);
-    std::ranges::transform(own, own.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (std::ranges::find(known, own) != known.end()) return {};
+    if (std::ranges::find(known, lower_text(key)) != known.end()) return {};
     return unsupported(fmt::format("{} \"{}\"", key, text(key)));
   }
 
@@ -105,7 +108,7 @@ Result<void> parse_gptq(Parser& p) {
   TRY_VOID(p.expect("pack_dtype", {"int32", "torch.int32"}));
   if (p.truthy("is_marlin_format")) return p.unsupported("GPTQ in Marlin's layout");
   if (p.truthy("rotation")) return p.unsupported("GPTQ with rotated activations");
-  p.out.zeros_minus_one = p.text("checkpoint_format", p.text("format").c_str()) != "gptq_v2";
+  p.out.zeros_minus_one = p.lower_text("checkpoint_format", p.lower_text("format").c_str()) != "gptq_v2";
   return p.read_group();
 }
 
@@ -118,7 +121,7 @@ Result<void> parse_awq(Parser& p) {
 
 // Its packing_format is GPTQ's, AWQ's, or its own, which is GPTQ's with zero points as they are.
 Result<void> parse_auto_round(Parser& p) {
-  const std::string packing = p.text("packing_format", "auto_round:auto_gptq");
+  const std::string packing = p.lower_text("packing_format", "auto_round:auto_gptq");
   TRY_VOID(p.expect("data_type", {"int"}));
   if (p.truthy("rotation_config") || p.truthy("hadamard_config"))
     return p.unsupported("AutoRound with rotated activations");
