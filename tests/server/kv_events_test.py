@@ -21,6 +21,7 @@ from conclude import conclude
 from soak_test import free_port
 
 BLOCK = 256
+STARTED = time.time()
 
 
 class BlockStored(msgspec.Struct, array_like=True, tag=True, omit_defaults=True):
@@ -63,7 +64,9 @@ class Subscriber:
             topic, number, payload = self.socket.recv_multipart()
             batch = msgspec.msgpack.decode(payload, type=Batch)
             self.check(topic == b"" and len(number) == 8, "frames")
-            self.check(abs(batch.ts - time.time()) < 60 and batch.data_parallel_rank == 0, f"the batch's head {batch.ts}")
+            # A batch may have waited in the socket for as long as the test has run, on a slow machine for minutes.
+            self.check(STARTED - 1 <= batch.ts <= time.time() + 1, f"a batch's time {batch.ts}")
+            self.check(batch.data_parallel_rank == 0, "a batch's rank")
             self.numbers.append(int.from_bytes(number, "big"))
             for event in batch.events:
                 self.kinds.add(type(event).__name__)
