@@ -23,6 +23,7 @@ ARROWS = {
     "sessions": ["base"],
     "mcp": ["base"],
     "jinja": ["base"],
+    "terminal": ["base"],
     "grammar": ["tokenizer"],
     "output": ["tokenizer", "jinja", "grammar"],
     "decode": ["models", "output"],
@@ -32,7 +33,7 @@ ARROWS = {
     "server/http": ["base"],
     "server/web": ["base"],
     "server/api": ["server/http", "server/web", "chat", "sessions", "mcp"],
-    "cli": ["server/api", "engine", "hub", "mcp", "sessions"],
+    "cli": ["server/api", "engine", "hub", "mcp", "sessions", "terminal"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.
 ALSO = {"chat": ["engine/engine.h"], "server/api": ["engine/engine.h", "peers/lookup.h", "cache/shared_states.h"]}
@@ -50,8 +51,8 @@ RESTRICTED = [
     (r"(cuda.*|Metal/.*|metal/.*)", ["ops/*"], "device code is for ops/ only"),
     (r"base/json\.h",
      ["base/*", "jinja/*", "grammar/*", "output/*", "chat/*", "server/*", "checkpoint/*", "models/*", "cli/*",
-      "engine/loader*", "hub/*", "sessions/*", "mcp/*", "cache/kv_events.cc", "peers/*", "images/*",
-      "tokenizer/tokenizer_settings.cc"],
+      "engine/loader*", "engine/recommendation*", "hub/*", "sessions/*", "mcp/*", "cache/kv_events.cc", "peers/*", "images/*",
+      "tokenizer/tokenizer_settings.cc", "terminal/history.cc"],
      "JSON ends where requests and config.json are read"),
     (r"nlohmann/.*", ["base/json.h", "base/json.cc"], "JSON comes through base/json.h"),
     (r"simdjson\.h", ["tokenizer/*.cc", "checkpoint/*.cc", "hub/weight_map.cc", "server/api/request_model.cc"],
@@ -70,7 +71,7 @@ RESTRICTED = [
     (r"xgrammar/.*", ["grammar/grammar.cc"], "grammars come through grammar/grammar.h"),
     (r"dlpack/.*", ["grammar/grammar.cc"], "grammars come through grammar/grammar.h"),
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
-    (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
+    (r"histedit\.h", ["terminal/line_editor.cc"], "line editing is terminal/line_editor.cc's"),
     (r"toml\+\+/.*", ["cli/settings.cc", "cli/tuning.cc"], "configuration files are read in one place"),
     (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc", "sessions/*.cc", "sessions/session_sql.h"],
      "sampled turns and sessions are kept in SQLite"),

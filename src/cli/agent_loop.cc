@@ -33,17 +33,16 @@ void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::stri
 
 }  // namespace
 
-Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& messages,
+Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& messages, AnswerOptions wanted,
                                  const std::atomic<bool>& interrupt) {
   mcp::AgentBudget budget(desk ? desk->limits() : mcp::AgentLimits{}, now_seconds());
   size_t calls = messages.size();  // ids are unique within the conversation
   for (;;) {
-    AnswerOptions options;
     if (desk) {
       desk->refresh();
-      options.tools = desk->functions();
+      wanted.tools = desk->functions();
     }
-    TRY(Answer answer, partner.answer(messages, options, interrupt));
+    TRY(Answer answer, partner.answer(messages, wanted, interrupt));
     budget.add_step(answer.usage.completion_tokens);
     std::vector<std::string> ids;
     for (size_t i = 0; i < answer.calls.size(); i++) ids.push_back(fmt::format("call_{}", ++calls));

@@ -1,105 +1,136 @@
 // `chat`: a conversation in the terminal.
-#include <editline/readline.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <iostream>
 #include <optional>
+#include <random>
+#include <span>
 #include <utility>
 
+#include "base/user_directory.h"
 #include "cli/agent_loop.h"
+#include "cli/chat_file.h"
+#include "cli/chat_input.h"
 #include "cli/chat_session.h"
+#include "cli/chat_settings.h"
 #include "cli/image_files.h"
 #include "mcp/text.h"
 
 namespace anabranch::cli {
 namespace {
 
-constexpr const char* kHelp =
-    "/system TEXT   set the system message (empty: none) and start over\n"
-    "/model MODEL   go on with another model (a path or a name), keeping the conversation\n"
-    "/image FILE    put an image before your next message\n"
-    "/clear         forget the conversation; what is kept of it stays, and the next message begins another\n"
-    "/stats         what the last answer took\n"
-    "/exit          leave (or Ctrl-D); Ctrl-C stops an answer\n";
-constexpr const char* kSessionHelp = "/title TEXT    name the kept conversation\n";
-constexpr const char* kToolHelp =
-    "/tools         what the MCP servers can do\n"
-    "/resources     what they have to read; /resource URI puts it before your next message\n"
-    "/prompts       what they can ask; /prompt NAME name=value ... asks it\n";
+std::string history_file(const ChatOptions& options) {
+  const std::string directory = user_state_directory();
+  return options.no_history || directory.empty() ? std::string() : directory + "/chat_history";
+}
 
-// prompt: of a terminal. keep: in the history.
-std::optional<std::string> read_line(bool terminal, const char* prompt = "> ", bool keep = true) {
-  if (!terminal) {
-    std::string line;
-    if (!std::getline(std::cin, line)) return std::nullopt;
-    return line;
-  }
-  char* raw = readline(prompt);
-  if (!raw) return std::nullopt;
-  std::string line = raw;
-  if (keep && !line.empty()) add_history(raw);
-  std::free(raw);
-  return line;
+// Why an answer is not whole; "": it is.
+std::string ending_of(const Answer& answer, int max_tokens) {
+  if (answer.usage.cut == "answer_loop") return "stopped: the answer repeated itself";
+  if (answer.finish == FinishReason::cancelled) return "stopped";
+  if (answer.finish != FinishReason::length) return "";
+  return max_tokens >= 0 && answer.usage.completion_tokens >= max_tokens
+             ? fmt::format("cut after {} tokens: /set max_tokens changes the limit", max_tokens)
+             : "cut: the context is full. /clear begins anew, --context may allow more";
 }
 
 class Chat {
  public:
-  explicit Chat(const ChatOptions& options) : options_(options) {}
+  explicit Chat(const ChatOptions& options)
+      : options_(options), interrupt_(interrupt_flag()), input_(history_file(options), interrupt_) {}
 
   int run() {
-    const bool terminal = isatty(STDIN_FILENO);
     if (const auto read = add_images(options_.images); !read) return fail(read.error());
-    auto& interrupt = interrupt_flag();
-    if (const auto opened = open_desk(terminal, interrupt); !opened) return fail(opened.error());
+    if (const auto opened = open_desk(); !opened) return fail(opened.error());
     auto partner = options_.url.empty() ? load_partner(options_) : connect_partner(options_);
     if (!partner) return fail(partner.error());
     partner_ = std::move(*partner);
     clear();
-    if (const auto opened = open_session(terminal); !opened) return fail(opened.error());
-    if (terminal) fmt::print("{} - type a message, /help for commands\n", partner_->name());
+    if (const auto opened = open_session(); !opened) return fail(opened.error());
+    if (input_.is_terminal()) fmt::print("{} - type a message, /help for commands\n", partner_->name());
     if (desk_) desk_->refresh();
-    if (terminal && desk_) fmt::print("{}\n", desk_->summary());
-    for (;;) {
-      interrupt = false;
-      const auto line = read_line(terminal);
-      if (!line) {
-        if (interrupt) continue;  // Ctrl-C at the prompt
-        break;
-      }
-      if (line->empty()) continue;
-      if (line->front() == '/') {
-        if (!command(*line, interrupt)) break;
-        continue;
-      }
-      messages_.push_back(user_message(std::exchange(before_, "") + *line, std::exchange(images_, {})));
-      answer(1, interrupt);
+    if (input_.is_terminal() && desk_) fmt::print("{}\n", desk_->summary());
+    while (step()) {
     }
     return 0;
   }
 
  private:
-  Result<void> open_desk(bool terminal, const std::atomic<bool>& interrupt) {
+  // A command: what follows its name, what it does, and when it is there.
+  struct Command {
+    const char* name;
+    const char* argument;  // of the help; in brackets if it may be left out
+    const char* help;
+    bool (Chat::*run)(const std::string& rest);  // false to leave
+    bool (Chat::*there)() const = nullptr;
+  };
+  static std::span<const Command> commands();
+
+  bool has_session() const { return session_ != nullptr; }
+  bool has_desk() const { return desk_ != nullptr; }
+
+  // One message or command. False to leave.
+  bool step() {
+    interrupt_ = false;
+    auto text = input_.message();
+    if (!text) return interrupt_;  // Ctrl-C at the prompt, or the end of input
+    if (text->find_first_not_of(" \t\n") == text->npos) return true;
+    if (*text == "exit" || *text == "quit") return false;
+    if (text->front() == '/') {
+      if (const auto known = command(*text)) return *known;
+    }
+    ask(*text);
+    return true;
+  }
+
+  // Whether to go on after the command; nullopt: it is none, but a message that begins with a path.
+  std::optional<bool> command(const std::string& text) {
+    const size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::string name = text.substr(0, end);
+    const size_t begin = std::min(text.find_first_not_of(" \n", end), text.size());
+    const std::string rest = text.substr(begin);
+    for (const Command& one : commands()) {
+      if (name != one.name || (one.there && !(this->*one.there)())) continue;
+      if (rest.empty() && *one.argument && *one.argument != '[') {
+        fmt::print("usage: {} {}\n", one.name, one.argument);
+        return true;
+      }
+      return (this->*one.run)(rest);
+    }
+    if (name.find('/', 1) != name.npos || text.find('\n') != text.npos) return std::nullopt;
+    fmt::print("unknown command {}: /help lists them (a message that begins with a slash needs a space before it)\n",
+               mcp::printable(name));
+    return true;
+  }
+
+  void ask(const std::string& text) {
+    messages_.push_back(user_message(std::exchange(before_, "") + text, std::exchange(images_, {})));
+    answer(1);
+  }
+
+  Result<void> open_desk() {
     if (options_.mcp.config.empty()) return {};
     ToolDesk::Ask ask;
-    if (terminal) ask = [](const std::string& question) { return read_line(true, question.c_str(), false); };
-    TRY(desk_, ToolDesk::open(options_.mcp, std::move(ask), interrupt));
+    if (input_.is_terminal()) ask = [this](const std::string& question) { return input_.line(question); };
+    TRY(desk_, ToolDesk::open(options_.mcp, std::move(ask), interrupt_));
     return {};
   }
 
-  Result<void> open_session(bool terminal) {
+  Result<void> open_session() {
     if (!options_.keep) return {};
     TRY(session_, ChatSession::open(options_.sessions));
     if (!session_->session()) return {};
     TRY(messages_, session_->messages());
-    if (!terminal) return {};
+    if (!input_.is_terminal()) return {};
     fmt::print("{}, {} messages\n", session_->session()->title, messages_.size());
+    show_last();
+    return {};
+  }
+
+  void show_last() const {
     for (size_t i = messages_.size() - std::min<size_t>(2, messages_.size()); i < messages_.size(); ++i)
       fmt::print("{}{}\n", messages_[i]["role"] == "user" ? "> " : "",
                  mcp::printable(string_at(kept_message(messages_[i]), "content")));
-    return {};
   }
 
   Result<void> add_images(const std::vector<std::string>& paths) {
@@ -115,87 +146,163 @@ class Chat {
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
 
-  // False to leave.
-  bool command(const std::string& line, const std::atomic<bool>& interrupt) {
-    const auto space = line.find(' ');
-    const std::string name = line.substr(0, space);
-    const std::string rest =
-        space == std::string::npos ? "" : line.substr(line.find_first_not_of(' ', space));
-    if (name == "/exit" || name == "/quit") return false;
-    if (name == "/clear") {
-      images_.clear();
-      clear();
-    } else if (name == "/system") {
-      options_.system = rest;
-      clear();
-    } else if (name == "/stats") {
-      fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
-    } else if (name == "/model" && !rest.empty()) {
-      if (const auto changed = partner_->change_model(rest); !changed)
-        fail(changed.error());
-      else
-        fmt::print("{}\n", partner_->name());
-      return !partner_->gone();
-    } else if (name == "/image" && !rest.empty()) {
-      if (const auto read = add_images({rest}); !read)
-        fail(read.error());
-      else
-        fmt::print("{} image{} before your next message\n", images_.size(),
-                   images_.size() == 1 ? " goes" : "s go");
-    } else if (name == "/help") {
-      fmt::print("{}{}{}", kHelp, session_ ? kSessionHelp : "", desk_ ? kToolHelp : "");
-    } else if (name == "/title" && session_ && !rest.empty()) {
-      if (const auto renamed = session_->rename(rest); !renamed) fail(renamed.error());
-    } else if (desk_ && tool_command(name, rest, interrupt)) {
-      return true;
-    } else {
-      fmt::print("unknown command {}\n{}", line, kHelp);
-    }
-    return true;
-  }
-
-  // Commands about MCP servers. False: it is none of them.
-  bool tool_command(const std::string& name, const std::string& rest, const std::atomic<bool>& interrupt) {
-    if (name == "/tools") {
-      fmt::print("{}", desk_->list_tools());
-    } else if (name == "/resources") {
-      fmt::print("{}", desk_->list_resources());
-    } else if (name == "/prompts") {
-      fmt::print("{}", desk_->list_prompts());
-    } else if (name == "/resource" && !rest.empty()) {
-      const auto text = desk_->resource(rest);
-      if (!text) return fail(text.error()), true;
-      before_ += *text + "\n";
-      fmt::print("{} bytes go before your next message\n", text->size());
-    } else if (name == "/prompt" && !rest.empty()) {
-      const auto messages = desk_->prompt(rest);
-      if (!messages) return fail(messages.error()), true;
-      if (messages->empty()) return true;
-      for (const Json& message : *messages) messages_.push_back(message);
-      if (messages->back()["role"] == "user") answer(messages->size(), interrupt);
-    } else {
-      return false;
-    }
-    return true;
-  }
-
   // Answers the last message. added: how many messages are new, which go again after an error.
-  void answer(size_t added, const std::atomic<bool>& interrupt) {
+  void answer(size_t added) {
     const size_t known = messages_.size() - added;
     if (session_) session_->keep(messages_, nullptr, partner_->name());
-    auto result = answer_with_tools(*partner_, desk_.get(), messages_, interrupt);
+    AnswerOptions wanted;
+    wanted.sampling = options_.sampling;
+    wanted.thinking = options_.thinking;
+    auto result = answer_with_tools(*partner_, desk_.get(), messages_, wanted, interrupt_);
     if (!result) {
-      messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(known),
-                      messages_.end());  // it never happened
-      if (session_) session_->take_back(known);
+      take_back(known);  // it never happened
       fail(result.error());
       return;
     }
     last_ = std::move(*result);
+    if (const std::string ending = ending_of(*last_, options_.sampling.max_tokens); !ending.empty())
+      fmt::print(stderr, "({})\n", ending);
     if (session_) session_->keep(messages_, &*last_, partner_->name());
   }
 
+  void take_back(size_t first) {
+    messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(first), messages_.end());
+    if (session_) session_->take_back(first);
+  }
+
+  // Where the last message of the user stands; the number of messages: nowhere.
+  size_t last_question() const {
+    for (size_t i = messages_.size(); i-- > 0;)
+      if (messages_[i]["role"] == "user") return i;
+    return messages_.size();
+  }
+
+  bool help(const std::string&) {
+    for (const Command& one : commands())
+      if (!one.there || (this->*one.there)())
+        fmt::print("{:<24} {}\n", fmt::format("{} {}", one.name, one.argument), one.help);
+    fmt::print(
+        "\nCtrl-C stops an answer, Ctrl-D leaves. Alt+Enter begins a new line; so does a backslash at a line's end, "
+        "and a text\nbetween two \"\"\" may have any number of lines.\n");
+    return true;
+  }
+  bool leave(const std::string&) { return false; }
+  bool forget(const std::string&) {
+    images_.clear();
+    clear();
+    return true;
+  }
+  bool set_system(const std::string& rest) {
+    options_.system = rest;
+    clear();
+    return true;
+  }
+  bool show_stats(const std::string&) {
+    fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
+    return true;
+  }
+  bool change_model(const std::string& rest) {
+    if (const auto changed = partner_->change_model(rest); !changed)
+      fail(changed.error());
+    else
+      fmt::print("{}\n", partner_->name());
+    return !partner_->gone();
+  }
+  bool add_image(const std::string& rest) {
+    if (const auto read = add_images({rest}); !read)
+      fail(read.error());
+    else
+      fmt::print("{} image{} before your next message\n", images_.size(), images_.size() == 1 ? " goes" : "s go");
+    return true;
+  }
+  bool regenerate(const std::string&) {
+    const size_t question = last_question();
+    if (question == messages_.size()) return fmt::print("there is nothing to answer yet\n"), true;
+    const Json message = messages_[question];
+    take_back(question);
+    // The same seed would give the same answer.
+    auto& seed = options_.sampling.seed;
+    seed = seed ? *seed + 1 : std::random_device{}();
+    messages_.push_back(message);
+    answer(1);
+    return true;
+  }
+  bool undo(const std::string&) {
+    const size_t question = last_question();
+    if (question == messages_.size()) return fmt::print("there is nothing to take back\n"), true;
+    take_back(question);
+    fmt::print("your last message and its answer are taken back\n");
+    return true;
+  }
+  bool set(const std::string& rest) {
+    if (rest.empty()) return fmt::print("{}", list_settings(options_.sampling)), true;
+    const size_t end = std::min(rest.find_first_of(" ="), rest.size());
+    const size_t begin = std::min(rest.find_first_not_of(" =", end), rest.size());
+    if (const auto changed = change_setting(options_.sampling, rest.substr(0, end), rest.substr(begin)); !changed)
+      fail(changed.error());
+    return true;
+  }
+  bool think(const std::string& rest) {
+    if (rest == "on" || rest == "off" || rest == "auto")
+      options_.thinking.mode = rest;
+    else if (!rest.empty())
+      fmt::print("usage: /think on, off or auto\n");
+    else
+      fmt::print("thinking is {}\n", options_.thinking.mode);
+    return true;
+  }
+  bool save(const std::string& rest) {
+    if (const auto saved = save_messages(rest, messages_); !saved)
+      fail(saved.error());
+    else
+      fmt::print("{} messages are in {}\n", messages_.size(), rest);
+    return true;
+  }
+  bool load(const std::string& rest) {
+    auto loaded = load_messages(rest);
+    if (!loaded) return fail(loaded.error()), true;
+    forget("");
+    messages_ = std::move(*loaded);
+    fmt::print("{} messages\n", messages_.size());
+    show_last();
+    return true;
+  }
+  bool edit(const std::string& rest) {
+    if (!input_.is_terminal()) return fmt::print("/edit needs a terminal\n"), true;
+    std::string problem;
+    const auto text = terminal::edit_text(rest, problem);
+    if (!text) return fmt::print("{}\n", problem), true;
+    if (text->find_first_not_of(" \t\n") == text->npos) return fmt::print("nothing was written\n"), true;
+    fmt::print("> {}\n", mcp::printable(*text));
+    ask(*text);
+    return true;
+  }
+  bool rename(const std::string& rest) {
+    if (const auto renamed = session_->rename(rest); !renamed) fail(renamed.error());
+    return true;
+  }
+  bool list_tools(const std::string&) { return fmt::print("{}", desk_->list_tools()), true; }
+  bool list_resources(const std::string&) { return fmt::print("{}", desk_->list_resources()), true; }
+  bool list_prompts(const std::string&) { return fmt::print("{}", desk_->list_prompts()), true; }
+  bool add_resource(const std::string& rest) {
+    const auto text = desk_->resource(rest);
+    if (!text) return fail(text.error()), true;
+    before_ += *text + "\n";
+    fmt::print("{} bytes go before your next message\n", text->size());
+    return true;
+  }
+  bool ask_prompt(const std::string& rest) {
+    const auto messages = desk_->prompt(rest);
+    if (!messages) return fail(messages.error()), true;
+    if (messages->empty()) return true;
+    for (const Json& message : *messages) messages_.push_back(message);
+    if (messages->back()["role"] == "user") answer(messages->size());
+    return true;
+  }
+
   ChatOptions options_;
+  std::atomic<bool>& interrupt_;
+  ChatInput input_;
   std::unique_ptr<Partner> partner_;
   std::unique_ptr<ToolDesk> desk_;        // null: no --mcp-config
   std::unique_ptr<ChatSession> session_;  // null: nothing is kept
@@ -204,6 +311,35 @@ class Chat {
   std::vector<Json> images_;  // likewise
   std::optional<Answer> last_;
 };
+
+std::span<const Chat::Command> Chat::commands() {
+  static constexpr Command kCommands[] = {
+      {"/regenerate", "", "answer your last message again", &Chat::regenerate},
+      {"/undo", "", "take back your last message and its answer", &Chat::undo},
+      {"/edit", "[TEXT]", "write a message in an editor ($VISUAL, $EDITOR)", &Chat::edit},
+      {"/set", "[NAME VALUE]", "change temperature, top_p, max_tokens ...; without a name: list them", &Chat::set},
+      {"/think", "[on|off|auto]", "whether the model thinks before it answers", &Chat::think},
+      {"/system", "[TEXT]", "set the system message (empty: none) and start over", &Chat::set_system},
+      {"/model", "MODEL", "go on with another model (a path or a name), keeping the conversation",
+       &Chat::change_model},
+      {"/image", "FILE", "put an image before your next message", &Chat::add_image},
+      {"/save", "FILE", "write the conversation as JSON", &Chat::save},
+      {"/load", "FILE", "go on with a conversation that was saved", &Chat::load},
+      {"/clear", "", "forget the conversation; what is kept of it stays, and the next message begins another",
+       &Chat::forget},
+      {"/stats", "", "what the last answer took", &Chat::show_stats},
+      {"/title", "TEXT", "name the kept conversation", &Chat::rename, &Chat::has_session},
+      {"/tools", "", "what the MCP servers can do", &Chat::list_tools, &Chat::has_desk},
+      {"/resources", "", "what they have to read", &Chat::list_resources, &Chat::has_desk},
+      {"/resource", "URI", "put it before your next message", &Chat::add_resource, &Chat::has_desk},
+      {"/prompts", "", "what they can ask", &Chat::list_prompts, &Chat::has_desk},
+      {"/prompt", "NAME name=value ...", "ask it", &Chat::ask_prompt, &Chat::has_desk},
+      {"/help", "", "this", &Chat::help},
+      {"/exit", "", "leave (also exit, /quit, Ctrl-D)", &Chat::leave},
+      {"/quit", "", "leave", &Chat::leave},
+      {"/bye", "", "leave", &Chat::leave}};
+  return kCommands;
+}
 
 }  // namespace
 

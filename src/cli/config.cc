@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "cli/first_words.h"
 #include "cli/peer_flags.h"
 #include "cli/program.h"
 #include "cli/tuning.h"
@@ -94,6 +95,7 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
 Result<Arguments> with_settings(int argc, const char* const* argv) {
   Arguments out;
   out.own = {argv + std::min(argc, 1), argv + argc};
+  use_our_commands(out.own);
   use_our_names(out.own);
   out.words = out.own;
   Program given;
@@ -101,9 +103,8 @@ Result<Arguments> with_settings(int argc, const char* const* argv) {
   TRY(out.settings, read_settings(files_of(given), given.app));
   for (const Program::Command& command : given.commands) {
     if (!*command.app) continue;
-    const auto more =
-        as_arguments(settings_for(*command.app, out.settings, model_of(*command.app)), *command.app);
-    add_flags(out.words, more);
+    out.used = settings_for(*command.app, out.settings, model_of(*command.app));
+    add_flags(out.words, as_arguments(out.used, *command.app));
   }
   return out;
 }

@@ -31,7 +31,7 @@ Result<LoadedModel> load_on_device(const ModelOptions& options) {
   TRY(std::shared_ptr<Device> device,
       ops::open_device({options.device, options.reference, options.precise, options.threads,
                         options.expert_bytes, options.devices}));
-  return load_model(options.model, std::move(device));
+  return load_model(options.model, std::move(device), {.overcommit = options.overcommit});
 }
 
 std::string state_directory(const std::string& wanted) {
@@ -58,6 +58,7 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.threads = options.threads;
   engine.precise = options.precise;
   engine.reference = options.reference;
+  engine.overcommit = options.overcommit;
   engine.device = options.device;
   engine.expert_bytes = options.expert_bytes;
   engine.devices = options.devices;

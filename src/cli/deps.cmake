@@ -1,2 +1,1 @@
 target_compile_definitions(anabranch PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")
-target_link_libraries(anabranch PRIVATE edit)

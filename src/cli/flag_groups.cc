@@ -17,6 +17,8 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
                  "Threads to compute with (default: one per fast core; see doctor)")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
+  app.add_flag("--overcommit", o.overcommit,
+               "Load weights that are larger than the free memory (the system will swap)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
   add_device_flag(app, o.device);

@@ -12,6 +12,7 @@
 namespace anabranch::cli {
 namespace {
 
+constexpr int kUsage = 2;  // the exit status of a command line that is wrong, as usual on Unix
 constexpr const char* kUnits = "B, KB, MB, GB or TB, as in 8GB or 512MB";
 
 // By sub-command, or of the program when there is none.
@@ -155,13 +156,16 @@ void tidy_help(CLI::App& app) {
 int explain(const CLI::App& app, const CLI::ParseError& error) {
   const bool asked = error.get_exit_code() == 0;  // --help, --version
   const auto wrong = asked ? std::nullopt : wrong_word(app);
-  if (!wrong) return app.exit(error);
+  if (!wrong) {
+    app.exit(error);  // prints it
+    return asked ? 0 : kUsage;
+  }
   const CLI::App& command = chosen(app);
   std::string name = command.get_name();
   for (const CLI::App* at = command.get_parent(); at; at = at->get_parent())
     name = at->get_name() + " " + name;
   fmt::print(stderr, "error: {}\n`{} --help` lists what there is.\n", *wrong, name);
-  return error.get_exit_code();
+  return kUsage;
 }
 
 }  // namespace anabranch::cli

@@ -47,8 +47,9 @@ class LocalPartner : public Partner {
     Prompt prompt = take_prompt(prepared);
     Request request;
     request.sampling = prepared.options.sampling;
-    request.max_tokens = wanted.max_tokens.value_or(options_.sampling.max_tokens);
-    request.stop = options_.sampling.stop;
+    const SamplingOptions& asked = sampling_of(wanted);
+    request.max_tokens = wanted.max_tokens.value_or(asked.max_tokens);
+    request.stop = asked.stop;
     TRY(Answer answer, run_prompt(*engine_, std::move(prompt), std::move(request), wanted.silent, interrupt,
                                   wanted.progress));
     if (prepared.remember && answer.finish == FinishReason::stop && !answer.stop_found)
@@ -58,13 +59,18 @@ class LocalPartner : public Partner {
   }
 
  private:
+  const SamplingOptions& sampling_of(const AnswerOptions& wanted) const {
+    return wanted.sampling ? *wanted.sampling : options_.sampling;
+  }
+
   Result<Prepared> prepare(const Json& messages, const AnswerOptions& wanted,
                            const std::atomic<bool>& interrupt) {
     const ThinkFlags& thinking = wanted.thinking ? *wanted.thinking : options_.thinking;
     Json body = {{"messages", messages}};
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
-    const SamplingParams sampling = sampling_params(options_.sampling, *engine_, seed_);
-    return prepare_as_server(*engine_, *preparer_, body, sampling, thinking, options_.sampling.stop,
+    const SamplingOptions& asked = sampling_of(wanted);
+    const SamplingParams sampling = sampling_params(asked, *engine_, seed_);
+    return prepare_as_server(*engine_, *preparer_, body, sampling, thinking, asked.stop,
                              [&] { return interrupt.load(); });
   }
 

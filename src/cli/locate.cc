@@ -1,6 +1,7 @@
 #include "cli/locate.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <atomic>
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/user_directory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/preflight.h"
@@ -95,6 +97,48 @@ Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose
   return pull_for_command(settings, name, purpose);
 }
 
+// "models/hybird" beside a folder models/ is a path, although it could be a name on the hub: whoever mistypes a path
+// should hear so before anything is asked over the network.
+std::optional<Error> missing_path(const std::string& text) {
+  const std::filesystem::path path(text);
+  std::error_code code;
+  if (path.parent_path().empty() || !std::filesystem::is_directory(path.parent_path(), code)) return std::nullopt;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code))
+    names.push_back(entry.path().filename().string());
+  return Error{ErrorKind::not_found,
+               fmt::format("there is no {} in {}{}. For a model of the hub write hf.co/{}", path.filename().string(),
+                           path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
+}
+
+bool is_stored(const hub::ModelName& name) {
+  const auto settings = hub::settings_from_environment();
+  return settings && hub::find_in_store(hub::Store(settings->cache), name, hub::Purpose::model).ok();
+}
+
+// Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any letters.
+bool is_meant(const std::string& stored, const std::string& typed) {
+  std::string name = hub::lower_case(stored), wanted = hub::lower_case(typed);
+  if (wanted.ends_with(":latest")) wanted.resize(wanted.size() - std::string_view(":latest").size());
+  if (name == wanted) return true;
+  if (name.starts_with("ollama:")) return name.substr(std::string_view("ollama:").size()) == wanted;
+  const std::string last = name.substr(name.find('/') + 1);
+  return last == wanted || last.substr(0, last.find(':')) == wanted;
+}
+
+// The stored model that is meant by a short name; not_found: none is. Error: invalid (several are).
+Result<std::string> locate_short(const std::string& typed) {
+  TRY(const auto models, stored_models());
+  std::vector<std::string> meant;
+  for (const auto& model : models)
+    if (model.problem.empty() && is_meant(model.name, typed)) meant.push_back(model.name);
+  if (meant.empty()) return make_error(ErrorKind::not_found, "no stored model is named {}", typed);
+  if (meant.size() > 1)
+    return make_error(ErrorKind::invalid, "'{}' may be {}: give the whole name", typed, fmt::join(meant, " or "));
+  log_info("{} is {}", typed, meant.front());
+  return locate_stored(meant.front());
+}
+
 }  // namespace
 
 void go_offline() {
@@ -128,6 +172,11 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
     return hub::find_ollama_model(hub::ollama_directories(), path_or_name,
                                   user_cache_directory() + "/ollama");
   const auto name = hub::parse_model_name(path_or_name);
+  if (purpose == hub::Purpose::model && !(name && is_stored(*name))) {
+    auto meant = locate_short(path_or_name);
+    if (meant || meant.error().kind != ErrorKind::not_found) return meant;
+  }
+  if (const auto typo = missing_path(path_or_name)) return *typo;
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
     return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",

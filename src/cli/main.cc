@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -5,6 +7,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "cli/conversation.h"
+#include "cli/first_words.h"
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "cli/program.h"
@@ -77,7 +80,24 @@ Result<ServeOptions> options_for_model(const Arguments& arguments, const std::st
   return program.serve;
 }
 
+// An error about a flag that the user did not type: where its value comes from.
+void name_origins(std::string_view message, const Arguments& arguments) {
+  for (const auto& [flag, setting] : arguments.used) {
+    const std::string word = "--" + flag;
+    const size_t at = message.find(word);
+    if (at == message.npos) continue;
+    const char after = at + word.size() < message.size() ? message[at + word.size()] : ' ';
+    const bool own = std::ranges::any_of(arguments.own, [&](const std::string& one) { return one.starts_with(word); });
+    if (!own && after != '-' && !std::isalnum(static_cast<unsigned char>(after)))
+      fmt::print(stderr, "{} is set by {}\n", word, setting.origin);
+  }
+}
+
 int run(int argc, char** argv) {
+  if (argc < 2) {
+    fmt::print("{}", first_steps());
+    return 0;
+  }
   auto arguments = with_settings(argc, argv);
   if (!arguments) return fail(arguments.error());
   Program program;
@@ -86,11 +106,14 @@ int run(int argc, char** argv) {
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
     program.app.parse(words);
   } catch (const CLI::ParseError& error) {
-    return explain(program.app, error);
+    const int status = explain(program.app, error);
+    if (status != 0) name_origins(error.what(), *arguments);
+    return status;
   }
   const auto usual = program.app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
   set_log_level(program.quiet ? LogLevel::error : program.verbose ? LogLevel::debug : usual);
   if (program.serve.log_format == "json") set_log_format(LogFormat::json);
+  for (const std::string& unknown : unknown_variables(program.app)) log_warning("{}", unknown);
   if (program.offline) go_offline();
   for (const Program::Command& command : program.commands) {
     if (!*command.app) continue;

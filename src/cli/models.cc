@@ -9,6 +9,7 @@
 #include "cli/confirm.h"
 #include "cli/conversation.h"
 #include "cli/locate.h"
+#include "cli/model_summary.h"
 #include "cli/preflight.h"
 #include "cli/reports.h"
 #include "cli/text.h"
@@ -100,11 +101,11 @@ void print_report(Json report, bool as_json) {
     fmt::print("{}\n", dump_json(report, 2));
     return;
   }
+  if (report.contains("mb_by_type")) return (void)fmt::print("{}", model_summary(report));
   const Json problems = report["problems"];
   report.erase("problems");
-  report["runs_here"] = problems.empty() ? "yes, as far as its files tell" : "no";
   print_table(report, "");
-  for (const Json& problem : problems) fmt::print("  - {}\n", problem.get<std::string>());
+  fmt::print("{}", verdict(problems));
 }
 
 // A model that can be opened.

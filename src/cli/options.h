@@ -20,6 +20,7 @@ struct ModelOptions {
   std::string chat_template;  // a file; "": the model's own
   int prefill_chunk = 0;      // tokens of a prompt in one pass; 0: the device's
   bool precise = false;
+  bool overcommit = false;  // load weights that are larger than the free memory
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"
   uint64_t expert_bytes = 0;   // of the device's memory for experts; 0: what is free
@@ -104,7 +105,8 @@ struct ChatOptions {
   CacheFlags cache;
   ThinkFlags thinking;
   SessionFlags sessions;
-  bool keep = false;  // the conversation is kept
+  bool keep = false;        // the conversation is kept
+  bool no_history = false;  // what is entered is not kept for the next run
   std::string system;
   std::vector<std::string> images;  // files, for the first message
   McpFlags mcp;

@@ -18,7 +18,8 @@ struct AnswerOptions {
   Json tools;                                // OpenAI's array of tools that may be called; null: none
   bool silent = false;                       // otherwise it is printed as it comes
   std::optional<ThinkFlags> thinking;        // unset: as the chat's options say
-  std::optional<int> max_tokens;             // likewise
+  std::optional<SamplingOptions> sampling;   // likewise
+  std::optional<int> max_tokens;             // unset: as the sampling options say
   std::function<void(int tokens)> progress;  // told how many tokens there are, if it is set
 };
 

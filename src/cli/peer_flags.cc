@@ -80,12 +80,6 @@ constexpr Instead kInstead[] = {
     {"--gpu-memory-utilization",
      "--memory SIZE limits the states of running requests, --model-memory the weights"},
     {"--tensor-parallel-size", "a model runs on one device"},
-    {"run",
-     "`anabranch chat --model NAME` talks to a model, `anabranch generate --model NAME \"prompt\"` answers "
-     "once"},
-    {"list", "`anabranch ls` lists the models on this machine"},
-    {"ps", "`anabranch status` shows what a server has loaded"},
-    {"server", "`anabranch serve --model NAME`"},
 };
 
 }  // namespace

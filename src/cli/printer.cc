@@ -3,43 +3,73 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "mcp/text.h"
 
 namespace anabranch::cli {
+namespace {
 
-Printer::Printer(bool silent) : silent_(silent), colour_(isatty(STDOUT_FILENO)) {}
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value;
+}
+
+bool wants_styles() {
+  const char* kind = std::getenv("TERM");
+  return !is_set("NO_COLOR") && !(kind && std::string_view(kind) == "dumb");
+}
+
+}  // namespace
+
+Printer::Printer(bool silent)
+    : silent_(silent),
+      terminal_(isatty(STDOUT_FILENO)),
+      styled_(terminal_ && wants_styles()),
+      thoughts_(terminal::terminal_width, styled_),
+      answer_(terminal::terminal_width) {}
 
 void Printer::reasoning(const std::string& text) {
-  if (silent_ || !colour_ || text.empty()) return;
-  if (!dimmed_) std::fputs("\033[2m", stdout);
-  dimmed_ = true;
-  write(text);
+  if (silent_ || !terminal_ || text.empty()) return;
+  thinking_ = true;
+  // What a model read in a tool's output must not act on the terminal when the model repeats it.
+  std::string_view rest = text;
+  const std::string clean = mcp::without_controls(rest);
+  for (rest = clean; !rest.empty();) {
+    const size_t end = rest.find('\n');
+    thoughts_.put(rest.substr(0, end), terminal::kDim);
+    if (end == rest.npos) break;
+    thoughts_.end_line();
+    rest.remove_prefix(end + 1);
+  }
+  write(thoughts_.take());
 }
 
 void Printer::content(const std::string& text) {
   if (silent_ || text.empty()) return;
   end_reasoning();
-  write(text);
+  if (!terminal_) return write(text);
+  const std::string clean = mcp::without_controls(text);
+  write(styled_ ? answer_.push(clean) : clean);
 }
 
 void Printer::finish(bool line) {
   if (silent_) return;
   end_reasoning();
-  if (line) std::fputs("\n", stdout);
-  std::fflush(stdout);
+  if (styled_) write(answer_.finish());
+  if (line) write("\n");
 }
 
 void Printer::end_reasoning() {
-  if (!dimmed_) return;
-  std::fputs("\033[0m\n\n", stdout);
-  dimmed_ = false;
+  if (!thinking_) return;
+  thoughts_.flush();
+  write(thoughts_.take() + "\n\n");
+  thinking_ = false;
 }
 
 void Printer::write(const std::string& text) {
-  // What a model read in a tool's output must not act on the terminal when the model repeats it.
-  const std::string shown = colour_ ? mcp::without_controls(text) : text;
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 

@@ -3,9 +3,12 @@
 
 #include <string>
 
+#include "terminal/markdown.h"
+
 namespace anabranch::cli {
 
-// Prints to stdout: thoughts dimmed, each piece flushed. Files and pipes get the answer only.
+// Prints to stdout: on a terminal thoughts dimmed, the answer's Markdown as styles, lines broken between words. Files
+// and pipes get the answer as it is, and nothing else; a terminal with NO_COLOR set (or TERM=dumb) gets it as it is.
 class Printer {
  public:
   explicit Printer(bool silent);
@@ -17,7 +20,10 @@ class Printer {
  private:
   void end_reasoning();
   void write(const std::string& text);
-  bool silent_, colour_, dimmed_ = false;
+
+  bool silent_, terminal_, styled_, thinking_ = false;
+  terminal::Wrapper thoughts_;
+  terminal::Markdown answer_;
 };
 
 }  // namespace anabranch::cli

@@ -61,6 +61,7 @@ struct Program {
 struct Arguments {
   std::vector<std::string> own;    // the user's, without the program's name
   std::vector<std::string> words;  // with those of the settings
+  SettingTable used;               // the settings of the sub-command
   Settings settings;
 };
 Result<Arguments> with_settings(int argc, const char* const* argv);

@@ -224,7 +224,7 @@ class RemotePartner : public Partner {
 
   // Only what the user said: the rest is the server's to choose.
   Json body_for(const Json& messages, const AnswerOptions& wanted) const {
-    const SamplingOptions& s = options_.sampling;
+    const SamplingOptions& s = wanted.sampling ? *wanted.sampling : options_.sampling;
     Json body = {{"model", model_},
                  {"messages", messages},
                  {"stream", true},

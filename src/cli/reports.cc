@@ -1,6 +1,7 @@
 #include "cli/reports.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -9,10 +10,12 @@
 #include "base/memory_info.h"
 #include "checkpoint/mtp_head.h"
 #include "engine/loader.h"
+#include "engine/recommendation.h"
 #include "models/vision_tower.h"
 #include "ops/open.h"
 #include "ops/probe.h"
 #include "ops/table.h"
+#include "state/sequence_state.h"
 
 namespace anabranch::cli {
 namespace {
@@ -70,6 +73,19 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
   if (missing.empty()) return std::nullopt;
   return fmt::format("{}: the files have no tensors {}: is the download complete?", checkpoint.path(),
                      missing);
+}
+
+// The parameters with which the model generates when nobody asks for others, and who says so.
+Json sampling_report(const Checkpoint& checkpoint) {
+  const auto recommended = read_recommendation(checkpoint);
+  const SamplingParams& s = recommended.sampling;
+  const auto rounded = [](float value) { return std::round(value * 1e4) / 1e4; };
+  Json out = {{"temperature", rounded(s.temperature)}};
+  if (s.temperature > 0)
+    out.update({{"top_k", s.top_k}, {"top_p", rounded(s.top_p)}, {"min_p", rounded(s.min_p)}});
+  if (s.repetition_penalty != 1) out["repetition_penalty"] = rounded(s.repetition_penalty);
+  out["from"] = recommended.from;
+  return out;
 }
 
 }  // namespace
@@ -187,7 +203,14 @@ Json model_report(const Checkpoint& checkpoint, const Device& device) {
   const auto spec = read_model_spec(checkpoint, device);
   Json by_type = Json::object();
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
+  Json memory = nullptr;  // of one conversation; null: the config cannot be read
+  if (spec) {
+    const StateLayout layout = spec->state_layout();
+    memory = {{"fixed_bytes", fixed_bytes(layout, device)},
+              {"bytes_per_token", kv_bytes_per_token(layout, device)}};
+  }
   return {{"path", checkpoint.path()},
+          {"state_memory", memory},
           {"model_type", string_at(checkpoint.config(), "model_type")},
           {"parameters", parameters_in(checkpoint)},
           {"context_length", spec ? Json(spec->context_length) : Json("unknown")},
@@ -195,6 +218,7 @@ Json model_report(const Checkpoint& checkpoint, const Device& device) {
           {"mtp_head", mtp_report(checkpoint, mtp)},
           {"mtp_tensors", mtp},
           {"mtp_mb", mtp_bytes / 1e6},
+          {"sampling", sampling_report(checkpoint)},
           {"vision_tower", VisionTower::present(checkpoint) ? "yes" : "no"},
           {"file_mb", bytes / 1e6},
           {"mb_by_type", by_type},

@@ -262,7 +262,8 @@ void announce(const ServerRecord& server, Background* background) {
   if (background)
     return background->ready(fmt::format("{}\nprocess {}, log {}", text, server.pid, server.log));
   if (json) return;
-  fmt::print("{}\n", text);
+  fmt::print("{}\npage for chatting: {}/   APIs of OpenAI, Anthropic, Ollama and llama.cpp: {}/docs\n", text,
+             server.address, server.address);
   std::fflush(stdout);
 }
 

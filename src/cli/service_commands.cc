@@ -137,13 +137,15 @@ std::string duration(int64_t seconds) {
 }
 
 Json status_json(const ServerRecord& server, const Json& health) {
-  Json json = {{"running", true}, {"pid", server.pid}, {"status", status_of(server, health)}};
+  Json json = {{"running", true}, {"status", status_of(server, health)}};
+  if (server.pid > 0) json["pid"] = server.pid;
   if (server.address.empty()) return json;
   json["address"] = server.address;
-  json["version"] = server.version;
-  json["model"] = server.model;
-  json["uptime_s"] = unix_seconds() - server.started;
-  json["log"] = server.log;
+  if (server.pid > 0)
+    json.update({{"version", server.version},
+                 {"model", server.model},
+                 {"uptime_s", unix_seconds() - server.started},
+                 {"log", server.log}});
   if (health.is_object() && health.contains("models")) {
     const Load load = load_of(health);
     json["requests"] = {{"running", load.running}, {"queued", load.queued}};
@@ -153,24 +155,39 @@ Json status_json(const ServerRecord& server, const Json& health) {
 }
 
 void print_status(const ServerRecord& server, const Json& health) {
-  fmt::print("process {}: {}\n", server.pid, status_of(server, health));
+  const bool foreground = server.pid <= 0;
+  fmt::print("{}: {}\n", foreground ? "a server in the foreground" : fmt::format("process {}", server.pid),
+             status_of(server, health));
   if (server.address.empty()) return;
-  fmt::print("address  {}/v1\nversion  {}\nup       {}\n", server.address, server.version,
-             duration(unix_seconds() - server.started));
+  fmt::print("address  {}/v1\n", server.address);
+  if (!foreground)
+    fmt::print("version  {}\nup       {}\n", server.version, duration(unix_seconds() - server.started));
   if (health.is_object() && health.contains("models")) {
     const Load load = load_of(health);
     fmt::print("models   {}\nrequests {} running, {} waiting\n",
                load.models.empty() ? "none is loaded" : load.models, load.running, load.queued);
   } else {
-    fmt::print("model    {}\n", server.model);
+    if (!foreground) fmt::print("model    {}\n", server.model);
     if (health.is_object()) fmt::print("requests not told without an API key (--api-key-file)\n");
   }
   if (!server.log.empty()) fmt::print("log      {}\n", server.log);
 }
 
+// A server that runs in the foreground has no pid file, but answers on its port.
+std::optional<ServerRecord> foreground_server(int port, const std::string& key) {
+  ServerRecord server{.address = fmt::format("http://127.0.0.1:{}", port)};
+  const Json health = health_of(server, key);
+  if (!health.is_object() || string_at(health, "status").empty()) return std::nullopt;
+  return server;
+}
+
 Result<int> status(const StatusOptions& options) {
   TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
-  TRY(const auto server, find_server(pid_file));
+  TRY(auto server, find_server(pid_file));
+  if (!server && options.pid_file.empty() && options.port > 0) {
+    TRY(const std::string key, key_to_show(options.api_key_file));
+    server = foreground_server(options.port, key);
+  }
   if (!server) {
     if (options.json)
       fmt::print("{}\n", dump_json({{"running", false}, {"pid_file", pid_file}}));
@@ -199,7 +216,7 @@ CLI::App* add_stop(CLI::App& app, StopOptions& o) {
 }
 
 CLI::App* add_status(CLI::App& app, StatusOptions& o) {
-  auto* command = app.add_subcommand("status", "Tell whether such a server runs, and what it does");
+  auto* command = app.add_subcommand("status", "Tell whether a server runs, and what it does");
   add_place(*command, o.port, o.pid_file);
   command->add_option(
       "--api-key-file", o.api_key_file,

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +11,8 @@
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "cli/peer_flags.h"
+
+extern char** environ;
 
 namespace anabranch::cli {
 namespace {
@@ -67,10 +70,24 @@ class Reader {
   }
 
   Error no_table(const std::string& name, const toml::node& node) const {
+    if (const std::string table = table_of(our_name("serve", flag_name(name))); !table.empty() && !node.is_table())
+      return error(fmt::format("line {}", node.source().begin.line), "{} belongs below a line {}", name, table);
     std::vector<std::string> known = {"server", "model"};
     for (const CLI::App* command : app_.get_subcommands({})) known.push_back(command->get_name());
     return error(fmt::format("line {}", node.source().begin.line), "there is no table [{}]{}", name,
                  did_you_mean(name, known));
+  }
+
+  // "[server]", the table of a flag of that name; "": there is none.
+  std::string table_of(const std::string& flag) const {
+    for (const char* command : {"serve", "chat", "generate", "bench", "convert"}) {
+      const CLI::App* app = find_command(app_, command);
+      if (!app) continue;
+      const auto known = names_of(*app);
+      if (std::ranges::find(known, flag) != known.end())
+        return std::string(command) == "serve" ? "[server]" : fmt::format("[{}]", command);
+    }
+    return "";
   }
 
   Result<void> read_models(const toml::node& node) {
@@ -97,6 +114,13 @@ class Reader {
     return {};
   }
 
+  Error no_setting(const std::string& where, const std::string& key, const std::string& flag,
+                   const std::vector<std::string>& known) const {
+    const std::string table = table_of(flag);
+    if (table.empty() || table == where) return error(where, "there is no setting {}{}", key, did_you_mean(flag, known));
+    return error(where, "there is no setting {} here; it belongs below a line {}", key, table);
+  }
+
   // A path that is there beside the file, or in the user's home, is meant.
   std::string place_of(const std::string& path) const {
     if (const char* home = std::getenv("HOME"); home && path.starts_with("~/")) return home + path.substr(1);
@@ -110,7 +134,7 @@ class Reader {
     for (const auto& [key, node] : table) {
       const std::string name = our_name(command, flag_name(key.str()));
       if (std::ranges::find(known, name) == known.end())
-        return error(where, "there is no setting {}{}", key.str(), did_you_mean(name, known));
+        return no_setting(where, std::string(key.str()), name, known);
       Setting setting{{}, fmt::format("{}, {}", file_, where)};
       const auto add = [&](const toml::node& value) {
         auto text = text_of(value);
@@ -141,6 +165,21 @@ class Reader {
   const CLI::App& app_;
   Settings& out_;
 };
+
+// "max-gap": "ANABRANCH_MAX_GAP".
+std::string variable_of(const std::string& flag) {
+  std::string variable = "ANABRANCH_" + flag;
+  for (char& c : variable)
+    c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return variable;
+}
+
+// Of a service named anabranch Kubernetes tells every container: ANABRANCH_PORT=tcp://10.0.0.7:11436,
+// ANABRANCH_SERVICE_HOST, ANABRANCH_PORT_11436_TCP_ADDR ...
+bool is_of_kubernetes(std::string_view variable, std::string_view value) {
+  return variable.starts_with("ANABRANCH_SERVICE_") || variable.starts_with("ANABRANCH_PORT_") ||
+         (variable == "ANABRANCH_PORT" && value.find("://") != value.npos);
+}
 
 bool takes_no_value(const CLI::Option& option) {
   return option.get_items_expected_max() == 0;
@@ -188,11 +227,27 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
   for (const std::string& name : known) {
     if (name == "api-key")
       continue;  // serve reads ANABRANCH_API_KEY itself, which no list of processes shows
-    std::string variable = "ANABRANCH_" + name;
-    for (char& c : variable)
-      c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    if (const char* value = std::getenv(variable.c_str()); value && *value)
+    const std::string variable = variable_of(name);
+    if (const char* value = std::getenv(variable.c_str()); value && *value && !is_of_kubernetes(variable, value))
       out[name] = {{value}, "$" + variable};
+  }
+  return out;
+}
+
+std::vector<std::string> unknown_variables(const CLI::App& app) {
+  // Read elsewhere: secrets, and what our own tests and builds set.
+  std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_NVRTC", "ANABRANCH_OVERLAP"};
+  for (const CLI::App* command : app.get_subcommands({}))
+    for (const std::string& flag : names_of(*command)) known.push_back(variable_of(flag));
+  std::vector<std::string> out;
+  for (char** one = environ; *one; one++) {
+    const std::string_view text = *one;
+    const size_t equals = std::min(text.find('='), text.size());
+    const std::string name(text.substr(0, equals));
+    if (!name.starts_with("ANABRANCH_") || name.starts_with("ANABRANCH_TEST_")) continue;
+    if (std::ranges::find(known, name) != known.end()) continue;
+    if (is_of_kubernetes(name, text.substr(std::min(equals + 1, text.size())))) continue;
+    out.push_back(fmt::format("{} is no setting{}", name, did_you_mean(name, known)));
   }
   return out;
 }

@@ -41,7 +41,10 @@ Result<Settings> read_settings(const std::vector<std::string>& files, const CLI:
 // environment (ANABRANCH_MAX_GAP for --max-gap).
 SettingTable settings_of(const CLI::App& command, const Settings& settings, const std::string& model);
 
-// The same as arguments, without flags that `given` (the sub-command after the user's own arguments were
+// Variables of the environment that look like ours and are none, each as a sentence for a warning.
+std::vector<std::string> unknown_variables(const CLI::App& app);
+
+// What settings_of() found, as arguments, without flags that `given` (the sub-command after the user's own arguments were
 // parsed) has already or that exclude one of them.
 std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App& given);
 

@@ -150,7 +150,7 @@ Result<std::unique_ptr<Engine>> load(const VerifyOptions& options, ModelFacts& f
   to.cache = CacheOptions{.enabled = true};  // in memory only
   to.keep_statistics = false;
   return create_engine(to, [&](std::shared_ptr<Device> device) -> Result<LoadedModel> {
-    TRY(auto loaded, load_model(to.model_path, device));
+    TRY(auto loaded, load_model(to.model_path, device, {.overcommit = to.overcommit}));
     TRY(facts.tensor_types, tensor_types(to.model_path, *loaded.model));
     facts.layers = layers_by_kind(loaded.model->spec());
     facts.kernels = device->is_host() ? device->ops().kernels_name(*device) : device->name();

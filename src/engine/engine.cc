@@ -271,8 +271,9 @@ Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options, Load
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
-  return create_engine(options, [path = options.model_path](std::shared_ptr<Device> device) {
-    return load_model(path, std::move(device));
+  const bool overcommit = options.overcommit;
+  return create_engine(options, [path = options.model_path, overcommit](std::shared_ptr<Device> device) {
+    return load_model(path, std::move(device), {.overcommit = overcommit});
   });
 }
 

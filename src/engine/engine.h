@@ -176,6 +176,7 @@ struct EngineOptions {
   std::string draft_path;  // a draft model, or empty
   CacheOptions cache;
   PeerOptions peers;             // without a cache nothing is fetched
+  bool overcommit = false;       // load weights that are larger than the free memory
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
   bool lossy_skip =
       false;  // leave out the layers that calibration found least needed: a different, faster model
@@ -277,7 +278,7 @@ class Engine {
   virtual const ChatTemplate* chat_template() const = 0;
   // Null when the model reads no images.
   virtual const ImageFormat* image_format() const { return nullptr; }
-  // The model's recommended parameters (generation_config.json), or greedy.
+  // The parameters that the model's files recommend; without any, temperature 0.8, top_p 0.95, min_p 0.05.
   virtual const SamplingParams& default_sampling() const = 0;
 };
 

@@ -72,7 +72,7 @@ Result<void> EngineModel::drop_layers() {
 }
 
 Result<void> EngineModel::load_draft_model(const std::string& path) {
-  TRY(draft_, load_model(path, device_, LoadedFor::drafts));
+  TRY(draft_, load_model(path, device_, {LoadedFor::drafts, true}));
   const auto &ours = *loaded_.tokenizer, &theirs = *draft_.tokenizer;
   bool same = ours.vocab_size() == theirs.vocab_size();
   for (int id = 0; same && id < ours.vocab_size(); id++)

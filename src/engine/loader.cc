@@ -15,6 +15,7 @@
 #include "engine/loader_gguf.h"
 #include "engine/loader_images.h"
 #include "engine/memory_plan.h"
+#include "engine/recommendation.h"
 #include "models/config.h"
 #include "models/kernel_passes.h"
 
@@ -76,41 +77,6 @@ std::vector<int> read_embedding_end(const Checkpoint& checkpoint, const Tokenize
   if (json && json->is_object() && json->contains("post_processor"))
     add_template_end((*json)["post_processor"], tokenizer, ids);
   return ids;
-}
-
-struct GenerationConfig {
-  SamplingParams sampling;
-  std::vector<int> eos;
-};
-
-// Reads generation_config.json. Missing or invalid values keep their defaults, since the file only
-// recommends.
-GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
-  GenerationConfig out;
-  const auto source = checkpoint.side_file("generation_config.json");
-  if (!source) return out;
-  auto parsed = parse_json(*source);
-  if (!parsed || !parsed->is_object()) {
-    log_warning("{}: generation_config.json is ignored: it is not a JSON object", checkpoint.path());
-    return out;
-  }
-  const Json& config = *parsed;
-  const auto number = [&](const char* key, double fallback, double low, double high) {
-    const auto it = config.find(key);
-    return it != config.end() && it->is_number() ? std::clamp(it->get<double>(), low, high) : fallback;
-  };
-  const auto it = config.find("do_sample");
-  if (it != config.end() && it->is_boolean() && it->get<bool>()) {
-    out.sampling.temperature = static_cast<float>(number("temperature", 1.0, 0, 100));
-    out.sampling.top_k = static_cast<int>(number("top_k", 50, 0, 1 << 24));
-    out.sampling.top_p = static_cast<float>(number("top_p", 1.0, 0, 1));
-    out.sampling.min_p = static_cast<float>(number("min_p", 0.0, 0, 1));
-  }
-  // Transformers applies the penalty to greedy decoding as well.
-  const double penalty = number("repetition_penalty", 1.0, 0, 100);
-  if (penalty >= 0.01) out.sampling.repetition_penalty = static_cast<float>(penalty);
-  if (const auto eos = config.find("eos_token_id"); eos != config.end()) out.eos = read_token_ids(*eos);
-  return out;
 }
 
 // Ids that end a turn: those that the files name, and the markers with which chat templates close a turn.
@@ -208,32 +174,38 @@ Result<std::shared_ptr<const ChatTemplate>> read_chat_template(const std::string
 
 namespace {
 
-void warn_of_memory(const Checkpoint& checkpoint, const Device& device) {
-  if (device.has_own_memory()) return;
+Result<void> check_memory(const Checkpoint& checkpoint, const Device& device, bool overcommit) {
+  if (device.has_own_memory()) return {};
   uint64_t weights = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) weights += tensor.bytes;
-  const std::string warning = weights_warning(weights, available_memory());
-  if (!warning.empty()) log_warning("{}: {}", checkpoint.path(), warning);
+  const std::string problem = weights_problem(weights, available_memory());
+  if (problem.empty()) return {};
+  if (!overcommit)
+    return make_error(ErrorKind::exhausted, "{}: {}. --overcommit loads it all the same", checkpoint.path(), problem);
+  log_warning("{}: {}", checkpoint.path(), problem);
+  return {};
 }
 
 }  // namespace
 
-Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {
+Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device,
+                               const LoadOptions& wanted) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
-  warn_of_memory(*checkpoint, *device);
+  TRY_VOID(check_memory(*checkpoint, *device, wanted.overcommit));
   LoadedModel out;
   out.device = std::move(device);
   // The tokenizer and the weights are made of different parts of the files.
   const auto tokenizer = std::async(std::launch::async, [&] { return load_tokenizer(*checkpoint); }).share();
-  auto generation = read_generation_config(*checkpoint);
-  out.sampling = generation.sampling;
+  auto recommended = read_recommendation(*checkpoint);
+  out.sampling = recommended.sampling;
+  out.sampling_from = std::move(recommended.from);
   out.calibration = load_calibration(*checkpoint);
   ModelLoadOptions options;
   // The head's rows for drafts are loaded only if some draft source uses them.
   options.draft_vocab = [&]() -> std::vector<int> {
     const Calibration& c = out.calibration;
-    const bool drafts = purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
+    const bool drafts = wanted.purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
                         !c.exit_layers.empty() || !c.skip_layers.empty();
     if (!drafts || !tokenizer.get()) return {};
     return c.draft_vocab.empty() ? default_draft_vocab(**tokenizer.get()) : c.draft_vocab;
@@ -245,7 +217,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
     return {};
   };
   options.begun = [](const Model& begun) { prepare_kernels(begun); };
-  options.split = purpose != LoadedFor::drafts;
+  options.split = wanted.purpose != LoadedFor::drafts;
   auto model = Model::load(*checkpoint, *out.device, options);
   TRY(out.tokenizer, tokenizer.get());
   TRY(out.model, std::move(model));
@@ -264,14 +236,14 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
     TRY(const auto again, Checkpoint::open(path));
     TRY_VOID(out.model->set_draft_vocab(*again, options.draft_vocab()));
   }
-  out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
+  out.eos = turn_ends(*out.model, *out.tokenizer, recommended.eos);
 
   out.info.name = checkpoint->name();
   out.info.path = checkpoint->path();
   describe(*out.model, out.info);
   out.info.pooling = read_pooling(*checkpoint);
   if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);
-  if (purpose == LoadedFor::answers) load_images(*checkpoint, out);
+  if (wanted.purpose == LoadedFor::answers) load_images(*checkpoint, out);
   checkpoint.reset();
   return_free_memory();  // of what only loading needed
   out.info.load_s = now_seconds() - start;

@@ -23,7 +23,8 @@ struct LoadedModel {
   std::optional<ImageFormat> image_format;            // with a tower
   std::string tower_path;                             // its file, where that is not the model's; or empty
   std::string template_problem;                       // why the model's template cannot be used, or empty
-  SamplingParams sampling;                            // generation_config.json, or greedy
+  SamplingParams sampling;                            // recommended by the files, or else our default
+  std::string sampling_from;                          // "generation_config.json", "GGUF metadata" or "default"
   std::vector<int> eos;                               // ids that end a turn, sorted
   Calibration calibration;                            // speculation.json beside the model, or empty
   ModelInfo info;
@@ -31,9 +32,14 @@ struct LoadedModel {
 
 enum class LoadedFor { answers, drafts };  // drafts: as the draft model of another model
 
-// Loads on the calling thread. Errors name the file.
+struct LoadOptions {
+  LoadedFor purpose = LoadedFor::answers;
+  bool overcommit = false;  // weights that are larger than the free memory are loaded with a warning
+};
+
+// Loads on the calling thread. Errors name the file; exhausted: the weights are larger than the free memory.
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device,
-                               LoadedFor purpose = LoadedFor::answers);
+                               const LoadOptions& wanted = {});
 
 // Engine::create with a load function instead of a path. `load` runs on the engine's thread and gets the
 // device that the options name.

@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/cpu_info.h"
 #include "base/log.h"
@@ -34,13 +35,15 @@ MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& 
 
 }  // namespace
 
-std::string weights_warning(uint64_t weights, uint64_t available) {
-  if (available == 0 || weights <= available) return {};
+std::string weights_problem(uint64_t weights, uint64_t available) {
+  // Running needs more than the weights: states, activations, the tokenizer.
+  const uint64_t needed = weights + weights / 32;
+  if (available == 0 || needed <= available) return {};
   return fmt::format(
-      "{:.1f} GB of weights are read into memory, of which {:.1f} GB are free: the system will swap, or end "
-      "this "
-      "program. End other programs, or take a smaller model or quantisation",
-      weights / 1e9, available / 1e9);
+      "{:.1f} GB of weights are more than the {:.1f} GB of memory that are free: the system would swap, or end this "
+      "program. About {:.0f} billion parameters in 4 bits fit; end other programs, or take a smaller model or "
+      "quantisation (`anabranch convert`)",
+      weights / 1e9, available / 1e9, std::floor(available / 0.6e9));
 }
 
 Result<MemoryPlan> plan_memory(const EngineOptions& options, const ModelInfo& info, const Device& device) {

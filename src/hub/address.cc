@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hub/model_name.h"
+#include "hub/short_names.h"
 
 namespace anabranch::hub {
 namespace {
@@ -95,8 +96,11 @@ std::string advice_on(std::string_view text) {
   if (web)
     return fmt::format(
         "it is no address of the Hugging Face hub: download the file, and give its path, or {}", usual);
-  if (text.find('/') == text.npos && is_plain(text))
-    return fmt::format("{}; ollama:{} names a model that Ollama has downloaded", usual, text);
+  if (text.find('/') == text.npos && is_plain(text)) {
+    const std::string there = where_is(text);
+    return fmt::format("{}{}{}; ollama:{} names a model that Ollama has downloaded", there,
+                       there.empty() ? "" : "; else ", usual, text);
+  }
   return usual;
 }
 

@@ -216,6 +216,23 @@ def test_calibrate_measures_a_text():
         assert sorted(os.listdir(folder)) == ["out.json", "text"]
 
 
+def test_weights_larger_than_memory_are_refused():
+    """A file of 2 TB that takes no disk: only its length is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(os.path.join(SMALL, name), folder)
+        count = 10**12
+        header = json.dumps({"model.embed_tokens.weight": {"dtype": "BF16", "shape": [count // 1000, 1000], "data_offsets": [0, 2 * count]}})
+        with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header.encode())
+            file.truncate(8 + len(header) + 2 * count)
+        for command in ("generate", "serve", "bench"):
+            code, out, err = run(command, "-m", folder, *(["hi"] if command == "generate" else []))
+            assert code == 1 and "2000.0 GB of weights are more than" in err and "--overcommit" in err, err
+        code, out, err = run("generate", "-m", folder, "hi", "--overcommit")
+        assert code == 1 and "--overcommit" not in err and "2000.0 GB" in err, err  # a warning, then the tensor that is wrong
+
+
 def test_chat_commands():
     script = "Hello\n/stats\n/clear\n/system Be brief.\n/model /nowhere\n/bogus\nHello again\n/exit\n"
     code, out, err = run("chat", "-m", MODEL, "-n", "8", "--temp", "0", stdin=script)

@@ -74,7 +74,23 @@ def test_the_environment():
         code, _, err = run("generate", "--no-cache", "hi", ANABRANCH_MODEL="nowhere/at-all/x")
         assert code == 1 and "nowhere/at-all/x" in err, err
         code, _, err = run("serve", "-m", "x", ANABRANCH_PORT="many")
-        assert code > 0 and "--port" in err and "many" in err, err
+        assert code == 2 and "--port" in err and "many" in err and "--port is set by $ANABRANCH_PORT" in err, err
+        code, _, err = run("serve", "-m", "x", "--port", "few", ANABRANCH_PORT="1")
+        assert code == 2 and "ANABRANCH_PORT" not in err, err
+        code, out, err = run("config", "show", "--json", ANABRANCH_PRT="8080", ANABRANCH_MAX_GAP="7")
+        assert code == 0 and "ANABRANCH_PRT is no setting; did you mean ANABRANCH_PORT?" in err and "MAX_GAP" not in err, err
+        # What Kubernetes tells containers of a service of our name.
+        kubernetes = {"ANABRANCH_PORT": "tcp://10.0.0.7:11436", "ANABRANCH_SERVICE_HOST": "10.0.0.7", "ANABRANCH_PORT_11436_TCP": "x"}
+        code, out, err = run("config", "show", "--json", **kubernetes)
+        assert code == 0 and json.loads(out)["port"]["origin"] == "default" and not err, err
+
+
+def test_misplaced_settings_say_where_they_belong():
+    for text, place in (("port = 80\n", "port belongs below a line [server]"), ("[chat]\nport = 80\n", "below a line [server]"),
+                        ("[generate]\njson = true\nbits = 4\n", "below a line [convert]"), ("ctx_size = 9\n", "below a line [server]")):
+        with home(text) as run:
+            code, _, err = run("config", "show")
+            assert code == 1 and place in err and "anabranch.toml" in err, err
 
 
 def refused(text, *parts):

@@ -38,10 +38,47 @@ def test_in_a_file_and_after_two_dashes():
 
 
 def test_what_we_do_not_have():
-    for words, advice in ((["serve", "-ngl", "99"], "--device cuda"), (["run", "llama3"], "anabranch chat"),
-                          (["serve", "--flash-attn"], "leave it out"), (["list"], "anabranch ls")):
+    for words, advice in ((["serve", "-ngl", "99"], "--device cuda"), (["serve", "--flash-attn"], "leave it out")):
         code, out, err = run(*words)
-        assert code != 0 and advice in err and "there is no" in err, (words, err)
+        assert code == 2 and advice in err and "there is no" in err, (words, err)
+
+
+def test_commands_of_others():
+    code, ours, _ = run("serve", "--help")
+    for words in (["help", "serve"], ["server", "--help"], ["serve", "-h"]):
+        assert run(*words)[:2] == (0, ours), words
+    assert run("help")[1] == run("--help")[1]
+    assert run("ps")[0] == 3 and "there is no" not in run("list")[2]
+    code, out, err = run("run", MODEL, "What is a river?", "--temp", "0", "-n", "5", "--no-cache")
+    assert code == 0 and out == run("generate", "--model", MODEL, "What is a river?", "--temp", "0", "-n", "5", "--no-cache")[1], err
+    talk = ["--temp", "0", "-n", "5", "--no-cache"]
+    said = subprocess.run([BINARY, "chat", "--model", MODEL, *talk], input="Hello\n", capture_output=True, text=True).stdout
+    for words in (["chat", MODEL, *talk], ["run", MODEL, *talk], ["-q", "run", MODEL, *talk]):
+        assert subprocess.run([BINARY, *words], input="Hello\n", capture_output=True, text=True).stdout == said, words
+    code, _, err = run("chat", "/nowhere/model")
+    assert code == 1 and "/nowhere/model" in err, err
+
+
+def test_a_mistyped_path_is_no_name():
+    """Nothing is asked of the hub."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(folder + "/models/mine")
+        done = subprocess.run([BINARY, "chat", "models/mien"], capture_output=True, text=True, cwd=folder, timeout=20,
+                              env=os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"})
+        assert done.returncode == 1 and "there is no mien in models" in done.stderr and "mine" in done.stderr, done.stderr
+        assert "127.0.0.1" not in done.stderr, done.stderr
+
+
+def test_the_name_alone():
+    code, out, err = run()
+    assert code == 0 and not err, err
+    for part in ("anabranch chat ", "anabranch serve ", "anabranch help"):
+        assert part in out, out
+
+
+def test_wrong_command_lines_end_with_2():
+    for words in (["nonsense"], ["serve", "--nonsense"], ["chat"], ["serve", "--port", "99999999"], ["generate", "-m"], ["ls", "x", "y"]):
+        assert run(*words)[0] == 2, words
 
 
 def test_help():

@@ -19,7 +19,7 @@ const std::string kWithHead = "qwen35_nested_untied_grouped", kPlain = "qwen35_f
 #define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
 LoadedModel loaded(const TinyModel& model, LoadedFor purpose = LoadedFor::answers) {
-  auto out = load_model(model.path(), ops::open_device({}).value(), purpose);
+  auto out = load_model(model.path(), ops::open_device({}).value(), {purpose});
   EXPECT_TRUE(out.ok()) << out.error().message;
   return std::move(*out);
 }
@@ -31,11 +31,12 @@ void set_text_config(const TinyModel& model, const char* key, const Json& value)
   model.write("config.json", config.dump());
 }
 
-TEST(Loader, WarnsOfWeightsThatDoNotFit) {
-  EXPECT_EQ(weights_warning(5'000'000'000, 5'000'000'000), "");
-  EXPECT_EQ(weights_warning(5'000'000'000, 0), "");  // not known
-  EXPECT_HAS(weights_warning(5'060'000'000, 3'200'000'000),
-             "5.1 GB of weights are read into memory, of which 3.2 GB");
+TEST(Loader, KnowsWhichWeightsDoNotFit) {
+  EXPECT_EQ(weights_problem(3'200'000'000, 3'300'000'000), "");
+  EXPECT_EQ(weights_problem(5'000'000'000, 0), "");  // not known
+  EXPECT_NE(weights_problem(3'200'000'000, 3'200'000'000), "");
+  EXPECT_HAS(weights_problem(5'060'000'000, 3'200'000'000), "5.1 GB of weights are more than the 3.2 GB");
+  EXPECT_HAS(weights_problem(5'060'000'000, 3'200'000'000), "About 5 billion parameters in 4 bits fit");
 }
 
 TEST(Loader, AnMtpHeadThatCannotBeRunIsLeftAside) {

@@ -94,7 +94,12 @@ TEST(AdviceOn, SaysWhatToDo) {
   has("https://www.modelscope.cn/models/Qwen/Qwen3-8B/summary",
       {"`anabranch pull Qwen/Qwen3-8B`", "`modelscope download --model Qwen/Qwen3-8B"});
   has("https://github.com/org/name", {"no address of the Hugging Face hub", "ORG/NAME"});
-  has("llama3.2", {"ORG/NAME", "ollama:llama3.2"});
+  has("llama3.2", {"on the hub it is unsloth/Llama-3.2-3B-Instruct-GGUF", "ORG/NAME", "ollama:llama3.2"});
+  has("Qwen2.5-Coder:1.5b-instruct-q4_K_M", {"Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"});
+  has("qwen3:latest", {"Qwen/Qwen3-8B-GGUF"});
+  has("phi4", {"do not run here", "ollama:phi4"});
+  EXPECT_EQ(advice_on("qwen3:999b").find("on the hub it is"), std::string::npos);
+  EXPECT_EQ(advice_on("my-model").find("on the hub it is"), std::string::npos);
   has("a b", {"give ORG/NAME"});
   // Nothing of a text that is no name goes into a command.
   EXPECT_EQ(advice_on("https://ollama.com/library/`rm x`").find("rm x"), std::string::npos);

@@ -121,7 +121,7 @@ def test_each_kind_is_refused_with_an_alternative():
             if code == 0:
                 shown = json.loads(out)
                 assert why in " ".join(shown["problems"]) and shown["instead"] == f"org/{base}-GGUF:Q4_K_M", shown
-                assert "runs_here            no" in cache.run("show", "org/" + name)[1]
+                assert "runs here            no, because" in cache.run("show", "org/" + name)[1]
             else:  # there are no files that could be the model
                 assert why in err and instead in err, err
             nothing_came(cache, hub)

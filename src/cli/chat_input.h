@@ -1,0 +1,31 @@
+// Messages as a person enters them, or as lines of a pipe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "terminal/line_editor.h"
+
+namespace anabranch::cli {
+
+// On a terminal with an editor and a history. A message of several lines: pasted, with Alt+Enter, between two """, or
+// with a backslash before the end of a line (the last two also in pipes).
+class ChatInput {
+ public:
+  // history: as of LineEditor.
+  ChatInput(const std::string& history, const std::atomic<bool>& interrupt);
+  bool is_terminal() const { return editor_ != nullptr; }
+  // The next message or command. nullopt: there is no more, or Ctrl-C if `interrupt` is set.
+  std::optional<std::string> message();
+  // The answer to a question of the program's, which the history does not keep.
+  std::optional<std::string> line(const std::string& prompt);
+
+ private:
+  std::optional<std::string> until_quotes(std::string text);
+
+  std::unique_ptr<terminal::LineEditor> editor_;  // null: no terminal
+};
+
+}  // namespace anabranch::cli

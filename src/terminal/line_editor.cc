@@ -1,0 +1,239 @@
+#include "terminal/line_editor.h"
+
+#include <histedit.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <vector>
+
+#include "terminal/characters.h"
+#include "terminal/history.h"
+
+namespace anabranch::terminal {
+namespace {
+
+static_assert(sizeof(wchar_t) == sizeof(char32_t), "libedit's characters are code points here");
+
+constexpr size_t kMostPasted = 4u << 20;  // code points; what is more is dropped
+constexpr int kPollMs = 200;              // Ctrl-C may reach another thread than the one that waits
+
+std::atomic<bool> resized{false};
+
+const char32_t* code_points(const wchar_t* text) {
+  return reinterpret_cast<const char32_t*>(text);
+}
+
+std::wstring wide(const std::string& utf8) {
+  const std::u32string text = decode(utf8);
+  return {text.begin(), text.end()};
+}
+
+std::u32string_view line_of(EditLine* edit, size_t& cursor) {
+  const LineInfoW* line = el_wline(edit);
+  cursor = static_cast<size_t>(line->cursor - line->buffer);
+  return {code_points(line->buffer), static_cast<size_t>(line->lastchar - line->buffer)};
+}
+
+unsigned char character_left(EditLine* edit, int) {
+  size_t cursor;
+  const auto line = line_of(edit, cursor);
+  const size_t n = length_before(line, cursor);
+  if (n == 0) return CC_ERROR;
+  el_cursor(edit, -static_cast<int>(n));
+  return CC_CURSOR;
+}
+
+unsigned char character_right(EditLine* edit, int) {
+  size_t cursor;
+  const auto line = line_of(edit, cursor);
+  const size_t n = length_after(line, cursor);
+  if (n == 0) return CC_ERROR;
+  el_cursor(edit, static_cast<int>(n));
+  return CC_CURSOR;
+}
+
+unsigned char delete_left(EditLine* edit, int) {
+  size_t cursor;
+  const auto line = line_of(edit, cursor);
+  const size_t n = length_before(line, cursor);
+  if (n == 0) return CC_ERROR;
+  el_deletestr(edit, static_cast<int>(n));
+  return CC_REFRESH;
+}
+
+unsigned char delete_right(EditLine* edit, int) {
+  size_t cursor;
+  const auto line = line_of(edit, cursor);
+  const size_t n = length_after(line, cursor);
+  if (n == 0) return CC_ERROR;
+  el_cursor(edit, static_cast<int>(n));
+  el_deletestr(edit, static_cast<int>(n));
+  return CC_REFRESH;
+}
+
+// Ctrl-D: the end of input on an empty line.
+unsigned char delete_or_leave(EditLine* edit, int key) {
+  size_t cursor;
+  return line_of(edit, cursor).empty() ? CC_EOF : delete_right(edit, key);
+}
+
+unsigned char new_line(EditLine* edit, int) {
+  return el_winsertstr(edit, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+// What a terminal sends between ESC [200~ and ESC [201~ is one text, whatever keys it looks like.
+unsigned char paste(EditLine* edit, int) {
+  constexpr std::wstring_view kEnd = L"\033[201~";
+  std::wstring text, last;
+  while (last != kEnd) {
+    wchar_t c;
+    if (el_wgetc(edit, &c) != 1) return CC_EOF;
+    if (text.size() < kMostPasted) text += c;
+    last += c;
+    if (last.size() > kEnd.size()) last.erase(0, 1);
+  }
+  if (text.ends_with(kEnd)) text.resize(text.size() - kEnd.size());
+  std::wstring clean;
+  for (size_t i = 0; i < text.size(); i++) {
+    const bool line_end = text[i] == L'\r' || text[i] == L'\n';
+    if (line_end && !(i > 0 && text[i] == L'\n' && text[i - 1] == L'\r')) clean += L'\n';
+    if (text[i] == L'\t' || (text[i] >= L' ' && text[i] != 0x7F)) clean += text[i];
+  }
+  if (clean.empty()) return CC_REFRESH;
+  return el_winsertstr(edit, clean.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+}  // namespace
+
+struct LineEditor::Impl {
+  Impl(const std::string& path, const std::atomic<bool>& flag) : history_path(path), interrupt(flag) {}
+
+  // The next code point of the terminal's UTF-8, for libedit: 1, 0 at the end of input, -1 when interrupted.
+  int get(EditLine* edit, wchar_t* out) {
+    std::string bytes;
+    for (;;) {
+      if (interrupt) return -1;
+      if (resized.exchange(false)) {
+        el_resize(edit);
+        el_wset(edit, EL_REFRESH);
+      }
+      pollfd input{STDIN_FILENO, POLLIN, 0};
+      const int ready = ::poll(&input, 1, kPollMs);
+      if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+      char byte;
+      const ssize_t n = ready < 0 ? -1 : ::read(STDIN_FILENO, &byte, 1);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return static_cast<int>(n);
+      bytes += byte;
+      const auto first = static_cast<unsigned char>(bytes[0]);
+      const size_t wanted = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF8 ? 4 : 1;
+      if (bytes.size() < wanted) continue;
+      *out = static_cast<wchar_t>(decode(bytes).front());
+      return 1;
+    }
+  }
+
+  void bind() const {
+    const auto add = [&](const wchar_t* name, unsigned char (*function)(EditLine*, int),
+                         std::initializer_list<const wchar_t*> keys) {
+      el_wset(edit, EL_ADDFN, name, L"", function);
+      for (const wchar_t* key : keys) el_wset(edit, EL_BIND, key, name, nullptr);
+    };
+    add(L"character-left", character_left, {L"^B", L"\\e[D", L"\\eOD"});
+    add(L"character-right", character_right, {L"^F", L"\\e[C", L"\\eOC"});
+    add(L"delete-left", delete_left, {L"^H", L"^?"});
+    add(L"delete-right", delete_right, {L"\\e[3~"});
+    add(L"delete-or-leave", delete_or_leave, {L"^D"});
+    add(L"new-line", new_line, {L"\\e^M", L"\\e^J"});
+    add(L"paste", paste, {L"\\e[200~"});
+    constexpr const wchar_t* kOwn[][2] = {
+        {L"\\e[A", L"ed-prev-history"}, {L"\\eOA", L"ed-prev-history"}, {L"\\e[B", L"ed-next-history"},
+        {L"\\eOB", L"ed-next-history"}, {L"\\e[H", L"ed-move-to-beg"},  {L"\\eOH", L"ed-move-to-beg"},
+        {L"\\e[1~", L"ed-move-to-beg"}, {L"\\e[F", L"ed-move-to-end"},  {L"\\eOF", L"ed-move-to-end"},
+        {L"\\e[4~", L"ed-move-to-end"}, {L"^R", L"em-inc-search-prev"}, {L"\\e[1;5D", L"ed-prev-word"},
+        {L"\\e[1;5C", L"em-next-word"}, {L"^W", L"ed-delete-prev-word"}};
+    for (const auto& [key, command] : kOwn) el_wset(edit, EL_BIND, key, command, nullptr);
+  }
+
+  std::string history_path;
+  const std::atomic<bool>& interrupt;
+  std::wstring prompt;
+  EditLine* edit = nullptr;
+  HistoryW* history = nullptr;
+};
+
+namespace {
+
+template <class Impl>
+Impl& impl_of(EditLine* edit) {
+  void* data = nullptr;
+  el_wget(edit, EL_CLIENTDATA, &data);
+  return *static_cast<Impl*>(data);
+}
+
+}  // namespace
+
+LineEditor::LineEditor(const std::string& history, const std::atomic<bool>& interrupt)
+    : impl_(std::make_unique<Impl>(history, interrupt)) {
+  use_utf8();
+  Impl& i = *impl_;
+  i.edit = el_init("anabranch", stdin, stdout, stderr);
+  i.history = history_winit();
+  HistEventW event;
+  history_w(i.history, &event, H_SETSIZE, static_cast<int>(kHistoryLines));
+  history_w(i.history, &event, H_SETUNIQUE, 1);
+  if (!history.empty()) {
+    const auto lines = read_history(history);
+    trim_history(history, lines);
+    for (const std::string& line : lines) history_w(i.history, &event, H_ENTER, wide(line).c_str());
+  }
+  el_wset(i.edit, EL_CLIENTDATA, &i);
+  el_wset(i.edit, EL_EDITOR, L"emacs");
+  el_wset(i.edit, EL_HIST, history_w, i.history);
+  using Prompt = wchar_t* (*)(EditLine*);
+  using Get = int (*)(EditLine*, wchar_t*);
+  const Prompt prompt = [](EditLine* edit) { return impl_of<Impl>(edit).prompt.data(); };
+  const Get get = [](EditLine* edit, wchar_t* out) { return impl_of<Impl>(edit).get(edit, out); };
+  el_wset(i.edit, EL_PROMPT, prompt);
+  el_wset(i.edit, EL_GETCFN, get);
+  i.bind();
+  el_source(i.edit, nullptr);  // ~/.editrc
+  struct sigaction action {};
+  action.sa_handler = [](int) { resized = true; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGWINCH, &action, nullptr);
+}
+
+LineEditor::~LineEditor() {
+  history_wend(impl_->history);
+  el_end(impl_->edit);
+}
+
+std::optional<std::string> LineEditor::read(const std::string& prompt) {
+  impl_->prompt = wide(prompt);
+  std::fputs("\033[?2004h", stdout);
+  std::fflush(stdout);
+  int n = 0;
+  const wchar_t* line = el_wgets(impl_->edit, &n);
+  std::fputs("\033[?2004l", stdout);
+  if (!line || n <= 0) {
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+    return std::nullopt;
+  }
+  std::fflush(stdout);
+  std::u32string_view text(code_points(line), static_cast<size_t>(n));
+  if (text.ends_with(U'\n')) text.remove_suffix(1);
+  return encode(text);
+}
+
+void LineEditor::remember(const std::string& message) {
+  if (message.empty()) return;
+  HistEventW event;
+  history_w(impl_->history, &event, H_ENTER, wide(message).c_str());
+  if (!impl_->history_path.empty()) append_history(impl_->history_path, message);
+}
+
+}  // namespace anabranch::terminal
