@@ -130,7 +130,7 @@ class Collector {
   }
   Record wait(int key) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60 * kSlowdown),
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(300 * kSlowdown),
                                   [&] { return records_[key].terminal > 0; }));
     return records_[key];
   }
