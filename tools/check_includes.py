@@ -64,7 +64,7 @@ RESTRICTED = [
     (r"spdlog/.*", ["base/log.cc"], "logging comes through base/log.h"),
     (r"(jpeglib\.h|jerror\.h|png\.h|webp/.*)", ["images/*.cc"], "pictures are decoded in images/"),
     (r"pcre2.*", ["tokenizer/*.cc"], "regular expressions come through tokenizer/regex.h"),
-    (r"utf8proc\.h", ["tokenizer/*.cc", "jinja/unicode.cc", "chat/request_words.cc"],
+    (r"utf8proc\.h", ["terminal/characters.cc", "tokenizer/*.cc", "jinja/unicode.cc", "chat/request_words.cc"],
      "Unicode tables are for few files"),
     (r"xxhash\.h", ["cache/*.cc"], "hashing of prefixes and records is for cache/ only"),
     (r"zmq\.hpp", ["cache/kv_events.cc"], "ZeroMQ is for events of the cache only"),

@@ -98,8 +98,9 @@ class Chat {
       return (this->*one.run)(rest);
     }
     if (name.find('/', 1) != name.npos || text.find('\n') != text.npos) return std::nullopt;
-    fmt::print("unknown command {}: /help lists them (a message that begins with a slash needs a space before it)\n",
-               mcp::printable(name));
+    fmt::print(
+        "unknown command {}: /help lists them (a message that begins with a slash needs a space before it)\n",
+        mcp::printable(name));
     return true;
   }
 
@@ -182,7 +183,8 @@ class Chat {
       if (!one.there || (this->*one.there)())
         fmt::print("{:<24} {}\n", fmt::format("{} {}", one.name, one.argument), one.help);
     fmt::print(
-        "\nCtrl-C stops an answer, Ctrl-D leaves. Alt+Enter begins a new line; so does a backslash at a line's end, "
+        "\nCtrl-C stops an answer, Ctrl-D leaves. Alt+Enter begins a new line; so does a backslash at a "
+        "line's end, "
         "and a text\nbetween two \"\"\" may have any number of lines.\n");
     return true;
   }
@@ -212,7 +214,8 @@ class Chat {
     if (const auto read = add_images({rest}); !read)
       fail(read.error());
     else
-      fmt::print("{} image{} before your next message\n", images_.size(), images_.size() == 1 ? " goes" : "s go");
+      fmt::print("{} image{} before your next message\n", images_.size(),
+                 images_.size() == 1 ? " goes" : "s go");
     return true;
   }
   bool regenerate(const std::string&) {
@@ -238,7 +241,8 @@ class Chat {
     if (rest.empty()) return fmt::print("{}", list_settings(options_.sampling)), true;
     const size_t end = std::min(rest.find_first_of(" ="), rest.size());
     const size_t begin = std::min(rest.find_first_not_of(" =", end), rest.size());
-    if (const auto changed = change_setting(options_.sampling, rest.substr(0, end), rest.substr(begin)); !changed)
+    if (const auto changed = change_setting(options_.sampling, rest.substr(0, end), rest.substr(begin));
+        !changed)
       fail(changed.error());
     return true;
   }
@@ -317,7 +321,8 @@ std::span<const Chat::Command> Chat::commands() {
       {"/regenerate", "", "answer your last message again", &Chat::regenerate},
       {"/undo", "", "take back your last message and its answer", &Chat::undo},
       {"/edit", "[TEXT]", "write a message in an editor ($VISUAL, $EDITOR)", &Chat::edit},
-      {"/set", "[NAME VALUE]", "change temperature, top_p, max_tokens ...; without a name: list them", &Chat::set},
+      {"/set", "[NAME VALUE]", "change temperature, top_p, max_tokens ...; without a name: list them",
+       &Chat::set},
       {"/think", "[on|off|auto]", "whether the model thinks before it answers", &Chat::think},
       {"/system", "[TEXT]", "set the system message (empty: none) and start over", &Chat::set_system},
       {"/model", "MODEL", "go on with another model (a path or a name), keeping the conversation",

@@ -20,8 +20,10 @@ Result<void> check_message(const Json& message, size_t i) {
   for (const char* known : {"system", "developer", "user", "assistant", "tool"}) {
     if (role != known) continue;
     const auto content = message.find("content");
-    const bool good = content == message.end() || content->is_string() || content->is_array() || content->is_null();
-    if (!good) return make_error(ErrorKind::invalid, "message {}: its content is neither text nor parts", i + 1);
+    const bool good =
+        content == message.end() || content->is_string() || content->is_array() || content->is_null();
+    if (!good)
+      return make_error(ErrorKind::invalid, "message {}: its content is neither text nor parts", i + 1);
     return {};
   }
   return make_error(ErrorKind::invalid,
@@ -51,7 +53,8 @@ Result<Json> load_messages(const std::string& path) {
   if (!json) return make_error(ErrorKind::invalid, "{}: {}", path, json.error().message);
   Json messages = json->is_object() && json->contains("messages") ? (*json)["messages"] : *json;
   if (!messages.is_array() || messages.size() > kMostMessages)
-    return make_error(ErrorKind::invalid, "{} holds no conversation: {{\"messages\": [...]}} is expected", path);
+    return make_error(ErrorKind::invalid, "{} holds no conversation: {{\"messages\": [...]}} is expected",
+                      path);
   for (size_t i = 0; i < messages.size(); i++)
     if (auto good = check_message(messages[i], i); !good)
       return make_error(good.error().kind, "{}: {}", path, good.error().message);

@@ -10,8 +10,8 @@
 
 namespace anabranch::cli {
 
-// On a terminal with an editor and a history. A message of several lines: pasted, with Alt+Enter, between two """, or
-// with a backslash before the end of a line (the last two also in pipes).
+// On a terminal with an editor and a history. A message of several lines: pasted, with Alt+Enter, between two
+// """, or with a backslash before the end of a line (the last two also in pipes).
 class ChatInput {
  public:
   // history: as of LineEditor.

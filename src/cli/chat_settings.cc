@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <vector>
 
-
 namespace anabranch::cli {
 namespace {
 
@@ -21,8 +20,12 @@ struct Setting {
 };
 
 template <class T>
-Setting optional_setting(const char* name, double least, double most, std::optional<T> SamplingOptions::* field) {
-  return {name, least, most, std::is_integral_v<T>,
+Setting optional_setting(const char* name, double least, double most,
+                         std::optional<T> SamplingOptions::*field) {
+  return {name,
+          least,
+          most,
+          std::is_integral_v<T>,
           [field](const SamplingOptions& o) {
             return o.*field ? fmt::format("{}", *(o.*field)) : std::string("default");
           },
@@ -62,7 +65,8 @@ Result<void> change_setting(SamplingOptions& options, const std::string& name, c
     double number = 0;
     const char* end = value.data() + value.size();
     const auto read = std::from_chars(value.data(), end, number);
-    const bool good = read.ec == std::errc() && read.ptr == end && number >= one.least && number <= one.most &&
+    const bool good = read.ec == std::errc() && read.ptr == end && number >= one.least &&
+                      number <= one.most &&
                       (!one.whole || number == static_cast<double>(static_cast<int64_t>(number)));
     if (!good)
       return make_error(ErrorKind::invalid, "{} is a {} from {} to {}, or default", name,

@@ -8,8 +8,8 @@
 
 namespace anabranch::cli {
 
-// Changes one of the options; value "default": as the model recommends. Errors: not_found (no such option; the names
-// are listed), invalid (no number, or one out of range).
+// Changes one of the options; value "default": as the model recommends. Errors: not_found (no such option;
+// the names are listed), invalid (no number, or one out of range).
 Result<void> change_setting(SamplingOptions& options, const std::string& name, const std::string& value);
 // One line for each option: its name and value.
 std::string list_settings(const SamplingOptions& options);

@@ -15,8 +15,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
     {"list", "ls"}, {"ps", "status"}, {"server", "serve"}, {"download", "pull"}, {"remove", "rm"}};
 // After which a model may stand without its flag.
-constexpr std::string_view kWithModel[] = {"chat",      "serve", "mcp",    "bench", "eval",
-                                           "calibrate", "verify", "doctor"};
+constexpr std::string_view kWithModel[] = {"chat", "serve",     "mcp",    "bench",
+                                           "eval", "calibrate", "verify", "doctor"};
 
 bool is_flag(const std::string& word) {
   return word.starts_with('-') && word.size() > 1;
@@ -69,7 +69,8 @@ std::string first_steps() {
   std::string model = a_model(), out;
   if (model.empty()) {
     model = "mlx-community/Qwen3.5-0.8B-4bit";
-    out = fmt::format("There is no model on this machine yet. Get one (0.5 GB):\n  anabranch pull {}\n\n", model);
+    out = fmt::format("There is no model on this machine yet. Get one (0.5 GB):\n  anabranch pull {}\n\n",
+                      model);
   }
   return out + fmt::format(
                    "Talk to a model:        anabranch chat {0}\n"

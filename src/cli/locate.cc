@@ -97,18 +97,20 @@ Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose
   return pull_for_command(settings, name, purpose);
 }
 
-// "models/hybird" beside a folder models/ is a path, although it could be a name on the hub: whoever mistypes a path
-// should hear so before anything is asked over the network.
+// "models/hybird" beside a folder models/ is a path, although it could be a name on the hub: whoever mistypes
+// a path should hear so before anything is asked over the network.
 std::optional<Error> missing_path(const std::string& text) {
   const std::filesystem::path path(text);
   std::error_code code;
-  if (path.parent_path().empty() || !std::filesystem::is_directory(path.parent_path(), code)) return std::nullopt;
+  if (path.parent_path().empty() || !std::filesystem::is_directory(path.parent_path(), code))
+    return std::nullopt;
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code))
     names.push_back(entry.path().filename().string());
-  return Error{ErrorKind::not_found,
-               fmt::format("there is no {} in {}{}. For a model of the hub write hf.co/{}", path.filename().string(),
-                           path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
+  return Error{
+      ErrorKind::not_found,
+      fmt::format("there is no {} in {}{}. For a model of the hub write hf.co/{}", path.filename().string(),
+                  path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
 }
 
 bool is_stored(const hub::ModelName& name) {
@@ -116,7 +118,8 @@ bool is_stored(const hub::ModelName& name) {
   return settings && hub::find_in_store(hub::Store(settings->cache), name, hub::Purpose::model).ok();
 }
 
-// Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any letters.
+// Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any
+// letters.
 bool is_meant(const std::string& stored, const std::string& typed) {
   std::string name = hub::lower_case(stored), wanted = hub::lower_case(typed);
   if (wanted.ends_with(":latest")) wanted.resize(wanted.size() - std::string_view(":latest").size());
@@ -134,7 +137,8 @@ Result<std::string> locate_short(const std::string& typed) {
     if (model.problem.empty() && is_meant(model.name, typed)) meant.push_back(model.name);
   if (meant.empty()) return make_error(ErrorKind::not_found, "no stored model is named {}", typed);
   if (meant.size() > 1)
-    return make_error(ErrorKind::invalid, "'{}' may be {}: give the whole name", typed, fmt::join(meant, " or "));
+    return make_error(ErrorKind::invalid, "'{}' may be {}: give the whole name", typed,
+                      fmt::join(meant, " or "));
   log_info("{} is {}", typed, meant.front());
   return locate_stored(meant.front());
 }

@@ -87,7 +87,8 @@ void name_origins(std::string_view message, const Arguments& arguments) {
     const size_t at = message.find(word);
     if (at == message.npos) continue;
     const char after = at + word.size() < message.size() ? message[at + word.size()] : ' ';
-    const bool own = std::ranges::any_of(arguments.own, [&](const std::string& one) { return one.starts_with(word); });
+    const bool own =
+        std::ranges::any_of(arguments.own, [&](const std::string& one) { return one.starts_with(word); });
     if (!own && after != '-' && !std::isalnum(static_cast<unsigned char>(after)))
       fmt::print(stderr, "{} is set by {}\n", word, setting.origin);
   }

@@ -65,10 +65,13 @@ std::string memory_of_report(const Json& report) {
   const auto longest = report["context_length"].get<uint64_t>();
   std::string out;
   uint64_t last = 0;
-  for (const uint64_t context : {std::min<uint64_t>(longest, 4096), std::min<uint64_t>(longest, 32768), longest}) {
+  for (const uint64_t context :
+       {std::min<uint64_t>(longest, 4096), std::min<uint64_t>(longest, 32768), longest}) {
     if (context == std::exchange(last, context)) continue;
-    const uint64_t bytes = weights + state["fixed_bytes"].get<uint64_t>() + context * state["bytes_per_token"].get<uint64_t>();
-    out += fmt::format("{}{} with {} tokens", out.empty() ? "" : ", ", size_text(bytes), with_commas(context));
+    const uint64_t bytes =
+        weights + state["fixed_bytes"].get<uint64_t>() + context * state["bytes_per_token"].get<uint64_t>();
+    out +=
+        fmt::format("{}{} with {} tokens", out.empty() ? "" : ", ", size_text(bytes), with_commas(context));
   }
   return out;
 }
@@ -77,8 +80,9 @@ std::string sampling_of(const Json& sampling) {
   std::string out;
   for (const auto& [name, value] : sampling.items())
     if (name != "from") out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, value.dump());
-  return fmt::format("{} ({})", out, sampling["from"] == "default" ? "the files recommend nothing: our default"
-                                                                   : "from " + string_at(sampling, "from"));
+  return fmt::format("{} ({})", out,
+                     sampling["from"] == "default" ? "the files recommend nothing: our default"
+                                                   : "from " + string_at(sampling, "from"));
 }
 
 }  // namespace

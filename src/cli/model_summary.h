@@ -7,7 +7,8 @@
 
 namespace anabranch::cli {
 
-// The report of model_report() in words and units of people, with its name: a line for each thing, the verdict last.
+// The report of model_report() in words and units of people, with its name: a line for each thing, the
+// verdict last.
 std::string model_summary(const Json& report);
 
 // "runs here            yes" or "no, because ...", a line for each problem.

@@ -7,8 +7,9 @@
 
 namespace anabranch::cli {
 
-// Prints to stdout: on a terminal thoughts dimmed, the answer's Markdown as styles, lines broken between words. Files
-// and pipes get the answer as it is, and nothing else; a terminal with NO_COLOR set (or TERM=dumb) gets it as it is.
+// Prints to stdout: on a terminal thoughts dimmed, the answer's Markdown as styles, lines broken between
+// words. Files and pipes get the answer as it is, and nothing else; a terminal with NO_COLOR set (or
+// TERM=dumb) gets it as it is.
 class Printer {
  public:
   explicit Printer(bool silent);

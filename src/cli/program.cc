@@ -137,7 +137,8 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   add_image_flag(*command, o.images, "Put an image before the first message: a PNG, JPEG or WebP file");
   add_chat_session_flags(*command, o);
   command->add_flag("--no-history", o.no_history,
-                    "Do not keep what you enter for the arrow keys of the next run (~/.local/state/anabranch/chat_history)");
+                    "Do not keep what you enter for the arrow keys of the next run "
+                    "(~/.local/state/anabranch/chat_history)");
   add_mcp_flags(*command, o.mcp);
   add_mcp_allow_flag(*command, o.mcp);
   return command;

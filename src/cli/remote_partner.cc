@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <type_traits>
 
 #include "base/clock.h"
 #include "base/event_stream.h"
@@ -230,7 +232,11 @@ class RemotePartner : public Partner {
                  {"stream", true},
                  {"stream_options", {{"include_usage", true}}}};
     const auto set = [&](const char* name, const auto& value) {
-      if (value) body[name] = *value;
+      if (!value) return;
+      if constexpr (std::is_same_v<decltype(*value), const float&>)
+        body[name] = std::stod(fmt::format("{}", *value));  // 0.9, not 0.8999999761581421
+      else
+        body[name] = *value;
     };
     set("temperature", s.temperature);
     set("top_p", s.top_p);

@@ -70,8 +70,10 @@ class Reader {
   }
 
   Error no_table(const std::string& name, const toml::node& node) const {
-    if (const std::string table = table_of(our_name("serve", flag_name(name))); !table.empty() && !node.is_table())
-      return error(fmt::format("line {}", node.source().begin.line), "{} belongs below a line {}", name, table);
+    if (const std::string table = table_of(our_name("serve", flag_name(name)));
+        !table.empty() && !node.is_table())
+      return error(fmt::format("line {}", node.source().begin.line), "{} belongs below a line {}", name,
+                   table);
     std::vector<std::string> known = {"server", "model"};
     for (const CLI::App* command : app_.get_subcommands({})) known.push_back(command->get_name());
     return error(fmt::format("line {}", node.source().begin.line), "there is no table [{}]{}", name,
@@ -117,7 +119,8 @@ class Reader {
   Error no_setting(const std::string& where, const std::string& key, const std::string& flag,
                    const std::vector<std::string>& known) const {
     const std::string table = table_of(flag);
-    if (table.empty() || table == where) return error(where, "there is no setting {}{}", key, did_you_mean(flag, known));
+    if (table.empty() || table == where)
+      return error(where, "there is no setting {}{}", key, did_you_mean(flag, known));
     return error(where, "there is no setting {} here; it belongs below a line {}", key, table);
   }
 
@@ -228,7 +231,8 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
     if (name == "api-key")
       continue;  // serve reads ANABRANCH_API_KEY itself, which no list of processes shows
     const std::string variable = variable_of(name);
-    if (const char* value = std::getenv(variable.c_str()); value && *value && !is_of_kubernetes(variable, value))
+    if (const char* value = std::getenv(variable.c_str());
+        value && *value && !is_of_kubernetes(variable, value))
       out[name] = {{value}, "$" + variable};
   }
   return out;

@@ -44,8 +44,8 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
 // Variables of the environment that look like ours and are none, each as a sentence for a warning.
 std::vector<std::string> unknown_variables(const CLI::App& app);
 
-// What settings_of() found, as arguments, without flags that `given` (the sub-command after the user's own arguments were
-// parsed) has already or that exclude one of them.
+// What settings_of() found, as arguments, without flags that `given` (the sub-command after the user's own
+// arguments were parsed) has already or that exclude one of them.
 std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App& given);
 
 }  // namespace anabranch::cli

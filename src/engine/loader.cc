@@ -181,7 +181,8 @@ Result<void> check_memory(const Checkpoint& checkpoint, const Device& device, bo
   const std::string problem = weights_problem(weights, available_memory());
   if (problem.empty()) return {};
   if (!overcommit)
-    return make_error(ErrorKind::exhausted, "{}: {}. --overcommit loads it all the same", checkpoint.path(), problem);
+    return make_error(ErrorKind::exhausted, "{}: {}. --overcommit loads it all the same", checkpoint.path(),
+                      problem);
   log_warning("{}: {}", checkpoint.path(), problem);
   return {};
 }

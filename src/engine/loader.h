@@ -24,9 +24,9 @@ struct LoadedModel {
   std::string tower_path;                             // its file, where that is not the model's; or empty
   std::string template_problem;                       // why the model's template cannot be used, or empty
   SamplingParams sampling;                            // recommended by the files, or else our default
-  std::string sampling_from;                          // "generation_config.json", "GGUF metadata" or "default"
-  std::vector<int> eos;                               // ids that end a turn, sorted
-  Calibration calibration;                            // speculation.json beside the model, or empty
+  std::string sampling_from;  // "generation_config.json", "GGUF metadata" or "default"
+  std::vector<int> eos;       // ids that end a turn, sorted
+  Calibration calibration;    // speculation.json beside the model, or empty
   ModelInfo info;
 };
 

@@ -40,8 +40,10 @@ std::string weights_problem(uint64_t weights, uint64_t available) {
   const uint64_t needed = weights + weights / 32;
   if (available == 0 || needed <= available) return {};
   return fmt::format(
-      "{:.1f} GB of weights are more than the {:.1f} GB of memory that are free: the system would swap, or end this "
-      "program. About {:.0f} billion parameters in 4 bits fit; end other programs, or take a smaller model or "
+      "{:.1f} GB of weights are more than the {:.1f} GB of memory that are free: the system would swap, or "
+      "end this "
+      "program. About {:.0f} billion parameters in 4 bits fit; end other programs, or take a smaller model "
+      "or "
       "quantisation (`anabranch convert`)",
       weights / 1e9, available / 1e9, std::floor(available / 0.6e9));
 }

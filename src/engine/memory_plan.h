@@ -19,8 +19,8 @@ struct MemoryPlan {
   std::string context_note;  // for messages: why it is shorter than the model's; empty: it is not
 };
 
-// Why so many bytes of weights should not be read into the machine's memory, of which so many are available (0: not
-// known), and what fits. Empty: there is room.
+// Why so many bytes of weights should not be read into the machine's memory, of which so many are available
+// (0: not known), and what fits. Empty: there is room.
 std::string weights_problem(uint64_t weights, uint64_t available);
 
 // Errors: invalid (the budget is too small for one short request).

@@ -27,7 +27,8 @@ double number_at(const Json& object, const char* key, double fallback, double lo
 // The keys that llama.cpp reads. A file has some of them or none.
 void read_gguf_sampling(const Json& metadata, Recommendation& out) {
   const auto has = [&](const char* key) { return metadata.is_object() && metadata.contains(key); };
-  if (!has("general.sampling.temp") && !has("general.sampling.top_p") && !has("general.sampling.top_k")) return;
+  if (!has("general.sampling.temp") && !has("general.sampling.top_p") && !has("general.sampling.top_k"))
+    return;
   SamplingParams& sampling = out.sampling;
   const auto at = [&](const char* key, double fallback, double low, double high) {
     return number_at(metadata, key, fallback, low, high);
@@ -41,7 +42,8 @@ void read_gguf_sampling(const Json& metadata, Recommendation& out) {
   out.from = "GGUF metadata";
 }
 
-// do_sample says whether the file recommends to sample or to decode greedily; without it, it recommends nothing.
+// do_sample says whether the file recommends to sample or to decode greedily; without it, it recommends
+// nothing.
 void read_do_sample(const Json& config, Recommendation& out) {
   const auto it = config.find("do_sample");
   if (it == config.end() || !it->is_boolean()) return;
@@ -69,7 +71,8 @@ Recommendation read_recommendation(const Checkpoint& checkpoint) {
   read_do_sample(*parsed, out);
   // Transformers applies the penalty to greedy decoding as well.
   const double penalty = number_at(*parsed, "repetition_penalty", 1.0, 0, 100);
-  if (penalty >= 0.01 && parsed->contains("repetition_penalty")) out.sampling.repetition_penalty = static_cast<float>(penalty);
+  if (penalty >= 0.01 && parsed->contains("repetition_penalty"))
+    out.sampling.repetition_penalty = static_cast<float>(penalty);
   if (const auto eos = parsed->find("eos_token_id"); eos != parsed->end()) out.eos = read_token_ids(*eos);
   return out;
 }

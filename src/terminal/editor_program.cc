@@ -35,7 +35,8 @@ bool run_editor(const std::string& command, const std::string& file) {
   const std::string script = command + " \"$1\"";
   const char* arguments[] = {"sh", "-c", script.c_str(), "sh", file.c_str(), nullptr};
   pid_t child;
-  if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, const_cast<char**>(arguments), environ) != 0) return false;
+  if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, const_cast<char**>(arguments), environ) != 0)
+    return false;
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return false;

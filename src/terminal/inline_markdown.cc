@@ -52,12 +52,16 @@ class Reader {
         if (at + 1 >= end || !std::ispunct(static_cast<unsigned char>(text_[at + 1]))) return at;
         add(text_.substr(at + 1, 1), style);
         return at + 2;
-      case '`': return code(at, end, style);
-      case '[': return link(at, end, style);
+      case '`':
+        return code(at, end, style);
+      case '[':
+        return link(at, end, style);
       case '*':
       case '_':
-      case '~': return emphasis(at, end, style);
-      default: return at;
+      case '~':
+        return emphasis(at, end, style);
+      default:
+        return at;
     }
   }
 
@@ -78,7 +82,8 @@ class Reader {
     const size_t n = run(at), close = closing_code(at, n, end);
     if (close == text_.npos) return literal(at, n, style);
     auto inside = text_.substr(at + n, close - at - n);
-    if (inside.size() > 2 && inside.front() == ' ' && inside.back() == ' ') inside = inside.substr(1, inside.size() - 2);
+    if (inside.size() > 2 && inside.front() == ' ' && inside.back() == ' ')
+      inside = inside.substr(1, inside.size() - 2);
     add(inside, style | kCode);
     return close + n;
   }
@@ -91,7 +96,8 @@ class Reader {
     if (char_at(middle + 1) != '(') return at;
     const size_t close = text_.find(')', middle);
     if (close == text_.npos || close >= end) return literal(at, 1, style);
-    const auto name = text_.substr(at + 1, middle - at - 1), address = text_.substr(middle + 2, close - middle - 2);
+    const auto name = text_.substr(at + 1, middle - at - 1),
+               address = text_.substr(middle + 2, close - middle - 2);
     read(at + 1, middle, style | kLink);
     if (name != address) {
       add(" (", style);
@@ -101,9 +107,7 @@ class Reader {
     return close + 1;
   }
 
-  bool can_open(size_t at, size_t n) const {
-    return !is_space(char_at(at + n)) && !is_word(before(at));
-  }
+  bool can_open(size_t at, size_t n) const { return !is_space(char_at(at + n)) && !is_word(before(at)); }
   bool can_close(size_t at, size_t n) const {
     return !is_space(before(at)) && (text_[at] == '*' || !is_word(char_at(at + n)));
   }

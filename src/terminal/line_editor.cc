@@ -96,10 +96,9 @@ unsigned char paste(EditLine* edit, int) {
   }
   if (text.ends_with(kEnd)) text.resize(text.size() - kEnd.size());
   std::wstring clean;
-  for (size_t i = 0; i < text.size(); i++) {
-    const bool line_end = text[i] == L'\r' || text[i] == L'\n';
-    if (line_end && !(i > 0 && text[i] == L'\n' && text[i - 1] == L'\r')) clean += L'\n';
-    if (text[i] == L'\t' || (text[i] >= L' ' && text[i] != 0x7F)) clean += text[i];
+  for (const wchar_t one : text) {
+    if (one == L'\r' || one == L'\n') clean += L'\n';
+    if (one == L'\t' || (one >= L' ' && one != 0x7F)) clean += one;
   }
   if (clean.empty()) return CC_REFRESH;
   return el_winsertstr(edit, clean.c_str()) == 0 ? CC_REFRESH : CC_ERROR;

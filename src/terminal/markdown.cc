@@ -9,7 +9,7 @@
 namespace anabranch::terminal {
 namespace {
 
-constexpr size_t kMostHeld = 600;         // bytes of a line that wait for a closing mark
+constexpr size_t kMostHeld = 600;  // bytes of a line that wait for a closing mark
 constexpr size_t kRuleCells = 20;
 constexpr size_t kMostTable = 64u << 10;  // bytes of a table that wait for its end
 
@@ -48,16 +48,23 @@ void Markdown::end_block() {
 
 void Markdown::push_char(char c) {
   switch (mode_) {
-    case Mode::text: return push_text(c);
-    case Mode::code: return push_code(c);
-    case Mode::table: return push_table(c);
-    case Mode::line_begin: break;
+    case Mode::text:
+      return push_text(c);
+    case Mode::code:
+      return push_code(c);
+    case Mode::table:
+      return push_table(c);
+    case Mode::line_begin:
+      break;
   }
   if (c == '\n') {
     begin_line(true);
-    if (mode_ == Mode::text) push_text(c);
-    else if (mode_ == Mode::table) push_table(c);
-    else if (mode_ == Mode::line_begin) lines_.end_line();
+    if (mode_ == Mode::text)
+      push_text(c);
+    else if (mode_ == Mode::table)
+      push_table(c);
+    else if (mode_ == Mode::line_begin)
+      lines_.end_line();
     return;
   }
   held_ += c == '\t' ? std::string("    ") : std::string(1, c);

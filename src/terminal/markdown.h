@@ -9,9 +9,9 @@
 
 namespace anabranch::terminal {
 
-// Headings, lists, quotes, rules, emphasis, code and links are shown by styles, tables in columns, paragraphs broken
-// at the width. Text goes out word by word; held back are only a table until it ends, and a line from a mark that
-// something may still close.
+// Headings, lists, quotes, rules, emphasis, code and links are shown by styles, tables in columns, paragraphs
+// broken at the width. Text goes out word by word; held back are only a table until it ends, and a line from
+// a mark that something may still close.
 class Markdown {
  public:
   // As of Wrapper; `styled` is the reason to use this class.

@@ -16,7 +16,8 @@ size_t terminal_width();
 
 class Wrapper {
  public:
-  // width: asked for each line, since windows are resized; 0: lines do not break. styled: with escape sequences.
+  // width: asked for each line, since windows are resized; 0: lines do not break. styled: with escape
+  // sequences.
   Wrapper(std::function<size_t()> width, bool styled) : width_(std::move(width)), styled_(styled) {}
 
   // Adds text without line feeds. A word is shown when what follows it is known.

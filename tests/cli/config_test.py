@@ -102,7 +102,7 @@ def refused(text, *parts):
 def test_wrong_files():
     refused("[server]\nprot = 1\n", "[server]", "there is no setting prot; did you mean port?")
     refused("[sever]\nport = 1\n", "line 1", "there is no table [sever]; did you mean server?")
-    refused("port = 1\n", "there is no table [port]")
+    refused("port = 1\n", "port belongs below a line [server]")
     refused("[model.x]\ncontext = 1\n", "[model.x]", "lacks path")
     refused("[model.x]\npath = 'a'\nbits = 1\n", "there is no setting bits")
     refused("[server]\nport = 2026-01-01\n", "port must be a text, a number")

@@ -39,7 +39,8 @@ TEST(Recommendation, WithoutOneTheDefault) {
 }
 
 TEST(Recommendation, OfGenerationConfig) {
-  const auto sampled = recommended(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.1})");
+  const auto sampled =
+      recommended(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.1})");
   EXPECT_FLOAT_EQ(sampled.sampling.temperature, 0.6f);
   EXPECT_FLOAT_EQ(sampled.sampling.top_p, 0.9f);
   EXPECT_EQ(sampled.sampling.top_k, 50);  // Transformers' own
@@ -54,7 +55,9 @@ TEST(Recommendation, OfGenerationConfig) {
 TEST(Recommendation, OfGguf) {
   const auto of = [](const testing::GgufWriter& keys) {
     const std::string file =
-        read_file(std::string(ANABRANCH_SOURCE_DIR) + "/tests/models/data/qwen35_moe_gguf/model.gguf", 64 << 20).value();
+        read_file(std::string(ANABRANCH_SOURCE_DIR) + "/tests/models/data/qwen35_moe_gguf/model.gguf",
+                  64 << 20)
+            .value();
     const testing::TempDir dir;
     dir.write("model.gguf", testing::with_metadata(file, keys.keys(), keys.key_count()));
     return read_recommendation(*Checkpoint::open(dir.file("model.gguf")).value());

@@ -82,7 +82,8 @@ TEST(Markdown, HeadingsListsQuotesRules) {
 
 TEST(Markdown, CodeStaysAsItIs) {
   const std::string code = "```python\ndef f(*a):\n    return  **a # x\n  ``` not the end\n```\nafter *x*\n";
-  EXPECT_EQ(plain(show(code, 10)), "```python\ndef f(*a):\n    return  **a # x\n  ``` not the end\n```\nafter x\n");
+  EXPECT_EQ(plain(show(code, 10)),
+            "```python\ndef f(*a):\n    return  **a # x\n  ``` not the end\n```\nafter x\n");
   EXPECT_EQ(plain(show("````\n```\n````\n")), "````\n```\n````\n");
   EXPECT_EQ(plain(show("```\nopen")), "```\nopen");
   EXPECT_EQ(plain(show("```a``` is code\n")), "a is code\n");
