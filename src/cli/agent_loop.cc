@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <set>
+
 #include "base/clock.h"
 
 namespace anabranch::cli {
@@ -19,16 +22,30 @@ Json assistant_message(const Answer& answer, const std::vector<std::string>& ids
   return message;
 }
 
-// Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for.
+std::string text_of(const ToolCall& call) {
+  return call.name + " " + call.arguments;
+}
+
+// Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for. failed: calls
+// that failed before, and now those of these that did.
 void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::string>& ids,
-               mcp::AgentBudget& budget, Json& messages, const std::atomic<bool>& interrupt) {
+               mcp::AgentBudget& budget, Json& messages, std::set<std::string>& failed,
+               const std::atomic<bool>& interrupt) {
   for (size_t i = 0; i < answer.calls.size(); i++) {
     const auto limit = budget.exceeded(now_seconds());
-    const std::string text = interrupt ? "Error: the user stopped this"
-                             : limit   ? "Error: not run: " + *limit
-                                       : desk.run(answer.calls[i], budget);
+    std::string text = interrupt ? "Error: the user stopped this" : limit ? "Error: not run: " + *limit : "";
+    if (text.empty()) {
+      auto outcome = desk.run(answer.calls[i], budget);
+      text = std::move(outcome.text);
+      if (outcome.failed) failed.insert(text_of(answer.calls[i]));
+    }
     messages.push_back({{"role", "tool"}, {"tool_call_id", ids[i]}, {"content", text}});
   }
+}
+
+// A model that repeats what has failed would do so until a limit ends it.
+bool only_repeats(const Answer& answer, const std::set<std::string>& failed) {
+  return std::ranges::all_of(answer.calls, [&](const ToolCall& call) { return failed.contains(text_of(call)); });
 }
 
 }  // namespace
@@ -37,8 +54,10 @@ Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& message
                                  const std::atomic<bool>& interrupt) {
   mcp::AgentBudget budget(desk ? desk->limits() : mcp::AgentLimits{}, now_seconds());
   size_t calls = messages.size();  // ids are unique within the conversation
-  for (;;) {
-    if (desk) {
+  std::set<std::string> failed;
+  for (bool last = false;;) {
+    if (last) wanted.tools = nullptr;
+    if (desk && !last) {
       desk->refresh();
       wanted.tools = desk->functions();
     }
@@ -47,8 +66,10 @@ Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& message
     std::vector<std::string> ids;
     for (size_t i = 0; i < answer.calls.size(); i++) ids.push_back(fmt::format("call_{}", ++calls));
     messages.push_back(assistant_message(answer, ids));
-    if (!desk || answer.calls.empty()) return answer;
-    run_calls(*desk, answer, ids, budget, messages, interrupt);
+    if (!desk || last || answer.calls.empty()) return answer;
+    last = only_repeats(answer, failed);
+    if (last) fmt::print(stderr, "the model repeats calls that failed: it answers without tools now\n");
+    run_calls(*desk, answer, ids, budget, messages, failed, interrupt);
     if (interrupt) return answer;
     if (const auto limit = budget.exceeded(now_seconds())) {
       fmt::print(stderr, "stopped: {}\n", *limit);

@@ -112,17 +112,17 @@ std::optional<std::string> ToolDesk::refusal(const mcp::Tool& tool, const Json& 
   return "the user did not allow this call";
 }
 
-std::string ToolDesk::run(const ToolCall& call, mcp::AgentBudget& budget) {
+ToolDesk::Outcome ToolDesk::run(const ToolCall& call, mcp::AgentBudget& budget) {
   const auto answer = [&](bool is_error, const std::string& text) {
     const std::string out =
         mcp::text_for_model(is_error, std::string(mcp::beginning(text, budget.bytes_left())));
     budget.add_call(out.size());
-    return out;
+    return Outcome{out, is_error};
   };
   const mcp::Tool* found = toolbox_.find(call.name);
   if (!found) {
     tell("the model called a tool that is not there: " + mcp::one_line(call.name, kShownResult));
-    return answer(true, "there is no tool '" + mcp::one_line(call.name, kShownResult) + "'");
+    return answer(true, "there is no tool '" + mcp::one_line(call.name, kShownResult) + "'. There are: " + toolbox_.names());
   }
   const mcp::Tool tool = *found;
   const auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);

@@ -31,8 +31,12 @@ class ToolDesk {
   void refresh(bool try_failed = false);
   // OpenAI's array; null: there are no tools.
   Json functions() const;
-  // Shows the call, asks for consent if it must, runs it and returns the text for the model.
-  std::string run(const ToolCall& call, mcp::AgentBudget& budget);
+  struct Outcome {
+    std::string text;  // for the model
+    bool failed = false;
+  };
+  // Shows the call, asks for consent if it must, and runs it.
+  Outcome run(const ToolCall& call, mcp::AgentBudget& budget);
 
   // For people.
   std::string summary() const;  // "3 tools of 2 servers"

@@ -61,6 +61,13 @@ Json Toolbox::functions() const {
   return out;
 }
 
+std::string Toolbox::names() const {
+  constexpr size_t kMost = 100;
+  std::string out;
+  for (size_t i = 0; i < std::min(tools_.size(), kMost); i++) out += (i > 0 ? ", " : "") + tools_[i].name;
+  return out;
+}
+
 const Tool* Toolbox::find(std::string_view function_name) const {
   for (const Entry& entry : tools_)
     if (entry.name == function_name) return &entry.tool;

@@ -19,6 +19,8 @@ class Toolbox {
   bool empty() const { return tools_.empty(); }
   // OpenAI's array: [{"type":"function","function":{"name","description","parameters"}}].
   Json functions() const;
+  // "server__one, server__two": what the model may call, for messages. The first hundred.
+  std::string names() const;
   // Small models leave the server out: the tool's own name will do when no other tool has it. Null: no tool
   // has this name.
   const Tool* find(std::string_view function_name) const;

@@ -31,7 +31,7 @@ def check_sdk(server):
         weather, five, wrong, failed, slow, asked, missing = results(model)
         assert json.loads(weather) == {"city": "Rome", "degrees": 18.5} and five == "5" and slow == "done at last"
         assert wrong.startswith("Error: ") and "validation" in wrong and failed.startswith("Error: ") and "fail" in failed, results(model)
-        assert missing == "Error: there is no tool 's__nothing'"
+        assert missing.startswith("Error: there is no tool 's__nothing'. There are: s__get_weather, s__add"), missing
         assert asked.startswith("refused"), asked
         ids = [m["tool_call_id"] for m in model.requests[1]["messages"] if m["role"] == "tool"]
         assert ids == [c["id"] for c in model.requests[1]["messages"][1]["tool_calls"]] and len(set(ids)) == 7
@@ -89,6 +89,21 @@ def test_a_server_that_is_started_anew():
         with http_server("http", port=port):
             out, err = chat.communicate("again\n", timeout=30)
         assert out == "second\n" and results(model) == ["2", "4"], (out, err)
+
+
+def test_a_call_that_fails_is_not_repeated_for_ever():
+    missing, failing = ("s__nothing", {}), ("s__fail", {})
+    for calls in ([missing], [failing], [missing, failing]):
+        with config({"s": sdk("stdio")}) as path, scripted_model(calls, calls, "What I know.", "never asked") as (model, url):
+            out, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "s")
+            assert out == "What I know.\n" and "repeats calls that failed" in err, (out, err)
+            assert len(model.requests) == 3 and "tools" in model.requests[1] and "tools" not in model.requests[2], model.requests
+    # Other arguments, or a call that works beside it, are no repetition.
+    add = ("s__add", {"a": 2, "b": 3})
+    script = [[missing], [missing, add], [("s__nothing", {"x": 1})], "The end."]
+    with config({"s": sdk("stdio")}) as path, scripted_model(*script) as (model, url):
+        out, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "s")
+        assert out == "The end.\n" and "repeats" not in err and all("tools" in r for r in model.requests), (out, err)
 
 
 def test_time_and_files_and_fetch():
