@@ -109,7 +109,7 @@ std::optional<Error> missing_path(const std::string& text) {
     names.push_back(entry.path().filename().string());
   return Error{
       ErrorKind::not_found,
-      fmt::format("there is no {} in {}{}. For a model of the hub write hf.co/{}", path.filename().string(),
+      fmt::format("there is no {} in {}{}; a model of the hub is hf.co/{}", path.filename().string(),
                   path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
 }
 
