@@ -26,8 +26,8 @@ std::string text_of(const ToolCall& call) {
   return call.name + " " + call.arguments;
 }
 
-// Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for. failed: calls
-// that failed before, and now those of these that did.
+// Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for.
+// failed: calls that failed before, and now those of these that did.
 void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::string>& ids,
                mcp::AgentBudget& budget, Json& messages, std::set<std::string>& failed,
                const std::atomic<bool>& interrupt) {
@@ -45,7 +45,8 @@ void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::stri
 
 // A model that repeats what has failed would do so until a limit ends it.
 bool only_repeats(const Answer& answer, const std::set<std::string>& failed) {
-  return std::ranges::all_of(answer.calls, [&](const ToolCall& call) { return failed.contains(text_of(call)); });
+  return std::ranges::all_of(answer.calls,
+                             [&](const ToolCall& call) { return failed.contains(text_of(call)); });
 }
 
 }  // namespace

@@ -107,10 +107,9 @@ std::optional<Error> missing_path(const std::string& text) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code))
     names.push_back(entry.path().filename().string());
-  return Error{
-      ErrorKind::not_found,
-      fmt::format("there is no {} in {}{}; a model of the hub is hf.co/{}", path.filename().string(),
-                  path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
+  return Error{ErrorKind::not_found,
+               fmt::format("there is no {} in {}{}; a model of the hub is hf.co/{}", path.filename().string(),
+                           path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
 }
 
 bool is_stored(const hub::ModelName& name) {

@@ -122,7 +122,8 @@ ToolDesk::Outcome ToolDesk::run(const ToolCall& call, mcp::AgentBudget& budget) 
   const mcp::Tool* found = toolbox_.find(call.name);
   if (!found) {
     tell("the model called a tool that is not there: " + mcp::one_line(call.name, kShownResult));
-    return answer(true, "there is no tool '" + mcp::one_line(call.name, kShownResult) + "'. There are: " + toolbox_.names());
+    return answer(true, "there is no tool '" + mcp::one_line(call.name, kShownResult) +
+                            "'. There are: " + toolbox_.names());
   }
   const mcp::Tool tool = *found;
   const auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);
