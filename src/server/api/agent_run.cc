@@ -1,10 +1,30 @@
 #include "server/api/agent_run.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "mcp/text.h"
 
 namespace anabranch::server {
+namespace {
+
+constexpr size_t kShownName = 100;  // bytes of a name that the model made up
+
+std::string text_of(const AgentCall& call) {
+  return call.function + " " + dump_json(call.arguments);
+}
+
+}  // namespace
+
+mcp::Tool AgentTools::stand_in(const std::string& function) const {
+  const Json functions = toolbox.functions();
+  const mcp::Tool* first = toolbox.find(string_at(functions.front()["function"], "name"));
+  mcp::Tool tool;
+  tool.server = first ? first->server : "";
+  tool.name = function;
+  return tool;
+}
 
 std::string call_id_with(const char* prefix, const std::string& id) {
   return prefix + id.substr(id.find('_') + 1);
@@ -83,28 +103,44 @@ Json AgentRun::add_turn(const Json& message, int tokens) {
   Json known = Json::object();
   const auto calls = message.find("tool_calls");
   if (calls == message.end()) return known;
-  for (const Json& call : *calls) {
-    CallParts parts = parts_of_call(call);
-    const std::string& id = parts.id;
-    const mcp::Tool* tool = tools_.find(parts.name);
-    if (!tool) {
-      others_wait_ = true;
-      continue;
-    }
-    known[id] = {{"server_label", tool->server}, {"name", tool->name}};
-    if (tools_.needs_approval(*tool)) {
-      known[id]["approval_request_id"] = call_id_with("mcpr_", id);
-      others_wait_ = true;
-    } else {
-      waiting_.push_back({id, parts.name, *tool, std::move(parts.arguments)});
-    }
-  }
+  if (last_turn_) return known;
+  for (const Json& call : *calls) add_call(parts_of_call(call), known);
+  last_turn_ = only_repeats();
   return known;
+}
+
+void AgentRun::add_call(CallParts parts, Json& known) {
+  const std::string id = parts.id;
+  const mcp::Tool* found = tools_.find(parts.name);
+  const bool unknown = tools_.is_unknown(parts.name);
+  if (!found && !unknown) {
+    others_wait_ = true;
+    return;
+  }
+  const mcp::Tool tool = unknown ? tools_.stand_in(parts.name) : *found;
+  known[id] = {{"server_label", tool.server}, {"name", tool.name}};
+  if (!unknown && tools_.needs_approval(tool)) {
+    known[id]["approval_request_id"] = call_id_with("mcpr_", id);
+    others_wait_ = true;
+    return;
+  }
+  AgentCall call{id, parts.name, tool, std::move(parts.arguments)};
+  if (unknown)
+    call.refusal = fmt::format("There is no tool '{}'. There are: {}", mcp::one_line(parts.name, kShownName),
+                               tools_.toolbox.names());
+  waiting_.push_back(std::move(call));
+}
+
+bool AgentRun::only_repeats() const {
+  return !waiting_.empty() && std::ranges::all_of(waiting_, [&](const AgentCall& call) {
+    return failed_.contains(text_of(call));
+  });
 }
 
 void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) {
   calls_left_ = std::max(0, calls_left_ - 1);
   bytes_left_ -= std::min(bytes_left_, result.text.size());
+  if (result.is_error) failed_.insert(text_of(call));
   request_.messages.push_back(result_message(call, result));
 }
 
@@ -121,6 +157,7 @@ ChatRequest AgentRun::next_request() const {
   next.options.max_tokens = tokens_left_;
   // What the request forces was done in the first turn; it would force calls for ever.
   next.tool_choice = {};
+  if (last_turn_) next.tools = nullptr;
   return next;
 }
 

@@ -34,6 +34,7 @@ struct AgentCall {
   mcp::Tool tool;
   Json arguments;         // an object; or text that is none
   bool approved = false;  // by the request, after an answer that asked for it
+  std::string refusal;    // why it cannot run, for the model; empty: it can
 };
 
 // The result of a call that the user declined. reason: may be empty.
@@ -58,6 +59,14 @@ struct AgentTools {
   const mcp::Tool* find(const std::string& function) const {
     return others.contains(function) ? nullptr : toolbox.find(function);
   }
+
+  // Whether neither an MCP server nor the client has such a function. Its calls are answered here: with what
+  // there is.
+  bool is_unknown(const std::string& function) const {
+    return !toolbox.empty() && !others.contains(function) && !toolbox.find(function);
+  }
+  // An unknown function as an item of the answer needs a tool, which stands with one of the servers.
+  mcp::Tool stand_in(const std::string& function) const;
 
   bool needs_approval(const mcp::Tool& tool) const {
     const auto rule = rules.find(tool.server);
@@ -115,7 +124,14 @@ class AgentRun {
  private:
   const AgentTools tools_;
   ChatRequest request_;
+  void add_call(CallParts parts, Json& known);
+  // A model that repeats what has failed would do so until a limit ends it: it answers once more, without
+  // tools.
+  bool only_repeats() const;
+
   std::vector<AgentCall> waiting_;
+  std::set<std::string> failed_;  // calls that did, by function and arguments
+  bool last_turn_ = false;
   bool others_wait_ = false;  // calls that the client runs or approves
   mcp::AgentBudget budget_;   // of steps, tokens and time
   int calls_left_;

@@ -70,7 +70,9 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
         refusal = "This was not run: the calls so far are as many as they may be. Answer with what is known";
       else if (call.approved && !responses->approvals.claim(call.id))
         refusal = "This was not run: it has been run before";
-      const auto result = refusal ? not_run(refusal) : run_call(call, *servers, bytes_left, ended);
+      const auto result = refusal                 ? not_run(refusal)
+                          : !call.refusal.empty() ? not_run(call.refusal)
+                                                  : run_call(call, *servers, bytes_left, ended);
       bytes_left -= std::min(bytes_left, result.text.size());
       NewMessage message{result_message(call, result)};
       message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};

@@ -238,8 +238,10 @@ ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
 Json call_item(const ResponseTools& tools, const std::string& model_name, const std::string& call_id,
                const std::string& arguments) {
   const auto at = tools.known.find(model_name);
-  const ResponseTool tool =
-      at == tools.known.end() ? ResponseTool{Kind::function, model_name, ""} : at->second;
+  const ResponseTool tool = at != tools.known.end() ? at->second
+                            : tools.agent.is_unknown(model_name)
+                                ? ResponseTool{Kind::mcp, model_name, tools.agent.stand_in(model_name).server}
+                                : ResponseTool{Kind::function, model_name, ""};
   const auto parsed = parse_json(arguments);
   if (tool.kind == Kind::custom) {
     const std::string input = parsed ? string_at(*parsed, "input") : "";

@@ -1,0 +1,127 @@
+#include "server/api/agent_run.h"
+
+#include <gtest/gtest.h>
+
+namespace anabranch::server {
+namespace {
+
+mcp::Tool tool(const char* name) {
+  mcp::Tool out;
+  out.server = "s";
+  out.name = name;
+  out.input_schema = Json::object();
+  return out;
+}
+
+AgentTools tools() {
+  AgentTools out;
+  out.toolbox.add(tool("add"));
+  out.toolbox.add(tool("fail"));
+  out.others = {"clients"};
+  return out;
+}
+
+ChatRequest request(int max_tokens = -1) {
+  ChatRequest out;
+  out.messages = {{{"role", "user"}, {"content", "go"}}};
+  out.tools = tools().toolbox.functions();
+  out.options.max_tokens = max_tokens;
+  return out;
+}
+
+// An assistant's message with calls of these names and arguments.
+Json turn(std::initializer_list<std::pair<const char*, const char*>> calls) {
+  static int id = 0;
+  Json message = {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array()}};
+  for (const auto& [name, arguments] : calls)
+    message["tool_calls"].push_back({{"id", "call_" + std::to_string(++id)},
+                                     {"type", "function"},
+                                     {"function", {{"name", name}, {"arguments", arguments}}}});
+  return message;
+}
+
+AgentRun run() {
+  return AgentRun(tools(), request(), {}, {}, 0);
+}
+
+// Gives all waiting calls a result.
+void answer(AgentRun& agent, bool is_error) {
+  for (const AgentCall& call : agent.take_waiting()) {
+    mcp::CallResult result = not_run("text");
+    result.is_error = is_error || !call.refusal.empty();
+    agent.add_result(call, result);
+  }
+}
+
+TEST(AgentRun, AToolThatIsNotThereIsAnsweredWithThoseThatAre) {
+  AgentRun agent = run();
+  const Json known = agent.add_turn(turn({{"made_up", "{}"}, {"s__add", "{}"}}), 1);
+  const auto calls = agent.take_waiting();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_NE(calls[0].refusal.find("There is no tool 'made_up'. There are: s__add, s__fail"),
+            std::string::npos)
+      << calls[0].refusal;
+  EXPECT_EQ(calls[0].tool.server, "s");
+  EXPECT_EQ(calls[1].refusal, "");
+  EXPECT_EQ(known.size(), 2u);
+  EXPECT_TRUE(agent.goes_on(0));
+}
+
+TEST(AgentRun, FunctionsOfTheClientAreItsOwn) {
+  AgentRun agent = run();
+  EXPECT_TRUE(agent.add_turn(turn({{"clients", "{}"}}), 1).empty());
+  EXPECT_FALSE(agent.has_waiting());
+  EXPECT_FALSE(agent.goes_on(0));
+  EXPECT_FALSE(tools().is_unknown("clients"));
+  EXPECT_TRUE(tools().is_unknown("made_up"));
+  EXPECT_FALSE(AgentTools().is_unknown("made_up"));  // without MCP all functions are the client's
+}
+
+TEST(AgentRun, AFailingCallThatIsRepeatedEndsWithoutTools) {
+  for (const char* name : {"made_up", "s__fail"}) {
+    AgentRun agent = run();
+    agent.add_turn(turn({{name, R"({"a": 1})"}}), 1);
+    answer(agent, true);
+    EXPECT_FALSE(agent.next_request().tools.is_null());
+    agent.add_turn(turn({{name, R"({"a":1})"}}), 1);
+    answer(agent, true);
+    EXPECT_TRUE(agent.goes_on(0));
+    EXPECT_TRUE(agent.next_request().tools.is_null());
+    // Nothing runs any more, whatever the model says.
+    agent.add_turn(turn({{name, "{}"}}), 1);
+    EXPECT_FALSE(agent.has_waiting());
+  }
+}
+
+TEST(AgentRun, WhatWorksOrChangesIsNoRepetition) {
+  AgentRun agent = run();
+  agent.add_turn(turn({{"s__add", "{}"}}), 1);
+  answer(agent, false);
+  agent.add_turn(turn({{"s__add", "{}"}}), 1);  // it worked
+  answer(agent, false);
+  agent.add_turn(turn({{"s__fail", "{}"}}), 1);
+  answer(agent, true);
+  agent.add_turn(turn({{"s__fail", R"({"x": 1})"}}), 1);  // others
+  answer(agent, true);
+  agent.add_turn(turn({{"s__fail", "{}"}, {"s__add", "{}"}}), 1);  // one of them may work
+  answer(agent, true);
+  EXPECT_FALSE(agent.next_request().tools.is_null());
+}
+
+TEST(AgentRun, TheServersLimitOfTokensCounts) {
+  mcp::AgentLimits limits;
+  limits.tokens = 100;
+  EXPECT_EQ(most_tokens(-1, limits), 100);
+  EXPECT_EQ(most_tokens(40, limits), 40);
+  EXPECT_EQ(most_tokens(1000, limits), 100);
+  AgentRun agent(tools(), request(1000), {}, limits, 0);
+  agent.add_turn(turn({{"s__add", "{}"}}), 99);
+  EXPECT_TRUE(agent.goes_on(0));
+  EXPECT_EQ(agent.next_request().options.max_tokens, 1);
+  agent.add_turn(turn({{"s__add", "{}"}}), 1);
+  EXPECT_FALSE(agent.goes_on(0));
+  EXPECT_FALSE(agent.stopped().empty());
+}
+
+}  // namespace
+}  // namespace anabranch::server
