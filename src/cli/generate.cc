@@ -98,11 +98,18 @@ Result<Prompt> chat_prompt(const GenerateOptions& options, const Engine& engine,
   return prompt;
 }
 
+// One answer is seldom asked again: its states go to disk only if a flag says so.
+CacheFlags cache_of(const GenerateOptions& options) {
+  CacheFlags cache = options.cache;
+  if (cache.directory.empty() && !cache.disk_bytes) cache.disk_bytes = 0;
+  return cache;
+}
+
 Result<int> generate(const GenerateOptions& options) {
   TRY(const auto images, image_parts(options.images));
   TRY(const std::string text, read_prompt(options));
   if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
-  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
+  TRY(const auto engine, make_engine(options.model, options.spec, cache_of(options)));
 
   Prompt prompt;
   if (options.raw) {

@@ -216,6 +216,18 @@ def test_calibrate_measures_a_text():
         assert sorted(os.listdir(folder)) == ["out.json", "text"]
 
 
+def test_generate_keeps_states_on_disk_only_if_asked():
+    with tempfile.TemporaryDirectory() as folder:
+        env = os.environ | {"XDG_CACHE_HOME": folder}
+        words = [BINARY, "generate", "-m", SMALL, "-n", "4", "--raw", "word " * 400]
+
+        def bytes_after(*flags):
+            subprocess.run([*words, *flags], env=env, check=True, capture_output=True)
+            return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(folder + "/anabranch/states") for f in files)
+
+        assert bytes_after() < 100_000 < bytes_after("--cache-disk", "1GB")
+
+
 def test_weights_larger_than_memory_are_refused():
     """A file of 2 TB that takes no disk: only its length is there."""
     with tempfile.TemporaryDirectory() as folder:
