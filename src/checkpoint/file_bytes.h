@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/mapped_file.h"
+#include "base/outside_text.h"
 #include "base/result.h"
 
 namespace anabranch {
@@ -25,9 +26,6 @@ struct FileBytes {
 };
 
 Result<FileBytes> map_file(const std::string& path, Extent extent = Extent::whole);
-
-// A name from a file as a message may show it: control characters replaced, long names cut.
-std::string shown(std::string_view name);
 
 // "[4, 3]"
 std::string shape_text(std::span<const int64_t> shape);

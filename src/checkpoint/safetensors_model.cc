@@ -88,7 +88,7 @@ Error adapter_found(const fs::path& adapter, bool beside_weights) {
     base = string_at(*config, "base_model_name_or_path");
   const std::string merge =
       fmt::format("merge it into {} with Python's peft (merge_and_unload(), then save_pretrained())",
-                  base.empty() ? "its model" : base);
+                  base.empty() ? "its model" : shown(base));
   return make_error(ErrorKind::unsupported,
                     "{} is an adapter (LoRA) {}, and adapters are not supported: {}{}", adapter.string(),
                     beside_weights ? "beside a model's weights" : "without a model", merge,
