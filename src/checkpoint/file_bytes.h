@@ -13,9 +13,10 @@
 
 namespace anabranch {
 
-// How much of a file is there. `headers`: of weights only the headers, and zeros after them, as of a model
-// that is not downloaded yet: values of tensors are then not judged, and nothing may be loaded.
-enum class Extent { whole, headers };
+// How much of a file is looked at. `headers`: of weights only the headers, because there are zeros after them
+// (a model that is not downloaded yet) or because the values are not needed: these are then not judged, and
+// nothing may be loaded. `some_headers`: files that an index names may be missing as well.
+enum class Extent { whole, headers, some_headers };
 
 struct FileBytes {
   std::string path;  // for messages

@@ -225,7 +225,7 @@ size_t count_left_out(const std::vector<ParsedFile>& files) {
 }
 
 Result<StoreParts> open_files(const std::string& path, const fs::path& directory,
-                              const std::vector<fs::path>& paths, bool with_index) {
+                              const std::vector<fs::path>& paths, bool with_index, Extent extent) {
   const bool native = is_native(paths);
   const fs::path config_path = directory / (native ? kMistralParams : "config.json");
   TRY(Json config, read_config(config_path));
@@ -235,7 +235,7 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   std::vector<FileBytes> files;
   std::vector<std::shared_ptr<const MappedFile>> maps;
   for (const auto& p : paths) {
-    TRY(auto file, map_file(p.string()));
+    TRY(auto file, map_file(p.string(), extent));
     maps.push_back(file.map);
     files.push_back(std::move(file));
   }
@@ -357,13 +357,13 @@ Result<std::vector<Entry>> read_safetensors(const Json& config, const std::strin
   return std::move(entries.text);
 }
 
-Result<StoreParts> open_safetensors_directory(const std::string& path) {
+Result<StoreParts> open_safetensors_directory(const std::string& path, Extent extent) {
   TRY(const auto files, list_files(path));
-  return open_files(path, path, files, true);
+  return open_files(path, path, files, true, extent);
 }
 
-Result<StoreParts> open_safetensors_file(const std::string& path) {
-  return open_files(path, directory_of(path), {fs::path(path)}, false);
+Result<StoreParts> open_safetensors_file(const std::string& path, Extent extent) {
+  return open_files(path, directory_of(path), {fs::path(path)}, false, extent);
 }
 
 }  // namespace anabranch

@@ -111,7 +111,7 @@ void print_report(Json report, bool as_json) {
 
 // A model that can be opened.
 Result<int> show_path(const ShowOptions& options, const std::string& path, Device& device) {
-  auto opened = Checkpoint::open(path);
+  auto opened = Checkpoint::open(path, Extent::headers);
   if (!opened && opened.error().kind == ErrorKind::unsupported) {
     print_report({{"name", model_name_of(path)}, {"path", path}, {"problems", {opened.error().message}}},
                  options.json);

@@ -113,6 +113,7 @@ Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationC
     TRY(codes.group_of, read_group_index(m, *index, cols, codes.group, s.groups));
   }
   codes.scale_kind = s.kind;
+  codes.headers_only = m.headers_only();
   codes.read_scales = [s, rows, data = m.find(".weight_scale")->data.data(), keep](
                           int64_t first, int64_t count, float* out) {
     for (int64_t i = 0; i < count; i++) {
@@ -129,8 +130,9 @@ Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationC
   return out;
 }
 
-// The shape before packing: weight_shape's numbers.
-Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m) {
+// The shape before packing: weight_shape's numbers. These are zeros where only the header of a file is there;
+// the shape is then that of whole words.
+Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m, const QuantizationContext& context) {
   TRY(const auto* tensor, m.need(".weight_shape"));
   const auto& packed = m.main().shape;
   std::vector<int64_t> out;
@@ -139,6 +141,10 @@ Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m) {
     int64_t n = 0;
     std::memcpy(&n, tensor->data.data() + i, size);
     out.push_back(n);
+  }
+  if (m.headers_only() && !packed.empty() && std::ranges::count(out, 0) == std::ssize(packed)) {
+    out = packed;
+    out.back() = packed.back() * 32 / (context.config && context.config->bits > 0 ? context.config->bits : 4);
   }
   const bool fits = (out.size() == 2 || out.size() == 3) && out.size() == packed.size() &&
                     std::equal(out.begin(), out.end() - 1, packed.begin()) && out.back() > 0 &&
@@ -150,7 +156,7 @@ Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m) {
 
 Result<QuantizedMatrix> read_packed(const QuantizedModule& m, const QuantizationContext& context,
                                     std::shared_ptr<const void> keep) {
-  TRY(auto shape, unpacked_shape(m));
+  TRY(auto shape, unpacked_shape(m, context));
   const int64_t cols = shape.back(), words = m.main().shape.back();
   IntCodes codes;
   codes.bits =

@@ -90,6 +90,7 @@ Result<QuantizedMatrix> read(const QuantizedModule& m, const QuantizationContext
     TRY(codes.group_of, read_group_index(m, *index, sizes.cols, codes.group, sizes.groups));
   }
   codes.scale_kind = *scale_kind;
+  codes.headers_only = m.headers_only();
   codes.read_codes = [words = m.main().data.data(), sizes, keep](int64_t first, int64_t count, uint8_t* out) {
     read_gptq_codes(words, sizes, first, count, out);
   };
@@ -167,6 +168,7 @@ Result<QuantizedMatrix> read_awq(const QuantizedModule& m, const QuantizationCon
   codes.group = group_length(cols, groups, context.config ? context.config->group : 0);
   if (codes.group == 0) return m.invalid("{} groups do not divide {} inputs", groups, cols);
   codes.scale_kind = *scale_kind;
+  codes.headers_only = m.headers_only();
   codes.zero = 8;
   const int64_t line = rows / kAwqPack * 4;
   codes.read_codes = [words = m.main().data.data(), cols, line, keep](int64_t first, int64_t count,

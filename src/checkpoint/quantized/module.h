@@ -25,6 +25,8 @@ class QuantizedModule {
 
   std::string_view stem() const { return stem_; }
   const SafetensorsTensor& main() const { return *main_.tensor; }
+  // Values of tensors are not to be judged: they may be missing, or take long to read.
+  bool headers_only() const { return main_.file->extent != Extent::whole; }
   const SafetensorsTensor* find(std::string_view suffix) const;
   bool has(std::string_view suffix, std::string_view dtype) const;
   // Error (invalid): it is missing.
