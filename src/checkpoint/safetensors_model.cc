@@ -162,6 +162,26 @@ Result<void> check_index(const fs::path& directory, const std::vector<ParsedFile
   return {};
 }
 
+// The part of a name that the tensors of one matrix share.
+std::string_view matrix_name(std::string_view tensor) {
+  const size_t weight = tensor.find(".weight.");
+  return tensor.substr(0, weight != tensor.npos ? weight : tensor.rfind('.'));
+}
+
+// Leaves out the matrices of which some tensors are in files that are not there.
+Result<void> leave_out_torn(const fs::path& directory, std::vector<ParsedFile>& files) {
+  TRY(const auto index, read_index(directory));
+  std::set<std::string> there;
+  for (const auto& file : files) there.insert(fs::path(file.file.path).filename().string());
+  std::set<std::string_view> torn;
+  for (const auto& [tensor, file] : index)
+    if (!there.contains(file)) torn.insert(matrix_name(tensor));
+  for (auto& file : files)
+    std::erase_if(file.content.tensors,
+                  [&](const auto& tensor) { return torn.contains(matrix_name(tensor.name)); });
+  return {};
+}
+
 Result<std::vector<ParsedFile>> parse_files(std::vector<FileBytes> files) {
   std::vector<ParsedFile> out;
   for (auto& file : files) {
@@ -240,7 +260,9 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
     files.push_back(std::move(file));
   }
   TRY(auto parsed, parse_files(std::move(files)));
-  if (with_index && !native) TRY_VOID(check_index(directory, parsed));
+  if (with_index && !native)
+    TRY_VOID(extent == Extent::some_headers ? leave_out_torn(directory, parsed)
+                                            : check_index(directory, parsed));
   size_t left_out = count_left_out(parsed);
   if (native)
     for (auto& file : parsed) left_out += take_mistral_names(file.content);
