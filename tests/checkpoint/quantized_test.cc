@@ -505,6 +505,20 @@ TEST(QuantizationConfig, SaysWhichAreRead) {
   }
 }
 
+// Whoever knows this before a download does not begin it.
+TEST(QuantizationConfig, UnreadableWidthsAreUnsupported) {
+  for (const char* quantization :
+       {R"({"bits":"four","group_size":64})", R"({"bits":7,"group_size":64})",
+        R"({"bits":4,"group_size":[]})", R"({"bits":4,"group_size":48})",
+        R"({"mode":"mxfp4","bits":8,"group_size":32})", R"({"quant_method":"gptq","bits":"four"})",
+        R"({"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":"4"}}}})"}) {
+    const auto config = parse_json(fmt::format(R"({{"quantization_config":{}}})", quantization));
+    const auto result = parse_quantization(*config, "config.json");
+    ASSERT_FALSE(result.ok()) << quantization;
+    EXPECT_EQ(result.error().kind, ErrorKind::unsupported) << result.error().message;
+  }
+}
+
 TEST(QuantizationConfig, MlxModesOfModules) {
   const auto config = parse_json(
       R"({"quantization":{"mode":"mxfp4","bits":4,"group_size":32,"a":{"bits":8,"group_size":64},
