@@ -366,6 +366,30 @@ TEST(CompressedInt, ErrorsNameTheTensor) {
   EXPECT_HAS(error({2, 64}, {2, 65}), "do not go together");
 }
 
+// Ten codes of 3 bits to a word, zero points of five rows alike.
+TEST(CompressedInt, WordsOfOlderFilesHoldWholeCodes) {
+  Model model;
+  model.config =
+      R"({"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":3}}}}})";
+  std::vector<uint32_t> words(5 * 13), zeros(1);
+  for (int row = 0; row < 5; row++) {
+    zeros[0] |= static_cast<uint32_t>(row + 1) << (3 * row);
+    for (int c = 0; c < 128; c++)
+      words[static_cast<size_t>(row * 13 + c / 10)] |= static_cast<uint32_t>((row + c) % 8) << (c % 10 * 3);
+  }
+  model.writer.add("m.weight_packed", "I32", {5, 13}, raw_bytes(words))
+      .f32("m.weight_scale", {5, 1}, {1, 2, 3, 4, 5})
+      .add("m.weight_zero_point", "I32", {1, 1}, raw_bytes(zeros))
+      .add("m.weight_shape", "I64", {2}, raw_bytes(std::vector<int64_t>{5, 128}));
+  const auto values = model.values(5, 128);
+  ASSERT_EQ(values.size(), 5u * 128);
+  for (int i = 0; i < 5 * 128; i++) {
+    const int row = i / 128, c = i % 128;
+    ASSERT_EQ(values[static_cast<size_t>(i)], static_cast<float>(((row + c) % 8 - (row + 1)) * (row + 1)))
+        << i;
+  }
+}
+
 TEST(CompressedInt, ZeroPointsOfOlderFilesAreBytes) {
   Model model;
   model.config = kTensors;

@@ -55,6 +55,21 @@ class QuantizedModule {
   const RawTensor& main_;
 };
 
+// The sizes of a main tensor [rows, cols], or [experts, rows, cols].
+struct MatrixSizes {
+  int64_t all_rows, rows, cols;  // all_rows: of all experts
+};
+// Error (invalid): it has another number of dimensions, or no elements.
+Result<MatrixSizes> matrix_sizes(const QuantizedModule& module);
+
+// The shape of a module's scales for the matrix of one expert.
+struct ScaleShape {
+  std::vector<int64_t> one;
+  bool shared = false;  // it is a single number for all experts; `one` is empty
+};
+// matrix: the shape that the scales are for. None: they are not those of so many experts.
+std::optional<ScaleShape> scale_shape(const std::vector<int64_t>& matrix, const SafetensorsTensor& scale);
+
 struct QuantizedMatrix {
   std::string type;            // "gptq-4/128"
   std::vector<int64_t> shape;  // [rows, cols] or [experts, rows, cols]
