@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json_text.h"
+#include "base/outside_text.h"
 
 namespace anabranch {
 namespace {
@@ -97,7 +98,7 @@ LogField::LogField(std::string_view field, std::string_view text) : name(field),
 
 void log_fields(LogLevel level, std::string_view message, const std::vector<LogField>& fields) {
   Log& log = the_log();
-  if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", message);
+  if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", escape_hidden(message));
   if (!log_enabled(level)) return;
   std::string line = fmt::format(R"({{"time":"{}","level":"{}","message":{})", rfc3339(unix_nanoseconds()),
                                  name_of(level), json_string(message));

@@ -124,6 +124,23 @@ WeightSource select_columns(WeightSource source, int64_t first, int64_t last) {
   return out;
 }
 
+namespace {
+
+// A code and a scale that stand for zero. No scale of e8m0 is zero: it has to be the code then.
+struct Zero {
+  uint8_t code = 0;
+  float scale = 0;
+};
+Zero zero_of(const WeightSource& source) {
+  if (source.scale_type != ScaleType::e8m0) return {};
+  if (source.kind == WeightKind::fp8) return {0, source.scale_factor};
+  const auto at = std::ranges::find(source.table, 0);
+  if (at == source.table.end()) return {};
+  return {static_cast<uint8_t>(at - source.table.begin()), source.scale_factor};
+}
+
+}  // namespace
+
 WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
   CHECK(rows > 0 && padded >= rows && source.rows % rows == 0, "blocks of {} of {} rows", rows, source.rows);
   if (padded == rows) return source;
@@ -138,12 +155,13 @@ WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
   };
   const int64_t cols = source.cols, groups = source.group > 0 ? cols / source.group : 0;
   if (source.read_codes)
-    out.read_codes = [for_rows, cols, groups, symmetric = source.symmetric, read = source.read_codes](
-                         int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+    out.read_codes = [for_rows, cols, groups, zero = zero_of(source), symmetric = source.symmetric,
+                      read = source.read_codes](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                                float* biases) {
       for_rows(first, count, [&](int64_t row, int64_t i) {
         if (row >= 0) return read(row, 1, codes + i * cols, scales + i * groups, biases + i * groups);
-        std::fill_n(codes + i * cols, cols, uint8_t{0});
-        std::fill_n(scales + i * groups, groups, 0.0f);
+        std::fill_n(codes + i * cols, cols, zero.code);
+        std::fill_n(scales + i * groups, groups, zero.scale);
         if (!symmetric) std::fill_n(biases + i * groups, groups, 0.0f);
       });
     };

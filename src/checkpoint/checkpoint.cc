@@ -67,11 +67,11 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, Ex
                       near_name(where));
   if (std::filesystem::is_directory(status)) {
     TRY_VOID(check_formats(where));
-    TRY(auto parts, open_safetensors_directory(path));
+    TRY(auto parts, open_safetensors_directory(path, extent));
     return make_store(std::move(parts));
   }
   if (where.extension() == ".safetensors") {
-    TRY(auto parts, open_safetensors_file(path));
+    TRY(auto parts, open_safetensors_file(path, extent));
     return make_store(std::move(parts));
   }
   if (where.extension() == ".gguf") {

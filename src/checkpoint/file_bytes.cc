@@ -8,15 +8,6 @@ Result<FileBytes> map_file(const std::string& path, Extent extent) {
   return FileBytes{path, bytes, file, file, extent};
 }
 
-std::string shown(std::string_view name) {
-  constexpr size_t kMost = 200;
-  std::string out(name.substr(0, kMost));
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  if (name.size() > kMost) out += "...";
-  return out;
-}
-
 std::string shape_text(std::span<const int64_t> shape) {
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); i++) out += (i ? ", " : "") + std::to_string(shape[i]);

@@ -8,13 +8,15 @@
 #include <string_view>
 
 #include "base/mapped_file.h"
+#include "base/outside_text.h"
 #include "base/result.h"
 
 namespace anabranch {
 
-// How much of a file is there. `headers`: of weights only the headers, and zeros after them, as of a model
-// that is not downloaded yet: values of tensors are then not judged, and nothing may be loaded.
-enum class Extent { whole, headers };
+// How much of a file is looked at. `headers`: of weights only the headers, because there are zeros after them
+// (a model that is not downloaded yet) or because the values are not needed: these are then not judged, and
+// nothing may be loaded. `some_headers`: files that an index names may be missing as well.
+enum class Extent { whole, headers, some_headers };
 
 struct FileBytes {
   std::string path;  // for messages
@@ -25,9 +27,6 @@ struct FileBytes {
 };
 
 Result<FileBytes> map_file(const std::string& path, Extent extent = Extent::whole);
-
-// A name from a file as a message may show it: control characters replaced, long names cut.
-std::string shown(std::string_view name);
 
 // "[4, 3]"
 std::string shape_text(std::span<const int64_t> shape);

@@ -129,7 +129,7 @@ Result<std::vector<float>> GgufMetadata::positive_vector(std::string_view name, 
     return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is missing or no vector of {} numbers", path_,
                       name, count);
   std::vector<float> out(count, 1.0f);
-  if (file_.extent == Extent::headers) return out;
+  if (file_.extent != Extent::whole) return out;
   dense_to_float(found->type->kind, found->data.data(), count, out.data());
   if (!std::ranges::all_of(out, [](float v) { return v > 0 && std::isfinite(v); }))
     return make_error(ErrorKind::invalid, "{}: tensor \"{}\" has a value that is not above zero", path_,

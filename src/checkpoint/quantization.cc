@@ -44,20 +44,22 @@ Result<MlxFormat> parse_format(const Json& object, const MlxFormat& defaults, co
       return {};
     }
     if (!value->is_number_integer() || *value < 0 || *value > 4096)
-      return make_error(ErrorKind::invalid, "{}: \"{}\" is not a sensible number", where, key);
+      return make_error(ErrorKind::unsupported, "{}: \"{}\" is {}, which is not a sensible number", where,
+                        key, shown(dump_json(*value), 40));
     out = value->get<int>();
     return {};
   };
   TRY_VOID(read("bits", row->defaults.bits, format.bits));
   TRY_VOID(read("group_size", row->defaults.group, format.group));
   if (row->mode != MlxMode::affine && AffineFormat(format) != row->defaults)
-    return make_error(ErrorKind::invalid, "{}: {} has {} bits in groups of {}, not {} in groups of {}", where,
-                      row->name, row->defaults.bits, row->defaults.group, format.bits, format.group);
+    return make_error(ErrorKind::unsupported, "{}: {} has {} bits in groups of {}, not {} in groups of {}",
+                      where, row->name, row->defaults.bits, row->defaults.group, format.bits, format.group);
   if (row->mode != MlxMode::affine) return format;
   if (!affine_bits_ok(format.bits))
-    return make_error(ErrorKind::invalid, "{}: {} bits; 2, 3, 4, 5, 6 and 8 can be read", where, format.bits);
+    return make_error(ErrorKind::unsupported, "{}: {} bits; 2, 3, 4, 5, 6 and 8 can be read", where,
+                      format.bits);
   if (!affine_group_ok(format.group) || format.group < 32)
-    return make_error(ErrorKind::invalid, "{}: group_size {}; 32, 64 and 128 can be read", where,
+    return make_error(ErrorKind::unsupported, "{}: group_size {}; 32, 64 and 128 can be read", where,
                       format.group);
   return format;
 }

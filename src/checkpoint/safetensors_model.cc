@@ -88,7 +88,7 @@ Error adapter_found(const fs::path& adapter, bool beside_weights) {
     base = string_at(*config, "base_model_name_or_path");
   const std::string merge =
       fmt::format("merge it into {} with Python's peft (merge_and_unload(), then save_pretrained())",
-                  base.empty() ? "its model" : base);
+                  base.empty() ? "its model" : shown(base));
   return make_error(ErrorKind::unsupported,
                     "{} is an adapter (LoRA) {}, and adapters are not supported: {}{}", adapter.string(),
                     beside_weights ? "beside a model's weights" : "without a model", merge,
@@ -162,6 +162,26 @@ Result<void> check_index(const fs::path& directory, const std::vector<ParsedFile
   return {};
 }
 
+// The part of a name that the tensors of one matrix share.
+std::string_view matrix_name(std::string_view tensor) {
+  const size_t weight = tensor.find(".weight.");
+  return tensor.substr(0, weight != tensor.npos ? weight : tensor.rfind('.'));
+}
+
+// Leaves out the matrices of which some tensors are in files that are not there.
+Result<void> leave_out_torn(const fs::path& directory, std::vector<ParsedFile>& files) {
+  TRY(const auto index, read_index(directory));
+  std::set<std::string> there;
+  for (const auto& file : files) there.insert(fs::path(file.file.path).filename().string());
+  std::set<std::string_view> torn;
+  for (const auto& [tensor, file] : index)
+    if (!there.contains(file)) torn.insert(matrix_name(tensor));
+  for (auto& file : files)
+    std::erase_if(file.content.tensors,
+                  [&](const auto& tensor) { return torn.contains(matrix_name(tensor.name)); });
+  return {};
+}
+
 Result<std::vector<ParsedFile>> parse_files(std::vector<FileBytes> files) {
   std::vector<ParsedFile> out;
   for (auto& file : files) {
@@ -225,7 +245,7 @@ size_t count_left_out(const std::vector<ParsedFile>& files) {
 }
 
 Result<StoreParts> open_files(const std::string& path, const fs::path& directory,
-                              const std::vector<fs::path>& paths, bool with_index) {
+                              const std::vector<fs::path>& paths, bool with_index, Extent extent) {
   const bool native = is_native(paths);
   const fs::path config_path = directory / (native ? kMistralParams : "config.json");
   TRY(Json config, read_config(config_path));
@@ -235,12 +255,14 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   std::vector<FileBytes> files;
   std::vector<std::shared_ptr<const MappedFile>> maps;
   for (const auto& p : paths) {
-    TRY(auto file, map_file(p.string()));
+    TRY(auto file, map_file(p.string(), extent));
     maps.push_back(file.map);
     files.push_back(std::move(file));
   }
   TRY(auto parsed, parse_files(std::move(files)));
-  if (with_index && !native) TRY_VOID(check_index(directory, parsed));
+  if (with_index && !native)
+    TRY_VOID(extent == Extent::some_headers ? leave_out_torn(directory, parsed)
+                                            : check_index(directory, parsed));
   size_t left_out = count_left_out(parsed);
   if (native)
     for (auto& file : parsed) left_out += take_mistral_names(file.content);
@@ -357,13 +379,13 @@ Result<std::vector<Entry>> read_safetensors(const Json& config, const std::strin
   return std::move(entries.text);
 }
 
-Result<StoreParts> open_safetensors_directory(const std::string& path) {
+Result<StoreParts> open_safetensors_directory(const std::string& path, Extent extent) {
   TRY(const auto files, list_files(path));
-  return open_files(path, path, files, true);
+  return open_files(path, path, files, true, extent);
 }
 
-Result<StoreParts> open_safetensors_file(const std::string& path) {
-  return open_files(path, directory_of(path), {fs::path(path)}, false);
+Result<StoreParts> open_safetensors_file(const std::string& path, Extent extent) {
+  return open_files(path, directory_of(path), {fs::path(path)}, false, extent);
 }
 
 }  // namespace anabranch

@@ -15,8 +15,8 @@ namespace anabranch {
 Result<std::vector<Entry>> read_safetensors(const Json& config, const std::string& config_path,
                                             std::vector<FileBytes> files);
 
-Result<StoreParts> open_safetensors_directory(const std::string& path);
-Result<StoreParts> open_safetensors_file(const std::string& path);
+Result<StoreParts> open_safetensors_directory(const std::string& path, Extent extent = Extent::whole);
+Result<StoreParts> open_safetensors_file(const std::string& path, Extent extent = Extent::whole);
 
 // Only the prediction head ("mtp.*") of a directory or file, empty if it has none. Of the files that the
 // index names, only those of the head need to be there; config.json is only needed when the head is

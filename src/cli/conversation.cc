@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/outside_text.h"
 #include "base/user_directory.h"
 #include "chat/prompt_compiler.h"
 #include "cli/printer.h"
@@ -23,7 +24,7 @@ int fail(const Error& error) {
   if (log_format() == LogFormat::json)
     log_error("{}", error.message);
   else
-    fmt::print(stderr, "error: {}\n", error.message);
+    fmt::print(stderr, "error: {}\n", escape_hidden(error.message));
   return 1;
 }
 

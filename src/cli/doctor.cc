@@ -8,6 +8,7 @@
 
 #include "base/cpu_info.h"
 #include "base/json.h"
+#include "base/outside_text.h"
 #include "cli/conversation.h"
 #include "cli/reports.h"
 #include "cli/tune.h"
@@ -23,7 +24,7 @@ std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& rep
   if (report.contains("model")) {
     const Json& model = report["model"];
     for (const Json& problem : model["problems"])
-      lines.push_back("the model would not run: " + problem.get<std::string>());
+      lines.push_back("the model would not run: " + escape_hidden(problem.get<std::string>()));
     if (model["problems"].empty())
       lines.push_back(fmt::format(
           "`anabranch chat -m {}` to try the model, `anabranch serve -m {}` to use it from programs",

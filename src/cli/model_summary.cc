@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/outside_text.h"
 #include "cli/text.h"
 
 namespace anabranch::cli {
@@ -90,9 +91,10 @@ std::string sampling_of(const Json& sampling) {
 std::string verdict(const Json& problems) {
   if (problems.empty()) return line("runs here", "yes, as far as its files tell");
   std::string out;
-  for (const Json& problem : problems)
-    out += out.empty() ? line("runs here", "no, because " + problem.get<std::string>())
-                       : line("", "and " + problem.get<std::string>());
+  for (const Json& problem : problems) {
+    const std::string text = escape_hidden(problem.get<std::string>());
+    out += out.empty() ? line("runs here", "no, because " + text) : line("", "and " + text);
+  }
   return out;
 }
 

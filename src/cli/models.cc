@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/outside_text.h"
 #include "checkpoint/model_name.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
@@ -70,8 +71,8 @@ void print_models(const std::vector<Listed>& models) {
   for (const auto& [model, why_not] : models) {
     fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", model.name, name, size_text(model.bytes), model.format,
                format, model.store, model.modified_ns == 0 ? "" : age_text(model.modified_ns));
-    if (!model.problem.empty()) fmt::print("  cannot be used yet: {}\n", model.problem);
-    if (!why_not.empty()) fmt::print("  cannot run here: {}\n", why_not);
+    if (!model.problem.empty()) fmt::print("  cannot be used yet: {}\n", escape_hidden(model.problem));
+    if (!why_not.empty()) fmt::print("  cannot run here: {}\n", escape_hidden(why_not));
   }
   fmt::print("{}, {}\n", count_text(models.size(), "model"), size_text(bytes));
 }
@@ -110,7 +111,7 @@ void print_report(Json report, bool as_json) {
 
 // A model that can be opened.
 Result<int> show_path(const ShowOptions& options, const std::string& path, Device& device) {
-  auto opened = Checkpoint::open(path);
+  auto opened = Checkpoint::open(path, Extent::headers);
   if (!opened && opened.error().kind == ErrorKind::unsupported) {
     print_report({{"name", model_name_of(path)}, {"path", path}, {"problems", {opened.error().message}}},
                  options.json);
@@ -126,7 +127,7 @@ Result<int> show_path(const ShowOptions& options, const std::string& path, Devic
 // What the hub tells of a model that is not stored.
 Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, Device& device) {
   TRY(const auto settings, hub::settings_from_environment());
-  const hub::Watcher watcher{[](const std::string& note) { fmt::print(stderr, "{}\n", note); },
+  const hub::Watcher watcher{[](const std::string& note) { fmt::print(stderr, "{}\n", escape_hidden(note)); },
                              [] { return interrupt_flag().load(); }};
   TRY(const auto offer, hub::look_up(settings, name, watcher, inspector()));
   const auto& repository = offer.repository;
@@ -137,7 +138,7 @@ Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, D
   if (const auto problem = memory_problem(offer.bytes, device); !problem.empty()) problems.push_back(problem);
   const auto disk = hub::check_disk(hub::Store(settings.cache), offer.bytes, name);
   if (!disk) problems.push_back(disk.error().message);
-  if (!offer.note.empty()) fmt::print(stderr, "{}\n", offer.note);
+  if (!offer.note.empty()) fmt::print(stderr, "{}\n", escape_hidden(offer.note));
   Json report = {
       {"name", offer.name.text()},
       {"stored", false},

@@ -24,7 +24,7 @@ uint64_t header_bytes(const std::string& path, std::string_view first) {
 }
 
 std::vector<Error> errors_of(const std::string& path) {
-  const auto checkpoint = Checkpoint::open(path, Extent::headers);
+  const auto checkpoint = Checkpoint::open(path, Extent::some_headers);
   if (!checkpoint) return {checkpoint.error()};
   return file_errors(**checkpoint, cpu());
 }
@@ -37,7 +37,7 @@ const hub::Inspector& inspector() {
 }
 
 std::string why_it_cannot_run(const std::string& path) {
-  const auto checkpoint = Checkpoint::open(path);
+  const auto checkpoint = Checkpoint::open(path, Extent::headers);
   if (!checkpoint) return checkpoint.error().message;
   if (const auto spec = read_model_spec(**checkpoint, cpu()); !spec) return spec.error().message;
   const auto types = (*checkpoint)->check_types();

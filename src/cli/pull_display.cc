@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/outside_text.h"
 #include "cli/text.h"
 
 namespace anabranch::cli {
@@ -79,7 +80,7 @@ void PullDisplay::progress(const hub::PullProgress& now) {
 void PullDisplay::note(const std::string& sentence) {
   clear();
   if (terminal_)
-    fmt::print(stream_, "{}\n", sentence);
+    fmt::print(stream_, "{}\n", escape_hidden(sentence));
   else
     print_line(stream_, {{"event", "note"}, {"model", model_}, {"text", sentence}});
 }

@@ -226,14 +226,15 @@ bool is_mtp_file(std::string_view path) {
 }
 
 // The weight files: those of the index and any file for the MTP head, or all where there is no index.
-Result<std::vector<std::string>> weight_files(const std::vector<std::string>& paths, const ModelName& name,
-                                              Purpose purpose, const ReadFile& read) {
-  std::vector<std::string> files;
+Result<FileChoice> weight_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
+                                const ReadFile& read) {
+  FileChoice choice;
+  auto& files = choice.files;
   const bool head = purpose == Purpose::mtp_head;
   std::ranges::copy_if(paths, std::back_inserter(files), is_mtp_file);
   if (contains(paths, kIndexFile)) {
-    TRY(const auto text, read(kIndexFile));
-    auto map = parse_weight_map(text);
+    TRY(choice.index, read(kIndexFile));
+    auto map = parse_weight_map(choice.index);
     if (!map) return make_error(map.error().kind, "{} of {}: {}", kIndexFile, name.repo, map.error().message);
     const auto& named = head ? map->mtp_files : map->files;
     for (const auto& file : named)
@@ -242,13 +243,14 @@ Result<std::vector<std::string>> weight_files(const std::vector<std::string>& pa
                           kIndexFile);
     for (const auto& file : named)
       if (!contains(files, file)) files.push_back(file);
+    choice.telling = std::move(map->telling);
   } else if (!head || files.empty()) {
     files = safetensors_of(paths);
   }
   if (files.empty())
     return make_error(ErrorKind::not_found, "{} has no {}", name.repo,
                       head ? "prediction head: no tensors mtp.* are in its index" : "weights");
-  return files;
+  return choice;
 }
 
 // Files of weights in formats that are not read.
@@ -409,7 +411,7 @@ Result<FileChoice> choose_files(const std::vector<std::string>& paths, const Mod
   } else if (!safetensors) {
     return no_weights(paths, name);
   } else {
-    TRY(choice.files, weight_files(paths, name, purpose, read));
+    TRY(choice, weight_files(paths, name, purpose, read));
     if (purpose == Purpose::model) TRY_VOID(check_adapters(paths, name, choice.files.front()));
   }
   TRY_VOID(check_side_files(paths, name, purpose));

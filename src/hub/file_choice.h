@@ -21,7 +21,9 @@ enum class Purpose {
 
 struct FileChoice {
   std::vector<std::string> files;  // what has to be there
-  std::string main;  // the file that stands for the model (GGUF, or a named one); "": the directory does
+  std::string main;     // the file that stands for the model (GGUF, or a named one); "": the directory does
+  std::string index{};  // the text of kIndexFile, if it decided
+  std::vector<std::string> telling{};  // of `files`, as in WeightMap; empty without an index
 };
 
 // The text of a file of the repository.

@@ -8,6 +8,7 @@ namespace {
 constexpr uint64_t kMostBytes = 64u << 20;  // of one header
 constexpr uint64_t kConfigBytes = 1u << 20;
 constexpr size_t kMostParts = 16;  // of a GGUF model
+constexpr size_t kMostShards = 8;  // of safetensors files
 
 }  // namespace
 
@@ -26,7 +27,7 @@ std::optional<Error> Inspection::look_again(const FileChoice& choice,
   return refusal(choice, Known::as_a_whole);
 }
 
-// In two steps, because most refusals follow from config.json alone.
+// In steps, because most refusals follow from config.json alone, or from the first header.
 std::optional<Error> Inspection::look_at_directory(const FileChoice& choice) {
   const std::string* weights = nullptr;
   for (const std::string& path : choice.files) {
@@ -37,11 +38,17 @@ std::optional<Error> Inspection::look_at_directory(const FileChoice& choice) {
     if (!text || !replica_->write(path, *text)) return std::nullopt;
   }
   if (!weights || !replica_->write_empty_safetensors(*weights)) return std::nullopt;
+  if (!choice.index.empty() && !replica_->write(kIndexFile, choice.index)) return std::nullopt;
   if (auto error = refusal(choice, Known::in_part); error || hopeless_) return error;
-  const RepoFile* file = find(*weights);
-  const auto header = file ? header_of(*file) : std::nullopt;
-  if (!header || !replica_->write(*weights, *header, file->size)) return std::nullopt;
-  return refusal(choice, Known::in_part);
+  std::vector<std::string> telling = choice.telling;
+  if (telling.empty()) telling.push_back(*weights);
+  for (size_t i = 0; i < std::min(telling.size(), kMostShards); i++) {
+    const RepoFile* file = find(telling[i]);
+    const auto header = file ? header_of(*file) : std::nullopt;
+    if (!header || !replica_->write(telling[i], *header, file->size)) return std::nullopt;
+    if (auto error = refusal(choice, Known::in_part); error || hopeless_) return error;
+  }
+  return std::nullopt;
 }
 
 std::optional<Error> Inspection::look_at_gguf(const FileChoice& choice) {

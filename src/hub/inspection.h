@@ -31,8 +31,8 @@ class Inspection {
 
   // Why this build cannot run the model that these files are; none: nothing speaks against it, or it cannot
   // be known (no connection, a hub without ranges, headers that are too long). Asks for config.json and its
-  // like, and then for the header of the first weights file (of all parts of a GGUF file), a bounded number
-  // of requests.
+  // like, and then for headers: of all parts of a GGUF file, of the safetensors files that together have
+  // every kind of tensor. The number of requests is bounded.
   std::optional<Error> look_at(const FileChoice& choice);
 
   // The same when files beside the weights are on this machine: local(path) is where. To be called after

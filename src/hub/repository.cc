@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/outside_text.h"
 #include "hub/model_name.h"
 
 namespace anabranch::hub {
@@ -25,15 +26,6 @@ uint64_t number_at(const Json& object, const char* key) {
 bool is_hex(std::string_view text, size_t digits) {
   return text.size() == digits &&
          std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
-// For messages: what came from outside, printable and short.
-std::string shown(std::string_view text) {
-  constexpr size_t kMost = 120;
-  std::string out(text.substr(0, kMost));
-  std::ranges::replace_if(
-      out, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
-  return out;
 }
 
 Result<RepoFile> parse_file(const Json& json) {

@@ -25,10 +25,10 @@ ModelName name_of(const FileChoice& choice, const std::vector<std::string>& path
   return repo;
 }
 
-// A reason without the file's name, to know when another file has the same.
-std::string reason(std::string text, const FileChoice& choice) {
-  const size_t at = choice.main.empty() ? text.npos : text.find(choice.main);
-  return at == text.npos ? text : text.substr(at + choice.main.size());
+// A reason without the path of the file ("ORG/NAME/FILE: ..."), to know when another file has the same.
+std::string reason(std::string text, const std::string& repo) {
+  const size_t at = text.find(repo), end = at == text.npos ? at : text.find(": ", at);
+  return end == text.npos ? text : text.erase(at, end - at);
 }
 
 std::string advice(const std::string& instead) {
@@ -67,7 +67,7 @@ Result<Selection> Selector::select(Purpose purpose) {
   out.problem = error->message;
   auto other = another_model(out);
   if (!other) {
-    out.instead = find_instead(reason(out.problem, out.choice));
+    out.instead = find_instead(reason(out.problem, name_.repo));
     return out;
   }
   if (!is_bare(name_)) {
@@ -96,7 +96,7 @@ std::optional<Selection> Selector::another_model(const Selection& first) {
     other.inspection.emplace(api_, *inspector_, repository_, name_);
     const auto error = other.inspection->look_at(other.choice);
     if (!error) return other;
-    if (reason(error->message, other.choice) == reason(first.problem, first.choice)) break;
+    if (reason(error->message, name_.repo) == reason(first.problem, name_.repo)) break;
   }
   return std::nullopt;
 }
@@ -132,7 +132,7 @@ std::string Selector::sister(const std::string& repo, const std::string& why_not
   if (!choice) return "";
   looks_++;
   const auto error = Inspection(api_, *inspector_, *repository, *name).look_at(*choice);
-  same_reason = error && reason(error->message, *choice) == why_not;
+  same_reason = error && reason(error->message, name->repo) == why_not;
   return error ? "" : name_of(*choice, paths, *name).text();
 }
 

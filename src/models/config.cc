@@ -4,6 +4,8 @@
 #include <climits>
 #include <cmath>
 
+#include "base/outside_text.h"
+
 namespace anabranch {
 
 bool ConfigReader::has(const char* key) const {
@@ -140,7 +142,7 @@ const Json& ConfigReader::object(const char* key) {
 
 void ConfigReader::unsupported(const char* key, const std::string& value, const std::string& what_works) {
   fail(ErrorKind::unsupported,
-       fmt::format("{}: \"{}\" is {}, which is not supported; {}", file_, key, value, what_works));
+       fmt::format("{}: \"{}\" is {}, which is not supported; {}", file_, key, shown(value), what_works));
 }
 
 void ConfigReader::invalid(const std::string& message) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/outside_text.h"
 #include "models/family_config.h"
 #include "models/rope.h"
 
@@ -173,7 +174,7 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   const Member* member = find_member(spec.family);
   if (!member)
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,
-                      spec.family);
+                      shown(spec.family));
 
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
   MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};

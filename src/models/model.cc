@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/outside_text.h"
 #include "checkpoint/experts.h"
 #include "models/family.h"
 #include "ops/collective.h"
@@ -87,7 +88,7 @@ Result<const Family*> family_of(const Checkpoint& checkpoint) {
         ErrorKind::unsupported,
         "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
         "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
-        checkpoint.path(), type);
+        checkpoint.path(), shown(type));
   return family;
 }
 

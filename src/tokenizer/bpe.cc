@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/outside_text.h"
 #include "tokenizer/bpe_bytes.h"
 #include "tokenizer/utf8.h"
 
@@ -42,10 +43,10 @@ Result<void> Bpe::add_merge(std::string_view left, std::string_view right, uint3
   last_merged_ = id;
   if (l < 0 || r < 0 || id < 0) {
     return make_error(ErrorKind::invalid, "merge {} ('{}' + '{}'): token '{}' is not in the vocabulary", rank,
-                      left, right,
-                      l < 0   ? left
-                      : r < 0 ? right
-                              : joined);
+                      shown(left), shown(right),
+                      shown(l < 0   ? left
+                            : r < 0 ? right
+                                    : joined));
   }
   if (blocked(id)) return {};
   CHECK((merge_count_ + 1) * 2 <= merges_.size(), "reserve_merges() came first with fewer");

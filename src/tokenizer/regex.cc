@@ -7,6 +7,8 @@
 #include <cctype>
 #include <vector>
 
+#include "base/outside_text.h"
+
 namespace anabranch {
 namespace {
 
@@ -50,7 +52,7 @@ class Translator {
 
  private:
   Error error(ErrorKind kind, std::string_view what) const {
-    return make_error(kind, "regex '{}': {} at byte {}", in_.substr(0, 200), what, pos_);
+    return make_error(kind, "regex '{}': {} at byte {}", shown(in_), what, pos_);
   }
   void copy(size_t count) {
     out_.append(in_, pos_, count);
@@ -230,7 +232,7 @@ struct Scratch {
   Scratch& operator=(const Scratch&) = delete;
 };
 
-Result<std::shared_ptr<const void>> compile_pcre2(std::string_view pattern, std::string_view shown) {
+Result<std::shared_ptr<const void>> compile_pcre2(std::string_view pattern, std::string_view original) {
   int code = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
@@ -239,7 +241,7 @@ Result<std::shared_ptr<const void>> compile_pcre2(std::string_view pattern, std:
   if (!compiled) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(code, message.data(), message.size());
-    return make_error(ErrorKind::invalid, "regex '{}': {}", shown.substr(0, 200),
+    return make_error(ErrorKind::invalid, "regex '{}': {}", shown(original),
                       reinterpret_cast<const char*>(message.data()));
   }
   // Without JIT support the interpreter gives the same matches, slower.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/outside_text.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/gguf_vocab.h"
 #include "tokenizer/tokenizer_impl.h"
@@ -199,7 +200,7 @@ Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name) {
   }
   return make_error(
       ErrorKind::unsupported,
-      "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", name,
+      "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", shown(name),
       known);
 }
 
@@ -214,7 +215,7 @@ Result<const GgufPreTokenizer*> gguf_pre_tokenizer(const GgufVocab& v) {
       "tokenizer.ggml.pre is missing, and the vocabulary of this {} model does not show how a text "
       "is cut into words: use a newer GGUF file, or write the name with llama.cpp's "
       "gguf-new-metadata --pre-tokenizer NAME",
-      v.architecture.empty() ? "unknown" : v.architecture);
+      v.architecture.empty() ? "unknown" : shown(v.architecture));
 }
 
 bool is_sentencepiece(const GgufVocab& v) {
@@ -249,7 +250,7 @@ Result<std::pair<std::string_view, std::string_view>> split_gguf_merge(std::stri
   const size_t space = merge.find(' ', 1);
   if (space == std::string_view::npos || space + 1 >= merge.size())
     return make_error(ErrorKind::invalid, "tokenizer.ggml.merges: entry {} is not two tokens: '{}'", rank,
-                      merge);
+                      shown(merge));
   return std::pair{merge.substr(0, space), merge.substr(space + 1)};
 }
 
@@ -263,7 +264,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
     TRY_VOID(build_sentencepiece(vocab, parts));
   } else {
     return make_error(ErrorKind::unsupported,
-                      "tokenizer.ggml.model '{}' is not supported (gpt2, llama and gemma4 are)", vocab.model);
+                      "tokenizer.ggml.model '{}' is not supported (gpt2, llama and gemma4 are)",
+                      shown(vocab.model));
   }
   return make_tokenizer(std::move(parts));
 }

@@ -7,6 +7,7 @@
 
 #include "base/long_integers.h"
 #include "base/mapped_file.h"
+#include "base/outside_text.h"
 #include "tokenizer/tokenizer_impl.h"
 
 namespace anabranch {
@@ -75,7 +76,7 @@ Result<int> get_count_or(const object& o, std::string_view key, int fallback, st
 }
 
 Error unsupported(std::string_view where, std::string_view type) {
-  return make_error(ErrorKind::unsupported, "{} of type '{}' is not supported", where, type);
+  return make_error(ErrorKind::unsupported, "{} of type '{}' is not supported", where, shown(type));
 }
 
 // Counts a pipeline's steps, and how much longer than its input they could make a text.
@@ -188,7 +189,8 @@ Result<SplitBehavior> read_behavior(const std::string& name) {
   if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
   if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
   if (name == "Contiguous") return SplitBehavior::contiguous;
-  return make_error(ErrorKind::unsupported, "pre_tokenizer: split behavior '{}' is not supported", name);
+  return make_error(ErrorKind::unsupported, "pre_tokenizer: split behavior '{}' is not supported",
+                    shown(name));
 }
 
 // Old files say add_prefix_space instead of prepend_scheme.
@@ -200,7 +202,7 @@ Result<PreTokenizerStep::Prepend> read_prepend(const object& o, std::string_view
   if (scheme == "always") return Prepend::always;
   if (scheme == "first") return Prepend::first;
   if (scheme == "never") return Prepend::never;
-  return make_error(ErrorKind::unsupported, "{}: prepend_scheme '{}' is not supported", where, scheme);
+  return make_error(ErrorKind::unsupported, "{}: prepend_scheme '{}' is not supported", where, shown(scheme));
 }
 
 Result<void> read_metaspace(const object& o, PreTokenizerStep& step) {
@@ -356,14 +358,14 @@ Result<std::vector<AddedToken>> read_added(const object& root) {
 
 Result<void> add_token(Vocab& vocab, std::string_view text, int64_t id) {
   if (id < 0 || id > Vocab::kMaxId)
-    return make_error(ErrorKind::invalid, "model.vocab: id {} of token '{}' is not in 0..{}", id,
-                      text.substr(0, 100), Vocab::kMaxId);
+    return make_error(ErrorKind::invalid, "model.vocab: id {} of token '{}' is not in 0..{}", id, shown(text),
+                      Vocab::kMaxId);
   if (text.size() > kMaxTokenBytes)
     return make_error(ErrorKind::exhausted, "model.vocab: token {} has {} bytes; the limit is {}", id,
                       text.size(), kMaxTokenBytes);
   if (!vocab.add(text, static_cast<int>(id)))
     return make_error(ErrorKind::invalid, "model.vocab: tokens '{}' and '{}' share the id {}",
-                      vocab.text(static_cast<int>(id)).substr(0, 100), text.substr(0, 100), id);
+                      shown(vocab.text(static_cast<int>(id))), shown(text), id);
   return {};
 }
 
@@ -381,8 +383,7 @@ Result<void> read_merges(const element& e, Bpe& bpe) {
     if (merge.get(left) == simdjson::SUCCESS) {
       const size_t space = left.find(' ');
       if (space == std::string_view::npos || left.find(' ', space + 1) != std::string_view::npos)
-        return make_error(ErrorKind::invalid, "model.merges[{}] is not two tokens: '{}'", rank,
-                          left.substr(0, 100));
+        return make_error(ErrorKind::invalid, "model.merges[{}] is not two tokens: '{}'", rank, shown(left));
       right = left.substr(space + 1);
       left = left.substr(0, space);
     } else if (merge.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
@@ -399,7 +400,7 @@ Result<void> read_bpe(const object& model, TokenizerParts& parts) {
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     TRY(const std::string affix, get_string_or(model, key, "", where));
     if (!affix.empty())
-      return make_error(ErrorKind::unsupported, "model: {} '{}' is not supported", key, affix);
+      return make_error(ErrorKind::unsupported, "model: {} '{}' is not supported", key, shown(affix));
   }
   element e;
   double dropout = 0;
@@ -411,8 +412,7 @@ Result<void> read_bpe(const object& model, TokenizerParts& parts) {
   for (const auto field : vocab) {
     int64_t id = 0;
     if (field.value.get(id) != simdjson::SUCCESS)
-      return make_error(ErrorKind::invalid, "model.vocab: the id of '{}' is not a number",
-                        field.key.substr(0, 100));
+      return make_error(ErrorKind::invalid, "model.vocab: the id of '{}' is not a number", shown(field.key));
     TRY_VOID(add_token(*parts.vocab, field.key, id));
   }
   Bpe::Options options;
@@ -422,7 +422,7 @@ Result<void> read_bpe(const object& model, TokenizerParts& parts) {
   TRY(const std::string unk, get_string_or(model, "unk_token", "", where));
   if (!unk.empty()) options.unk = parts.vocab->lookup(unk);
   if (!unk.empty() && options.unk < 0)
-    return make_error(ErrorKind::invalid, "model: unk_token '{}' is not in the vocabulary", unk);
+    return make_error(ErrorKind::invalid, "model: unk_token '{}' is not in the vocabulary", shown(unk));
   Bpe bpe(parts.vocab.get(), options);
   bpe.set_blocked(control_ids(parts.added));
   if (!present(model, "merges", e)) return wrong(where, "merges", "a list");
@@ -500,10 +500,11 @@ Result<void> check_added(const TokenizerParts& parts) {
     const int known = parts.vocab->lookup(token.content);
     if (same != token.content || (parts.vocab->has(token.id) && parts.vocab->text(token.id) != token.content))
       return make_error(ErrorKind::invalid, "added_tokens: id {} of '{}' is also that of '{}'", token.id,
-                        token.content, same != token.content ? same : parts.vocab->text(token.id));
+                        shown(token.content),
+                        shown(same != token.content ? same : parts.vocab->text(token.id)));
     if (known >= 0 && known != token.id)
       return make_error(ErrorKind::invalid, "added_tokens: '{}' has id {}, and id {} in the vocabulary",
-                        token.content, token.id, known);
+                        shown(token.content), token.id, known);
   }
   return {};
 }

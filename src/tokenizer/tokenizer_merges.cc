@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/outside_text.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/gguf_vocab.h"
 #include "tokenizer/vocab_files.h"
@@ -49,7 +50,7 @@ Result<Class> find_class(const TokenizerSettings& settings) {
                     "(Qwen2Tokenizer, Qwen3_5Tokenizer and GPT2Tokenizer are): save the tokenizer with "
                     "Transformers to get a tokenizer.json",
                     name.empty() ? "no 'tokenizer_class' is in tokenizer_config.json"
-                                 : fmt::format("'tokenizer_class' {}", name));
+                                 : fmt::format("'tokenizer_class' {}", shown(name)));
 }
 
 Result<void> read_vocab(std::string_view json, Vocab& vocab) {
@@ -65,13 +66,13 @@ Result<void> read_vocab(std::string_view json, Vocab& vocab) {
     int64_t id = -1;
     if (field.value.get(id) != simdjson::SUCCESS || id < 0 || id > Vocab::kMaxId)
       return make_error(ErrorKind::invalid, "vocab.json: the id of '{}' should be from 0 to {}",
-                        field.key.substr(0, 100), Vocab::kMaxId);
+                        shown(field.key), Vocab::kMaxId);
     if (field.key.size() > kMaxTokenBytes)
       return make_error(ErrorKind::exhausted, "vocab.json: token {} has {} bytes; the limit is {}", id,
                         field.key.size(), kMaxTokenBytes);
     if (!vocab.add(field.key, static_cast<int>(id)))
       return make_error(ErrorKind::invalid, "vocab.json: tokens '{}' and '{}' share the id {}",
-                        vocab.text(static_cast<int>(id)).substr(0, 100), field.key.substr(0, 100), id);
+                        shown(vocab.text(static_cast<int>(id))), shown(field.key), id);
   }
   return {};
 }
@@ -89,7 +90,7 @@ Result<void> for_each_merge(std::string_view text, const Merge& merge) {
     if (space == 0 || space == line.npos || space + 1 == line.size() ||
         line.find(' ', space + 1) != line.npos)
       return make_error(ErrorKind::invalid, "merges.txt: line {} is not two tokens: '{}'", number,
-                        line.substr(0, 100));
+                        shown(line));
     TRY_VOID(merge(line.substr(0, space), line.substr(space + 1)));
   }
   return {};

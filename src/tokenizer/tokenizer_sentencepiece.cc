@@ -3,6 +3,7 @@
 #include <climits>
 #include <utility>
 
+#include "base/outside_text.h"
 #include "tokenizer/gguf_vocab.h"
 #include "tokenizer/sentencepiece_normalizer.h"
 #include "tokenizer/vocab_files.h"
@@ -37,7 +38,7 @@ Result<void> fill_vocab(const SentencePieceModel& model, TokenizerParts& parts) 
     const int id = static_cast<int>(i);
     if (parts.vocab->lookup(piece.text) >= 0)
       return make_error(ErrorKind::invalid, "pieces {} and {} are both '{}'", parts.vocab->lookup(piece.text),
-                        id, piece.text);
+                        id, shown(piece.text));
     parts.vocab->add(piece.text, id);
     const bool user_defined = piece.type == SentencePieceModel::kUserDefined;
     if (!user_defined && piece.type != SentencePieceModel::kControl &&

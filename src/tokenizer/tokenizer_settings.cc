@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/json.h"
+#include "base/outside_text.h"
 
 namespace anabranch {
 namespace {
@@ -77,7 +78,7 @@ Result<AddedToken> new_token(const std::string& content, int64_t id, const char*
     return make_error(ErrorKind::invalid, "{}: the token of id {} should have 1 to {} bytes", file, id,
                       kMaxTokenBytes);
   if (id < 0 || id > Vocab::kMaxId)
-    return make_error(ErrorKind::invalid, "{}: the id of '{}' should be from 0 to {}", file, content,
+    return make_error(ErrorKind::invalid, "{}: the id of '{}' should be from 0 to {}", file, shown(content),
                       Vocab::kMaxId);
   AddedToken token;
   token.id = static_cast<int>(id);
@@ -115,7 +116,7 @@ Result<void> read_added_tokens(const Json& json, TokenizerSettings& out) {
   constexpr const char* kFile = "added_tokens.json";
   const std::unordered_set<std::string_view> special(out.special.begin(), out.special.end());
   for (const auto& [content, id] : json.items()) {
-    if (!id.is_number_integer()) return wrong(kFile, content, "a number");
+    if (!id.is_number_integer()) return wrong(kFile, shown(content), "a number");
     TRY(AddedToken token, new_token(content, id.get<int64_t>(), kFile));
     token.special = special.contains(content);
     token.normalized = !token.special;
@@ -162,19 +163,19 @@ Result<void> apply_tokenizer_settings(const TokenizerSettings& settings, Tokeniz
     if (same != by_id.end()) {
       if (parts.added[same->second].content != token.content)
         return make_error(ErrorKind::invalid, "id {} is that of '{}' and of '{}'", token.id,
-                          parts.added[same->second].content, token.content);
+                          shown(parts.added[same->second].content), shown(token.content));
       parts.added[same->second] = std::move(token);
       return {};
     }
     const int known = parts.vocab->lookup(token.content);
     if (known >= 0 ? known != token.id : parts.vocab->has(token.id))
       return make_error(ErrorKind::invalid,
-                        "token '{}' has id {} among the added tokens; in the vocabulary {}", token.content,
-                        token.id,
+                        "token '{}' has id {} among the added tokens; in the vocabulary {}",
+                        shown(token.content), token.id,
                         known >= 0 ? fmt::format("it has id {}", known)
-                                   : fmt::format("that is '{}'", parts.vocab->text(token.id)));
+                                   : fmt::format("that is '{}'", shown(parts.vocab->text(token.id))));
     if (by_content.contains(token.content))
-      return make_error(ErrorKind::invalid, "token '{}' has two ids", token.content);
+      return make_error(ErrorKind::invalid, "token '{}' has two ids", shown(token.content));
     next = std::max(next, token.id + 1);
     by_id.emplace(token.id, parts.added.size());
     by_content.emplace(token.content, parts.added.size());

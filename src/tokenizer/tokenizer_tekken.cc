@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/base64.h"
+#include "base/outside_text.h"
 #include "tokenizer/bpe_bytes.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/vocab_files.h"
@@ -74,11 +75,11 @@ Result<std::vector<std::string>> read_special(const object& root, const Config& 
   const auto put = [&](int64_t rank, std::string_view text) -> Result<void> {
     if (rank < 0 || rank >= config.special || text.empty() || text.size() > kMaxTokenBytes)
       return make_error(ErrorKind::invalid, "special token '{}' of rank {} is not among {} with a text",
-                        text.substr(0, 100), rank, config.special);
+                        shown(text), rank, config.special);
     std::string& content = out[static_cast<size_t>(rank)];
     if (!content.empty())
-      return make_error(ErrorKind::invalid, "special tokens '{}' and '{}' have the same rank {}", content,
-                        text.substr(0, 100), rank);
+      return make_error(ErrorKind::invalid, "special tokens '{}' and '{}' have the same rank {}",
+                        shown(content), shown(text), rank);
     content = text;
     return {};
   };
@@ -101,7 +102,7 @@ Result<std::vector<std::string>> read_special(const object& root, const Config& 
   for (size_t rank = 0; rank < out.size(); ++rank) {
     if (out[rank].empty()) out[rank] = fmt::format("<SPECIAL_{}>", rank);
     if (!seen.insert(out[rank]).second)
-      return make_error(ErrorKind::invalid, "special token '{}' is there twice", out[rank]);
+      return make_error(ErrorKind::invalid, "special token '{}' is there twice", shown(out[rank]));
   }
   return out;
 }

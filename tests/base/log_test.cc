@@ -64,6 +64,13 @@ TEST_F(Log, LinesGoToAFileThatIsItsOwnersAlone) {
   EXPECT_NE(text_of(path_).find("five"), std::string::npos);
 }
 
+TEST_F(Log, TextFromOutsideDoesNotActOnATerminal) {
+  ASSERT_TRUE(log_to_file(path_).ok());
+  log_error("token '{}'\nis not known", "\x1b[2J\u202e");
+  const std::string text = text_of(path_);
+  EXPECT_NE(text.find("token '\\x1b[2J\\u202e'\nis not known"), std::string::npos) << text;
+}
+
 // The last test of this file: the format cannot go back.
 TEST_F(Log, JsonHasOneObjectALine) {
   ASSERT_TRUE(log_to_file(path_).ok());

@@ -431,7 +431,7 @@ TEST(Quantisation, what_does_not_agree_is_said) {
         "");
   EXPECT_EQ(error_with(R"({"quantization":{"group_size":null,"bits":4}})", 4, 64), "");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"m":{"group_size":"64"}}})", 4, 64),
-             "\"group_size\" is not a sensible number");
+             "\"group_size\" is \"64\", which is not a sensible number");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":7}})", 4, 64), "7 bits");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":48,"bits":4}})", 4, 64), "group_size 48");
   EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":"4"}})", 4, 64), "\"bits\"");

@@ -346,6 +346,11 @@ INSTANTIATE_TEST_SUITE_P(
                    .u32("llama.attention.head_count", 0)
                    .bytes(),
                "head_count\" is not a sensible number"},
+        Defect{"factors", with([](GgufWriter& w) {  // one for each two rows of one matrix
+                 w.tensor("blk.0.attn_v.weight", {64, 4}, 40, std::string(4 * 36, '\0'))
+                     .tensor("blk.0.attn_v.scale", {2}, 0, std::string(8, '\0'));
+               }),
+               "\"blk.0.attn_v.scale\": 2 factors of F32 for 4 rows"},
         Defect{"experts", with([](GgufWriter& w) { w.u32("llama.expert_count", 8); }), "expert_used_count"},
         Defect{"rope_scaling", with([](GgufWriter& w) { w.text("llama.rope.scaling.type", "longrope"); }),
                "longrope"},

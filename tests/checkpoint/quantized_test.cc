@@ -366,6 +366,30 @@ TEST(CompressedInt, ErrorsNameTheTensor) {
   EXPECT_HAS(error({2, 64}, {2, 65}), "do not go together");
 }
 
+// Ten codes of 3 bits to a word, zero points of five rows alike.
+TEST(CompressedInt, WordsOfOlderFilesHoldWholeCodes) {
+  Model model;
+  model.config =
+      R"({"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":3}}}}})";
+  std::vector<uint32_t> words(5 * 13), zeros(1);
+  for (int row = 0; row < 5; row++) {
+    zeros[0] |= static_cast<uint32_t>(row + 1) << (3 * row);
+    for (int c = 0; c < 128; c++)
+      words[static_cast<size_t>(row * 13 + c / 10)] |= static_cast<uint32_t>((row + c) % 8) << (c % 10 * 3);
+  }
+  model.writer.add("m.weight_packed", "I32", {5, 13}, raw_bytes(words))
+      .f32("m.weight_scale", {5, 1}, {1, 2, 3, 4, 5})
+      .add("m.weight_zero_point", "I32", {1, 1}, raw_bytes(zeros))
+      .add("m.weight_shape", "I64", {2}, raw_bytes(std::vector<int64_t>{5, 128}));
+  const auto values = model.values(5, 128);
+  ASSERT_EQ(values.size(), 5u * 128);
+  for (int i = 0; i < 5 * 128; i++) {
+    const int row = i / 128, c = i % 128;
+    ASSERT_EQ(values[static_cast<size_t>(i)], static_cast<float>(((row + c) % 8 - (row + 1)) * (row + 1)))
+        << i;
+  }
+}
+
 TEST(CompressedInt, ZeroPointsOfOlderFilesAreBytes) {
   Model model;
   model.config = kTensors;
@@ -502,6 +526,20 @@ TEST(QuantizationConfig, SaysWhichAreRead) {
        }) {
     EXPECT_HAS(error(bad), part);
     EXPECT_HAS(error(bad), "config.json");
+  }
+}
+
+// Whoever knows this before a download does not begin it.
+TEST(QuantizationConfig, UnreadableWidthsAreUnsupported) {
+  for (const char* quantization :
+       {R"({"bits":"four","group_size":64})", R"({"bits":7,"group_size":64})",
+        R"({"bits":4,"group_size":[]})", R"({"bits":4,"group_size":48})",
+        R"({"mode":"mxfp4","bits":8,"group_size":32})", R"({"quant_method":"gptq","bits":"four"})",
+        R"({"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":"4"}}}})"}) {
+    const auto config = parse_json(fmt::format(R"({{"quantization_config":{}}})", quantization));
+    const auto result = parse_quantization(*config, "config.json");
+    ASSERT_FALSE(result.ok()) << quantization;
+    EXPECT_EQ(result.error().kind, ErrorKind::unsupported) << result.error().message;
   }
 }
 

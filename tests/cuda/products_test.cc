@@ -206,5 +206,23 @@ TEST_F(EmulatedProducts, SplitByTheirInputsHaveTheSameBits) {
   expect_same_bits_split(four, 3, rng);
 }
 
+// As on the CPU: an output whose codes hold a NaN is NaN, no other.
+TEST_F(EmulatedProducts, OfE4m3CodesThatAreNaN) {
+  Matrix m = coded_matrix(40, 192, WeightKind::fp8, 64, ScaleType::bf16, 6);
+  m.codes[7 * 192 + 90] = 0xFF;
+  m.codes[33 * 192 + 2] = 0x7F;
+  const Weight weight = Weight::make(card(), m.source());
+  Random random(7);
+  for (const int rows : {1, 9}) {
+    const Tensor x = card().to_device(to_tensor(random.vector(rows * 192), {rows, 192}));
+    const std::vector<float> y = to_vector(linear(packed(x, nullptr), weight));
+    for (size_t i = 0; i < y.size(); i++) EXPECT_EQ(std::isnan(y[i]), i % 40 == 7 || i % 40 == 33) << i;
+  }
+  const std::vector<int> ids = {7, 33, 6};
+  const std::vector<float> values = to_vector(embed(ids, weight));
+  EXPECT_TRUE(std::isnan(values[90]) && std::isnan(values[192 + 2]));
+  for (size_t k = 0; k < 192; k++) EXPECT_FALSE(std::isnan(values[2 * 192 + k])) << k;
+}
+
 }  // namespace
 }  // namespace anabranch::ops

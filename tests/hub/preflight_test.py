@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What cannot run here is not downloaded, and something that can is named: preflight_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import json, os, struct, sys, urllib.error, urllib.request
+import json, math, os, struct, sys, urllib.error, urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from hub_setup import always, content, main, setup
@@ -23,14 +23,16 @@ TOKENIZER = {name: read(f"{SMALL}/{name}") for name in ("tokenizer.json", "token
 GOOD_GGUF = read(DATA + "/qwen35_gguf/model.gguf")
 
 
-def safetensors(**types):
-    """A header of 8-element vectors, and many bytes behind it."""
+def safetensors(rest="rest", shapes=None, **types):
+    """A header of vectors of 8 elements (or of other shapes), and a tensor `rest` of many bytes behind it."""
     sizes = {"BF16": 2, "I32": 4, "U32": 4, "C64": 8}
     header, at = {}, 0
     for name, dtype in types.items():
-        header[name] = {"dtype": dtype, "shape": [8], "data_offsets": [at, at + 8 * sizes[dtype]]}
-        at += 8 * sizes[dtype]
-    header["rest"] = {"dtype": "BF16", "shape": [len(TAIL) // 2], "data_offsets": [at, at + len(TAIL)]}
+        shape = (shapes or {}).get(name.rsplit(".", 1)[1], [8])
+        size = math.prod(shape) * sizes[dtype]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    header[rest] = {"dtype": "BF16", "shape": [len(TAIL) // 2], "data_offsets": [at, at + len(TAIL)]}
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes(at) + TAIL
 
@@ -74,6 +76,8 @@ KINDS = {
     "M-AQLM": (quantised(quant_method="aqlm"), "aqlm"),
     "M-mode": (directory({"quantization": {"mode": "nf9", "bits": 4, "group_size": 64}}, safetensors(**{
         "model.layers.0.mlp.up_proj.weight": "U32", "model.layers.0.mlp.up_proj.scales": "BF16"})), "nf9"),
+    "M-bits": (directory({"quantization": {"bits": "four", "group_size": 64}}, safetensors(**{
+        "model.layers.0.mlp.up_proj.weight": "U32", "model.layers.0.mlp.up_proj.scales": "BF16"})), '"bits" is "four"'),
     "M-types": (directory(weights=safetensors(**{"model.norm.weight": "C64"})), "C64"),
     "M-bin": (Repo({"config.json": json.dumps(CONFIG).encode(), "pytorch_model.bin": TAIL, **TOKENIZER}), "PyTorch"),
     "M-ONNX": (Repo({"config.json": json.dumps(CONFIG).encode(), "onnx/model.onnx": TAIL, **TOKENIZER}), "ONNX"),
@@ -105,7 +109,7 @@ def nothing_came(cache, hub):
 
 def test_each_kind_is_refused_with_an_alternative():
     for name, (repo, why) in KINDS.items():
-        base = name if name in ("M-mode", "M-types", "M-bin", "M-no-tokenizer", "M-big-endian", "M-unknown-type") else "M"
+        base = name if name in ("M-mode", "M-bits", "M-types", "M-bin", "M-no-tokenizer", "M-big-endian", "M-unknown-type") else "M"
         repos = {"org/" + name: repo, f"org/{base}-GGUF": Repo({"M-Q4_K_M.gguf": GOOD_GGUF, "M-Q8_0.gguf": GOOD_GGUF + b"1"})}
         with setup(repos=repos) as (cache, hub, _):
             instead = f"`anabranch pull org/{base}-GGUF:Q4_K_M`"
@@ -145,6 +149,14 @@ def test_an_unknown_family_has_no_alternative():
         nothing_came(cache, hub)
         # One file shows it: the others of the repository, and the sisters, have the same reason.
         assert len({path for _, path, *_ in hub.requests("cdn") if path.endswith(".gguf")}) <= 2, hub.log
+
+
+def test_a_sister_with_the_same_reason_ends_the_search():
+    repos = {"org/M-4bit": directory(UNKNOWN_FAMILY), "mlx-community/M-4bit": directory(UNKNOWN_FAMILY), "org/M": directory()}
+    with setup(repos=repos) as (cache, hub, _):
+        assert "can run here:" not in cache.refused("a_family_of_its_own", name="org/M-4bit")
+        asked = [path for _, path, *_ in hub.requests("api")]
+        assert "mlx-community/M-4bit" in asked and "org/M" not in asked, asked
 
 
 def test_anyway():
@@ -244,6 +256,67 @@ def test_split_models_are_judged_by_all_parts():
         cache.refused("cannot run here")
         assert {path for _, path, *_ in hub.requests("cdn")} == set(parts)
         nothing_came(cache, hub)
+
+
+def sharded(*shards, config=None, shapes=None):
+    """A model of several files. shards: the tensors of each."""
+    names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
+    index = {"weight_map": {t: n for n, tensors in zip(names, shards) for t in tensors}}
+    files = {name: safetensors(f"rest.of.{name}", shapes, **shard) for name, shard in zip(names, shards)}
+    repo = directory(config, **files, **{
+        "model.safetensors.index.json": json.dumps(index).encode()})
+    del repo.files["model.safetensors"]
+    return repo
+
+
+def weights_of(hub):
+    return {path for _, path, *_ in hub.requests("cdn") if path.endswith(".safetensors")}
+
+
+def layer(number, dtype="BF16", *parts):
+    parts = parts or ("mlp.up_proj.weight", "mlp.down_proj.weight")
+    return {f"model.layers.{number}.{part}": dtype for part in parts}
+
+
+def test_safetensors_files_are_judged_until_every_kind_of_tensor_is_known():
+    plain = [layer(n) for n in range(6)]
+    late = sharded(*plain, {**layer(6), "lm_head.weight": "C64"}, layer(7))
+    with setup(late) as (cache, hub, _):
+        cache.refused("C64", "lm_head.weight")
+        nothing_came(cache, hub)
+        assert weights_of(hub) == {"model-00001-of-00008.safetensors", "model-00007-of-00008.safetensors"}, hub.log
+    # A file for each kind: some are never asked for.
+    kinds = [{f"kind_{chr(97 + n)}.weight": "BF16"} for n in range(20)]
+    with setup(sharded(*kinds)) as (cache, hub, _):
+        offer = json.loads(cache.run("show", "org/model-4bit", "--json")[1])
+        assert len(weights_of(hub)) == 8 and offer["stored"] is False, hub.log
+
+
+def test_a_matrix_of_two_files_is_not_judged_by_one():
+    matrix = lambda n, *parts: layer(n, "I32", *(f"mlp.up_proj.{part}" for part in parts))
+    torn = sharded({**matrix(0, "qweight", "qzeros"), **layer(0, "BF16", "mlp.up_proj.scales"), **matrix(1, "qweight")},
+                   {**matrix(1, "qzeros"), **layer(1, "BF16", "mlp.up_proj.scales")},
+                   config={"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}},
+                   shapes={"qweight": [8, 8], "qzeros": [1, 1], "scales": [1, 8]})
+    with setup(torn) as (cache, hub, _):
+        offer = json.loads(cache.run("show", "org/model-4bit", "--json")[1])
+        assert not any("mlp.up_proj" in problem for problem in offer["problems"]), offer
+        assert weights_of(hub) == {"model-00001-of-00002.safetensors"}, hub.log
+
+
+def test_a_part_that_never_ends_is_cut():
+    repo = directory(weights=safetensors(**{"model.norm.weight": "C64"}))
+    with setup(repo, faults=always("cdn", "model.safetensors", {"endless": True})) as (cache, hub, _):
+        cache.refused("C64")
+        assert hub.too_much < 20_000_000, hub.too_much
+
+
+def test_text_of_files_is_shown_escaped():
+    for repo in (directory({"model_type": "\x1b[31mred\u202e"}), directory(**{"tokenizer.json": json.dumps(
+            {"model": {"type": "\x1b[31mred\u202e", "vocab": {}}}).encode()})):
+        with setup(repo) as (cache, hub, _):
+            err = cache.refused("\\x1b[31mred\\u202e")
+            assert "\x1b" not in err and "\u202e" not in err, err
 
 
 def test_a_preflight_that_cannot_be_made_blocks_nothing():

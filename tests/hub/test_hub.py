@@ -47,7 +47,8 @@ class Repo:
 class Hub:
     """faults: a function of (kind, path, request number of this kind and path from 0, range start) that answers None, or
     a dict with some of: status, headers, body, truncate (bytes of the body that are sent before the connection breaks),
-    stall (seconds without a byte in the middle), change (a function of the content), ignore_range, location.
+    stall (seconds without a byte in the middle), change (a function of the content), ignore_range, location, endless (zeros
+    follow a part for as long as the client reads, up to 100 MB; Hub.too_much counts them).
     kind: "api", "list", "resolve" (a file, at the hub) or "cdn" (a large one, at the other host)."""
 
     def __init__(self, repos, token=None, faults=None, bytes_per_second=None, tls=None):
@@ -57,7 +58,7 @@ class Hub:
         self.log = []    # (kind, path, range or None, whether a token came)
         self.counts = collections.Counter()
         self.lock = threading.Lock()
-        self.busy = self.most_busy = self.cut = 0
+        self.busy = self.most_busy = self.cut = self.too_much = 0
         self.servers = [self._serve(tls if which == "hub" else None, which) for which in ("hub", "cdn")]
         scheme = "https" if tls else "http"
         # Two names of this machine: another host and another port, as with the real hub.
@@ -256,7 +257,20 @@ class _Handler(BaseHTTPRequestHandler):
         if start >= len(content):
             return self.reply(416, b"", {"Content-Range": f"bytes */{len(content)}"})
         headers["Content-Range"] = f"bytes {start}-{end}/{len(content)}"
+        if fault.get("endless"):
+            return self.endless(content[start:], headers)
         self.reply(206, content[start:end + 1], headers, fault)
+
+    def endless(self, content, headers):
+        self.close_connection = True
+        self.send_response(206)
+        for name, value in {**headers, "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+        while self.hub.too_much < 100_000_000:
+            self.wfile.write(bytes(100_000))
+            self.hub.too_much += 100_000
 
     def reply_json(self, value, fault=None):
         body = value if isinstance(value, bytes) else json.dumps(value).encode()

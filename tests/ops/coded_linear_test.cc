@@ -176,6 +176,18 @@ TEST(CodedLinear, Fp8CodesThatAreNaN) {
   }
 }
 
+// Rows of zeros behind a matrix (of each expert) leave it the scales that it has.
+TEST(CodedLinear, PaddedMatricesStaySmall) {
+  for (const Matrix& m : {coded_matrix(8, 64, WeightKind::table, 32, ScaleType::e8m0, 1, kFp4Table),
+                          coded_matrix(8, 64, WeightKind::fp8, 32, ScaleType::e8m0, 1)}) {
+    const WeightSource padded = pad_blocks(m.source(), 4, 8);
+    const Weight w = Weight::make(cpu_device(), padded);
+    EXPECT_EQ(w.bytes(), static_cast<uint64_t>(16 * (64 * m.bits / 8 + 2)));
+    const std::vector<float> y = product(inputs(1, 64, 2), 1, w);
+    for (size_t i = 0; i < 16; i++) EXPECT_EQ(y[i] == 0, i % 8 >= 4) << i;
+  }
+}
+
 // In memory codes take the bits that they have in a file, scales those of their type.
 TEST(CodedLinear, CodesStaySmall) {
   const struct {

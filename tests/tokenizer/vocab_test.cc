@@ -279,6 +279,15 @@ TEST(Merges, BadFilesAreErrors) {
   EXPECT_EQ(error(kVocab, "a b"), "");
 }
 
+TEST(Merges, TextOfFilesIsShownEscaped) {
+  TokenizerSettings settings;
+  settings.tokenizer_class = "GPT2Tokenizer";
+  const std::string merges = "a\x1b[31m " + std::string(5000, 'b') + " c";
+  const std::string error = error_of(read_merges_tokenizer(R"({"a": 0})", merges, settings));
+  EXPECT_NE(error.find("a\\x1b[31m bbb"), std::string::npos) << error;
+  EXPECT_LT(error.size(), 400u);
+}
+
 TEST(TokenizerSettings, BadFilesAreErrors) {
   const auto error = [](TokenizerSideFiles files) {
     const auto read = read_tokenizer_settings(files);

@@ -2,6 +2,7 @@
 // for each block of the flattened matrix, which may be quantised itself ("double quantisation"). The table
 // has no integers, so these are read as dense values of the type that the file names, as the tool does. 8
 // bits: a row's largest magnitude (SCB) is 127.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -73,33 +74,56 @@ Result<State> read_state(const QuantizedModule& m) {
   return out;
 }
 
-Result<std::vector<float>> read_floats(const QuantizedModule& m, std::string_view suffix, size_t count) {
+// Where `count` floats lie.
+Result<const std::byte*> find_floats(const QuantizedModule& m, std::string_view suffix, size_t count) {
   TRY(const auto* tensor, m.need(suffix));
-  std::vector<float> out(count);
   if (tensor->dtype != "F32" || tensor->data.size() != count * 4)
     return m.invalid("\"{}\" has type {} and shape {}; {} numbers of F32 were expected", shown(tensor->name),
                      tensor->dtype, shape_text(tensor->shape), count);
-  std::memcpy(out.data(), tensor->data.data(), tensor->data.size());
+  return tensor->data.data();
+}
+
+Result<std::vector<float>> read_floats(const QuantizedModule& m, std::string_view suffix, size_t count) {
+  TRY(const auto* floats, find_floats(m, suffix, count));
+  std::vector<float> out(count);
+  std::memcpy(out.data(), floats, count * 4);
   return out;
 }
 
-// The factor of each block.
-Result<std::vector<float>> read_factors(const QuantizedModule& m, const State& state, size_t blocks) {
+float float_at(const std::byte* floats, int64_t i) {
+  float out;
+  std::memcpy(&out, floats + i * 4, 4);
+  return out;
+}
+
+// The factor of each block, read where it is needed: those of a whole model are hundreds of megabytes.
+struct Factors {
+  const std::byte* codes = nullptr;   // of the inner quantisation; null: there is none
+  const std::byte* floats = nullptr;  // of each block, or of each nested block
+  int64_t nested_block = 1;
+  float offset = 0;
+  std::vector<float> map{};  // of codes
+
+  float operator[](int64_t block) const {
+    if (!codes) return float_at(floats, block);
+    const float product = map[static_cast<uint8_t>(codes[block])] * float_at(floats, block / nested_block);
+    return product + offset;
+  }
+};
+
+Result<Factors> find_factors(const QuantizedModule& m, const State& state, size_t blocks) {
   TRY(const auto* absmax, m.need(".weight.absmax"));
-  if (absmax->dtype != "U8") return read_floats(m, ".weight.absmax", blocks);
+  if (absmax->dtype != "U8") {
+    TRY(const auto* floats, find_floats(m, ".weight.absmax", blocks));
+    return Factors{.floats = floats};
+  }
   if (state.nested_block == 0 || absmax->data.size() != blocks)
     return m.invalid("\"{}\" has shape {}; {} codes in blocks were expected", shown(absmax->name),
                      shape_text(absmax->shape), blocks);
   const auto nested = static_cast<size_t>(group_count(static_cast<int64_t>(blocks), state.nested_block));
-  TRY(const auto outer, read_floats(m, ".weight.nested_absmax", nested));
-  TRY(const auto map, read_floats(m, ".weight.nested_quant_map", 256));
-  std::vector<float> out(blocks);
-  for (size_t i = 0; i < blocks; i++) {
-    const float product =
-        map[static_cast<uint8_t>(absmax->data[i])] * outer[i / static_cast<size_t>(state.nested_block)];
-    out[i] = product + state.offset;
-  }
-  return out;
+  TRY(const auto* outer, find_floats(m, ".weight.nested_absmax", nested));
+  TRY(auto map, read_floats(m, ".weight.nested_quant_map", 256));
+  return Factors{absmax->data.data(), outer, state.nested_block, state.offset, std::move(map)};
 }
 
 float rounded(WeightKind kind, float value) {
@@ -115,19 +139,22 @@ Result<QuantizedMatrix> read4(const QuantizedModule& m, const QuantizationContex
     return m.invalid("{} bytes do not hold 4-bit codes of [{}, {}]", m.main().data.size(), state.rows,
                      state.cols);
   TRY(const auto map, read_floats(m, ".weight.quant_map", 16));
-  TRY(auto blocks, read_factors(m, state, static_cast<size_t>(group_count(count, state.block))));
+  TRY(auto factors, find_factors(m, state, static_cast<size_t>(group_count(count, state.block))));
   WeightSource out;
   out.rows = state.rows;
   out.cols = state.cols;
   out.kind = state.kind;
-  const auto factors = std::make_shared<const std::vector<float>>(std::move(blocks));
-  out.read_dense = [=, data = m.main().data.data(), keep = std::move(keep)](int64_t first, int64_t rows,
-                                                                            float* values) {
-    const int64_t from = first * state.cols;
-    for (int64_t i = 0; i < rows * state.cols; i++) {
-      const auto byte = static_cast<uint8_t>(data[(from + i) / 2]);
-      const int code = (from + i) % 2 == 0 ? byte >> 4 : byte & 15;
-      values[i] = rounded(state.kind, map[code] * (*factors)[(from + i) / state.block]);
+  out.read_dense = [=, factors = std::move(factors), data = m.main().data.data(), keep = std::move(keep)](
+                       int64_t first, int64_t rows, float* values) {
+    const int64_t from = first * state.cols, end = from + rows * state.cols;
+    for (int64_t i = from; i < end;) {
+      const int64_t block = i / state.block, last = std::min(end, (block + 1) * state.block);
+      const float factor = factors[block];
+      for (; i < last; i++) {
+        const auto byte = static_cast<uint8_t>(data[i / 2]);
+        const int code = i % 2 == 0 ? byte >> 4 : byte & 15;
+        values[i - from] = rounded(state.kind, map[code] * factor);
+      }
     }
   };
   return QuantizedMatrix{

@@ -1,6 +1,7 @@
 // Integers of compressed-tensors. "pack-quantized": weight_packed [rows, cols * bits / 32] of I32, codes plus
-// 2^(bits - 1) as a stream of bits for each row; weight_scale [rows, groups]; weight_zero_point, packed alike
-// along the rows (older files: I8); weight_shape; weight_g_idx. "int-quantized": weight of I8.
+// 2^(bits - 1) as a stream of bits for each row, or (older files, 3, 5 and 6 bits) whole codes in each word;
+// weight_scale [rows, groups]; weight_zero_point, packed alike along the rows (older files: I8);
+// weight_shape; weight_g_idx. "int-quantized": weight of I8.
 #include <algorithm>
 #include <cstring>
 
@@ -39,27 +40,39 @@ Result<IntScales> find_scales(const QuantizedModule& m, const std::vector<int64_
   TRY(const auto* scale, m.need(".weight_scale"));
   const auto kind = dense_kind(scale->dtype);
   const int64_t rows = shape[shape.size() - 2];
-  std::vector<int64_t> own = scale->shape;
-  int64_t experts = 1;
-  const auto [lines, last] = rows_and_cols(own);
-  if (lines * last == 1) {
-    own = {1, 1};
-  } else if (shape.size() == 3 && !own.empty() && own[0] == shape[0]) {
-    experts = shape[0];
-    own.erase(own.begin());
-  }
-  if (own.empty()) own = {1};
-  if (own.size() == 1) own.push_back(1);
-  if (!kind || own.size() != 2 || (own[0] != 1 && own[0] != rows) || own[1] < 1 || own[1] > shape.back() ||
-      (shape.size() == 3 && experts == 1 && lines * last != 1))
+  const auto found = scale_shape(shape, *scale);
+  std::vector<int64_t> own = found ? found->one : shape;
+  while (own.size() < 2) own.push_back(1);
+  if (!kind || !found || own.size() != 2 || (own[0] != 1 && own[0] != rows) || own[1] < 1 ||
+      own[1] > shape.back())
     return m.invalid("shape {} and scales {} of type {} do not go together", shape_text(shape),
                      shape_text(scale->shape), scale->dtype);
-  return IntScales{*kind, own[0], own[1], experts};
+  return IntScales{*kind, own[0], own[1], found->shared || shape.size() == 2 ? 1 : shape[0]};
+}
+
+// How codes lie in words.
+struct Packing {
+  int bits = 8;
+  bool whole = false;  // no code lies in two words
+  int64_t words(int64_t count) const {
+    return whole ? whole_word_count(count, bits) : word_count(count, bits);
+  }
+  uint8_t at(const std::byte* data, int64_t stride, int64_t i) const {
+    return whole ? whole_code_at(data, stride, bits, i) : code_at(data, stride, bits, i);
+  }
+};
+
+Packing find_packing(const QuantizationContext& context, int64_t cols, int64_t words) {
+  const int stream =
+      find_width({2, 3, 4, 5, 6, 8}, context, [&](int bits) { return word_count(cols, bits) == words; });
+  if (stream != 0) return {stream, false};
+  return {find_width({3, 5, 6}, context, [&](int bits) { return whole_word_count(cols, bits) == words; }),
+          true};
 }
 
 // Zero points [experts, rows, groups] as I8, or packed along the rows into I32.
-Result<void> find_zeros(const QuantizedModule& m, const IntScales& s, int64_t rows, IntCodes& codes,
-                        std::shared_ptr<const void> keep) {
+Result<void> find_zeros(const QuantizedModule& m, const IntScales& s, int64_t rows, Packing packing,
+                        IntCodes& codes, std::shared_ptr<const void> keep) {
   const int offset = 1 << (codes.bits - 1);
   codes.zero = offset;
   const auto* zeros = m.find(".weight_zero_point");
@@ -81,13 +94,13 @@ Result<void> find_zeros(const QuantizedModule& m, const IntScales& s, int64_t ro
     };
     return {};
   }
-  const int64_t words = word_count(own, codes.bits);
+  const int64_t words = packing.words(own);
   if (zeros->dtype == "I32" && bytes == s.experts * words * groups * 4) {
-    codes.read_zeros = [=, bits = codes.bits](int64_t first, int64_t count, uint8_t* out) {
+    codes.read_zeros = [=](int64_t first, int64_t count, uint8_t* out) {
       for (int64_t i = 0; i < count; i++) {
         const auto [expert, row] = row_of(first + i);
         for (int64_t g = 0; g < groups; g++)
-          out[i * groups + g] = code_at(data + (expert * words * groups + g) * 4, groups, bits, row);
+          out[i * groups + g] = packing.at(data + (expert * words * groups + g) * 4, groups, row);
       }
       (void)keep;
     };
@@ -99,11 +112,12 @@ Result<void> find_zeros(const QuantizedModule& m, const IntScales& s, int64_t ro
 
 // All but how codes are read.
 Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationContext& context,
-                                   std::vector<int64_t> shape, IntCodes codes, const char* name,
+                                   std::vector<int64_t> shape, Packing packing, IntCodes codes,
                                    std::shared_ptr<const void> keep) {
   const auto [all_rows, cols] = rows_and_cols(shape);
   const int64_t rows = shape[shape.size() - 2];
   TRY(const IntScales s, find_scales(m, shape));
+  codes.bits = packing.bits;
   codes.rows = all_rows;
   codes.cols = cols;
   codes.groups = s.groups;
@@ -113,6 +127,7 @@ Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationC
     TRY(codes.group_of, read_group_index(m, *index, cols, codes.group, s.groups));
   }
   codes.scale_kind = s.kind;
+  codes.headers_only = m.headers_only();
   codes.read_scales = [s, rows, data = m.find(".weight_scale")->data.data(), keep](
                           int64_t first, int64_t count, float* out) {
     for (int64_t i = 0; i < count; i++) {
@@ -122,15 +137,16 @@ Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationC
                      out + i * s.groups);
     }
   };
-  TRY_VOID(find_zeros(m, s, rows, codes, keep));
+  TRY_VOID(find_zeros(m, s, rows, packing, codes, keep));
   const std::string group = s.groups > 1 ? std::to_string(codes.group) : s.rows == 1 ? "tensor" : "channel";
-  QuantizedMatrix out{fmt::format("{}-{}/{}", name, codes.bits, group), std::move(shape), {}};
+  QuantizedMatrix out{fmt::format("int-{}/{}", codes.bits, group), std::move(shape), {}};
   out.source = int_source(std::move(codes));
   return out;
 }
 
-// The shape before packing: weight_shape's numbers.
-Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m) {
+// The shape before packing: weight_shape's numbers. These are zeros where only the header of a file is there;
+// the shape is then that of whole words.
+Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m, const QuantizationContext& context) {
   TRY(const auto* tensor, m.need(".weight_shape"));
   const auto& packed = m.main().shape;
   std::vector<int64_t> out;
@@ -139,6 +155,10 @@ Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m) {
     int64_t n = 0;
     std::memcpy(&n, tensor->data.data() + i, size);
     out.push_back(n);
+  }
+  if (m.headers_only() && !packed.empty() && std::ranges::count(out, 0) == std::ssize(packed)) {
+    out = packed;
+    out.back() = packed.back() * 32 / (context.config && context.config->bits > 0 ? context.config->bits : 4);
   }
   const bool fits = (out.size() == 2 || out.size() == 3) && out.size() == packed.size() &&
                     std::equal(out.begin(), out.end() - 1, packed.begin()) && out.back() > 0 &&
@@ -150,39 +170,34 @@ Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m) {
 
 Result<QuantizedMatrix> read_packed(const QuantizedModule& m, const QuantizationContext& context,
                                     std::shared_ptr<const void> keep) {
-  TRY(auto shape, unpacked_shape(m));
+  TRY(auto shape, unpacked_shape(m, context));
   const int64_t cols = shape.back(), words = m.main().shape.back();
-  IntCodes codes;
-  codes.bits =
-      find_width({2, 3, 4, 5, 6, 8}, context, [&](int bits) { return word_count(cols, bits) == words; });
-  if (codes.bits == 0)
+  const Packing packing = find_packing(context, cols, words);
+  if (packing.bits == 0)
     return m.invalid("{} words for {} inputs are of no width that is read (2, 3, 4, 5, 6 and 8 bits)", words,
                      cols);
-  codes.read_codes = [data = m.main().data.data(), cols, words, bits = codes.bits, keep](
-                         int64_t first, int64_t count, uint8_t* out) {
+  IntCodes codes;
+  codes.read_codes = [data = m.main().data.data(), cols, words, packing, keep](int64_t first, int64_t count,
+                                                                               uint8_t* out) {
     for (int64_t r = 0; r < count; r++) {
       const std::byte* line = data + (first + r) * words * 4;
-      const int64_t whole = cols / 8 * 8;
-      unpack_codes(bits, line, whole, out + r * cols);
-      for (int64_t c = whole; c < cols; c++) out[r * cols + c] = code_at(line, 1, bits, c);
+      const int64_t fast = packing.whole ? 0 : cols / 8 * 8;
+      unpack_codes(packing.bits, line, fast, out + r * cols);
+      for (int64_t c = fast; c < cols; c++) out[r * cols + c] = packing.at(line, 1, c);
     }
   };
-  return read_codes(m, context, std::move(shape), std::move(codes), "int", std::move(keep));
+  return read_codes(m, context, std::move(shape), packing, std::move(codes), std::move(keep));
 }
 
 Result<QuantizedMatrix> read_int8(const QuantizedModule& m, const QuantizationContext& context,
                                   std::shared_ptr<const void> keep) {
-  const auto& shape = m.main().shape;
-  const auto [rows, cols] = rows_and_cols(shape);
-  if (shape.size() < 2 || shape.size() > 3 || rows == 0 || cols == 0)
-    return m.invalid("it has shape {}; a matrix was expected", shape_text(shape));
+  TRY(const MatrixSizes sizes, matrix_sizes(m));
   IntCodes codes;
-  codes.bits = 8;
-  codes.read_codes = [data = m.main().data.data(), cols = cols, keep](int64_t first, int64_t count,
-                                                                      uint8_t* out) {
+  codes.read_codes = [data = m.main().data.data(), cols = sizes.cols, keep](int64_t first, int64_t count,
+                                                                            uint8_t* out) {
     for (int64_t i = 0; i < count * cols; i++) out[i] = static_cast<uint8_t>(data[first * cols + i]) ^ 0x80;
   };
-  return read_codes(m, context, shape, std::move(codes), "int", std::move(keep));
+  return read_codes(m, context, m.main().shape, Packing(), std::move(codes), std::move(keep));
 }
 
 }  // namespace

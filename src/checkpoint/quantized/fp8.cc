@@ -78,16 +78,11 @@ Result<Scales> find_scales(const QuantizedModule& m, const QuantizationContext& 
   if (!type) return fail();
   const int64_t rows = w[w.size() - 2], cols = w.back();
   Scales out{*type, scale.data.data(), 1, 1, rows, cols, false};
-  std::vector<int64_t> shape = scale.shape;
-  if (rows_and_cols(shape).first * rows_and_cols(shape).second == 1) {
-    out.one = true;
-    return out;
-  }
-  if (w.size() == 3) {
-    if (shape.empty() || shape[0] != w[0]) return fail();
-    shape.erase(shape.begin());
-  }
-  const auto dims = scale_dims(shape);
+  const auto shape = scale_shape(w, scale);
+  if (!shape) return fail();
+  out.one = shape->shared;
+  if (out.one) return out;
+  const auto dims = scale_dims(shape->one);
   if (!dims || dims->first < 1 || dims->second < 1) return fail();
   std::array<int64_t, 2> stated{0, 0};
   if (context.config) stated = context.config->block;
@@ -110,11 +105,9 @@ std::string type_name(const Scales& s, int64_t rows, int64_t cols) {
 Result<QuantizedMatrix> read(const QuantizedModule& m, const QuantizationContext& context,
                              std::shared_ptr<const void> keep) {
   const auto& w = m.main().shape;
-  const auto [all_rows, cols] = rows_and_cols(w);
-  if (w.size() < 2 || w.size() > 3 || all_rows == 0 || cols == 0)
-    return m.invalid("it has shape {}; a matrix, or one for each expert, was expected", shape_text(w));
+  TRY(const MatrixSizes sizes, matrix_sizes(m));
+  const auto [all_rows, rows, cols] = sizes;
   TRY(const auto s, find_scales(m, context));
-  const int64_t rows = w[w.size() - 2];
   GroupedCodes codes;
   codes.format.rows = all_rows;
   codes.format.cols = cols;

@@ -49,6 +49,20 @@ Result<Sizes> find_sizes(const QuantizedModule& m, const QuantizationContext& co
   return Sizes{rows, inputs(bits), groups, bits};
 }
 
+// Codes of `count` outputs. Neighbouring outputs lie side by side in the file, so its lines are read for all
+// of them, and the words of each output put one after another.
+void read_gptq_codes(const std::byte* words, const Sizes& s, int64_t first, int64_t count, uint8_t* out) {
+  const int64_t lines = word_count(s.cols, s.bits), whole = s.cols / 8 * 8;
+  std::vector<uint32_t> own(static_cast<size_t>(count * lines));
+  for (int64_t line = 0; line < lines; line++)
+    for (int64_t i = 0; i < count; i++) own[i * lines + line] = word_at(words, line * s.rows + first + i);
+  for (int64_t i = 0; i < count; i++) {
+    const auto* row = reinterpret_cast<const std::byte*>(own.data() + i * lines);
+    unpack_codes(s.bits, row, whole, out + i * s.cols);
+    for (int64_t c = whole; c < s.cols; c++) out[i * s.cols + c] = code_at(row, 1, s.bits, c);
+  }
+}
+
 // Values [groups, rows] of a file, transposed: [count, groups].
 void read_scale_rows(WeightKind kind, const std::byte* data, int64_t rows, int64_t groups, int64_t first,
                      int64_t count, float* out) {
@@ -76,11 +90,9 @@ Result<QuantizedMatrix> read(const QuantizedModule& m, const QuantizationContext
     TRY(codes.group_of, read_group_index(m, *index, sizes.cols, codes.group, sizes.groups));
   }
   codes.scale_kind = *scale_kind;
+  codes.headers_only = m.headers_only();
   codes.read_codes = [words = m.main().data.data(), sizes, keep](int64_t first, int64_t count, uint8_t* out) {
-    // Down the file's lines: neighbouring outputs lie side by side.
-    for (int64_t c = 0; c < sizes.cols; c++)
-      for (int64_t i = 0; i < count; i++)
-        out[i * sizes.cols + c] = code_at(words + (first + i) * 4, sizes.rows, sizes.bits, c);
+    read_gptq_codes(words, sizes, first, count, out);
   };
   codes.read_scales = [data = scales->data.data(), kind = *scale_kind, sizes, keep](
                           int64_t first, int64_t count, float* out) {
@@ -119,6 +131,24 @@ uint8_t awq_code(const std::byte* line, int64_t output) {
   return (word_at(line, output / kAwqPack) >> (kAwqBits * kAwqPlace[output % kAwqPack])) & 15;
 }
 
+// Codes of `count` outputs, a tile of inputs after another: one input's codes lie side by side in the file
+// and far apart in `out`.
+void read_awq_codes(const std::byte* words, int64_t cols, int64_t line, int64_t first, int64_t count,
+                    uint8_t* out) {
+  constexpr int64_t kTile = 64;
+  std::vector<uint8_t> tile(static_cast<size_t>(count * kTile));
+  for (int64_t from = 0; from < cols; from += kTile) {
+    const int64_t width = std::min(kTile, cols - from);
+    for (int64_t c = 0; c < width; c++)
+      for (int64_t i = 0; i < count;) {
+        uint32_t word = word_at(words + (from + c) * line, (first + i) / kAwqPack);
+        for (int64_t j = (first + i) % kAwqPack; j < kAwqPack && i < count; j++, i++)
+          tile[i * kTile + c] = word >> (kAwqBits * kAwqPlace[j]) & 15;
+      }
+    for (int64_t i = 0; i < count; i++) std::copy_n(tile.data() + i * kTile, width, out + i * cols + from);
+  }
+}
+
 Result<QuantizedMatrix> read_awq(const QuantizedModule& m, const QuantizationContext& context,
                                  std::shared_ptr<const void> keep) {
   const auto* scales = m.find(".scales");
@@ -138,12 +168,12 @@ Result<QuantizedMatrix> read_awq(const QuantizedModule& m, const QuantizationCon
   codes.group = group_length(cols, groups, context.config ? context.config->group : 0);
   if (codes.group == 0) return m.invalid("{} groups do not divide {} inputs", groups, cols);
   codes.scale_kind = *scale_kind;
+  codes.headers_only = m.headers_only();
   codes.zero = 8;
   const int64_t line = rows / kAwqPack * 4;
   codes.read_codes = [words = m.main().data.data(), cols, line, keep](int64_t first, int64_t count,
                                                                       uint8_t* out) {
-    for (int64_t c = 0; c < cols; c++)
-      for (int64_t i = 0; i < count; i++) out[i * cols + c] = awq_code(words + c * line, first + i);
+    read_awq_codes(words, cols, line, first, count, out);
   };
   codes.read_scales = [data = scales->data.data(), kind = *scale_kind, rows, groups, keep](
                           int64_t first, int64_t count, float* out) {

@@ -13,6 +13,7 @@ namespace {
 // The zero point of all groups, if they share one.
 std::optional<int> common_zero(const IntCodes& c) {
   if (!c.read_zeros) return c.zero;
+  if (c.headers_only) return std::nullopt;
   constexpr int64_t kRows = 16;
   std::vector<uint8_t> zeros(static_cast<size_t>(kRows * c.groups));
   std::optional<int> common;
@@ -68,6 +69,7 @@ Result<std::shared_ptr<const std::vector<int32_t>>> read_group_index(const Quant
   if (index.dtype != "I32" || index.data.size() != static_cast<size_t>(cols) * 4)
     return m.invalid("\"{}\" has type {} and shape {}; a group for each of {} inputs was expected",
                      shown(index.name), index.dtype, shape_text(index.shape), cols);
+  if (m.headers_only()) return std::shared_ptr<const std::vector<int32_t>>();
   auto out = std::make_shared<std::vector<int32_t>>(static_cast<size_t>(cols));
   std::memcpy(out->data(), index.data.data(), index.data.size());
   bool trivial = true, unset = true;

@@ -23,14 +23,15 @@ struct IntCodes {
   std::function<void(int64_t first, int64_t count, uint8_t* codes)> read_codes;    // [count, cols]
   std::function<void(int64_t first, int64_t count, float* scales)> read_scales;    // [count, groups]
   std::function<void(int64_t first, int64_t count, uint8_t* zeros)> read_zeros{};  // [count, groups]
-  int zero = 0;  // of all groups, where there is no read_zeros
+  int zero = 0;               // of all groups, where there is no read_zeros
+  bool headers_only = false;  // do not compare the zero points: the source is never symmetric then
 };
 
 // When all zero points are one, none are stored.
 WeightSource int_source(IntCodes codes);
 
-// "g_idx": the group of each input. Null when input i is in group i / group. Errors (invalid): not one number
-// of each input, or a group that is not there.
+// "g_idx": the group of each input. Null when input i is in group i / group, or headers only are read. Errors
+// (invalid): not one number of each input, or a group that is not there.
 Result<std::shared_ptr<const std::vector<int32_t>>> read_group_index(const QuantizedModule& module,
                                                                      const SafetensorsTensor& index,
                                                                      int64_t cols, int64_t group,

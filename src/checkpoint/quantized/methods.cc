@@ -57,6 +57,12 @@ struct Parser {
     return value.get<int64_t>();
   }
 
+  Result<int> width(const Json& value) const {
+    if (!value.is_number_integer() || value < 0 || value > 64)
+      return unsupported(fmt::format("codes of {} bits", shown(dump_json(value), 40)));
+    return value.get<int>();
+  }
+
   // One of `known`, in any case; absent: fine.
   Result<void> expect(const char* key, std::initializer_list<std::string_view> known) const {
     const Json* value = find(key);
@@ -69,10 +75,9 @@ struct Parser {
     const Json* value = find("bits");
     if (!value) value = find("w_bit");
     if (!value) return {};
-    TRY(const auto bits, number(*value, "bits", 0));
-    out.bits = static_cast<int>(bits);
+    TRY(out.bits, width(*value));
     if (std::ranges::find(known, out.bits) != known.end()) return {};
-    return unsupported(fmt::format("{} of {} bits", text("quant_method"), bits));
+    return unsupported(fmt::format("{} of {} bits", text("quant_method"), out.bits));
   }
 
   // -1 (and AWQ's 0) means a whole row.
@@ -143,10 +148,10 @@ Result<void> parse_config_group(Parser& p, const Json& group) {
   Parser own{*weights, p.where, {}};
   const std::string type = own.text("type", "int");
   if (const Json* value = own.find("num_bits")) {
-    TRY(const auto bits, own.number(*value, "num_bits", 0));
+    TRY(const int bits, own.width(*value));
     const bool known = type == "float" ? bits == 4 || bits == 8 : (bits >= 2 && bits <= 6) || bits == 8;
     if (!known) return p.unsupported(fmt::format("compressed-tensors of {} bits ({})", bits, type));
-    p.out.bits = static_cast<int>(bits);
+    p.out.bits = bits;
   }
   if (const Json* value = own.find("group_size")) {
     TRY(const auto size, own.number(*value, "group_size", -1));

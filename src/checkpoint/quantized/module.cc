@@ -1,5 +1,7 @@
 #include "checkpoint/quantized/module.h"
 
+#include "checkpoint/store.h"
+
 namespace anabranch {
 
 const RawTensor* QuantizedModule::raw(std::string_view suffix) const {
@@ -37,6 +39,24 @@ uint64_t QuantizedModule::bytes(std::span<const std::string_view> suffixes) cons
   for (const auto suffix : suffixes)
     if (const RawTensor* part = raw(suffix)) sum += part->tensor->data.size();
   return sum;
+}
+
+Result<MatrixSizes> matrix_sizes(const QuantizedModule& m) {
+  const auto& shape = m.main().shape;
+  const auto [all_rows, cols] = rows_and_cols(shape);
+  if (shape.size() < 2 || shape.size() > 3 || all_rows == 0 || cols == 0)
+    return m.invalid("it has shape {}; a matrix, or one for each expert, was expected", shape_text(shape));
+  return MatrixSizes{all_rows, shape[shape.size() - 2], cols};
+}
+
+std::optional<ScaleShape> scale_shape(const std::vector<int64_t>& matrix, const SafetensorsTensor& scale) {
+  const auto [lines, last] = rows_and_cols(scale.shape);
+  if (lines * last == 1) return ScaleShape{{}, true};
+  ScaleShape out{scale.shape};
+  if (matrix.size() == 2) return out;
+  if (out.one.empty() || out.one[0] != matrix[0]) return std::nullopt;
+  out.one.erase(out.one.begin());
+  return out;
 }
 
 }  // namespace anabranch

@@ -25,6 +25,8 @@ class QuantizedModule {
 
   std::string_view stem() const { return stem_; }
   const SafetensorsTensor& main() const { return *main_.tensor; }
+  // Values of tensors are not to be judged: they may be missing, or take long to read.
+  bool headers_only() const { return main_.file->extent != Extent::whole; }
   const SafetensorsTensor* find(std::string_view suffix) const;
   bool has(std::string_view suffix, std::string_view dtype) const;
   // Error (invalid): it is missing.
@@ -52,6 +54,21 @@ class QuantizedModule {
   std::string_view stem_;
   const RawTensor& main_;
 };
+
+// The sizes of a main tensor [rows, cols], or [experts, rows, cols].
+struct MatrixSizes {
+  int64_t all_rows, rows, cols;  // all_rows: of all experts
+};
+// Error (invalid): it has another number of dimensions, or no elements.
+Result<MatrixSizes> matrix_sizes(const QuantizedModule& module);
+
+// The shape of a module's scales for the matrix of one expert.
+struct ScaleShape {
+  std::vector<int64_t> one;
+  bool shared = false;  // it is a single number for all experts; `one` is empty
+};
+// matrix: the shape that the scales are for. None: they are not those of so many experts.
+std::optional<ScaleShape> scale_shape(const std::vector<int64_t>& matrix, const SafetensorsTensor& scale);
 
 struct QuantizedMatrix {
   std::string type;            // "gptq-4/128"

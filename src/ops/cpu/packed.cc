@@ -158,40 +158,62 @@ struct Findings {
   std::atomic<bool> nan = false;      // a code that is E4M3's NaN
 };
 
+// Rows of codes as a source gives them. Several at once, because some files (GPTQ, AWQ) hold neighbouring
+// rows side by side.
+struct SourceRows {
+  SourceRows(const WeightSource& from, bool block_scales) : source(from) {
+    codes.resize(static_cast<size_t>(kReadRows * from.cols));
+    groups = from.cols / from.group;
+    scales.resize(static_cast<size_t>(kReadRows * groups));
+    biases.resize(scales.size());
+    if (!block_scales) return;
+    blocks = from.cols / kScaleBlock;
+    d.resize(static_cast<size_t>(kReadRows * blocks));
+    dmin.resize(d.size());
+    integers.resize(scales.size());
+    mins.resize(scales.size());
+  }
+
+  void read(int64_t first, int64_t count) {
+    source.read_codes(first, count, codes.data(), scales.data(), biases.data());
+    if (blocks > 0)
+      source.read_block_scales(first, count, {d.data(), dmin.data(), integers.data(), mins.data()});
+  }
+
+  static constexpr int64_t kReadRows = 4 * kPanelRows;
+  const WeightSource& source;
+  std::vector<uint8_t> codes;
+  std::vector<float> scales, biases;
+  int64_t groups = 0, blocks = 0;  // of a row; blocks: 0 without block scales
+  std::vector<uint16_t> d, dmin;
+  std::vector<int8_t> integers;
+  std::vector<uint8_t> mins;
+};
+
 // One row of codes, on its way into a panel. What lies behind its inputs is zero.
 class CodedRow {
  public:
-  CodedRow(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m, Findings& findings)
-      : kernels_(kernels), source_(source), m_(m), findings_(findings) {
+  CodedRow(const CpuKernels& kernels, const PackedMatrix& m, Findings& findings)
+      : kernels_(kernels), m_(m), findings_(findings) {
     const auto groups = static_cast<size_t>(m.padded_cols / m.group);
     codes_.resize(static_cast<size_t>(m.padded_cols) * (m.kind == PackedMatrix::fp8 ? kPanelRows : 1));
     scales_.resize(groups);
     biases_.resize(groups);
     typed_.resize(groups * static_cast<size_t>(size_of(m.scale_type)));
-    if (!m.block_scales) return;
-    const auto blocks = static_cast<size_t>(m.padded_cols / kScaleBlock);
-    d_.resize(blocks);
-    dmin_.resize(blocks);
-    integers_.resize(groups);
-    mins_.resize(groups);
   }
 
-  void pack(int64_t row, int lane, uint8_t* panel) {
+  // Row `i` of `rows`.
+  void pack(const SourceRows& rows, int64_t i, int lane, uint8_t* panel) {
     const bool fp8 = m_.kind == PackedMatrix::fp8;
     uint8_t* codes = codes_.data() + (fp8 ? lane * m_.padded_cols : 0);
-    source_.read_codes(row, 1, codes, scales_.data(), biases_.data());
+    std::copy_n(rows.codes.data() + i * m_.cols, m_.cols, codes);
     if (!fp8) pack_codes(m_, codes, lane, panel);
-    if (!m_.block_scales) {
-      put_scales(lane, panel + m_.scale_offset);
-      if (!m_.symmetric) put_typed(biases_, lane, panel + m_.bias_offset);
-      return;
-    }
-    source_.read_block_scales(row, 1, {d_.data(), dmin_.data(), integers_.data(), mins_.data()});
-    put_groups(integers_.data(), lane, panel + m_.scale_offset);
-    put_factors(d_, lane, panel + m_.factor_offset);
+    if (m_.block_scales) return pack_block_scales(rows, i, lane, panel);
+    std::copy_n(rows.scales.data() + i * rows.groups, rows.groups, scales_.data());
+    put_scales(lane, panel + m_.scale_offset);
     if (m_.symmetric) return;
-    put_groups(mins_.data(), lane, panel + m_.bias_offset);
-    put_factors(dmin_, lane, panel + m_.factor_offset + kPanelRows * sizeof(uint16_t));
+    std::copy_n(rows.biases.data() + i * rows.groups, rows.groups, biases_.data());
+    put_typed(biases_, lane, panel + m_.bias_offset);
   }
 
   // After the last row of a panel.
@@ -205,6 +227,16 @@ class CodedRow {
   }
 
  private:
+  // Rows with block scales need no padding.
+  void pack_block_scales(const SourceRows& rows, int64_t i, int lane, uint8_t* panel) const {
+    put_groups(rows.integers.data() + i * rows.groups, lane, panel + m_.scale_offset);
+    put_factors(rows.d.data() + i * rows.blocks, lane, panel + m_.factor_offset);
+    if (m_.symmetric) return;
+    put_groups(rows.mins.data() + i * rows.groups, lane, panel + m_.bias_offset);
+    put_factors(rows.dmin.data() + i * rows.blocks, lane,
+                panel + m_.factor_offset + kPanelRows * sizeof(uint16_t));
+  }
+
   void put_scales(int lane, uint8_t* out) {
     if (m_.kind == PackedMatrix::affine) return put_typed(scales_, lane, out);
     quotients_.resize(scales_.size());
@@ -232,31 +264,31 @@ class CodedRow {
   }
 
   // A factor of each record.
-  void put_factors(const std::vector<uint16_t>& values, int lane, uint8_t* out) const {
+  void put_factors(const uint16_t* values, int lane, uint8_t* out) const {
     for (int64_t r = 0; r < m_.records(); r++, out += m_.record_bytes)
-      reinterpret_cast<uint16_t*>(out)[lane] = values[static_cast<size_t>(r)];
+      reinterpret_cast<uint16_t*>(out)[lane] = values[r];
   }
 
   const CpuKernels& kernels_;
-  const WeightSource& source_;
   const PackedMatrix& m_;
   Findings& findings_;
   std::vector<uint8_t> codes_;  // of a row; of a panel when they are E4M3 numbers
   std::vector<uint8_t> typed_;
   std::vector<float> scales_, biases_, quotients_;
-  std::vector<uint16_t> d_, dmin_;  // block scales
-  std::vector<int8_t> integers_;
-  std::vector<uint8_t> mins_;
 };
 
 void pack_coded_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
                        int64_t begin, int64_t end, Findings& findings) {
-  CodedRow row(kernels, source, m, findings);
+  SourceRows rows(source, m.block_scales);
+  CodedRow row(kernels, m, findings);
+  const int64_t last = std::min(end * kPanelRows, source.rows);
   for (int64_t p = begin; p < end; p++) {
     const int64_t first = p * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
+    const int64_t at = (p - begin) * kPanelRows % SourceRows::kReadRows;
+    if (at == 0) rows.read(first, std::min(SourceRows::kReadRows, last - first));
     uint8_t* panel = const_cast<uint8_t*>(m.data) + p * m.panel_bytes;
     if (count < kPanelRows) std::memset(panel, 0, static_cast<size_t>(m.panel_bytes));
-    for (int r = 0; r < count; r++) row.pack(first + r, r, panel);
+    for (int r = 0; r < count; r++) row.pack(rows, at + r, r, panel);
     row.finish(static_cast<int>(count), panel);
   }
 }
@@ -264,15 +296,15 @@ void pack_coded_panels(const CpuKernels& kernels, const WeightSource& source, co
 void pack_dense_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
                        int64_t begin, int64_t end) {
   const int size = size_of(m.kind);
-  std::vector<float> values(static_cast<size_t>(source.cols));
+  std::vector<float> values(static_cast<size_t>(kPanelRows * source.cols));
   std::vector<uint8_t> rows(static_cast<size_t>(m.panel_bytes));
   for (int64_t p = begin; p < end; p++) {
     const int64_t first = p * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
     if (count < kPanelRows) std::fill(rows.begin(), rows.end(), uint8_t{0});
-    for (int64_t r = 0; r < count; r++) {
-      source.read_dense(first + r, 1, values.data());
-      to_typed(kernels, m.kind, values.data(), source.cols, rows.data() + r * m.padded_cols * size);
-    }
+    source.read_dense(first, count, values.data());
+    for (int64_t r = 0; r < count; r++)
+      to_typed(kernels, m.kind, values.data() + r * source.cols, source.cols,
+               rows.data() + r * m.padded_cols * size);
     uint8_t* panel = const_cast<uint8_t*>(m.data) + p * m.panel_bytes;
     const int64_t n = m.padded_cols;
     size == 4

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "base/float16.h"
@@ -107,6 +108,11 @@ void put_code(uint8_t* record, const Layout& layout, int r, int k, uint8_t code)
   put_place(record, layout.kind > kFirstTable, r, k, layout.places[code]);
 }
 
+// Kernels take E4M3's NaN for 480. A scale that is NaN makes the same outputs NaN.
+bool has_nan(const uint8_t* e4m3, int count) {
+  return std::any_of(e4m3, e4m3 + count, [](uint8_t code) { return (code & 0x7Fu) == 0x7F; });
+}
+
 void pack_codes(const WeightSource& s, const Layout& layout, int64_t first, int64_t count, uint8_t* to) {
   const int64_t groups = s.cols / s.group;
   std::vector<uint8_t> codes(static_cast<size_t>(count * s.cols));
@@ -123,7 +129,8 @@ void pack_codes(const WeightSource& s, const Layout& layout, int64_t first, int6
       uint8_t* at = to + k / kInputs * layout.record_bytes + layout.code_bytes;
       const int group = static_cast<int>(k % kInputs / span);
       if (layout.kind != kIntegers) {
-        put_scale(at, group, row, layout.kind, scales[g]);
+        const bool nan = layout.kind == kE4m3 && has_nan(&codes[static_cast<size_t>(r * s.cols + k)], span);
+        put_scale(at, group, row, layout.kind, nan ? std::numeric_limits<float>::quiet_NaN() : scales[g]);
         continue;
       }
       const float scale = rounded_to_bf16(scales[g]),
