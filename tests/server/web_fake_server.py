@@ -121,8 +121,19 @@ def call(server, name, arguments, output=None, error=None):
     return ("call", server, name, arguments, output, error)
 
 
-def approval(server, name, arguments):
-    return ("approval", server, name, arguments)
+def approval(server, name, arguments, pause=0.0):
+    """As the real server sends it: the item first, its arguments at its end, `pause` later."""
+    return ("approval", server, name, arguments, pause)
+
+
+def unknown_call(name, arguments):
+    """A call of a tool that the request does not offer."""
+    return ("unknown_call", name, arguments)
+
+
+def ending(status="completed", reason=None, **about):
+    """How the answer ends; about: fields of "anabranch"."""
+    return ("ending", status, reason, about)
 
 
 def wait(seconds):
@@ -327,6 +338,7 @@ class Answer:
     def __init__(self, handler, body, session, parent):
         self.handler, self.fake, self.body, self.session, self.parent = handler, handler.fake, body, session, parent
         self.output, self.ids, self.number = [], [], 0
+        self.status, self.reason, self.about = "completed", None, {}
 
     def emit(self, kind, **fields):
         self.number += 1
@@ -378,11 +390,12 @@ class Answer:
 
     def end(self, done):
         if done["content"] or done["reasoning_content"]:
-            self.store(role="assistant", status="completed", model=self.fake.model, seconds=1.0, **done)
-        self.emit("response.completed", response=self.response(
-            "completed", usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
+            self.store(role="assistant", status=self.status, model=self.fake.model, seconds=1.0, **done)
+        self.emit(f"response.{self.status}", response=self.response(
+            self.status, usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
                                 "output_tokens_details": {"reasoning_tokens": 40 if done["reasoning_content"] else 0}},
-            anabranch={"message_ids": self.ids, "cut": None}))
+            incomplete_details={"reason": self.reason} if self.reason else None,
+            anabranch={"message_ids": self.ids, "cut": None} | self.about))
 
     def item(self, item, status="completed"):
         self.output.append(item | {"status": status})
@@ -420,17 +433,34 @@ class Answer:
         item = {"type": "mcp_call", "id": self.fake.new_id("mcp"), "server_label": server, "name": name,
                 "arguments": arguments, "output": None, "error": None}
         index = self.begin(item | {"arguments": ""})
-        self.emit("response.mcp_call_arguments.done", output_index=index, item_id=item["id"], arguments=arguments)
-        self.emit("response.mcp_call.completed", output_index=index, item_id=item["id"])
+        about = {"output_index": index, "item_id": item["id"]}
+        self.emit("response.mcp_call.in_progress", **about)
+        self.emit("response.mcp_call_arguments.delta", delta=arguments, **about)
+        self.emit("response.mcp_call_arguments.done", arguments=arguments, **about)
+        self.emit("response.mcp_call.failed" if error else "response.mcp_call.completed", **about)
         self.store(role="assistant", content="", tool_calls=[{"id": item["id"], "type": "function",
                                                               "function": {"name": name, "arguments": arguments}}])
         self.store(role="tool", content=output or error, tool_call_id=item["id"],
                    mcp={"server_label": server, "name": name} | ({"error": error} if error else {}))
         self.item(item | {"output": output, "error": error}, "failed" if error else "completed")
 
-    def send_approval(self, done, server, name, arguments):
-        self.item({"type": "mcp_approval_request", "id": self.fake.new_id("mcpr"), "server_label": server, "name": name,
-                   "arguments": arguments})
+    def send_approval(self, done, server, name, arguments, pause):
+        item = {"type": "mcp_approval_request", "id": self.fake.new_id("mcpr"), "server_label": server, "name": name}
+        index = len(self.output)
+        self.emit("response.output_item.added", output_index=index, item=item | {"arguments": ""})
+        time.sleep(pause)
+        self.output.append(item | {"arguments": arguments})
+        self.emit("response.output_item.done", output_index=index, item=self.output[-1])
+
+    def send_unknown_call(self, done, name, arguments):
+        item = {"type": "function_call", "id": self.fake.new_id("fc"), "call_id": self.fake.new_id("call"), "name": name}
+        about = {"output_index": self.begin(item | {"arguments": ""}), "item_id": item["id"]}
+        self.emit("response.function_call_arguments.delta", delta=arguments, **about)
+        self.emit("response.function_call_arguments.done", arguments=arguments, name=name, **about)
+        self.item(item | {"arguments": arguments})
+
+    def send_ending(self, done, status, reason, about):
+        self.status, self.reason, self.about = status, reason, about
 
 
 def demonstration(said, body):

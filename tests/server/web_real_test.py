@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -12,12 +9,7 @@ import urllib.request
 from selenium.webdriver.common.keys import Keys
 
 from web_browser import Browser, run_cases
-
-
-def post(url, body):
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as response:
-        return json.load(response)
+from web_real_server import RealServer, post
 
 
 class Real:
@@ -27,22 +19,11 @@ class Real:
         self.b = browser
 
     def serve(self, *flags):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        self.folder = tempfile.TemporaryDirectory()
-        environment = os.environ | {"XDG_CACHE_HOME": self.folder.name, "XDG_STATE_HOME": self.folder.name,
-                                    "XDG_DATA_HOME": self.folder.name}
-        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(port), "--context", "2048", "--threads", "2",
-                                         *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        env=environment)
-        assert " on http" in self.process.stdout.readline(), "the server did not start"
-        return f"http://127.0.0.1:{port}/"
+        self.server = RealServer(PROGRAM, MODEL, *flags)
+        return self.server.url
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate()
-        self.folder.cleanup()
+        self.server.stop()
 
     def short_answers(self):
         b = self.b
