@@ -16,6 +16,13 @@ WEB = os.path.join(ROOT, "src", "server", "web")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
          ".html": "text/html; charset=utf-8"}
 
+PAGES = {"/": "index.html", "/status": "status.html", "/docs": "docs.html"}
+
+
+def openapi():
+    with open(os.path.join(ROOT, "src", "server", "api", "openapi.json")) as file:
+        return json.loads(file.read().replace("@PROJECT_VERSION@", "0.1.0"))
+
 
 def policy():
     """The Content-Security-Policy of the real server, from its source."""
@@ -194,8 +201,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query))
         body = self.body() if method == "POST" else {}
         fake.paths.append(f"{method} {self.path}")
-        if method == "GET" and url.path in ("/", "/status"):
-            return self.file("index.html" if url.path == "/" else "status.html")
+        if method == "GET" and url.path in PAGES:
+            return self.file(PAGES[url.path])
+        if method == "GET" and url.path == "/openapi.json":
+            return self.answer(200, openapi())
         if method == "GET" and url.path.startswith("/web/"):
             return self.file(url.path[5:])
         if method == "GET" and url.path == "/favicon.ico":  # which browsers may ask for beside the page's link
