@@ -44,10 +44,12 @@ class Fake:
         self.sessions = {}
         self.sessions_on = True
         self.health = {"running": 0, "queued": 0}
+        self.health_status = 200
         self.state = "loaded"
         self.counter = 0
         self.model = "fake-7b"
         self.images = False        # whether it takes them
+        self.chat = True           # whether the model has a chat template
         self.lock = threading.RLock()
         handler = type("Handler", (Handler,), {"fake": self})
         self.server = None
@@ -210,6 +212,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if method == "GET" and url.path == "/favicon.ico":  # which browsers may ask for beside the page's link
             return self.file("icon.svg")
         allowed = fake.key is None or self.headers.get("Authorization") == f"Bearer {fake.key}"
+        if url.path == "/health" and fake.health_status != 200:
+            return self.error(fake.health_status, "Not here", "none")
         if url.path == "/health":
             return self.answer(200, self.health() if allowed else {"status": "ok"})
         if not allowed:
@@ -221,6 +225,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if url.path == "/v1/mcp/calls":
             return self.answer(200, {"object": "list", "data": [{"at": time.time() - 40, "server_label": "time",
                                      "name": "get_current_time", "seconds": 0.012, "output_bytes": 88}] if fake.mcp else []})
+        if url.path == "/v1/completions":
+            fake.bodies.append(body)
+            return self.complete(body)
         if url.path == "/v1/responses":
             return self.answer_request(body)
         if url.path.startswith("/v1/sessions"):
@@ -233,7 +240,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def models(self):
         inputs = ["text", "image"] if self.fake.images else ["text"]
         return [{"id": self.fake.model, "object": "model", "state": self.fake.state, "context_length": 32768, "weight_bytes": 4 << 30,
-                 "architecture": {"input_modalities": inputs, "output_modalities": ["text"]}, "pinned": True, "unload_after_s": None},
+                 "architecture": {"input_modalities": inputs, "output_modalities": ["text"]}, "pinned": True, "unload_after_s": None,
+                 "chat": self.fake.chat, "defaults": {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0}},
                 {"id": "fake-1b", "object": "model", "state": "unloaded"}]
 
     def health(self):
@@ -311,6 +319,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return fake.describe(session)
 
     # ---- Answers.
+
+    def complete(self, body):
+        """A continuation, as the real server streams it."""
+        head = {"id": "cmpl-1", "object": "text_completion", "model": self.fake.model}
+
+        def choice(text, finish=None):
+            return {"choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish}]}
+        chunks = [choice(" was"), choice(" a river."), choice("", "length"),
+                  {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}}]
+        self.answer(200, "".join(f"data: {json.dumps(head | chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n", "text/event-stream")
 
     def answer_request(self, body):
         fake = self.fake

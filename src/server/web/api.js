@@ -5,10 +5,17 @@ const KEY = "anabranch.key";
 
 // kind: "offline" (no answer), "cut" (the answer broke off), "key" (401 and no key was given), "stopped" (by the
 // user), "http" (everything else that the server says).
+// Failures that a later attempt would only repeat, until somebody changes something.
+const LASTING = [401, 403, 404], LASTING_CODES = ["model_not_loaded", "device_lost"];
+
 export class ApiError extends Error {
   constructor(kind, message, {status = 0, code = "", retryAfter = 0} = {}) {
     super(message);
     Object.assign(this, {kind, status, code, retryAfter});
+  }
+
+  get lasting() {
+    return LASTING.includes(this.status) || LASTING_CODES.includes(this.code);
   }
 }
 

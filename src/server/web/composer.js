@@ -78,13 +78,14 @@ export class Composer {
     if (this.actions.send(message, this.images.map((image) => image.url))) this.set("");
   }
 
-  // Whether the model takes images.
-  offerImages(offered) {
-    this.takesImages = offered;
-    const label = offered ? "Attach text files and images" : "Attach text files";
+  // images: whether the model takes them. continues: it continues the text instead of answering it.
+  offer(images, continues) {
+    this.takesImages = images;
+    this.area.placeholder = continues ? "Write the beginning of a text" : "Write a message";
+    const label = images ? "Attach text files and images" : "Attach text files";
     byId("attach").setAttribute("aria-label", label);
     byId("attach").title = `${label} (Alt + U)`;
-    byId("drop").firstElementChild.textContent = offered ? "Drop text files and images here" : "Drop text files here";
+    byId("drop").firstElementChild.textContent = images ? "Drop text files and images here" : "Drop text files here";
   }
 
   // Programs that copy text often copy a picture of it as well: then the text is meant.
