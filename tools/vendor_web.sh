@@ -33,6 +33,10 @@ cp $about/node-dompurify/copyright "$out/purify.LICENSE"
   cat $katex/katex.min.js
   echo "export default globalThis.katex;"
 } >"$out/katex.js"
+# Of the three forms of each font, the one that every browser of today reads.
+sed -E 's/,url\([^)]*\) format\("(woff|truetype)"\)//g' $katex/katex.min.css >"$out/katex.css"
+mkdir -p "$out/fonts"
+cp $katex/fonts/*.woff2 "$out/fonts/"
 cp $katex/LICENSE "$out/katex.LICENSE"
 
 languages=(bash cmake cpp cs css diff dockerfile go ini java javascript json kotlin lua makefile markdown php

@@ -14,7 +14,7 @@ import urllib.parse
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WEB = os.path.join(ROOT, "src", "server", "web")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-         ".html": "text/html; charset=utf-8"}
+         ".html": "text/html; charset=utf-8", ".woff2": "font/woff2"}
 
 PAGES = {"/": "index.html", "/status": "status.html", "/docs": "docs.html"}
 
@@ -169,8 +169,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         for name, value in headers:
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        try:
+            self.end_headers()
+            self.wfile.write(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the page was left meanwhile
 
     def error(self, status, message, code, headers=()):
         self.answer(status, {"error": {"message": message, "type": "error", "param": None, "code": code}}, headers=headers)

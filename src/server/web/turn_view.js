@@ -5,6 +5,7 @@ import {textOf} from "./conversation.js";
 import * as format from "./format.js";
 import {itemView} from "./item_view.js";
 import {splitFiles} from "./files.js";
+import {showTyped} from "./streamed_text.js";
 
 const LONG = 1500;  // characters of the user's text that are shown unfolded
 
@@ -34,7 +35,7 @@ class UserView {
 
   show() {
     const {text, files} = splitFiles(this.turn.text);
-    const shown = el("div.user-text", {}, text);
+    const shown = el("div.user-text.prose");
     this.body.replaceChildren();
     const images = this.turn.images || [];
     if (images.length)
@@ -45,6 +46,7 @@ class UserView {
         el("span.quiet", {}, format.bytes(new Blob([file.text]).size))), el("pre", {tabindex: "0", "aria-label": file.name}, file.text)));
     if (text.length > LONG) this.body.append(el("details.long-text", {}, el("summary", {}, `${text.slice(0, 200)}…`), shown));
     else if (text) this.body.append(shown);
+    showTyped(shown, text);
   }
 
   update(ids, busy) {
