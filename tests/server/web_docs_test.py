@@ -14,8 +14,8 @@ from web_fake_server import Fake, openapi, text
 from web_real_server import RealServer
 
 METHODS = ("get", "post", "put", "patch", "delete")
-# Examples that need something which the test's server does not have: the status that it answers.
-ANSWERS = {"ollamaPull": 404, "pullModel": 404, "lookUpStates": 404, "infill": 400}
+# Examples that need something which the test's server does not have: the status that it answers. None: they are not sent.
+ANSWERS = {"ollamaPull": None, "pullModel": None, "lookUpStates": 404, "infill": 400}
 
 
 def operations():
@@ -140,13 +140,15 @@ class Real:
     def check_the_server_takes_the_examples(self):
         b = self.b
         wrong = []
-        with RealServer(PROGRAM, MODEL) as server:
+        with RealServer(PROGRAM, MODEL, "--pooling", "mean") as server:
             b.open(server.url + "docs", "search")
             b.until(lambda: b.all(".operation"))
             b.js("for (const one of document.querySelectorAll('.operation')) one.open = true;")
             b.until(lambda: b.all("#createResponse textarea"))
             names = [name for name, (_, path, what) in operations().items() if "requestBody" in what and "{" not in path]
             for name in sorted(names, key=lambda one: one == "unloadModel"):
+                if ANSWERS.get(name, 200) is None:
+                    continue
                 body = b.js("return document.getElementById(arguments[0]).querySelector('textarea').value", name)
                 request = urllib.request.Request(server.url + operations()[name][1][1:], body.encode(), {"Content-Type": "application/json"})
                 try:
@@ -157,7 +159,7 @@ class Real:
                 if status != ANSWERS.get(name, 200):
                     wrong.append((name, status, said[:200]))
             b.button("Send", "#createChatCompletion").click()
-            b.see("200 OK,", "#createChatCompletion .answer-line", 30)
+            b.see("200 OK,", "#createChatCompletion .answer-line", 60)
             b.see("[DONE]", "#createChatCompletion .result")
             found = b.problems()
         assert not wrong and not found, (wrong, found)

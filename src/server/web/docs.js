@@ -13,6 +13,7 @@ bindTheme(byId("theme"));
 api.onKeyNeeded(askKey);
 
 let spec = null;
+let model = "default";  // for examples
 const entries = [];  // {operation, words, box, link}
 const groups = [];   // {section, list, entries}
 
@@ -39,7 +40,7 @@ function answerView(answer) {
 function fill(place, operation) {
   const body = spec.bodySchema(operation);
   if (operation.description) place.append(el("p", {}, operation.description));
-  place.append(el("h4", {}, "Try it"), tryIt(operation, body !== null));
+  place.append(el("h4", {}, "Try it"), tryIt(operation, body !== null, model));
   if (body) {
     const fields = spec.fields(body);
     place.append(el("h4", {}, "Body"), fields.length ? fieldList(fields) : el("p.hint", {}, "An object."));
@@ -124,6 +125,11 @@ async function load() {
   } catch (error) {
     about.textContent = `openapi.json could not be read: ${error.message}`;
     return;
+  }
+  try {
+    model = (await api.json("/v1/models", {quiet: true})).data[0]?.id || model;
+  } catch {
+    // Without a key the examples name none that is here.
   }
   const {info} = spec.document;
   about.textContent = `${info.title} ${info.version}. ${info.description}`;

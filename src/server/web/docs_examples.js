@@ -1,5 +1,7 @@
 // A body for each operation that takes one, to copy and to send. They are small, so that an answer comes at once.
 
+export const MODEL = "MODEL";  // stands for a model that is here
+
 const QUESTION = [{role: "user", content: "Name three rivers."}];
 
 export const BODIES = {
@@ -15,12 +17,12 @@ export const BODIES = {
   lookUpStates: {version: "0.1.0", fingerprint: "0".repeat(32), keys: ["0".repeat(32)]},
   createMessage: {max_tokens: 100, messages: QUESTION},
   countTokens: {messages: QUESTION},
-  ollamaChat: {model: "default", messages: QUESTION, options: {num_predict: 100}},
-  ollamaGenerate: {model: "default", prompt: "Name three rivers.", options: {num_predict: 100}},
-  ollamaEmbed: {model: "default", input: "A river"},
-  ollamaEmbedding: {model: "default", prompt: "A river"},
-  ollamaModel: {model: "default"},
-  ollamaPull: {model: "default"},
+  ollamaChat: {model: MODEL, messages: QUESTION, options: {num_predict: 100}},
+  ollamaGenerate: {model: MODEL, prompt: "Name three rivers.", options: {num_predict: 100}},
+  ollamaEmbed: {model: MODEL, input: "A river"},
+  ollamaEmbedding: {model: MODEL, prompt: "A river"},
+  ollamaModel: {model: MODEL},
+  ollamaPull: {model: "unsloth/Qwen3.5-0.8B-GGUF"},
   llamaCompletion: {prompt: "The three longest rivers are", n_predict: 32},
   infill: {input_prefix: "def add(a, b):\n    return ", input_suffix: "\n", n_predict: 16},
   tokenize: {content: "Name three rivers.", with_pieces: true},
@@ -33,9 +35,9 @@ export const BODIES = {
   branchSession: {message: "msg_1", title: "Another way"},
   addMessages: {messages: QUESTION},
   changeSession: {title: "Lakes"},
-  loadModel: {model: "default"},
-  unloadModel: {model: "default"},
-  pullModel: {model: "default"},
+  loadModel: {model: MODEL},
+  unloadModel: {model: MODEL},
+  pullModel: {model: "unsloth/Qwen3.5-0.8B-GGUF"},
 };
 
 // What stands for {id} and the like.

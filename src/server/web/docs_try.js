@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import {announce, copyText, el} from "./dom.js";
-import {BODIES, PARAMETERS} from "./docs_examples.js";
+import {BODIES, MODEL, PARAMETERS} from "./docs_examples.js";
 import * as format from "./format.js";
 import {indented, visible} from "./outside_text.js";
 
@@ -22,7 +22,8 @@ async function copy(button, text) {
   setTimeout(() => { button.textContent = before; }, 2000);
 }
 
-export function tryIt(operation, takesBody) {
+// model: the name of one that is here.
+export function tryIt(operation, takesBody, model) {
   const given = PARAMETERS[operation.id] || {};
   const inputs = operation.parameters.filter((one) => one.in !== "header").map((one) => {
     const input = el("input", {type: "text", id: `${operation.id}-${one.name}`, autocomplete: "off", spellcheck: "false",
@@ -32,7 +33,7 @@ export function tryIt(operation, takesBody) {
   });
   const body = takesBody ? el("textarea", {rows: "7", spellcheck: "false", "aria-label": `Body of ${operation.summary}`}) : null;
   if (body) {
-    body.value = JSON.stringify(BODIES[operation.id] ?? {}, null, 2);
+    body.value = JSON.stringify(BODIES[operation.id] ?? {}, (_, value) => (value === MODEL ? model : value), 2);
     body.rows = Math.min(16, body.value.split("\n").length + 1);
   }
 
