@@ -13,6 +13,20 @@ from web_fake_server import Fake
 from web_script import MCP, Script
 
 
+def pdf_with(words):
+    """A PDF file of one page with these words."""
+    drawing = f"BT /F1 24 Tf 72 700 Td ({words}) Tj ET" if words else "0 0 100 100 re f"
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+               "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+               f"<< /Length {len(drawing)} >>\nstream\n{drawing}\nendstream", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+    out, places = "%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    return (f"{out}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF\n").encode()
+
+
 class Scripted:
     """Cases with the scripted server."""
 
@@ -452,6 +466,24 @@ class Scripted:
         sent = self.fake.bodies[-1]["input"][0]["content"]
         assert sent == '<file name="notes.txt">\nGrüße\n</file>\n<file name="drop.md">\ndropped\n</file>\n\nread these', sent
         b.see("notes.txt", ".bubble")
+        self.clean()
+
+    def check_pdf_files(self):
+        b = self.b
+        self.fresh()
+        with tempfile.TemporaryDirectory() as folder:
+            def path(name, data):
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(data)
+                return file.name
+            b.one("#file-input").send_keys(path("report.pdf", pdf_with("Rivers rise in spring")))
+            b.see("report.pdf", "#files")
+            for name, data, reason in (("pictures.pdf", pdf_with(""), "has no text"), ("broken.pdf", b"%PDF-1.4\nnothing", "no PDF file that can be read")):
+                b.one("#file-input").send_keys(path(name, data))
+                b.see(reason, "#composer-error")
+        b.ask("read this")
+        sent = self.fake.bodies[-1]["input"][0]["content"]
+        assert sent == '<file name="report.pdf">\nRivers rise in spring\n</file>\n\nread this', sent
         self.clean()
 
     def check_keyboard_only(self):

@@ -3,6 +3,7 @@
 import {byId, el, iconButton, icon, toast} from "./dom.js";
 import * as format from "./format.js";
 import {MAX_FILES, MAX_TOTAL, joinFiles, readTextFile} from "./files.js";
+import {isPdf, readPdf} from "./pdf_text.js";
 import {MAX_IMAGES, isImage, pictures, readImage} from "./images.js";
 
 const DRAFT = "anabranch.draft";
@@ -133,7 +134,7 @@ export class Composer {
 
   async addText(file) {
     if (this.files.length >= MAX_FILES) throw new Error(`At most ${MAX_FILES} files go with a message.`);
-    const read = await readTextFile(file);
+    const read = await (isPdf(file) ? readPdf(file) : readTextFile(file));
     const total = this.files.reduce((sum, one) => sum + one.text.length, read.text.length);
     if (total > MAX_TOTAL) throw new Error(`${file.name} does not fit: all files may have ${format.bytes(MAX_TOTAL)}.`);
     this.files.push(read);

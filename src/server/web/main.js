@@ -113,7 +113,7 @@ function offerInput() {
   byId("welcome-title").textContent = continues() ? "Which text shall I continue?" : "What can I do for you?";
   byId("welcome-note").textContent = continues()
     ? "This model has no chat template: it does not answer, it continues what you write."
-    : "The model runs on this server. Text files can be dropped anywhere on the page.";
+    : "The model runs on this server. Text and PDF files can be dropped anywhere on the page.";
 }
 
 function changeSettings(settings) {
