@@ -377,6 +377,8 @@ TEST_F(ModelRoutes, LoadAndUnload) {
   const Json model = ask(port_, "GET", "/v1/models/b").json();
   EXPECT_EQ(model["pinned"], true);
   EXPECT_EQ(model["unload_after_s"], 60);
+  EXPECT_TRUE(model["chat"].is_boolean());
+  EXPECT_EQ(model["defaults"]["top_p"], 0.9);
   EXPECT_EQ(action("unload", R"({"model":"b"})"), "200 ");
   EXPECT_EQ(ask(port_, "GET", "/v1/models/b").json()["state"], "unloaded");
   EXPECT_EQ(metric(R"(anabranch_model_unloads_total{model="b",reason="asked"})"), 1);

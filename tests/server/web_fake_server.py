@@ -14,7 +14,14 @@ import urllib.parse
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WEB = os.path.join(ROOT, "src", "server", "web")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-         ".html": "text/html; charset=utf-8"}
+         ".html": "text/html; charset=utf-8", ".woff2": "font/woff2"}
+
+PAGES = {"/": "index.html", "/status": "status.html", "/docs": "docs.html"}
+
+
+def openapi():
+    with open(os.path.join(ROOT, "src", "server", "api", "openapi.json")) as file:
+        return json.loads(file.read().replace("@PROJECT_VERSION@", "0.1.0"))
 
 
 def policy():
@@ -37,10 +44,12 @@ class Fake:
         self.sessions = {}
         self.sessions_on = True
         self.health = {"running": 0, "queued": 0}
+        self.health_status = 200
         self.state = "loaded"
         self.counter = 0
         self.model = "fake-7b"
         self.images = False        # whether it takes them
+        self.chat = True           # whether the model has a chat template
         self.lock = threading.RLock()
         handler = type("Handler", (Handler,), {"fake": self})
         self.server = None
@@ -121,8 +130,19 @@ def call(server, name, arguments, output=None, error=None):
     return ("call", server, name, arguments, output, error)
 
 
-def approval(server, name, arguments):
-    return ("approval", server, name, arguments)
+def approval(server, name, arguments, pause=0.0):
+    """As the real server sends it: the item first, its arguments at its end, `pause` later."""
+    return ("approval", server, name, arguments, pause)
+
+
+def unknown_call(name, arguments):
+    """A call of a tool that the request does not offer."""
+    return ("unknown_call", name, arguments)
+
+
+def ending(status="completed", reason=None, **about):
+    """How the answer ends; about: fields of "anabranch"."""
+    return ("ending", status, reason, about)
 
 
 def wait(seconds):
@@ -149,8 +169,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         for name, value in headers:
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        try:
+            self.end_headers()
+            self.wfile.write(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the page was left meanwhile
 
     def error(self, status, message, code, headers=()):
         self.answer(status, {"error": {"message": message, "type": "error", "param": None, "code": code}}, headers=headers)
@@ -183,13 +206,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query))
         body = self.body() if method == "POST" else {}
         fake.paths.append(f"{method} {self.path}")
-        if method == "GET" and url.path in ("/", "/status"):
-            return self.file("index.html" if url.path == "/" else "status.html")
+        if method == "GET" and url.path in PAGES:
+            return self.file(PAGES[url.path])
+        if method == "GET" and url.path == "/openapi.json":
+            return self.answer(200, openapi())
         if method == "GET" and url.path.startswith("/web/"):
             return self.file(url.path[5:])
         if method == "GET" and url.path == "/favicon.ico":  # which browsers may ask for beside the page's link
             return self.file("icon.svg")
         allowed = fake.key is None or self.headers.get("Authorization") == f"Bearer {fake.key}"
+        if url.path == "/health" and fake.health_status != 200:
+            return self.error(fake.health_status, "Not here", "none")
         if url.path == "/health":
             return self.answer(200, self.health() if allowed else {"status": "ok"})
         if not allowed:
@@ -201,6 +228,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if url.path == "/v1/mcp/calls":
             return self.answer(200, {"object": "list", "data": [{"at": time.time() - 40, "server_label": "time",
                                      "name": "get_current_time", "seconds": 0.012, "output_bytes": 88}] if fake.mcp else []})
+        if url.path == "/v1/completions":
+            fake.bodies.append(body)
+            return self.complete(body)
         if url.path == "/v1/responses":
             return self.answer_request(body)
         if url.path.startswith("/v1/sessions"):
@@ -213,7 +243,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def models(self):
         inputs = ["text", "image"] if self.fake.images else ["text"]
         return [{"id": self.fake.model, "object": "model", "state": self.fake.state, "context_length": 32768, "weight_bytes": 4 << 30,
-                 "architecture": {"input_modalities": inputs, "output_modalities": ["text"]}, "pinned": True, "unload_after_s": None},
+                 "architecture": {"input_modalities": inputs, "output_modalities": ["text"]}, "pinned": True, "unload_after_s": None,
+                 "chat": self.fake.chat, "defaults": {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0}},
                 {"id": "fake-1b", "object": "model", "state": "unloaded"}]
 
     def health(self):
@@ -292,6 +323,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # ---- Answers.
 
+    def complete(self, body):
+        """A continuation, as the real server streams it."""
+        head = {"id": "cmpl-1", "object": "text_completion", "model": self.fake.model}
+
+        def choice(text, finish=None):
+            return {"choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish}]}
+        chunks = [choice(" was"), choice(" a river."), choice("", "length"),
+                  {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}}]
+        self.answer(200, "".join(f"data: {json.dumps(head | chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n", "text/event-stream")
+
     def answer_request(self, body):
         fake = self.fake
         fake.bodies.append(body)
@@ -327,6 +368,7 @@ class Answer:
     def __init__(self, handler, body, session, parent):
         self.handler, self.fake, self.body, self.session, self.parent = handler, handler.fake, body, session, parent
         self.output, self.ids, self.number = [], [], 0
+        self.status, self.reason, self.about = "completed", None, {}
 
     def emit(self, kind, **fields):
         self.number += 1
@@ -378,11 +420,12 @@ class Answer:
 
     def end(self, done):
         if done["content"] or done["reasoning_content"]:
-            self.store(role="assistant", status="completed", model=self.fake.model, seconds=1.0, **done)
-        self.emit("response.completed", response=self.response(
-            "completed", usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
+            self.store(role="assistant", status=self.status, model=self.fake.model, seconds=1.0, **done)
+        self.emit(f"response.{self.status}", response=self.response(
+            self.status, usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
                                 "output_tokens_details": {"reasoning_tokens": 40 if done["reasoning_content"] else 0}},
-            anabranch={"message_ids": self.ids, "cut": None}))
+            incomplete_details={"reason": self.reason} if self.reason else None,
+            anabranch={"message_ids": self.ids, "cut": None} | self.about))
 
     def item(self, item, status="completed"):
         self.output.append(item | {"status": status})
@@ -420,17 +463,34 @@ class Answer:
         item = {"type": "mcp_call", "id": self.fake.new_id("mcp"), "server_label": server, "name": name,
                 "arguments": arguments, "output": None, "error": None}
         index = self.begin(item | {"arguments": ""})
-        self.emit("response.mcp_call_arguments.done", output_index=index, item_id=item["id"], arguments=arguments)
-        self.emit("response.mcp_call.completed", output_index=index, item_id=item["id"])
+        about = {"output_index": index, "item_id": item["id"]}
+        self.emit("response.mcp_call.in_progress", **about)
+        self.emit("response.mcp_call_arguments.delta", delta=arguments, **about)
+        self.emit("response.mcp_call_arguments.done", arguments=arguments, **about)
+        self.emit("response.mcp_call.failed" if error else "response.mcp_call.completed", **about)
         self.store(role="assistant", content="", tool_calls=[{"id": item["id"], "type": "function",
                                                               "function": {"name": name, "arguments": arguments}}])
         self.store(role="tool", content=output or error, tool_call_id=item["id"],
                    mcp={"server_label": server, "name": name} | ({"error": error} if error else {}))
         self.item(item | {"output": output, "error": error}, "failed" if error else "completed")
 
-    def send_approval(self, done, server, name, arguments):
-        self.item({"type": "mcp_approval_request", "id": self.fake.new_id("mcpr"), "server_label": server, "name": name,
-                   "arguments": arguments})
+    def send_approval(self, done, server, name, arguments, pause):
+        item = {"type": "mcp_approval_request", "id": self.fake.new_id("mcpr"), "server_label": server, "name": name}
+        index = len(self.output)
+        self.emit("response.output_item.added", output_index=index, item=item | {"arguments": ""})
+        time.sleep(pause)
+        self.output.append(item | {"arguments": arguments})
+        self.emit("response.output_item.done", output_index=index, item=self.output[-1])
+
+    def send_unknown_call(self, done, name, arguments):
+        item = {"type": "function_call", "id": self.fake.new_id("fc"), "call_id": self.fake.new_id("call"), "name": name}
+        about = {"output_index": self.begin(item | {"arguments": ""}), "item_id": item["id"]}
+        self.emit("response.function_call_arguments.delta", delta=arguments, **about)
+        self.emit("response.function_call_arguments.done", arguments=arguments, name=name, **about)
+        self.item(item | {"arguments": arguments})
+
+    def send_ending(self, done, status, reason, about):
+        self.status, self.reason, self.about = status, reason, about
 
 
 def demonstration(said, body):

@@ -25,6 +25,7 @@ TEST(WebFiles, ThePageIsPartOfTheProgram) {
   EXPECT_EQ(find_web_file("base.css")->content_type, "text/css; charset=utf-8");
   EXPECT_TRUE(find_web_file("vendor/purify.js"));
   EXPECT_EQ(find_web_file("vendor/purify.LICENSE")->content_type, "text/plain; charset=utf-8");
+  EXPECT_EQ(find_web_file("vendor/fonts/KaTeX_Main-Regular.woff2")->content_type, "font/woff2");
 }
 
 TEST(WebFiles, NothingElseIs) {
@@ -87,15 +88,47 @@ TEST(WebFiles, BrowsersGetThePageAndProgramsTheText) {
 // What a browser loads before the first message: everything but the libraries for colours and formulas.
 TEST(WebFiles, TheFirstLoadIsSmall) {
   size_t total = 0;
-  for (const char* path :
-       {"index.html",        "base.css",        "chat.css",    "turns.css",        "prose.css",
-        "theme.js",          "main.js",         "api.js",      "activity.js",      "answer_run.js",
-        "bodies.js",         "chat.js",         "composer.js", "consent.js",       "conversation.js",
-        "dialogs.js",        "dom.js",          "enrich.js",   "files.js",         "format.js",
-        "item_view.js",      "markdown.js",     "plots.js",    "server_store.js",  "settings.js",
-        "settings_panel.js", "shortcuts.js",    "sidebar.js",  "streamed_text.js", "tab_store.js",
-        "theme_switch.js",   "transcript.js",   "troubles.js", "turn_view.js",     "icon.svg",
-        "vendor/marked.js",  "vendor/purify.js"}) {
+  for (const char* path : {"index.html",
+                           "base.css",
+                           "chat.css",
+                           "turns.css",
+                           "prose.css",
+                           "theme.js",
+                           "main.js",
+                           "api.js",
+                           "activity.js",
+                           "answer_run.js",
+                           "bodies.js",
+                           "chat.js",
+                           "composer.js",
+                           "consent.js",
+                           "conversation.js",
+                           "dialogs.js",
+                           "dom.js",
+                           "enrich.js",
+                           "files.js",
+                           "format.js",
+                           "item_view.js",
+                           "markdown.js",
+                           "plots.js",
+                           "server_store.js",
+                           "settings.js",
+                           "settings_panel.js",
+                           "shortcuts.js",
+                           "sidebar.js",
+                           "streamed_text.js",
+                           "tab_store.js",
+                           "theme_switch.js",
+                           "transcript.js",
+                           "troubles.js",
+                           "turn_view.js",
+                           "icon.svg",
+                           "vendor/marked.js",
+                           "vendor/purify.js",
+                           "completion_run.js",
+                           "markdown_syntax.js",
+                           "outside_text.js",
+                           "pdf_text.js"}) {
     ASSERT_TRUE(find_web_file(path)) << path;
     total += find_web_file(path)->gzip.size();
   }

@@ -46,6 +46,11 @@ HOSTILE = [
     f"$\\href{{javascript:{BAD}}}{{x}}$", f"$\\url{{javascript:{BAD}}}$", "$\\includegraphics{http://evil.example/x.png}$",
     f"$\\htmlId{{turns}}{{x}} \\htmlData{{a=b}}{{x}} \\style{{position:fixed}}{{x}} \\class{{chunk}}{{x}}$", f"$\\text{{<img src=x onerror={BAD}>}}$",
     "$$\\def\\a{\\a\\a}\\a$$", "$$\\rule{100000em}{100000em}$$", "$$" + "{" * 3000 + "$$", "$\\unicode{x3c}script>$", "$" + "\\frac{1}{" * 400 + "$",
+    "$\\color{red;position:fixed}{x} \\textcolor{url(http://evil.example/x)}{x} \\colorbox{#fff;background:url(//evil.example)}{x}$",
+    "$\\raisebox{1000em}{x} \\kern{-1000em} x \\sqrt{\\frac{a}{b}} \\overbrace{abc} \\xrightarrow{x}$", "$\\html{<img src=x>}\\unknown$",
+    f"<details><summary><img src=x onerror={BAD}></summary>\n\n<img src=x onerror={BAD}>\n\n</details>", "<details>\n" * 300, "<details open><summary>" * 50,
+    f"<details onclick={BAD}>x</details>", f"<details><details open ontoggle={BAD}>x</details></details>",
+    f"a[^1] b[^x<img>]\n\n[^1]: <img src=x onerror={BAD}> [press](javascript:{BAD})", "[^" * 500, "[^1]:\n" * 200,
     "<span class=visually-hidden>hidden</span>", "\u202eevil\u202c and \u0000 zero", "<template><script>window.hacked=1</script></template>",
     "<a href=http://x.example target=_self rel=opener>x</a>", "https://x.example/<script>window.hacked=1</script>", "www.x.example",
 ]
@@ -70,21 +75,32 @@ HUGE = {
     "entities": "&lt;" * 100_000,
     "headings": "# a\n" * 10_000,
     "underscores": "_a__b_" * 40_000,
+    "details": "<details>" * 20_000,
+    "details one after the other": "<details><summary>a</summary>b</details>\n" * 4_000,
+    "footnotes": "".join(f"[^{n}]: words\n" for n in range(4_000)),
+    "marks of footnotes": "[^1]" * 20_000,
 }
 # What must not be in an answer's text.
 INSPECT = """
 const found = [];
 if (window.hacked) found.push("a script ran");
 const bad = "script, iframe, object, embed, form, input, select, textarea, style, link, meta, base, img, video, audio, picture, source, template, " +
-  "svg:not(.icon), svg *:not(.icon path), details details, marquee, maction, mglyph, annotation-xml";
+  "svg:not(.icon, .katex-html svg), svg *:not(.icon path, .katex-html svg *), marquee, maction, mglyph, annotation-xml";
 for (const prose of document.querySelectorAll(".prose")) {
   for (const one of prose.querySelectorAll(bad)) found.push(`element ${one.outerHTML.slice(0, 100)}`);
   for (const one of prose.querySelectorAll("*")) {
     for (const {name, value} of one.attributes) {
+      if (name === "style" && one.closest(".katex-html")) {
+        // Set by KaTeX through scripts: lengths and colours, and nothing that leaves the formula's line box for the page.
+        if (/url|expression|fixed|absolute|sticky|z-index|image|content/i.test(value)) found.push(`style ${value}`);
+        continue;
+      }
       if (/^on|^style$|^id$|^name$|^src|^action|^form|^xlink/.test(name) || (name === "class" && /visually-hidden/.test(value)))
         found.push(`attribute ${name} of ${one.outerHTML.slice(0, 100)}`);
     }
   }
+  for (const one of prose.querySelectorAll(".katex-html *"))
+    if (!/^(span|svg|path|line|g)$/.test(one.localName)) found.push(`in a formula: ${one.outerHTML.slice(0, 100)}`);
   for (const one of prose.querySelectorAll("[href]")) {
     if (!/^(https?:|mailto:)/.test(one.getAttribute("href")) || one.rel !== "noopener noreferrer" || one.target !== "_blank")
       found.push(`link ${one.outerHTML.slice(0, 100)}`);
@@ -161,8 +177,8 @@ class Hostile:
         b.click(".thought summary")
         time.sleep(0.5)
         self.clean()
-        b.see("<script>window.hacked=1", ".prose")
-        b.see("http://evil.example/pixel.png", ".prose")
+        b.see("<script>window.hacked=1", ".answer .prose")
+        b.see("http://evil.example/pixel.png", ".answer .prose")
 
     def check_each_text_alone(self):
         b = self.b
@@ -208,7 +224,7 @@ class Hostile:
         b.click("#keep")
         b.see("<img src=x", "#conversations")
         b.click("#conversations a")
-        b.see("<svg onload", ".prose")
+        b.see("<svg onload", ".answer .prose")
         b.see("<img src=x", "#title")
         b.click("#settings")
         self.clean()

@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -12,12 +9,7 @@ import urllib.request
 from selenium.webdriver.common.keys import Keys
 
 from web_browser import Browser, run_cases
-
-
-def post(url, body):
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as response:
-        return json.load(response)
+from web_real_server import RealServer, post
 
 
 class Real:
@@ -27,22 +19,11 @@ class Real:
         self.b = browser
 
     def serve(self, *flags):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        self.folder = tempfile.TemporaryDirectory()
-        environment = os.environ | {"XDG_CACHE_HOME": self.folder.name, "XDG_STATE_HOME": self.folder.name,
-                                    "XDG_DATA_HOME": self.folder.name}
-        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(port), "--context", "2048", "--threads", "2",
-                                         *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        env=environment)
-        assert " on http" in self.process.stdout.readline(), "the server did not start"
-        return f"http://127.0.0.1:{port}/"
+        self.server = RealServer(PROGRAM, MODEL, *flags)
+        return self.server.url
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate()
-        self.folder.cleanup()
+        self.server.stop()
 
     def short_answers(self):
         b = self.b
@@ -84,15 +65,15 @@ class Real:
             assert len(sizes) > 10 and 20_000 < sum(sizes) < 100_000, sizes  # compressed
             self.short_answers()
             b.ask("What is the capital of France?", 30)
-            first = b.text(".prose")
+            first = b.text(".answer .prose")
             assert first.strip()
             b.see("tokens", ".meta")
             b.button("Generate this answer again").click()
             b.see("2/2", ".siblings")
             b.done(30)
-            assert b.text(".prose") == first  # greedy
+            assert b.text(".answer .prose") == first  # greedy
             b.driver.refresh()
-            b.until(lambda: b.text(".prose") == first)
+            b.until(lambda: b.text(".answer .prose") == first)
             b.driver.get(url + "status")
             b.see("hybrid-146m", "#models")
             found = b.problems()
@@ -109,7 +90,7 @@ class Real:
             b.click("#keep")
             b.ask("Tell me a story about a river.", 30)
             b.until(lambda: b.js("return location.hash").startswith("#conv_"))
-            first = b.text(".prose")
+            first = b.text(".answer .prose")
             b.button("Generate this answer again").click()
             b.see("2/2", ".siblings")
             b.done(30)
@@ -120,7 +101,7 @@ class Real:
             b.see("2/2", ".siblings")
             b.js("document.querySelector('[aria-label=\"Previous version\"]').click()")
             b.see("1/2", ".siblings")
-            assert b.text(".prose") == first
+            assert b.text(".answer .prose") == first
             b.one("#search").send_keys("river")
             b.until(lambda: len(b.all("#conversations li")) == 1)
             b.js("document.querySelector('.answer [aria-label^=Branch]').click()")
@@ -146,7 +127,7 @@ class Real:
             b.one("#set-temperature").send_keys("0")
             b.button("Done").click()
             b.send("List all integers from 1 to 2000.")
-            b.until(lambda: len(b.text(".prose")) > 40)
+            b.until(lambda: len(b.text(".answer .prose")) > 40)
             b.press(Keys.ESCAPE)
             b.done(30)
             b.see("not finished", ".meta")
@@ -219,7 +200,7 @@ class Real:
             b.one("#key-dialog[open] #key-field").send_keys("secret", Keys.ENTER)
             self.short_answers()
             b.ask("Hello", 30)
-            assert b.text(".prose").strip()
+            assert b.text(".answer .prose").strip()
         finally:
             self.stop()
 

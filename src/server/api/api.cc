@@ -319,6 +319,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const Page wanted = std::get<Page>(handler);
   if (is_web_page(request, *call->match.route)) return out->respond(web_response("index.html", request));
   if (wanted == Page::web_status) return out->respond(web_response("status.html", request));
+  if (wanted == Page::docs) return out->respond(web_response("docs.html", request));
   if (wanted == Page::web_icon) return out->respond(web_response("icon.svg", request));
   if (wanted == Page::web_file) return out->respond(web_response(call->match.id, request));
   if (!handle_slow_page(wanted, request, *call, out)) out->respond(page(wanted, *call));
@@ -395,8 +396,6 @@ HttpResponse Api::page(Page page, const Call& call) const {
       return metrics();
     case Page::openapi:
       return file_response("application/json", kOpenApiJson);
-    case Page::docs:
-      return file_response("text/html; charset=utf-8", kDocsPage);
     case Page::ollama_loaded:
       return ollama_.loaded();
     case Page::llama_props:

@@ -3,12 +3,10 @@ find_library(PROMETHEUS_LIBRARY prometheus-cpp-core REQUIRED)
 find_package(simdjson REQUIRED)  # request_model.cc: "model" of a body of megabytes
 find_package(OpenSSL 3 REQUIRED)  # sealed_text.cc
 target_link_libraries(anabranch_server_api PRIVATE ${PROMETHEUS_LIBRARY} simdjson::simdjson OpenSSL::Crypto)
-# openapi.json and the page that shows it become text in the program.
+# openapi.json becomes text in the program.
 set(openapi_json ${CMAKE_CURRENT_SOURCE_DIR}/server/api/openapi.json)
-set(docs_html ${CMAKE_CURRENT_SOURCE_DIR}/server/api/docs.html)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${openapi_json} ${docs_html})
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${openapi_json})
 file(READ ${openapi_json} OPENAPI_JSON)
-file(READ ${docs_html} DOCS_HTML)
 string(CONFIGURE "${OPENAPI_JSON}" OPENAPI_JSON @ONLY)  # @PROJECT_VERSION@
 configure_file(${CMAKE_CURRENT_SOURCE_DIR}/server/api/static_files.cc.in ${CMAKE_BINARY_DIR}/server/static_files.cc @ONLY)
 target_sources(anabranch_server_api PRIVATE ${CMAKE_BINARY_DIR}/server/static_files.cc)

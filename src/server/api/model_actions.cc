@@ -1,6 +1,7 @@
 #include "server/api/model_actions.h"
 
 #include <atomic>
+#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
@@ -23,6 +24,19 @@ std::string event_of(const Json& json) {
   return "data: " + dump_json(json) + "\n\n";
 }
 
+// As people write it: 0.6, not 0.6000000238418579.
+double shortest(float value) {
+  return std::round(double{value} * 1e6) / 1e6;
+}
+
+// What counts for requests that say nothing.
+Json defaults_json(const SamplingParams& sampling) {
+  return {{"temperature", shortest(sampling.temperature)},
+          {"top_p", shortest(sampling.top_p)},
+          {"top_k", sampling.top_k},
+          {"min_p", shortest(sampling.min_p)}};
+}
+
 }  // namespace
 
 Json model_json(const ModelPool::Entry& entry, int64_t created) {
@@ -36,6 +50,8 @@ Json model_json(const ModelPool::Entry& entry, int64_t created) {
   if (entry.model->engine->info().images) inputs.push_back("image");
   json["architecture"] = {{"input_modalities", std::move(inputs)},
                           {"output_modalities", Json::array({"text"})}};
+  json["chat"] = entry.model->engine->chat_template() != nullptr;
+  json["defaults"] = defaults_json(entry.model->defaults.sampling);
   json["context_length"] = entry.model->engine->info().context_length;
   json["pinned"] = entry.keep.pinned;
   json["unload_after_s"] = entry.keep.unload_after_s > 0 ? Json(entry.keep.unload_after_s) : Json();

@@ -6,6 +6,5 @@
 namespace anabranch::server {
 
 extern const std::string_view kOpenApiJson;  // server/api/openapi.json
-extern const std::string_view kDocsPage;     // server/api/docs.html
 
 }  // namespace anabranch::server

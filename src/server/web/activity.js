@@ -1,6 +1,7 @@
 // What the server is doing: asks /health every few seconds and draws the plots.
 
 import * as api from "./api.js";
+import {el} from "./dom.js";
 import * as format from "./format.js";
 import {Plot} from "./plots.js";
 
@@ -50,6 +51,8 @@ export class Activity {
     this.hooks = hooks;
     this.plots = makePlots();
     place.append(...Object.values(this.plots).map((plot) => plot.element));
+    this.note = el("p.hint", {role: "note", hidden: true});
+    place.append(this.note);
     this.health = null;
     this.gone = false;
     document.addEventListener("visibilitychange", () => {
@@ -71,8 +74,12 @@ export class Activity {
       this.health = health;
       this.setGone(false);
       this.hooks.news(health);
+      this.note.hidden = true;
     } catch (error) {
       this.setGone(error.kind === "offline");
+      this.note.textContent = `The server does not tell what it is doing: ${error.message}`;
+      this.note.hidden = this.gone;
+      if (error.lasting) return;  // asked again when an answer begins, or the page is looked at again
     }
     this.soon(this.gone ? GONE_MS : this.hooks.busy() ? BUSY_MS : IDLE_MS);
   }

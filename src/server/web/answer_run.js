@@ -15,6 +15,10 @@ export class AnswerRun {
     this.outcome = null;            // the event that ended the stream
   }
 
+  get path() {
+    return "/v1/responses";
+  }
+
   stop() {
     this.abort.abort();
   }
@@ -24,7 +28,7 @@ export class AnswerRun {
     const turn = this.turn;
     turn.status = "running";
     try {
-      for await (const event of api.events("/v1/responses", this.body, this.abort.signal)) this.take(event);
+      for await (const event of api.events(this.path, this.body, this.abort.signal)) this.take(event);
       if (!this.outcome) throw new api.ApiError("cut", "The connection broke off in the middle of the answer.");
       if (this.outcome.type === "response.failed") throw this.failure();
     } catch (error) {

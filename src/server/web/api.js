@@ -5,10 +5,17 @@ const KEY = "anabranch.key";
 
 // kind: "offline" (no answer), "cut" (the answer broke off), "key" (401 and no key was given), "stopped" (by the
 // user), "http" (everything else that the server says).
+// Failures that a later attempt would only repeat, until somebody changes something.
+const LASTING = [401, 403, 404], LASTING_CODES = ["model_not_loaded", "device_lost"];
+
 export class ApiError extends Error {
   constructor(kind, message, {status = 0, code = "", retryAfter = 0} = {}) {
     super(message);
     Object.assign(this, {kind, status, code, retryAfter});
+  }
+
+  get lasting() {
+    return LASTING.includes(this.status) || LASTING_CODES.includes(this.code);
   }
 }
 
@@ -62,13 +69,15 @@ async function errorOf(response) {
   });
 }
 
-async function send(path, {method = "GET", body, signal} = {}) {
+// body: an object; text: the same as JSON already.
+async function send(path, {method = "GET", body, text, signal} = {}) {
   const headers = {};
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const sent = body === undefined ? text : JSON.stringify(body);
+  if (sent !== undefined) headers["Content-Type"] = "application/json";
   if (key) headers.Authorization = `Bearer ${key}`;
   try {
     return await fetch(new URL(path.replace(/^\//, ""), BASE), {
-      method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store",
+      method, headers, signal, body: sent, cache: "no-store",
       credentials: "omit", redirect: "error",
     });
   } catch (error) {
@@ -77,14 +86,13 @@ async function send(path, {method = "GET", body, signal} = {}) {
   }
 }
 
-// A successful answer; everything else is thrown. quiet: a missing key is an error and the user is not asked; insist: the
-// user is asked although they declined before.
-export async function request(path, options = {}) {
+// Any answer but one that asks for a key. quiet: a missing key is an error and the user is not asked; insist: the user is asked
+// although they declined before.
+export async function answered(path, options = {}) {
   for (;;) {
     const used = key;
     const response = await send(path, options);
-    if (response.ok) return response;
-    if (response.status !== 401) throw await errorOf(response);
+    if (response.status !== 401) return response;
     if (key !== used) continue;  // another request brought a key meanwhile
     if (options.quiet || (declined && !options.insist)) throw new ApiError("key", "This server asks for an API key.", {status: 401});
     asking ??= askForKey(used !== "").finally(() => { asking = null; });
@@ -93,6 +101,13 @@ export async function request(path, options = {}) {
     if (!given) throw new ApiError("key", "This server asks for an API key, and none was given.", {status: 401});
     keepKey(given);
   }
+}
+
+// A successful answer; everything else is thrown. options: see answered().
+export async function request(path, options = {}) {
+  const response = await answered(path, options);
+  if (!response.ok) throw await errorOf(response);
+  return response;
 }
 
 export async function json(path, options = {}) {

@@ -1,8 +1,10 @@
 // The body of POST /v1/responses for each way to get an answer.
 
-import {inputOf} from "./conversation.js";
+import {inputOf, textOf} from "./conversation.js";
 import {toolsField} from "./consent.js";
 import {requestFields} from "./settings.js";
+
+const CONTINUED = 400;  // tokens of a continuation, which may have no end of its own
 
 // The id under which the server has the message that a turn follows; null at the root.
 export function storedParent(conversation, turn) {
@@ -42,6 +44,18 @@ export function answerBody(conversation, turn, servers) {
     body.conversation.parent = user.last || user.id;
   }
   return body;
+}
+
+const wholeText = (turn) => turn.items.filter((item) => item.type === "message").map(textOf).join("");
+
+// The text that a model without a chat template continues: everything so far, with a line between the turns of the two sides.
+export function completionBody(conversation, turn) {
+  const path = conversation.path();
+  const before = path.slice(0, path.indexOf(turn));
+  const prompt = before.map((one, at) => (one.role === "user" ? (at ? "\n" : "") + one.text : wholeText(one))).join("");
+  const {model, temperature, top_p, top_k, min_p, seed, max_output_tokens} = requestFields(conversation.settings);
+  return {model, temperature, top_p, top_k, min_p, seed, max_tokens: max_output_tokens ?? CONTINUED, prompt, stream: true,
+    stream_options: {include_usage: true}};
 }
 
 // Goes on after requests for consent were decided.

@@ -2,7 +2,8 @@
 
 import {ApiError} from "./api.js";
 import {AnswerRun, firstWords, openRequests} from "./answer_run.js";
-import {answerBody, approvalResponse, consentBody} from "./bodies.js";
+import {answerBody, approvalResponse, completionBody, consentBody} from "./bodies.js";
+import {CompletionRun} from "./completion_run.js";
 import {announce, copyText, toast} from "./dom.js";
 import {Conversation, answerText, answerTurn, userTurn} from "./conversation.js";
 import {decide, decisionOn} from "./consent.js";
@@ -21,7 +22,8 @@ export const storeOf = (id) => (id?.startsWith("tab_") ? tabStore : serverStore)
 
 export class Chat {
   // hooks: {keeps(): whether new conversations are kept on the server, opened(conversation), busy(bool), listChanged(),
-  // servers(): the MCP servers, null while they are not known, waiting(): why no token has come}
+  // servers(): the MCP servers, null while they are not known, waiting(): why no token has come, continues(): whether the
+  // model only continues texts}
   constructor(hooks) {
     this.hooks = hooks;
     this.run = null;
@@ -109,7 +111,8 @@ export class Chat {
     if (before) conversation.show(before.items.length ? before.id : user.id);
     const turn = {...answerTurn(temporaryId(), user.id), siblings: before?.siblings};
     conversation.add(turn);
-    return this.generate(turn, () => answerBody(conversation, turn, this.hooks.servers()));
+    return this.generate(turn, () => (this.hooks.continues() ? completionBody(conversation, turn)
+      : answerBody(conversation, turn, this.hooks.servers())));
   }
 
   async show(id, turn) {
@@ -205,7 +208,8 @@ export class Chat {
     try {
       if (!conversation.id) await this.begin(conversation);
       if (conversation !== this.conversation) throw new ApiError("stopped", "Stopped.");
-      run = new AnswerRun(makeBody(), turn, (item) => this.progress(turn, item));
+      const Run = this.hooks.continues() ? CompletionRun : AnswerRun;
+      run = new Run(makeBody(), turn, (item) => this.progress(turn, item));
       this.setBusy(run);
       announce("Generating an answer.");
       await run.go();
@@ -219,7 +223,7 @@ export class Chat {
   }
 
   async begin(conversation) {
-    conversation.kept = this.hooks.keeps();
+    conversation.kept = this.hooks.keeps() && !this.hooks.continues();  // the server keeps chats
     const store = conversation.kept ? serverStore : tabStore;
     try {
       await store.begin(conversation);

@@ -3,6 +3,7 @@
 import {byId, el, iconButton, icon, toast} from "./dom.js";
 import * as format from "./format.js";
 import {MAX_FILES, MAX_TOTAL, joinFiles, readTextFile} from "./files.js";
+import {isPdf, readPdf} from "./pdf_text.js";
 import {MAX_IMAGES, isImage, pictures, readImage} from "./images.js";
 
 const DRAFT = "anabranch.draft";
@@ -78,13 +79,14 @@ export class Composer {
     if (this.actions.send(message, this.images.map((image) => image.url))) this.set("");
   }
 
-  // Whether the model takes images.
-  offerImages(offered) {
-    this.takesImages = offered;
-    const label = offered ? "Attach text files and images" : "Attach text files";
+  // images: whether the model takes them. continues: it continues the text instead of answering it.
+  offer(images, continues) {
+    this.takesImages = images;
+    this.area.placeholder = continues ? "Write the beginning of a text" : "Write a message";
+    const label = images ? "Attach text files and images" : "Attach text files";
     byId("attach").setAttribute("aria-label", label);
     byId("attach").title = `${label} (Alt + U)`;
-    byId("drop").firstElementChild.textContent = offered ? "Drop text files and images here" : "Drop text files here";
+    byId("drop").firstElementChild.textContent = images ? "Drop text files and images here" : "Drop text files here";
   }
 
   // Programs that copy text often copy a picture of it as well: then the text is meant.
@@ -132,7 +134,7 @@ export class Composer {
 
   async addText(file) {
     if (this.files.length >= MAX_FILES) throw new Error(`At most ${MAX_FILES} files go with a message.`);
-    const read = await readTextFile(file);
+    const read = await (isPdf(file) ? readPdf(file) : readTextFile(file));
     const total = this.files.reduce((sum, one) => sum + one.text.length, read.text.length);
     if (total > MAX_TOTAL) throw new Error(`${file.name} does not fit: all files may have ${format.bytes(MAX_TOTAL)}.`);
     this.files.push(read);

@@ -80,7 +80,7 @@ export function inputOf(turns) {
   const input = [];
   for (const turn of turns) {
     if (turn.role === "user") input.push({type: "message", role: "user", content: contentOf(turn)});
-    else input.push(...turn.items.filter((item) => item.type !== "mcp_list_tools").map(inputItem));
+    else input.push(...turn.items.filter((item) => item.type !== "mcp_list_tools").flatMap(inputItems));
   }
   return input;
 }
@@ -91,9 +91,11 @@ function contentOf({text, images}) {
   return text ? [...parts, {type: "input_text", text}] : parts;
 }
 
-function inputItem(item) {
-  if (item.type !== "message" && item.type !== "reasoning") return item;
-  return {...item, content: (item.content || []).map(({type, text}) => ({type, text}))};
+function inputItems(item) {
+  if (item.type === "function_call")
+    return [item, {type: "function_call_output", call_id: item.call_id, output: "There is no tool of this name."}];
+  if (item.type !== "message" && item.type !== "reasoning") return [item];
+  return [{...item, content: (item.content || []).map(({type, text}) => ({type, text}))}];
 }
 
 // ---- What the server keeps (GET /v1/sessions/ID) as turns, and back for an export.
@@ -148,6 +150,13 @@ function askAgain(turn) {
       Object.assign(item, {type: "mcp_approval_request", id: item.approval_request_id, status: "completed"});
 }
 
+// Calls that no server of tools knew.
+function nameUnknownCalls(turn) {
+  for (const item of turn.items)
+    if (item.type === "mcp_call" && item.status === "open" && !item.server_label)
+      Object.assign(item, {type: "function_call", call_id: item.id, status: "completed"});
+}
+
 export const imagesOf = (message) =>
   pictures(Array.isArray(message.images) ? message.images.map((image) => image?.url) : []);
 
@@ -171,6 +180,7 @@ export function turnsOf(messages) {
     addMessage(turn, message);
   }
   askAgain(turns[turns.length - 1]);
+  for (const turn of turns) if (turn.role === "assistant") nameUnknownCalls(turn);
   return turns;
 }
 

@@ -2,7 +2,7 @@
 set(web_source ${CMAKE_CURRENT_SOURCE_DIR}/server/web)
 set(web_build ${CMAKE_BINARY_DIR}/server/web)
 file(GLOB_RECURSE web_files RELATIVE ${web_source} CONFIGURE_DEPENDS ${web_source}/*.html ${web_source}/*.js ${web_source}/*.css
-     ${web_source}/*.svg ${web_source}/*.LICENSE)
+     ${web_source}/*.svg ${web_source}/*.woff2 ${web_source}/*.LICENSE)
 find_program(GZIP gzip REQUIRED)
 set(WEB_DATA "")
 set(WEB_NAMES "")

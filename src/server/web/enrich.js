@@ -2,7 +2,7 @@
 // libraries for colours and formulas are loaded when the first text needs them.
 
 import {copyText, el, icon, announce} from "./dom.js";
-import {sanitizeCode, sanitizeMath} from "./markdown.js";
+import {isDrawing, sanitizeCode, sanitizeMath} from "./markdown.js";
 
 const MAX_COLOURED = 60 * 1024;  // characters of a code block
 
@@ -17,6 +17,12 @@ export const aliasOf = (name) => EXTENSIONS[name] || name;
 
 const loading = {};
 const load = (name) => (loading[name] ??= import(`./vendor/${name}.js`).then((module) => module.default));
+
+// A style sheet that is needed from now on; resolves when it is there.
+const styles = {};
+const loadStyle = (path) => (styles[path] ??= new Promise((done, failed) => {
+  document.head.append(el("link", {rel: "stylesheet", href: new URL(path, import.meta.url).href, onload: done, onerror: failed}));
+}));
 
 async function colour(code, language) {
   const text = code.textContent;
@@ -72,21 +78,40 @@ function replaceCode(pre) {
   block.finish();
 }
 
+// KaTeX draws boxes of its own fonts, which look the same in every browser; screen readers get MathML. It sets styles by script,
+// which the policy allows, while markup with styles would be refused.
 async function showFormula(place) {
   const display = place.classList.contains("math-display");
   const source = place.textContent;
   try {
-    const katex = await load("katex");
-    const markup = katex.renderToString(source, {output: "mathml", displayMode: display, throwOnError: true, maxExpand: 200,
-      maxSize: 40, strict: "ignore", trust: false});
-    const fragment = sanitizeMath(markup);
-    if (!fragment.querySelector("math")) return;
-    const shown = el(`span.formula${display ? ".display" : ""}`, {title: source}, fragment);
+    const [katex] = await Promise.all([load("katex"), loadStyle("./vendor/katex.css")]);
+    const how = {displayMode: display, throwOnError: true, maxExpand: 200, maxSize: 20, strict: "ignore", trust: false};
+    const read = sanitizeMath(katex.renderToString(source, {...how, output: "mathml"}));
+    const shown = el(`span.formula${display ? ".display" : ""}`, {title: source});
+    katex.render(source, shown, {...how, output: "html"});
+    const drawing = shown.querySelector(".katex");
+    if (!drawing || !read.querySelector("math") || !isDrawing(shown)) return;
+    drawing.prepend(el("span.katex-mathml", {}, read.querySelector("math")));
     if (display) shown.tabIndex = 0;
     place.replaceWith(shown);
   } catch {
     place.classList.add("math-failed");  // the source stays visible
   }
+}
+
+// A mark leads to its footnote, which may stand in another block.
+function bindNote(mark) {
+  const name = mark.textContent;
+  const button = el("button.note-link", {type: "button", "aria-label": `Footnote ${name}`}, name);
+  button.addEventListener("click", () => {
+    const notes = [...(button.closest(".prose")?.querySelectorAll(".note") || [])];
+    const note = notes.find((one) => one.firstElementChild.textContent === name);
+    if (!note) return;
+    note.tabIndex = -1;
+    note.focus();
+    note.scrollIntoView({block: "nearest"});
+  });
+  mark.replaceChildren(button);
 }
 
 function wrapTable(table) {
@@ -99,5 +124,6 @@ function wrapTable(table) {
 export function finishBlock(block) {
   for (const pre of block.querySelectorAll("pre")) replaceCode(pre);
   for (const table of block.querySelectorAll("table")) wrapTable(table);
+  for (const mark of block.querySelectorAll("sup.note-mark")) bindNote(mark);
   for (const place of block.querySelectorAll("code.math-display, code.math-inline")) showFormula(place);
 }

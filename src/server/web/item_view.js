@@ -3,6 +3,7 @@
 import {el, icon} from "./dom.js";
 import * as format from "./format.js";
 import {textOf} from "./conversation.js";
+import {indented, visible} from "./outside_text.js";
 import {StreamedText} from "./streamed_text.js";
 
 const MAX_SHOWN = 20000;  // characters of a tool's result
@@ -59,21 +60,13 @@ function thoughtView(item, turn, actions) {
   return {element, update};
 }
 
-function pretty(json) {
-  try {
-    return JSON.stringify(JSON.parse(json), null, 2);
-  } catch {
-    return json || "";
-  }
-}
-
 function limited(text) {
   return text.length <= MAX_SHOWN ? text
     : `${text.slice(0, MAX_SHOWN)}\n… ${format.count(text.length - MAX_SHOWN)} more characters`;
 }
 
 function field(name, text) {
-  return [el("h3.field-name", {}, name), el("pre.field", {tabindex: "0", "aria-label": name}, limited(text))];
+  return [el("h3.field-name", {}, name), el("pre.field", {tabindex: "0", "aria-label": name}, text)];
 }
 
 const CALL_STATES = {in_progress: "running", completed: "done", failed: "failed", incomplete: "not finished", open: "not run"};
@@ -85,16 +78,32 @@ function callView(item) {
   const element = el("details.tool", {}, el("summary", {}, icon("tool"), title, state), body);
   let shown = "";
   const update = () => {
-    title.textContent = item.server_label ? `${item.server_label}: ${item.name}` : item.name;
+    title.textContent = visible(item.server_label ? `${item.server_label}: ${item.name}` : item.name);
     const status = item.error ? "failed" : item.status || "in_progress";
     state.textContent = CALL_STATES[status] || status;
     state.dataset.state = status;
     const now = JSON.stringify([item.arguments, item.output, item.error]);
     if (now === shown) return;
     shown = now;
-    body.replaceChildren(...field("Arguments", pretty(item.arguments)));
-    if (item.error) body.append(...field("Error", typeof item.error === "string" ? item.error : JSON.stringify(item.error)));
-    else if (item.output !== null && item.output !== undefined) body.append(...field("Result", pretty(item.output)));
+    const shorten = (text) => visible(limited(text));
+    body.replaceChildren(...field("Arguments", shorten(indented(item.arguments))));
+    if (item.error) body.append(...field("Error", shorten(typeof item.error === "string" ? item.error : JSON.stringify(item.error))));
+    else if (item.output !== null && item.output !== undefined) body.append(...field("Result", shorten(indented(item.output))));
+  };
+  return {element, update};
+}
+
+// The page offers no functions of its own: such a call is of a tool that the model made up.
+function unknownCallView(item) {
+  const note = el("p.call-note", {}, "The model called ", el("strong", {}, visible(item.name)),
+    ", which is not among the tools that it was given. Nothing was run.");
+  const body = el("div.tool-body");
+  const element = el("div", {}, note, el("details.tool", {}, el("summary", {}, icon("tool"), "The call"), body));
+  let shown = null;
+  const update = () => {
+    if (item.arguments === shown) return;
+    shown = item.arguments;
+    body.replaceChildren(...field("Arguments", visible(limited(indented(item.arguments)))));
   };
   return {element, update};
 }
@@ -102,28 +111,33 @@ function callView(item) {
 const DECISIONS = {once: "allowed once", always: "allowed from now on", no: "not allowed", never: "never allowed",
   gone: "not answered"};
 
+// The arguments come after the item itself. Buttons appear when the answer has ended: then the arguments are complete, and they
+// are shown whole, so that nothing is allowed that was not seen.
 function approvalView(item, turn, actions) {
-  const element = el("div.consent", {role: "group", tabindex: "-1", "aria-label": `Permission for ${item.name}`});
+  const element = el("div.consent", {role: "group", tabindex: "-1", "aria-label": `Permission for ${visible(item.name)}`});
   const answer = (decision) => () => actions.decide(turn, item, decision);
+  const buttons = () => el("div.buttons", {},
+    el("button.primary", {type: "button", onclick: answer("once")}, "Allow once"),
+    el("button", {type: "button", onclick: answer("always")}, "Always allow this tool"),
+    el("button", {type: "button", onclick: answer("no")}, "Not now"),
+    el("button", {type: "button", onclick: answer("never")}, "Never"));
   let shown = null;
   const update = () => {
-    const state = item.decision || "open";
-    if (state === shown) return;
-    shown = state;
+    const complete = turn.status !== "running";
+    const now = JSON.stringify([item.decision, item.arguments, complete]);
+    if (now === shown) return;
+    shown = now;
     element.classList.toggle("decided", !!item.decision);
     if (item.decision) {
-      element.replaceChildren(icon("tool"), el("span.tool-name", {}, item.name), el("span", {}, DECISIONS[item.decision]));
+      element.replaceChildren(icon("tool"), el("span.tool-name", {}, visible(item.name)), el("span", {}, DECISIONS[item.decision]));
       return;
     }
-    const question = el("p.consent-question", {}, icon("tool"),
-      el("span", {}, "The model wants to run ", el("strong", {}, item.name), " on the server ",
-        el("strong", {}, item.server_label), "."));
-    element.replaceChildren(question, ...field("Arguments", pretty(item.arguments)));
-    element.append(el("div.buttons", {},
-      el("button.primary", {type: "button", onclick: answer("once")}, "Allow once"),
-      el("button", {type: "button", onclick: answer("always")}, "Always allow this tool"),
-      el("button", {type: "button", onclick: answer("no")}, "Not now"),
-      el("button", {type: "button", onclick: answer("never")}, "Never")));
+    element.replaceChildren(el("p.consent-question", {}, icon("tool"),
+      el("span", {}, "The model wants to run ", el("strong", {}, visible(item.name)), " on the server ",
+        el("strong", {}, visible(item.server_label)), ".")));
+    if (item.arguments) element.append(...field("Arguments", visible(indented(item.arguments))));
+    else element.append(el("p.hint", {}, complete ? "The call has no arguments." : "The arguments are on their way."));
+    if (complete) element.append(buttons());
   };
   return {element, update};
 }
@@ -143,6 +157,7 @@ const VIEWS = {
   message: messageView,
   reasoning: thoughtView,
   mcp_call: callView,
+  function_call: unknownCallView,
   mcp_approval_request: approvalView,
   mcp_list_tools: listView,
 };

@@ -24,7 +24,7 @@ byId("keep").checked = choice("keep", "no") === "yes";
 
 const chat = new Chat({
   keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => (server.asking ? null : server.mcp),
-  waiting: () => activity.waiting(),
+  waiting: () => activity.waiting(), continues,
 });
 const composer = new Composer({send: (text, images) => chat.send(text, images), stop: () => chat.stop()});
 const sidebar = new Sidebar({keeps, open: (id) => go(id), fresh, current: () => chat.conversation?.id, renamed});
@@ -51,7 +51,7 @@ function opened(conversation) {
   document.title = conversation.title ? `${title} – Anabranch` : "Anabranch";
   byId("kept-note").textContent = !conversation.id ? "" : conversation.kept ? "kept on this server" : "only in this tab";
   panel.use(clean(conversation.settings));
-  offerImages();
+  offerInput();
   sidebar.refresh();
 }
 
@@ -95,23 +95,37 @@ function gone(isGone) {
   if (!isGone) loadServer({quiet: true});
 }
 
-// Images are offered where the model that answers takes them.
-function offerImages() {
+// The model that answers, as far as it is known.
+function currentModel() {
   const wanted = chat.conversation?.settings.model || server.model;
-  const model = server.models.find((one) => one.id === wanted) || server.models[0];
-  composer.offerImages(!!model?.architecture?.input_modalities?.includes("image"));
+  return server.models.find((one) => one.id === wanted) || server.models[0];
+}
+
+// A model without a chat template.
+function continues() {
+  return currentModel()?.chat === false;
+}
+
+// What the model that answers takes.
+function offerInput() {
+  composer.offer(!!currentModel()?.architecture?.input_modalities?.includes("image"), continues());
+  byId("starters").hidden = continues();
+  byId("welcome-title").textContent = continues() ? "Which text shall I continue?" : "What can I do for you?";
+  byId("welcome-note").textContent = continues()
+    ? "This model has no chat template: it does not answer, it continues what you write."
+    : "The model runs on this server. Text and PDF files can be dropped anywhere on the page.";
 }
 
 function changeSettings(settings) {
   chat.changeSettings(settings);
-  offerImages();
+  offerInput();
 }
 
 let modelStates = "";
 function news(health) {
   server.sources = health.model?.draft_sources || server.sources;
   server.model = health.model?.id || server.model;
-  offerImages();
+  offerInput();
   const states = JSON.stringify((health.models || []).map((model) => [model.id, model.state]));
   if (modelStates && states !== modelStates) loadServer({quiet: true});
   modelStates = states;
@@ -126,7 +140,7 @@ async function loadServer(options = {}) {
     return;
   }
   panel.showModels();
-  offerImages();
+  offerInput();
   server.asking = true;
   try {
     server.mcp = (await api.json("/v1/mcp/servers", {quiet: true})).data;
@@ -135,6 +149,7 @@ async function loadServer(options = {}) {
   }
   server.asking = false;
   panel.showTools();
+  sidebar.refresh();  // a key may have come
 }
 
 // ---- The sidebar on narrow pages.

@@ -4,13 +4,15 @@
 
 import {Lexer, Parser, Renderer, Tokenizer} from "./vendor/marked.js";
 import DOMPurify from "./vendor/purify.js";
+import {escape, extensions} from "./markdown_syntax.js";
 
 const TAGS = ["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "h3", "h4", "h5", "h6",
-  "table", "thead", "tbody", "tr", "th", "td", "a", "span", "sub", "sup", "kbd"];
+  "table", "thead", "tbody", "tr", "th", "td", "a", "span", "sub", "sup", "kbd",
+  "details", "summary"];
 const RULES = {
   ALLOWED_TAGS: TAGS,
-  ALLOWED_ATTR: ["href", "title", "class", "align", "start"],
-  ADD_URI_SAFE_ATTR: ["align", "start"],  // else only what looks like an address
+  ALLOWED_ATTR: ["href", "title", "class", "align", "start", "open"],
+  ADD_URI_SAFE_ATTR: ["align", "start", "open"],  // else only what looks like an address
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -32,7 +34,6 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   node.setAttribute("rel", "noopener noreferrer");
 });
 
-const escape = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 // marked escapes addresses and titles in some places and not in others.
 const SIGNS = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'"};
 const unescape = (text) => text.replace(/&(?:amp|lt|gt|quot|#39);/g, (name) => SIGNS[name]);
@@ -68,36 +69,8 @@ Object.assign(renderer, {
   },
 });
 
-// Formulas: $$...$$, \[...\], \(...\), and $...$ with the rule that prices are no formulas.
-const DISPLAY = /^ {0,3}(?:\$\$(?!\$)((?:[^$]|\$(?!\$)){1,8000})\$\$|\\\[([\s\S]{1,8000}?)\\\])[ \t]*(?:\n|$)/;
-const INLINE = /^(?:\\\(([^\n]{1,2000}?)\\\)|\\\[([^\n]{1,2000}?)\\\]|\$\$([^\n$]{1,2000}?)\$\$|\$((?![\s\d][^$]*\s\$)[^\s$](?:[^\n$]{0,500}[^\s$\\])?)\$(?![\d\w]))/;
-
-function mathToken(match, type, display) {
-  return match && {type, raw: match[0], text: match.slice(1).find((group) => group !== undefined).trim(), display};
-}
-const mathHtml = (token) =>
-  `<${token.type === "mathBlock" ? "p" : "span"}><code class="${token.display ? "math-display" : "math-inline"}">` +
-  `${escape(token.text)}</code></${token.type === "mathBlock" ? "p" : "span"}>`;
-
-const extensions = {
-  block: [(source) => mathToken(DISPLAY.exec(source), "mathBlock", true)],
-  inline: [(source) => {
-    const match = INLINE.exec(source);
-    return mathToken(match, "mathInline", !!match && /^(?:\\\[|\$\$)/.test(match[0]));
-  }],
-  startBlock: [(source) => {
-    const at = source.search(/(?:^|\n) {0,3}(?:\$\$(?!\$)|\\\[)/);
-    return at < 0 ? undefined : at;
-  }],
-  startInline: [(source) => {
-    const at = source.search(/\$|\\\(|\\\[/);
-    return at < 0 ? undefined : at;
-  }],
-  renderers: {mathBlock: mathHtml, mathInline: mathHtml},
-  childTokens: {},
-};
-
 const options = {gfm: true, breaks: false, pedantic: false, silent: true, mangle: false, headerIds: false, renderer, tokenizer: new Tokenizer(), extensions};
+const lineOptions = {...options, breaks: true};  // each line end is one, as people type
 
 const PIECE = 2000;  // characters
 
@@ -120,13 +93,15 @@ export function blocks(source) {
   return lexer.blockTokens(source, []);
 }
 
-// One text as a fragment of elements. links: addresses that "[name]: address" lines define, kept from block to block.
-export function render(source, links = Object.create(null)) {
+// One text as a fragment of elements. links: addresses that "[name]: address" lines define, kept from block to block. lines: each
+// line end is one.
+export function render(source, links = Object.create(null), lines = false) {
   let html;
   try {
-    const lexer = new BoundedLexer(options);
+    const how = lines ? lineOptions : options;
+    const lexer = new BoundedLexer(how);
     lexer.tokens.links = links;
-    html = new Parser(options).parse(lexer.lex(source));
+    html = new Parser(how).parse(lexer.lex(source));
   } catch {
     return plain(source);  // or nested too deeply
   }
@@ -155,9 +130,15 @@ export function sanitizeCode(html) {
     ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true});
 }
 
-// Style attributes go before parsing already: the policy would report each of them. The source, which KaTeX adds as an
-// annotation, would be shown as text.
+// The MathML of a formula, for screen readers. Style attributes go before parsing already: the policy would report each of them.
+// The source, which KaTeX adds as an annotation, would be read out.
 export function sanitizeMath(markup) {
   const bare = markup.replace(/<annotation[\s\S]*?<\/annotation>/g, "").replace(/ style="[^"]*"/g, "");
   return DOMPurify.sanitize(bare, MATH_RULES);
+}
+
+// Whether elements that KaTeX made are what it makes of formulas: boxes and lines, without anything that loads, runs or leads away.
+export function isDrawing(root) {
+  return [...root.querySelectorAll("*")].every((one) => /^(?:span|svg|path|line|g)$/.test(one.localName) &&
+    [...one.attributes].every(({name}) => /^(?:class|style|aria-hidden|viewBox|preserveAspectRatio|width|height|xmlns|d|[xy][12]|stroke-width)$/.test(name)));
 }

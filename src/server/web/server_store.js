@@ -18,11 +18,12 @@ export const serverStore = {
   kept: true,
 
   // {entries: [{id, title, updated, snippet}], more}
-  async list(query, after) {
+  // options: of api.json.
+  async list(query, after, options = {}) {
     const parameters = new URLSearchParams({limit: "50"});
     if (query) parameters.set("query", query);
     if (after) parameters.set("after", after);
-    const answer = await api.json(`/v1/sessions?${parameters}`);
+    const answer = await api.json(`/v1/sessions?${parameters}`, options);
     return {more: answer.has_more, entries: answer.data.map((session) => ({id: session.id, title: session.title,
       updated: session.updated_at, snippet: session.snippet || null}))};
   },

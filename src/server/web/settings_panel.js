@@ -2,11 +2,14 @@
 
 import {byId, el} from "./dom.js";
 import {allDecisions, decide, forgetDecisions} from "./consent.js";
+import * as format from "./format.js";
 import {DEFAULTS, NUMBERS} from "./settings.js";
 
 const THINKING = [["auto", "When it helps"], ["on", "Always"], ["off", "Never"]];
 const SOURCES = {ngram: "Repeated text (ngram)", mtp: "The model's own prediction head (mtp)", draft: "The draft model (draft)",
   exit: "Early layers (exit)", skip: "Skipped layers (skip)"};
+
+const remark = (text) => (text ? ` (${text})` : "");
 
 export class SettingsPanel {
   // changed(settings): after each change. server(): {models, sources, mcp, asking}, as far as known.
@@ -46,10 +49,10 @@ export class SettingsPanel {
     const {models} = this.server();
     const wanted = this.settings?.model || "";
     const names = models.map((model) => model.id);
-    const first = models.find((model) => model.state === "loaded")?.id;
-    const options = [["", first ? `${first} (default)` : "Default model"],
-      ...models.filter((model) => model.id !== first || model.id === wanted).map((model) => [model.id,
-        model.state === "loaded" ? model.id : `${model.id} (${model.state || "not loaded"})`])];
+    const first = models.find((model) => model.state === "loaded");
+    const options = [["", first ? `${first.id} (default${first.chat === false ? ", continues texts" : ""})` : "Default model"],
+      ...models.filter((model) => model !== first || model.id === wanted).map((model) => [model.id,
+        `${model.id}${remark(model.chat === false ? "continues texts" : model.state === "loaded" ? "" : model.state || "not loaded")}`])];
     if (wanted && !names.includes(wanted)) options.push([wanted, `${wanted} (not here)`]);
     select.replaceChildren(...options.map(([value, label]) => el("option", {value, selected: value === wanted}, label)));
     select.value = wanted;
@@ -79,9 +82,20 @@ export class SettingsPanel {
     return el("div.setting", {}, el("label", {for: `set-${name}`}, label), select, hint && el("p.hint", {}, hint));
   }
 
+  // What counts while a field is empty, as far as the server tells.
+  standard(name) {
+    const {models} = this.server();
+    const model = models.find((one) => one.id === this.settings.model) || (this.settings.model ? null : models.find((one) => one.state === "loaded"));
+    const value = model?.defaults?.[name];
+    if (value !== undefined) return `${value} (default)`;
+    if (name === "max_output_tokens" && model?.context_length) return `up to the context of ${format.count(model.context_length)}`;
+    if (name === "seed") return "another each time";
+    return "default";
+  }
+
   number(name, label, minimum, maximum, step, hint) {
     const input = el("input", {id: `set-${name}`, type: "number", min: minimum, max: maximum, step: "any", inputmode: "decimal",
-      placeholder: "default", "aria-describedby": `hint-${name}`});
+      placeholder: this.standard(name), "aria-describedby": `hint-${name}`});
     input.value = this.settings[name] ?? "";
     input.addEventListener("change", () => {
       const value = input.value.trim() === "" ? null : Number(input.value);

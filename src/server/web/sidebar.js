@@ -17,6 +17,7 @@ export class Sidebar {
     this.search = byId("search");
     this.note = byId("list-note");
     this.wanted = 0;
+    this.unavailable = "";  // why the server keeps no conversations, once it has said so
     this.search.addEventListener("input", () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.refresh(), SEARCH_MS);
@@ -29,21 +30,38 @@ export class Sidebar {
     const turn = ++this.wanted;
     const query = this.search.value.trim();
     const here = await tabStore.list(query);
-    let kept = {entries: [], more: false}, problem = "";
-    if (this.hooks.keeps()) {
-      try {
-        kept = await serverStore.list(query);
-      } catch (error) {
-        problem = error.message;
-      }
-    }
+    const {kept, problem} = await this.listKept(query);
     if (turn !== this.wanted) return;  // a later search is under way
     this.show(here.entries, kept, query, problem);
+    if (!query) this.tellWhatIsKept(kept.entries.length > 0);
+  }
+
+  // Conversations that were kept are listed whatever the switch says about new ones. With the switch off, nobody is asked for a
+  // key because of them, and a server that keeps none is not asked again.
+  async listKept(query) {
+    const none = {entries: [], more: false}, wanted = this.hooks.keeps();
+    if (this.unavailable && !wanted) return {kept: none, problem: ""};
+    try {
+      const kept = await serverStore.list(query, null, {quiet: !wanted});
+      this.unavailable = "";
+      return {kept, problem: ""};
+    } catch (error) {
+      if (error.status === 403 || error.status === 404) this.unavailable = error.message;
+      return {kept: none, problem: wanted ? error.message : ""};
+    }
+  }
+
+  tellWhatIsKept(some) {
+    byId("keep-hint").textContent = this.hooks.keeps()
+      ? "On: new conversations are stored on this server until you delete them."
+      : this.unavailable ? "This server keeps no conversations: they end with this tab."
+        : some ? "Off: new conversations end with this tab. The ones listed by day are stored on this server until you delete them."
+          : "Off: new conversations end with this tab, and nothing is stored.";
   }
 
   show(here, kept, query, problem) {
     this.list.replaceChildren();
-    if (here.length) this.addGroup(this.hooks.keeps() ? "Only in this tab" : "In this tab", here);
+    if (here.length) this.addGroup(this.hooks.keeps() || kept.entries.length ? "Only in this tab" : "In this tab", here);
     let day = null, group = [];
     for (const entry of kept.entries) {
       const name = query ? "Found" : format.dayName(entry.updated);

@@ -133,7 +133,7 @@ async function look() {
     tell("");
   } catch (error) {
     tell(error.status === 503 ? "The server is stopping." : error.message);
-    if (error.kind === "key") return;  // the page asks again when it is loaded anew
+    if (error.lasting) return;  // the page asks again when it is looked at again
   }
   timer = setTimeout(look, pause);
 }

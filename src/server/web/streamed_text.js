@@ -13,10 +13,9 @@ const MAX_LINE = 4096;         // characters of a line of code that are held bac
 const FENCE = /^( {0,3})(`{3,}|~{3,})([^\n`]*)\n/;
 
 export class StreamedText {
-  // changed(): called after each drawing.
-  constructor(element, changed = () => {}) {
-    this.element = element;
-    this.changed = changed;
+  // changed(): called after each drawing. lines: each line end of the text is one, as people type.
+  constructor(element, changed = () => {}, lines = false) {
+    Object.assign(this, {element, changed, lines});
     this.text = "";
     this.settled = 0;       // characters that are drawn for good
     this.links = Object.create(null);
@@ -80,7 +79,7 @@ export class StreamedText {
     this.dropLast();
     for (const block of found.slice(0, complete)) {
       this.settled += block.length;
-      this.append(render(block, this.links));
+      this.append(render(block, this.links, this.lines));
     }
     return true;
   }
@@ -138,7 +137,9 @@ export class StreamedText {
       this.last.className = "block";
       this.place().append(this.last);
     }
-    this.last.replaceChildren(render(source, this.links));
+    const open = [...this.last.querySelectorAll("details")].map((one) => one.open);
+    this.last.replaceChildren(render(source, this.links, this.lines));
+    this.last.querySelectorAll("details").forEach((one, at) => { one.open = open[at] ?? one.open; });
   }
 
   // Ends at a line's end, if there is one in the second half.
@@ -205,9 +206,9 @@ export class StreamedText {
   }
 }
 
-// A text that is complete already.
-export function showText(element, text) {
-  const shown = new StreamedText(element);
+// A text that is complete already, with the line ends that were typed.
+export function showTyped(element, text) {
+  const shown = new StreamedText(element, undefined, true);
   shown.finish(text);
   return shown;
 }

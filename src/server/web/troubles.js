@@ -27,7 +27,7 @@ export class Troubles {
       this.retry(turn, makeBody);
     };
     const gone = this.chat.conversation.kept && error.status === 404 && !/model/.test(error.code);
-    if (error.status === 429 || error.status === 503) return this.countDown(error, again);
+    if ((error.status === 429 || error.status === 503) && !error.lasting) return this.countDown(error, again);
     this.retries = 0;
     if (gone) {
       view.setNotice("This conversation is no longer on the server: it was deleted there, or belongs to another key.", [

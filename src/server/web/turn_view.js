@@ -1,9 +1,11 @@
 // A turn on the page: what the user wrote or an answer, with the buttons for it.
 
 import {el, icon, iconButton} from "./dom.js";
+import {textOf} from "./conversation.js";
 import * as format from "./format.js";
 import {itemView} from "./item_view.js";
 import {splitFiles} from "./files.js";
+import {showTyped} from "./streamed_text.js";
 
 const LONG = 1500;  // characters of the user's text that are shown unfolded
 
@@ -33,7 +35,7 @@ class UserView {
 
   show() {
     const {text, files} = splitFiles(this.turn.text);
-    const shown = el("div.user-text", {}, text);
+    const shown = el("div.user-text.prose");
     this.body.replaceChildren();
     const images = this.turn.images || [];
     if (images.length)
@@ -44,6 +46,7 @@ class UserView {
         el("span.quiet", {}, format.bytes(new Blob([file.text]).size))), el("pre", {tabindex: "0", "aria-label": file.name}, file.text)));
     if (text.length > LONG) this.body.append(el("details.long-text", {}, el("summary", {}, `${text.slice(0, 200)}…`), shown));
     else if (text) this.body.append(shown);
+    showTyped(shown, text);
   }
 
   update(ids, busy) {
@@ -96,10 +99,11 @@ class AnswerView {
     this.items = [];
     this.parts = el("div.parts");
     this.waiting = el("p.waiting", {hidden: true}, el("span.dots", {"aria-hidden": "true"}), el("span"));
+    this.ending = el("p.ending", {hidden: true});
     this.notice = el("div.notice", {hidden: true});
     this.bar = el("div.bar");
     this.element = el("li.turn.answer", {"data-turn": turn.id}, el("h2.visually-hidden", {}, "Answer"), this.parts,
-      this.waiting, this.notice, this.bar);
+      this.ending, this.waiting, this.notice, this.bar);
   }
 
   // item: the one that changed; null for any.
@@ -139,6 +143,8 @@ class AnswerView {
     this.element.dataset.turn = turn.id;
     this.element.setAttribute("aria-busy", String(turn.status === "running"));
     this.updateItems();
+    this.ending.textContent = endingOf(turn);
+    this.ending.hidden = !this.ending.textContent;
     if (turn.status === "running") return this.bar.replaceChildren();
     this.bar.replaceChildren(...[siblingSwitch(turn, ids, actions),
       iconButton("copy", "Copy this answer", () => actions.copy(turn)),
@@ -147,6 +153,18 @@ class AnswerView {
       el("span.meta", {}, describe(turn)),
     ].filter(Boolean));
   }
+}
+
+const SPEAKS = ["mcp_call", "mcp_approval_request", "function_call"];
+
+// Why an answer ended, where its words do not tell.
+function endingOf(turn) {
+  if (turn.about?.cut === "answer_loop") return "Stopped here because the answer repeated itself.";
+  if (turn.cut === "max_output_tokens")
+    return "Stopped here at the limit of tokens, which is set in the settings or by the model's context. The answer is not complete.";
+  if (turn.status !== "completed") return "";
+  const said = turn.items.some((item) => SPEAKS.includes(item?.type) || (item?.type === "message" && textOf(item).trim()));
+  return said ? "" : "The model ended its answer without a word.";
 }
 
 // "hybrid-146m · 1.2 s · 86 tok/s · 120 tokens · 93 % of the prompt from the cache".
@@ -165,8 +183,7 @@ export function describe(turn) {
   if (drafts?.drafted) parts.push(`${format.percent(drafts.accepted / drafts.drafted)} of the drafts accepted`);
   if (turn.about?.stopped) parts.push(`stopped: ${turn.about.stopped}`);
   if (turn.about?.not_kept) parts.push(`not kept: ${turn.about.not_kept}`);
-  if (turn.cut === "max_output_tokens") parts.push("cut at the limit of tokens");
-  else if (turn.status === "incomplete") parts.push("not finished");
+  if (turn.status === "incomplete" && turn.cut !== "max_output_tokens") parts.push("not finished");
   return parts.join(" · ");
 }
 

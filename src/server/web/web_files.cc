@@ -24,6 +24,7 @@ std::string_view type_of(std::string_view path) {
   if (end == "js") return "text/javascript; charset=utf-8";
   if (end == "css") return "text/css; charset=utf-8";
   if (end == "svg") return "image/svg+xml";
+  if (end == "woff2") return "font/woff2";
   return "text/plain; charset=utf-8";  // licences
 }
 

@@ -9,11 +9,12 @@
 namespace anabranch::server {
 
 // The page loads nothing from elsewhere, runs no script but its own files, and cannot be shown inside another
-// page. Markup reaches the page through DOMPurify only (Trusted Types).
+// page. Markup reaches the page through DOMPurify only, and the one worker is that for PDF files (Trusted
+// Types).
 constexpr std::string_view kWebPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types dompurify";
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dompurify pdf-worker";
 
 struct WebFile {
   std::string_view path;  // below src/server/web

@@ -1,0 +1,165 @@
+"""The page's question whether a tool may run, in headless Chromium, with a scripted server and with the real one, a real MCP
+server and a model that must call its tool: python web_consent_test.py BINARY MODEL"""
+
+import json
+import os
+import sys
+import tempfile
+
+from web_browser import Browser, run_cases
+from web_fake_server import Fake, approval, call, text, unknown_call
+from web_real_server import RealServer, get, stream
+from web_script import MCP
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOOLS = {"command": sys.executable, "args": ["-u", os.path.join(HERE, "..", "mcp", "fake_server.py"), "good"]}
+# A number that JavaScript would round, a name given twice, signs that hide or reorder text, markup, and more than fits a small field.
+ODD = ('{"id": 12345678901234567890, "path": "/tmp/a", "path": "/home", "note": "\u202edlrow\u202c\u200b\U000e0041", '
+       '"markup": "<img src=x>", "body": "' + "x" * 30000 + ' the end"}')
+
+
+class Scripted:
+    def __init__(self, browser):
+        self.b = browser
+        self.fake = Fake(self.script, MCP).start()
+        self.arguments, self.pause = "{}", 0.0
+
+    def script(self, said, body):
+        if body["input"][-1].get("type") == "mcp_approval_response":
+            return [call("time", "now", self.arguments, "14:05"), text("It is 14:05.")]
+        if said == "unknown":
+            return [unknown_call("delete_everything", '{"path": "/"}')]
+        if said == "nothing":
+            return []
+        if said == "hello":
+            return [text("Hello.")]
+        return [text("A moment."), approval("time", "now", self.arguments, self.pause)]
+
+    def open(self):
+        self.b.open(self.fake.url)
+        self.b.click("#settings")
+        self.b.click("#tool-time")
+        self.b.button("Done").click()
+
+    def clean(self):
+        found = self.b.problems()
+        assert not found, found
+
+    def check_arguments_come_before_buttons(self):
+        b = self.b
+        self.arguments, self.pause = '{"zone": "UTC"}', 1.5
+        self.open()
+        b.send("time")
+        b.see("wants to run now", ".consent")
+        b.see("on their way", ".consent")
+        assert not b.all(".consent button") and not b.all(".consent pre")
+        b.until(lambda: b.all(".consent button"))
+        assert b.text(".consent pre") == '{\n  "zone": "UTC"\n}'
+        b.button("Allow once").click()
+        b.see("It is 14:05.")
+        self.clean()
+
+    def check_arguments_are_shown_whole_and_as_they_are(self):
+        b = self.b
+        self.arguments, self.pause = ODD, 0.0
+        self.open()
+        b.ask("time")
+        shown = b.js("return document.querySelector('.consent pre').textContent")
+        for part in ('"id": 12345678901234567890', '"path": "/tmp/a"', '"path": "/home"', "\\u202edlrow\\u202c\\u200b\\udb40\\udc41",
+                     '"<img src=x>"', 'the end"'):
+            assert part in shown, (part, shown[:400])
+        assert len(shown) > 30000 and not b.all(".consent img")
+        order = b.js("return [...document.querySelector('.consent').children].map((one) => one.tagName)")
+        assert order.index("PRE") < order.index("DIV"), order
+        self.clean()
+
+    def check_a_tool_that_does_not_exist(self):
+        b = self.b
+        self.open()
+        b.ask("unknown")
+        b.see("delete_everything, which is not among the tools", "#turns")
+        b.click(".tool summary")
+        b.see('"path": "/"', ".tool-body")
+        b.ask("hello")
+        b.see("Hello.", "#turns")
+        sent = [item["type"] for item in self.fake.bodies[-1]["input"]]
+        assert sent == ["message", "function_call", "function_call_output", "message"], sent
+        b.ask("nothing")
+        b.see("The model ended its answer without a word.", "#turns")
+        self.clean()
+
+
+class Real:
+    """The scripted server cannot know in which order the real one tells things."""
+
+    def __init__(self, browser):
+        self.b = browser
+
+    def check_the_real_order_of_events(self):
+        b = self.b
+        with tempfile.TemporaryDirectory() as folder:
+            config = os.path.join(folder, "mcp.json")
+            with open(config, "w") as file:
+                json.dump({"mcpServers": {"time": TOOLS}}, file)
+            with RealServer(PROGRAM, MODEL, "--mcp-config", config) as server:
+                body = {"input": "Say hello.", "tools": [{"type": "mcp", "server_label": "time", "require_approval": "always"}],
+                        "tool_choice": "required", "temperature": 0, "enable_thinking": False, "max_output_tokens": 200}
+                self.compare_with_scripted(stream(server.url + "v1/responses", body))
+                b.open(server.url)
+                b.click("#keep")
+                b.click("#settings")
+                b.click("#tool-time")
+                b.one("#set-thinking").send_keys("Never")
+                b.one("#set-temperature").send_keys("0")
+                b.button("Done").click()
+                # The page lets the model choose; this model is made to call a tool.
+                b.js("""const real = window.fetch;
+                    window.fetch = (address, options) => {
+                      if (!String(address).endsWith("/v1/responses")) return real(address, options);
+                      const body = JSON.parse(options.body);
+                      if (typeof body.input !== "string" && body.input.some((item) => item.role === "user"))
+                        options = {...options, body: JSON.stringify({...body, tool_choice: "required"})};
+                      return real(address, options);
+                    };""")
+                b.send("Say hello.")
+                b.until(lambda: b.all(".consent button"), 60)
+                shown = b.text(".consent pre")
+                session = get(server.url + "v1/sessions/" + b.js("return location.hash.slice(1)"))
+                asked = session["messages"][-1]["tool_calls"][0]["function"]["arguments"]
+                asked = asked if isinstance(asked, str) else json.dumps(asked)
+                assert shown and json.loads(shown) == json.loads(asked), (shown, asked)
+                assert b.all(".consent pre")[0].rect["height"] > 20
+                b.button("Allow once").click()
+                b.until(lambda: b.text(".tool .state") in ("done", "failed"), 60)
+                b.click(".tool summary")
+                shown_again = b.js("return document.querySelector('.tool-body pre').textContent")
+                assert json.loads(shown_again) == json.loads(asked), shown_again
+                found = b.problems()
+                assert not found, found
+
+    def compare_with_scripted(self, real):
+        """Which events tell of the request for consent, and when its arguments are known."""
+        fake = Fake(lambda said, body: [approval("time", "now", "{}")]).start()
+        try:
+            scripted = stream(fake.url + "v1/responses", {"input": [{"role": "user", "content": "x"}]})
+        finally:
+            fake.stop()
+
+        def outline(events):
+            index = next(event["output_index"] for event in events if event.get("item", {}).get("type") == "mcp_approval_request")
+            return [(event["type"], sorted(event["item"]), bool(event["item"]["arguments"])) for event in events
+                    if event.get("output_index") == index]
+        assert outline(real) == outline(scripted), (outline(real), outline(scripted))
+
+
+def main():
+    browser = Browser()
+    try:
+        return run_cases([Scripted(browser), Real(browser)])
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    PROGRAM, MODEL = sys.argv[1], os.path.abspath(sys.argv[2])
+    sys.exit(main())
