@@ -62,7 +62,8 @@ class States:
         b.see("This server keeps no conversations", "#keep-hint")
         b.ask("hello")
         b.ask("hello again")
-        assert sum(path.startswith("GET /v1/sessions") for path in self.fake.paths) == 1, self.fake.paths
+        # When the page opens and when the models are known, but not again with each answer.
+        assert sum(path.startswith("GET /v1/sessions") for path in self.fake.paths) <= 2, self.fake.paths
         assert not b.text("#list-note")
         self.clean(["404"])
 
