@@ -179,7 +179,8 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
     auto meant = locate_short(path_or_name);
     if (meant || meant.error().kind != ErrorKind::not_found) return meant;
   }
-  if (const auto typo = missing_path(path_or_name)) return *typo;
+  if (name)
+    if (const auto typo = missing_path(path_or_name)) return *typo;
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
     return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",
