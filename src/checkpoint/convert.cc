@@ -10,11 +10,13 @@
 #include "checkpoint/experts.h"
 #include "checkpoint/file_bytes.h"
 #include "checkpoint/mtp_head.h"
+#include "checkpoint/names.h"
 #include "checkpoint/output_directory.h"
 #include "checkpoint/output_layout.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard_writer.h"
 #include "checkpoint/tensor_conversion.h"
+#include "checkpoint/write_format.h"
 
 namespace anabranch {
 
@@ -29,45 +31,6 @@ constexpr const char* kSideFiles[] = {
 // Each of these is a vocabulary, with the small files or alone.
 constexpr std::string_view kVocabularies[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
                                               "vocab.json"};
-
-// "layers.2" before "layers.10".
-bool natural_less(std::string_view a, std::string_view b) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (digit(a[i]) && digit(b[j])) {
-      const size_t first_i = i, first_j = j;
-      while (i < a.size() && digit(a[i])) i++;
-      while (j < b.size() && digit(b[j])) j++;
-      if (i - first_i != j - first_j) return i - first_i < j - first_j;
-      if (const int order = a.substr(first_i, i - first_i).compare(b.substr(first_j, j - first_j)))
-        return order < 0;
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      i++;
-      j++;
-    }
-  }
-  return a.size() - i < b.size() - j;
-}
-
-// The mean squares of each expert's inputs over their mean, so that matrices count alike in the report. A
-// share of the mean is added: inputs that were small on the text of calibration may be larger on another one.
-std::vector<std::vector<float>> relative_importance(const Importance& importance, const TensorInfo& info) {
-  constexpr float kFloor = 0.1f;
-  const auto found = importance.find(info.name);
-  if (found == importance.end()) return {};
-  std::vector<std::vector<float>> out = found->second;
-  for (std::vector<float>& expert : out) {
-    if (static_cast<int64_t>(expert.size()) != info.shape.back()) expert.clear();
-    const double mean = std::accumulate(expert.begin(), expert.end(), 0.0) / double(info.shape.back());
-    if (!(mean > 0) || !std::isfinite(mean)) expert.clear();
-    for (float& v : expert) v = static_cast<float>(v / mean) + kFloor;
-  }
-  if (std::ranges::all_of(out, [](const auto& expert) { return expert.empty(); })) out.clear();
-  return out;
-}
 
 class Converter {
  public:
@@ -103,12 +66,10 @@ class Converter {
     if (!importance.empty() && std::ranges::any_of(jobs_, [](const auto& j) {
           return j.matrix && j.matrix->kind == WeightKind::affine;
         }))
-      report_.warnings.push_back(
-          source_.path() +
-          " is quantised already, where calibration may do harm: convert the original weights");
+      report_.warnings.push_back(calibration_warning(source_.path()));
     for (TensorConversion& job : jobs_) {
       if (job.kind != TargetKind::affine || job.codes_kept) continue;
-      job.importance = relative_importance(importance, job.info);
+      job.importance = relative_importance(importance, job.info.name, job.info.shape.back());
       report_.calibrated += !job.importance.empty();
     }
   }
@@ -247,12 +208,12 @@ class Converter {
 
 }  // namespace
 
-Result<ConvertReport> convert(const std::string& source_path, const ConvertOptions& options) {
+Result<ConvertReport> convert_to_directory(Checkpoint& source, const std::string& source_path,
+                                           const ConvertOptions& options) {
   if (options.dense != TargetKind::bf16 && options.dense != TargetKind::f16)
     return make_error(ErrorKind::invalid, "dense weights are written as bf16 or f16");
-  TRY(const auto source, Checkpoint::open(source_path));
-  TRY(const auto layout, make_layout(options, source->config(), source->path()));
-  Converter converter(*source, options, *layout);
+  TRY(const auto layout, make_layout(options, source.config(), source.path()));
+  Converter converter(source, options, *layout);
   TRY_VOID(converter.plan());
   TRY(const auto output, OutputDirectory::make(options.output, source_path, options.force));
   if (options.calibrate) {
@@ -263,6 +224,11 @@ Result<ConvertReport> convert(const std::string& source_path, const ConvertOptio
   TRY_VOID(output->publish());
   report.output = options.output;
   return report;
+}
+
+Result<ConvertReport> convert(const std::string& source_path, const ConvertOptions& options) {
+  TRY(const auto source, Checkpoint::open(source_path));
+  return write_format(options.format).write(*source, source_path, options);
 }
 
 }  // namespace anabranch

@@ -1,6 +1,7 @@
 // Writes a model as a directory: affine-quantised or dense safetensors as mlx-community's, or FP8 as Hugging
 // Face's, in shards with an index, config.json with the quantisation of each module, tokenizer and template
-// copied. mtp.* tensors go to mtp.safetensors beside the shards. The same input gives the same bytes.
+// copied; mtp.* tensors go to mtp.safetensors beside the shards. Or writes it as one GGUF file. The same
+// input gives the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "checkpoint/gguf_keys.h"
 #include "checkpoint/importance.h"
 #include "checkpoint/quantization.h"
 
@@ -31,9 +33,15 @@ struct Target {
   AffineFormat format{4, 64};  // of `affine`
 };
 
+// A row of the table of formats each (write_format.h).
 enum class ConvertFormat {
-  mlx,  // mlx-community's
-  fp8,  // Hugging Face's, "quant_method": "fp8"
+  mlx,  // a directory as mlx-community's
+  fp8,  // one as Hugging Face's, "quant_method": "fp8"
+  // One GGUF file, of the mixes of types that llama.cpp gives these names:
+  q4_k_m,
+  iq4_xs,
+  q8_0,
+  f16,
 };
 
 struct QuantRule {
@@ -43,8 +51,8 @@ struct QuantRule {
 };
 
 struct ConvertOptions {
-  std::string output;  // directory to make; must not exist unless `force`
-  bool force = false;  // replace an existing model directory
+  std::string output;  // directory or file to make; must not exist unless `force`
+  bool force = false;  // replace an existing model directory or GGUF file
   ConvertFormat format = ConvertFormat::mlx;
   std::optional<Target> fallback;       // of matrices that no rule matches; none: 4 bits in groups of 64, or
                                         // what the format says
@@ -54,6 +62,10 @@ struct ConvertOptions {
   uint64_t max_shard_bytes = 48'000'000;
   // Text of further files by name ("tokenizer.json"), where the source directory has none of that name.
   std::map<std::string, std::string> side_files;
+  // Of a GGUF file: what it says about tokenizer, template and origin, and the name of the text of
+  // calibration.
+  GgufKeys gguf_keys{};
+  std::string calibration_text{};
   // Of the inputs of matrices; those that it lacks are rounded without. Called once, when all that can be
   // checked without it has been. Null: none.
   std::function<Result<Importance>()> calibrate;
@@ -90,7 +102,7 @@ Json recipe_json(const ConvertOptions& options);
 bool glob_matches(std::string_view pattern, std::string_view text);
 
 // Errors: what Checkpoint::open says; invalid (output exists, a rule that cannot be met or matches nothing,
-// values that are not finite), unsupported (a family whose MLX layout we do not know), io.
+// values that are not finite), unsupported (a family that the format is not written for), io.
 Result<ConvertReport> convert(const std::string& source, const ConvertOptions& options);
 
 }  // namespace anabranch

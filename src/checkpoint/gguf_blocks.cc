@@ -180,13 +180,22 @@ constexpr GgufType kTypes[] = {
 constexpr std::pair<uint32_t, const char*> kOthers[] = {{9, "Q8_1"}, {15, "Q8_K"}, {24, "I8"}, {25, "I16"},
                                                         {26, "I32"}, {27, "I64"},  {28, "F64"}};
 
+template <class Is>
+const GgufType* find_type(const Is& is_it) {
+  for (const std::span<const GgufType> types : {std::span<const GgufType>(kTypes), gguf_table_types()})
+    for (const GgufType& type : types)
+      if (is_it(type)) return &type;
+  return nullptr;
+}
+
 }  // namespace
 
 const GgufType* find_gguf_type(uint32_t id) {
-  for (const std::span<const GgufType> types : {std::span<const GgufType>(kTypes), gguf_table_types()})
-    for (const GgufType& type : types)
-      if (type.id == id) return &type;
-  return nullptr;
+  return find_type([&](const GgufType& type) { return type.id == id; });
+}
+
+const GgufType* find_gguf_type(std::string_view name) {
+  return find_type([&](const GgufType& type) { return type.name == name; });
 }
 
 std::string gguf_type_name(uint32_t id) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/weight_source.h"
 
@@ -33,6 +34,7 @@ struct GgufType {
 
 // Null for a type that we do not read.
 const GgufType* find_gguf_type(uint32_t id);
+const GgufType* find_gguf_type(std::string_view name);
 // "IQ4_XS", or "number 99" for one that nobody knows.
 std::string gguf_type_name(uint32_t id);
 

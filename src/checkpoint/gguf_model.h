@@ -4,13 +4,9 @@
 #include <string>
 
 #include "checkpoint/file_bytes.h"
-#include "checkpoint/gguf_config.h"
 #include "checkpoint/store.h"
 
 namespace anabranch {
-
-// "blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight"; names that we do not know stay.
-std::string hf_name(const GgufConfig& config, const std::string& gguf_name);
 
 // Of a split model the files of all its parts, in their order. A vision tower that we do not have, and what
 // is for sound, is left out.

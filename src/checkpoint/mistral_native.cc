@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "checkpoint/file_bytes.h"
-#include "checkpoint/rotary_order.h"
+#include "checkpoint/head_order.h"
 
 namespace anabranch {
 

@@ -61,4 +61,25 @@ bool is_mtp_name(std::string_view name) {
   return folded && folded->starts_with("mtp.");
 }
 
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const size_t first_i = i, first_j = j;
+      while (i < a.size() && digit(a[i])) i++;
+      while (j < b.size() && digit(b[j])) j++;
+      if (i - first_i != j - first_j) return i - first_i < j - first_j;
+      if (const int order = a.substr(first_i, i - first_i).compare(b.substr(first_j, j - first_j)))
+        return order < 0;
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      i++;
+      j++;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
 }  // namespace anabranch

@@ -15,4 +15,7 @@ std::optional<std::string> vision_name(std::string_view name);
 // Of the multi-token prediction head.
 bool is_mtp_name(std::string_view name);
 
+// "layers.2" before "layers.10".
+bool natural_less(std::string_view a, std::string_view b);
+
 }  // namespace anabranch

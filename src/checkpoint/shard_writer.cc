@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "checkpoint/output_file.h"
 
 namespace anabranch {
 
@@ -21,19 +22,10 @@ Result<void> write_at(const std::string& path, uint64_t offset, const void* data
                       int flags = 0) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
   if (fd < 0) return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
-  const char* from = static_cast<const char*>(data);
-  uint64_t done = 0;
-  int failed = 0;
-  while (done < bytes && !failed) {
-    const ssize_t n = ::pwrite(fd, from + done, bytes - done, static_cast<off_t>(offset + done));
-    if (n > 0)
-      done += static_cast<uint64_t>(n);
-    else if (n == 0 || errno != EINTR)
-      failed = n == 0 ? ENOSPC : errno;
-  }
-  if (::close(fd) != 0 && !failed) failed = errno;
-  if (failed) return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(failed));
-  return {};
+  const auto written = write_fully(fd, path, offset, data, bytes);
+  if (::close(fd) != 0 && written.ok())
+    return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
+  return written;
 }
 
 uint64_t size_of(const std::vector<Piece>& pieces) {

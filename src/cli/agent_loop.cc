@@ -37,7 +37,10 @@ void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::stri
     if (text.empty()) {
       auto outcome = desk.run(answer.calls[i], budget);
       text = std::move(outcome.text);
-      if (outcome.failed) failed.insert(text_of(answer.calls[i]));
+      if (outcome.failed)
+        failed.insert(text_of(answer.calls[i]));
+      else
+        failed.clear();  // what worked may have changed why the others failed
     }
     messages.push_back({{"role", "tool"}, {"tool_call_id", ids[i]}, {"content", text}});
   }

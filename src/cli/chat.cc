@@ -91,6 +91,8 @@ class Chat {
     const std::string rest = text.substr(begin);
     for (const Command& one : commands()) {
       if (name != one.name || (one.there && !(this->*one.there)())) continue;
+      if (!*one.argument && text.find('\n') != text.npos)
+        return std::nullopt;  // a pasted text that begins so
       if (rest.empty() && *one.argument && *one.argument != '[') {
         fmt::print("usage: {} {}\n", one.name, one.argument);
         return true;
@@ -147,8 +149,9 @@ class Chat {
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
 
-  // Answers the last message. added: how many messages are new, which go again after an error.
-  void answer(size_t added) {
+  // Answers the last message. added: how many messages are new, which go again after an error. False: it
+  // failed.
+  bool answer(size_t added) {
     const size_t known = messages_.size() - added;
     if (session_) session_->keep(messages_, nullptr, partner_->name());
     AnswerOptions wanted;
@@ -158,12 +161,13 @@ class Chat {
     if (!result) {
       take_back(known);  // it never happened
       fail(result.error());
-      return;
+      return false;
     }
     last_ = std::move(*result);
     if (const std::string ending = ending_of(*last_, options_.sampling.max_tokens); !ending.empty())
       fmt::print(stderr, "({})\n", ending);
     if (session_) session_->keep(messages_, &*last_, partner_->name());
+    return true;
   }
 
   void take_back(size_t first) {
@@ -221,13 +225,15 @@ class Chat {
   bool regenerate(const std::string&) {
     const size_t question = last_question();
     if (question == messages_.size()) return fmt::print("there is nothing to answer yet\n"), true;
-    const Json message = messages_[question];
+    const Json before = messages_;
     take_back(question);
     // The same seed would give the same answer.
     auto& seed = options_.sampling.seed;
     seed = seed ? *seed + 1 : std::random_device{}();
-    messages_.push_back(message);
-    answer(1);
+    messages_.push_back(before[question]);
+    if (answer(1)) return true;
+    messages_ = before;
+    if (session_) session_->keep(messages_, nullptr, partner_->name());
     return true;
   }
   bool undo(const std::string&) {

@@ -41,7 +41,11 @@ Result<void> save_messages(const std::string& path, const Json& messages) {
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(*file, text.data() + at, text.size() - at);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
+    if (n <= 0) {
+      const int error = errno;
+      ::unlink(path.c_str());
+      return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(error));
+    }
     at += static_cast<size_t>(n);
   }
   return {};

@@ -36,7 +36,8 @@ std::optional<std::string> ChatInput::line(const std::string& prompt) {
 std::optional<std::string> ChatInput::until_quotes(std::string text) {
   while (!text.ends_with(kQuotes) && text.size() < kMostBytes) {
     const auto more = line(kMorePrompt);
-    if (!more) return std::nullopt;
+    if (!more && editor_) return std::nullopt;
+    if (!more) break;  // a pipe has ended
     text += "\n" + *more;
   }
   if (text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
@@ -51,10 +52,12 @@ std::optional<std::string> ChatInput::message() {
   if (!text) return std::nullopt;
   if (text->starts_with(kQuotes)) {
     text = until_quotes(text->substr(kQuotes.size()));
+    if (text && text->starts_with('/')) text->insert(0, " ");  // no command
   } else {
     while (text && ends_with_backslash(*text) && text->size() < kMostBytes) {
-      text->back() = '\n';
       const auto more = line(kMorePrompt);
+      if (!more && !editor_) break;
+      if (more) text->back() = '\n';
       text = more ? std::optional(*text + *more) : std::nullopt;
     }
   }

@@ -35,7 +35,7 @@ Result<void> check_same_vocabulary(const LoadedModel& original, const LoadedMode
 }  // namespace
 
 Result<LoadedModel> load_original(const std::string& path, const LoadedModel& model) {
-  TRY(auto original, load_model(path, model.device));
+  TRY(auto original, load_model(path, model.device, {.overcommit = true}));
   TRY_VOID(check_same_vocabulary(original, model));
   return original;
 }

@@ -1,5 +1,5 @@
-// `convert`: a model quantised, or rewritten, as a directory in MLX's or the official FP8 layout; or given a
-// prediction head.
+// `convert`: a model quantised, or rewritten, as a directory in MLX's or the official FP8 layout or as a GGUF
+// file; or given a prediction head.
 #include "checkpoint/convert.h"
 
 #include <fmt/core.h>
@@ -8,10 +8,12 @@
 #include "base/mapped_file.h"
 #include "checkpoint/mtp_head.h"
 #include "checkpoint/shard_writer.h"
+#include "checkpoint/write_format.h"
 #include "cli/comparison.h"
 #include "cli/conversation.h"
 #include "cli/convert_text.h"
 #include "engine/loader_gguf.h"
+#include "engine/loader_gguf_keys.h"
 
 namespace anabranch::cli {
 namespace {
@@ -28,9 +30,21 @@ Result<std::map<std::string, std::string>> side_files(const std::string& source)
   return std::map<std::string, std::string>{};
 }
 
-// Compares the result with the source, and writes recipe.json with what was measured.
-Result<int> finish(const std::string& source, const anabranch::ConvertOptions& to, const ConvertTexts& texts,
-                   const SourceFindings& findings) {
+// What the result has beside the weights.
+Result<void> add_side_files(const std::string& source, const WriteFormat& format,
+                            anabranch::ConvertOptions& to) {
+  if (!format.is_file) {
+    TRY(to.side_files, side_files(source));
+    return {};
+  }
+  TRY(const auto checkpoint, Checkpoint::open(source));
+  TRY(to.gguf_keys, gguf_keys_of(*checkpoint));
+  return {};
+}
+
+// Compares the result with the source, and writes recipe.json into a directory with what was measured.
+Result<int> finish(const std::string& source, const WriteFormat& format, const anabranch::ConvertOptions& to,
+                   const ConvertTexts& texts, const SourceFindings& findings) {
   Comparison result;
   if (!texts.perplexity.empty()) {
     TRY(result, measure_result(source, to.output, findings.held_out));
@@ -38,17 +52,19 @@ Result<int> finish(const std::string& source, const anabranch::ConvertOptions& t
                result.original.perplexity(), result.model.perplexity(), result.model.predicted,
                texts.perplexity, divergence_text(result));
   }
+  if (format.is_file) return 0;
   Json recipe = recipe_json(to);
   recipe.update(findings_json(texts, findings, result));
   TRY_VOID(write_file(to.output + "/recipe.json", dump_json(recipe, 2) + "\n"));
   return 0;
 }
 
-Result<int> convert_model(const ConvertOptions& options) {
+Result<int> convert_model(const ConvertOptions& options, const WriteFormat& format) {
   anabranch::ConvertOptions to;
   to.output = options.output;
   to.force = options.force;
-  to.format = options.format == "fp8" ? ConvertFormat::fp8 : ConvertFormat::mlx;
+  to.format = format.format;
+  to.calibration_text = file_name(options.calibration);
   to.max_shard_bytes = options.shard_mb * 1'000'000;
   TRY(const Target dense, parse_target(options.dtype));
   to.dense = dense.kind;
@@ -63,7 +79,7 @@ Result<int> convert_model(const ConvertOptions& options) {
     TRY(to.fallback, parse_target(fmt::format("{}/{}", options.bits.value_or(base.bits),
                                               options.group.value_or(base.group))));
   }
-  TRY(to.side_files, side_files(options.source));
+  TRY_VOID(add_side_files(options.source, format, to));
   const ConvertTexts texts{options.calibration, options.perplexity};
   SourceFindings findings;
   if (!texts.empty()) {
@@ -95,7 +111,7 @@ Result<int> convert_model(const ConvertOptions& options) {
   if (!texts.calibration.empty())
     fmt::print("{} of them, and their errors, weighted by their inputs on {} tokens of {}\n",
                report.calibrated, findings.calibration_tokens, options.calibration);
-  return texts.empty() ? 0 : finish(options.source, to, texts, findings);
+  return texts.empty() ? 0 : finish(options.source, format, to, texts, findings);
 }
 
 Result<int> add_head(const ConvertOptions& options) {
@@ -106,23 +122,39 @@ Result<int> add_head(const ConvertOptions& options) {
   return 0;
 }
 
+// Flags that the format has no use for.
+Result<void> check_flags(const ConvertOptions& options, const WriteFormat& format) {
+  struct Flag {
+    const char* name;
+    bool given, taken;
+  };
+  const Flag flags[] = {{"--bits", options.bits.has_value(), format.takes_bits},
+                        {"--group", options.group.has_value(), format.takes_bits},
+                        {"--dtype", options.dtype != "bf16", format.takes_bits},
+                        {"--recipe", !options.recipe.empty(), format.takes_recipes},
+                        {"--calibration", !options.calibration.empty(), format.takes_calibration}};
+  for (const Flag& flag : flags)
+    if (flag.given && !flag.taken)
+      return make_error(ErrorKind::invalid, "--format {} has no use for {}: leave it out", format.name,
+                        flag.name);
+  return {};
+}
+
 }  // namespace
 
 int run_convert(const ConvertOptions& options) {
-  if (options.format == "fp8" &&
-      (options.bits || options.group || options.dtype != "bf16" || !options.calibration.empty()))
-    return fail(make_error(ErrorKind::invalid,
-                           "--format fp8 has one way to write a matrix: leave --bits, --group, --dtype and "
-                           "--calibration out"));
+  const WriteFormat* format = find_write_format(options.format);
+  CHECK(format, "--format {}", options.format);
+  if (const auto fits = check_flags(options, *format); !fits.ok()) return fail(fits.error());
   const bool add = !options.mtp_from.empty();
   if (add && !options.output.empty())
     return fail(make_error(ErrorKind::invalid,
                            "--mtp-from changes the model directory {} itself: leave {} out", options.source,
                            options.output));
   if (!add && options.output.empty())
-    return fail(make_error(ErrorKind::invalid, "give the directory to write as well: convert {} OUTPUT",
-                           options.source));
-  auto result = add ? add_head(options) : convert_model(options);
+    return fail(make_error(ErrorKind::invalid, "give the {} to write as well: convert {} OUTPUT",
+                           format->is_file ? "file" : "directory", options.source));
+  auto result = add ? add_head(options) : convert_model(options, *format);
   return result ? *result : fail(result.error());
 }
 

@@ -122,11 +122,11 @@ Result<LoadedModel> load_precise(const std::string& path) {
   return load_on_device(options);
 }
 
+}  // namespace
+
 std::string file_name(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
-
-}  // namespace
 
 Result<SourceFindings> measure_source(const std::string& source, const ConvertTexts& texts) {
   TRY(const LoadedModel loaded, load_precise(source));

@@ -19,6 +19,9 @@ struct ConvertTexts {
   bool empty() const { return calibration.empty() && perplexity.empty(); }
 };
 
+// Without its folders.
+std::string file_name(const std::string& path);
+
 struct SourceFindings {
   Importance importance;
   int64_t calibration_tokens = 0;

@@ -105,9 +105,10 @@ void add_spec_flags(CLI::App& app, SpecOptions& o) {
 void add_cache_flags(CLI::App& app, CacheFlags& o) {
   const Group group(app, "Cache");
   auto* off = app.add_flag("--no-cache", o.off, "Keep no states of prompts and answers for later prompts");
-  app.add_option("--cache-dir", o.directory,
-                 "Where states are kept on disk (default: ~/.cache/anabranch/states; generate keeps none there "
-                 "without this or --cache-disk)")
+  app.add_option(
+         "--cache-dir", o.directory,
+         "Where states are kept on disk (default: ~/.cache/anabranch/states; generate keeps none there "
+         "without this or --cache-disk)")
       ->excludes(off);
   app.add_option("--cache-ram", o.ram_bytes,
                  "Memory for states, such as 4GB (default: an eighth of the machine's, 8 GB at most)")

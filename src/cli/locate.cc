@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -133,7 +134,9 @@ Result<std::string> locate_short(const std::string& typed) {
   TRY(const auto models, stored_models());
   std::vector<std::string> meant;
   for (const auto& model : models)
-    if (model.problem.empty() && is_meant(model.name, typed)) meant.push_back(model.name);
+    if (model.problem.empty() && is_meant(model.name, typed) &&
+        std::ranges::find(meant, model.name) == meant.end())
+      meant.push_back(model.name);
   if (meant.empty()) return make_error(ErrorKind::not_found, "no stored model is named {}", typed);
   if (meant.size() > 1)
     return make_error(ErrorKind::invalid, "'{}' may be {}: give the whole name", typed,
@@ -179,7 +182,8 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
     auto meant = locate_short(path_or_name);
     if (meant || meant.error().kind != ErrorKind::not_found) return meant;
   }
-  if (const auto typo = missing_path(path_or_name)) return *typo;
+  if (name)
+    if (const auto typo = missing_path(path_or_name)) return *typo;
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
     return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",

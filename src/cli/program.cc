@@ -1,5 +1,7 @@
 #include "cli/program.h"
 
+#include "checkpoint/write_format.h"
+
 #include "cli/completions.h"
 #include "cli/conversation.h"
 #include "cli/flag_groups.h"
@@ -284,10 +286,16 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   return command;
 }
 
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const WriteFormat& format : write_formats()) names.emplace_back(format.name);
+  return names;
+}
+
 CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
   auto* command = app.add_subcommand("convert", "Quantise a model, or add a prediction head to one");
   command->add_option("source", o.source, "Model directory or file, or a name on the hub")->required();
-  command->add_option("output", o.output, "Directory to write (not with --mtp-from)");
+  command->add_option("output", o.output, "Directory or GGUF file to write (not with --mtp-from)");
   command
       ->add_option("--bits", o.bits,
                    "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
@@ -296,8 +304,9 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
   command->add_option("--dtype", o.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
   command
       ->add_option("--format", o.format,
-                   "What to write: mlx (affine codes), or fp8 (E4M3 with a scale for 128 x 128 weights)")
-      ->check(CLI::IsMember({"mlx", "fp8"}));
+                   "What to write: a directory, mlx (affine codes) or fp8 (E4M3 with a scale for 128 x 128 "
+                   "weights); or a GGUF file of the mix q4_k_m, iq4_xs, q8_0 or f16")
+      ->check(CLI::IsMember(format_names()));
   command->add_option("--recipe", o.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
   command->add_option(
       "--calibration", o.calibration,
@@ -308,8 +317,7 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
       "Measure perplexity before and after on this text; if it is --calibration's, on its last "
       "tenth, which then does not calibrate");
   command->add_option("--shard-mb", o.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
-  command->add_flag("--force", o.force,
-                    "Replace the output directory (with --mtp-from: the head) if it exists");
+  command->add_flag("--force", o.force, "Replace the output (with --mtp-from: the head) if it exists");
   auto* mtp = command->add_option("--mtp-from", o.mtp_from,
                                   "Only add this checkpoint's prediction head (mtp.*) to the model directory "
                                   "given as source");

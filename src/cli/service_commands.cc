@@ -173,10 +173,11 @@ void print_status(const ServerRecord& server, const Json& health) {
   if (!server.log.empty()) fmt::print("log      {}\n", server.log);
 }
 
-// A server that runs in the foreground has no pid file, but answers on its port.
-std::optional<ServerRecord> foreground_server(int port, const std::string& key) {
+// A server that runs in the foreground has no pid file, but answers on its port. It gets no key: nothing says
+// that the program there is ours before it has answered.
+std::optional<ServerRecord> foreground_server(int port) {
   ServerRecord server{.address = fmt::format("http://127.0.0.1:{}", port)};
-  const Json health = health_of(server, key);
+  const Json health = health_of(server, "");
   if (!health.is_object() || string_at(health, "status").empty()) return std::nullopt;
   return server;
 }
@@ -184,10 +185,7 @@ std::optional<ServerRecord> foreground_server(int port, const std::string& key) 
 Result<int> status(const StatusOptions& options) {
   TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
   TRY(auto server, find_server(pid_file));
-  if (!server && options.pid_file.empty() && options.port > 0) {
-    TRY(const std::string key, key_to_show(options.api_key_file));
-    server = foreground_server(options.port, key);
-  }
+  if (!server && options.pid_file.empty() && options.port > 0) server = foreground_server(options.port);
   if (!server) {
     if (options.json)
       fmt::print("{}\n", dump_json({{"running", false}, {"pid_file", pid_file}}));
@@ -197,7 +195,10 @@ Result<int> status(const StatusOptions& options) {
   }
   Json health;
   if (!server->address.empty()) {
-    TRY(const std::string key, key_to_show(options.api_key_file));
+    std::string key;
+    if (server->pid > 0) {
+      TRY(key, key_to_show(options.api_key_file));
+    }
     health = health_of(*server, key);
   }
   if (options.json)

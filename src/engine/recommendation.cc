@@ -1,6 +1,7 @@
 #include "engine/recommendation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/log.h"
 #include "models/config.h"
@@ -21,7 +22,8 @@ Recommendation without_recommendation() {
 
 double number_at(const Json& object, const char* key, double fallback, double low, double high) {
   const auto it = object.find(key);
-  return it != object.end() && it->is_number() ? std::clamp(it->get<double>(), low, high) : fallback;
+  if (it == object.end() || !it->is_number() || !std::isfinite(it->get<double>())) return fallback;
+  return std::clamp(it->get<double>(), low, high);
 }
 
 // The keys that llama.cpp reads. A file has some of them or none.

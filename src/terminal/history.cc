@@ -59,12 +59,13 @@ bool append_history(const std::string& path, const std::string& line) {
 
 void trim_history(const std::string& path, const std::vector<std::string>& lines) {
   if (count_lines(path) <= 2 * kHistoryLines) return;
-  const std::string next = path + ".new";
+  std::string next = path + ".XXXXXX";
   {
-    const FileDescriptor file(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    const FileDescriptor file(::mkstemp(next.data()));  // mode 0600
     std::string all;
     for (const std::string& line : lines) all += as_line(line);
-    if (!file.ok() || !write_all(*file, all)) return;
+    if (!file.ok()) return;
+    if (!write_all(*file, all)) return (void)::unlink(next.c_str());
   }
   std::error_code ignored;
   std::filesystem::rename(next, path, ignored);

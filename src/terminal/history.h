@@ -13,7 +13,8 @@ inline constexpr size_t kHistoryLineBytes = 64u << 10;  // longer messages are n
 std::vector<std::string> read_history(const std::string& path);
 // Adds one, in a file that only its owner reads. False: it could not be written.
 bool append_history(const std::string& path, const std::string& line);
-// Writes the file anew with these when it has grown to more than twice what is read.
+// Writes the file anew with these when it has grown to more than twice what is read. A line that another
+// program adds meanwhile is lost.
 void trim_history(const std::string& path, const std::vector<std::string>& lines);
 
 }  // namespace anabranch::terminal

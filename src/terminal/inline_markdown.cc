@@ -49,7 +49,9 @@ class Reader {
   size_t mark(size_t at, size_t end, uint8_t style) {
     switch (text_[at]) {
       case '\\':
-        if (at + 1 >= end || !std::ispunct(static_cast<unsigned char>(text_[at + 1]))) return at;
+        // Not of all punctuation: \( and \[ begin formulas.
+        if (at + 1 >= end || std::string_view("*_`~|#").find(text_[at + 1]) == std::string_view::npos)
+          return at;
         add(text_.substr(at + 1, 1), style);
         return at + 2;
       case '`':
@@ -72,15 +74,16 @@ class Reader {
     return text_.npos;
   }
 
-  size_t literal(size_t at, size_t n, uint8_t style) {
-    out_.open = true;
+  // A mark without its other half, which may still come if the text ends here.
+  size_t literal(size_t at, size_t n, size_t end, uint8_t style) {
+    out_.open |= end == text_.size();
     add(text_.substr(at, n), style);
     return at + n;
   }
 
   size_t code(size_t at, size_t end, uint8_t style) {
     const size_t n = run(at), close = closing_code(at, n, end);
-    if (close == text_.npos) return literal(at, n, style);
+    if (close == text_.npos) return literal(at, n, end, style);
     auto inside = text_.substr(at + n, close - at - n);
     if (inside.size() > 2 && inside.front() == ' ' && inside.back() == ' ')
       inside = inside.substr(1, inside.size() - 2);
@@ -91,11 +94,10 @@ class Reader {
   // [text](address); an image's exclamation mark stays.
   size_t link(size_t at, size_t end, uint8_t style) {
     const size_t middle = text_.find(']', at);
-    if (middle == text_.npos || middle >= end) return literal(at, 1, style);
-    if (middle + 1 == end) out_.open = end == text_.size();
+    if (middle == text_.npos || middle >= end) return literal(at, 1, end, style);
     if (char_at(middle + 1) != '(') return at;
     const size_t close = text_.find(')', middle);
-    if (close == text_.npos || close >= end) return literal(at, 1, style);
+    if (close == text_.npos || close >= end) return literal(at, 1, end, style);
     const auto name = text_.substr(at + 1, middle - at - 1),
                address = text_.substr(middle + 2, close - middle - 2);
     read(at + 1, middle, style | kLink);
@@ -107,7 +109,11 @@ class Reader {
     return close + 1;
   }
 
-  bool can_open(size_t at, size_t n) const { return !is_space(char_at(at + n)) && !is_word(before(at)); }
+  // Within a word an asterisk is more often a product; scripts without spaces have no other place for it.
+  bool can_open(size_t at, size_t n) const {
+    const char last = before(at);
+    return !is_space(char_at(at + n)) && (!is_word(last) || (text_[at] == '*' && (last & 0x80)));
+  }
   bool can_close(size_t at, size_t n) const {
     return !is_space(before(at)) && (text_[at] == '*' || !is_word(char_at(at + n)));
   }
@@ -136,7 +142,7 @@ class Reader {
       return at + n;
     }
     const size_t close = closing_emphasis(at, n, end);
-    if (close == text_.npos) return literal(at, n, style);
+    if (close == text_.npos) return literal(at, n, end, style);
     const uint8_t more = struck ? kStruck : n == 1 ? kItalic : n == 2 ? kBold : kBold | kItalic;
     read(at + n, close, style | more);
     return close + n;

@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "terminal/characters.h"
@@ -19,7 +21,7 @@ static_assert(sizeof(wchar_t) == sizeof(char32_t), "libedit's characters are cod
 constexpr size_t kMostPasted = 4u << 20;  // code points; what is more is dropped
 constexpr int kPollMs = 200;              // Ctrl-C may reach another thread than the one that waits
 
-std::atomic<bool> resized{false};
+std::atomic<bool> resized{false}, resumed{false};
 
 const char32_t* code_points(const wchar_t* text) {
   return reinterpret_cast<const char32_t*>(text);
@@ -83,6 +85,18 @@ unsigned char new_line(EditLine* edit, int) {
   return el_winsertstr(edit, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+bool continues(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+// Whether the bytes are a character of UTF-8, or cannot become one.
+bool is_whole(const std::string& bytes) {
+  if (bytes.empty()) return false;
+  const auto first = static_cast<unsigned char>(bytes[0]);
+  const size_t wanted = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF8 ? 4 : 1;
+  return bytes.size() >= wanted || !std::ranges::all_of(bytes.substr(1), continues);
+}
+
 // What a terminal sends between ESC [200~ and ESC [201~ is one text, whatever keys it looks like.
 unsigned char paste(EditLine* edit, int) {
   constexpr std::wstring_view kEnd = L"\033[201~";
@@ -111,9 +125,24 @@ struct LineEditor::Impl {
 
   // The next code point of the terminal's UTF-8, for libedit: 1, 0 at the end of input, -1 when interrupted.
   int get(EditLine* edit, wchar_t* out) {
-    std::string bytes;
+    std::string bytes = std::exchange(held_byte, {});
     for (;;) {
+      if (is_whole(bytes)) {
+        // What follows the beginning of a character without belonging to it comes next.
+        if (bytes.size() > 1 && !continues(bytes.back())) {
+          held_byte = bytes.back();
+          bytes.pop_back();
+        }
+        *out = static_cast<wchar_t>(decode(bytes).front());
+        return 1;
+      }
       if (interrupt) return -1;
+      if (resumed.exchange(false)) {  // by the shell's `fg`, which has the terminal in a mode of its own
+        el_wset(edit, EL_PREP_TERM, 0);
+        el_wset(edit, EL_PREP_TERM, 1);
+        std::fputs("\033[?2004h", stdout);
+        el_wset(edit, EL_REFRESH);
+      }
       if (resized.exchange(false)) {
         el_resize(edit);
         el_wset(edit, EL_REFRESH);
@@ -126,11 +155,6 @@ struct LineEditor::Impl {
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return static_cast<int>(n);
       bytes += byte;
-      const auto first = static_cast<unsigned char>(bytes[0]);
-      const size_t wanted = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF8 ? 4 : 1;
-      if (bytes.size() < wanted) continue;
-      *out = static_cast<wchar_t>(decode(bytes).front());
-      return 1;
     }
   }
 
@@ -156,6 +180,7 @@ struct LineEditor::Impl {
     for (const auto& [key, command] : kOwn) el_wset(edit, EL_BIND, key, command, nullptr);
   }
 
+  std::string held_byte;  // read, and no part of the character before it
   std::string history_path;
   const std::atomic<bool>& interrupt;
   std::wstring prompt;
@@ -203,6 +228,8 @@ LineEditor::LineEditor(const std::string& history, const std::atomic<bool>& inte
   action.sa_handler = [](int) { resized = true; };
   action.sa_flags = SA_RESTART;
   sigaction(SIGWINCH, &action, nullptr);
+  action.sa_handler = [](int) { resumed = true; };
+  sigaction(SIGCONT, &action, nullptr);
 }
 
 LineEditor::~LineEditor() {
@@ -212,6 +239,7 @@ LineEditor::~LineEditor() {
 
 std::optional<std::string> LineEditor::read(const std::string& prompt) {
   impl_->prompt = wide(prompt);
+  resumed = false;
   std::fputs("\033[?2004h", stdout);
   std::fflush(stdout);
   int n = 0;

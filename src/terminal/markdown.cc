@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMostHeld = 600;  // bytes of a line that wait for a closing mark
 constexpr size_t kRuleCells = 20;
+constexpr size_t kMostRow = 4096;         // bytes of one of its lines
 constexpr size_t kMostTable = 64u << 10;  // bytes of a table that wait for its end
 
 size_t spaces(std::string_view line) {
@@ -19,6 +20,12 @@ size_t spaces(std::string_view line) {
 
 bool consists_of(std::string_view text, char c) {
   return std::ranges::all_of(text, [c](char one) { return one == c; });
+}
+
+// How many marks stand on the line, if nothing but spaces is around them; npos: something is.
+size_t only_marks(std::string_view line, char mark) {
+  const size_t pad = spaces(line), end = std::min(line.find_first_not_of(mark, pad), line.size());
+  return line.find_first_not_of(" \t", end) == line.npos ? end - pad : line.npos;
 }
 
 }  // namespace
@@ -149,7 +156,7 @@ void Markdown::begin_text(size_t skip, uint8_t style) {
   const size_t pad = skip == 0 ? spaces(held_) : 0;
   if (pad > 0) {
     lines_.put_whole(std::string(pad, ' '));
-    lines_.hang(std::string(pad, ' '));
+    if (lines_.width() == 0 || pad <= lines_.width() / 2) lines_.hang(std::string(pad, ' '));
   }
   held_.erase(0, skip + pad);
   style_ = style;
@@ -163,10 +170,16 @@ void Markdown::push_text(char c) {
     mode_ = Mode::line_begin;
     return;
   }
+  // Chinese and Japanese have no spaces: their text may be shown between any two characters.
+  const auto byte = static_cast<unsigned char>(c);
+  const bool between = byte >= 0xE3 && byte <= 0xE9 && !held_.empty() && (held_.back() & 0x80);
+  if (between && may_show()) show_text();
   held_ += c;
-  const bool word_ended = c == ' ' || c == '\t';
-  // A line's last bytes may be a part of a character.
-  if (word_ended && (held_.size() > kMostHeld || !read_inline(held_, style_).open)) show_text();
+  if ((c == ' ' || c == '\t') && may_show()) show_text();
+}
+
+bool Markdown::may_show() const {
+  return held_.size() > kMostHeld || !read_inline(held_, style_).open;
 }
 
 void Markdown::show_text() {
@@ -177,16 +190,12 @@ void Markdown::show_text() {
 void Markdown::push_code(char c) {
   if (c == '\n') return end_code_line();
   held_ += c;
-  if (!raw_line_) {
-    const auto rest = std::string_view(held_).substr(std::min<size_t>(spaces(held_), 3));
-    raw_line_ = !rest.empty() && !consists_of(rest, fence_.front());
-  }
+  if (!raw_line_) raw_line_ = only_marks(held_, fence_.front()) == held_.npos;
   if (raw_line_ && static_cast<unsigned char>(c) < 0x80) lines_.put_whole(std::exchange(held_, {}), kCode);
 }
 
 void Markdown::end_code_line() {
-  const auto rest = std::string_view(held_).substr(std::min<size_t>(spaces(held_), 3));
-  const bool closes = !raw_line_ && rest.size() >= fence_.size();
+  const bool closes = !raw_line_ && only_marks(held_, fence_.front()) >= fence_.size();
   lines_.put_whole(held_, closes ? kDim : kCode);
   lines_.end_line();
   held_.clear();
@@ -202,7 +211,11 @@ void Markdown::push_table(char c) {
       return push_char(c);
     }
     held_ += c;
-    return;
+    if (held_.size() <= kMostRow) return;
+    show_table();
+    mode_ = Mode::text;
+    style_ = kPlain;
+    return show_text();
   }
   if (spaces(held_) == held_.size()) {  // an empty line
     held_.clear();

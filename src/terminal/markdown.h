@@ -32,6 +32,7 @@ class Markdown {
   void push_text(char c);
   void push_code(char c);
   void push_table(char c);
+  bool may_show() const;
   void show_text();
   void end_code_line();
   void show_table();

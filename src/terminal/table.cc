@@ -124,7 +124,9 @@ void format_table(const std::vector<std::string>& lines, Wrapper& out) {
     }
     return;
   }
-  std::vector<size_t> widths(rows[0].size(), 1);
+  size_t columns = 1;
+  for (const Row& row : rows) columns = std::max(columns, row.size());
+  std::vector<size_t> widths(columns, 1);
   for (size_t r = 0; r < rows.size(); r++)
     for (size_t c = 0; r != 1 && c < std::min(widths.size(), rows[r].size()); c++)
       widths[c] = std::max(widths[c], shown_cells(rows[r][c]));

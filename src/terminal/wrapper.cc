@@ -28,6 +28,7 @@ size_t terminal_width() {
 }
 
 void Wrapper::emit(std::string_view text, uint8_t style) {
+  if (text.empty()) return;
   if (styled_ && style != style_) out_ += escape_of(style);
   style_ = style;
   out_ += text;
@@ -90,7 +91,8 @@ void Wrapper::end_line() {
 
 void Wrapper::flush() {
   end_word();
-  emit("", kPlain);
+  if (styled_ && style_ != kPlain) out_ += escape_of(kPlain);
+  style_ = kPlain;
 }
 
 std::string Wrapper::take() {

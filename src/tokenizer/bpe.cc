@@ -26,6 +26,17 @@ Bpe::Bpe(const Vocab* vocab, Options options) : vocab_(vocab), options_(options)
   for (int b = 0; b < 256; ++b) byte_ids_[b] = vocab->lookup(fmt::format("<0x{:02X}>", b));
 }
 
+std::vector<std::pair<int, int>> Bpe::merges() const {
+  std::vector<Merge> in_order;
+  for (const Merge& merge : merges_)
+    if (merge.id >= 0) in_order.push_back(merge);
+  std::ranges::sort(in_order, {}, &Merge::rank);
+  std::vector<std::pair<int, int>> out;
+  for (const Merge& merge : in_order)
+    out.emplace_back(static_cast<int>(merge.pair >> 32), static_cast<int>(merge.pair & 0xffffffffu));
+  return out;
+}
+
 void Bpe::reserve_merges(size_t count) {
   size_t capacity = 64;
   while (capacity < count * 2) capacity *= 2;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -35,6 +36,12 @@ class Bpe {
   void merge_by_score(const std::vector<float>& scores, Ties ties);
   // Tokens (by id) that ordinary text must never become: control markers. Call before adding merges.
   void set_blocked(std::vector<bool> blocked) { blocked_ = std::move(blocked); }
+
+  const Options& options() const { return options_; }
+  // The ids of the two tokens of each merge, the first merge first.
+  std::vector<std::pair<int, int>> merges() const;
+  // Ranks by id, 0 for the best score; empty unless it merges by score.
+  const std::vector<uint32_t>& score_ranks() const { return score_rank_; }
 
   // Appends the ids of a word of valid UTF-8.
   void encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit = nullptr) const;

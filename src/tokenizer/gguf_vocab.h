@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,8 @@ struct GgufPreTokenizer {
   bool add_bos = false;  // when the file does not say
 };
 
+// All of them; of names that mean the same, the one that llama.cpp's own files have comes first.
+std::span<const GgufPreTokenizer> gguf_pre_tokenizers();
 // Error (unsupported): lists the names that are known.
 Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name);
 // That of a byte-level vocabulary. Where the file does not name one, the model's architecture together with a

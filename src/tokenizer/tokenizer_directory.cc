@@ -50,37 +50,43 @@ fs::path find_sentencepiece(const fs::path& directory) {
 }
 
 // `parts`, with the file's name in its error.
-Result<std::shared_ptr<const Tokenizer>> finished(Result<TokenizerParts> parts, const fs::path& path) {
+Result<TokenizerParts> of_file(Result<TokenizerParts> parts, const fs::path& path) {
   if (!parts) return make_error(parts.error().kind, "{}: {}", path.string(), parts.error().message);
-  return make_tokenizer(std::move(*parts));
+  return parts;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_directory(const std::string& path) {
+Result<TokenizerParts> read_tokenizer_directory(const std::string& path) {
   const fs::path directory(path);
-  if (is_there(directory / "tokenizer.json")) return from_file((directory / "tokenizer.json").string());
+  if (is_there(directory / "tokenizer.json"))
+    return read_tokenizer_file((directory / "tokenizer.json").string());
   if (const auto tekken = directory / "tekken.json"; is_there(tekken)) {
     TRY(const std::string json, read_file(tekken.string(), kMaxVocabFile));
-    return finished(read_tekken_tokenizer(json), tekken);
+    return of_file(read_tekken_tokenizer(json), tekken);
   }
   if (const auto model = find_sentencepiece(directory); !model.empty()) {
     TRY(const std::string bytes, read_file(model.string(), kMaxVocabFile));
     TRY(auto settings, settings_of(directory));
-    return finished(read_sentencepiece_tokenizer(bytes, std::move(settings)), model);
+    return of_file(read_sentencepiece_tokenizer(bytes, std::move(settings)), model);
   }
   const auto vocab = directory / "vocab.json", merges = directory / "merges.txt";
   if (is_there(vocab) && is_there(merges)) {
     TRY(const std::string tokens, read_file(vocab.string(), kMaxVocabFile));
     TRY(const std::string pairs, read_file(merges.string(), kMaxVocabFile));
     TRY(const auto settings, settings_of(directory));
-    return finished(read_merges_tokenizer(tokens, pairs, settings), directory);
+    return of_file(read_merges_tokenizer(tokens, pairs, settings), directory);
   }
   return make_error(
       ErrorKind::not_found,
       "{} has no tokenizer: neither tokenizer.json, tekken.json, tokenizer.model, nor vocab.json "
       "with merges.txt; copy those of the original model there",
       directory.string());
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_directory(const std::string& path) {
+  TRY(auto parts, read_tokenizer_directory(path));
+  return make_tokenizer(std::move(parts));
 }
 
 }  // namespace anabranch

@@ -30,9 +30,9 @@ constexpr GgufPreTokenizer kPre[] = {
     {"gpt2", {kGpt2Pattern}},
     {"smollm", {R"(\p{N})", kGpt2Pattern}},
     {"starcoder", {R"(\p{N})", kGpt2Pattern}},
+    {"llama-bpe", {kLlama3}, false, true, true},
     {"llama3", {kLlama3}, false, true, true},
     {"llama-v3", {kLlama3}, false, true, true},
-    {"llama-bpe", {kLlama3}, false, true, true},
     {"qwen2", {kQwen2}, true},
     {"deepseek-r1-qwen", {kQwen2}, false, false, true},
     {"qwen35", {kQwen35}, true},
@@ -191,6 +191,10 @@ Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
 }
 
 }  // namespace
+
+std::span<const GgufPreTokenizer> gguf_pre_tokenizers() {
+  return kPre;
+}
 
 Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name) {
   std::string known;

@@ -35,7 +35,11 @@ struct TokenizerParts {
 // By id: the control tokens among `added`, which the model itself must never produce.
 std::vector<bool> control_ids(const std::vector<AddedToken>& added);
 // Of the contents of tokenizer.json and (may be empty) tokenizer_config.json.
+Result<TokenizerParts> read_tokenizer_json(std::string_view json, std::string_view config);
 Result<std::shared_ptr<const Tokenizer>> parse_tokenizer_json(std::string_view json, std::string_view config);
 std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerParts parts);
+// What Tokenizer::from_file and Tokenizer::from_directory make a tokenizer of.
+Result<TokenizerParts> read_tokenizer_file(const std::string& tokenizer_json);
+Result<TokenizerParts> read_tokenizer_directory(const std::string& directory);
 
 }  // namespace anabranch

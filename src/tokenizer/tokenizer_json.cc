@@ -542,14 +542,19 @@ Error in_file(const std::string& path, Error error) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Tokenizer>> parse_tokenizer_json(std::string_view json,
-                                                              std::string_view config) {
+Result<TokenizerParts> read_tokenizer_json(std::string_view json, std::string_view config) {
   TRY(TokenizerParts parts, read_tokenizer(json));
   if (!config.empty()) TRY_VOID(read_config(config, parts));
+  return parts;
+}
+
+Result<std::shared_ptr<const Tokenizer>> parse_tokenizer_json(std::string_view json,
+                                                              std::string_view config) {
+  TRY(TokenizerParts parts, read_tokenizer_json(json, config));
   return make_tokenizer(std::move(parts));
 }
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_file(const std::string& tokenizer_json) {
+Result<TokenizerParts> read_tokenizer_file(const std::string& tokenizer_json) {
   TRY(const std::string json, read_file(tokenizer_json, kMaxFile));
   auto parts = read_tokenizer(json);
   if (!parts.ok()) return in_file(tokenizer_json, parts.error());
@@ -562,7 +567,12 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_file(const std::string&
     const auto read = read_config(*config, *parts);
     if (!read.ok()) return in_file(config_path, read.error());
   }
-  return make_tokenizer(std::move(*parts));
+  return parts;
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_file(const std::string& tokenizer_json) {
+  TRY(auto parts, read_tokenizer_file(tokenizer_json));
+  return make_tokenizer(std::move(parts));
 }
 
 }  // namespace anabranch

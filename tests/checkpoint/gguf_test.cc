@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/gguf_model.h"
+#include "checkpoint/gguf_names.h"
 #include "checkpoint/gguf_writer.h"
 
 namespace anabranch {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`chat` in a terminal, as a person sees it: chat_terminal_test.py BINARY MODEL_DIR. A terminal emulator reads the screen;
 the other end is a server that answers what the test says. The last line is "N passed, N failed"."""
-import contextlib, fcntl, http.server, json, os, pty, select, signal, struct, subprocess, sys, tempfile, termios, threading, time, traceback
+import contextlib, fcntl, http.server, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, threading, time, traceback
 
 import pyte
 
@@ -103,26 +103,32 @@ class Chat:
         url = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.terminal = Terminal(["--url", url, *words], columns, rows, **{k: v for k, v in (base | environment).items() if v is not None})
         self.terminal.wait(lambda: "/help for commands" in self.terminal.text().replace("\n", ""))
-        self.prompt()  # before it the terminal edits lines itself
+        self.prompt(1)
 
     def say(self, keys, text):
         """Sends keys and waits for the message that the server gets and for the next prompt."""
-        before = len(self.server.bodies)
+        bodies, prompts = len(self.server.bodies), self.prompts()
         self.terminal.send(keys)
-        self.terminal.wait(lambda: len(self.server.bodies) > before)
+        self.terminal.wait(lambda: len(self.server.bodies) > bodies)
         got = self.server.bodies[-1]["messages"][-1]["content"]
         assert got == text, (got, text)
-        self.prompt()
+        entered = re.sub(f"{re.escape(PASTE)}.*?{re.escape(PASTE_END)}", "", keys, flags=re.S).replace("\x1b\r", "")
+        self.prompt(prompts + entered.count("\r"))
 
-    def prompt(self):
-        """Waits until the cursor stands behind a prompt."""
+    def prompts(self):
+        """How many lines the program has begun to read."""
+        return self.terminal.raw.count(b"\x1b[?2004h")
+
+    def prompt(self, number):
+        """Waits until the cursor stands behind this prompt. Before, the terminal itself edits lines."""
         t = self.terminal
-        t.wait(lambda: t.screen.display[t.screen.cursor.y].startswith("> ") and t.screen.cursor.x == 2)
+        t.wait(lambda: self.prompts() >= number and t.screen.display[t.screen.cursor.y].startswith("> ") and t.screen.cursor.x == 2)
 
     def command(self, text, answer):
+        prompts = self.prompts()
         self.terminal.send(text + "\r")
         self.terminal.wait(answer)
-        self.prompt()
+        self.prompt(prompts + 1)
 
     def close(self):
         self.terminal.close()
@@ -164,9 +170,13 @@ def test_moving_and_deleting_go_by_characters():
 
 def test_bytes_that_are_no_utf8_do_not_end_it():
     with chatting() as chat:
-        os.write(chat.terminal.fd, b"a\xff\xfeb\r")
-        chat.terminal.wait(lambda: chat.server.bodies)
-        assert chat.server.bodies[0]["messages"][-1]["content"].startswith("a"), chat.server.bodies
+        for i, (data, text) in enumerate(((b"a\xff\xfeb\r", "a\ufffd\ufffdb"), (b"x\xf0\x9f\x87\r", "x\ufffd\ufffd\ufffd"), (b"\xc3y\r", "\ufffdy"))):
+            prompts = chat.prompts()
+            os.write(chat.terminal.fd, data)
+            chat.terminal.wait(lambda: len(chat.server.bodies) > i)
+            got = chat.server.bodies[i]["messages"][-1]["content"]
+            assert got[0] == text[0] and got[-1] == text[-1] and "\ufffd" in got, (got, text)
+            chat.prompt(prompts + 1)
 
 
 def test_a_pasted_block_is_one_message():
@@ -176,6 +186,8 @@ def test_a_pasted_block_is_one_message():
         chat.say(PASTE + block.replace("\n", "\r") + PASTE_END + " and more\r", block + " and more")
         chat.say("before " + PASTE + "/undo\n/exit" + PASTE_END + "\r", "before /undo\n/exit")
         chat.say(PASTE + "/usr/bin/x: no such file\n/exit" + PASTE_END + "\r", "/usr/bin/x: no such file\n/exit")
+        chat.say(PASTE + "/exit\nwas in the log" + PASTE_END + "\r", "/exit\nwas in the log")
+        chat.say('"""/clear"""\r', " /clear")
         chat.say(PASTE + "a\x1b[31mred\x07" + PASTE_END + "\r", "a[31mred")
         long = "\n".join(f"line {i} of a long block" for i in range(400))
         chat.say(PASTE + long + PASTE_END + "\r", long)
@@ -189,10 +201,11 @@ def test_several_lines_by_hand():
         chat.say("one \\\rtwo\\\rthree\r", "one \ntwo\nthree")
         chat.say('"""one line"""\r', "one line")
         chat.say("ends with two \\\\\r", "ends with two \\\\")
+        prompts = chat.prompts()
         chat.terminal.send('"""first\r')
-        chat.terminal.wait("...")
+        chat.terminal.wait(lambda: chat.prompts() == prompts + 1)
         chat.terminal.send("\x03")
-        chat.prompt()
+        chat.prompt(prompts + 2)
         chat.say("after\r", "after")
 
 
@@ -297,6 +310,32 @@ def test_commands():
         chat.command("/image", "usage: /image FILE")
 
 
+def test_a_stopped_program_goes_on():
+    """As by Ctrl-Z and `fg`: the shell leaves the terminal in a mode of its own."""
+    with chatting() as chat:
+        chat.terminal.send("half")
+        chat.terminal.wait("> half")
+        mode = termios.tcgetattr(chat.terminal.fd)
+        os.kill(chat.terminal.pid, signal.SIGSTOP)
+        cooked = list(mode)
+        cooked[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(chat.terminal.fd, termios.TCSANOW, cooked)
+        before = chat.prompts()
+        os.kill(chat.terminal.pid, signal.SIGCONT)
+        chat.terminal.wait(lambda: chat.prompts() > before and not termios.tcgetattr(chat.terminal.fd)[3] & termios.ICANON)
+        chat.say(LEFT + "ü\r", "halüf")
+
+
+def test_an_answer_that_fails_loses_nothing():
+    with chatting(answers=["first"]) as chat:
+        chat.say("hello\r", "hello")
+        chat.server.server_close()
+        chat.server.shutdown()
+        chat.command("/regenerate", "no server answers")
+        with tempfile.TemporaryDirectory() as folder:
+            chat.command(f"/save {folder}/x", "2 messages are in")
+
+
 def test_an_answer_that_was_cut_says_so():
     with chatting("-n", "7", answers=[("half an", "length")]) as chat:
         chat.say("x\r", "x")
@@ -315,8 +354,9 @@ def test_leaving():
     with chatting() as chat:
         chat.terminal.send("text\x04")  # deletes nothing, and does not leave
         chat.say("\r", "text")
+        prompts = chat.prompts()
         chat.terminal.send("half\x03")
-        chat.prompt()
+        chat.prompt(prompts + 1)
         chat.say("whole\r", "whole")
 
 
@@ -327,6 +367,10 @@ def test_pipes_get_what_was_said():
         out = subprocess.run([BINARY, "chat", "--url", url], input='"""one\ntwo"""\nthree \\\nfour\n', capture_output=True, text=True, timeout=60)
         assert out.stdout == "a **b**\n| x |\n|---|\n\nsecond\n", out.stdout
         assert [b["messages"][-1]["content"] for b in chat.server.bodies] == ["one\ntwo", "three \nfour"]
+        for text, message in (("dir\\", "dir\\"), ('"""one\ntwo', "one\ntwo")):  # a pipe that ends in the middle
+            chat.server.bodies.clear()
+            subprocess.run([BINARY, "chat", "--url", url], input=text, capture_output=True, text=True, timeout=60)
+            assert [b["messages"][-1]["content"] for b in chat.server.bodies] == [message], chat.server.bodies
 
 
 def main():

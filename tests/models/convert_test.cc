@@ -106,6 +106,24 @@ TEST_F(Converted, GgufFilesOfEveryFamily) {
         << name;
 }
 
+// A GGUF file's rows, heads, norms, decays and ropes are others than Hugging Face's, and give the same
+// logits.
+TEST_F(Converted, GgufFilesGiveTheSameLogits) {
+  for (const char* name :
+       {"llama_tied", "llama_biases", "llama3_rope_untied", "llama_yarn", "mistral_f16", "qwen2_bias",
+        "qwen3_qk_norm", "gemma3", "gemma3_nested_untied", "qwen35_flat_tied", "qwen35_mlx",
+        "qwen35_true_heads", "qwen35_nested_untied_grouped", "llama3_rope_gguf", "gemma3_gguf", "qwen35_gguf",
+        "qwen2_gguf"}) {
+    ConvertOptions options;
+    options.output = (directory_ / "model.gguf").string();
+    options.force = true;
+    options.format = ConvertFormat::f16;
+    const auto report = convert(source_of(name), options);
+    ASSERT_TRUE(report.ok()) << name << ": " << report.error().message;
+    EXPECT_LT(typical_difference(logits_of(options.output), logits_of(source_of(name))), 0.02) << name;
+  }
+}
+
 // Rules for experts and routers hold in every family that has them.
 TEST_F(Converted, RecipesNameExpertsAndRouters) {
   for (const char* name :

@@ -103,6 +103,10 @@ TEST(AgentRun, WhatWorksOrChangesIsNoRepetition) {
   answer(agent, true);
   agent.add_turn(turn({{"s__fail", R"({"x": 1})"}}), 1);  // others
   answer(agent, true);
+  agent.add_turn(turn({{"s__add", R"({"write": 1})"}}), 1);  // which may be what the other one needed
+  answer(agent, false);
+  agent.add_turn(turn({{"s__fail", "{}"}}), 1);
+  answer(agent, true);
   agent.add_turn(turn({{"s__fail", "{}"}, {"s__add", "{}"}}), 1);  // one of them may work
   answer(agent, true);
   EXPECT_FALSE(agent.next_request().tools.is_null());

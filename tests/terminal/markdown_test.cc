@@ -86,6 +86,9 @@ TEST(Markdown, CodeStaysAsItIs) {
             "```python\ndef f(*a):\n    return  **a # x\n  ``` not the end\n```\nafter x\n");
   EXPECT_EQ(plain(show("````\n```\n````\n")), "````\n```\n````\n");
   EXPECT_EQ(plain(show("```\nopen")), "```\nopen");
+  EXPECT_EQ(plain(show("1. Do:\n    ```sh\n    ls\n    ```\nThen **x**\n")),
+            "1. Do:\n    ```sh\n    ls\n    ```\nThen x\n");
+  EXPECT_EQ(plain(show("```\na\n``` \n**b**\n")), "```\na\n``` \nb\n");
   EXPECT_EQ(plain(show("```a``` is code\n")), "a is code\n");
 }
 
@@ -131,6 +134,22 @@ TEST(Markdown, ShowsWordsAsTheyCome) {
   EXPECT_EQ(tagged(markdown.finish()), "{} x");
 }
 
+TEST(Markdown, ScriptsWithoutSpaces) {
+  EXPECT_EQ(tagged(show("这是**重要**的，注意：**x**。")), "这是{b}重要{}的，注意：{b}x{}。");
+  Markdown markdown([] { return size_t{80}; });
+  std::string out = markdown.push("你好，世界。") + "";
+  EXPECT_NE(out, "");
+  EXPECT_EQ(show_in_pieces("你好，**世界**。再见", 1, 0), show("你好，**世界**。再见"));
+}
+
+TEST(Markdown, FormulasKeepTheirBackslashes) {
+  EXPECT_EQ(plain(show("\\(x^2\\) and \\[y\\] a \\\\ b \\{c\\}")), "\\(x^2\\) and \\[y\\] a \\\\ b \\{c\\}");
+}
+
+TEST(Markdown, NoCellIsLost) {
+  EXPECT_EQ(plain(show("|a|b|\n|-|-|\n|x|y|z|\n")), "a │ b │ \n──┼───┼──\nx │ y │ z\n");
+}
+
 TEST(Markdown, NothingIsHeldForEver) {
   Markdown markdown([] { return size_t{80}; });
   std::string out = markdown.push("*");
@@ -139,6 +158,9 @@ TEST(Markdown, NothingIsHeldForEver) {
   out = markdown.push("\n|");
   for (int i = 0; i < 20000; i++) out += markdown.push(" cell |\n|");
   EXPECT_GT(out.size(), 10000u);
+  out = markdown.push("\n\n|");
+  for (int i = 0; i < 2000; i++) out += markdown.push(" --- |");
+  EXPECT_GT(out.size(), 3000u);
 }
 
 }  // namespace

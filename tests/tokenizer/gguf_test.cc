@@ -1,5 +1,11 @@
 // Vocabularies of GGUF files: as tokenizers, and written as Hugging Face's files.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include "tokenizer/components.h"
+#include "tokenizer/gguf_export.h"
 #include "tokenizer/gguf_files.h"
 
 namespace anabranch {
@@ -172,6 +178,89 @@ TEST(GgufFiles, Gemma4VocabulariesGiveTheSameTokens) {
   }
   vocab.add_bos = true;
   expect_same(vocab);
+}
+
+// The files of a vocabulary, and what GGUF would say of them.
+Result<GgufVocab> exported(const GgufVocab& vocab) {
+  const auto files = tokenizer_files(vocab).value();
+  const std::string directory =
+      (std::filesystem::temp_directory_path() / fmt::format("anabranch-export-{}", getpid())).string();
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory + "/tokenizer.json") << files.tokenizer;
+  std::ofstream(directory + "/tokenizer_config.json") << files.config;
+  auto out = export_gguf_vocab(directory);
+  std::filesystem::remove_all(directory);
+  return out;
+}
+
+TEST(GgufExport, ByteLevelVocabulariesComeBack) {
+  GgufVocab vocab = as_gguf(components()["models"]["bytes"], "gpt2", "");
+  vocab.types.assign(vocab.tokens.size(), 1);
+  for (const auto& [text, type] : {std::pair{"<|end|>", 3}, {"<think>", 4}}) {
+    vocab.tokens.push_back(text);
+    vocab.types.push_back(type);
+  }
+  vocab.bos = vocab.eos = static_cast<int>(vocab.tokens.size()) - 2;
+  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-r1-qwen", "qwen35",
+                          "deepseek-v3", "tekken", "gpt-4o"}) {
+    SCOPED_TRACE(pre);
+    vocab.pre = pre;
+    const auto out = exported(vocab);
+    ASSERT_TRUE(out.ok()) << out.error().message;
+    EXPECT_EQ(out->model, "gpt2");
+    EXPECT_EQ(out->pre, pre);
+    EXPECT_EQ(out->tokens, vocab.tokens);
+    EXPECT_EQ(out->types, vocab.types);
+    EXPECT_EQ(out->merges, vocab.merges);
+    EXPECT_EQ(out->bos, vocab.bos);
+    EXPECT_EQ(out->eos, vocab.eos);
+  }
+}
+
+TEST(GgufExport, SentencePieceVocabulariesComeBack) {
+  GgufVocab vocab = as_gguf(components()["models"]["sentencepiece"], "llama", "");
+  for (size_t id = 0; id < vocab.tokens.size(); ++id) {
+    vocab.types.push_back(vocab.tokens[id].starts_with("<0x") ? 6 : 1);
+    vocab.scores.push_back(-static_cast<float>(id));
+  }
+  vocab.merges.clear();
+  vocab.unk = 0, vocab.bos = 1, vocab.eos = 2;
+  vocab.types[0] = 2, vocab.types[1] = vocab.types[2] = 3;
+  for (const auto& [text, type] : {std::pair{"<|end|>", 3}, {"   ", 4}}) {
+    vocab.tokens.push_back(text);
+    vocab.types.push_back(type);
+    vocab.scores.push_back(-1000);
+  }
+  for (const bool prefix : {true, false}) {
+    vocab.add_space_prefix = prefix;
+    const auto out = exported(vocab);
+    ASSERT_TRUE(out.ok()) << out.error().message;
+    EXPECT_EQ(out->model, "llama");
+    EXPECT_EQ(out->tokens, vocab.tokens);
+    EXPECT_EQ(out->types, vocab.types);
+    EXPECT_EQ(out->unk, 0);
+    EXPECT_EQ(out->add_space_prefix, prefix);
+    const TokenizerPtr was = Tokenizer::from_gguf(vocab).value(), is = Tokenizer::from_gguf(*out).value();
+    for (const Json& text : components()["strings"])
+      EXPECT_EQ(is->encode(text.get<std::string>(), true), was->encode(text.get<std::string>(), true))
+          << text;
+  }
+}
+
+TEST(GgufExport, WaysToCutWithoutANameAreRefused) {
+  GgufVocab vocab = as_gguf(components()["models"]["bytes"], "gpt2", "gpt-2");
+  auto files = tokenizer_files(vocab).value();
+  const std::string directory =
+      (std::filesystem::temp_directory_path() / fmt::format("anabranch-cut-{}", getpid())).string();
+  std::filesystem::create_directories(directory);
+  const size_t at = files.tokenizer.find("\"Regex\": \"");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(directory + "/tokenizer.json") << files.tokenizer.replace(at, 10, "\"Regex\": \"[a-z]|");
+  const auto out = export_gguf_vocab(directory);
+  std::filesystem::remove_all(directory);
+  ASSERT_FALSE(out.ok());
+  EXPECT_NE(out.error().message.find("no name for how its tokenizer cuts"), std::string::npos)
+      << out.error().message;
 }
 
 TEST(GgufFiles, WhatCannotBeWrittenIsSaid) {

@@ -140,7 +140,10 @@ bool AgentRun::only_repeats() const {
 void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) {
   calls_left_ = std::max(0, calls_left_ - 1);
   bytes_left_ -= std::min(bytes_left_, result.text.size());
-  if (result.is_error) failed_.insert(text_of(call));
+  if (result.is_error)
+    failed_.insert(text_of(call));
+  else
+    failed_.clear();  // what worked may have changed why the others failed
   request_.messages.push_back(result_message(call, result));
 }
 
