@@ -121,7 +121,7 @@ Result<QuantizedMatrix> read(const QuantizedModule& m, const QuantizationContext
                                                                       uint8_t* out) {
     std::memcpy(out, data + first * cols, static_cast<size_t>(count * cols));
   };
-  codes.read_scales = [s, rows, keep](int64_t first, int64_t count, float* scales, float*) {
+  codes.read_scales = [s, rows = rows, keep](int64_t first, int64_t count, float* scales, float*) {
     for (int64_t i = 0; i < count; i++) {
       const int64_t expert = s.one ? 0 : (first + i) / rows, row = (first + i) % rows;
       read_scale_row(s, (expert * s.rows + row / s.block_rows) * s.cols, scales + i * s.cols);
