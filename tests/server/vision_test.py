@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -34,6 +35,17 @@ def question(turn):
         return {"role": "user", "content": text["text"]}
     url = "data:image/png;base64," + base64.b64encode(drawing(*PICTURES[turn])).decode()
     return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, text]}
+
+
+def wait_until_written(directory):
+    """States are written behind the answers: until no file changes any more."""
+    def files():
+        return {entry.path: entry.stat().st_size for folder, _, _ in os.walk(directory) for entry in os.scandir(folder)}
+
+    before, now = None, files()
+    while before != now or any(path.endswith(".tmp") for path in now):
+        time.sleep(0.5)
+        before, now = now, files()
 
 
 class Checks:
@@ -67,6 +79,7 @@ class Checks:
             with Server(self.program, self.model, *flags) as server:
                 for turn in range(TURNS):
                     if turn in (3, 6, 8):  # before, between and after pictures
+                        wait_until_written(directory)
                         server.stop(signal.SIGKILL if turn != 6 else signal.SIGTERM)
                         server.__init__(self.program, self.model, *flags)
                     messages.append(question(turn))
