@@ -72,7 +72,7 @@ class Terminal:
     def text(self):
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
-    def wait(self, what, seconds=20):
+    def wait(self, what, seconds=60):
         """Until the condition holds (or the text is on the screen)."""
         good = what if callable(what) else lambda: what in self.text()
         end = time.time() + seconds
