@@ -81,23 +81,6 @@ std::optional<std::string> another_stored(const hub::Store& store, const hub::Mo
   return std::nullopt;
 }
 
-Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose, IfMissing missing) {
-  TRY(const auto settings, hub::settings_from_environment());
-  const hub::Store store(settings.cache);
-  auto stored = hub::find_in_store(store, name, purpose);
-  if (stored && purpose == hub::Purpose::model)
-    if (auto other = another_stored(store, name, *stored)) return *other;
-  if (stored) return stored;
-  if (auto theirs = hub::find_lm_studio_model(hub::lm_studio_directories(), name, purpose)) return theirs;
-  if (settings.offline)
-    return make_error(ErrorKind::not_found, "{}, and HF_HUB_OFFLINE or --offline forbids to pull it",
-                      stored.error().message);
-  if (missing == IfMissing::refuse)
-    return make_error(ErrorKind::not_found, "{}: `anabranch pull {}` downloads it", stored.error().message,
-                      name.text());
-  return pull_for_command(settings, name, purpose);
-}
-
 // "models/hybird" beside a folder models/ is a path, although it could be a name on the hub: whoever mistypes
 // a path should hear so before anything is asked over the network.
 std::optional<Error> missing_path(const std::string& text) {
@@ -111,11 +94,6 @@ std::optional<Error> missing_path(const std::string& text) {
   return Error{ErrorKind::not_found,
                fmt::format("there is no {} in {}{}; a model of the hub is hf.co/{}", path.filename().string(),
                            path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
-}
-
-bool is_stored(const hub::ModelName& name) {
-  const auto settings = hub::settings_from_environment();
-  return settings && hub::find_in_store(hub::Store(settings->cache), name, hub::Purpose::model).ok();
 }
 
 // Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any
@@ -143,6 +121,40 @@ Result<std::string> locate_short(const std::string& typed) {
                       fmt::join(meant, " or "));
   log_info("{} is {}", typed, meant.front());
   return locate_stored(meant.front());
+}
+
+// A model of this machine, by a name on the hub (none: the text is no such name) or a short one. Errors:
+// not_found, and those of locate_short.
+Result<std::string> locate_here(const std::optional<hub::ModelName>& name, const std::string& text,
+                                hub::Purpose purpose) {
+  Error missing{ErrorKind::not_found, ""};
+  if (name) {
+    TRY(const auto settings, hub::settings_from_environment());
+    const hub::Store store(settings.cache);
+    auto stored = hub::find_in_store(store, *name, purpose);
+    if (stored && purpose == hub::Purpose::model)
+      if (auto other = another_stored(store, *name, *stored)) return *other;
+    if (stored) return stored;
+    if (auto theirs = hub::find_lm_studio_model(hub::lm_studio_directories(), *name, purpose)) return theirs;
+    missing.message = stored.error().message;  // whatever it is, a download mends it
+  }
+  if (purpose != hub::Purpose::model) return missing;
+  auto meant = locate_short(text);
+  if (!meant && meant.error().kind == ErrorKind::not_found && name) return missing;
+  return meant;
+}
+
+// A model that is not on this machine. not_here: why.
+Result<std::string> fetch(const hub::ModelName& name, hub::Purpose purpose, IfMissing missing,
+                          const Error& not_here) {
+  TRY(const auto settings, hub::settings_from_environment());
+  if (settings.offline)
+    return make_error(ErrorKind::not_found, "{}, and HF_HUB_OFFLINE or --offline forbids to pull it",
+                      not_here.message);
+  if (missing == IfMissing::refuse)
+    return make_error(ErrorKind::not_found, "{}: `anabranch pull {}` downloads it", not_here.message,
+                      name.text());
+  return pull_for_command(settings, name, purpose);
 }
 
 }  // namespace
@@ -178,19 +190,17 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
     return hub::find_ollama_model(hub::ollama_directories(), path_or_name,
                                   user_cache_directory() + "/ollama");
   const auto name = hub::parse_model_name(path_or_name);
-  if (purpose == hub::Purpose::model && !(name && is_stored(*name))) {
-    auto meant = locate_short(path_or_name);
-    if (meant || meant.error().kind != ErrorKind::not_found) return meant;
-  }
+  auto here = locate_here(name, path_or_name, purpose);
+  if (here || here.error().kind != ErrorKind::not_found) return here;
   if (name)
     if (const auto typo = missing_path(path_or_name)) return *typo;
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
     return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",
                       no_path, hub::advice_on(path_or_name));
-  auto located = locate_name(*name, purpose, missing);
-  if (!located) return make_error(located.error().kind, "{}; and {}", located.error().message, no_path);
-  return located;
+  auto fetched = fetch(*name, purpose, missing, here.error());
+  if (!fetched) return make_error(fetched.error().kind, "{}; and {}", fetched.error().message, no_path);
+  return fetched;
 }
 
 }  // namespace anabranch::cli

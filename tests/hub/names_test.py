@@ -114,6 +114,18 @@ def test_an_existing_path_wins():
         assert done.returncode == 1 and "there is no model-4bitx in org" in done.stderr and "did you mean model-4bit?" in done.stderr, done.stderr
 
 
+def test_a_stored_model_beside_a_folder_of_the_same_name():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        ask = lambda name: subprocess.run([BINARY, "generate", "-m", name, "--no-cache", *QUESTION], cwd=cache.home,
+                                          env=cache.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert ask(NAME).returncode == 0  # pulled
+        os.makedirs(os.path.join(cache.home, "org"))
+        hub.log.clear()
+        for name in (NAME, NAME.upper(), NAME.split("/")[1]):
+            done = ask(name)
+            assert done.returncode == 0 and not hub.log, (name, done.stderr)
+
+
 def test_control_c_during_the_download():
     for command in (("serve", "-m", NAME, "-p", "0"), ("bench", "-m", NAME), ("chat", "-m", NAME)):
         with setup(repo_of(SMALL), bytes_per_second=200_000) as (cache, hub, repo):
