@@ -173,38 +173,49 @@ void print_status(const ServerRecord& server, const Json& health) {
   if (!server.log.empty()) fmt::print("log      {}\n", server.log);
 }
 
+// A server and what it tells of itself (null: it does not answer).
+struct Seen {
+  ServerRecord server;
+  Json health;
+};
+
 // A server that runs in the foreground has no pid file, but answers on its port. It gets no key: nothing says
 // that the program there is ours before it has answered.
-std::optional<ServerRecord> foreground_server(int port) {
-  ServerRecord server{.address = fmt::format("http://127.0.0.1:{}", port)};
-  const Json health = health_of(server, "");
-  if (!health.is_object() || string_at(health, "status").empty()) return std::nullopt;
-  return server;
+std::optional<Seen> foreground_server(int port) {
+  Seen seen{{.address = fmt::format("http://127.0.0.1:{}", port)}, {}};
+  seen.health = health_of(seen.server, "");
+  if (!seen.health.is_object() || string_at(seen.health, "status").empty()) return std::nullopt;
+  return seen;
+}
+
+Result<std::optional<Seen>> see_server(const StatusOptions& options, const std::string& pid_file) {
+  TRY(const auto server, find_server(pid_file));
+  if (!server) {
+    if (options.pid_file.empty() && options.port > 0) return foreground_server(options.port);
+    return std::optional<Seen>();
+  }
+  Seen seen{*server, {}};
+  if (!server->address.empty()) {
+    TRY(const std::string key, key_to_show(options.api_key_file));
+    seen.health = health_of(*server, key);
+  }
+  return std::optional(std::move(seen));
 }
 
 Result<int> status(const StatusOptions& options) {
   TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
-  TRY(auto server, find_server(pid_file));
-  if (!server && options.pid_file.empty() && options.port > 0) server = foreground_server(options.port);
-  if (!server) {
+  TRY(const auto seen, see_server(options, pid_file));
+  if (!seen) {
     if (options.json)
       fmt::print("{}\n", dump_json({{"running", false}, {"pid_file", pid_file}}));
     else
       fmt::print("{}\n", nothing_runs(pid_file));
     return kNotRunning;
   }
-  Json health;
-  if (!server->address.empty()) {
-    std::string key;
-    if (server->pid > 0) {
-      TRY(key, key_to_show(options.api_key_file));
-    }
-    health = health_of(*server, key);
-  }
   if (options.json)
-    fmt::print("{}\n", dump_json(status_json(*server, health), 2));
+    fmt::print("{}\n", dump_json(status_json(seen->server, seen->health), 2));
   else
-    print_status(*server, health);
+    print_status(seen->server, seen->health);
   return 0;
 }
 
