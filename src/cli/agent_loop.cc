@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/clock.h"
 
@@ -29,7 +28,7 @@ std::string text_of(const ToolCall& call) {
 // Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for.
 // failed: calls that failed before, and now those of these that did.
 void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::string>& ids,
-               mcp::AgentBudget& budget, Json& messages, std::set<std::string>& failed,
+               mcp::AgentBudget& budget, Json& messages, mcp::FailedCalls& failed,
                const std::atomic<bool>& interrupt) {
   for (size_t i = 0; i < answer.calls.size(); i++) {
     const auto limit = budget.exceeded(now_seconds());
@@ -37,17 +36,14 @@ void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::stri
     if (text.empty()) {
       auto outcome = desk.run(answer.calls[i], budget);
       text = std::move(outcome.text);
-      if (outcome.failed)
-        failed.insert(text_of(answer.calls[i]));
-      else
-        failed.clear();  // what worked may have changed why the others failed
+      failed.add(text_of(answer.calls[i]), outcome.failed);
     }
     messages.push_back({{"role", "tool"}, {"tool_call_id", ids[i]}, {"content", text}});
   }
 }
 
 // A model that repeats what has failed would do so until a limit ends it.
-bool only_repeats(const Answer& answer, const std::set<std::string>& failed) {
+bool only_repeats(const Answer& answer, const mcp::FailedCalls& failed) {
   return std::ranges::all_of(answer.calls,
                              [&](const ToolCall& call) { return failed.contains(text_of(call)); });
 }
@@ -58,7 +54,7 @@ Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& message
                                  const std::atomic<bool>& interrupt) {
   mcp::AgentBudget budget(desk ? desk->limits() : mcp::AgentLimits{}, now_seconds());
   size_t calls = messages.size();  // ids are unique within the conversation
-  std::set<std::string> failed;
+  mcp::FailedCalls failed;
   for (bool last = false;;) {
     if (last) wanted.tools = nullptr;
     if (desk && !last) {

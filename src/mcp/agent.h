@@ -53,6 +53,22 @@ class AgentBudget {
   size_t bytes_ = 0;
 };
 
+// The calls of a run that failed, as "NAME ARGUMENTS". A model that repeats one unchanged would do so until a
+// limit ends it. A call that works may have changed why others failed, so it clears them.
+class FailedCalls {
+ public:
+  void add(const std::string& call, bool failed) {
+    if (failed)
+      calls_.insert(call);
+    else
+      calls_.clear();
+  }
+  bool contains(const std::string& call) const { return calls_.contains(call); }
+
+ private:
+  std::set<std::string> calls_;
+};
+
 enum class Permission { ask, allow, refuse };
 
 // What the user has agreed to. An agreement is to a tool as it is described now: when its description or

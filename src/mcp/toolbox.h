@@ -17,6 +17,8 @@ class Toolbox {
   // depends on the tool alone unless two tools would share a name. A tool that is there already is replaced.
   void add(const Tool& tool);
   bool empty() const { return tools_.empty(); }
+  // The toolbox must not be empty.
+  const Tool& first() const { return tools_.front().tool; }
   // OpenAI's array: [{"type":"function","function":{"name","description","parameters"}}].
   Json functions() const;
   // "server__one, server__two": what the model may call, for messages. The first hundred.

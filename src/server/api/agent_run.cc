@@ -17,13 +17,13 @@ std::string text_of(const AgentCall& call) {
 
 }  // namespace
 
-mcp::Tool AgentTools::stand_in(const std::string& function) const {
-  const Json functions = toolbox.functions();
-  const mcp::Tool* first = toolbox.find(string_at(functions.front()["function"], "name"));
-  mcp::Tool tool;
-  tool.server = first ? first->server : "";
-  tool.name = function;
-  return tool;
+std::optional<mcp::Tool> AgentTools::answered_here(const std::string& function) const {
+  if (const mcp::Tool* tool = find(function)) return *tool;
+  if (!is_unknown(function)) return std::nullopt;
+  mcp::Tool stand_in;
+  stand_in.server = toolbox.first().server;
+  stand_in.name = function;
+  return stand_in;
 }
 
 std::string call_id_with(const char* prefix, const std::string& id) {
@@ -111,20 +111,19 @@ Json AgentRun::add_turn(const Json& message, int tokens) {
 
 void AgentRun::add_call(CallParts parts, Json& known) {
   const std::string id = parts.id;
-  const mcp::Tool* found = tools_.find(parts.name);
-  const bool unknown = tools_.is_unknown(parts.name);
-  if (!found && !unknown) {
+  const auto tool = tools_.answered_here(parts.name);
+  if (!tool) {
     others_wait_ = true;
     return;
   }
-  const mcp::Tool tool = unknown ? tools_.stand_in(parts.name) : *found;
-  known[id] = {{"server_label", tool.server}, {"name", tool.name}};
-  if (!unknown && tools_.needs_approval(tool)) {
+  const bool unknown = tools_.is_unknown(parts.name);
+  known[id] = {{"server_label", tool->server}, {"name", tool->name}};
+  if (!unknown && tools_.needs_approval(*tool)) {
     known[id]["approval_request_id"] = call_id_with("mcpr_", id);
     others_wait_ = true;
     return;
   }
-  AgentCall call{id, parts.name, tool, std::move(parts.arguments)};
+  AgentCall call{id, parts.name, *tool, std::move(parts.arguments)};
   if (unknown)
     call.refusal = fmt::format("There is no tool '{}'. There are: {}", mcp::one_line(parts.name, kShownName),
                                tools_.toolbox.names());
@@ -140,10 +139,7 @@ bool AgentRun::only_repeats() const {
 void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) {
   calls_left_ = std::max(0, calls_left_ - 1);
   bytes_left_ -= std::min(bytes_left_, result.text.size());
-  if (result.is_error)
-    failed_.insert(text_of(call));
-  else
-    failed_.clear();  // what worked may have changed why the others failed
+  failed_.add(text_of(call), result.is_error);
   request_.messages.push_back(result_message(call, result));
 }
 

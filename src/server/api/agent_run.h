@@ -65,8 +65,9 @@ struct AgentTools {
   bool is_unknown(const std::string& function) const {
     return !toolbox.empty() && !others.contains(function) && !toolbox.find(function);
   }
-  // An unknown function as an item of the answer needs a tool, which stands with one of the servers.
-  mcp::Tool stand_in(const std::string& function) const;
+  // The tool that an item of the answer names for a call that this server answers; for an unknown function
+  // one of its name, which stands with the first server. None: the client runs the function.
+  std::optional<mcp::Tool> answered_here(const std::string& function) const;
 
   bool needs_approval(const mcp::Tool& tool) const {
     const auto rule = rules.find(tool.server);
@@ -122,15 +123,14 @@ class AgentRun {
   double seconds_left(double now) const { return budget_.seconds_left(now); }
 
  private:
-  const AgentTools tools_;
-  ChatRequest request_;
   void add_call(CallParts parts, Json& known);
-  // A model that repeats what has failed would do so until a limit ends it: it answers once more, without
-  // tools.
+  // Whether all waiting calls failed before. The model then answers once more, without tools.
   bool only_repeats() const;
 
+  const AgentTools tools_;
+  ChatRequest request_;
   std::vector<AgentCall> waiting_;
-  std::set<std::string> failed_;  // calls that did, by function and arguments
+  mcp::FailedCalls failed_;
   bool last_turn_ = false;
   bool others_wait_ = false;  // calls that the client runs or approves
   mcp::AgentBudget budget_;   // of steps, tokens and time

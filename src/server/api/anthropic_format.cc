@@ -64,15 +64,12 @@ int status_of(const ApiError& error) {
 Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std::string& name) const {
   if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
   if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
-  const mcp::Tool* found = tools_.find(name);
-  if (const bool unknown = tools_.is_unknown(name); found || unknown) {
-    const mcp::Tool tool = unknown ? tools_.stand_in(name) : *found;
+  if (const auto tool = tools_.answered_here(name))
     return {{"type", "mcp_tool_use"},
             {"id", call_id_with("mcptoolu_", call_id)},
-            {"name", tool.name},
-            {"server_name", tool.server},
+            {"name", tool->name},
+            {"server_name", tool->server},
             {"input", Json::object()}};
-  }
   return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
 }
 

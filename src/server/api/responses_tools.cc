@@ -240,7 +240,7 @@ Json call_item(const ResponseTools& tools, const std::string& model_name, const 
   const auto at = tools.known.find(model_name);
   const ResponseTool tool = at != tools.known.end() ? at->second
                             : tools.agent.is_unknown(model_name)
-                                ? ResponseTool{Kind::mcp, model_name, tools.agent.stand_in(model_name).server}
+                                ? ResponseTool{Kind::mcp, model_name, tools.agent.toolbox.first().server}
                                 : ResponseTool{Kind::function, model_name, ""};
   const auto parsed = parse_json(arguments);
   if (tool.kind == Kind::custom) {
