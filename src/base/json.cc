@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <unordered_map>
 #include <vector>
@@ -132,6 +133,14 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
 
 std::string dump_json(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+double shortest(float value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
+  double out = 0;
+  std::from_chars(text, end, out);
+  return out;
 }
 
 std::string string_at(const Json& object, const char* key) {

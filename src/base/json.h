@@ -41,6 +41,9 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 // As text, whatever strings hold: bytes that are no UTF-8 become U+FFFD. indent: -1 = on one line.
 std::string dump_json(const Json& json, int indent = -1);
 
+// As people write it: 0.6, where the float's value is 0.60000002384185791.
+double shortest(float value);
+
 // The string under `key`; "" when `object` is no object, has no such key, or has something else there.
 std::string string_at(const Json& object, const char* key);
 

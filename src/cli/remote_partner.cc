@@ -234,7 +234,7 @@ class RemotePartner : public Partner {
     const auto set = [&](const char* name, const auto& value) {
       if (!value) return;
       if constexpr (std::is_same_v<decltype(*value), const float&>)
-        body[name] = std::stod(fmt::format("{}", *value));  // 0.9, not 0.8999999761581421
+        body[name] = shortest(*value);
       else
         body[name] = *value;
     };

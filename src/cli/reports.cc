@@ -1,7 +1,6 @@
 #include "cli/reports.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -79,11 +78,10 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
 Json sampling_report(const Checkpoint& checkpoint) {
   const auto recommended = read_recommendation(checkpoint);
   const SamplingParams& s = recommended.sampling;
-  const auto rounded = [](float value) { return std::round(value * 1e4) / 1e4; };
-  Json out = {{"temperature", rounded(s.temperature)}};
+  Json out = {{"temperature", shortest(s.temperature)}};
   if (s.temperature > 0)
-    out.update({{"top_k", s.top_k}, {"top_p", rounded(s.top_p)}, {"min_p", rounded(s.min_p)}});
-  if (s.repetition_penalty != 1) out["repetition_penalty"] = rounded(s.repetition_penalty);
+    out.update({{"top_k", s.top_k}, {"top_p", shortest(s.top_p)}, {"min_p", shortest(s.min_p)}});
+  if (s.repetition_penalty != 1) out["repetition_penalty"] = shortest(s.repetition_penalty);
   out["from"] = recommended.from;
   return out;
 }

@@ -1,7 +1,6 @@
 #include "server/api/model_actions.h"
 
 #include <atomic>
-#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
@@ -22,11 +21,6 @@ std::string line_of(const Json& json) {
 }
 std::string event_of(const Json& json) {
   return "data: " + dump_json(json) + "\n\n";
-}
-
-// As people write it: 0.6, not 0.6000000238418579.
-double shortest(float value) {
-  return std::round(double{value} * 1e6) / 1e6;
 }
 
 // What counts for requests that say nothing.
