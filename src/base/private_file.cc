@@ -21,6 +21,16 @@ Result<void> make_private_file(const std::string& path) {
   return {};
 }
 
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
 int make_private_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0) return 0;
   if (errno == EEXIST) return 0;

@@ -8,6 +8,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/mapped_file.h"
+#include "base/private_file.h"
 
 namespace anabranch::cli {
 namespace {
@@ -38,15 +39,10 @@ Result<void> save_messages(const std::string& path, const Json& messages) {
   if (!file.ok() && errno == EEXIST)
     return make_error(ErrorKind::invalid, "{} is there already: give another name", path);
   if (!file.ok()) return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(*file, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int error = errno;
-      ::unlink(path.c_str());
-      return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(error));
-    }
-    at += static_cast<size_t>(n);
+  if (!write_all(*file, text)) {
+    const int error = errno;
+    ::unlink(path.c_str());
+    return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(error));
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/file_descriptor.h"
+#include "base/private_file.h"
 #include "terminal/line_editor.h"
 
 extern char** environ;
@@ -52,8 +53,10 @@ std::optional<std::string> edit_text(const std::string& text, std::string& probl
   std::string path = (std::filesystem::temp_directory_path(error) / "anabranch-XXXXXX.md").string();
   {
     const FileDescriptor file(::mkstemps(path.data(), 3));  // mode 0600
-    if (!file.ok() || ::write(*file, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    if (!file.ok() || !write_all(*file, text)) {
+      if (file.ok()) ::unlink(path.c_str());
       return problem = "cannot write " + path, std::nullopt;
+    }
   }
   const bool ran = run_editor(command, path);
   std::ifstream file(path, std::ios::binary);

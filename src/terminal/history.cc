@@ -17,16 +17,6 @@ std::string as_line(const std::string& text) {
   return dump_json(text) + "\n";
 }
 
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
-
 size_t count_lines(const std::string& path) {
   std::ifstream file(path);
   size_t n = 0;
