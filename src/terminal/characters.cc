@@ -7,6 +7,8 @@
 #include <clocale>
 #include <cstring>
 
+#include "base/outside_text.h"
+
 namespace anabranch::terminal {
 namespace {
 
@@ -34,12 +36,9 @@ bool use_utf8() {
 std::u32string decode(std::string_view utf8) {
   std::u32string out;
   out.reserve(utf8.size());
-  const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(utf8.data());
-  for (size_t at = 0; at < utf8.size();) {
-    utf8proc_int32_t value = -1;
-    const auto read = utf8proc_iterate(data + at, static_cast<utf8proc_ssize_t>(utf8.size() - at), &value);
-    out += read > 0 ? static_cast<char32_t>(value) : kReplacement;
-    at += read > 0 ? static_cast<size_t>(read) : 1;
+  for (size_t at = 0, length = 0; at < utf8.size(); at += length) {
+    const char32_t c = character_at(utf8, at, length);
+    out += c == kNoCharacter ? kReplacement : c;
   }
   return out;
 }

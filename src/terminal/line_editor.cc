@@ -38,47 +38,36 @@ std::u32string_view line_of(EditLine* edit, size_t& cursor) {
   return {code_points(line->buffer), static_cast<size_t>(line->lastchar - line->buffer)};
 }
 
-unsigned char character_left(EditLine* edit, int) {
+enum class Side { left, right };
+
+// Code points of the character on that side of the cursor; 0: there is none.
+int code_points_at(EditLine* edit, Side side) {
   size_t cursor;
   const auto line = line_of(edit, cursor);
-  const size_t n = length_before(line, cursor);
+  return static_cast<int>(side == Side::left ? length_before(line, cursor) : length_after(line, cursor));
+}
+
+template <Side side>
+unsigned char move_cursor(EditLine* edit, int) {
+  const int n = code_points_at(edit, side);
   if (n == 0) return CC_ERROR;
-  el_cursor(edit, -static_cast<int>(n));
+  el_cursor(edit, side == Side::left ? -n : n);
   return CC_CURSOR;
 }
 
-unsigned char character_right(EditLine* edit, int) {
-  size_t cursor;
-  const auto line = line_of(edit, cursor);
-  const size_t n = length_after(line, cursor);
+template <Side side>
+unsigned char delete_character(EditLine* edit, int) {
+  const int n = code_points_at(edit, side);
   if (n == 0) return CC_ERROR;
-  el_cursor(edit, static_cast<int>(n));
-  return CC_CURSOR;
-}
-
-unsigned char delete_left(EditLine* edit, int) {
-  size_t cursor;
-  const auto line = line_of(edit, cursor);
-  const size_t n = length_before(line, cursor);
-  if (n == 0) return CC_ERROR;
-  el_deletestr(edit, static_cast<int>(n));
-  return CC_REFRESH;
-}
-
-unsigned char delete_right(EditLine* edit, int) {
-  size_t cursor;
-  const auto line = line_of(edit, cursor);
-  const size_t n = length_after(line, cursor);
-  if (n == 0) return CC_ERROR;
-  el_cursor(edit, static_cast<int>(n));
-  el_deletestr(edit, static_cast<int>(n));
+  if (side == Side::right) el_cursor(edit, n);
+  el_deletestr(edit, n);  // those before the cursor
   return CC_REFRESH;
 }
 
 // Ctrl-D: the end of input on an empty line.
 unsigned char delete_or_leave(EditLine* edit, int key) {
   size_t cursor;
-  return line_of(edit, cursor).empty() ? CC_EOF : delete_right(edit, key);
+  return line_of(edit, cursor).empty() ? CC_EOF : delete_character<Side::right>(edit, key);
 }
 
 unsigned char new_line(EditLine* edit, int) {
@@ -164,10 +153,10 @@ struct LineEditor::Impl {
       el_wset(edit, EL_ADDFN, name, L"", function);
       for (const wchar_t* key : keys) el_wset(edit, EL_BIND, key, name, nullptr);
     };
-    add(L"character-left", character_left, {L"^B", L"\\e[D", L"\\eOD"});
-    add(L"character-right", character_right, {L"^F", L"\\e[C", L"\\eOC"});
-    add(L"delete-left", delete_left, {L"^H", L"^?"});
-    add(L"delete-right", delete_right, {L"\\e[3~"});
+    add(L"character-left", move_cursor<Side::left>, {L"^B", L"\\e[D", L"\\eOD"});
+    add(L"character-right", move_cursor<Side::right>, {L"^F", L"\\e[C", L"\\eOC"});
+    add(L"delete-left", delete_character<Side::left>, {L"^H", L"^?"});
+    add(L"delete-right", delete_character<Side::right>, {L"\\e[3~"});
     add(L"delete-or-leave", delete_or_leave, {L"^D"});
     add(L"new-line", new_line, {L"\\e^M", L"\\e^J"});
     add(L"paste", paste, {L"\\e[200~"});
