@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """`chat` in a terminal, as a person sees it: chat_terminal_test.py BINARY MODEL_DIR. A terminal emulator reads the screen;
 the other end is a server that answers what the test says. The last line is "N passed, N failed"."""
-import contextlib, fcntl, http.server, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, threading, time, traceback
+import contextlib, fcntl, http.server, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, threading, time
 
 import pyte
+
+from run_tests import run_tests
 
 BINARY = sys.argv[1]
 PASTE, PASTE_END = "\x1b[200~", "\x1b[201~"
@@ -373,18 +375,5 @@ def test_pipes_get_what_was_said():
             assert [b["messages"][-1]["content"] for b in chat.server.bodies] == [message], chat.server.bodies
 
 
-def main():
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-            print(f"ok     {name}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
-
-
-main()
+if __name__ == "__main__":
+    sys.exit(run_tests(globals()))

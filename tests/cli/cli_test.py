@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The command line as people use it: cli_test.py BINARY MODEL_DIR. The last line is "N passed, N failed"."""
-import json, os, shutil, signal, subprocess, sys, tempfile, time, traceback, urllib.request
+import json, os, shutil, signal, subprocess, sys, tempfile, time, urllib.request
+
+from run_tests import run_tests
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
 SMALL = os.path.join(os.path.dirname(os.path.abspath(MODEL)), "hybrid-draft-19m")
@@ -613,21 +615,5 @@ def test_convert_calibrates_and_measures():
         assert not os.path.exists(path("no"))
 
 
-def main():
-    passed = failed = 0
-    for name, test in sorted(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Configuration files, the environment and flags: config_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import contextlib, json, os, subprocess, sys, tempfile, traceback
+import contextlib, json, os, subprocess, sys, tempfile
+
+from run_tests import run_tests
 
 BINARY, MODEL = sys.argv[1], os.path.abspath(sys.argv[2])
 
@@ -115,18 +117,5 @@ def test_wrong_files():
         assert code == 1, err
 
 
-def main():
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-        except Exception:
-            failed += 1
-            print(f"--- {name}")
-            traceback.print_exc()
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
-
-
-main()
+if __name__ == "__main__":
+    sys.exit(run_tests(globals()))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """GGUF files that `convert` writes, read by gguf-py and by ourselves: convert_test.py BINARY MODEL_DIR. The last line is
 "N passed, N failed, N skipped"."""
-import json, os, subprocess, sys, tempfile, traceback
+import json, os, subprocess, sys, tempfile
+
+from run_tests import Skipped, run_tests
 
 BINARY, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
@@ -11,10 +13,6 @@ FIXTURES = os.path.join(ROOT, "tests/models/data")
 GGUF_PY = os.path.join(ROOT, ".deps/gguf-py")  # fetched once
 made = {}  # files by format, of SMALL
 folder = tempfile.TemporaryDirectory()
-
-
-class Skipped(Exception):
-    pass
 
 
 def run(*args, timeout=300):
@@ -165,24 +163,5 @@ def test_what_cannot_be_written_is_said():
     assert [name for name in os.listdir(folder.name) if "partial" in name] == []
 
 
-def main():
-    passed = failed = skipped = 0
-    for name, test in sorted(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Skipped as why:
-            skipped += 1
-            print(f"SKIPPED {name}: {why}")
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """`doctor` names what would not run before anything is loaded: doctor_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import contextlib, json, os, subprocess, sys, tempfile, traceback
+import contextlib, json, os, subprocess, sys, tempfile
+
+from run_tests import run_tests
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
 
@@ -86,21 +88,5 @@ def test_a_device_that_is_not_there():
     assert done.returncode == 1 and "metal" in done.stderr.lower(), done.stderr
 
 
-def main():
-    passed = failed = 0
-    for name, test in sorted(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What packages are made of: completions, the manual page, and a hardened program: package_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import gzip, os, shutil, subprocess, sys, tempfile, traceback
+import gzip, os, shutil, subprocess, sys, tempfile
+
+from run_tests import run_tests
 
 BINARY = os.path.abspath(sys.argv[1])
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -60,19 +62,5 @@ def test_hardening():
     assert "__stack_chk_fail" in symbols and "_chk@" in symbols.replace("__stack_chk_fail@", ""), "not fortified"
 
 
-def main():
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-        except Exception:
-            failed += 1
-            print(f"--- {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return failed > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Flags as peers name them, and help that helps: peer_flags_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import json, os, subprocess, sys, tempfile, traceback
+import json, os, subprocess, sys, tempfile
+
+from run_tests import run_tests
 
 BINARY, MODEL = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(sys.argv[2])), "hybrid-draft-19m")
 
@@ -105,19 +107,5 @@ def test_a_template_of_ones_own():
         assert code == 1 and folder + "/no" in err, err
 
 
-def main():
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-        except Exception:
-            failed += 1
-            print(f"--- {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return failed > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """`chat --url` against our server and against servers that do what servers do: remote_chat_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import contextlib, http.server, json, os, signal, socket, subprocess, sys, tempfile, threading, time, traceback
+import contextlib, http.server, json, os, signal, socket, subprocess, sys, tempfile, threading, time
+
+from run_tests import run_tests
 
 BINARY, MODEL = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(sys.argv[2])), "hybrid-draft-19m")
 GREEDY = ("-n", "16", "--temp", "0")
@@ -211,21 +213,5 @@ def test_settings_do_not_get_in_the_way():
         assert server.requests[0][2]["temperature"] == 0.25 and server.requests[0][2]["model"] == "small"
 
 
-def main():
-    passed = failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        began = time.time()
-        try:
-            test()
-            passed += 1
-            print(f"ok     {name} ({time.time() - began:.1f} s)", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}:\n{traceback.format_exc()}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(run_tests(globals()))

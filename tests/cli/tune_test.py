@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What `doctor --tune` finds and keeps, and how it counts: tune_test.py BINARY MODEL_DIR.
 The last line is "N passed, N failed"."""
-import contextlib, http.client, json, os, socket, subprocess, sys, tempfile, time, traceback
+import contextlib, http.client, json, os, socket, subprocess, sys, tempfile, time
+
+from run_tests import run_tests
 
 BINARY, MODEL = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(sys.argv[2])), "hybrid-draft-19m")
 LONG = {"prompt": "Once upon a time", "max_tokens": -1, "temperature": 5.0, "top_k": 0, "stream": True, "break_loops": False,
@@ -101,19 +103,5 @@ def test_lean():
         assert running(environment, "-q", "--lean", "--parallel", "3") == 3
 
 
-def main():
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-        except Exception:
-            failed += 1
-            print(f"--- {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return failed > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

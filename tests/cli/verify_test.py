@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """`verify` and its report: verify_test.py BINARY MODEL_DIR. The last line is "N passed, N failed"."""
-import json, os, re, shutil, subprocess, sys, tempfile, traceback
+import json, os, re, shutil, subprocess, sys, tempfile
+
+from run_tests import run_tests
 
 BINARY, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
@@ -139,21 +141,5 @@ def test_reports_that_cannot_be_written_are_an_error():
         assert code == 0 and os.listdir(folder) == ["mine.md"], err
 
 
-def main():
-    passed = failed = 0
-    for name, test in sorted(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The table of docs/convert.md is that of bench/results/quantisation.json: quantisation_test.py"""
-import json, os, sys, traceback
+import json, os, sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path[:0] = [os.path.join(ROOT, "bench/quality")]
 import quantisation
+from run_all import run_all
 
 
 def results():
@@ -34,21 +35,4 @@ def test_figures_make_sense():
         assert rows[better]["kl_mean"] < rows[worse]["kl_mean"], (better, worse)
 
 
-def main():
-    passed = failed = 0
-    for name, test in sorted(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+run_all(globals())
