@@ -8,8 +8,10 @@ namespace {
 
 constexpr size_t kLongest = 200;  // words beyond that are no typing errors
 
+}  // namespace
+
 // Optimal string alignment distance (Boytsov 2011, "Indexing methods for approximate dictionary searching").
-size_t distance(std::string_view a, std::string_view b) {
+size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -25,15 +27,13 @@ size_t distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-}  // namespace
-
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
   std::optional<std::string> best;
   if (word.size() > kLongest) return best;
   size_t least = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kLongest) continue;
-    const size_t d = distance(word, candidate);
+    const size_t d = edit_distance(word, candidate);
     if (d >= least || d >= candidate.size()) continue;
     least = d;
     best = candidate;

@@ -38,12 +38,15 @@ struct DiskOptions {
   WriteCall write;            // write(2); tests replace it
 };
 
+inline constexpr double kUsualSpeed = 500e6;  // bytes a second of a usual solid-state disk
+
 struct DiskStats {
   bool writable = false;
   uint64_t bytes = 0, files = 0, budget_bytes = 0;  // on disk, of any fingerprint, as of the last listing
   uint64_t queued_bytes = 0, queued_records = 0;    // including the record being written
   // Since open():
   uint64_t written_bytes = 0, written_records = 0;
+  double written_s = 0;  // how long writing them took
   uint64_t read_bytes = 0, read_records = 0;
   uint64_t dropped = 0;   // not written: queue full, disk error, parent missing
   uint64_t failed = 0;    // reads and writes that failed
@@ -76,6 +79,9 @@ class DiskStore {
   // here or by another process, dropped, failed to be written, or damaged. Each is returned once. A record
   // that another process writes again before this call is not returned.
   std::vector<DiskRecord> take_missing();
+
+  // The speed of writing so far; kUsualSpeed before there is one.
+  double bytes_per_second() const;
 
   // Queues a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint is
   // dropped, or else this record. Nothing is written when the file exists already or its parent block does

@@ -74,6 +74,12 @@ void DiskStore::put(RecordHead head, std::vector<Section> sections) {
   impl_->work.notify_one();
 }
 
+double DiskStore::bytes_per_second() const {
+  const std::lock_guard lock(impl_->mutex);
+  const DiskStats& stats = impl_->stats;
+  return stats.written_s > 0 ? static_cast<double>(stats.written_bytes) / stats.written_s : kUsualSpeed;
+}
+
 void DiskStore::drain() {
   {
     std::unique_lock lock(impl_->mutex);
@@ -185,6 +191,7 @@ void DiskStore::Impl::write(const WriteJob& job) {
   record.bytes = pages(encoded.file_bytes);
   if (!make_room(record.bytes, job.head.parent_length() > 0 ? job.head.parent : PrefixKey{}))
     return drop("the budget has no room for it");
+  const auto begin = Steady::now();
   const int error = write_whole(path, encoded, job.sections, options.write, abandon);
   if (error == ECANCELED) return drop("the store was closed before it was written");
   if (error) return write_failed(path, record, error);
@@ -196,6 +203,7 @@ void DiskStore::Impl::write(const WriteJob& job) {
   known_files[record.key] = KnownFile{record, true, listings};
   missing.erase(record.key);
   stats.written_records++;
+  stats.written_s += std::chrono::duration<double>(Steady::now() - begin).count();
   stats.written_bytes += encoded.file_bytes;
   stats.files++;
   stats.bytes += record.bytes;

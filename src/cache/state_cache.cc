@@ -421,39 +421,66 @@ void StateCache::count(const Match& match, Hit& hit) {
 
 // ---- keeping
 
-void StateCache::keep(std::span<const int> tokens, std::string_view salt, const SavedState& state) {
+void StateCache::keep(std::span<const int> tokens, std::string_view salt, const SavedState& state,
+                      double token_s) {
   const int length = state.model.length;
   CHECK(length == static_cast<int>(tokens.size()), "a state of {} tokens for {}", length, tokens.size());
   if (length == 0) return;
   const std::lock_guard lock(mutex_);
   forget_missing();
   PrefixTree::Node* at = &tree_.add_root(root_key(options_.fingerprint, salt));
+  uint64_t unstored = 0;
   for (int b = 0; b < whole_blocks(length); b++) {
     at = &tree_.add_block(*at, tokens.subspan(static_cast<size_t>(b) * kBlockTokens, kBlockTokens), nullptr,
                           0);
-    if (at->data && at->stored) continue;
     if (!at->data) {
       auto sections = std::make_shared<const StateSections>(write_block(state, b));
       tree_.set_data(*at, sections, bytes_of(*sections));
     }
-    if (!disk() || at->stored) continue;
-    store(head_of(*at), sections_in(at->data));
-    at->stored = true;  // if writing fails, reading it will find out
+    if (!at->stored) unstored += at->bytes;
   }
   const auto tail = tokens.subspan(static_cast<size_t>(whole_blocks(length)) * kBlockTokens);
   auto& checkpoint = tree_.add_checkpoint(*at, tail, nullptr, 0);
   if (!checkpoint.data) {
     auto sections = std::make_shared<const StateSections>(write_checkpoint(state));
     tree_.set_data(checkpoint, sections, bytes_of(*sections));
-    if (disk() && !checkpoint.stored) {
-      store(head_of(checkpoint), *sections);
-      checkpoint.stored = true;
-    }
+  }
+  if (disk() && !checkpoint.stored && is_worth_disk(*at, length, unstored + checkpoint.bytes, token_s)) {
+    store_path(*at);
+    store(head_of(checkpoint), sections_in(checkpoint.data));
+    checkpoint.stored = true;  // if writing fails, reading it will find out
   }
   tree_.use(checkpoint);
   if (any_token_) tree_.use(*at);
   tree_.evict(options_.ram_bytes);
   tell();
+}
+
+// end: the last whole block of a state of `length` tokens; bytes: of its records that are not on disk.
+bool StateCache::is_worth_disk(const PrefixTree::Node& end, int length, uint64_t bytes,
+                               double token_s) const {
+  if (options_.disk_worth_s <= 0) return true;
+  int there = 0;  // tokens of the longest state on disk that begins this one
+  for (const PrefixTree::Node* node = &end; node && there == 0; node = node->parent) {
+    if (any_token_ && node->stored) there = node->length;
+    for (const auto& checkpoint : node->checkpoints)
+      if (checkpoint->stored && checkpoint->length() < length) there = std::max(there, checkpoint->length());
+  }
+  const double recompute_s = (length - there) * token_s;
+  return recompute_s > options_.disk_worth_s &&
+         recompute_s > 2 * static_cast<double>(bytes) / disk()->bytes_per_second();
+}
+
+// Writes the blocks up to this one that are not on disk, parents before children.
+void StateCache::store_path(PrefixTree::Node& end) {
+  std::vector<PrefixTree::Node*> path;
+  for (PrefixTree::Node* node = &end; node->parent; node = node->parent) path.push_back(node);
+  for (auto at = path.rbegin(); at != path.rend(); ++at) {
+    PrefixTree::Node& node = **at;
+    if (node.stored || !node.data) continue;
+    store(head_of(node), sections_in(node.data));
+    node.stored = true;
+  }
 }
 
 void StateCache::set_ram_budget(uint64_t bytes) {

@@ -42,7 +42,10 @@ struct StateCacheOptions {
   Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvForm
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
-  std::unique_ptr<DiskStore> disk;   // may be null
+  std::unique_ptr<DiskStore> disk;  // may be null
+  // A state is written to disk only if computing it again, from the last one that is there, would take longer
+  // than this and than writing and reading it. 0: every state is.
+  double disk_worth_s = 0;
   std::unique_ptr<KvEvents> events;  // told of the states without a salt; may be null
 };
 
@@ -65,8 +68,8 @@ class StateCache final : public SharedStates {
   Hit find(std::span<const int> prompt, std::string_view salt);
 
   // Keeps the state after `tokens`; state.model.length must be their number. Shares the state's storage,
-  // except for keys and values in 8 bits.
-  void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
+  // except for keys and values in 8 bits. token_s: seconds that each token takes to compute.
+  void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state, double token_s = 0);
 
   // Sets the memory budget and evicts entries of the least worth that exceed it. Records on disk stay.
   void set_ram_budget(uint64_t bytes);
@@ -116,6 +119,8 @@ class StateCache final : public SharedStates {
   template <class Entry>
   void forget_unusable(Entry& entry);
   void store(RecordHead head, const StateSections& sections);
+  bool is_worth_disk(const PrefixTree::Node& end, int length, uint64_t bytes, double token_s) const;
+  void store_path(PrefixTree::Node& end);
   std::optional<Known> known(const DiskRecord& name) const;
   void take_added();
   void used(const Plan& plan);

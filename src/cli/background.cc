@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <regex>
+#include <sstream>
 
 #include "base/log.h"
 #include "cli/conversation.h"
@@ -44,6 +46,16 @@ std::string end_of(const std::string& path, std::streamoff from) {
   return text;
 }
 
+// The lines of a log that tell of trouble, in either format.
+std::string warnings_in(const std::string& log) {
+  static const std::regex mark(R"re(^[0-9:. -]+ (warning|error) |^\{.*"level":"(warning|error)")re");
+  std::istringstream lines(log);
+  std::string out;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_search(line, mark)) out += line + "\n";
+  return out;
+}
+
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) return fmt::format("by signal {}", WTERMSIG(status));
   return fmt::format("with status {}", WEXITSTATUS(status));
@@ -53,6 +65,8 @@ std::string how_it_ended(int status) {
 int tell(const std::string& report, pid_t server, const std::string& log_file, std::streamoff log_size) {
   if (!report.empty() && report[0] == kReady) {
     fmt::print("{}\n", report.substr(1));
+    std::fflush(stdout);
+    fmt::print(stderr, "{}", warnings_in(end_of(log_file, log_size)));
     return 0;
   }
   int status = 0;

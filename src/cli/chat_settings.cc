@@ -11,7 +11,7 @@ namespace anabranch::cli {
 namespace {
 
 // A value as text and back. Ranges are those of the flags.
-struct Setting {
+struct ChatSetting {
   const char* name;
   double least, most;
   bool whole;
@@ -20,8 +20,8 @@ struct Setting {
 };
 
 template <class T>
-Setting optional_setting(const char* name, double least, double most,
-                         std::optional<T> SamplingOptions::*field) {
+ChatSetting optional_setting(const char* name, double least, double most,
+                             std::optional<T> SamplingOptions::*field) {
   return {name,
           least,
           most,
@@ -34,9 +34,9 @@ Setting optional_setting(const char* name, double least, double most,
           }};
 }
 
-const std::vector<Setting>& settings() {
+const std::vector<ChatSetting>& settings() {
   using O = SamplingOptions;
-  static const std::vector<Setting> all = {
+  static const std::vector<ChatSetting> all = {
       optional_setting("temperature", 0, 100, &O::temperature),
       optional_setting("top_p", 0, 1, &O::top_p),
       optional_setting("top_k", 0, 1 << 20, &O::top_k),
@@ -52,14 +52,14 @@ const std::vector<Setting>& settings() {
 
 std::string names() {
   std::string out;
-  for (const Setting& one : settings()) out += (out.empty() ? "" : ", ") + std::string(one.name);
+  for (const ChatSetting& one : settings()) out += (out.empty() ? "" : ", ") + std::string(one.name);
   return out;
 }
 
 }  // namespace
 
 Result<void> change_setting(SamplingOptions& options, const std::string& name, const std::string& value) {
-  for (const Setting& one : settings()) {
+  for (const ChatSetting& one : settings()) {
     if (one.name != name) continue;
     if (value == "default") return one.set(options, std::nullopt), Result<void>();
     double number = 0;
@@ -78,7 +78,7 @@ Result<void> change_setting(SamplingOptions& options, const std::string& name, c
 
 std::string list_settings(const SamplingOptions& options) {
   std::string out;
-  for (const Setting& one : settings()) out += fmt::format("{:<20} {}\n", one.name, one.get(options));
+  for (const ChatSetting& one : settings()) out += fmt::format("{:<20} {}\n", one.name, one.get(options));
   return out;
 }
 

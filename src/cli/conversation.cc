@@ -46,6 +46,7 @@ CacheOptions cache_options(const CacheFlags& keep) {
   cache.enabled = !keep.off;
   cache.ram_bytes = keep.ram_bytes;
   cache.disk_bytes = keep.disk_bytes.value_or(0);
+  cache.disk_worth_s = keep.disk_worth_s;
   cache.kv = keep.kv == "q8" ? KvForm::q8 : KvForm::exact;
   const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
   if (on_disk) cache.directory = state_directory(keep.directory);
@@ -81,8 +82,15 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
 
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) {
   const bool terminal = isatty(STDERR_FILENO);
-  if (terminal) fmt::print(stderr, "\rloading {} ...", options.model_path);
-  auto made = Engine::create(options);
+  EngineOptions watched = options;
+  if (terminal) {
+    const std::string name = shown(options.model_path);
+    fmt::print(stderr, "\rloading {} ...", name);
+    watched.loading = [name](int done, int total) {
+      fmt::print(stderr, "\rloading {}: {} %\033[K", name, 100 * done / total);
+    };
+  }
+  auto made = Engine::create(watched);
   if (terminal) fmt::print(stderr, "\r\033[K");
   return made;
 }

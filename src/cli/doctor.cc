@@ -9,7 +9,10 @@
 #include "base/cpu_info.h"
 #include "base/json.h"
 #include "base/outside_text.h"
+#include "cache/disk_tools.h"
 #include "cli/conversation.h"
+#include "cli/machine_summary.h"
+#include "cli/model_summary.h"
 #include "cli/reports.h"
 #include "cli/tune.h"
 #include "ops/open.h"
@@ -52,6 +55,18 @@ std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& rep
   return lines;
 }
 
+// What is kept of earlier prompts in the usual folder, by all models.
+Json states_report() {
+  const std::string directory = state_directory("");
+  if (directory.empty()) return {{"problem", "nowhere: no directory is known for caches; set HOME"}};
+  const auto folders = list_cache(directory);
+  if (!folders) return {{"problem", folders.error().message}};
+  uint64_t bytes = 0;
+  for (const CacheFolder& folder : *folders)
+    for (const DiskRecord& record : folder.records) bytes += record.bytes;
+  return {{"directory", directory}, {"bytes", bytes}, {"budget_bytes", default_budget(directory, bytes)}};
+}
+
 Result<void> run_tune(const DoctorOptions& options, Json& report) {
   ModelOptions model;
   model.model = options.model;
@@ -64,8 +79,9 @@ Result<void> run_tune(const DoctorOptions& options, Json& report) {
     comment += fmt::format("; {} {}: {:.1f} tok/s, {} (usual): {:.1f}", s.flag, s.best, s.best_rate, s.usual,
                            s.usual_rate);
     std::string tried;
-    for (const auto& [value, rate] : s.rates)
-      tried += fmt::format("{}{}: {:.0f}", tried.empty() ? "" : ", ", value, rate);
+    for (const int value : s.measured.values)
+      tried += fmt::format("{}{}: {:.0f}", tried.empty() ? "" : ", ", value, s.measured.best(value));
+    report["measured"]["--" + s.flag] = {{"values", s.measured.values}, {"rounds", s.measured.rounds}};
     report["tuned"]["--" + s.flag] =
         fmt::format("{} ({:+.0f} % over {}; tok/s of {}: {})", s.best, 100 * (s.best_rate / s.usual_rate - 1),
                     s.usual, s.of, tried);
@@ -82,11 +98,13 @@ int run_doctor(const DoctorOptions& options) {
   auto device = ops::open_device({options.device});
   if (!device) return fail(device.error());
   Json report = machine_report(**device);
+  report["states"] = states_report();
   int status = 0;
   if (!options.model.empty()) {
     const auto checkpoint = Checkpoint::open(options.model);
     if (!checkpoint) return fail(checkpoint.error());
-    report["model"] = model_report(**checkpoint, **device);
+    report["model"] = {{"name", (*checkpoint)->name()}};
+    report["model"].update(model_report(**checkpoint, **device));
     status = report["model"]["problems"].empty() ? 0 : 1;
   }
   if (options.tune && status == 0)
@@ -97,9 +115,12 @@ int run_doctor(const DoctorOptions& options) {
     fmt::print("{}\n", report.dump(2));
     return status;
   }
-  report.erase("advice");
-  if (report.contains("model")) report["model"].erase("problems");  // the advice has them
-  print_table(report, "");
+  fmt::print("{}{}", machine_summary(report), states_summary(report["states"]));
+  if (report.contains("model")) fmt::print("\n{}", model_summary(report["model"]));
+  if (report.contains("tuned")) {
+    fmt::print("\ntuned:\n");
+    print_table(report["tuned"], "  ");
+  }
   fmt::print("\nadvice:\n");
   for (const std::string& line : lines) fmt::print("  - {}\n", line);
   return status;

@@ -118,6 +118,12 @@ void add_cache_flags(CLI::App& app, CacheFlags& o) {
                  "Disk space for states; 0 = none (default: a tenth of what is free, 32 GB at most)")
       ->transform(size_flag())
       ->excludes(off);
+  app.add_option(
+         "--cache-disk-worth", o.disk_worth_s,
+         "Keep a state on disk if computing it again takes so many seconds, and longer than the disk; "
+         "0 = every state")
+      ->check(number_in(0, 3600))
+      ->excludes(off);
   app.add_option("--cache-kv", o.kv,
                  "Keys and values of states: as they are (exact, the default), or in 8 bits (q8): half the "
                  "space, but answers after a kept beginning may differ")

@@ -14,10 +14,6 @@
 namespace anabranch::cli {
 namespace {
 
-std::string line(const char* what, const std::string& text) {
-  return text.empty() ? "" : fmt::format("{:<20} {}\n", what, text);
-}
-
 // 146379770: "146 million".
 std::string count_of(uint64_t n) {
   if (n >= 1'000'000'000) return fmt::format("{:.1f} billion", n / 1e9);
@@ -88,12 +84,16 @@ std::string sampling_of(const Json& sampling) {
 
 }  // namespace
 
+std::string summary_line(const char* what, const std::string& text) {
+  return text.empty() ? "" : fmt::format("{:<20} {}\n", what, text);
+}
+
 std::string verdict(const Json& problems) {
-  if (problems.empty()) return line("runs here", "yes, as far as its files tell");
+  if (problems.empty()) return summary_line("runs here", "yes, as far as its files tell");
   std::string out;
   for (const Json& problem : problems) {
     const std::string text = escape_hidden(problem.get<std::string>());
-    out += out.empty() ? line("runs here", "no, because " + text) : line("", "and " + text);
+    out += out.empty() ? summary_line("runs here", "no, because " + text) : summary_line("", "and " + text);
   }
   return out;
 }
@@ -101,14 +101,15 @@ std::string verdict(const Json& problems) {
 std::string model_summary(const Json& report) {
   const Json& context = report["context_length"];
   const bool drafts = report["mtp_head"] == "yes";
-  return line("name", string_at(report, "name")) + line("path", string_at(report, "path")) +
-         line("type", fmt::format("{}, {} parameters", string_at(report, "model_type"),
-                                  count_of(report["parameters"].get<uint64_t>()))) +
-         line("weights", weights_of(report)) + line("memory", memory_of_report(report)) +
-         line("context", context.is_number() ? with_commas(context.get<uint64_t>()) + " tokens" : "unknown") +
-         line("sampling", sampling_of(report["sampling"])) +
-         line("MTP head", drafts ? "yes: it drafts by itself" : string_at(report, "mtp_head")) +
-         line("images", report["vision_tower"] == "yes" ? "yes" : "no") + verdict(report["problems"]);
+  return summary_line("name", string_at(report, "name")) + summary_line("path", string_at(report, "path")) +
+         summary_line("type", fmt::format("{}, {} parameters", string_at(report, "model_type"),
+                                          count_of(report["parameters"].get<uint64_t>()))) +
+         summary_line("weights", weights_of(report)) + summary_line("memory", memory_of_report(report)) +
+         summary_line("context",
+                      context.is_number() ? with_commas(context.get<uint64_t>()) + " tokens" : "unknown") +
+         summary_line("sampling", sampling_of(report["sampling"])) +
+         summary_line("MTP head", drafts ? "yes: it drafts by itself" : string_at(report, "mtp_head")) +
+         summary_line("images", report["vision_tower"] == "yes" ? "yes" : "no") + verdict(report["problems"]);
 }
 
 }  // namespace anabranch::cli

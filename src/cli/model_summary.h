@@ -11,6 +11,9 @@ namespace anabranch::cli {
 // verdict last.
 std::string model_summary(const Json& report);
 
+// "name                 text", or nothing without a text.
+std::string summary_line(const char* what, const std::string& text);
+
 // "runs here            yes" or "no, because ...", a line for each problem.
 std::string verdict(const Json& problems);
 

@@ -40,6 +40,7 @@ struct CacheFlags {
   std::string directory;               // "": anabranch/states in the user's cache directory
   uint64_t ram_bytes = 0;              // 0: chosen
   std::optional<uint64_t> disk_bytes;  // unset: chosen; 0: nothing on disk
+  double disk_worth_s = 0.25;          // CacheOptions::disk_worth_s
   std::string kv = "exact";            // or "q8"
 };
 

@@ -10,25 +10,14 @@
 #include "cli/conversation.h"
 #include "cli/made_up_tokens.h"
 #include "engine/loader.h"
+#include "engine/tuning_choice.h"
 
 namespace anabranch::cli {
 namespace {
 
-constexpr double kAlike = 1.03;   // a smaller difference is noise
-constexpr double kWorthIt = 1.1;  // twice as many streams must deliver so much more
+constexpr size_t kLeastRounds = 3;
 constexpr int kMostParallel = 64, kLeastParallel = 4;
 constexpr int kContext = 128;  // tokens before the streams' own
-
-// The best of several measurements, by value: what disturbs a measurement only makes it slower.
-class Rates {
- public:
-  void add(int value, double rate) { best_[value] = std::max(best_[value], rate); }
-  double of(int value) const { return best_.at(value); }
-  const std::map<int, double>& all() const { return best_; }
-
- private:
-  std::map<int, double> best_;
-};
 
 class Tuner {
  public:
@@ -50,14 +39,15 @@ class Tuner {
   }
 
  private:
-  // Measures each value in turn, again and again for a third of the time, at least once each.
+  // Measures each value in turn, again and again for a third of the time, and kLeastRounds times at least.
   template <class Measure>
-  Rates measure(const std::vector<int>& values, const Measure& rate_of) const {
-    Rates rates;
+  MeasuredRates measure(std::vector<int> values, const Measure& rate_of) const {
+    MeasuredRates rates{std::move(values), {}};
     const double end = now_seconds() + seconds_ / 3;
     do {
-      for (const int value : values) rates.add(value, rate_of(value));
-    } while (now_seconds() < end);
+      auto& round = rates.rounds.emplace_back();
+      for (const int value : rates.values) round.push_back(rate_of(value));
+    } while (now_seconds() < end || rates.rounds.size() < kLeastRounds);
     return rates;
   }
 
@@ -85,14 +75,14 @@ class Tuner {
     std::set<int> values = {usual, std::max(1, usual / 2), std::max(1, usual - 1)};
     values.insert({std::max(1, usual * 3 / 4), cpu_info().logical_cores});
     prefill(32, 32);  // what a first pass must prepare
-    const Rates rates = measure({values.begin(), values.end()}, [&](int threads) {
+    const auto rates = measure({values.begin(), values.end()}, [&](int threads) {
       device_.threads().resize(threads);
       const double read = prefill(128, 128);
       auto state = model_.make_state();
       feed(state, 16, 16);
       return std::sqrt(read * feed(state, 16, 1));
     });
-    return choose("threads", usual, rates, "decode and prefill");
+    return setting("threads", usual, choose_quickest(rates, usual), rates, "decode and prefill");
   }
 
   TunedSetting best_chunk() const {
@@ -104,8 +94,9 @@ class Tuner {
     std::vector<int> values;
     for (int chunk = std::max(16, usual / 4); chunk <= std::min(tokens, 4 * usual); chunk *= 2)
       values.push_back(chunk);
-    const Rates rates = measure(values, [&](int chunk) { return prefill(tokens, chunk); });
-    return choose("prefill-chunk", usual, rates, fmt::format("prefill of {} tokens", tokens));
+    const auto rates = measure(values, [&](int chunk) { return prefill(tokens, chunk); });
+    return setting("prefill-chunk", usual, choose_quickest(rates, usual), rates,
+                   fmt::format("prefill of {} tokens", tokens));
   }
 
   // The most streams of which each doubling delivers markedly more.
@@ -119,14 +110,11 @@ class Tuner {
       if (streams == 1 || 2 * info_.state_bytes * static_cast<uint64_t>(streams) <= room)
         values.push_back(streams);
     const int usual = std::min(device_.parallel(), values.back());
-    const Rates rates = measure(values, [&](int streams) { return decode_together(shared, streams); });
-    int best = 1;
-    for (const int streams : values)
-      if (streams > 1 && rates.of(streams) >= kWorthIt * rates.of(streams / 2) && best == streams / 2)
-        best = streams;
-    best = std::max(best, kLeastParallel);
-    best = std::min(best, values.back());
-    return {"parallel", usual, best, rates.of(usual), rates.of(best), "streams together", rates.all()};
+    if (std::ranges::find(values, usual) == values.end())
+      values.insert(std::ranges::upper_bound(values, usual), usual);
+    const auto rates = measure(values, [&](int streams) { return decode_together(shared, streams); });
+    return setting("parallel", usual, choose_streams(rates, usual, kLeastParallel), rates,
+                   "streams together");
   }
 
   double decode_together(const SequenceState& shared, int streams) const {
@@ -146,18 +134,9 @@ class Tuner {
     return streams * kSteps / (now_seconds() - start);
   }
 
-  // The usual value unless another is clearly better; of those that are, the smallest.
-  static TunedSetting choose(const std::string& flag, int usual, const Rates& rates, std::string of) {
-    double top = 0;
-    for (const auto& [value, rate] : rates.all()) top = std::max(top, rate);
-    int best = usual;
-    if (rates.of(usual) * kAlike < top)
-      for (const auto& [value, rate] : rates.all())
-        if (rate * kAlike >= top) {
-          best = value;
-          break;
-        }
-    return {flag, usual, best, rates.of(usual), rates.of(best), std::move(of), rates.all()};
+  static TunedSetting setting(const char* flag, int usual, int best, const MeasuredRates& rates,
+                              std::string of) {
+    return {flag, usual, best, rates.best(usual), rates.best(best), std::move(of), rates};
   }
 
   Device& device_;

@@ -1,11 +1,11 @@
 // Measures what suits a model on this machine: `doctor --tune`.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "cli/tuning.h"
+#include "engine/tuning_choice.h"
 
 namespace anabranch::cli {
 
@@ -15,7 +15,7 @@ struct TunedSetting {
   int usual = 0, best = 0;
   double usual_rate = 0, best_rate = 0;  // tok/s
   std::string of;                        // what was measured: "decode and prefill", ...
-  std::map<int, double> rates;           // of every value that was tried
+  MeasuredRates measured;                // every value that was tried
 };
 struct TuneReport {
   Tuning tuning;

@@ -271,9 +271,9 @@ Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options, Load
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
-  const bool overcommit = options.overcommit;
-  return create_engine(options, [path = options.model_path, overcommit](std::shared_ptr<Device> device) {
-    return load_model(path, std::move(device), {.overcommit = overcommit});
+  const LoadOptions wanted{.overcommit = options.overcommit, .progress = options.loading};
+  return create_engine(options, [path = options.model_path, wanted](std::shared_ptr<Device> device) {
+    return load_model(path, std::move(device), wanted);
   });
 }
 

@@ -148,6 +148,7 @@ struct CacheOptions {
   uint64_t ram_bytes = 0;     // 0: an eighth of the machine's memory, at most 8 GiB
   std::string directory;      // empty: no disk tier
   uint64_t disk_bytes = 0;    // 0: a tenth of the free space there, at most 32 GiB
+  double disk_worth_s = 0;    // StateCacheOptions::disk_worth_s
   KvForm kv = KvForm::exact;  // an engine finds only states that were kept in its own form
   std::string events;         // a ZeroMQ endpoint that tells of states (cache/kv_events.h); empty: none
 };
@@ -175,8 +176,10 @@ struct EngineOptions {
   SpecMode speculation;    // for requests that do not choose one
   std::string draft_path;  // a draft model, or empty
   CacheOptions cache;
-  PeerOptions peers;             // without a cache nothing is fetched
-  bool overcommit = false;       // load weights that are larger than the free memory
+  PeerOptions peers;        // without a cache nothing is fetched
+  bool overcommit = false;  // load weights that are larger than the free memory
+  // Called on the engine's thread after each layer of the model that was loaded; may be empty.
+  std::function<void(int done, int total)> loading;
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
   bool lossy_skip =
       false;  // leave out the layers that calibration found least needed: a different, faster model

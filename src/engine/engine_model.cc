@@ -28,7 +28,13 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   info.max_running = options.max_running > 0 ? options.max_running : device_->parallel();
   if (options.pooling) info.pooling = options.pooling;
   if (!options.model_name.empty()) info.name = options.model_name;
-  if (options.context_length > 0) info.context_length = std::min(info.context_length, options.context_length);
+  if (options.context_length > info.context_length)
+    log_warning(
+        "the context is {0} tokens long, not {1}: the model is made for {0} (its config's "
+        "max_position_embeddings)",
+        info.context_length, options.context_length);
+  else if (options.context_length > 0)
+    info.context_length = options.context_length;
   describe_tokens();
   make_grammar_compiler();
   speculation_.model = loaded_.model.get();

@@ -213,6 +213,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   };
   options.progress = [&](int done, int total) -> Result<void> {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
+    if (wanted.progress) wanted.progress(done, total);
     const bool known = tokenizer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     if (known && !tokenizer.get()) return tokenizer.get().error();
     return {};

@@ -35,6 +35,7 @@ enum class LoadedFor { answers, drafts };  // drafts: as the draft model of anot
 struct LoadOptions {
   LoadedFor purpose = LoadedFor::answers;
   bool overcommit = false;  // weights that are larger than the free memory are loaded with a warning
+  std::function<void(int done, int total)> progress = {};  // after each layer; may be empty
 };
 
 // Loads on the calling thread. Errors name the file; exhausted: the weights are larger than the free memory.

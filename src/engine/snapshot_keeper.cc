@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cache/weights_key.h"
 
@@ -104,11 +105,17 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
         "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
         "what a cold run would say");
   options.ram_bytes = ram_bytes;
+  options.disk_worth_s = wanted.disk_worth_s;
   // The fingerprint does not cover which layers are left out, and the next calibration may change them.
   if (!wanted.directory.empty() && !engine.lossy_skip)
     options.disk = open_disk(wanted, options, setting, model.info());
   if (!wanted.events.empty()) {
     TRY(options.events, KvEvents::open(wanted.events));
+  }
+  if (options.disk) {
+    const DiskStats disk = options.disk->stats();
+    log_info("states: {:.1f} of {:.1f} GB on disk in {}, up to {:.1f} GB in memory", disk.bytes / 1e9,
+             disk.budget_bytes / 1e9, wanted.directory, ram_bytes / 1e9);
   }
   keeper.cache_ = std::make_unique<StateCache>(std::move(options));
   return keeper;
@@ -174,10 +181,20 @@ void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
   try {
     const Snapshot& snapshot = take();
     const auto tokens = std::span<const int>(sequence.tokens).first(static_cast<size_t>(snapshot.length));
-    cache_->keep(tokens, sequence.request.cache_salt, {snapshot, sequence.speculator->save(tokens)});
+    note_speed(sequence, snapshot.length);
+    cache_->keep(tokens, sequence.request.cache_salt, {snapshot, sequence.speculator->save(tokens)},
+                 token_s_);
   } catch (const std::exception& e) {
     log_warning("a state was not kept: {}", e.what());
   }
+}
+
+// Of a prompt's part that was computed just now. The quickest counts: the others shared the machine.
+void SnapshotKeeper::note_speed(const Sequence& sequence, int length) {
+  const int computed = length - sequence.usage.cached_tokens;
+  if (sequence.usage.completion_tokens > 0 || computed < kLeastKept) return;
+  const double token_s = (now_seconds() - sequence.started) / computed;
+  token_s_ = token_s_ > 0 ? std::min(token_s_, token_s) : token_s;
 }
 
 void SnapshotKeeper::keep(Sequence& sequence) {

@@ -49,8 +49,10 @@ class SnapshotKeeper {
  private:
   template <class Take>
   void keep_safely(Sequence& sequence, const Take& snapshot);
+  void note_speed(const Sequence& sequence, int length);
 
   std::unique_ptr<StateCache> cache_;  // null: nothing is kept
+  double token_s_ = 0;                 // seconds to compute a token of a prompt; 0: not known yet
 };
 
 }  // namespace anabranch

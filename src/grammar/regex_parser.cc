@@ -10,7 +10,7 @@ namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
 constexpr int kMaxNesting = 32;
-constexpr size_t kMaxRepeat = 1000, kMaxPattern = 4096;
+constexpr size_t kMostRepeats = 1000, kMaxPattern = 4096;
 
 // The characters that \d, \w, \s or their complements have in every regex engine. Some engines add the
 // digits, letters and spaces of Unicode.
@@ -32,18 +32,18 @@ CharSet shorthand(char32_t letter) {
 }
 
 // A member of a character class, or an escape.
-struct Member {
+struct ClassMember {
   CharSet set;                     // the characters that it matches in every engine
   CharSet most;                    // the characters that it matches in some engine
   std::optional<char32_t> single;  // the character, if it is a single one (not \d and the like)
 };
 
-Member single(char32_t c) {
+ClassMember single(char32_t c) {
   const CharSet set{{c, c}};
   return {set, set, c};
 }
 
-Member short_member(char32_t letter) {
+ClassMember short_member(char32_t letter) {
   constexpr char32_t kOtherCase = 0x20;  // turns d into D: \D is the complement of \d
   return {shorthand(letter), shorthand(letter ^ kOtherCase).complement(), std::nullopt};
 }
@@ -139,15 +139,15 @@ class Parser {
     const auto number = [&](size_t& n) {
       const size_t begin = at_;
       for (n = 0; !ended() && here() >= '0' && here() <= '9'; at_++)
-        n = std::min(n * 10 + static_cast<size_t>(here() - '0'), kMaxRepeat + 1);
+        n = std::min(n * 10 + static_cast<size_t>(here() - '0'), kMostRepeats + 1);
       return at_ > begin;
     };
     if (!number(least)) return fail("has a {{ that begins no repetition; write \\{{ for the character");
     most = least;
     if (take(",") && !number(most)) most = SIZE_MAX;
     if (!take("}")) return fail("has a repetition without }}");
-    if (least > kMaxRepeat || (most > kMaxRepeat && most != SIZE_MAX))
-      return refuse(fmt::format("a repetition above {}", kMaxRepeat));
+    if (least > kMostRepeats || (most > kMostRepeats && most != SIZE_MAX))
+      return refuse(fmt::format("a repetition above {}", kMostRepeats));
     if (least > most) return fail("repeats at least {} and at most {} times", least, most);
     return {};
   }
@@ -166,7 +166,7 @@ class Parser {
     } else if (take(".")) {
       set = CharSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).complement();
     } else if (take("\\")) {
-      TRY(const Member escaped, escape(false));
+      TRY(const ClassMember escaped, escape(false));
       set = escaped.set;
     } else if (const char c = here(); c == '^') {
       return refuse("^ inside");
@@ -179,7 +179,7 @@ class Parser {
     return RegexNode{RegexNode::Kind::chars, std::move(set), {}};
   }
 
-  Result<Member> escape(bool in_class) {
+  Result<ClassMember> escape(bool in_class) {
     if (ended()) return fail("ends with a backslash");
     const char32_t c = take_char();
     switch (c) {
@@ -216,7 +216,7 @@ class Parser {
     }
   }
 
-  Result<Member> hex(int digits) {
+  Result<ClassMember> hex(int digits) {
     char32_t value = 0;
     for (int i = 0; i < digits; i++, at_++) {
       const char c = ended() ? '.' : here();
@@ -229,7 +229,7 @@ class Parser {
     return single(value);
   }
 
-  Result<Member> member() {
+  Result<ClassMember> member() {
     if (take("\\")) return escape(true);
     return single(take_char());
   }
@@ -238,7 +238,7 @@ class Parser {
     const bool negated = take("^");
     std::vector<CharSet::Range> ranges;
     while (!ended() && here() != ']') {
-      TRY(const Member first, member());
+      TRY(const ClassMember first, member());
       const bool range = first.single && pattern_.substr(at_, 1) == "-" && pattern_.substr(at_, 2) != "-]";
       if (!range) {
         const auto& more = (negated ? first.most : first.set).ranges();
@@ -247,7 +247,7 @@ class Parser {
       }
       at_++;
       if (ended()) break;
-      TRY(const Member last, member());
+      TRY(const ClassMember last, member());
       if (!last.single || *last.single < *first.single) return fail("has a range that does not run upwards");
       ranges.emplace_back(*first.single, *last.single);
     }

@@ -7,8 +7,6 @@
 namespace anabranch {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
-
 // Start of the code point that ends at `end`.
 size_t previous(std::string_view text, size_t end) {
   do --end;

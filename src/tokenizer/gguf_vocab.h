@@ -9,10 +9,10 @@
 
 #include "base/result.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/utf8.h"
 
 namespace anabranch {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
 enum GgufTokenType { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 // What a name in tokenizer.ggml.pre stands for.

@@ -8,6 +8,8 @@
 
 namespace anabranch {
 
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁, which SentencePiece writes for a space
+
 struct CodePoint {
   char32_t value = 0xFFFD;
   int length = 1;  // bytes; of the maximal ill-formed part when not valid

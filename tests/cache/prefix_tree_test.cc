@@ -211,7 +211,9 @@ std::string changes_of(PrefixTree& tree) {
   for (const BlockChange& change : tree.take_changes()) {
     out += (change.stored ? "+" : "-") + std::to_string(change.length) + " ";
     EXPECT_EQ(change.tokens.size(), change.stored ? kBlockTokens : 0u);
-    if (change.length == kBlockTokens) EXPECT_EQ(change.parent, kRoot);
+    if (change.length == kBlockTokens) {
+      EXPECT_EQ(change.parent, kRoot);
+    }
   }
   return out;
 }

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/float16.h"
+#include "cache/disk_tools.h"
 #include "cache/records.h"
 #include "ops/testing.h"
 #include "state/state_bits.h"
@@ -128,6 +129,7 @@ class StateCacheTest : public ::testing::Test {
     options.kv = kv;
     options.ram_bytes = 1ull << 30;
     if (on_disk) options.disk = open_store(directory_.path());
+    options.disk_worth_s = disk_worth_s_;
     return std::make_unique<StateCache>(std::move(options));
   }
   // Keeps the states after these prefixes of `tokens` on disk, and closes the cache.
@@ -155,7 +157,65 @@ class StateCacheTest : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
+  double disk_worth_s_ = 0;
 };
+
+// 700 short requests of a quick model leave nothing on disk, and a slow model's all: only the time to compute
+// counts.
+TEST_F(StateCacheTest, OnDiskIsOnlyWhatIsWorthIt) {
+  disk_worth_s_ = 0.25;
+  constexpr double kQuick = 0.001, kSlow = 0.01;  // seconds a token
+  {
+    const auto cache = open(kHybrid, true);
+    for (int i = 0; i < 700; ++i) {
+      const Tokens tokens = text(i, 40);
+      cache->keep(tokens, "", state_of(kHybrid, tokens), kQuick);
+    }
+    cache->disk()->drain();
+    EXPECT_EQ(listed(directory_.path()).size(), 0u);
+    EXPECT_EQ(cache->find(text(699, 40) + text(1, 5), "").length, 40);  // in memory it is
+    cache->keep(text(1000, 40), "", state_of(kHybrid, text(1000, 40)), kSlow);
+    cache->disk()->drain();
+    EXPECT_EQ(listed(directory_.path()).size(), 1u);
+  }
+  EXPECT_EQ(open(kHybrid, true)->find(text(1000, 40) + text(1, 5), "").length, 40);
+  EXPECT_EQ(open(kHybrid, true)->find(text(699, 40) + text(1, 5), "").length, 0);
+}
+
+// A conversation that grows by little is written when enough has come together, with all blocks before it.
+TEST_F(StateCacheTest, WhatIsNewSinceTheLastStateOnDiskCounts) {
+  for (const Layers& layers : {kHybrid, kAttention}) {
+    disk_worth_s_ = 0.25;
+    const Tokens tokens = text(7, 1100);
+    {
+      const auto cache = open(layers, true);
+      int written = 0;
+      for (int length = 50; length <= 1100; length += 50) {
+        const size_t before = listed(directory_.path()).size();
+        cache->keep(first(tokens, length), "", state_of(layers, first(tokens, length)), 0.001);
+        cache->disk()->drain();
+        written += listed(directory_.path()).size() > before;
+      }
+      EXPECT_GE(written, 3);
+      EXPECT_LE(written, 4);  // each after more than 250 tokens
+    }
+    const auto hit = open(layers, true)->find(tokens + text(1, 5), "");
+    EXPECT_GE(hit.length, 1100 - 300);
+    EXPECT_TRUE(same(hit.state, state_of(layers, first(tokens, hit.length)))) << hit.length;
+    clear_records(directory_.path()).value();
+  }
+}
+
+// Where the disk is slower than computing, nothing is written to it.
+TEST_F(StateCacheTest, ASlowDiskIsNotWorthIt) {
+  disk_worth_s_ = 1e-9;
+  const auto cache = open(kHybrid, true);
+  const Tokens tokens = text(7, 300);
+  const SavedState state = state_of(kHybrid, tokens);
+  cache->keep(tokens, "", state, 1e-9);
+  cache->disk()->drain();
+  EXPECT_EQ(listed(directory_.path()).size(), 0u);
+}
 
 TEST_F(StateCacheTest, FindsInMemoryWhatWasKept) {
   const auto cache = open(kHybrid, false);

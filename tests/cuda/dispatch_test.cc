@@ -475,7 +475,7 @@ TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDeviceOfACard) {
 }  // namespace anabranch::ops
 
 int main(int count, char** words) {
-  testing::InitGoogleTest(&count, words);
+  ::testing::InitGoogleTest(&count, words);
   // The fakes, which this program is linked with, are what is found; what they "compile" is kept apart.
   unsetenv("ANABRANCH_NVRTC");
   std::string directory = (std::filesystem::temp_directory_path() / "anabranch-dispatch-XXXXXX").string();

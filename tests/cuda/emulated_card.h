@@ -13,7 +13,7 @@ namespace anabranch {
 
 // Without Hopper's own kernels, which the emulator cannot run, and with so many multiprocessors that one
 // variant of gemv.cu does for most matrices and each part of attention has a block of its own.
-class EmulatedCard : public testing::Test {
+class EmulatedCard : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();

@@ -23,7 +23,7 @@ std::string run(const std::string& body, const Numbers& numbers, unsigned grid =
   return emulator::run({"test", source, 80, {grid, 1, 1}, threads, 0, &numbers});
 }
 
-class Emulator : public testing::Test {
+class Emulator : public ::testing::Test {
   void SetUp() override {
     if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
   }

@@ -5,16 +5,16 @@
 namespace anabranch::golden {
 namespace {
 
-class EmulatedModels : public EmulatedCard, public testing::WithParamInterface<std::string> {};
+class EmulatedModels : public EmulatedCard, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(EmulatedModels, CloseToTransformersAndTheSameBitsForAnyRows) {
   const auto device = ops::cuda::open_cuda(0, 1).value();
   expect_close_on_cuda(read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / GetParam()), *device,
                        {3, 23}, 100);
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedModels, testing::ValuesIn(directory_names()),
+INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedModels, ::testing::ValuesIn(directory_names()),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Q8, EmulatedModels, testing::Values("qwen3_moe_gguf"),
+INSTANTIATE_TEST_SUITE_P(Q8, EmulatedModels, ::testing::Values("qwen3_moe_gguf"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(EmulatedCard, ExpertsInTheMachinesMemory) {

@@ -49,14 +49,14 @@ int expect_prepared(const std::string& path) {
     answer(*model);
     EXPECT_EQ(card.modules, modules);
     EXPECT_GT(card.launches.size(), 100u);
-    if (testing::Test::HasFailure()) return begun;
+    if (::testing::Test::HasFailure()) return begun;
     device->finish_kernels();  // nothing is left
     card.launches.clear();
     return begun;
   }
 }
 
-class CudaPrepare : public testing::Test {
+class CudaPrepare : public ::testing::Test {
  protected:
   void TearDown() override {
     EXPECT_EQ(fake_faults, std::vector<std::string>());

@@ -9,7 +9,7 @@
 namespace anabranch::golden {
 namespace {
 
-class EmulatedVision : public EmulatedCard, public testing::WithParamInterface<std::string> {};
+class EmulatedVision : public EmulatedCard, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(EmulatedVision, CloseToTransformersHoweverTheWorkIsCut) {
   const auto device = ops::cuda::open_cuda(0, 1).value();
@@ -33,7 +33,7 @@ TEST_P(EmulatedVision, CloseToTransformersHoweverTheWorkIsCut) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedVision,
-                         testing::Values("qwen3_5_vision", "qwen3_5_vision_72", "gemma3_vision"),
+                         ::testing::Values("qwen3_5_vision", "qwen3_5_vision_72", "gemma3_vision"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

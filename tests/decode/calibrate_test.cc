@@ -165,7 +165,7 @@ TEST(SearchVocab, TakesMoreWhereTheHeadIsCheap) {
   EXPECT_GT(best(0), best(3));
 }
 
-class CalibrateModel : public testing::Test {
+class CalibrateModel : public ::testing::Test {
  protected:
   static constexpr const char* kPath = ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_flat_tied/model";
 

@@ -138,7 +138,7 @@ TEST(StopText, AStringThatWaitedForALongerOneEndsWhenThereIsNoRoom) {
 
 // A grammar after thinking control, as in a sequence: "<think>" is 1, "</think>" 2, a blank 3; 4 and 5 are
 // text.
-class GrammarInAnswer : public testing::Test {
+class GrammarInAnswer : public ::testing::Test {
  protected:
   GrammarInAnswer()
       : compiler_({{"", "", "", " ", "a", "b"}, {0}}),

@@ -274,7 +274,7 @@ TEST(Recurrence, WhatIsLongPastDoesNotCount) {
 }
 
 // ---------------------------------------------------------------- answers
-class Answers : public testing::Test {
+class Answers : public ::testing::Test {
  protected:
   void passes(const std::string& text, const char* what) {
     const Tokens tokens = vocabulary_.encode(text);

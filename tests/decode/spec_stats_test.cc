@@ -114,7 +114,7 @@ TEST(SpecStats, DamagedTextNeverDoesHarm) {
   EXPECT_LT(accepted, 300);
 }
 
-class SpecStatsFile : public testing::Test {
+class SpecStatsFile : public ::testing::Test {
  protected:
   SpecStatsFile() {
     char name[] = "/tmp/spec-stats-XXXXXX";

@@ -17,7 +17,7 @@ struct Output {
   Usage usage;
 };
 
-class SamplingTest : public testing::Test {
+class SamplingTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     EngineOptions options;

@@ -240,8 +240,8 @@ TEST(GrammarDeathTest, ACompilationDoesNotKeepTheProcess) {
     }
     std::_Exit(now_seconds() - start < 2 && GrammarCompiler::left_one_behind() ? 3 : 2);
   };
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(leave(), testing::ExitedWithCode(3), "");
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(leave(), ::testing::ExitedWithCode(3), "");
 }
 
 }  // namespace

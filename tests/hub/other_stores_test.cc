@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Ollama : public testing::Test {
+class Ollama : public ::testing::Test {
  protected:
   Ollama() {
     fs::create_directories(root_ / "blobs");

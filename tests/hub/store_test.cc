@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const std::string kCommit(40, 'c');
 
-class HubStore : public testing::Test {
+class HubStore : public ::testing::Test {
  protected:
   HubStore()
       : root_(fs::temp_directory_path() / fmt::format("hub-store-{}", ::getpid())), store_(root_.string()) {

@@ -49,7 +49,7 @@ int count_untrusted(const std::vector<PromptPiece>& pieces, const std::string& w
   return count;
 }
 
-class TemplateGoldens : public testing::Test {
+class TemplateGoldens : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("TZ", "UTC", 1);

@@ -24,7 +24,7 @@ std::unique_ptr<Model> load(const std::string& path) {
 }
 
 std::unique_ptr<Model> quantised(int bits) {
-  const std::string path = testing::TempDir() + "/divergence_" + std::to_string(bits);
+  const std::string path = ::testing::TempDir() + "/divergence_" + std::to_string(bits);
   ConvertOptions options;
   options.output = path;
   options.force = true;

@@ -12,7 +12,7 @@ using namespace golden;
 // The oracle's own rounding (fp32 in another order) and ours; the project's bound for fp32 activations.
 constexpr double kTolerance = 2e-3;
 
-class Golden : public testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
+class Golden : public ::testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
  protected:
   void SetUp() override {
     golden_ = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / std::get<0>(GetParam()));
@@ -90,28 +90,30 @@ TEST_P(Golden, GreedyContinuationEqualsTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Golden,
-                         testing::Combine(testing::ValuesIn(case_names()), testing::Values(DeviceKind::cpu)),
+                         ::testing::Combine(::testing::ValuesIn(case_names()),
+                                            ::testing::Values(DeviceKind::cpu)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Cpu, GoldenCpu,
-                         testing::Combine(testing::ValuesIn(case_names()), testing::Values(DeviceKind::cpu)),
+                         ::testing::Combine(::testing::ValuesIn(case_names()),
+                                            ::testing::Values(DeviceKind::cpu)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, Golden,
-                         testing::Combine(testing::ValuesIn(directory_names()),
-                                          testing::Values(DeviceKind::reference)),
+                         ::testing::Combine(::testing::ValuesIn(directory_names()),
+                                            ::testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, GoldenReference,
-                         testing::Combine(testing::ValuesIn(directory_names()),
-                                          testing::Values(DeviceKind::reference)),
+                         ::testing::Combine(::testing::ValuesIn(directory_names()),
+                                            ::testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 
-class GoldenCuda : public testing::TestWithParam<std::string> {};
+class GoldenCuda : public ::testing::TestWithParam<std::string> {};
 TEST_P(GoldenCuda, CloseToTransformersAndTheSameBitsForAnyRows) {
   if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
   const auto device = ops::open_device({.device = "cuda"}).value();
   const auto golden = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / GetParam());
   expect_close_on_cuda(golden, *device, {1, 3, 20, 64}, 1000);
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, GoldenCuda, testing::ValuesIn(case_names()),
+INSTANTIATE_TEST_SUITE_P(Cuda, GoldenCuda, ::testing::ValuesIn(case_names()),
                          [](const auto& info) { return info.param; });
 
 // int8 activations, the CPU's default: two sequences in one batch give each the bits it gets alone.

@@ -85,7 +85,7 @@ Run expected(const VisionRun& run) {
   return {run.prompt, run.positions, run.greedy, run.log_probs};
 }
 
-class VisionPrompts : public testing::TestWithParam<std::string> {
+class VisionPrompts : public ::testing::TestWithParam<std::string> {
  protected:
   VisionCase golden_ = read_vision_case(GetParam());
 };
@@ -180,10 +180,10 @@ TEST(VisionPromptsGemma, ItsImagesAreSeenAsAWhole) {
 }
 
 const std::string kCases[] = {"qwen3_5_vision", "gemma3_vision"};
-INSTANTIATE_TEST_SUITE_P(Cpu, VisionPrompts, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Cpu, VisionPrompts, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param; });
 
-class VisionPromptsCuda : public testing::TestWithParam<std::string> {};
+class VisionPromptsCuda : public ::testing::TestWithParam<std::string> {};
 TEST_P(VisionPromptsCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
   if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
   const auto device = ops::open_device({.device = "cuda"}).value();
@@ -200,7 +200,7 @@ TEST_P(VisionPromptsCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, VisionPromptsCuda, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Cuda, VisionPromptsCuda, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -274,8 +274,9 @@ TEST(VisionFiles, DamagedMmproj) {
       dir.write("mmproj.gguf", changed);
       const auto checkpoint = Checkpoint::open(dir.file("model.gguf"));
       ASSERT_TRUE(checkpoint.ok()) << key;
-      if (VisionTower::present(**checkpoint))
+      if (VisionTower::present(**checkpoint)) {
         EXPECT_FALSE(VisionTower::load(**checkpoint, ops::cpu_device()).ok()) << key << " " << value;
+      }
     }
   }
 }

@@ -10,7 +10,7 @@
 namespace anabranch::ops {
 namespace {
 
-class CudaExperts : public testing::Test {
+class CudaExperts : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (cuda_unsupported().empty()) opened = open_device({.device = "cuda"}).value();

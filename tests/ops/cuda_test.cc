@@ -31,7 +31,7 @@ Tensor on_card(const Tensor& x) {
   return card().to_device(x);
 }
 
-class Cuda : public testing::Test {
+class Cuda : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (cuda_unsupported().empty()) opened = open_device({.device = "cuda"}).value();

@@ -9,11 +9,11 @@
 namespace anabranch {
 
 std::ostream& operator<<(std::ostream& out, const ToolCall& call) {
-  return out << call.name << testing::PrintToString(call.arguments);
+  return out << call.name << ::testing::PrintToString(call.arguments);
 }
 std::ostream& operator<<(std::ostream& out, const ParsedOutput& p) {
-  return out << "{reasoning " << testing::PrintToString(p.reasoning) << ", content "
-             << testing::PrintToString(p.content) << ", calls " << testing::PrintToString(p.calls) << '}';
+  return out << "{reasoning " << ::testing::PrintToString(p.reasoning) << ", content "
+             << ::testing::PrintToString(p.content) << ", calls " << ::testing::PrintToString(p.calls) << '}';
 }
 
 namespace {
@@ -506,7 +506,7 @@ TEST(OutputParser, CutsDoNotMatter) {
       OutputRules with = rules(form, rng() % 2 == 0);
       if (rng() % 4 == 0) with.max_calls = 1;
       const ParsedOutput want = parse_output(text, with);
-      ASSERT_EQ(stream(pieces, with), want) << testing::PrintToString(pieces);
+      ASSERT_EQ(stream(pieces, with), want) << ::testing::PrintToString(pieces);
       with_calls += !want.calls.empty();
       with_both += !want.content.empty() && !want.reasoning.empty();
       if (want.calls.empty() && text.find("<|python_tag|>") == std::string::npos) {

@@ -75,8 +75,8 @@ TEST(StopMatcher, CutsDoNotMatter) {
     met += want.stopped;
     const auto pieces = random_cuts(rng, text);
     const Outcome got = stream(pieces, stops);
-    ASSERT_EQ(got.text, want.text) << text << " with " << testing::PrintToString(stops) << " in "
-                                   << testing::PrintToString(pieces);
+    ASSERT_EQ(got.text, want.text) << text << " with " << ::testing::PrintToString(stops) << " in "
+                                   << ::testing::PrintToString(pieces);
     // A stop string that ends only while another, begun earlier, was possible comes to light in flush().
     if (got.stopped) {
       ASSERT_TRUE(want.stopped);
@@ -101,7 +101,7 @@ TEST(StopMatcher, HoldsBackNoMoreThanItMust) {
       ASSERT_LE(shown.size(), expected(so_far, stops).text.size());
       if (step.stopped || expected(so_far, stops).stopped) break;
       ASSERT_EQ(shown.size(), so_far.size() - longest_beginning(so_far, stops))
-          << so_far << " with " << testing::PrintToString(stops);
+          << so_far << " with " << ::testing::PrintToString(stops);
     }
   }
 }

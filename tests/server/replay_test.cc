@@ -179,10 +179,10 @@ TEST(Replay, TakesAnyMessages) {
     EXPECT_EQ(known(memory, *parse_json(messages)), 0u) << messages;
 }
 
-class TurnFile : public testing::Test {
+class TurnFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "anabranch-turns-XXXXXX";
+    std::string name = ::testing::TempDir() + "anabranch-turns-XXXXXX";
     ASSERT_TRUE(mkdtemp(name.data()));
     folder_ = name;
   }

@@ -123,9 +123,9 @@ TEST(KvCodec, TheErrorIsBoundedAndNothingIsLostTwice) {
   for (const int dims : {1, 8, 20, 64, 128, 256})
     for (const Dtype type : {Dtype::f16, Dtype::f32})
       for (const Layout& layout : layouts(1 + static_cast<int>(random() % 3), dims)) {
-        SCOPED_TRACE(testing::Message() << (type == Dtype::f16 ? "f16" : "f32") << " of " << dims
-                                        << (layout.part == KvPart::keys ? ", keys" : ", values")
-                                        << (layout.tiled ? ", tiled" : ""));
+        SCOPED_TRACE(::testing::Message() << (type == Dtype::f16 ? "f16" : "f32") << " of " << dims
+                                          << (layout.part == KvPart::keys ? ", keys" : ", values")
+                                          << (layout.tiled ? ", tiled" : ""));
         Block x(layout, type);
         fill(x, layout, random);
         const auto packed = x.packed();

@@ -9,7 +9,7 @@
 namespace anabranch::terminal {
 namespace {
 
-class History : public testing::Test {
+class History : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/anabranch-history-XXXXXX";

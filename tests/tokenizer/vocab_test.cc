@@ -51,7 +51,7 @@ std::string from_hex(const std::string& hex) {
   return out;
 }
 
-class Vocabulary : public testing::TestWithParam<const char*> {};
+class Vocabulary : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Vocabulary, GivesThePublishersIds) {
   const Json golden = goldens(GetParam());
@@ -106,8 +106,9 @@ TEST_P(Vocabulary, ControlTokensNeverComeOutOfUntrustedText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Vocabulary,
-                         testing::Values("llama", "mistral", "gemma", "rules", "unknown", "unigram",
-                                         "unigram_bytes", "tekken", "tekken_old", "qwen2", "qwen3_5", "gpt2"),
+                         ::testing::Values("llama", "mistral", "gemma", "rules", "unknown", "unigram",
+                                           "unigram_bytes", "tekken", "tekken_old", "qwen2", "qwen3_5",
+                                           "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---------------------------------------------------------------------------------- files made here
@@ -331,7 +332,7 @@ TEST(TokenizerSettings, ATokenHasOneIdAndAnIdOneToken) {
   EXPECT_EQ(add(Vocab::kMaxId, "b"), "error");
 }
 
-class TokenizerDirectory : public testing::Test {
+class TokenizerDirectory : public ::testing::Test {
  protected:
   TokenizerDirectory() { fs::create_directories(path_); }
   ~TokenizerDirectory() override { fs::remove_all(path_); }

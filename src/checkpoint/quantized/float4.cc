@@ -83,12 +83,12 @@ bool matches_model_opt(const QuantizedModule& m) {
   return m.main().dtype == "U8" && m.find(".weight_scale") && !m.find(".weight.absmax");
 }
 
-struct Shape {
+struct MatrixShape {
   int64_t rows, cols, experts;
 };
 
 // Codes [rows, cols / 2] or [experts, rows, cols / 2]; scales alike, groups of `group`.
-Result<Shape> check_shapes(const QuantizedModule& m, const SafetensorsTensor& scale, int64_t group) {
+Result<MatrixShape> check_shapes(const QuantizedModule& m, const SafetensorsTensor& scale, int64_t group) {
   const auto& w = m.main().shape;
   const auto& s = scale.shape;
   const bool alike = (w.size() == 2 || w.size() == 3) && s.size() == w.size() &&
@@ -97,7 +97,7 @@ Result<Shape> check_shapes(const QuantizedModule& m, const SafetensorsTensor& sc
   if (!alike || cols == 0 || cols > INT32_MAX || s.back() * group != cols)
     return m.invalid("codes {} and scales {} do not go together in groups of {}", shape_text(w),
                      shape_text(s), group);
-  return Shape{rows_and_cols(w).first, cols, w.size() == 3 ? w[0] : 1};
+  return MatrixShape{rows_and_cols(w).first, cols, w.size() == 3 ? w[0] : 1};
 }
 
 // The factors of a matrix, or of each expert.

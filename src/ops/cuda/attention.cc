@@ -20,9 +20,9 @@ constexpr int kTileRows = 16, kManyRows = 64;  // query rows of a tile; of a war
 constexpr int kTogether = 64, kRound = 1024;   // parts that combine() brings, and weighs, at a time
 
 // The shape of attention.cu: stages of a ring, so that two blocks fit on a multiprocessor.
-struct Shape {
+struct KernelShape {
   int head_dim, stages;
-  Shape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
+  KernelShape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
     const std::string reason = attention_unsupported(dim, {});
     require(reason.empty(), kOp, "{}.", reason);
   }
@@ -166,7 +166,7 @@ void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope, const int* upl
 
 void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
   const int units = args.rows * ((args.q ? args.heads : 0) + (args.k ? 2 * args.kv_heads : 0));
-  on.launch(Shape(on, head_dim).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0,
+  on.launch(KernelShape(on, head_dim).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0,
             &args);
 }
 
@@ -185,7 +185,7 @@ void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim
   spans.fill(on, args);
 }
 void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
-  const Shape shape(on, head_dim);
+  const KernelShape shape(on, head_dim);
   const auto rows = static_cast<size_t>(spans.slots()) * static_cast<size_t>(args.kv_heads * args.slot_rows);
   Block sums, largest;
   if (rows > 0) {

@@ -238,9 +238,13 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
                     "This server asks for an API key, and the request shows none that it knows: send "
                     "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
                     "", "invalid_api_key"};
-  if (!route)
-    return ApiError{404, fmt::format("Unknown route: {} {}", request.method, call.target.path), "",
-                    "unknown_url"};
+  if (!route) {
+    const std::string meant = near_route(call.target.path);
+    return ApiError{404,
+                    fmt::format("Unknown route: {} {}{}", request.method, call.target.path,
+                                meant.empty() ? "; GET / lists the routes" : "; did you mean " + meant + "?"),
+                    "", "unknown_url"};
+  }
   if (!takes_method(*route, request.method))
     return ApiError{
         405, fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(call.target.path)),

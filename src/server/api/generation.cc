@@ -118,9 +118,9 @@ void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   auto whole = std::make_shared<HttpRequest>(std::move(request));
-  if (!is_long(*whole)) return choose_model(key, read_hints(whole->body), whole);
-  long_workers_.submit([this, key, whole, post = post_] {
-    post([this, key, whole, hints = read_hints(whole->body)] { choose_model(key, hints, whole); });
+  if (!is_long(*whole)) return choose_model(key, read_hints(kind, whole->body), whole);
+  long_workers_.submit([this, key, kind, whole, post = post_] {
+    post([this, key, whole, hints = read_hints(kind, whole->body)] { choose_model(key, hints, whole); });
   });
 }
 
@@ -128,6 +128,9 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
                                std::shared_ptr<HttpRequest> request) {
   Generation* waiting = find(key);
   if (!waiting) return;  // the client has left: nothing is loaded for it
+  if (auto error = refuse_misspelt(waiting->head.kind, hints.unknown)) return fail(key, std::move(*error));
+  if (!hints.unknown.names.empty())
+    waiting->out->add_header("X-Anabranch-Ignored-Fields", hints.unknown.names);
   Deadline& deadline = waiting->deadline;
   for (const double seconds : {timeout_s_, hints.timeout_s}) deadline.limit(waiting->started, seconds);
   if (deadline.is_set()) watch_.start();

@@ -16,15 +16,15 @@
 namespace anabranch::server {
 namespace {
 
-using Result = std::variant<Prepared, RequestError>;
+using Outcome = std::variant<Prepared, RequestError>;
 
-PreparedRequest ready(Result result, std::shared_ptr<AnswerWriter> writer) {
+PreparedRequest ready(Outcome result, std::shared_ptr<AnswerWriter> writer) {
   if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
   return ReadyRequest{std::get<Prepared>(std::move(result)), std::move(writer)};
 }
 
 // The answer to a request for the length of its prompt. json: what it holds besides.
-PreparedRequest count(const Result& result, Json json) {
+PreparedRequest count(const Outcome& result, Json json) {
   if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
   json["input_tokens"] = std::get<Prepared>(result).prompts[0].size();
   return json_response(json);
@@ -109,14 +109,14 @@ PreparedRequest prepare_message(std::string_view body, bool counting, const Prep
   return prepared;
 }
 
-bool is_too_long(const Result& result) {
+bool is_too_long(const Outcome& result) {
   const auto* error = std::get_if<RequestError>(&result);
   return error && error->code == "context_length_exceeded";
 }
 
 // Without as few of the oldest turns as it takes for the prompt to fit.
-Result prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
-  Result best = context.preparer.chat(chat, context.cancelled);
+Outcome prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
+  Outcome best = context.preparer.chat(chat, context.cancelled);
   if (!is_too_long(best)) return best;
   size_t turns = 0;
   for (const Json& message : chat.messages) turns += message["role"] == "user";

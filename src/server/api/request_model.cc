@@ -4,7 +4,7 @@
 
 namespace anabranch::server {
 
-RequestHints read_hints(std::string_view body) {
+RequestHints read_hints(AnswerKind kind, std::string_view body) {
   const simdjson::padded_string text(body);
   simdjson::ondemand::parser parser;
   simdjson::ondemand::document document;
@@ -23,6 +23,7 @@ RequestHints read_hints(std::string_view body) {
   if (body.find("\"request_id\"") != body.npos && parser.iterate(text).get(document) == simdjson::SUCCESS &&
       document.find_field_unordered("request_id").get_string().get(id) == simdjson::SUCCESS)
     hints.request_id = id;
+  hints.unknown = find_unknown_fields(kind, body);
   return hints;
 }
 

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
+
+#include "base/nearest.h"
 
 namespace anabranch::server {
 namespace {
@@ -140,6 +144,27 @@ std::string allowed_methods(std::string_view path) {
       methods += fmt::format("{}{}", methods.empty() ? "" : ", ",
                              route.method == "GET" ? "GET, HEAD" : route.method);
   return methods;
+}
+
+std::string near_route(std::string_view path) {
+  // What base addresses that end with /, or hold /v1 where the client adds it, make of a path.
+  std::string plain;
+  for (const char c : path)
+    if (c != '/' || !plain.ends_with('/'))
+      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  std::vector<std::string> paths;
+  for (const Route& route : kRoutes)
+    if (route.path.find('{') == route.path.npos) paths.emplace_back(route.path);
+  const std::string near = nearest(plain, paths).value_or("");
+  if (!near.empty() && edit_distance(plain, near) <= 2) return near;
+  for (std::string_view tail = plain; tail.size() > 1;) {
+    if (std::ranges::find(paths, tail) != paths.end()) return std::string(tail);
+    const size_t next = tail.find('/', 1);
+    if (next == tail.npos) break;
+    tail.remove_prefix(next);
+  }
+  return near;
 }
 
 std::string_view route_label(const Route* route) {

@@ -72,6 +72,8 @@ RouteMatch find_route(std::string_view path, std::string_view method);
 
 // Of the path's routes, as the Allow header has them.
 std::string allowed_methods(std::string_view path);
+// The path that a client may have meant by one that is no route; "": none is near.
+std::string near_route(std::string_view path);
 // For metrics: the path; "other" for null.
 std::string_view route_label(const Route* route);
 

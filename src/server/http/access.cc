@@ -117,7 +117,8 @@ Headers cors_headers(const HttpRequest& request, const AccessRules& rules) {
   const std::string* origin = request.header("origin");
   if (!origin || !is_allowed_origin(*origin, rules)) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", all ? "*" : *origin);
-  headers.emplace_back("Access-Control-Expose-Headers", "x-request-id, request-id, retry-after");
+  headers.emplace_back("Access-Control-Expose-Headers",
+                       "x-request-id, request-id, retry-after, x-anabranch-ignored-fields");
   return headers;
 }
 

@@ -34,6 +34,9 @@ class Exchange final : public ResponseStream {
         headers_(std::move(headers)),
         keep_alive_(keep_alive) {}
 
+  void add_header(std::string name, std::string value) override {
+    headers_.emplace_back(std::move(name), std::move(value));
+  }
   void respond(HttpResponse response) override;
   void start(std::string content_type, std::string heartbeat) override;
   void write(std::string_view data) override;
@@ -58,7 +61,7 @@ class Exchange final : public ResponseStream {
 
   Outlet* outlet_;
   const bool http10_, head_;
-  const Headers headers_;
+  Headers headers_;
   bool keep_alive_;
   bool started_ = false, done_ = false;
   std::string heartbeat_;

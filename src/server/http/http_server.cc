@@ -82,6 +82,12 @@ Result<void> ServerImpl::open(const std::string& host, uint16_t port) {
     return make_error(ErrorKind::io,
                       "port {} of {} is already in use; stop what listens there or choose another port", port,
                       host);
+  if (error == asio::error::access_denied)
+    return make_error(
+        ErrorKind::io,
+        "port {} may only be used by root and by programs with CAP_NET_BIND_SERVICE; choose one of 1024 or "
+        "above, such as 8080",
+        port);
   if (error) return make_error(ErrorKind::io, "cannot listen on {} port {}: {}", host, port, error.message());
   return {};
 }

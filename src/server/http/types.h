@@ -74,6 +74,8 @@ struct EndedRequest {
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
+  // To the answer's head, before it begins. The value is one line of ASCII.
+  virtual void add_header(std::string name, std::string value) = 0;
   virtual void respond(HttpResponse response) = 0;
   // Begins a 200 answer of unknown length. `heartbeat` is written whenever the stream has been silent for
   // HttpLimits::heartbeat_s.
