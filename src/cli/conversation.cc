@@ -46,7 +46,7 @@ CacheOptions cache_options(const CacheFlags& keep) {
   cache.enabled = !keep.off;
   cache.ram_bytes = keep.ram_bytes;
   cache.disk_bytes = keep.disk_bytes.value_or(0);
-  cache.disk_worth_s = keep.disk_worth_s;
+  cache.disk_worth_s = keep.disk_worth_s.value_or(kUsualDiskWorth);
   cache.kv = keep.kv == "q8" ? KvForm::q8 : KvForm::exact;
   const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
   if (on_disk) cache.directory = state_directory(keep.directory);

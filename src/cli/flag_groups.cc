@@ -121,7 +121,7 @@ void add_cache_flags(CLI::App& app, CacheFlags& o) {
   app.add_option(
          "--cache-disk-worth", o.disk_worth_s,
          "Keep a state on disk if computing it again takes so many seconds, and longer than the disk; "
-         "0 = every state")
+         "0 = every state (default: 0.25; generate: 0)")
       ->check(number_in(0, 3600))
       ->excludes(off);
   app.add_option("--cache-kv", o.kv,

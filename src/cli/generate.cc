@@ -102,6 +102,7 @@ Result<Prompt> chat_prompt(const GenerateOptions& options, const Engine& engine,
 CacheFlags cache_of(const GenerateOptions& options) {
   CacheFlags cache = options.cache;
   if (cache.directory.empty() && !cache.disk_bytes) cache.disk_bytes = 0;
+  if (!cache.disk_worth_s) cache.disk_worth_s = 0;  // who names a folder wants the state there
   return cache;
 }
 

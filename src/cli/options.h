@@ -35,12 +35,14 @@ struct SpecOptions {
   bool lossy_skip = false;
 };
 
+inline constexpr double kUsualDiskWorth = 0.25;  // seconds that somebody notices
+
 struct CacheFlags {
   bool off = false;
   std::string directory;               // "": anabranch/states in the user's cache directory
   uint64_t ram_bytes = 0;              // 0: chosen
   std::optional<uint64_t> disk_bytes;  // unset: chosen; 0: nothing on disk
-  double disk_worth_s = 0.25;          // CacheOptions::disk_worth_s
+  std::optional<double> disk_worth_s;  // CacheOptions::disk_worth_s; unset: kUsualDiskWorth
   std::string kv = "exact";            // or "q8"
 };
 

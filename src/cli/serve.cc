@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "base/private_file.h"
 #include "base/user_directory.h"
 #include "cli/background.h"
 #include "cli/conversation.h"
@@ -197,6 +198,16 @@ Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_k
   return tools;
 }
 
+// Null: what users were asked is forgotten when the server ends.
+std::shared_ptr<ConsentStore> open_consent(const std::string& directory) {
+  make_private_directory(directory);  // if it cannot be made, opening says so
+  auto store = ConsentStore::open(directory + "/consent.db");
+  if (store) return std::move(*store);
+  log_warning("what users are asked before tools run is remembered in memory only: {}",
+              store.error().message);
+  return nullptr;
+}
+
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
   if (!options.kv_events.empty() && options.model.model.empty())
     return make_error(ErrorKind::invalid, "--kv-events tells of one model: name it with --model");
@@ -227,6 +238,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   if (keep.enabled && !keep.directory.empty()) {
     result.turns_path = keep.directory + "/turns.db";
     result.seal_key_path = keep.directory + "/seal.key";
+    if (result.tools.servers) result.tools.consent = open_consent(keep.directory);
   }
   return result;
 }

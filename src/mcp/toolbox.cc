@@ -80,6 +80,12 @@ const Tool* Toolbox::find(std::string_view function_name) const {
   return found;
 }
 
+std::vector<Tool> Toolbox::tools() const {
+  std::vector<Tool> out;
+  for (const Entry& entry : tools_) out.push_back(entry.tool);
+  return out;
+}
+
 std::string Toolbox::name_of(const Tool& tool) const {
   for (const Entry& entry : tools_)
     if (same(entry.tool, tool)) return entry.name;

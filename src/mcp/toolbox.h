@@ -26,6 +26,7 @@ class Toolbox {
   // Small models leave the server out: the tool's own name will do when no other tool has it. Null: no tool
   // has this name.
   const Tool* find(std::string_view function_name) const;
+  std::vector<Tool> tools() const;
   // What the model calls the tool; empty: it is not there.
   std::string name_of(const Tool& tool) const;
 

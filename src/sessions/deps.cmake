@@ -1,2 +1,3 @@
 find_package(SQLiteCpp REQUIRED)
-target_link_libraries(anabranch_sessions PRIVATE SQLiteCpp)
+find_package(OpenSSL 3 REQUIRED)  # consent_store.cc
+target_link_libraries(anabranch_sessions PRIVATE SQLiteCpp OpenSSL::Crypto)

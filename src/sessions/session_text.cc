@@ -71,6 +71,7 @@ void take_head(const Json& head, NewSession& session) {
   for (auto [name, target] :
        {std::pair("settings", &session.settings), std::pair("metadata", &session.metadata)})
     if (const auto value = head.find(name); value != head.end() && value->is_object()) *target = *value;
+  session.settings.erase("tools");  // whoever imports a conversation chooses its tools anew
 }
 
 // {"id", "function": {"name", "arguments"}}, with arguments as text or an object.
@@ -124,7 +125,12 @@ std::string to_markdown(const Session& session, std::span<const SessionMessage> 
 std::optional<NewMessage> message_from(Json json) {
   if (!json.is_object() || string_at(json, "role").empty()) return std::nullopt;
   NewMessage out;
-  if (const auto about = json.find("about"); about != json.end() && about->is_object()) out.about = *about;
+  // What is said of calls of tools ("mcp_calls", "mcp") is shown when consent is asked for: it comes from our
+  // own record only. An id of a response would be found by clients that refer to it.
+  if (const auto about = json.find("about"); about != json.end())
+    for (const char* name : {"model", "status", "usage", "seconds", "thinking_seconds"})
+      if (const auto value = about->is_object() ? about->find(name) : about->end(); value != about->end())
+        out.about[name] = *value;
   if (const auto at = json.find("created_at"); at != json.end()) out.about["created_at"] = *at;
   for (const char* name : {"about", "created_at"}) json.erase(name);
   const auto content = json.find("content");

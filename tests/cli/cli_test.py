@@ -381,7 +381,7 @@ def test_cache_commands():
 
 def test_cache_is_cleared_under_a_server():
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "-p", "0", "--cache-dir", folder, "--cache-ram", "1B"],
+        process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "-p", "0", "--cache-dir", folder, "--cache-disk-worth", "0", "--cache-ram", "1B"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             base = process.stdout.readline().split()[-1]

@@ -181,7 +181,7 @@ class Check:
         return ", ".join(notes)
 
     def restart(self, directory, asked, want, next_turn):
-        with self.server("--cache-dir", directory) as server:
+        with self.server("--cache-dir", directory, "--cache-disk-worth", "0") as server:
             choices, _ = server.ask(asked["story"])
             assert choices == want["story"], "the first turn's answer"
             deadline = time.monotonic() + 60
@@ -189,7 +189,7 @@ class Check:
                 time.sleep(0.1)  # a thread of its own writes what was kept
             time.sleep(0.5)
             server.stop(signal.SIGKILL)
-        with self.server("--cache-dir", directory) as server:
+        with self.server("--cache-dir", directory, "--cache-disk-worth", "0") as server:
             choices, usage = server.ask(next_turn)
             found = usage["prompt_tokens_details"]["cached_tokens"]
             assert choices == want["next turn"], f"{answer_of(choices)!r} for {answer_of(want['next turn'])!r}"

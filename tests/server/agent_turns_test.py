@@ -34,7 +34,7 @@ def parameters(name):
 
 class Server:
     def __init__(self, program, model, folder):
-        self.command = [program, "serve", "--model", model, "--port", "0", "--cache-dir", os.path.join(folder, "kept")]
+        self.command = [program, "serve", "--model", model, "--port", "0", "--cache-dir", os.path.join(folder, "kept"), "--cache-disk-worth", "0"]
         self.start()
 
     def start(self):

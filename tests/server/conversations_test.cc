@@ -162,10 +162,12 @@ TEST_F(ConversationsApi, CallsOfMcpToolsKeepTheirServer) {
   EXPECT_EQ(items[3]["type"], "function_call");
   const std::string asks = made(R"({"items":[{"role":"user","content":"Weather?"},
     {"type":"mcp_approval_request","id":"mcpr_x","server_label":"w","name":"get","arguments":"{\"a\":1}"}]})");
-  const Json request = list(asks)["data"][1];
-  EXPECT_EQ(request["type"], "mcp_approval_request");
-  EXPECT_EQ(request["id"], "mcpr_x") << "approvals name it";
-  EXPECT_EQ(request["arguments"], R"({"a":1})");
+  // Who was asked for approval, only the server's own record tells.
+  const Json call = list(asks)["data"][1];
+  EXPECT_EQ(call["type"], "mcp_call");
+  EXPECT_EQ(call["status"], "incomplete");
+  EXPECT_TRUE(call["approval_request_id"].is_null());
+  EXPECT_EQ(call["arguments"], R"({"a":1})");
 }
 
 TEST_F(ConversationsApi, RefuseWhatIsWrong) {

@@ -230,7 +230,7 @@ class Check:
     def cached(self, directory):
         def found(answers):
             return sum(usage["prompt_tokens_details"]["cached_tokens"] for _, usage in answers.values())
-        keeps = ("--cache-dir", directory)
+        keeps = ("--cache-dir", directory, "--cache-disk-worth", "0")
         with self.server(*keeps) as server:
             model = server.health()["model"]
             answers = self.ask_all(server)

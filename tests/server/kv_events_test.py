@@ -189,7 +189,7 @@ def check_restart(program, model, cache, checks):
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     prompt = tokens_of(1, 600)
     for start in range(2):
-        server = Server(program, model, endpoint, "--cache-dir", cache, "--cache-disk", "1GB")
+        server = Server(program, model, endpoint, "--cache-dir", cache, "--cache-disk", "1GB", "--cache-disk-worth", "0")
         try:
             router = Subscriber(endpoint)
             router.read()

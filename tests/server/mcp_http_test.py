@@ -5,8 +5,10 @@ servers made of the official SDK and hostile ones.
 usage: mcp_http_test.py PROGRAM MODEL_DIR
 Prints "N passed, N failed"."""
 
+import hashlib
 import http.server
 import json
+import sqlite3
 import os
 import subprocess
 import sys
@@ -93,6 +95,7 @@ class Server:
         self.log = os.path.join(folder, "mcp.log")
         command = [PROGRAM, "serve", "--model", MODEL, "--port", "0", "--mcp-config", config, "--mcp-log", self.log, "--mcp-max-steps", "4",
                    "--sessions", os.path.join(folder, "sessions"), "--cache-dir", os.path.join(folder, "states")]
+        self.states = os.path.join(folder, "states")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.base = self.process.stdout.readline().split(" on ")[-1].strip()
         self.openai = openai.OpenAI(base_url=self.base, api_key="x", max_retries=0, timeout=60)
@@ -187,9 +190,20 @@ def test_servers_that_people_use(server):
     threading.Thread(target=web.serve_forever, daemon=True).start()
 
     def call(label, name, number, **arguments):
-        items = [{"role": "user", "content": "Go on."}, {"type": "mcp_approval_request", "id": f"mcpr_{number}", "server_label": label, "name": name,
+        # The model's own call asks for approval; these arguments take the place of its own, also in the record of what was asked.
+        ask = server.respond("Go on.", tools=[tool(label, "always")], tool_choice={"type": "mcp", "server_label": label, "name": name}, store=False,
+                             max_output_tokens=300)
+        asked = ask.output[-1]
+        assert asked.type == "mcp_approval_request" and asked.name == name, ask.output
+        text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
+        parts = "".join(f"{len(part.encode())}:{part}" for part in (label, name, text))
+        with sqlite3.connect(os.path.join(server.states, "consent.db")) as record:
+            done = record.execute("UPDATE questions SET digest = ? WHERE call = ?",
+                                  (hashlib.sha256(parts.encode()).digest(), "call_" + asked.id.removeprefix("mcpr_")))
+            assert done.rowcount == 1
+        items = [{"role": "user", "content": "Go on."}, {"type": "mcp_approval_request", "id": asked.id, "server_label": label, "name": name,
                                                          "arguments": json.dumps(arguments)},
-                 {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{number}", "approve": True}]
+                 {"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}]
         answer = server.respond(items, tools=[tool(label, "always")], tool_choice="auto", store=False, max_output_tokens=10)
         ran = [item for item in answer.output if item.type == "mcp_call"]
         assert len(ran) == 1 and json.loads(ran[0].arguments) == arguments, answer.output

@@ -483,7 +483,7 @@ class Comparison:
         sequence = self.reference.health()["model"]["sequence_bytes"]
         memory = 3 * (sequence["fixed"] + CONTEXT * sequence["per_token"])  # more at once have to wait, or to give way
         self.server = Server(options.program, options.model, *draft, "--spec", "auto", "--memory", f"{memory}B", "--cache-ram",
-                             "64MB", "--cache-disk", "256MB", "--cache-dir", os.path.join(folder, "kept"), "--queue", "200")
+                             "64MB", "--cache-disk", "256MB", "--cache-disk-worth", "0", "--cache-dir", os.path.join(folder, "kept"), "--queue", "200")
         self.cases = Cases(options.seed, self.server.health()["model"]["draft_sources"])
         self.random, self.requests, self.left, self.kills, self.differences = random.Random(options.seed), 0, 0, 0, []
         self.seen = collections.Counter()

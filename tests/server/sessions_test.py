@@ -27,7 +27,7 @@ WORDS = [f"{a}{b}{c}" for a in ("ba", "do", "ki", "lu", "me", "na") for b in ("r
 class Server:
     def __init__(self, program, folder, *flags):
         self.command = [program, "serve", "--port", "0", "--sessions", os.path.join(folder, "sessions"),
-                        "--cache-dir", os.path.join(folder, "states"), *flags]
+                        "--cache-dir", os.path.join(folder, "states"), "--cache-disk-worth", "0", *flags]
         self.start()
 
     def start(self):
@@ -186,7 +186,7 @@ def test_command_line(program, model, folder):
     def run(*words, text=""):
         return subprocess.run([program, *words], input=text, capture_output=True, text=True, timeout=120)
 
-    fixed = ["--temp", "0", "--thinking", "off", "--cache-dir", os.path.join(folder, "states")]
+    fixed = ["--temp", "0", "--thinking", "off", "--cache-dir", os.path.join(folder, "states"), "--cache-disk-worth", "0"]
     whole = run("chat", "-m", model, *fixed, text="\n".join(QUESTIONS[:3]) + "\n").stdout
     parts = [run("chat", "-m", model, *fixed, *place, text=QUESTIONS[0] + "\n").stdout]
     for question in QUESTIONS[1:3]:

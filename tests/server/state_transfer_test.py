@@ -238,7 +238,7 @@ def check_bad_peers(checks, alone, prefill, decode, precise, bad):
 def check_directory(checks, program, model, directory, alone):
     """Two workers on one directory find what the other one wrote after they were started."""
     shared = str(pathlib.Path(directory) / "shared")
-    cache = ("--cache-dir", shared, "--cache-disk", "300MB")
+    cache = ("--cache-dir", shared, "--cache-disk", "300MB", "--cache-disk-worth", "0")
     one, two = (Worker(program, model, directory, f"shared{i}", cache=cache) for i in (1, 2))
     question = text(40, 80)
     expected = answer_of(alone, question)[0]

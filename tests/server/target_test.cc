@@ -80,11 +80,12 @@ int access(const AccessRules& rules, Headers headers, const std::string& target 
 
 TEST(Access, TakesOnlyNamesOfThisMachineWhenBoundToIt) {
   const AccessRules local = rules("127.0.0.1");
-  for (const char* good : {"localhost:11436", "127.0.0.1", "[::1]:1", "host.docker.internal:11436",
-                           "box.local", "anabranch.internal"})
+  for (const char* good :
+       {"localhost:11436", "127.0.0.1", "[::1]:1", "host.docker.internal:11436", "host.containers.internal"})
     EXPECT_EQ(access(local, {{"host", good}}), 200) << good;
   for (const char* bad :
-       {"evil.example", "local", ".local", "internal", "127.0.0.256", "x.local.evil.example", "192.168.0.1"})
+       {"evil.example", "evil.internal", "evil.local", "x.host.docker.internal", "docker.internal", "local",
+        ".local", "internal", "127.0.0.256", "x.local.evil.example", "192.168.0.1"})
     EXPECT_EQ(access(local, {{"host", bad}}), 403) << bad;
   EXPECT_EQ(access(rules("::1"), {{"host", "[::1]:1"}}), 200);
   EXPECT_EQ(access(rules("::1"), {{"host", "evil.example"}}), 403);
@@ -129,8 +130,29 @@ TEST(Access, KeepsOtherPagesOut) {
   EXPECT_EQ(access(local, {host, {"origin", "https://evil.example"}}), 403);
   EXPECT_EQ(access(local, {host, {"origin", "null"}}), 403);
   EXPECT_EQ(access(local, {host, {"origin", "app://desktop"}, {"sec-fetch-site", "cross-site"}}), 200);
-  // A link may be followed, and a page that a proxy serves under another name is the browser's word.
-  EXPECT_EQ(access(local, {host, {"sec-fetch-site", "cross-site"}}, "/docs", "GET"), 200);
+  // A link to a page may be followed, and a page that a proxy serves under another name is the browser's
+  // word.
+  AccessRules pages = local;
+  pages.pages = {"/docs"};
+  const std::pair<std::string, std::string> cross{"sec-fetch-site", "cross-site"},
+      navigate{"sec-fetch-mode", "navigate"}, document{"sec-fetch-dest", "document"};
+  EXPECT_EQ(access(pages, {host, cross, navigate, document}, "/docs", "GET"), 200);
+  EXPECT_EQ(access(pages, {host, cross, navigate, document}, "/docs", "POST"), 403);
+  EXPECT_EQ(access(pages, {host, cross, navigate, document}, "/v1/mcp/servers", "GET"), 403);
+  EXPECT_EQ(access(pages, {host, cross, navigate, {"sec-fetch-dest", "iframe"}}, "/docs", "GET"), 403);
+  EXPECT_EQ(access(pages, {host, cross, {"sec-fetch-mode", "no-cors"}, document}, "/docs", "GET"), 403);
+  EXPECT_EQ(access(pages, {host, {"sec-fetch-site", "same-site"}}, "/v1/sessions", "GET"), 403);
+  EXPECT_EQ(access(pages, {host, {"sec-fetch-site", "none"}}, "/v1/sessions", "GET"), 200);  // typed
+  EXPECT_EQ(access(pages, {host}, "/v1/sessions", "GET"), 200);                              // a program
+  // Only a scheme of its own makes an application.
+  for (const char* web : {"", "HTTP://evil.example", "Https://evil.example", "blob:http://evil.example",
+                          "ws://evil.example", "javascript://evil", "javascript:alert(1)", "data:text/html,x",
+                          "file://", "file:///x", "://x", "app://", "a b://x", "about:blank", "NULL"})
+    EXPECT_EQ(access(local, {host, {"origin", web}}), 403) << web;
+  for (const char* application :
+       {"app://desktop", "vscode-webview://1ab", "tauri://localhost", "chrome-extension://abc"})
+    EXPECT_EQ(access(local, {host, {"origin", application}}), 200) << application;
+  EXPECT_EQ(access(local, {host, {"origin", "app://desktop"}, {"origin", "http://evil.example"}}), 403);
   EXPECT_EQ(access(local, {host, {"origin", "https://evil.example"}}, "/v1/models", "GET"), 403);
   EXPECT_EQ(access(local, {host, {"origin", "https://me.example"}, {"sec-fetch-site", "same-origin"}}), 200);
   EXPECT_EQ(access(rules("0.0.0.0"), {{"host", "box:1"}, {"origin", "http://box:1"}}), 200);

@@ -75,7 +75,7 @@ class Checks:
     def conversation(self):
         messages, repeated = [], 0
         with tempfile.TemporaryDirectory() as directory, Server(self.program, self.model, "--no-cache", "--spec", "off") as cold:
-            flags = ("--cache-dir", directory)
+            flags = ("--cache-dir", directory, "--cache-disk-worth", "0")
             with Server(self.program, self.model, *flags) as server:
                 for turn in range(TURNS):
                     if turn in (3, 6, 8):  # before, between and after pictures

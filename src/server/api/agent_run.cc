@@ -50,15 +50,37 @@ int most_tokens(int asked, const mcp::AgentLimits& limits) {
   return asked < 0 ? limits.tokens : std::min(asked, limits.tokens);
 }
 
-bool ApprovalLedger::claim(const std::string& call_id) {
-  std::lock_guard lock(mutex_);
-  if (!ids_.insert(call_id).second) return false;
-  order_.push_back(call_id);
-  if (order_.size() > kMost) {
-    ids_.erase(order_.front());
-    order_.pop_front();
+ConsentQuestion question_of(const AgentCall& call, const std::string& owner) {
+  const Json shown = {call.tool.title, call.tool.description, call.tool.input_schema, call.tool.annotations};
+  const std::string arguments =
+      call.arguments.is_string() ? call.arguments.get<std::string>() : dump_json(call.arguments);
+  return {owner, call.id, call.tool.server, call.tool.name, arguments, dump_json(shown)};
+}
+
+std::string refusal_of(ConsentStore::Verdict verdict) {
+  switch (verdict) {
+    case ConsentStore::Verdict::granted:
+      return "";
+    case ConsentStore::Verdict::not_asked:
+      return "This was not run: nobody was asked for it, or it has been run before. Call it again if it is "
+             "needed";
+    case ConsentStore::Verdict::other_call:
+      return "This was not run: another call was shown when approval was asked for";
+    case ConsentStore::Verdict::changed_tool:
+      return "This was not run: the tool has changed since approval was asked for. Call it again if it is "
+             "needed";
   }
-  return true;
+  return "";
+}
+
+void AgentTools::note_changes() {
+  if (!consent) return;
+  for (const mcp::Tool& tool : toolbox.tools()) {
+    const auto rule = rules.find(tool.server);
+    if (rule == rules.end() || rule->second.needs_approval(tool.name)) continue;
+    const ConsentQuestion q = question_of({.tool = tool}, owner);
+    if (consent->has_changed(owner, tool.server, tool.name, q.shown)) changed.emplace(tool.server, tool.name);
+  }
 }
 
 void sort_results(Json& messages) {
@@ -121,6 +143,8 @@ void AgentRun::add_call(CallParts parts, Json& known) {
   if (!unknown && tools_.needs_approval(*tool)) {
     known[id]["approval_request_id"] = call_id_with("mcpr_", id);
     others_wait_ = true;
+    if (tools_.consent)
+      tools_.consent->ask(question_of({id, parts.name, *tool, std::move(parts.arguments)}, tools_.owner));
     return;
   }
   AgentCall call{id, parts.name, *tool, std::move(parts.arguments)};

@@ -2,10 +2,8 @@
 // tools, whose approval a call needs, and the limits.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +13,7 @@
 #include "mcp/agent.h"
 #include "mcp/servers.h"
 #include "mcp/toolbox.h"
+#include "sessions/consent_store.h"
 
 namespace anabranch::server {
 
@@ -22,6 +21,7 @@ namespace anabranch::server {
 struct ServerTools {
   std::shared_ptr<mcp::Servers> servers;  // null: none
   mcp::AgentLimits limits;                // of one answer
+  std::shared_ptr<ConsentStore> consent;  // null: questions are remembered until the server ends
 };
 
 // Ids of one call: the chat message has "call_x", the items of the Responses API "mcp_x" and "mcpr_x" (of the
@@ -40,6 +40,12 @@ struct AgentCall {
 // The result of a call that the user declined. reason: may be empty.
 std::string declined_text(const std::string& reason);
 
+// What the user of this key is asked, or has answered, before the call runs.
+ConsentQuestion question_of(const AgentCall& call, const std::string& owner);
+
+// Why an approved call does not run, for the model; empty: it may.
+std::string refusal_of(ConsentStore::Verdict verdict);
+
 // Of a call in a chat message, {"id", "type", "function": {"name", "arguments"}}, whatever it really holds.
 // Arguments that are the text of an object become that.
 struct CallParts {
@@ -54,6 +60,11 @@ struct AgentTools {
   mcp::Toolbox toolbox;
   std::map<std::string, mcp::ApprovalRule> rules;  // by server; a server without one needs no approval
   std::set<std::string> others;                    // names of functions that the client runs
+  // Where questions for approval are remembered, for the key of this name. Null: nothing is asked.
+  std::shared_ptr<ConsentStore> consent;
+  std::string owner;
+  // Tools that need no approval by their rule, but have changed since they were known, by server and name.
+  std::set<std::pair<std::string, std::string>> changed;
 
   // The tool that the model means by this name; null: none of these.
   const mcp::Tool* find(const std::string& function) const {
@@ -71,21 +82,11 @@ struct AgentTools {
 
   bool needs_approval(const mcp::Tool& tool) const {
     const auto rule = rules.find(tool.server);
-    return rule != rules.end() && rule->second.needs_approval(tool.name);
+    return rule != rules.end() &&
+           (rule->second.needs_approval(tool.name) || changed.contains({tool.server, tool.name}));
   }
-};
-
-// Approved calls that were run: an approval counts once. Remembers the latest. Thread-safe.
-class ApprovalLedger {
- public:
-  // False: the call was run before.
-  bool claim(const std::string& call_id);
-
- private:
-  static constexpr size_t kMost = 10'000;
-  std::mutex mutex_;
-  std::deque<std::string> order_;  // oldest first
-  std::set<std::string> ids_;
+  // Finds the changed ones among the tools of the toolbox.
+  void note_changes();
 };
 
 // Gives the results behind each of the assistant's messages the order of its calls, as templates expect it.

@@ -184,7 +184,8 @@ void note_origins(NewMessage& message, const std::map<std::string, Json>& origin
     const auto at = origins.find(string_at(call, "id"));
     if (at == origins.end()) continue;
     Json& origin = message.about["mcp_calls"][at->first] = at->second;
-    origin.erase("error");
+    // Who was asked for approval, only our own record tells.
+    for (const char* name : {"error", "approval_request_id"}) origin.erase(name);
   }
 }
 

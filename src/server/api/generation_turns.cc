@@ -49,7 +49,7 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
                         calls = agent.take_waiting(), keeper = generation.keeper,
                         turns = std::exchange(generation.unkept, {}), servers = agent.servers(),
                         bytes_left = agent.bytes_left(), calls_left = agent.calls_left(),
-                        responses = responses_, post = post_]() mutable {
+                        responses = responses_, owner = generation.use.name(), post = post_]() mutable {
     const auto keep = [&](const std::vector<NewMessage>& messages) {
       if (!keeper) return;
       if (const auto added = keeper->add(messages); !added)
@@ -63,14 +63,14 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
         Generation* generation = find(key);
         if (generation && call.approved) generation->send(generation->writer->call_started(call));
       });
-      const char* refusal = nullptr;
+      std::string refusal;
       if (now_seconds() > until)
         refusal = "This was not run: the answer has taken as long as it may. Answer with what is known";
       else if (calls_left-- <= 0 || bytes_left == 0)
         refusal = "This was not run: the calls so far are as many as they may be. Answer with what is known";
-      else if (call.approved && !responses->approvals.claim(call.id))
-        refusal = "This was not run: it has been run before";
-      const auto result = refusal                 ? not_run(refusal)
+      else if (call.approved)
+        refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
+      const auto result = !refusal.empty()        ? not_run(refusal)
                           : !call.refusal.empty() ? not_run(call.refusal)
                                                   : run_call(call, *servers, bytes_left, ended);
       bytes_left -= std::min(bytes_left, result.text.size());

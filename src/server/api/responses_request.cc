@@ -487,7 +487,8 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
   chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_include(fields, request);
-  request.tools = read_response_tools(fields, chat.tool_choice, context.servers, cancelled);
+  request.tools =
+      read_response_tools(fields, chat.tool_choice, context.servers, context.consent, owner, cancelled);
   if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
   if (!fields.error()) read_conversation(fields, defaults, context, owner, request);
   if (fields.error()) return *fields.error();

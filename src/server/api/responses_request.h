@@ -18,12 +18,15 @@ namespace anabranch::server {
 // What requests refer to, and where answers are kept. Thread-safe, as its parts are.
 struct ResponseContext {
   ResponseContext(std::shared_ptr<SessionStores> sessions, std::shared_ptr<mcp::Servers> mcp_servers,
-                  const std::string& key_file)
-      : stores(std::move(sessions)), servers(std::move(mcp_servers)), sealer(key_file) {}
+                  const std::string& key_file, std::shared_ptr<ConsentStore> consents = nullptr)
+      : stores(std::move(sessions)),
+        servers(std::move(mcp_servers)),
+        sealer(key_file),
+        consent(consents ? std::move(consents) : ConsentStore::open("").value()) {}
   const std::shared_ptr<SessionStores> stores;
   const std::shared_ptr<mcp::Servers> servers;  // of tools; null: none
   Sealer sealer;
-  ApprovalLedger approvals;
+  const std::shared_ptr<ConsentStore> consent;
 };
 
 struct ResponsesRequest {

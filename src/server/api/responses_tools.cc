@@ -219,15 +219,19 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
 
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
                                   const std::shared_ptr<mcp::Servers>& servers,
+                                  const std::shared_ptr<ConsentStore>& consent, const std::string& owner,
                                   const mcp::Cancelled& cancelled) {
   ResponseTools tools;
   tools.agent.servers = servers;
+  tools.agent.consent = consent;
+  tools.agent.owner = owner;
   if (const Json* list = fields.array("tools")) ToolReader(fields, tools, cancelled).read(*list, "tools", "");
   const bool must_call = fields.find("tool_choice") && *fields.find("tool_choice") != "auto" &&
                          *fields.find("tool_choice") != "none";
   for (const McpList& list : tools.lists)
     if (must_call && tools.functions.empty() && !list.error.empty())
       fields.fail("tools", "mcp_server_failed", list.error);
+  tools.agent.note_changes();
   name_mcp_tools(tools);
   if (!fields.error()) read_choice(fields, tools, choice);
   if (!fields.error()) check_tool_choice(fields, choice, tools.functions);

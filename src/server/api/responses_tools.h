@@ -40,6 +40,7 @@ struct ResponseTools {
 // for their tools, which may take a while.
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
                                   const std::shared_ptr<mcp::Servers>& servers,
+                                  const std::shared_ptr<ConsentStore>& consent, const std::string& owner,
                                   const mcp::Cancelled& cancelled);
 
 // Offers the tools of a server: all, or those in `allowed` (null: all). Nothing can be wrong with them but

@@ -126,6 +126,7 @@ class ServerImpl final : public Server {
 Result<std::unique_ptr<Server>> Server::start(ServerModels models, const ServerOptions& options) {
   TRY(auto keys, ApiKeys::make(options.api_keys));
   TRY(auto access, make_access_rules(options.host, options.allowed_hosts, options.cors_origins));
+  access.pages = {"/", "/docs", "/status"};
   std::unique_ptr<RotatingLog> access_log;
   if (!options.access_log.empty()) {
     TRY(access_log, RotatingLog::open(options.access_log, options.access_log_bytes));

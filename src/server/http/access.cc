@@ -1,26 +1,65 @@
 #include "server/http/access.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 namespace anabranch::server {
 namespace {
 
-// Names that never belong to a site on the internet: containers and machines of the local network have them.
+// By which containers and virtual machines reach the machine that runs them. Other names that end like these
+// can be anybody's on the local network, also a web site's that was rebound to 127.0.0.1.
+constexpr std::string_view kHostsOfContainers[] = {"host.docker.internal",
+                                                   "gateway.docker.internal",
+                                                   "docker.for.mac.host.internal",
+                                                   "host.containers.internal",
+                                                   "host.lima.internal",
+                                                   "host.orb.internal",
+                                                   "host.rancher-desktop.internal",
+                                                   "host.minikube.internal",
+                                                   "host.k3d.internal",
+                                                   "host.wsl.internal"};
+
+// This machine's own name, alone and with .local behind it (multicast DNS).
+bool is_own_name(std::string_view name) {
+  char own[256] = {};
+  if (::gethostname(own, sizeof own - 1) != 0) return false;
+  const std::string whole = lower_case(own), first = whole.substr(0, whole.find('.'));
+  return !first.empty() && (name == whole || name == first || name == first + ".local");
+}
+
 bool is_private_name(std::string_view name) {
-  for (const std::string_view suffix : {".internal", ".local"})
-    if (name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix) return true;
-  return false;
+  return std::ranges::find(kHostsOfContainers, name) != std::end(kHostsOfContainers) || is_own_name(name);
 }
 
 bool contains(const std::vector<std::string>& list, std::string_view text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Schemes other than http are applications, not pages from the web.
+// An application's origin has a scheme of its own and a host ("app://desktop"). All else is a page from the
+// web.
 bool is_web_origin(std::string_view origin) {
-  return origin == "null" || origin.rfind("http://", 0) == 0 || origin.rfind("https://", 0) == 0;
+  constexpr std::string_view kWebSchemes[] = {"http",  "https",      "ws",         "wss",
+                                              "ftp",   "file",       "blob",       "data",
+                                              "about", "javascript", "filesystem", "view-source"};
+  const size_t end = origin.find("://");
+  if (end == origin.npos || end == 0 || end + 3 == origin.size()) return true;
+  const std::string scheme = lower_case(origin.substr(0, end));
+  const bool letters = std::ranges::all_of(scheme, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+  });
+  return !letters || std::ranges::find(kWebSchemes, scheme) != std::end(kWebSchemes);
+}
+
+// A link to one of our pages that was followed, or its address that was typed.
+bool opens_page(const HttpRequest& request, const Target& target, const AccessRules& rules) {
+  const auto is = [&](const char* name, const char* value) {
+    const std::string* header = request.header(name);
+    return header && *header == value;
+  };
+  return (request.method == "GET" || request.method == "HEAD") && is("sec-fetch-mode", "navigate") &&
+         is("sec-fetch-dest", "document") && contains(rules.pages, target.path);
 }
 
 bool is_allowed_origin(std::string_view origin, const AccessRules& rules) {
@@ -37,10 +76,12 @@ std::optional<ApiError> check_host(std::string_view authority, const AccessRules
     if (is_private_name(*name)) return std::nullopt;
     return ApiError{
         403,
-        fmt::format("Host '{}' is not this machine: the server listens on {} only and answers to localhost, "
-                    "127.0.0.1, [::1], *.internal and *.local (protection against DNS rebinding). A proxy in "
-                    "front must send such a Host header, or 'serve --allow-host {}' must allow this one",
-                    *name, bound, *name),
+        fmt::format(
+            "Host '{}' is not this machine: the server listens on {} only and answers to localhost, "
+            "127.0.0.1, [::1], this machine's name and the names that containers have for it (protection "
+            "against DNS rebinding). A proxy in "
+            "front must send such a Host header, or 'serve --allow-host {}' must allow this one",
+            *name, bound, *name),
         "", "host_not_allowed"};
   }
   if (rules.allowed_hosts.empty() || is_ip_address(*name)) return std::nullopt;
@@ -50,27 +91,30 @@ std::optional<ApiError> check_host(std::string_view authority, const AccessRules
 
 // Browsers name the page that asks (Origin), and say how it is related to the server (Sec-Fetch-Site). A page
 // can forge neither.
-std::optional<ApiError> check_page(const HttpRequest& request, std::string_view authority,
-                                   const AccessRules& rules) {
+std::optional<ApiError> check_page(const HttpRequest& request, const Target& target,
+                                   std::string_view authority, const AccessRules& rules) {
+  const auto refused = [](const std::string* origin) {
+    return ApiError{
+        403,
+        fmt::format("Requests from web pages of other sites, or of other ports, are not allowed{}{}",
+                    origin ? "; to allow them: serve --cors-origin " : "", origin ? *origin : ""),
+        "", "origin_not_allowed"};
+  };
+  if (request.count("origin") > 1 || request.count("sec-fetch-site") > 1) return refused(nullptr);
   const std::string* origin = request.header("origin");
   const std::string* site = request.header("sec-fetch-site");
   if (origin && (!is_web_origin(*origin) || is_allowed_origin(*origin, rules))) return std::nullopt;
   if (site && (*site == "same-origin" || *site == "none")) return std::nullopt;
-  if (origin && !site && is_origin_of(*origin, authority)) return std::nullopt;  // older browsers
-  const bool reads = request.method == "GET" || request.method == "HEAD";
-  if (!origin && (!site || reads)) return std::nullopt;  // a program, or a link that was followed
-  return ApiError{
-      403,
-      fmt::format("Requests from web pages of other sites, or of other ports, are not allowed{}{}",
-                  origin ? "; to allow them: serve --cors-origin " : "", origin ? *origin : ""),
-      "", "origin_not_allowed"};
+  if (origin && !site && is_origin_of(*origin, authority)) return std::nullopt;       // older browsers
+  if (!origin && (!site || opens_page(request, target, rules))) return std::nullopt;  // no site: a program
+  return refused(origin);
 }
 
 }  // namespace
 
 Result<AccessRules> make_access_rules(const std::string& bound_host, const std::vector<std::string>& hosts,
                                       const std::vector<std::string>& origins) {
-  AccessRules rules{bound_host, {}, {}};
+  AccessRules rules{bound_host, {}, {}, {}};
   for (const std::string& host : hosts) {
     const auto name = host_name(host);
     if (!name || *name != lower_case(host))
@@ -101,7 +145,7 @@ std::optional<ApiError> check_access(const HttpRequest& request, const Target& t
   const std::string authority = target.authority ? *target.authority : host ? *host : "";
   if (target.authority || host)
     if (auto error = check_host(authority, rules)) return error;
-  return check_page(request, authority, rules);
+  return check_page(request, target, authority, rules);
 }
 
 bool is_from_page(const HttpRequest& request) {

@@ -17,6 +17,7 @@ namespace anabranch::server {
 struct AccessRules {
   std::string bound_host;                  // the address that the server listens on
   std::vector<std::string> allowed_hosts;  // further names of this server, as host_name() gives them
+  std::vector<std::string> pages;          // paths of web pages, which links of other sites may open
   std::vector<std::string> cors_origins;   // origins whose pages may send requests, in lower case; "*" is all
 };
 

@@ -66,10 +66,17 @@ std::string Exchange::head(const HttpResponse& response, bool chunked) const {
   const bool empty =
       response.status == 204 || response.status == 304;  // without type and length (RFC 9110, 8.6)
   if (!empty) text += fmt::format("Content-Type: {}\r\n", response.content_type);
+  const auto has = [&](const char* name) {
+    return std::ranges::any_of(response.headers, [&](const auto& header) { return header.first == name; });
+  };
   for (const Headers* headers : {&response.headers, &headers_})
     for (const auto& [name, value] : *headers) text += fmt::format("{}: {}\r\n", name, value);
+  // Pages of other sites cannot take an answer for a script or a picture, and no proxy keeps it.
+  if (!has("X-Content-Type-Options")) text += "X-Content-Type-Options: nosniff\r\n";
+  if (!has("Cross-Origin-Resource-Policy")) text += "Cross-Origin-Resource-Policy: same-origin\r\n";
+  if (!chunked && !has("Cache-Control")) text += "Cache-Control: no-store\r\n";
   if (chunked)
-    text += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";  // nginx must not hold events back
+    text += "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n";  // nginx must not hold events back
   else if (!empty)
     text += fmt::format("Content-Length: {}\r\n", response.body.size());
   if (chunked && !http10_) text += "Transfer-Encoding: chunked\r\n";

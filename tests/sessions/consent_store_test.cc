@@ -1,0 +1,95 @@
+// An approval counts for what was asked, once, for whom it was asked.
+#include "sessions/consent_store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace anabranch {
+namespace {
+
+using Verdict = ConsentStore::Verdict;
+
+const ConsentQuestion kAsked{"alice", "call_1", "files", "write", R"({"path":"a"})", "Writes a file."};
+
+ConsentQuestion with(std::string ConsentQuestion::*part, const char* value) {
+  ConsentQuestion other = kAsked;
+  other.*part = value;
+  return other;
+}
+
+class ConsentStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove(path_); }
+  void TearDown() override {
+    for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + end);
+  }
+  std::unique_ptr<ConsentStore> open() { return ConsentStore::open(path_).value(); }
+
+  const std::string path_ = ::testing::TempDir() + "consent_test.db";
+};
+
+TEST_F(ConsentStoreTest, WhatWasAskedIsGrantedOnceAlsoAfterARestart) {
+  open()->ask(kAsked);
+  EXPECT_EQ(open()->approve(kAsked), Verdict::granted);
+  const auto store = open();
+  EXPECT_EQ(store->approve(kAsked), Verdict::not_asked);
+  EXPECT_EQ((std::filesystem::status(path_).permissions() & std::filesystem::perms::all),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(ConsentStoreTest, NothingElseIsGranted) {
+  const auto store = open();
+  EXPECT_EQ(store->approve(kAsked), Verdict::not_asked);
+  store->ask(kAsked);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::owner, "bob")), Verdict::not_asked);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::call, "call_2")), Verdict::not_asked);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::server, "shell")), Verdict::other_call);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::tool, "erase")), Verdict::other_call);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::arguments, R"({"path":"b"})")), Verdict::other_call);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::shown, "Publishes a file.")), Verdict::changed_tool);
+  EXPECT_EQ(store->approve(kAsked), Verdict::granted);  // the attempts have not used it up
+}
+
+// Parts of a question that only together have the same text.
+TEST_F(ConsentStoreTest, PartsAreToldApart) {
+  const auto store = open();
+  store->ask({"alice", "call_1", "ab", "c", "{}", ""});
+  EXPECT_EQ(store->approve({"alice", "call_1", "a", "bc", "{}", ""}), Verdict::other_call);
+}
+
+TEST_F(ConsentStoreTest, AToolThatChangesIsToldUntilItIsApprovedAnew) {
+  const auto store = open();
+  EXPECT_FALSE(store->has_changed("alice", "files", "write", "Writes a file."));
+  EXPECT_FALSE(store->has_changed("alice", "files", "write", "Writes a file."));
+  EXPECT_TRUE(store->has_changed("alice", "files", "write", "Publishes a file."));
+  EXPECT_TRUE(open()->has_changed("alice", "files", "write", "Publishes a file."));
+  EXPECT_FALSE(store->has_changed("bob", "files", "write", "Publishes a file."));
+  EXPECT_FALSE(store->has_changed("alice", "shell", "write", "Publishes a file."));
+  const ConsentQuestion now = with(&ConsentQuestion::shown, "Publishes a file.");
+  store->ask(now);
+  EXPECT_TRUE(store->has_changed("alice", "files", "write", "Publishes a file."));
+  EXPECT_EQ(store->approve(now), Verdict::granted);
+  EXPECT_FALSE(store->has_changed("alice", "files", "write", "Publishes a file."));
+  EXPECT_TRUE(store->has_changed("alice", "files", "write", "Writes a file."));
+}
+
+TEST_F(ConsentStoreTest, ManyQuestionsOfOneOwnerLeaveThoseOfAnother) {
+  const auto store = ConsentStore::open("").value();
+  store->ask(kAsked);
+  for (int i = 0; i < 10'500; ++i)
+    store->ask({"bob", "call_" + std::to_string(i), "files", "write", "{}", "Writes a file."});
+  EXPECT_EQ(store->approve({"bob", "call_3", "files", "write", "{}", "Writes a file."}), Verdict::not_asked);
+  EXPECT_EQ(store->approve({"bob", "call_10499", "files", "write", "{}", "Writes a file."}),
+            Verdict::granted);
+  EXPECT_EQ(store->approve(kAsked), Verdict::granted);
+}
+
+TEST_F(ConsentStoreTest, ADamagedFileIsAnError) {
+  std::ofstream(path_) << "this is no database, however long one reads in it, and it has some hundred bytes";
+  EXPECT_FALSE(ConsentStore::open(path_).ok());
+}
+
+}  // namespace
+}  // namespace anabranch
