@@ -17,7 +17,7 @@ from web_browser import Browser
 from web_real_server import RealServer
 
 QUESTIONS = ["What is the capital of France?", "Write a Python function that reverses a string."]
-WIDTH, HEIGHT, SCALE = 1160, 830, 1.5
+WIDTH, HEIGHT, SCALE = 1160, 890, 1.5
 SECONDS = 120   # for one answer on a busy machine
 MOST = 250_000  # bytes of the file
 

@@ -23,7 +23,7 @@ import time
 import pyte
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COLUMNS, ROWS = 90, 20
+COLUMNS, ROWS = 64, 20
 PATIENCE = 1.5         # seconds; the longest wait that is shown in full
 LAST = 4.0             # seconds for which the last screen stays
 KEY = 0.045            # seconds between two keys
@@ -35,8 +35,8 @@ SCENE = [
     ("$", 0.5, "anabranch chat -m models/hybrid-146m --temp 0\r"),
     (">", 0.8, "What is the capital of France?\r"),
     (">", 1.0, "Write a Python function that reverses a string.\r"),
-    (">", 1.5, "exit\r"),
-    ("$", 0.5, "anabranch generate -m models/hybrid-146m --temp 0 'What is 7 * 8?'\r"),
+    (">", 1.5, "What is 7 * 8?\r"),
+    (">", 1.0, "exit\r"),
     ("$", 0.3, ""),
 ]
 
