@@ -14,9 +14,10 @@ Above a table stands a comment with a path for each of its rows, and one for eac
     columns: summary/anabranch/median; summary/llama.cpp/median
     -->
 
-A path is made of keys, numbers of elements, [key=value,...], which chooses the only element of a list that has these values, and
-[*], which means all elements. `* NUMBER`, `/ PATH` (with spaces around the sign) and `count`, `sum` and `median PATH` compute. The page must show the value rounded to the digits that
-it shows; a string, such as a date, must begin with what stands there. A null is an empty cell or "-".
+A path is made of keys, numbers of elements, [key=value,...], which chooses the only element of a list that has these values,
+and [*], which means all elements. `* NUMBER`, `/ PATH` (with spaces around the sign), `count PATH`, `sum PATH` and `median PATH`
+compute. The page must show the value rounded to the digits that it shows; a string, such as a date, must begin with what stands
+there. A null is an empty cell or "-".
 
 What must have a source: numbers with a unit of speed, time or ratio (also "three times"), and cells of tables that are numbers.
 Prints what is wrong and "N passed, N failed"; exit status 1 means that something is wrong."""
