@@ -25,6 +25,7 @@
 #include "cli/model_source.h"
 #include "cli/pid_file.h"
 #include "cli/reports.h"
+#include "cli/settings.h"
 #include "cli/supervisor.h"
 #include "ops/open.h"
 #include "server/api/image_fetch.h"
@@ -119,7 +120,12 @@ Result<std::vector<VolatileRule>> volatile_rules(const ServeOptions& options) {
 Result<std::vector<server::ApiKey>> api_keys(const ServeOptions& options) {
   std::vector<server::ApiKey> keys;
   for (const std::string& key : options.api_keys) keys.push_back({key});
-  if (const char* key = std::getenv("ANABRANCH_API_KEY"); key && *key) keys.push_back({key});
+  if (const char* key = std::getenv("ANABRANCH_API_KEY")) {
+    if (!*key)
+      return make_error(ErrorKind::invalid,
+                        "ANABRANCH_API_KEY is set and empty: unset it for a server without keys, or give it the key");
+    keys.push_back({key});
+  }
   if (!options.api_key_file.empty()) {
     TRY(const auto more, server::read_key_file(options.api_key_file));
     keys.insert(keys.end(), more.begin(), more.end());
@@ -177,9 +183,10 @@ Result<void> allow_descriptors(int connections) {
 server::SessionOptions session_options(const SessionFlags& flags) {
   server::SessionOptions sessions;
   sessions.retention = {flags.days, flags.bytes};
-  if (flags.directory == "off") return sessions;
+  const auto wanted = as_switch(flags.directory);
+  if (wanted == false) return sessions;
   sessions.keep_responses = !flags.directory.empty();
-  sessions.directory = sessions.keep_responses ? flags.directory : default_session_directory();
+  sessions.directory = sessions.keep_responses && !wanted ? flags.directory : default_session_directory();
   return sessions;
 }
 
@@ -192,6 +199,10 @@ Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_k
         "--mcp-config with --host {}: clients of other machines may use tools only with an API key "
         "(--api-key-file)",
         options.host);
+  if (!has_keys && std::ranges::find(options.cors_origins, "*") != options.cors_origins.end())
+    return make_error(ErrorKind::invalid,
+                      "--cors-origin '*' with --mcp-config: pages of all sites may use tools only with an API key "
+                      "(--api-key-file), or name the origins");
   TRY(auto configs, mcp::read_config(options.mcp.config));
   tools.servers = std::make_shared<mcp::Servers>(std::move(configs), options.mcp.server_limits);
   if (!options.mcp.log.empty()) TRY_VOID(tools.servers->log_calls_to(options.mcp.log));

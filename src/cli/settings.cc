@@ -1,10 +1,15 @@
 #include "cli/settings.h"
 
 #include <fmt/core.h>
+// The parser's own assertions end the process for some malformed files ("[="). As an exception they are one more error.
+#include <toml++/impl/preprocessor.h>
+#undef TOML_ASSERT
+#define TOML_ASSERT(expression) ((expression) ? void() : throw std::logic_error("it is no TOML"))
 #include <toml++/toml.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <cstdlib>
 #include <filesystem>
 
@@ -151,9 +156,20 @@ class Reader {
         fine = add(node);
       if (!fine)
         return error(where, "{} must be a text, a number, true or false, or a list of them", key.str());
+      if (name == "api-key" || name == "api-key-file") TRY_VOID(check_secret(key.str(), node, where));
       if (!setting.values.empty()) to[name] = std::move(setting);
     }
     return {};
+  }
+
+  // A server that was meant to have keys must not start without one, or with the key "true".
+  Result<void> check_secret(std::string_view key, const toml::node& node, const std::string& where) const {
+    const auto is_text = [](const toml::node& value) { return value.is_string() && !value.as_string()->get().empty(); };
+    const toml::array* all = node.as_array();
+    const bool fine = all ? !all->empty() && std::ranges::all_of(*all, is_text) : is_text(node);
+    if (fine) return {};
+    return error(where, "{} must be a text that is not empty, or a list of such; leave it out for a server without keys",
+                 key);
   }
 
   static std::optional<std::string> text_of(const toml::node& node) {
@@ -210,6 +226,8 @@ Result<Settings> read_settings(const std::vector<std::string>& files, const CLI:
       TRY_VOID(Reader(file, app, out).read(toml::parse(text, file)));
     } catch (const toml::parse_error& e) {
       return make_error(ErrorKind::invalid, "{}: line {}: {}", file, e.source().begin.line, e.description());
+    } catch (const std::logic_error& e) {
+      return make_error(ErrorKind::invalid, "{} cannot be read: {}", file, e.what());
     }
   }
   return out;
@@ -256,6 +274,16 @@ std::vector<std::string> unknown_variables(const CLI::App& app) {
   return out;
 }
 
+std::optional<bool> as_switch(const std::string& value) {
+  std::string lower = value;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* on : {"true", "1", "yes", "on"})
+    if (lower == on) return true;
+  for (const char* off : {"false", "0", "no", "off", "none"})
+    if (lower == off) return false;
+  return std::nullopt;
+}
+
 std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App& given) {
   std::vector<std::string> out;
   for (const auto& [name, setting] : table) {
@@ -266,9 +294,9 @@ std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App&
     for (const std::string& value : setting.values)
       if (!takes_no_value(*option))
         out.push_back(fmt::format("--{}={}", name, value));
-      else if (value == "true" || value == "1")
+      else if (const auto on = as_switch(value); on && *on)
         out.push_back("--" + name);
-      else if (value != "false" && value != "0")
+      else if (!on)
         out.push_back(fmt::format("--{}={}", name, value));  // refused as such
   }
   return out;

@@ -13,6 +13,9 @@
 
 namespace anabranch::cli {
 
+// What a word means as a switch: true, 1, yes, on; false, 0, no, off, none; in capitals, too. Other words: nothing.
+std::optional<bool> as_switch(const std::string& value);
+
 struct Setting {
   std::vector<std::string> values;  // several for flags that may be given several times
   std::string origin;               // for people: "/etc/x.toml, [server]", "$ANABRANCH_PORT"

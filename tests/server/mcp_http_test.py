@@ -191,7 +191,7 @@ def test_servers_that_people_use(server):
 
     def call(label, name, number, **arguments):
         # The model's own call asks for approval; these arguments take the place of its own, also in the record of what was asked.
-        ask = server.respond("Go on.", tools=[tool(label, "always")], tool_choice={"type": "mcp", "server_label": label, "name": name}, store=False,
+        ask = server.respond("Go on.", tools=[tool(label, "always")], tool_choice={"type": "function", "name": f"{label}__{name}"}, store=False,
                              max_output_tokens=300)
         asked = ask.output[-1]
         assert asked.type == "mcp_approval_request" and asked.name == name, ask.output

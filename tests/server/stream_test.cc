@@ -35,7 +35,7 @@ TEST_F(Stream, HasOpenAisShape) {
       post("/v1/chat/completions", chat_body(kStream + R"(,"stream_options":{"include_usage":true})"));
   ASSERT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream; charset=utf-8");
-  EXPECT_EQ(answer.headers.at("cache-control"), "no-cache");
+  EXPECT_EQ(answer.headers.at("cache-control"), "no-store");
   const auto list = events(answer.body);
   ASSERT_GE(list.size(), 5u);
   EXPECT_EQ(list[0]["choices"][0]["delta"].dump(), R"({"role":"assistant","content":""})");

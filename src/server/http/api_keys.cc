@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <sys/stat.h>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/log.h"
 #include "base/mapped_file.h"
 
 namespace anabranch::server {
@@ -94,6 +96,10 @@ Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys) {
           ErrorKind::invalid,
           "an API key must be made of visible ASCII characters, without spaces, and not be empty");
     const Digest digested = digest(key.key);
+    const auto same = std::ranges::find(result.entries_, digested, &Entry::digest);
+    if (same != result.entries_.end() && !key.name.empty())
+      return make_error(ErrorKind::invalid, "'{}' and '{}' have the same API key", same->state->name, key.name);
+    if (same != result.entries_.end()) continue;
     auto state = std::make_shared<KeyState>();
     state->name = key.name.empty()
                       ? fmt::format("key-{:02x}", fmt::join(digested.data(), digested.data() + 4, ""))
@@ -171,6 +177,9 @@ Result<std::vector<ApiKey>> read_key_file(const std::string& path) {
   const auto text = read_file(path, kFileBytes);
   if (!text)
     return make_error(text.error().kind, "cannot read the API keys of '{}': {}", path, text.error().message);
+  struct stat about {};
+  if (::stat(path.c_str(), &about) == 0 && (about.st_mode & S_IRWXO))
+    log_warning("'{}' holds API keys, and every user of this machine may read or write it: chmod 600 it", path);
   std::vector<ApiKey> keys;
   std::istringstream lines(*text);
   int number = 0;
