@@ -196,8 +196,8 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
     if (const auto typo = missing_path(path_or_name)) return *typo;
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
-    return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",
-                      no_path, hub::advice_on(path_or_name));
+    return make_error(ErrorKind::not_found, "{}{} Models of the hub are named ORG/NAME (docs/models.md): {}",
+                      no_path, no_path.ends_with('?') ? "" : ".", hub::advice_on(path_or_name));
   auto fetched = fetch(*name, purpose, missing, here.error());
   if (!fetched) return make_error(fetched.error().kind, "{}; and {}", fetched.error().message, no_path);
   return fetched;
