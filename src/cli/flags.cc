@@ -222,6 +222,8 @@ std::string in_words(const CLI::App& command, const std::string& said) {
     if (const size_t at = said.find(" = "); at != said.npos)
       return not_converted(command, said.substr(kConversion.size(), at - kConversion.size()),
                            said.substr(at + 3));
+  if (const auto often = split(said, ": At Most 1 required but received "))
+    return fmt::format("{} is given {} times: give it once", often->first, often->second);
   if (said.ends_with(" is required")) return missing(command, split(said, " is required")->first);
   if (said.ends_with(" missing"))
     if (const auto value = split(said, ": ")) return value->first + " needs a value";
