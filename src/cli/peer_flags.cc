@@ -56,11 +56,14 @@ constexpr Alias kAliases[] = {
 
 constexpr std::string_view kShared[] = {"serve", "chat", "generate"};
 
+bool belongs_to(const Alias& alias, std::string_view command) {
+  if (!alias.command.empty()) return alias.command == command;
+  return std::ranges::find(kShared, command) != std::end(kShared);
+}
+
 const Alias* find(std::string_view command, std::string_view flag) {
-  const bool shared = std::ranges::find(kShared, command) != std::end(kShared);
   for (const Alias& alias : kAliases)
-    if (alias.theirs == flag && (alias.command == command || (alias.command.empty() && shared)))
-      return &alias;
+    if (alias.theirs == flag && belongs_to(alias, command)) return &alias;
   return nullptr;
 }
 
@@ -152,6 +155,13 @@ void use_our_names(std::vector<std::string>& words) {
 std::string our_name(const std::string& command, const std::string& name) {
   const Alias* alias = find(command, "--" + name);
   return alias ? std::string(alias->ours.substr(2)) : name;
+}
+
+std::vector<std::string> peer_flags_of(std::string_view command) {
+  std::vector<std::string> flags;
+  for (const Alias& alias : kAliases)
+    if (alias.theirs.starts_with("--") && belongs_to(alias, command)) flags.emplace_back(alias.theirs);
+  return flags;
 }
 
 std::string_view instead_of(std::string_view word) {
