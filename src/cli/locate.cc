@@ -91,9 +91,10 @@ std::optional<Error> missing_path(const std::string& text) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code))
     names.push_back(entry.path().filename().string());
+  const std::string meant = did_you_mean(path.filename().string(), names);
   return Error{ErrorKind::not_found,
-               fmt::format("there is no {} in {}{}; a model of the hub is hf.co/{}", path.filename().string(),
-                           path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
+               fmt::format("there is no {} in {}{} A model of the hub is hf.co/{}", path.filename().string(),
+                           path.parent_path().string(), meant.empty() ? "." : meant, text)};
 }
 
 // Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any

@@ -325,11 +325,11 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
                             "--calibration", "--perplexity"})
     mtp->excludes(command->get_option(other));
   command->callback([&o] {
-    if (o.output.empty() && o.mtp_from.empty())
-      throw CLI::RequiredError(
-          fmt::format("the output is missing: anabranch convert {} OUTPUT (a directory, or a file for GGUF)",
-                      o.source),
-          CLI::ExitCodes::RequiredError);
+    if (!o.output.empty() || !o.mtp_from.empty()) return;
+    const WriteFormat* format = find_write_format(o.format);
+    throw CLI::RequiredError(fmt::format("give the {} to write as well: anabranch convert {} OUTPUT",
+                                         format && format->is_file ? "file" : "directory", o.source),
+                             CLI::ExitCodes::RequiredError);
   });
   return command;
 }

@@ -145,8 +145,8 @@ COMMANDS = [
     row("generate hi", FAILED, "name is empty", words=["-m", ""]),
     row("pull", USAGE, "error: name is missing", "anabranch pull --help"),
     row("convert", USAGE, "error: source is missing"),
-    row(f"convert {SMALL}", USAGE, "output is missing", "OUTPUT"),
-    row("convert some/model", USAGE, "output is missing"),  # before anything is downloaded
+    row(f"convert {SMALL}", USAGE, "error: give the directory to write as well", "OUTPUT"),
+    row("convert some/model", USAGE, "error: give the directory to write as well"),  # before anything is downloaded
     row("completions tcsh", USAGE, "must be one of bash, zsh, fish", "'tcsh'"),
 ]
 
@@ -176,6 +176,7 @@ MODELS = [
     row("generate -m /no/such/model hi", FAILED, "there is no model at /no/such/model", "ORG/NAME"),
     row("generate -m ./no-confg hi", FAILED, "did you mean ./no-config? Models"),
     row("generate -m two/a-Q4_1.gguf hi", FAILED, "there is no model at two/a-Q4_1.gguf", "did you mean two/a-Q4_0.gguf? Models"),
+    row("generate -m two/a-Q4 hi", FAILED, "there is no a-Q4 in two", "A model of the hub is hf.co/two/a-Q4", lacks=["?;"]),
     row("chat C:\\models\\x.gguf", FAILED, "there is no model at C:"),
     row("generate -m http://example.com/x.gguf hi", FAILED, "no address of the Hugging Face hub"),
     row("generate -m qwen3.5:9b hi", FAILED, "on the hub it is", "ollama:qwen3.5:9b"),
