@@ -303,7 +303,10 @@ def environment(**more):
 
 
 def run(*words, stdin="", prefix=(), **env):
-    done = subprocess.run([*prefix, BINARY, *words], input=stdin, capture_output=True, text=True, timeout=60, env=environment(**env))
+    try:
+        done = subprocess.run([*prefix, BINARY, *words], input=stdin, capture_output=True, text=True, timeout=30, env=environment(**env))
+    except subprocess.TimeoutExpired as late:
+        return "no status", (late.stdout or b"").decode() + (late.stderr or b"").decode() + "(does not end)"
     return done.returncode, done.stdout + done.stderr
 
 
