@@ -178,7 +178,8 @@ Result<int> remove(const RemoveOptions& options) {
   if (!name && std::filesystem::exists(options.model, code))
     return make_error(
         ErrorKind::invalid,
-        "{} is a path: rm removes models that `anabranch ls` lists; remove other files yourself",
+        "'{}' is no name of a stored model, but a path: rm removes what `anabranch ls` lists; remove "
+        "other files yourself",
         options.model);
   if (!name)
     return make_error(ErrorKind::invalid, "'{}' is no name of a stored model: {}", options.model,

@@ -212,7 +212,7 @@ MODELS = [
     row("serve -m no-weights -p 0", FAILED, "no-weights holds no .safetensors file"),
     row("show ./no-confg", FAILED, "did you mean ./no-config?"),
     row("pull ./model", FAILED, "no model's name", "ORG/NAME"),
-    row("rm -y ./no-config", FAILED, "./no-config is a path", "anabranch ls"),
+    row("rm -y ./no-config", FAILED, "'./no-config' is no name of a stored model, but a path", "anabranch ls"),
     row(f"generate -m {MODEL} --draft other-tokens hi", FAILED, "other-tokens cannot draft", "same tokenizer"),
     row(f"generate -m {MODEL} --draft ./nodraft hi", FAILED, "there is no model at ./nodraft"),
 ]
