@@ -126,15 +126,6 @@ Result<std::vector<server::ApiKey>> api_keys(const ServeOptions& options) {
   return keys;
 }
 
-// Keys are secrets: others on this machine should not read them.
-void warn_of_open_file(const std::string& path) {
-  std::error_code failed;
-  const auto status = std::filesystem::status(path, failed);
-  if (!failed && (status.permissions() & std::filesystem::perms::others_read) != std::filesystem::perms::none)
-    log_warning("every user of this machine can read the API keys in {}: take that right away (chmod o-r)",
-                path);
-}
-
 // SIGHUP: the log files are opened again, keys and certificates are read again. What cannot be read stays as
 // it was.
 void reload(const ServeOptions& options, server::Server& server) {
@@ -229,7 +220,6 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.stop_grace_s = options.drain_seconds;
   TRY_VOID(allow_descriptors(options.connections));
   TRY(result.api_keys, api_keys(options));
-  warn_of_open_file(options.api_key_file);
   TRY(result.volatile_text, volatile_rules(options));
   TRY(result.tools, server_tools(options, !result.api_keys.empty()));
   result.sessions = session_options(options.sessions);
