@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "base/wrong_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/safetensors_model.h"
 #include "checkpoint/store.h"
@@ -39,7 +41,8 @@ Result<void> check_formats(const fs::path& directory) {
     const auto extension = fs::path(name).extension();
     if (extension == ".safetensors" || name.starts_with("adapter_model.")) return {};
     if (extension == ".gguf") gguf = name;
-    if (extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".onnx")
+    if (extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".ckpt" ||
+        extension == ".onnx")
       other = name;
   }
   if (!gguf.empty())
@@ -56,12 +59,25 @@ Result<void> check_formats(const fs::path& directory) {
   return {};
 }
 
+// Of a file with another ending; "": nothing is known of it.
+std::string what_instead(const fs::path& path) {
+  if (path.extension() == ".onnx")
+    return "; it is an ONNX file: download the same model as safetensors or GGUF";
+  std::error_code code;
+  if (!fs::is_regular_file(path, code)) return "";
+  const auto file = MappedFile::open(path.string());
+  return file ? what_it_is_instead((*file)->bytes()) : "; " + file.error().message;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, Extent extent) {
   const std::filesystem::path where(path);
   std::error_code code;
   const auto status = std::filesystem::status(where, code);
+  if (path.empty())
+    return make_error(ErrorKind::invalid,
+                      "the model's name is empty: give a directory, a .gguf file, or ORG/NAME of the hub");
   if (!std::filesystem::exists(status))
     return make_error(ErrorKind::not_found, "there is no model at {}: neither a directory nor a file{}", path,
                       near_name(where));
@@ -78,8 +94,8 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, Ex
     TRY(auto parts, open_gguf(path, extent));
     return make_store(std::move(parts));
   }
-  return make_error(ErrorKind::unsupported, "{} is neither a directory, a .safetensors nor a .gguf file",
-                    path);
+  return make_error(ErrorKind::unsupported, "{} is neither a directory, a .safetensors nor a .gguf file{}",
+                    path, what_instead(where));
 }
 
 }  // namespace anabranch

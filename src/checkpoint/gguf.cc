@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/wrong_file.h"
 #include "checkpoint/file_bytes.h"
 
 namespace anabranch {
@@ -49,7 +50,7 @@ class Parser {
   }
   Error truncated(const std::string& what) {
     cut_ = true;
-    return invalid("the file ends within {}: truncated or damaged", what);
+    return invalid("the file ends within {}: truncated or damaged: download it again", what);
   }
   uint64_t left() const { return bytes_.size() - at_; }
 
@@ -168,14 +169,19 @@ class Parser {
 
   Result<void> parse_counts() {
     uint32_t version;
-    if (bytes_.size() < 4 || std::memcmp(bytes_.data(), "GGUF", 4) != 0) return invalid("not a GGUF file");
+    if (bytes_.size() < 4 || std::memcmp(bytes_.data(), "GGUF", 4) != 0)
+      return invalid("not a GGUF file{}", what_it_is_instead(bytes_));
     at_ = 4;
     if (!read(version) || !read(tensors_) || !read(keys_)) return truncated("its header");
     if (version == 1 || version > 3)
-      return Error{ErrorKind::unsupported,
-                   (version & 0xffff) == 0
-                       ? path_ + ": a big-endian GGUF file; only little-endian ones are read"
-                       : fmt::format("{}: GGUF version {}; 2 and 3 are read", path_, version)};
+      return Error{
+          ErrorKind::unsupported,
+          (version & 0xffff) == 0
+              ? path_ + ": a big-endian GGUF file; only little-endian ones are read"
+              : fmt::format(
+                    "{}: GGUF version {} is not supported, only 2 and 3: download a newer file of the "
+                    "model",
+                    path_, version)};
     if (version == 0) return invalid("GGUF version 0");
     if (keys_ > kMaxKeys) return invalid("{} metadata keys are absurd (at most {})", keys_, kMaxKeys);
     if (tensors_ > kMaxTensors) return invalid("{} tensors are absurd (at most {})", tensors_, kMaxTensors);
@@ -252,8 +258,9 @@ class Parser {
       if (offsets[i] % alignment != 0)
         return invalid("{}: offset {} is not a multiple of the alignment {}", what, offsets[i], alignment);
       if (offsets[i] > data.size() || size > data.size() - offsets[i])
-        return invalid("{}: {} bytes from {} do not lie in the {} of the data: truncated or damaged", what,
-                       size, offsets[i], data.size());
+        return invalid(
+            "{}: {} bytes from {} do not lie in the {} of the data: truncated or damaged: download it again",
+            what, size, offsets[i], data.size());
       tensor.data = data.subspan(offsets[i], size);
     }
     return check_apart();

@@ -49,7 +49,8 @@ Result<std::unique_ptr<OutputDirectory>> OutputDirectory::make(const std::string
   fs::create_directories(path.parent_path(), code);
   std::string work = path.string() + ".partial-XXXXXX";
   if (!::mkdtemp(work.data()))
-    return make_error(ErrorKind::io, "cannot make a directory beside {}: {}", target, std::strerror(errno));
+    return make_error(ErrorKind::io, "cannot write to {}: {}; choose another output",
+                      path.parent_path().string(), std::strerror(errno));
   fs::permissions(work, fs::perms(0755), code);
   return std::unique_ptr<OutputDirectory>(new OutputDirectory(path.string(), work));
 }

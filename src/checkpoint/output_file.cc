@@ -56,7 +56,8 @@ Result<std::unique_ptr<OutputFile>> OutputFile::make(const std::string& target, 
   std::string work = path.string() + ".partial-XXXXXX";
   const int fd = ::mkstemp(work.data());
   if (fd < 0)
-    return make_error(ErrorKind::io, "cannot make a file beside {}: {}", target, std::strerror(errno));
+    return make_error(ErrorKind::io, "cannot write to {}: {}; choose another output",
+                      path.parent_path().string(), std::strerror(errno));
   ::fchmod(fd, 0644);
   return std::unique_ptr<OutputFile>(new OutputFile(path.string(), work, fd));
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/long_integers.h"
+#include "base/wrong_file.h"
 
 namespace anabranch {
 
@@ -86,7 +87,8 @@ Result<SafetensorsTensor> parse_tensor(const dom::element& element, std::span<co
     return at.error(ErrorKind::invalid, "\"data_offsets\" are not whole numbers from 0");
   if (begin > end) return at.error(ErrorKind::invalid, "data_offsets [{}, {}] run backwards", begin, end);
   if (end > data.size())
-    return at.error(ErrorKind::invalid, "its data ends at byte {} of {}: the file is truncated or damaged",
+    return at.error(ErrorKind::invalid,
+                    "its data ends at byte {} of {}: the file is truncated or damaged: download it again",
                     end, data.size());
   int64_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes) || static_cast<uint64_t>(bytes) != end - begin)
@@ -130,16 +132,21 @@ const char* dtype_name(WeightKind kind) {
 Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, const std::string& path) {
   uint64_t length;
   if (bytes.size() < sizeof(length))
-    return make_error(ErrorKind::invalid, "{}: {} bytes are too few for a safetensors file", path,
-                      bytes.size());
+    return make_error(ErrorKind::invalid, "{}: {} bytes are too few for a safetensors file{}", path,
+                      bytes.size(), what_it_is_instead(bytes));
   std::memcpy(&length, bytes.data(), sizeof(length));
-  if (length > kMaxHeader)
+  if (length > kMaxHeader) {
+    if (const auto other = what_it_is_instead(bytes); !other.empty())
+      return make_error(ErrorKind::invalid, "{} is not a safetensors file{}", path, other);
     return make_error(ErrorKind::invalid,
-                      "{}: header length {} is absurd (at most {}): not a safetensors file?", path, length,
-                      kMaxHeader);
+                      "{} is not a safetensors file, or damaged: its header length {} is absurd (at most {})",
+                      path, length, kMaxHeader);
+  }
   if (length > bytes.size() - sizeof(length))
-    return make_error(ErrorKind::invalid, "{}: its header of {} bytes ends beyond the file's {}: truncated",
-                      path, length, bytes.size());
+    return make_error(
+        ErrorKind::invalid,
+        "{}: its header of {} bytes ends beyond the file's {}: the file is truncated: download it again",
+        path, length, bytes.size());
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   const auto data = bytes.subspan(sizeof(length) + length);
 

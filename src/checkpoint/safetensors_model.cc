@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/wrong_file.h"
 #include "checkpoint/experts.h"
 #include "checkpoint/mistral_native.h"
 #include "checkpoint/names.h"
@@ -74,9 +75,18 @@ Result<void> add_raw(const ParsedFile& file, NormConvention norms, RawTensors& r
 }
 
 Result<Json> read_config(const fs::path& path) {
-  TRY(const std::string text, read_file(path.string(), kMaxConfig));
+  auto read = read_file(path.string(), kMaxConfig);
+  if (!read.ok() && read.error().kind == ErrorKind::not_found)
+    return make_error(
+        ErrorKind::not_found,
+        "there is no {}: a model's directory needs it; copy that of the original model there, or "
+        "download the model as a whole (`anabranch pull ORG/NAME`)",
+        path.string());
+  TRY(const std::string text, std::move(read));
   auto config = parse_json(text);
-  if (!config.ok()) return make_error(config.error().kind, "{}: {}", path.string(), config.error().message);
+  if (!config.ok())
+    return make_error(config.error().kind, "{}: {}{}", path.string(), config.error().message,
+                      what_it_is_instead(text));
   if (!config->is_object()) return make_error(ErrorKind::invalid, "{} is not a JSON object", path.string());
   return config;
 }
@@ -119,7 +129,10 @@ Result<std::vector<fs::path>> list_files(const fs::path& directory) {
   if (adapter) return adapter_found(*adapter, !files.empty() || !native.empty());
   if (files.empty()) std::swap(files, native);
   if (files.empty())
-    return make_error(ErrorKind::not_found, "{} holds no .safetensors file", directory.string());
+    return make_error(ErrorKind::not_found,
+                      "{} holds no .safetensors file: give a model's directory, a .gguf file, or ORG/NAME of "
+                      "the hub",
+                      directory.string());
   for (const auto& path : native) log_info("{} is left aside", path.string());
   std::sort(files.begin(), files.end());
   return files;

@@ -5,6 +5,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "base/mapped_file.h"
 #include "checkpoint/mtp_head.h"
 #include "checkpoint/shard_writer.h"
@@ -142,18 +144,25 @@ Result<void> check_flags(const ConvertOptions& options, const WriteFormat& forma
 
 }  // namespace
 
-int run_convert(const ConvertOptions& options) {
+Result<void> check_convert(const ConvertOptions& options) {
   const WriteFormat* format = find_write_format(options.format);
   CHECK(format, "--format {}", options.format);
-  if (const auto fits = check_flags(options, *format); !fits.ok()) return fail(fits.error());
+  TRY_VOID(check_flags(options, *format));
+  if (!options.mtp_from.empty() && !options.output.empty())
+    return make_error(ErrorKind::invalid, "--mtp-from changes the model directory {} itself: leave {} out",
+                      options.source, options.output);
+  std::error_code code;
+  const auto exists = [&](const std::string& path) { return std::filesystem::exists(path, code); };
+  if (!options.output.empty() && !options.force && exists(options.output) && !exists(options.source))
+    return make_error(ErrorKind::invalid, "{} exists already; --force replaces it", options.output);
+  for (const std::string& file : {options.recipe, options.calibration, options.perplexity})
+    if (!file.empty() && !exists(file)) return make_error(ErrorKind::not_found, "there is no file {}", file);
+  return {};
+}
+
+int run_convert(const ConvertOptions& options) {
+  const WriteFormat* format = find_write_format(options.format);
   const bool add = !options.mtp_from.empty();
-  if (add && !options.output.empty())
-    return fail(make_error(ErrorKind::invalid,
-                           "--mtp-from changes the model directory {} itself: leave {} out", options.source,
-                           options.output));
-  if (!add && options.output.empty())
-    return fail(make_error(ErrorKind::invalid, "give the {} to write as well: convert {} OUTPUT",
-                           format->is_file ? "file" : "directory", options.source));
   auto result = add ? add_head(options) : convert_model(options, *format);
   return result ? *result : fail(result.error());
 }

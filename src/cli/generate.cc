@@ -61,19 +61,39 @@ Json to_json(const Answer& answer) {
           {"speculation", speculation_json(u.speculation)}};
 }
 
-// The text of the grammar that the flags ask for; "": none.
-Result<std::string> grammar_text(const GenerateOptions& options) {
-  constexpr size_t kMostBytes = 1u << 20;
-  if (!options.grammar.empty()) return read_file(options.grammar, kMostBytes);
-  if (options.json_schema.empty()) return std::string();
-  std::string schema = options.json_schema;
-  if (schema.find_first_of("{[") == std::string::npos) {
-    TRY(schema, read_file(options.json_schema, kMostBytes));
-  }
+// The error of a flag's value, with the flag.
+Error of_flag(const char* flag, const std::string& value, const Error& error) {
+  const bool is_named = value.find_first_of("{[\n") != value.npos ||  // the value itself, not a file's name
+                        error.message.find(value) != error.message.npos;
+  return {error.kind, fmt::format("{}{}: {}", flag, is_named ? "" : " " + value, error.message)};
+}
+
+Result<std::string> schema_grammar(const std::string& schema) {
   TRY(const Json json, parse_json(schema));
   GrammarRules rules;
   TRY(const std::string element, add_schema(json, rules));
   return rules.text(element);
+}
+
+// The text of the grammar that the flags ask for; "": none.
+Result<std::string> grammar_text(const GenerateOptions& options) {
+  constexpr size_t kMostBytes = 1u << 20;
+  if (!options.grammar.empty()) {
+    if (options.grammar.find("::=") != std::string::npos) return options.grammar;
+    auto text = read_file(options.grammar, kMostBytes);
+    if (!text) return of_flag("--grammar", options.grammar, text.error());
+    return text;
+  }
+  if (options.json_schema.empty()) return std::string();
+  std::string schema = options.json_schema;
+  if (schema.find_first_of("{[") == std::string::npos) {
+    auto text = read_file(options.json_schema, kMostBytes);
+    if (!text) return of_flag("--json-schema", options.json_schema, text.error());
+    schema = std::move(*text);
+  }
+  auto grammar = schema_grammar(schema);
+  if (!grammar) return of_flag("--json-schema", options.json_schema, grammar.error());
+  return grammar;
 }
 
 // As in /v1/chat/completions.
@@ -109,7 +129,11 @@ CacheFlags cache_of(const GenerateOptions& options) {
 Result<int> generate(const GenerateOptions& options) {
   TRY(const auto images, image_parts(options.images));
   TRY(const std::string text, read_prompt(options));
-  if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
+  if (text.empty())
+    return make_error(ErrorKind::invalid,
+                      "the prompt is empty: give it as a word in quotes, with --prompt-file FILE, or on "
+                      "standard input");
+  TRY(const std::string grammar, grammar_text(options));
   TRY(const auto engine, make_engine(options.model, options.spec, cache_of(options)));
 
   Prompt prompt;
@@ -129,9 +153,12 @@ Result<int> generate(const GenerateOptions& options) {
   request.stop = options.sampling.stop;
   request.ignore_eos = options.ignore_eos;
   request.logprobs = options.logprobs;
-  TRY(const std::string grammar, grammar_text(options));
   if (!grammar.empty()) {
-    TRY(request.grammar, engine->compile_grammar(grammar));
+    auto compiled = engine->compile_grammar(grammar);
+    if (!compiled)
+      return options.grammar.empty() ? of_flag("--json-schema", options.json_schema, compiled.error())
+                                     : of_flag("--grammar", options.grammar, compiled.error());
+    request.grammar = std::move(*compiled);
   }
   TRY(const Answer answer,
       run_prompt(*engine, std::move(prompt), std::move(request), options.json, interrupt_flag()));
@@ -147,6 +174,13 @@ Result<int> generate(const GenerateOptions& options) {
 }
 
 }  // namespace
+
+Result<void> check_generate(const GenerateOptions& options) {
+  if (!options.prompt_file.empty()) TRY_VOID(read_file(options.prompt_file, kMaxPromptBytes));
+  TRY_VOID(image_parts(options.images));
+  TRY_VOID(grammar_text(options));
+  return {};
+}
 
 int run_generate(const GenerateOptions& options) {
   auto result = generate(options);

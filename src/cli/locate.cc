@@ -91,9 +91,10 @@ std::optional<Error> missing_path(const std::string& text) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code))
     names.push_back(entry.path().filename().string());
+  const std::string meant = did_you_mean(path.filename().string(), names);
   return Error{ErrorKind::not_found,
-               fmt::format("there is no {} in {}{}; a model of the hub is hf.co/{}", path.filename().string(),
-                           path.parent_path().string(), did_you_mean(path.filename().string(), names), text)};
+               fmt::format("there is no {} in {}{} A model of the hub is hf.co/{}", path.filename().string(),
+                           path.parent_path().string(), meant.empty() ? "." : meant, text)};
 }
 
 // Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any
@@ -196,8 +197,8 @@ Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose p
     if (const auto typo = missing_path(path_or_name)) return *typo;
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)
-    return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md): {}",
-                      no_path, hub::advice_on(path_or_name));
+    return make_error(ErrorKind::not_found, "{}{} Models of the hub are named ORG/NAME (docs/models.md): {}",
+                      no_path, no_path.ends_with('?') ? "" : ".", hub::advice_on(path_or_name));
   auto fetched = fetch(*name, purpose, missing, here.error());
   if (!fetched) return make_error(fetched.error().kind, "{}; and {}", fetched.error().message, no_path);
   return fetched;

@@ -118,6 +118,8 @@ int run(int argc, char** argv) {
   if (program.offline) go_offline();
   for (const Program::Command& command : program.commands) {
     if (!*command.app) continue;
+    if (command.check)
+      if (const auto fine = command.check(); !fine) return fail(fine.error());
     if (program.chat.url.empty() && program.mcp.url.empty()) {  // else the model is another program's
       if (const auto located = locate(program, command, arguments->settings); !located)
         return fail(located.error());

@@ -174,6 +174,13 @@ Result<int> remove(const RemoveOptions& options) {
     return make_error(ErrorKind::unsupported, "{} belongs to Ollama: remove it with `ollama rm {}`",
                       options.model, options.model.substr(options.model.find(':') + 1));
   const auto name = hub::parse_model_name(options.model);
+  std::error_code code;
+  if (!name && std::filesystem::exists(options.model, code))
+    return make_error(
+        ErrorKind::invalid,
+        "'{}' is no name of a stored model, but a path: rm removes what `anabranch ls` lists; remove "
+        "other files yourself",
+        options.model);
   if (!name)
     return make_error(ErrorKind::invalid, "'{}' is no name of a stored model: {}", options.model,
                       hub::advice_on(options.model));

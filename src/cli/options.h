@@ -281,6 +281,10 @@ struct VerifyOptions {
   std::string report;  // file to write; "": anabranch-verify-<model name>.md in the working directory
 };
 
+// Whether the other files are there: asked before a model is looked for, which may mean a download.
+Result<void> check_generate(const GenerateOptions& options);
+Result<void> check_convert(const ConvertOptions& options);
+
 // Exit codes: 0 done, 1 failed, 130 interrupted.
 int run_generate(const GenerateOptions& options);
 int run_chat(const ChatOptions& options);

@@ -15,6 +15,9 @@ constexpr Alias kAliases[] = {
     {"--max-model-len", "--context"},
     {"--max-kv-size", "--context"},
     {"-c", "--context"},
+    {"-hf", "--model"},
+    {"-hfr", "--model"},
+    {"--hf-repo", "--model"},
     {"--temperature", "--temp"},
     {"--repeat-penalty", "--repetition-penalty"},
     {"--predict", "--max-tokens"},
@@ -28,6 +31,9 @@ constexpr Alias kAliases[] = {
     {"--system-prompt", "--system"},
     {"-sys", "--system"},
     {"-j", "--json-schema", "generate"},
+    {"-jf", "--json-schema", "generate"},
+    {"--json-schema-file", "--json-schema", "generate"},
+    {"--grammar-file", "--grammar", "generate"},
     {"--reasoning", "--thinking"},
     {"--reasoning-budget", "--max-thinking-tokens"},
     {"--no-cache-prompt", "--no-cache"},
@@ -50,11 +56,14 @@ constexpr Alias kAliases[] = {
 
 constexpr std::string_view kShared[] = {"serve", "chat", "generate"};
 
+bool belongs_to(const Alias& alias, std::string_view command) {
+  if (!alias.command.empty()) return alias.command == command;
+  return std::ranges::find(kShared, command) != std::end(kShared);
+}
+
 const Alias* find(std::string_view command, std::string_view flag) {
-  const bool shared = std::ranges::find(kShared, command) != std::end(kShared);
   for (const Alias& alias : kAliases)
-    if (alias.theirs == flag && (alias.command == command || (alias.command.empty() && shared)))
-      return &alias;
+    if (alias.theirs == flag && belongs_to(alias, command)) return &alias;
   return nullptr;
 }
 
@@ -65,8 +74,7 @@ struct Instead {
 constexpr Instead kInstead[] = {
     {"-ngl",
      "a model runs on one device as a whole: --device cuda (docs/gpu.md); experts that do not fit stay in "
-     "the "
-     "machine's memory (--expert-memory)"},
+     "the machine's memory (--expert-memory)"},
     {"--n-gpu-layers", "a model runs on one device as a whole: --device cuda (docs/gpu.md)"},
     {"--gpu-layers", "a model runs on one device as a whole: --device cuda (docs/gpu.md)"},
     {"-hf", "--model takes names of the hub: --model ORG/NAME:QUANT (docs/models.md)"},
@@ -79,7 +87,56 @@ constexpr Instead kInstead[] = {
     {"--trust-remote-code", "no code of a model is ever run; leave it out"},
     {"--gpu-memory-utilization",
      "--memory SIZE limits the states of running requests, --model-memory the weights"},
-    {"--tensor-parallel-size", "a model runs on one device"},
+    {"--tensor-parallel-size", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
+    {"-tp", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
+    {"--tensor-split", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
+    {"-ts", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
+    {"--split-mode", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
+    {"-sm", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
+    {"--main-gpu", "--devices 1 chooses a GPU (docs/gpu.md)"},
+    {"-mg", "--devices 1 chooses a GPU (docs/gpu.md)"},
+    {"--cpu", "cpu is the default; --device chooses another"},
+    {"--gpu", "--device cuda computes on an NVIDIA GPU (docs/gpu.md)"},
+    {"--hf-file", "--model takes files of the hub: --model ORG/NAME/FILE.gguf (docs/models.md)"},
+    {"-hff", "--model takes files of the hub: --model ORG/NAME/FILE.gguf (docs/models.md)"},
+    {"--hf-path", "the source is the first word: anabranch convert SOURCE OUTPUT"},
+    {"--mlx-path", "the output is the second word: anabranch convert SOURCE OUTPUT"},
+    {"--quantize", "convert quantises unless --bits is 0; leave it out"},
+    {"--dtype", "weights have the type of their files; --precise computes in fp32"},
+    {"--quantization", "the model's files say how it is quantised; leave it out"},
+    {"--lora", "adapters are not supported: merge it into its model (Python's peft: merge_and_unload())"},
+    {"--lora-modules",
+     "adapters are not supported: merge it into its model (Python's peft: merge_and_unload())"},
+    {"--enable-lora",
+     "adapters are not supported: merge it into its model (Python's peft: merge_and_unload())"},
+    {"--adapter-path",
+     "adapters are not supported: merge it into its model (Python's peft: merge_and_unload())"},
+    {"--mmproj", "an mmproj file beside the model's is found; leave it out (docs/models.md)"},
+    {"--enable-auto-tool-choice", "tool calls are always read; leave it out"},
+    {"--tool-call-parser", "the model's chat template says how it calls tools; leave it out"},
+    {"--reasoning-parser", "the model's chat template says how it thinks; leave it out"},
+    {"--reasoning-format", "thoughts are always apart from the answer; --thinking off turns them off"},
+    {"--chat-template", "--chat-template-file FILE reads a template from a file"},
+    {"--no-mmap", "leave it out; --mlock keeps weights in memory"},
+    {"--batch-size", "--prefill-chunk N is the number of tokens of a prompt in one pass"},
+    {"-b", "--prefill-chunk N is the number of tokens of a prompt in one pass"},
+    {"-cb", "requests always run side by side; --parallel N limits how many"},
+    {"--cont-batching", "requests always run side by side; --parallel N limits how many"},
+    {"--metrics", "GET /metrics always answers; leave it out"},
+    {"--slots", "leave it out; `anabranch status` shows what runs"},
+    {"--embedding", "--pooling {cls,last,mean} makes embeddings where the model's files do not say how"},
+    {"--embeddings", "--pooling {cls,last,mean} makes embeddings where the model's files do not say how"},
+    {"create", "a model's settings stand below [model.NAME] in anabranch.toml (docs/configuration.md)"},
+    {"cp", "a [model.NAME] in anabranch.toml gives a model another name (docs/configuration.md)"},
+    {"push", "models are only downloaded; upload them with `hf upload`"},
+    {"login", "HF_TOKEN in the environment, or `hf auth login`, gives access to models of the hub"},
+    {"signin", "HF_TOKEN in the environment, or `hf auth login`, gives access to models of the hub"},
+    {"install", "`anabranch pull ORG/NAME` downloads a model"},
+    {"get", "`anabranch pull ORG/NAME` downloads a model"},
+    {"models", "`anabranch ls` lists the models of this machine"},
+    {"load", "`anabranch serve` loads models, and `anabranch chat MODEL` talks to one"},
+    {"quantize", "`anabranch convert SOURCE OUTPUT --bits 4` quantises a model"},
+    {"version", "`anabranch --version` prints it"},
 };
 
 }  // namespace
@@ -98,6 +155,13 @@ void use_our_names(std::vector<std::string>& words) {
 std::string our_name(const std::string& command, const std::string& name) {
   const Alias* alias = find(command, "--" + name);
   return alias ? std::string(alias->ours.substr(2)) : name;
+}
+
+std::vector<std::string> peer_flags_of(std::string_view command) {
+  std::vector<std::string> flags;
+  for (const Alias& alias : kAliases)
+    if (alias.theirs.starts_with("--") && belongs_to(alias, command)) flags.emplace_back(alias.theirs);
+  return flags;
 }
 
 std::string_view instead_of(std::string_view word) {

@@ -86,7 +86,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
   auto* schema = command->add_option("--json-schema", o.json_schema,
                                      "The answer satisfies this JSON schema (a file, or itself)");
-  command->add_option("--grammar", o.grammar, "The answer follows the grammar (EBNF) in this file")
+  command->add_option("--grammar", o.grammar, "The answer follows this grammar (EBNF: a file, or itself)")
       ->excludes(schema);
   command->add_flag("--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)");
   auto* json =
@@ -324,6 +324,13 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
   for (const char* other : {"--bits", "--group", "--dtype", "--format", "--recipe", "--shard-mb",
                             "--calibration", "--perplexity"})
     mtp->excludes(command->get_option(other));
+  command->callback([&o] {
+    if (!o.output.empty() || !o.mtp_from.empty()) return;
+    const WriteFormat* format = find_write_format(o.format);
+    throw CLI::RequiredError(fmt::format("give the {} to write as well: anabranch convert {} OUTPUT",
+                                         format && format->is_file ? "file" : "directory", o.source),
+                             CLI::ExitCodes::RequiredError);
+  });
   return command;
 }
 
@@ -494,7 +501,8 @@ Program::Program(bool keep_defaults)
   commands = {
       {add_generate(app, generate),
        [this] { return run_generate(generate); },
-       {{&generate.model.model}, {&generate.spec.draft}}},
+       {{&generate.model.model}, {&generate.spec.draft}},
+       [this] { return check_generate(generate); }},
       {add_chat(app, chat), [this] { return run_chat(chat); }, {{&chat.model.model}, {&chat.spec.draft}}},
       {add_mcp(app, mcp), [this] { return run_mcp(mcp); }, {{&mcp.model.model}, {&mcp.spec.draft}}},
       {add_serve(app, serve),
@@ -504,7 +512,8 @@ Program::Program(bool keep_defaults)
       {add_status(app, status), [this] { return run_status(status); }, {}},
       {add_convert(app, convert),
        [this] { return run_convert(convert); },
-       {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}}},
+       {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}},
+       [this] { return check_convert(convert); }},
       {add_bench(app, bench),
        [this] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); },
        {{&bench.model.model}, {&bench.draft}}},

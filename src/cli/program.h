@@ -52,6 +52,7 @@ struct Program {
     CLI::App* app;
     std::function<int()> run;
     std::vector<Located> locates;
+    std::function<Result<void>()> check = {};  // before the models are located
   };
   std::vector<Command> commands;
 };

@@ -8,6 +8,7 @@
 #include "base/long_integers.h"
 #include "base/mapped_file.h"
 #include "base/outside_text.h"
+#include "base/wrong_file.h"
 #include "tokenizer/tokenizer_impl.h"
 
 namespace anabranch {
@@ -480,7 +481,8 @@ Result<void> read_config(std::string_view text, TokenizerParts& parts) {
   simdjson::dom::parser parser;
   element e;
   if (const auto error = parse_text(parser, text).get(e))
-    return make_error(ErrorKind::invalid, "not JSON: {}", simdjson::error_message(error));
+    return make_error(ErrorKind::invalid, "not JSON: {}{}", simdjson::error_message(error),
+                      what_it_is_instead(text));
   TRY(const object root, as_object(e, "tokenizer_config"));
   TRY(const std::string bos, config_token(root, "bos_token"));
   TRY(parts.eos, config_token(root, "eos_token"));
@@ -513,7 +515,8 @@ Result<TokenizerParts> read_tokenizer(std::string_view text) {
   simdjson::dom::parser parser;
   element e;
   if (const auto error = parse_text(parser, text).get(e))
-    return make_error(ErrorKind::invalid, "not JSON: {}", simdjson::error_message(error));
+    return make_error(ErrorKind::invalid, "not JSON: {}{}", simdjson::error_message(error),
+                      what_it_is_instead(text));
   TRY(const object root, as_object(e, "the file"));
   TokenizerParts parts;
   TRY(parts.added, read_added(root));

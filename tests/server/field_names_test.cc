@@ -154,6 +154,10 @@ TEST_F(MisspeltFields, AreNamedInAHeaderElsewhere) {
   const auto ollama = post("/api/chat", R"({"messages":[{"role":"user","content":"hi"}],"strem":false})");
   EXPECT_EQ(ollama.status, 200);
   EXPECT_EQ(ollama.headers.at("x-anabranch-ignored-fields"), "strem");
+  const auto options = post("/api/generate", R"({"prompt":"hi","stream":false,"options":)"
+                                             R"({"num_ctx":64,"temprature":1,"num_predict":4},"sufix":"x"})");
+  EXPECT_EQ(options.status, 200);
+  EXPECT_EQ(options.headers.at("x-anabranch-ignored-fields"), "options.temprature, sufix");
   const auto llama = post("/completion", R"({"prompt":"hi","n_predic":4})");
   EXPECT_EQ(llama.status, 200);
   EXPECT_EQ(llama.headers.at("x-anabranch-ignored-fields"), "n_predic");

@@ -226,7 +226,8 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
   const Json* list = fields.array("messages");
   if (!list || list->empty() || list->size() > kMaxMessages)
     return fields.fail("messages", list ? "invalid_value" : "missing_required_parameter",
-                       fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
+                       fmt::format("'messages' {}must be an array of 1 to {} messages",
+                                   list ? "" : "is missing: it ", kMaxMessages));
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)
     read_message(fields, (*list)[i], i, images, messages);
 }

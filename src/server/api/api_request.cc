@@ -233,7 +233,7 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
       add_text(shown_text(part));
     } else if (!fields.error()) {
       fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
-                  fmt::format("'{}{}': only parts of type {} are built here (no audio or files)", where, name,
+                  fmt::format("'{}{}': only parts of type {} are supported (no audio or files)", where, name,
                               takes_images ? "\"text\" and \"image_url\"" : "\"text\""));
     }
     if (fields.error()) return message.fail(*fields.error());
@@ -317,7 +317,8 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
   if (!list || list->empty() || list->size() > kMaxMessages) {
     const char* code = list ? "invalid_value" : "missing_required_parameter";
     fields.fail("messages", code,
-                fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
+                fmt::format("'messages' {}must be an array of 1 to {} messages",
+                            list ? "" : "is missing: it ", kMaxMessages));
     return;
   }
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)

@@ -52,6 +52,12 @@ constexpr const char* kOllama =
     "content context format images input keep_alive logprobs messages options prompt raw suffix system "
     "template think "
     "tools top_logprobs truncate dimensions";
+constexpr const char* kOllamaOptions =
+    "draft_num_predict f16_kv frequency_penalty logits_all low_vram main_gpu min_p mirostat mirostat_eta "
+    "mirostat_tau num_batch num_ctx num_gpu num_keep num_predict num_thread numa penalize_newline "
+    "presence_penalty repeat_last_n repeat_penalty seed stop temperature tfs_z top_k top_p typical_p "
+    "use_mlock "
+    "use_mmap vocab_only";
 constexpr const char* kLlama =
     "add_special cache_prompt content dry_allowed_length dry_base dry_multiplier dry_penalty_last_n "
     "dry_sequence_breakers dynatemp_exponent dynatemp_range id_slot input_extra input_prefix input_suffix "
@@ -146,11 +152,35 @@ std::string shown_in_header(std::string_view name) {
   return readable;
 }
 
+// Adds an object's names that are not known, each behind `prefix`, until the list is full or the text no
+// JSON.
+void list_unknown(simdjson::ondemand::object& object, const Names& known, const std::string& prefix,
+                  size_t& shown, UnknownFields& unknown) {
+  static const Names elsewhere = words_of({kElsewhere}), options = words_of({kOllamaOptions});
+  for (auto field : object) {
+    std::string_view name;
+    if (field.unescaped_key().get(name) != simdjson::SUCCESS) return;
+    if (std::ranges::find(known, name) != known.end()) {
+      simdjson::ondemand::object inner;
+      if (name == "options" && field.value().get_object().get(inner) == simdjson::SUCCESS)
+        list_unknown(inner, options, "options.", shown, unknown);
+      continue;
+    }
+    if (shown == kMostShown) return;
+    const std::string readable = prefix + shown_in_header(name);
+    unknown.names += (shown++ ? ", " : "") + readable;
+    if (!unknown.misspelt.empty()) continue;
+    if (std::ranges::find(elsewhere, name) != elsewhere.end()) continue;
+    const auto meant = nearest(name, known);
+    if (!meant || !is_misspelt(name, *meant)) continue;
+    unknown.misspelt = readable;
+    unknown.meant = *meant;
+  }
+}
+
 }  // namespace
 
 UnknownFields find_unknown_fields(AnswerKind kind, std::string_view body) {
-  static const Names elsewhere = words_of({kElsewhere});
-  const Names& known = names_for(kind);
   const simdjson::padded_string text(body);
   simdjson::ondemand::parser parser;
   simdjson::ondemand::document document;
@@ -160,20 +190,7 @@ UnknownFields find_unknown_fields(AnswerKind kind, std::string_view body) {
       document.get_object().get(object) != simdjson::SUCCESS)
     return unknown;
   size_t shown = 0;
-  for (auto field : object) {
-    std::string_view name;
-    if (field.unescaped_key().get(name) != simdjson::SUCCESS) return unknown;
-    if (std::ranges::find(known, name) != known.end()) continue;
-    if (shown == kMostShown) return unknown;
-    const std::string readable = shown_in_header(name);
-    unknown.names += (shown++ ? ", " : "") + readable;
-    if (!unknown.misspelt.empty()) continue;
-    if (std::ranges::find(elsewhere, name) != elsewhere.end()) continue;
-    const auto meant = nearest(name, known);
-    if (!meant || !is_misspelt(name, *meant)) continue;
-    unknown.misspelt = readable;
-    unknown.meant = *meant;
-  }
+  list_unknown(object, names_for(kind), "", shown, unknown);
   return unknown;
 }
 

@@ -116,12 +116,11 @@ class ItemReader {
       else if (result)
         add_text(shown_text(part));
       else
-        fields.fail(
-            "content", "unsupported_value",
-            fmt::format("'{}[{}]': only parts of type {} are built here (no audio or files)", where, i,
-                        role == "assistant" ? "\"output_text\""
-                        : takes_images      ? "\"input_text\" and \"input_image\""
-                                            : "\"input_text\""));
+        fields.fail("content", "unsupported_value",
+                    fmt::format("'{}[{}]': only parts of type {} are supported (no audio or files)", where, i,
+                                role == "assistant" ? "\"output_text\""
+                                : takes_images      ? "\"input_text\" and \"input_image\""
+                                                    : "\"input_text\""));
     }
     return message;
   }

@@ -192,7 +192,7 @@ Result<std::vector<ApiKey>> read_key_file(const std::string& path) {
     keys.push_back(std::move(*key));
   }
   if (keys.empty())
-    return make_error(ErrorKind::invalid, "'{}' has no API key in it: write one a line", path);
+    return make_error(ErrorKind::invalid, "'{}' has no API key in it: write one key on a line", path);
   return keys;
 }
 

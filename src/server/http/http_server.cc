@@ -65,13 +65,22 @@ Result<void> ServerImpl::reload_tls() {
 }
 
 Result<void> ServerImpl::open(const std::string& host, uint16_t port) {
+  if (host.empty())
+    return make_error(
+        ErrorKind::invalid,
+        "the address to listen on is empty: --host 127.0.0.1 is this machine alone, 0.0.0.0 all "
+        "of its networks");
   std::string name = host;
   if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
   error_code error;
   tcp::resolver resolver(context_.io);
   const auto found = resolver.resolve(name, std::to_string(port), tcp::resolver::passive, error);
   if (error || found.empty())
-    return make_error(ErrorKind::invalid, "cannot listen on '{}': no such host ({})", host, error.message());
+    return make_error(
+        ErrorKind::invalid,
+        "cannot listen on '{}': no such host ({}); --host takes a name or an address alone, such as "
+        "127.0.0.1, and --port the port",
+        host, error.message());
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor_.open(endpoint.protocol(), error);
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
@@ -88,6 +97,12 @@ Result<void> ServerImpl::open(const std::string& host, uint16_t port) {
         "port {} may only be used by root and by programs with CAP_NET_BIND_SERVICE; choose one of 1024 or "
         "above, such as 8080",
         port);
+  if (error == boost::system::errc::address_not_available)
+    return make_error(
+        ErrorKind::invalid,
+        "cannot listen on {}: this machine has no such address; --host 127.0.0.1 is this machine "
+        "alone, 0.0.0.0 all of its networks",
+        host);
   if (error) return make_error(ErrorKind::io, "cannot listen on {} port {}: {}", host, port, error.message());
   return {};
 }
