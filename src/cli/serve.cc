@@ -122,8 +122,9 @@ Result<std::vector<server::ApiKey>> api_keys(const ServeOptions& options) {
   for (const std::string& key : options.api_keys) keys.push_back({key});
   if (const char* key = std::getenv("ANABRANCH_API_KEY")) {
     if (!*key)
-      return make_error(ErrorKind::invalid,
-                        "ANABRANCH_API_KEY is set and empty: unset it for a server without keys, or give it the key");
+      return make_error(
+          ErrorKind::invalid,
+          "ANABRANCH_API_KEY is set and empty: unset it for a server without keys, or give it the key");
     keys.push_back({key});
   }
   if (!options.api_key_file.empty()) {
@@ -200,9 +201,10 @@ Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_k
         "(--api-key-file)",
         options.host);
   if (!has_keys && std::ranges::find(options.cors_origins, "*") != options.cors_origins.end())
-    return make_error(ErrorKind::invalid,
-                      "--cors-origin '*' with --mcp-config: pages of all sites may use tools only with an API key "
-                      "(--api-key-file), or name the origins");
+    return make_error(
+        ErrorKind::invalid,
+        "--cors-origin '*' with --mcp-config: pages of all sites may use tools only with an API key "
+        "(--api-key-file), or name the origins");
   TRY(auto configs, mcp::read_config(options.mcp.config));
   tools.servers = std::make_shared<mcp::Servers>(std::move(configs), options.mcp.server_limits);
   if (!options.mcp.log.empty()) TRY_VOID(tools.servers->log_calls_to(options.mcp.log));

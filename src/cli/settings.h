@@ -13,7 +13,8 @@
 
 namespace anabranch::cli {
 
-// What a word means as a switch: true, 1, yes, on; false, 0, no, off, none; in capitals, too. Other words: nothing.
+// What a word means as a switch: true, 1, yes, on; false, 0, no, off, none; in capitals, too. Other words:
+// nothing.
 std::optional<bool> as_switch(const std::string& value);
 
 struct Setting {

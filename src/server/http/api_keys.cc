@@ -98,7 +98,8 @@ Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys) {
     const Digest digested = digest(key.key);
     const auto same = std::ranges::find(result.entries_, digested, &Entry::digest);
     if (same != result.entries_.end() && !key.name.empty())
-      return make_error(ErrorKind::invalid, "'{}' and '{}' have the same API key", same->state->name, key.name);
+      return make_error(ErrorKind::invalid, "'{}' and '{}' have the same API key", same->state->name,
+                        key.name);
     if (same != result.entries_.end()) continue;
     auto state = std::make_shared<KeyState>();
     state->name = key.name.empty()
@@ -179,7 +180,8 @@ Result<std::vector<ApiKey>> read_key_file(const std::string& path) {
     return make_error(text.error().kind, "cannot read the API keys of '{}': {}", path, text.error().message);
   struct stat about {};
   if (::stat(path.c_str(), &about) == 0 && (about.st_mode & S_IRWXO))
-    log_warning("'{}' holds API keys, and every user of this machine may read or write it: chmod 600 it", path);
+    log_warning("'{}' holds API keys, and every user of this machine may read or write it: chmod 600 it",
+                path);
   std::vector<ApiKey> keys;
   std::istringstream lines(*text);
   int number = 0;
