@@ -162,13 +162,18 @@ export const imagesOf = (message) =>
 
 export function turnsOf(messages) {
   const turns = [];
+  let instructions = "";  // of system messages, shown with the user's next turn
   for (const message of messages) {
     const before = turns[turns.length - 1];
-    if (message.role === "system" || message.role === "developer") continue;
+    if (message.role === "system" || message.role === "developer") {
+      instructions += (instructions && "\n\n") + (message.content || "");
+      continue;
+    }
     if (message.role === "user") {
       const images = imagesOf(message);
       turns.push({...userTurn(message.id, before?.id ?? null, message.content || "", images), created: message.created_at, last: message.id,
-        siblings: message.siblings, storedParent: message.parent});
+        siblings: message.siblings, storedParent: message.parent, ...(instructions ? {instructions} : {})});
+      instructions = "";
       continue;
     }
     let turn = before;

@@ -37,6 +37,10 @@ class UserView {
     const {text, files} = splitFiles(this.turn.text);
     const shown = el("div.user-text.prose");
     this.body.replaceChildren();
+    const {instructions} = this.turn;  // what the model reads before, also from an imported conversation
+    if (instructions)
+      this.body.append(el("details.file", {open: ""}, el("summary", {}, icon("file"), "Instructions of this conversation"),
+        el("pre", {tabindex: "0", "aria-label": "Instructions of this conversation"}, instructions)));
     const images = this.turn.images || [];
     if (images.length)
       this.body.append(el("div.pictures", {}, images.map((url, at) =>
