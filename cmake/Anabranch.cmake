@@ -86,6 +86,9 @@ function(anabranch_unity target)
     set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${group})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # GCC takes each file for a header, and inlines more than its own warnings can follow. Builds file by file have them.
+  target_compile_options(${target} PRIVATE
+    "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-maybe-uninitialized;-Wno-stringop-overflow;-Wno-array-bounds>")
 endfunction()
 
 # anabranch_library(name [COLD] DEPS ...): library anabranch_<name> from src/<name>/ (and its subfolders). A / in the name
