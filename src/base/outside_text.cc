@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace anabranch {
 namespace {
 
@@ -26,12 +28,24 @@ void append_escaped(std::string& out, char32_t c, std::string_view bytes) {
   }
 }
 
-std::string escape(std::string_view text, bool lines) {
+// Unicode 15's Default_Ignorable_Code_Point, separators of lines, and letters that are drawn as spaces. By
+// first and last.
+constexpr char32_t kInvisible[][2] = {
+    {0xAD, 0xAD},       {0x34F, 0x34F},     {0x61C, 0x61C},    {0x115F, 0x1160}, {0x17B4, 0x17B5},
+    {0x180B, 0x180F},   {0x200B, 0x200F},   {0x2028, 0x202E},  {0x2060, 0x206F}, {0x2800, 0x2800},
+    {0x3164, 0x3164},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},  {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB},
+    {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
+
+bool is_invisible(char32_t c) {
+  return std::ranges::any_of(kInvisible, [c](const auto& range) { return c >= range[0] && c <= range[1]; });
+}
+
+std::string escape(std::string_view text, bool lines, bool invisible = false) {
   std::string out;
   for (size_t at = 0, length = 0; at < text.size(); at += length) {
     const char32_t c = character_at(text, at, length);
     const bool line = !lines && (c == '\n' || c == '\t');
-    if (c == kNoCharacter || is_hidden(c) || line)
+    if (c == kNoCharacter || is_hidden(c) || line || (invisible && is_invisible(c)))
       append_escaped(out, c, text.substr(at, length));
     else
       out.append(text, at, length);
@@ -68,6 +82,10 @@ bool is_hidden(char32_t c) {
 
 std::string escape_hidden(std::string_view text) {
   return escape(text, true);
+}
+
+std::string escape_invisible(std::string_view text) {
+  return escape(text, true, true);
 }
 
 std::string shown(std::string_view text, size_t most) {

@@ -21,7 +21,11 @@ bool is_hidden(char32_t c);
 // Hidden characters and bytes that are no UTF-8 as "\x1b" and "\u202e". Line feeds and tabs stay.
 std::string escape_hidden(std::string_view text);
 
-// The same on one line, and cut after `most` bytes of the text ("...").
+// Also what has no width, or is drawn as nothing or as a space (Unicode's Default_Ignorable_Code_Point and
+// separators): for text that people are asked to agree to.
+std::string escape_invisible(std::string_view text);
+
+// The same as escape_hidden() on one line, and cut after `most` bytes of the text ("...").
 std::string shown(std::string_view text, size_t most = 200);
 
 }  // namespace anabranch

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "base/outside_text.h"
 #include "base/user_directory.h"
 #include "cli/agent_loop.h"
 #include "cli/chat_file.h"
@@ -47,7 +48,8 @@ class Chat {
     partner_ = std::move(*partner);
     clear();
     if (const auto opened = open_session(); !opened) return fail(opened.error());
-    if (input_.is_terminal()) fmt::print("{} - type a message, /help for commands\n", partner_->name());
+    if (input_.is_terminal())
+      fmt::print("{} - type a message, /help for commands\n", escape_hidden(partner_->name()));
     if (desk_) desk_->refresh();
     if (input_.is_terminal() && desk_) fmt::print("{}\n", desk_->summary());
     while (step()) {

@@ -7,12 +7,16 @@
 
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "base/outside_text.h"
 #include "mcp/text.h"
 
 namespace anabranch::cli {
 namespace {
 
-constexpr size_t kShownArguments = 4 << 10, kShownResult = 160, kShownDescription = 100;
+constexpr size_t kShownResult = 160, kShownDescription = 100;
+constexpr size_t kMostArguments = 64 << 10;  // bytes; nobody reads more before agreeing
+constexpr size_t kPage = 1600;               // bytes; about 20 lines
+constexpr const char* kMore = "Enter shows more, [n] does not run it: ";
 constexpr const char* kQuestion = "Run it? [y]es, [a]lways this tool, [n]o, ne[v]er this tool: ";
 
 // Beside an answer on stdout: what the tools do goes to stderr, dimmed on a terminal.
@@ -21,13 +25,27 @@ void tell(const std::string& line) {
   fmt::print(stderr, "{}{}{}\n", colour ? "\033[2m" : "", line, colour ? "\033[0m" : "");
 }
 
+// All of them, with what a terminal hides as escapes: what is shown is what runs.
+std::string shown_arguments(const Json& arguments) {
+  const std::string line = dump_json(arguments);
+  return escape_invisible(line.size() <= 200 ? line : dump_json(arguments, 2));
+}
+
+// Where a page of a longer text ends: at a character, behind a line feed if there is one.
+size_t page_end(std::string_view text) {
+  if (text.size() <= kPage) return text.size();
+  const std::string_view page = mcp::beginning(text, kPage);
+  const size_t line = page.rfind('\n');
+  return line == page.npos || line == 0 ? page.size() : line + 1;
+}
+
 std::string full_name(const mcp::Tool& tool) {
-  return mcp::one_line(tool.server + "." + tool.name, kShownResult);
+  return mcp::one_line(escape_invisible(tool.server + "." + tool.name), kShownResult);
 }
 
 std::string row(const std::string& name, const std::string& text) {
-  return fmt::format("  {:<28} {}\n", name,
-                     mcp::one_line(text.substr(0, text.find('\n')), kShownDescription));
+  const std::string line = escape_invisible(text.substr(0, text.find('\n')));
+  return fmt::format("  {:<28} {}\n", name, mcp::one_line(line, kShownDescription));
 }
 
 // The next word, without the quotes that may be round it or a part of it; what follows stays in `rest`.
@@ -98,9 +116,31 @@ mcp::Permission ToolDesk::ask(const mcp::Tool& tool) {
   }
 }
 
+// False: the user does not want to see the rest.
+bool ToolDesk::show_pages(std::string_view text) {
+  for (;;) {
+    const size_t end = page_end(text);
+    tell(std::string(text.substr(0, end)));
+    text.remove_prefix(end);
+    if (text.empty()) return true;
+    const auto answer = ask_(kMore);
+    if (!answer || cancelled_() || answer->starts_with('n') || answer->starts_with('v')) return false;
+  }
+}
+
 std::optional<std::string> ToolDesk::refusal(const mcp::Tool& tool, const Json& arguments) {
   mcp::Permission permission = consent_.of(tool);
-  tell(fmt::format("{} {}", full_name(tool), mcp::one_line(dump_json(arguments), kShownArguments)));
+  const std::string text = shown_arguments(arguments);
+  if (permission != mcp::Permission::ask || !ask_) {
+    tell(fmt::format("{} {}", full_name(tool), text.size() <= kPage ? text : shown(text, kPage)));
+  } else if (text.size() > kMostArguments) {
+    tell(fmt::format("{}: its arguments have {} bytes, more than can be shown: not run", full_name(tool),
+                     text.size()));
+    return "the arguments are too long to be shown to the user, who must allow the call; make them shorter";
+  } else if (!show_pages(full_name(tool) + " " + text)) {
+    tell("not run");
+    return "the user did not allow this call";
+  }
   if (permission == mcp::Permission::ask && !ask_) {
     tell(
         fmt::format("not run: without a terminal to ask on, --mcp-allow {} would allow it", full_name(tool)));

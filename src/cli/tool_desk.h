@@ -54,6 +54,7 @@ class ToolDesk {
   // Whether the call may run; otherwise the reason, for the model.
   std::optional<std::string> refusal(const mcp::Tool& tool, const Json& arguments);
   mcp::Permission ask(const mcp::Tool& tool);
+  bool show_pages(std::string_view text);
 
   const mcp::AgentLimits limits_;
   const Ask ask_;

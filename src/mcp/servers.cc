@@ -218,8 +218,9 @@ Result<Output> Servers::call_checked(const Tool& tool, const Json& arguments, co
   });
 }
 
-CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelled& cancelled) {
-  CallRecord call{unix_seconds(), tool.server, tool.name, 0, 0, ""};
+CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelled& cancelled,
+                         const std::string& owner) {
+  CallRecord call{unix_seconds(), tool.server, tool.name, 0, 0, "", owner};
   const double began = now_seconds();
   const auto output = call_checked(tool, arguments, cancelled);
   CallResult result;
@@ -265,12 +266,18 @@ void Servers::record(CallRecord call, const Json& arguments) {
   }
   std::lock_guard lock(calls_mutex_);
   calls_.push_front(std::move(call));
-  if (calls_.size() > kKeptCalls) calls_.pop_back();
+  const std::string& owner = calls_.front().owner;
+  size_t kept = 0;
+  for (auto it = calls_.begin(); it != calls_.end();)
+    it = it->owner == owner && ++kept > kKeptCalls ? calls_.erase(it) : it + 1;
 }
 
-std::vector<CallRecord> Servers::recent_calls() const {
+std::vector<CallRecord> Servers::recent_calls(const std::string& owner) const {
   std::lock_guard lock(calls_mutex_);
-  return {calls_.begin(), calls_.end()};
+  std::vector<CallRecord> out;
+  for (const CallRecord& call : calls_)
+    if (call.owner == owner) out.push_back(call);
+  return out;
 }
 
 std::vector<ServerState> Servers::states() const {

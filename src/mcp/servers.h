@@ -31,6 +31,7 @@ struct CallRecord {
   double seconds = 0;
   size_t output_bytes = 0;
   std::string error;  // one line; empty: it succeeded
+  std::string owner;  // the name of the key whose request it was for; empty: none
 };
 
 // A server as it is now; nothing is asked for this.
@@ -68,15 +69,17 @@ class Servers {
 
   // Never throws and never hangs: what went wrong is the result's text. tool: as listed; a tool that the
   // server has changed since, in its description or schema, is not called. arguments: an object.
-  CallResult call(const Tool& tool, const Json& arguments, const Cancelled& cancelled);
+  // owner: as CallRecord's.
+  CallResult call(const Tool& tool, const Json& arguments, const Cancelled& cancelled,
+                  const std::string& owner = "");
   Result<Output> read_resource(const std::string& server, const std::string& uri, const Cancelled& cancelled);
   // Messages of the chat API.
   Result<Json> get_prompt(const std::string& server, const std::string& name,
                           const std::map<std::string, std::string>& arguments, const Cancelled& cancelled);
 
   std::vector<ServerState> states() const;
-  // The latest ones, newest first.
-  std::vector<CallRecord> recent_calls() const;
+  // The latest ones of this owner, newest first: what a tool answered to one key is no other's business.
+  std::vector<CallRecord> recent_calls(const std::string& owner = "") const;
 
  private:
   struct Slot;

@@ -239,6 +239,41 @@ def test_consent_on_a_terminal():
         assert results(model) == [refused, "x", "x", refused, refused], results(model)
 
 
+def test_what_is_shown_is_what_runs():
+    """Arguments are shown whole, a page at a time, with what a terminal hides written out; those that are too long do not run."""
+    hidden = "ls \u202egpj.exe\U000e0041\u200b\ufe0f\x1b[2K"
+    long = "a" + " " * 5000 + "; rm -rf /"
+    with config({"f": fake("good")}) as path, scripted_model([("f__echo", {"text": hidden})], "1", [("f__echo", {"text": long})], "2",
+                                                             [("f__echo", {"text": long})], "3", [("f__echo", {"text": "x" * 70000})], "4") as (model, url):
+        chat = Terminal("--mcp-config", path, "--url", url)
+        chat.expect("> ")
+        chat.say("go\n")
+        seen = chat.expect("ne[v]er this tool: ")
+        assert r"ls \u202egpj.exe\U000e0041\u200b\ufe0f\u001b[2K" in seen, seen
+        chat.say("y\n")
+        chat.expect("1\r\n")
+        chat.say("go\n")
+        for _ in range(3):
+            seen = chat.expect("does not run it: ")
+            assert "rm -rf" not in seen, seen
+            chat.say("\n")
+        assert "; rm -rf /" in chat.expect("ne[v]er this tool: ")
+        chat.say("y\n")
+        chat.expect("2\r\n")
+        chat.say("go\n")
+        chat.expect("does not run it: ")
+        chat.say("n\n")
+        chat.expect("not run")
+        chat.expect("3\r\n")
+        chat.say("go\n")
+        chat.expect("more than can be shown: not run")
+        chat.expect("4\r\n")
+        chat.close()
+        told = results(model)
+        assert told[0] == hidden and told[1] == long, told[:2]
+        assert told[2] == "Error: the user did not allow this call" and "too long to be shown" in told[3], told[2:]
+
+
 def test_a_terminal_is_not_obeyed():
     """Escape sequences of a tool, and those that the model repeats, do not reach the terminal."""
     with config({"f": fake("good")}) as path, scripted_model([("f__echo", {"text": "\x1b[35mtool\x07"})], "\x1b[36mmodel\u009b1m end") as (model, url):

@@ -80,6 +80,22 @@ TEST(Servers, ListAndCall) {
   EXPECT_EQ(calls[1].output_bytes, 6u);
 }
 
+// What a tool answered to one key is no other's business, and many calls of one leave those of another.
+TEST(Servers, CallsAreToldToTheirOwnerOnly) {
+  Servers servers({fake("good")}, quick());
+  const auto tools = servers.tools("fake", nullptr).value();
+  const auto echo = std::ranges::find(tools, "echo", &Tool::name),
+             fail = std::ranges::find(tools, "fail", &Tool::name);
+  (void)servers.call(*fail, Json::object(), nullptr, "alice");
+  for (int i = 0; i < 300; ++i) (void)servers.call(*echo, {{"text", "x"}}, nullptr, "bob");
+  ASSERT_EQ(servers.recent_calls("alice").size(), 1u);
+  EXPECT_EQ(servers.recent_calls("alice")[0].tool, "fail");
+  EXPECT_GT(servers.recent_calls("bob").size(), 10u);
+  EXPECT_LT(servers.recent_calls("bob").size(), 300u);
+  for (const CallRecord& call : servers.recent_calls("bob")) EXPECT_EQ(call.tool, "echo");
+  EXPECT_EQ(servers.recent_calls("").size(), 0u);
+}
+
 TEST(Servers, ResourcesAndPrompts) {
   Servers servers({fake("good")}, quick());
   const auto resources = servers.resources("fake", nullptr);

@@ -184,10 +184,10 @@ ChatRequest AgentRun::next_request() const {
   return next;
 }
 
-mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
-                         const mcp::Cancelled& cancelled) {
+mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, const std::string& owner,
+                         size_t most_bytes, const mcp::Cancelled& cancelled) {
   if (!call.arguments.is_object()) return not_run("The arguments are no JSON object");
-  mcp::CallResult result = servers.call(call.tool, call.arguments, cancelled);
+  mcp::CallResult result = servers.call(call.tool, call.arguments, cancelled, owner);
   if (result.text.size() <= most_bytes) return result;
   result.text.resize(mcp::beginning(result.text, most_bytes).size());
   result.truncated = true;

@@ -142,8 +142,8 @@ class AgentRun {
 };
 
 // On a worker: calls the tool. most_bytes: of its output.
-mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
-                         const mcp::Cancelled& cancelled);
+mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, const std::string& owner,
+                         size_t most_bytes, const mcp::Cancelled& cancelled);
 // The result of a call that does not run. why: a sentence.
 mcp::CallResult not_run(std::string why);
 // The result as a message of the conversation.

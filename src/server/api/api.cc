@@ -410,7 +410,7 @@ HttpResponse Api::page(Page page, const Call& call) const {
     case Page::router_server:
       return of_main_model(page == Page::router_model ? router_model_json : router_server_json);
     case Page::mcp_calls:
-      return json_response(mcp_calls_json(responses_->servers.get()));
+      return json_response(mcp_calls_json(responses_->servers.get(), call.key ? call.key->name : ""));
     case Page::ollama_version:
       return json_response({{"version", kOllamaVersion}, {"anabranch", ANABRANCH_VERSION}});
     default:

@@ -72,7 +72,7 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
         refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
       const auto result = !refusal.empty()        ? not_run(refusal)
                           : !call.refusal.empty() ? not_run(call.refusal)
-                                                  : run_call(call, *servers, bytes_left, ended);
+                                                  : run_call(call, *servers, owner, bytes_left, ended);
       bytes_left -= std::min(bytes_left, result.text.size());
       NewMessage message{result_message(call, result)};
       message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};

@@ -68,10 +68,10 @@ Json mcp_servers_json(mcp::Servers* servers) {
   return {{"object", "list"}, {"data", std::move(data)}};
 }
 
-Json mcp_calls_json(const mcp::Servers* servers) {
+Json mcp_calls_json(const mcp::Servers* servers, const std::string& owner) {
   Json data = Json::array();
   if (servers)
-    for (const mcp::CallRecord& call : servers->recent_calls())
+    for (const mcp::CallRecord& call : servers->recent_calls(owner))
       data.push_back({{"at", call.at},
                       {"server_label", call.server},
                       {"name", call.tool},

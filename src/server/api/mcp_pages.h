@@ -8,7 +8,7 @@ namespace anabranch::server {
 
 // Asks each server what it offers, which may take a while. servers: null for none.
 Json mcp_servers_json(mcp::Servers* servers);
-// The latest calls, newest first.
-Json mcp_calls_json(const mcp::Servers* servers);
+// The latest calls of this key, newest first.
+Json mcp_calls_json(const mcp::Servers* servers, const std::string& owner);
 
 }  // namespace anabranch::server
