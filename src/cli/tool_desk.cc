@@ -31,12 +31,12 @@ std::string shown_arguments(const Json& arguments) {
   return escape_invisible(line.size() <= 200 ? line : dump_json(arguments, 2));
 }
 
-// Where a page of a longer text ends: at a character, behind a line feed if there is one.
+// Where a page of a longer text ends: at a character, behind a line feed if there is one in its second half.
 size_t page_end(std::string_view text) {
   if (text.size() <= kPage) return text.size();
   const std::string_view page = mcp::beginning(text, kPage);
   const size_t line = page.rfind('\n');
-  return line == page.npos || line == 0 ? page.size() : line + 1;
+  return line == page.npos || line < kPage / 2 ? page.size() : line + 1;
 }
 
 std::string full_name(const mcp::Tool& tool) {

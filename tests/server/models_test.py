@@ -148,7 +148,7 @@ class Checks:
 
     def check_idle_models_go_and_their_states_stay(self):
         """An idle model is unloaded; asked again, it is loaded and goes on from its kept state."""
-        with Server(self.folder, "--unload-after", "0.3", "--cache-dir", self.folder + "/states") as server:
+        with Server(self.folder, "--unload-after", "0.3", "--cache-dir", self.folder + "/states", "--cache-disk-worth", "0") as server:
             assert set(server.states().values()) == {"unloaded"}
             status, body = server.complete("")
             assert status == 404 and body["error"]["code"] == "model_not_found", body
