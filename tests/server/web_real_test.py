@@ -155,7 +155,7 @@ class Real:
             self.stop()
 
     def check_real_tools(self):
-        """The model's own calls cannot be relied on: one is put into a conversation as if the model had just asked."""
+        """The page lets the model choose; this model is made to call a tool, with whatever arguments it writes."""
         b = self.b
         config = os.path.join(tempfile.mkdtemp(), "mcp.json")
         with open(config, "w") as file:
@@ -163,27 +163,34 @@ class Real:
         url = self.serve("--mcp-config", config)
         try:
             b.open(url)
+            b.click("#keep")
             b.click("#settings")
             b.click("#tool-time")
             b.button("Done").click()
             self.short_answers()
-            b.ask("What time is it?", 30)
-            conversation = post(url + "v1/sessions", {"title": "Time", "settings": {"tools": ["time"], "max_output_tokens": 16}, "messages": [
-                {"role": "user", "content": "What time is it in Paris?"},
-                {"role": "assistant", "content": "",
-                 "tool_calls": [{"id": "call_1", "type": "function", "function": {
-                     "name": "time__get_current_time", "arguments": {"timezone": "Europe/Paris"}}}],
-                 "about": {"mcp_calls": {"call_1": {"server_label": "time", "name": "get_current_time", "approval_request_id": "mcpr_1"}}}}]})
-            b.driver.get(url + "#" + conversation["id"])
+            b.click("#settings")
+            b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
+            b.one("#set-max_output_tokens").send_keys("60")
+            b.button("Done").click()
+            b.js("""const real = window.fetch;
+                window.fetch = (address, options) => {
+                  if (!String(address).endsWith("/v1/responses")) return real(address, options);
+                  const body = JSON.parse(options.body);
+                  if (typeof body.input !== "string" && body.input.some((item) => item.role === "user"))
+                    options = {...options, body: JSON.stringify({...body,
+                      tool_choice: {type: "function", name: "time__get_current_time"}})};
+                  return real(address, options);
+                };""")
+            b.send("What time is it in Paris?")
+            b.until(lambda: b.all(".consent button"), 60)
             b.see("The model wants to run get_current_time", ".consent")
             b.button("Allow once").click()
             b.until(lambda: b.text(".tool .state") in ("done", "failed"), 30)
-            assert b.text(".tool .state") == "done", b.js("return document.querySelector('.tool-body').textContent")
             b.done(30)
             b.driver.refresh()
             b.see("time: get_current_time", ".tool")
             b.click(".tool summary")
-            b.see('"timezone": "Europe/Paris"', ".tool-body")
+            b.see('"timezone"', ".tool-body")
             b.open(url + "status", "summary")
             b.see("get_current_time", "#mcp")
             b.see("get_current_time", "#calls")
