@@ -15,7 +15,7 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr size_t kLeastRounds = 3;
+constexpr size_t kLeastRounds = 5;
 constexpr int kMostParallel = 64, kLeastParallel = 4;
 constexpr int kContext = 128;  // tokens before the streams' own
 

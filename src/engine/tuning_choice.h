@@ -14,8 +14,8 @@ struct MeasuredRates {
   double best(int value) const;
 };
 
-// The usual value, unless another is clearly quicker: in its best round, and in most rounds beside the usual
-// one. Of those that are, the smallest that is about as quick as the quickest.
+// The usual value, unless another is clearly quicker: in its best round, and in three quarters of the rounds
+// beside the usual one. Of those that are, the smallest that is about as quick as the quickest.
 int choose_quickest(const MeasuredRates& measured, int usual);
 
 // The number of streams to run together: each doubling must deliver markedly more tokens, but a doubling that

@@ -72,5 +72,40 @@ TEST(TuningChoice, SurvivesNoise) {
   EXPECT_GT(threads_right, kRuns * 98 / 100);
 }
 
+// Recorded by `doctor --tune --json` with hybrid-146m on two cores beside three programs that came and went.
+// Alone the machine does 643 and 1,078 tok/s with one and two threads, and 682, 736, 772 with 4, 8, 16
+// streams.
+const MeasuredRates kThreads{
+    {1, 2}, {{599.4, 593.0}, {388.8, 490.5}, {463.0, 301.1}, {544.6, 489.4}, {571.7, 507.9}, {406.1, 453.3},
+             {589.4, 497.2}, {296.9, 371.8}, {396.4, 550.0}, {634.5, 327.1}, {464.3, 493.9}, {623.8, 526.3},
+             {609.5, 538.3}, {428.2, 390.1}, {391.2, 577.6}, {531.0, 397.1}, {319.2, 466.3}, {596.2, 346.9},
+             {526.6, 474.5}, {530.2, 634.1}, {616.8, 785.2}, {617.2, 589.3}, {597.7, 540.6}}};
+const MeasuredRates kTogether{{1, 2, 4, 8, 16, 32, 64},
+                              {{128.4, 399.2, 412.6, 333.3, 390.2, 662.2, 1102.8},
+                               {270.0, 463.6, 601.2, 599.2, 528.5, 310.7, 810.2},
+                               {394.7, 560.4, 928.0, 1100.5, 1147.3, 692.9, 604.8},
+                               {258.9, 446.6, 503.6, 615.8, 701.6, 958.4, 414.8},
+                               {101.6, 381.1, 512.4, 411.0, 424.4, 804.4, 626.9},
+                               {69.9, 132.9, 243.2, 289.1, 740.7, 1163.4, 935.4},
+                               {247.3, 427.5, 559.8, 393.1, 482.3, 605.7, 1232.4},
+                               {384.7, 377.2, 547.1, 722.3, 349.1, 316.6, 718.9},
+                               {256.9, 175.2, 311.2, 301.9, 433.1, 1188.1, 757.1}}};
+
+// Every stretch of the recording of so many rounds.
+template <class Check>
+void for_each_stretch(const MeasuredRates& all, size_t least, const Check& check) {
+  for (size_t begin = 0; begin < all.rounds.size(); ++begin)
+    for (size_t end = begin + least; end <= all.rounds.size(); ++end)
+      check(MeasuredRates{all.values,
+                          {all.rounds.begin() + static_cast<ptrdiff_t>(begin),
+                           all.rounds.begin() + static_cast<ptrdiff_t>(end)}});
+}
+
+TEST(TuningChoice, RecordedTimingsOfABusyMachine) {
+  for_each_stretch(kThreads, 10, [](const MeasuredRates& part) { EXPECT_EQ(choose_quickest(part, 2), 2); });
+  for_each_stretch(kTogether, 3, [](const MeasuredRates& part) { EXPECT_GE(choose_streams(part, 8, 4), 8); });
+  EXPECT_EQ(choose_streams(kTogether, 8, 4), 8);
+}
+
 }  // namespace
 }  // namespace anabranch
