@@ -2,19 +2,16 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
+
 namespace anabranch {
 namespace {
 
 constexpr size_t kLooked = 256;
 
-bool begins(std::string_view text, std::string_view beginning) {
-  return text.substr(0, beginning.size()) == beginning;
-}
-
 // "<!DOCTYPE html>" or "<html>", in any letters and after white space.
 bool is_web_page(std::string_view text) {
-  std::string low(text.substr(0, kLooked));
-  std::ranges::transform(low, low.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  const std::string low = lower_case(text.substr(0, kLooked));
   const size_t at = low.find_first_not_of(" \t\r\n");
   return at != low.npos && (low.compare(at, 9, "<!doctype") == 0 || low.compare(at, 5, "<html") == 0);
 }
@@ -23,17 +20,17 @@ bool is_web_page(std::string_view text) {
 
 std::string what_it_is_instead(std::string_view text) {
   if (text.empty()) return "; it is empty: download it again";
-  if (begins(text, "version https://git-lfs"))
+  if (text.starts_with("version https://git-lfs"))
     return "; it is a Git LFS pointer instead of the file: run `git lfs pull` in its folder, or download the "
            "model with `anabranch pull ORG/NAME`";
   if (is_web_page(text))
     return "; it is a web page: download the file itself (on the hub, behind \"download\" instead of the "
            "file's page), or use `anabranch pull ORG/NAME`";
-  if (begins(text, "GGUF")) return "; it is a GGUF file: give it a name that ends with .gguf";
-  if (begins(text, std::string_view("PK\3\4", 4)) || begins(text, "\x80\x02"))
+  if (text.starts_with("GGUF")) return "; it is a GGUF file: give it a name that ends with .gguf";
+  if (text.starts_with("PK\3\4") || text.starts_with("\x80\x02"))
     return "; it is a PyTorch or ZIP file: only safetensors and GGUF are read. Many models have both; else "
            "save it as safetensors with Python's transformers (save_pretrained())";
-  if (begins(text, "lmgg") || begins(text, "tjgg") || begins(text, "fmgg"))
+  if (text.starts_with("lmgg") || text.starts_with("tjgg") || text.starts_with("fmgg"))
     return "; it is a GGML file, the forerunner of GGUF: download the model as GGUF";
   return "";
 }

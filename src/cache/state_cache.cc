@@ -445,9 +445,11 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
     auto sections = std::make_shared<const StateSections>(write_checkpoint(state));
     tree_.set_data(checkpoint, sections, bytes_of(*sections));
   }
-  if (disk() && !checkpoint.stored && is_worth_disk(*at, length, unstored + checkpoint.bytes, token_s)) {
+  if (!checkpoint.stored) unstored += checkpoint.bytes;
+  // A block that was lost on the disk is written again, also when the state itself is still there.
+  if (disk() && unstored > 0 && is_worth_disk(*at, length, unstored, token_s)) {
     store_path(*at);
-    store(head_of(checkpoint), sections_in(checkpoint.data));
+    if (!checkpoint.stored) store(head_of(checkpoint), sections_in(checkpoint.data));
     checkpoint.stored = true;  // if writing fails, reading it will find out
   }
   tree_.use(checkpoint);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "checkpoint/experts.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_metadata.h"
@@ -206,9 +207,7 @@ Result<const Tower*> find_tower(const GgufFile& file, const std::string& path) {
 }
 
 std::string lower_name(const fs::path& path) {
-  std::string name = path.filename().string();
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
+  return lower_case(path.filename().string());
 }
 
 // "mmproj-F16.gguf", "mmproj-MODEL-F16.gguf", "MODEL.mmproj-F16.gguf"

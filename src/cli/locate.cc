@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/lower_case.h"
 #include "base/nearest.h"
 #include "base/user_directory.h"
 #include "checkpoint/checkpoint.h"
@@ -100,7 +101,7 @@ std::optional<Error> missing_path(const std::string& text) {
 // Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any
 // letters.
 bool is_meant(const std::string& stored, const std::string& typed) {
-  std::string name = hub::lower_case(stored), wanted = hub::lower_case(typed);
+  std::string name = lower_case(stored), wanted = lower_case(typed);
   if (wanted.ends_with(":latest")) wanted.resize(wanted.size() - std::string_view(":latest").size());
   if (name == wanted) return true;
   if (name.starts_with("ollama:")) return name.substr(std::string_view("ollama:").size()) == wanted;

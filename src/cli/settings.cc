@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "base/lower_case.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "cli/peer_flags.h"
@@ -193,9 +194,17 @@ Result<void> check_keys(const std::string& file, const std::string& text) {
       R"re(^\s*\[\[?\s*[^\s\w"'\[\]{}#+.-]|^\s*\[?\[?[\w.-]+\s*\.\s*[^\s\w"'-])re");
   std::istringstream lines(text);
   int number = 0;
+  std::string within;  // the quotes of a text of several lines, which holds anything
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    if (std::regex_search(line.substr(0, 200), no_key))
+    const bool is_text = !within.empty();
+    for (size_t at = 0; (at = line.find_first_of("\"'", at)) != line.npos; ++at) {
+      const std::string quotes = line.substr(at, 3);
+      if (quotes != "\"\"\"" && quotes != "'''") continue;
+      if (within.empty() || within == quotes) within = within.empty() ? quotes : "";
+      at += 2;
+    }
+    if (!is_text && std::regex_search(line.substr(0, 200), no_key))
       return make_error(ErrorKind::invalid, "{}: line {}: a key is missing", file, number);
   }
   return {};
@@ -290,8 +299,7 @@ std::vector<std::string> unknown_variables(const CLI::App& app) {
 }
 
 std::optional<bool> as_switch(const std::string& value) {
-  std::string lower = value;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = lower_case(value);
   for (const char* on : {"true", "1", "yes", "on"})
     if (lower == on) return true;
   for (const char* off : {"false", "0", "no", "off", "none"})

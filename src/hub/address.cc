@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
 #include "hub/model_name.h"
 #include "hub/short_names.h"
 
@@ -52,13 +53,6 @@ bool is_plain(std::string_view text) {
 }
 
 }  // namespace
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return out;
-}
 
 Site cut_site(std::string_view& text) {
   std::string_view rest = text;

@@ -7,8 +7,6 @@
 
 namespace anabranch::hub {
 
-std::string lower_case(std::string_view text);
-
 enum class Site {
   none,   // no address
   hub,    // huggingface.co, by one of its names

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/lower_case.h"
 #include "hub/address.h"
 
 namespace anabranch::hub {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "hub/address.h"
 #include "hub/file_choice.h"
 

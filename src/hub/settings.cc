@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/lower_case.h"
 #include "base/mapped_file.h"
 
 namespace anabranch::hub {
@@ -28,7 +29,7 @@ std::string without_slashes(std::string text) {
 }
 
 bool is_true(std::string value) {
-  std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
+  value = lower_case(value);
   return value == "1" || value == "true" || value == "yes" || value == "on";
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/lower_case.h"
 #include "hub/address.h"
 
 namespace anabranch::hub {

@@ -2,7 +2,6 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <openssl/sha.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <mutex>

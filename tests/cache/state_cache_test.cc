@@ -217,6 +217,26 @@ TEST_F(StateCacheTest, ASlowDiskIsNotWorthIt) {
   EXPECT_EQ(listed(directory_.path()).size(), 0u);
 }
 
+// The state itself is still there: without its first block nothing could be resumed from it.
+TEST_F(StateCacheTest, ABlockThatWasLostIsWrittenAgain) {
+  const Tokens tokens = text(7, 600);
+  keep_on_disk(kHybrid, tokens, {600});
+  {
+    const auto cache = open(kHybrid, true);
+    for (const DiskRecord& file : listed(directory_.path())) {
+      if (file.kind != RecordKind::block || file.length != 256) continue;
+      const std::string path = record_path(directory_.path(), file);
+      std::string bytes = read_bytes(path);
+      bytes[bytes.size() - 100] ^= 1;
+      write_bytes(path, bytes);
+    }
+    EXPECT_EQ(cache->find(tokens + text(1, 5), "").length, 0);
+    cache->keep(tokens, "", state_of(kHybrid, tokens));
+    cache->disk()->drain();
+  }
+  EXPECT_EQ(open(kHybrid, true)->find(tokens + text(1, 5), "").length, 600);
+}
+
 TEST_F(StateCacheTest, FindsInMemoryWhatWasKept) {
   const auto cache = open(kHybrid, false);
   for (const int length : {1, 2, 255, 256, 257, 511, 512, 513, 600}) {

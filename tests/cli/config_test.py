@@ -101,6 +101,41 @@ def refused(text, *parts):
         assert code == 1 and all(part in err for part in ("anabranch.toml", *parts)), err
 
 
+def test_a_malformed_key_is_an_error_with_its_line():
+    for line in ("[=", "[ =1", "[[=", "a.=1", "[serve.=]", "[serve]\na. .b=1", "[\x01"):
+        with home(f"# first\n{line}\n") as run:
+            code, out, err = run("config", "show")
+            assert code > 0 and "anabranch.toml" in err and "line " in err, (line, code, err)
+    with home('[chat]\nsystem = """\n[!] Be brief.\nNo. (Not more.)\n"""\n[serve]\nport = 5\n') as run:
+        assert shown(run)["port"]["value"] == "5"  # within a text of several lines stands anything
+
+
+def test_what_looks_like_a_switch_is_one():
+    for value in ("false", "0", '"no"', '"OFF"'):
+        with home(f"[serve]\nsessions = {value}\nport = 99999\n") as run:  # the port ends the start
+            assert shown(run)["sessions"]["value"].lower() in ("false", "0", "no", "off")
+    for flag, fine in (("Yes", True), ("ON", True), ("nO", True), ("maybe", False)):
+        with home() as run:
+            code, out, err = run("show", "-h", ANABRANCH_NO_CACHE=flag)
+            code, out, err = run("generate", "-m", MODEL, "-n", "1", "Hi", ANABRANCH_NO_CACHE=flag)
+            assert (code == 0) == fine, (flag, err)
+
+
+def test_no_server_starts_without_the_keys_that_were_meant():
+    for text in ("api-key = []", 'api-key = ""', "api-key = true", 'api-key = ["a", ""]', 'api-key-file = ""', "api-key-file = false"):
+        with home(f"[serve]\n{text}\n") as run:
+            code, out, err = run("serve", "-m", MODEL, "-p", "0")
+            assert code > 0 and "must be a text that is not empty" in err, (text, code, err)
+    with home(keys="alice same-key\nbob same-key\n") as run:
+        code, out, err = run("serve", "-m", MODEL, "-p", "0", ANABRANCH_API_KEY="")
+        assert code > 0 and "ANABRANCH_API_KEY is set and empty" in err, err
+        code, out, err = run("serve", "-m", MODEL, "-p", "0", "--api-key-file", "keys")
+        assert code > 0 and "'alice' and 'bob' have the same API key" in err, err
+    with home(mcp_json='{"mcpServers": {}}') as run:
+        code, out, err = run("serve", "-m", MODEL, "-p", "0", "--mcp-config", "mcp.json", "--cors-origin", "*")
+        assert code > 0 and "only with an API key" in err, err
+
+
 def test_wrong_files():
     refused("[server]\nprot = 1\n", "[server]", "there is no setting prot; did you mean port?")
     refused("[sever]\nport = 1\n", "line 1", "there is no table [sever]; did you mean server?")

@@ -9,9 +9,10 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "cli"))
+from run_tests import run_tests  # noqa: E402, F401: the tests take it from here
 PYTHON = sys.executable
 
 
@@ -110,22 +111,3 @@ def run(program, text, path, *words, code=0, seconds=60):
     done = subprocess.run([program, "chat", "--mcp-config", path, *words], input=text, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, done.stderr
-
-
-def run_tests(names):
-    """Runs the functions test_... of a module. The exit status."""
-    passed = failed = 0
-    wanted = [word for word in sys.argv[3:] if word.startswith("test_")]
-    for name, test in list(names.items()):
-        if not name.startswith("test_") or (wanted and name not in wanted):
-            continue
-        began = time.time()
-        try:
-            test()
-            passed += 1
-            print(f"ok     {name} ({time.time() - began:.1f} s)", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0

@@ -2,13 +2,15 @@
 """The official OpenAI client's Responses API against a real server: responses_client_test.py BINARY MODEL_DIR
 The last line is "N passed, N failed"."""
 import json
+import os
 import subprocess
 import sys
-import time
-import traceback
 
 import openai
 import pydantic
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+from run_tests import run_tests  # noqa: E402
 
 BINARY, MODEL = sys.argv[1:3]
 TOOL = {"type": "function", "name": "get_weather", "description": "The weather of a city", "strict": True,
@@ -121,24 +123,11 @@ def main():
     global client
     process = subprocess.Popen([BINARY, "serve", "--model", MODEL, "-p", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     client = openai.OpenAI(base_url=process.stdout.readline().split(" on ")[1].strip(), api_key="none", max_retries=0)
-    passed = failed = 0
     try:
-        for name, test in list(globals().items()):
-            if not name.startswith("test_"):
-                continue
-            began = time.time()
-            try:
-                test()
-                passed += 1
-                print(f"ok     {name} ({time.time() - began:.1f} s)", flush=True)
-            except Exception:
-                failed += 1
-                print(f"FAILED {name}:\n{traceback.format_exc()}", flush=True)
+        return run_tests(globals())
     finally:
         process.terminate()
         process.communicate(timeout=30)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
 
 
 sys.exit(main())

@@ -128,6 +128,17 @@ class Browser:
         self.until(lambda: text.split("\n")[0][:40] in self.text("#turns"), what="the message")
         self.done(seconds)
 
+    def choose_tool(self, choice):
+        """The page lets the model choose; from now on each question of the user makes it call this tool (a "tool_choice")."""
+        self.js("""const real = window.fetch, choice = arguments[0];
+            window.fetch = (address, options) => {
+              if (!String(address).endsWith("/v1/responses")) return real(address, options);
+              const body = JSON.parse(options.body);
+              if (typeof body.input !== "string" && body.input.some((item) => item.role === "user"))
+                options = {...options, body: JSON.stringify({...body, tool_choice: choice})};
+              return real(address, options);
+            };""", choice)
+
     def export_and_import(self, folder, name):
         """Exports the only conversation as JSON lines to folder/name.jsonl, and imports that. -> the file"""
         self.press(("alt", "o"))

@@ -113,15 +113,7 @@ class Real:
                 b.one("#set-thinking").send_keys("Never")
                 b.one("#set-temperature").send_keys("0")
                 b.button("Done").click()
-                # The page lets the model choose; this model is made to call a tool.
-                b.js("""const real = window.fetch;
-                    window.fetch = (address, options) => {
-                      if (!String(address).endsWith("/v1/responses")) return real(address, options);
-                      const body = JSON.parse(options.body);
-                      if (typeof body.input !== "string" && body.input.some((item) => item.role === "user"))
-                        options = {...options, body: JSON.stringify({...body, tool_choice: "required"})};
-                      return real(address, options);
-                    };""")
+                b.choose_tool("required")
                 b.send("Say hello.")
                 b.until(lambda: b.all(".consent button"), 60)
                 shown = b.text(".consent pre")

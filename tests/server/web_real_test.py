@@ -172,15 +172,7 @@ class Real:
             b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
             b.one("#set-max_output_tokens").send_keys("60")
             b.button("Done").click()
-            b.js("""const real = window.fetch;
-                window.fetch = (address, options) => {
-                  if (!String(address).endsWith("/v1/responses")) return real(address, options);
-                  const body = JSON.parse(options.body);
-                  if (typeof body.input !== "string" && body.input.some((item) => item.role === "user"))
-                    options = {...options, body: JSON.stringify({...body,
-                      tool_choice: {type: "function", name: "time__get_current_time"}})};
-                  return real(address, options);
-                };""")
+            b.choose_tool({"type": "function", "name": "time__get_current_time"})
             b.send("What time is it in Paris?")
             b.until(lambda: b.all(".consent button"), 60)
             b.see("The model wants to run get_current_time", ".consent")

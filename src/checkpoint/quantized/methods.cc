@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/lower_case.h"
 #include "checkpoint/file_bytes.h"
 
 namespace anabranch {
@@ -41,9 +42,7 @@ struct Parser {
     return value->is_string() ? shown(value->get_ref<const std::string&>()) : shown(dump_json(*value));
   }
   std::string lower_text(const char* key, const char* otherwise = "") const {
-    std::string out = text(key, otherwise);
-    std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-    return out;
+    return lower_case(text(key, otherwise));
   }
   bool truthy(const char* key) const {
     const Json* value = find(key);

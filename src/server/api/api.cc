@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/lower_case.h"
 #include "base/memory_info.h"
 #include "chat/speculation_json.h"
 #include "server/api/anthropic_format.h"

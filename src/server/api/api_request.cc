@@ -1,5 +1,6 @@
 #include "server/api/api_request.h"
 
+#include "base/lower_case.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"

@@ -16,69 +16,58 @@ constexpr size_t kMostShown = 16, kMostBytes = 64;
 // What every API here reads beside its own fields.
 constexpr const char* kOwn =
     "break_loops cache cache_salt chat_template_kwargs enable_thinking frequency_context_size "
-    "frequency_penalty "
-    "ignore_eos logit_bias max_thinking_tokens min_p model num_draft_tokens presence_context_size "
-    "presence_penalty "
-    "priority reasoning_effort repetition_context_size repetition_penalty seed speculation stream "
-    "temperature "
-    "thinking_budget thinking_budget_tokens thinking_token_budget reasoning_budget timeout top_k top_p "
-    "xtc_probability xtc_threshold";
+    "frequency_penalty ignore_eos logit_bias max_thinking_tokens min_p model num_draft_tokens "
+    "presence_context_size presence_penalty priority reasoning_effort repetition_context_size "
+    "repetition_penalty seed speculation stream temperature thinking_budget thinking_budget_tokens "
+    "thinking_token_budget reasoning_budget timeout top_k top_p xtc_probability xtc_threshold";
 // Forms of the answer, as vLLM, llama-server and mlx_lm.server name them.
 constexpr const char* kForms =
-    "allowed_token_ids bad_words grammar grammar_lazy grammar_triggers guided_choice guided_decoding_backend "
-    "guided_grammar guided_json guided_regex guided_whitespace_pattern json_schema min_new_tokens min_tokens "
-    "response_format stop_regex stop_token_ids structured_outputs use_beam_search";
+    "allowed_token_ids bad_words grammar grammar_lazy grammar_triggers guided_choice "
+    "guided_decoding_backend guided_grammar guided_json guided_regex guided_whitespace_pattern "
+    "json_schema min_new_tokens min_tokens response_format stop_regex stop_token_ids structured_outputs "
+    "use_beam_search";
 constexpr const char* kOpenAi =
     "adapters add_generation_prompt audio best_of continue_final_message draft_model echo function_call "
-    "functions "
-    "kv_transfer_params logprobs max_completion_tokens max_tokens messages metadata modalities n "
-    "parallel_tool_calls prediction prompt prompt_cache_key reasoning return_progress role_mapping "
+    "functions kv_transfer_params logprobs max_completion_tokens max_tokens messages metadata modalities "
+    "n parallel_tool_calls prediction prompt prompt_cache_key reasoning return_progress role_mapping "
     "safety_identifier service_tier stop store stream_options suffix think thinking tool_choice tools "
     "top_logprobs user verbosity web_search_options prompt_cache_retention";
 constexpr const char* kGenerate =
     "best_of echo max_tokens logprobs n prompt prompt_token_ids request_id stop stop_token_ids suffix "
     "top_logprobs";
 constexpr const char* kResponses =
-    "background context_management conversation include input instructions max_output_tokens max_tool_calls "
-    "metadata "
-    "parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_retention reasoning "
-    "safety_identifier service_tier store stream_options text tool_choice tools top_logprobs truncation user "
-    "client_metadata";
+    "background context_management conversation include input instructions max_output_tokens "
+    "max_tool_calls metadata parallel_tool_calls previous_response_id prompt prompt_cache_key "
+    "prompt_cache_retention reasoning safety_identifier service_tier store stream_options text "
+    "tool_choice tools top_logprobs truncation user client_metadata";
 constexpr const char* kAnthropic =
     "container context_management inference_geo max_tokens mcp_servers messages metadata output_config "
-    "output_format "
-    "service_tier speed stop_sequences system thinking tool_choice tools betas";
+    "output_format service_tier speed stop_sequences system thinking tool_choice tools betas";
 constexpr const char* kOllama =
     "content context format images input keep_alive logprobs messages options prompt raw suffix system "
-    "template think "
-    "tools top_logprobs truncate dimensions";
+    "template think tools top_logprobs truncate dimensions";
 constexpr const char* kOllamaOptions =
     "draft_num_predict f16_kv frequency_penalty logits_all low_vram main_gpu min_p mirostat mirostat_eta "
     "mirostat_tau num_batch num_ctx num_gpu num_keep num_predict num_thread numa penalize_newline "
     "presence_penalty repeat_last_n repeat_penalty seed stop temperature tfs_z top_k top_p typical_p "
-    "use_mlock "
-    "use_mmap vocab_only";
+    "use_mlock use_mmap vocab_only";
 constexpr const char* kLlama =
     "add_special cache_prompt content dry_allowed_length dry_base dry_multiplier dry_penalty_last_n "
     "dry_sequence_breakers dynatemp_exponent dynatemp_range id_slot input_extra input_prefix input_suffix "
-    "lora "
-    "messages max_tokens min_keep mirostat mirostat_eta mirostat_tau n_cmpl n_discard n_indent n_keep "
-    "n_predict "
-    "n_probs parse_special post_sampling_probs prompt repeat_last_n repeat_penalty response_fields "
-    "return_progress "
-    "return_tokens samplers stop t_max_predict_ms timings_per_token tokens tools top_n_sigma typical_p typ_p "
-    "with_pieces logprobs reasoning_format tool_choice add_generation_prompt";
+    "lora messages max_tokens min_keep mirostat mirostat_eta mirostat_tau n_cmpl n_discard n_indent "
+    "n_keep n_predict n_probs parse_special post_sampling_probs prompt repeat_last_n repeat_penalty "
+    "response_fields return_progress return_tokens samplers stop t_max_predict_ms timings_per_token "
+    "tokens tools top_n_sigma typical_p typ_p with_pieces logprobs reasoning_format tool_choice "
+    "add_generation_prompt";
 constexpr const char* kEmbedding =
-    "content dimensions documents encoding_format input instruction query return_documents return_text text "
-    "texts "
-    "top_n truncate user raw_scores normalize embd_normalize";
+    "content dimensions documents encoding_format input instruction query return_documents return_text "
+    "text texts top_n truncate user raw_scores normalize embd_normalize";
 // Fields of other servers that only look like misspelt ones.
 constexpr const char* kElsewhere =
     "models top_a top_n top_n_sigma min_tokens min_keep n_keep n_probs provider route plugin plugins "
-    "transforms "
-    "skip_special_tokens spaces_between_special_tokens length_penalty early_stopping min_k typical_p tfs_z "
-    "include_reasoning include_stop_str_in_output cache_control cache_prompt id_slot slot_id session_id "
-    "truncate_prompt_tokens repeat_penalty repeat_last_n usage tool_stream";
+    "transforms skip_special_tokens spaces_between_special_tokens length_penalty early_stopping min_k "
+    "typical_p tfs_z include_reasoning include_stop_str_in_output cache_control cache_prompt id_slot "
+    "slot_id session_id truncate_prompt_tokens repeat_penalty repeat_last_n usage tool_stream";
 
 using Names = std::vector<std::string>;
 
@@ -181,12 +170,15 @@ void list_unknown(simdjson::ondemand::object& object, const Names& known, const 
 }  // namespace
 
 UnknownFields find_unknown_fields(AnswerKind kind, std::string_view body) {
-  const simdjson::padded_string text(body);
+  return find_unknown_fields(kind, simdjson::padded_string(body));
+}
+
+UnknownFields find_unknown_fields(AnswerKind kind, const simdjson::padded_string& body) {
   simdjson::ondemand::parser parser;
   simdjson::ondemand::document document;
   simdjson::ondemand::object object;
   UnknownFields unknown;
-  if (parser.iterate(text).get(document) != simdjson::SUCCESS ||
+  if (parser.iterate(body).get(document) != simdjson::SUCCESS ||
       document.get_object().get(object) != simdjson::SUCCESS)
     return unknown;
   size_t shown = 0;

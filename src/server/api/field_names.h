@@ -1,12 +1,16 @@
 // Names of request fields, so that a misspelt one does not go unnoticed.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "server/api/answer_writer.h"
 #include "server/http/api_error.h"
+
+namespace simdjson {
+struct padded_string;
+}
 
 namespace anabranch::server {
 
@@ -19,6 +23,7 @@ struct UnknownFields {
 
 // Of a JSON object with a request of this kind. Fields of the API's original without an effect here are
 // known.
+UnknownFields find_unknown_fields(AnswerKind kind, const simdjson::padded_string& body);
 UnknownFields find_unknown_fields(AnswerKind kind, std::string_view body);
 
 // For a misspelt field where the API's original refuses unknown ones: OpenAI's and Anthropic's do.

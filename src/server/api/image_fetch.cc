@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "base/lower_case.h"
 #include "mcp/http_exchange.h"
 #include "server/http/target.h"
 

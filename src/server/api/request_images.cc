@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "base/lower_case.h"
 #include "server/api/content_parts.h"
 #include "server/http/target.h"
 

@@ -23,7 +23,7 @@ RequestHints read_hints(AnswerKind kind, std::string_view body) {
   if (body.find("\"request_id\"") != body.npos && parser.iterate(text).get(document) == simdjson::SUCCESS &&
       document.find_field_unordered("request_id").get_string().get(id) == simdjson::SUCCESS)
     hints.request_id = id;
-  hints.unknown = find_unknown_fields(kind, body);
+  hints.unknown = find_unknown_fields(kind, text);
   return hints;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "base/nearest.h"
 
 namespace anabranch::server {
@@ -149,9 +150,8 @@ std::string allowed_methods(std::string_view path) {
 std::string near_route(std::string_view path) {
   // What base addresses that end with /, or hold /v1 where the client adds it, make of a path.
   std::string plain;
-  for (const char c : path)
-    if (c != '/' || !plain.ends_with('/'))
-      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const char c : lower_case(path))
+    if (c != '/' || !plain.ends_with('/')) plain += c;
   if (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
   std::vector<std::string> paths;
   for (const Route& route : kRoutes)

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
+
 namespace anabranch::server {
 namespace {
 

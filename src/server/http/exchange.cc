@@ -74,9 +74,9 @@ std::string Exchange::head(const HttpResponse& response, bool chunked) const {
   // Pages of other sites cannot take an answer for a script or a picture, and no proxy keeps it.
   if (!has("X-Content-Type-Options")) text += "X-Content-Type-Options: nosniff\r\n";
   if (!has("Cross-Origin-Resource-Policy")) text += "Cross-Origin-Resource-Policy: same-origin\r\n";
-  if (!chunked && !has("Cache-Control")) text += "Cache-Control: no-store\r\n";
+  if (!has("Cache-Control")) text += "Cache-Control: no-store\r\n";
   if (chunked)
-    text += "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n";  // nginx must not hold events back
+    text += "X-Accel-Buffering: no\r\n";  // nginx must not hold events back
   else if (!empty)
     text += fmt::format("Content-Length: {}\r\n", response.body.size());
   if (chunked && !http10_) text += "Transfer-Encoding: chunked\r\n";

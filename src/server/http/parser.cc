@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
 #include "server/http/target.h"
 
 namespace anabranch::server {

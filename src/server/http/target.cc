@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -30,13 +32,6 @@ bool is_name_char(char c) {
 }
 
 }  // namespace
-
-std::string lower_case(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return result;
-}
 
 Result<Target> parse_target(std::string_view target) {
   Target result;

@@ -24,8 +24,6 @@ Result<Target> parse_target(std::string_view target);
 // nothing if there is none or its value has a bad escape or a NUL byte.
 std::optional<std::string> query_value(std::string_view target, std::string_view name);
 
-std::string lower_case(std::string_view text);
-
 // The lower-case host name of "name", "name:port", "[v6]" or "[v6]:port"; the brackets stay. Nothing when
 // malformed.
 std::optional<std::string> host_name(std::string_view authority);

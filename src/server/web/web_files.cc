@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/lower_case.h"
 #include "server/web/web_table.h"
 
 namespace anabranch::server {
@@ -43,13 +44,6 @@ const std::vector<WebFile>& files() {
   return files;
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return out;
-}
-
 std::string_view trim(std::string_view text) {
   const size_t from = text.find_first_not_of(" \t"), to = text.find_last_not_of(" \t");
   return from == text.npos ? "" : text.substr(from, to - from + 1);
@@ -70,7 +64,7 @@ void for_each_element(std::string_view list, Visit visit) {
 
 // Whether the parameters have a weight of 0, with which a client refuses something.
 bool refused(std::string_view parameters) {
-  std::string text = lower(parameters);
+  std::string text = lower_case(parameters);
   std::erase(text, ' ');
   const size_t at = text.find("q=0");
   return at != text.npos && text.find_first_of("123456789", at + 3) == text.npos;
@@ -78,7 +72,7 @@ bool refused(std::string_view parameters) {
 
 bool accepts_gzip(std::string_view accept_encoding) {
   bool accepted = false;
-  for_each_element(lower(accept_encoding), [&](std::string_view coding, std::string_view parameters) {
+  for_each_element(lower_case(accept_encoding), [&](std::string_view coding, std::string_view parameters) {
     if (coding == "gzip" || coding == "x-gzip") accepted = !refused(parameters);
   });
   return accepted;
@@ -123,7 +117,7 @@ WebAnswer answer_with(const WebFile& file, std::string_view accept_encoding, std
 
 bool wants_page(std::string_view accept) {
   bool wanted = false;
-  for_each_element(lower(accept), [&](std::string_view type, std::string_view parameters) {
+  for_each_element(lower_case(accept), [&](std::string_view type, std::string_view parameters) {
     if (type == "text/html") wanted = !refused(parameters);
   });
   return wanted;
