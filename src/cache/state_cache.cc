@@ -463,7 +463,9 @@ bool StateCache::is_worth_disk(const PrefixTree::Node& end, int length, uint64_t
                                double token_s) const {
   if (options_.disk_worth_s <= 0) return true;
   int there = 0;  // tokens of the longest state on disk that begins this one
-  for (const PrefixTree::Node* node = &end; node && there == 0; node = node->parent) {
+  for (const PrefixTree::Node* node = &end; node; node = node->parent) {
+    if (node->parent && !node->stored) there = 0;  // nothing behind a block that is not there can be resumed
+    if (there > 0 || (node->parent && !node->stored)) continue;
     if (any_token_ && node->stored) there = node->length;
     for (const auto& checkpoint : node->checkpoints)
       if (checkpoint->stored && checkpoint->length() < length) there = std::max(there, checkpoint->length());

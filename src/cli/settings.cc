@@ -187,11 +187,10 @@ class Reader {
   Settings& out_;
 };
 
-// The parser's own assertions end the process where a key is expected and something else stands ("[=",
-// "a.=1").
+// The parser's own assertions end the process where a table's name is expected and something else stands:
+// "[=".
 Result<void> check_keys(const std::string& file, const std::string& text) {
-  static const std::regex no_key(
-      R"re(^\s*\[\[?\s*[^\s\w"'\[\]{}#+.-]|^\s*\[?\[?[\w.-]+\s*\.\s*[^\s\w"'-])re");
+  static const std::regex no_key(R"re(^\s*\[\[?\s*[^\s\w"'\[\]{}#+.-])re");
   std::istringstream lines(text);
   int number = 0;
   std::string within;  // the quotes of a text of several lines, which holds anything

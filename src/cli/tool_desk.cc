@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kShownResult = 160, kShownDescription = 100;
 constexpr size_t kMostArguments = 64 << 10;  // bytes; nobody reads more before agreeing
-constexpr size_t kPage = 1600;               // bytes; about 20 lines
+constexpr size_t kPage = 1600;               // bytes; about 20 lines of a terminal
+constexpr int kPageLines = 20;
 constexpr const char* kMore = "Enter shows more, [n] does not run it: ";
 constexpr const char* kQuestion = "Run it? [y]es, [a]lways this tool, [n]o, ne[v]er this tool: ";
 
@@ -31,12 +32,15 @@ std::string shown_arguments(const Json& arguments) {
   return escape_invisible(line.size() <= 200 ? line : dump_json(arguments, 2));
 }
 
-// Where a page of a longer text ends: at a character, behind a line feed if there is one in its second half.
+// Where a page of a longer text ends: behind so many lines, or at a character, behind a line feed if there is
+// one in its second half.
 size_t page_end(std::string_view text) {
-  if (text.size() <= kPage) return text.size();
   const std::string_view page = mcp::beginning(text, kPage);
+  int lines = 0;
+  for (size_t at = 0; at < page.size(); ++at)
+    if (page[at] == '\n' && ++lines == kPageLines) return at + 1;
   const size_t line = page.rfind('\n');
-  return line == page.npos || line < kPage / 2 ? page.size() : line + 1;
+  return page.size() == text.size() || line == page.npos || line < kPage / 2 ? page.size() : line + 1;
 }
 
 std::string full_name(const mcp::Tool& tool) {

@@ -18,6 +18,7 @@ TEST(OutsideText, WhatNobodySeesIsWrittenOutWherePeopleAgree) {
   EXPECT_EQ(escape_invisible("rm \u200b\u2060\u00ad\ufe0f\ufeff\u3164\u2800x"),
             "rm \\u200b\\u2060\\u00ad\\ufe0f\\ufeff\\u3164\\u2800x");
   EXPECT_EQ(escape_invisible("a\u202eb\U000E0041\U000E0100"), "a\\u202eb\\U000e0041\\U000e0100");
+  EXPECT_EQ(escape_invisible("a\u00a0b\u2003c\u3000"), "a\\u00a0b\\u2003c\\u3000");
   EXPECT_EQ(escape_invisible("a\u2028b\x1b"), "a\\u2028b\\x1b");
   EXPECT_EQ(escape_invisible("Gr\u00fc\u00dfe \u6f22\n\tx"), "Gr\u00fc\u00dfe \u6f22\n\tx");
 }

@@ -217,24 +217,44 @@ TEST_F(StateCacheTest, ASlowDiskIsNotWorthIt) {
   EXPECT_EQ(listed(directory_.path()).size(), 0u);
 }
 
+// Changes the first block of whatever is kept, so that reading it finds it damaged.
+void damage_first_block(const std::string& directory) {
+  for (const DiskRecord& file : listed(directory)) {
+    if (file.kind != RecordKind::block || file.length != 256) continue;
+    const std::string path = record_path(directory, file);
+    std::string bytes = read_bytes(path);
+    bytes[bytes.size() - 100] ^= 1;
+    write_bytes(path, bytes);
+  }
+}
+
 // The state itself is still there: without its first block nothing could be resumed from it.
 TEST_F(StateCacheTest, ABlockThatWasLostIsWrittenAgain) {
   const Tokens tokens = text(7, 600);
   keep_on_disk(kHybrid, tokens, {600});
   {
     const auto cache = open(kHybrid, true);
-    for (const DiskRecord& file : listed(directory_.path())) {
-      if (file.kind != RecordKind::block || file.length != 256) continue;
-      const std::string path = record_path(directory_.path(), file);
-      std::string bytes = read_bytes(path);
-      bytes[bytes.size() - 100] ^= 1;
-      write_bytes(path, bytes);
-    }
+    damage_first_block(directory_.path());
     EXPECT_EQ(cache->find(tokens + text(1, 5), "").length, 0);
     cache->keep(tokens, "", state_of(kHybrid, tokens));
     cache->disk()->drain();
   }
   EXPECT_EQ(open(kHybrid, true)->find(tokens + text(1, 5), "").length, 600);
+}
+
+// A state behind a lost block saves nothing, so a longer one is worth all of its tokens.
+TEST_F(StateCacheTest, AStateBehindALostBlockDoesNotCount) {
+  const Tokens tokens = text(7, 500);
+  keep_on_disk(kHybrid, tokens, {300});
+  disk_worth_s_ = 0.25;
+  {
+    const auto cache = open(kHybrid, true);
+    damage_first_block(directory_.path());
+    EXPECT_EQ(cache->find(tokens, "").length, 0);
+    cache->keep(tokens, "", state_of(kHybrid, tokens), 0.001);
+    cache->disk()->drain();
+  }
+  EXPECT_EQ(open(kHybrid, true)->find(tokens + text(1, 5), "").length, 500);
 }
 
 TEST_F(StateCacheTest, FindsInMemoryWhatWasKept) {

@@ -67,6 +67,26 @@ TEST(AgentRun, AToolThatIsNotThereIsAnsweredWithThoseThatAre) {
   EXPECT_TRUE(agent.goes_on(0));
 }
 
+// A client may decode arguments and write them again, and a server of tools may list its schema in another
+// order.
+TEST(AgentRun, WhatWasAskedDoesNotDependOnTheOrderOfMembers) {
+  const auto question = [](const char* arguments, const char* schema) {
+    AgentCall call{"call_1", "s__add", tool("add"), parse_json(arguments).value()};
+    call.tool.input_schema = parse_json(schema).value();
+    return question_of(call, "alice");
+  };
+  const auto first =
+      question(R"({"b":[1e2,{"y":1,"x":2}],"a":"x"})", R"({"type":"object","properties":{"b":{},"a":{}}})");
+  const auto second =
+      question(R"({"a":"x","b":[100,{"x":2.0,"y":1}]})", R"({"properties":{"a":{},"b":{}},"type":"object"})");
+  EXPECT_EQ(first.arguments, second.arguments);
+  EXPECT_EQ(first.shown, second.shown);
+  // The order of a list, a number's fraction and a text that looks like a number do count.
+  for (const char* other : {R"({"a":"x","b":[{"x":2,"y":1},100]})", R"({"a":"x","b":[100.5,{"x":2,"y":1}]})",
+                            R"({"a":"x","b":["100",{"x":2,"y":1}]})"})
+    EXPECT_NE(question(other, "{}").arguments, first.arguments) << other;
+}
+
 TEST(AgentRun, FunctionsOfTheClientAreItsOwn) {
   AgentRun agent = run();
   EXPECT_TRUE(agent.add_turn(turn({{"clients", "{}"}}), 1).empty());

@@ -195,7 +195,7 @@ def test_servers_that_people_use(server):
                              max_output_tokens=300)
         asked = ask.output[-1]
         assert asked.type == "mcp_approval_request" and asked.name == name, ask.output
-        text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
         parts = "".join(f"{len(part.encode())}:{part}" for part in (label, name, text))
         with sqlite3.connect(os.path.join(server.states, "consent.db")) as record:
             done = record.execute("UPDATE questions SET digest = ? WHERE call = ?",

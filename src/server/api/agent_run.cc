@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "mcp/text.h"
 
@@ -50,11 +52,38 @@ int most_tokens(int asked, const mcp::AgentLimits& limits) {
   return asked < 0 ? limits.tokens : std::min(asked, limits.tokens);
 }
 
+namespace {
+
+// The same text for the same value, whatever order a client or a server of tools gives members, and however
+// it writes whole numbers.
+Json in_order(const Json& json) {
+  if (json.is_array()) {
+    Json out = Json::array();
+    for (const Json& one : json) out.push_back(in_order(one));
+    return out;
+  }
+  if (json.is_object()) {
+    std::map<std::string, Json> members;
+    for (const auto& [name, value] : json.items()) members.emplace(name, in_order(value));
+    Json out = Json::object();
+    for (auto& [name, value] : members) out[name] = std::move(value);
+    return out;
+  }
+  constexpr double kExact = 9007199254740992;  // 2^53: whole numbers below it are told apart
+  if (json.is_number_float() && std::abs(json.get<double>()) < kExact &&
+      std::nearbyint(json.get<double>()) == json.get<double>())
+    return static_cast<int64_t>(json.get<double>());
+  return json;
+}
+
+}  // namespace
+
 ConsentQuestion question_of(const AgentCall& call, const std::string& owner) {
-  const Json shown = {call.tool.title, call.tool.description, call.tool.input_schema, call.tool.annotations};
+  const Json shown =
+      Json::array({call.tool.title, call.tool.description, call.tool.input_schema, call.tool.annotations});
   const std::string arguments =
-      call.arguments.is_string() ? call.arguments.get<std::string>() : dump_json(call.arguments);
-  return {owner, call.id, call.tool.server, call.tool.name, arguments, dump_json(shown)};
+      call.arguments.is_string() ? call.arguments.get<std::string>() : dump_json(in_order(call.arguments));
+  return {owner, call.id, call.tool.server, call.tool.name, arguments, dump_json(in_order(shown))};
 }
 
 std::string refusal_of(ConsentStore::Verdict verdict) {
