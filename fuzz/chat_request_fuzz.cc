@@ -75,7 +75,7 @@ const Request* checked(const std::variant<Request, ApiError>& result) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const RequestDefaults defaults{
-      anabranch::SamplingParams{}, {}, 1000, {}, "", true, [](const std::string& url, size_t bytes, double) {
+      anabranch::SamplingParams{}, {}, 1000, {}, "", true, [](const std::string& url, size_t bytes) {
         return url.substr(0, bytes);
       }};
   static ResponseContext context(*SessionStores::open({}), nullptr, "");
@@ -83,17 +83,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] & 32) {
     static const ByteTokenizer tokenizer;
+    anabranch::server::RequestEncoder texts(tokenizer, 100, 40, {});
     static const anabranch::ModelInfo kEmbedder{
         .context_length = 40, .hidden = 8, .pooling = anabranch::Pooling::last};
     if (data[0] & 1)
-      checked(parse_llama_request(body, defaults, tokenizer));
+      checked(parse_llama_request(body, defaults, texts));
     else if (data[0] & 64)
-      checked(
-          parse_embedding_request(body, static_cast<EmbeddingApi>(data[0] >> 1 & 3), kEmbedder, tokenizer));
+      checked(parse_embedding_request(body, static_cast<EmbeddingApi>(data[0] >> 1 & 3), kEmbedder, texts));
     else if (data[0] & 2)
-      checked(parse_infill_request(body, defaults, tokenizer));
+      checked(parse_infill_request(body, defaults, texts));
     else
-      checked(data[0] & 4 ? tokenize(body, tokenizer) : detokenize(body, tokenizer));
+      checked(data[0] & 4 ? tokenize(body, texts) : detokenize(body, tokenizer));
   } else if (data[0] & 16) {
     const auto result = parse_ollama_request(body, data[0] & 1, defaults);
     const auto* request = checked(result);

@@ -9,8 +9,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMostCounted =
-    1'000'000;  // tokens; more than a context, since clients ask how much to leave out
+constexpr size_t kMostCounted = 256u << 10;  // tokens, unless four contexts are more
 
 // code: as of RequestError.
 RequestError fault(ErrorKind kind, std::string message, std::string field, std::string code = "") {
@@ -41,6 +40,11 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
 size_t Preparer::most_tokens() const {
   const int context = engine_.info().context_length;
   return context > 0 ? static_cast<size_t>(context) : SIZE_MAX;
+}
+
+size_t Preparer::most_counted() const {
+  const size_t context = most_tokens();
+  return context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context;
 }
 
 RequestError Preparer::too_long(size_t tokens, bool counted, const std::string& param) const {
@@ -149,7 +153,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
   return prepared;
 }
 
-void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
+void Preparer::compile(Prepared prepared, const GrammarClient& client,
                        std::function<void(std::variant<Prepared, RequestError>)> done) const {
   static const Json none;
   const Json& tools = prepared.rules.tools ? *prepared.rules.tools : none;
@@ -160,7 +164,7 @@ void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
   if (!constraint.ok()) return done(constraint_error(field, constraint.error()));
   if (constraint->text.empty()) return done(std::move(prepared));
   const auto kept = std::make_shared<Prepared>(std::move(prepared));
-  engine_.compile_grammar(constraint->text, std::move(client),
+  engine_.compile_grammar(constraint->text, client,
                           [this, kept, field = constraint->field, done](auto grammar) {
                             if (!grammar.ok()) return done(constraint_error(field, grammar.error()));
                             const std::span<const int> prompt = kept->prompts[0];
@@ -229,9 +233,7 @@ std::variant<Prepared, RequestError> Preparer::chat(ChatRequest request,
 
 std::variant<Prepared, RequestError> Preparer::count(ChatRequest request,
                                                      const std::function<bool()>& cancelled) {
-  const size_t context = most_tokens();
-  return prepare_chat(std::move(request), context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context,
-                      cancelled);
+  return prepare_chat(std::move(request), most_counted(), cancelled);
 }
 
 }  // namespace anabranch

@@ -45,13 +45,15 @@ class Preparer {
   // cancelled, here and below: whether nobody waits for it any more. Asked now and then; the result is then
   // an error.
   std::variant<Prepared, RequestError> chat(ChatRequest request, const std::function<bool()>& cancelled);
+  // The most tokens of a text that are counted: more than a context, since clients ask how much to leave out.
+  size_t most_counted() const;
   // For its length only: the prompt need not fit into the context.
   std::variant<Prepared, RequestError> count(ChatRequest request, const std::function<bool()>& cancelled);
   std::variant<Prepared, RequestError> completion(CompletionRequest request,
                                                   const std::function<bool()>& cancelled) const;
   // Gives `done` the same with its grammar, when and where the engine has compiled it, unless the client has
   // gone.
-  void compile(Prepared prepared, std::weak_ptr<const void> client,
+  void compile(Prepared prepared, const GrammarClient& client,
                std::function<void(std::variant<Prepared, RequestError>)> done) const;
   // What was sampled for a request: found when the turn comes back.
   void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,

@@ -12,7 +12,6 @@
 #include "cli/process.h"
 #include "cli/program.h"
 #include "cli/tuning.h"
-#include "grammar/grammar.h"
 
 namespace anabranch::cli {
 namespace {
@@ -139,11 +138,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   anabranch::cli::end_with_a_message();
   try {
-    const int status = anabranch::cli::finish_output(anabranch::cli::run(argc, argv));
-    if (!anabranch::GrammarCompiler::left_one_behind()) return status;
-    // A thread still uses what would be destroyed.
-    std::fflush(nullptr);
-    std::_Exit(status);
+    return anabranch::cli::finish_output(anabranch::cli::run(argc, argv));
   } catch (const std::exception& e) {
     return anabranch::cli::failed_by(e);
   }

@@ -49,8 +49,8 @@ class EngineImpl final : public Engine {
   Result<void> start();
 
   Result<RequestId> submit(Request request, Sink sink) override;
-  void compile_grammar(std::string text, std::weak_ptr<const void> client, GrammarDone done) const override {
-    model_.grammars().compile(std::move(text), std::move(client), std::move(done));
+  void compile_grammar(std::string text, const GrammarClient& client, GrammarDone done) const override {
+    model_.grammars().compile(std::move(text), client, std::move(done));
   }
   Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
     return model_.grammars().compile(text);

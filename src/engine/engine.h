@@ -257,8 +257,7 @@ class Engine {
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
   // Compiles a grammar for Request::grammar from text (syntax: grammar/grammar.h). The first form answers
   // through `done`, unless the client has gone by then; the second waits. See GrammarCompiler::compile.
-  virtual void compile_grammar(std::string text, std::weak_ptr<const void> client,
-                               GrammarDone done) const = 0;
+  virtual void compile_grammar(std::string text, const GrammarClient& client, GrammarDone done) const = 0;
   virtual Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const = 0;
   // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   virtual Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,

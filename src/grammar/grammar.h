@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/result.h"
@@ -32,7 +31,17 @@ struct GrammarLimits {
   size_t text_bytes = 1u << 20;
   size_t cache_bytes = 64u << 20;  // for compiled grammars
   size_t cache_entries = 256;
-  double seconds = 5;  // for compiling one grammar; one that takes longer is refused, and stays refused
+  size_t waiting = 256, waiting_of_client = 32;
+  double seconds = 5;  // for compiling one grammar; one that takes longer is refused
+  // Of these, for a first attempt. A grammar that takes longer is begun anew when no other client waits, and
+  // beside it others are compiled.
+  double first_seconds = 0.5;
+};
+
+// Who waits for a grammar.
+struct GrammarClient {
+  std::weak_ptr<const void> waits;  // expires when nobody waits any more
+  std::string name = {};            // whose turn it is, if many wait
 };
 
 struct GrammarStats {
@@ -42,31 +51,27 @@ struct GrammarStats {
 
 using GrammarDone = std::function<void(Result<std::shared_ptr<const CompiledGrammar>>)>;
 
-// Compiles grammars on its own thread and caches the results by text. Thread-safe.
+// Compiles grammars on threads of its own, fairly for its clients, and caches the results by text.
+// Thread-safe.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(GrammarVocab vocab, GrammarLimits limits = {});
-  // Clients get no answers after this. A running compilation cannot be stopped: the destructor waits a
-  // moment, then detaches the thread, which keeps everything that it uses.
+  // Stops what is being compiled. Clients get no answers after this.
   ~GrammarCompiler();
-  // Whether any thread was detached in this process. If so, leave by std::_Exit: the thread still uses static
-  // objects.
-  static bool left_one_behind();
 
   // Calls `done` at once if the result is cached; otherwise later from another thread, at the latest after
-  // limits.seconds in the queue and limits.seconds of compilation. Does not call it if `client` has expired;
-  // a grammar without waiting clients is not compiled. Errors: invalid (a mistake in the grammar, with line
-  // and column; or no text matches it), exhausted (too long, or takes too long), busy (other grammars are
-  // being compiled).
-  void compile(std::string text, std::weak_ptr<const void> client, GrammarDone done);
+  // limits.seconds in the queue and limits.seconds of compilation. Does not call it if nobody waits any more;
+  // a grammar for which nobody waits is not compiled, or no further. Errors: invalid (a mistake in the
+  // grammar, with line and column; or no text matches it), exhausted (too long, takes too long or too much
+  // memory), busy (other grammars are being compiled).
+  void compile(std::string text, const GrammarClient& client, GrammarDone done);
   // The same, but waits for the result.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);
   GrammarStats stats() const;
 
  private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
-  std::thread worker_, watch_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // The position of one sequence within its grammar.

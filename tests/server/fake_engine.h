@@ -171,7 +171,7 @@ class FakeEngine final : public Engine {
     wake_.notify_all();
     return id;
   }
-  void compile_grammar(std::string text, std::weak_ptr<const void>, GrammarDone done) const override {
+  void compile_grammar(std::string text, const GrammarClient&, GrammarDone done) const override {
     done(compile_grammar(text));
   }
   Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {

@@ -122,7 +122,7 @@ std::string error_of(const Result<std::string>& result) {
 Result<std::string> get(const std::string& allowed, const std::string& url, size_t bytes = 100,
                         double seconds = 5) {
   const auto fetch = make_image_fetch({allowed}, [](const std::string&) { return true; });
-  return fetch.value()(url, bytes, seconds);
+  return fetch.value()(url, bytes, seconds, [] { return false; });
 }
 
 TEST(ImageFetch, GetsFilesOfAllowedHosts) {
@@ -150,9 +150,10 @@ TEST(ImageFetch, ConnectsToNoAddressOfThisNetwork) {
   for (const char* name : {"127.0.0.1", "localhost", "[::ffff:127.0.0.1]"}) {
     const std::string host = server.host(name);
     const auto fetch = make_image_fetch({host}).value();
-    EXPECT_NE(error_of(fetch("http://" + host + "/", 100, 5)).find("may not be connected to"),
-              std::string::npos)
-        << error_of(fetch("http://" + host + "/", 100, 5));
+    EXPECT_NE(
+        error_of(fetch("http://" + host + "/", 100, 5, [] { return false; })).find("may not be connected to"),
+        std::string::npos)
+        << error_of(fetch("http://" + host + "/", 100, 5, [] { return false; }));
   }
   EXPECT_EQ(server.connections(), 0);
   std::set<std::string> asked;
@@ -160,7 +161,8 @@ TEST(ImageFetch, ConnectsToNoAddressOfThisNetwork) {
     asked.insert(address);
     return address == "127.0.0.1";
   });
-  EXPECT_EQ(fetch.value()("http://" + server.host("localhost") + "/", 100, 5).value(), "secret");
+  EXPECT_EQ(fetch.value()("http://" + server.host("localhost") + "/", 100, 5, [] { return false; }).value(),
+            "secret");
   EXPECT_TRUE(asked.contains("127.0.0.1"));
 }
 

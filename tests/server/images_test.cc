@@ -135,15 +135,15 @@ TEST(Images, ResultsOfToolsHoldThemForModelsThatReadThem) {
 TEST(Images, WebAddressesAreFetchedWhereThatIsAllowed) {
   RequestDefaults fetching = defaults();
   std::vector<std::string> asked;
-  fetching.fetch_image = [&](const std::string& url, size_t bytes, double seconds) -> Result<std::string> {
-    asked.push_back(fmt::format("{} {} {}", url, bytes, seconds > 9 && seconds <= 10));
+  fetching.fetch_image = [&](const std::string& url, size_t bytes) -> Result<std::string> {
+    asked.push_back(fmt::format("{} {}", url, bytes));
     if (url.ends_with("gone")) return make_error(ErrorKind::io, "404");
     return std::string("AA");
   };
   const auto request = std::get<ChatRequest>(
       chat("[" + image_url("https://h/a") + "," + image_url("http://h/b") + "]", fetching));
   EXPECT_EQ(text_of(request.images), "AA@messages[0].content[0] AA@messages[0].content[1] ");
-  EXPECT_EQ(asked, (std::vector<std::string>{"https://h/a 20971520 true", "http://h/b 20971518 true"}))
+  EXPECT_EQ(asked, (std::vector<std::string>{"https://h/a 20971520", "http://h/b 20971518"}))
       << "one budget for all images of a request";
   const ApiError error = error_of(chat("[" + image_url("https://h/gone") + "]", fetching));
   EXPECT_EQ(error.status, 400);
@@ -371,7 +371,7 @@ TEST_F(ResponseImages, OldTurnsOfTheConversationAreLeftOutForTheirLimit) {
 TEST_F(ResponseImages, FetchAtMostAPromptsImages) {
   size_t fetched = 0;
   RequestDefaults with = defaults();
-  with.fetch_image = [&](const std::string&, size_t, double) {
+  with.fetch_image = [&](const std::string&, size_t) {
     fetched++;
     return Result<std::string>("AA");
   };

@@ -108,6 +108,19 @@ TEST_F(Operation, PagesOfOtherPortsGetNothing) {
   EXPECT_EQ(asked.headers.count("access-control-allow-origin"), 0u);
 }
 
+// Browsers keep no answer, take it for nothing else than it is, and give it to no other site's page.
+TEST_F(Operation, EveryAnswerSaysHowBrowsersMustTreatIt) {
+  const std::string stream = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
+  for (const Answer& answer :
+       {chat(), post("/v1/chat/completions", stream), post("/v1/chat/completions", "{"),
+        ask(port_, "GET", "/v1/models"), ask(port_, "GET", "/health"), ask(port_, "GET", "/v1/nothing"),
+        ask(port_, "DELETE", "/v1/sessions/none"), chat("Origin: http://localhost:3000\r\n")}) {
+    EXPECT_EQ(answer.headers.at("x-content-type-options"), "nosniff") << answer.body;
+    EXPECT_EQ(answer.headers.at("cross-origin-resource-policy"), "same-origin") << answer.body;
+    EXPECT_EQ(answer.headers.at("cache-control"), "no-store") << answer.body;
+  }
+}
+
 // What a form can send, a page could send without being asked first.
 TEST_F(Operation, PagesMustSendJson) {
   const auto send = [&](const std::string& type, const std::string& headers) {
@@ -380,8 +393,8 @@ TEST_F(Operation, LargeBodiesDoNotKeepSmallOnesOut) {
   options.limits.all_body_bytes = 1u << 20;
   start(std::move(options));
   TestClient first(port_);
-  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n" +
-             std::string(1048570, ' '));
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 786432\r\n\r\n" +
+             std::string(786420, ' '));
   Answer large;
   for (int i = 0; i < 100 && large.status != 503; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

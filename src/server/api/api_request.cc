@@ -395,10 +395,11 @@ void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& pr
 }  // namespace
 
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
-                                 const ThinkingWish& thinking, const ImageFetch& fetch_image) {
+                                 const ThinkingWish& thinking) {
   const ModelInfo& info = engine.info();
-  return {sampling,    info.draft_sources, engine.tokenizer().vocab_size(), thinking, info.draft_model,
-          info.images, fetch_image};
+  return {sampling, info.draft_sources, engine.tokenizer().vocab_size(),
+          thinking, info.draft_model,   info.images,
+          {}};
 }
 
 std::variant<Json, ApiError> parse_body(std::string_view body) {

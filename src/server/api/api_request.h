@@ -26,7 +26,7 @@ struct RequestDefaults {
   ImageFetch fetch_image;                  // of images that requests name by a web address; empty: refused
 };
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
-                                 const ThinkingWish& thinking, const ImageFetch& fetch_image = {});
+                                 const ThinkingWish& thinking);
 
 inline constexpr int kMaxChoices = 16;  // of one prompt
 inline constexpr int kMaxAnswers = 64;  // to all prompts of a request

@@ -27,10 +27,11 @@ std::optional<std::string> text_of(const Json& value) {
 }
 
 // A text, or a list of token ids and texts. None for other values.
-std::optional<std::vector<int>> read_one(const Json& value, const Tokenizer& tokenizer) {
+std::optional<std::vector<int>> read_one(const Json& value, RequestEncoder& texts) {
+  const Tokenizer& tokenizer = texts.tokenizer();
   const auto text = value.is_object() ? text_of(value) : std::nullopt;
   if (value.is_string() || text) {
-    auto ids = tokenizer.encode(text ? *text : value.get<std::string>(), true);
+    auto ids = texts.encode(text ? *text : value.get<std::string>(), true);
     add_leading_bos(tokenizer, ids);
     return ids;
   }
@@ -38,7 +39,7 @@ std::optional<std::vector<int>> read_one(const Json& value, const Tokenizer& tok
   std::vector<int> ids;
   for (const Json& part : value) {
     if (part.is_string()) {
-      const auto more = tokenizer.encode(part.get<std::string>(), true);
+      const auto more = texts.encode(part.get<std::string>(), true, ids.size());
       ids.insert(ids.end(), more.begin(), more.end());
       continue;
     }
@@ -51,8 +52,7 @@ std::optional<std::vector<int>> read_one(const Json& value, const Tokenizer& tok
 
 class Reader {
  public:
-  Reader(const ModelInfo& info, const Tokenizer& tokenizer, bool cuts)
-      : info_(info), tokenizer_(tokenizer), cuts_(cuts) {}
+  Reader(const ModelInfo& info, RequestEncoder& texts, bool cuts) : info_(info), texts_(texts), cuts_(cuts) {}
 
   void read(JsonFields& fields, const char* name, EmbeddingRequest& out) const {
     const Json* input = fields.find(name);
@@ -67,8 +67,10 @@ class Reader {
   }
 
   void add(JsonFields& fields, const std::string& where, const Json& value, EmbeddingRequest& out) const {
-    auto ids = read_one(value, tokenizer_);
-    if (!ids || ids->empty())
+    auto ids = read_one(value, texts_);
+    if (texts_.stopped())
+      fields.fail(texts_.error(where));
+    else if (!ids || ids->empty())
       fields.fail(where, "invalid_value",
                   fmt::format("'{}' must be a text or a list of token ids, and not be empty", where));
     else
@@ -95,7 +97,7 @@ class Reader {
   }
 
   const ModelInfo& info_;
-  const Tokenizer& tokenizer_;
+  RequestEncoder& texts_;
   const bool cuts_;
 };
 
@@ -130,7 +132,7 @@ std::vector<std::string> read_documents(JsonFields& fields, const char* name) {
 constexpr const char* kUsualTask =
     "Given a web search query, retrieve relevant passages that answer the query";
 
-EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, const Tokenizer& tokenizer) {
+EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, RequestEncoder& texts) {
   EmbeddingRequest out;
   const bool tei = fields.find("texts") && !fields.find("documents");
   out.form = tei ? EmbeddingForm::tei_ranking : EmbeddingForm::ranking;
@@ -143,10 +145,10 @@ EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, const T
   const std::string* task = fields.string("instruction");
   const std::string usual = kUsualTask;
   if (fields.error()) return out;
-  const Reader reader(info, tokenizer, false);
+  const Reader reader(info, texts, false);
   const bool asks = info.pooling == Pooling::rank;
   if (asks) {
-    const auto yes = tokenizer.encode("yes", false), no = tokenizer.encode("no", false);
+    const auto yes = texts.encode("yes", false), no = texts.encode("no", false);
     if (yes.size() != 1 || no.size() != 1)
       fields.fail("model", "unsupported_value",
                   "The model has no tokens 'yes' and 'no', so it is no reranker");
@@ -166,7 +168,7 @@ EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, const T
 
 std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_view body, EmbeddingApi api,
                                                                  const ModelInfo& info,
-                                                                 const Tokenizer& tokenizer) {
+                                                                 RequestEncoder& texts) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -178,7 +180,7 @@ std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_vie
         "server with --pooling",
         "model", "unsupported_value"};
   if (api == EmbeddingApi::rerank) {
-    auto out = read_ranking(fields, info, tokenizer);
+    auto out = read_ranking(fields, info, texts);
     check_timeout(fields);
     if (fields.error()) return *fields.error();
     return out;
@@ -198,7 +200,7 @@ std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_vie
   out.dimensions = static_cast<int>(fields.integer("dimensions", 1, info.hidden).value_or(0));
   check_timeout(fields);
   const bool cuts = !openai && fields.boolean("truncate").value_or(true);
-  Reader(info, tokenizer, cuts).read(fields, api == EmbeddingApi::ollama_one ? "prompt" : "input", out);
+  Reader(info, texts, cuts).read(fields, api == EmbeddingApi::ollama_one ? "prompt" : "input", out);
   if (fields.error()) return *fields.error();
   return out;
 }

@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "server/api/json_fields.h"
+#include "server/api/request_encoder.h"
 
 namespace anabranch::server {
 
@@ -30,6 +31,6 @@ struct EmbeddingRequest {
 enum class EmbeddingApi : uint8_t { openai, ollama, ollama_one, rerank };
 std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_view body, EmbeddingApi api,
                                                                  const ModelInfo& info,
-                                                                 const Tokenizer& tokenizer);
+                                                                 RequestEncoder& texts);
 
 }  // namespace anabranch::server

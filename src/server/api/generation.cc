@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory_info.h"
 #include "server/api/generation_parts.h"
 #include "server/api/openai_format.h"
 #include "server/api/session_json.h"
 #include "server/api/state_pages.h"
+#include "server/http/admission.h"
 #include "server/http/request_record.h"
 
 namespace anabranch::server {
@@ -19,35 +19,6 @@ namespace {
 
 constexpr size_t kMaxLogprobsHeld = 1'000'000;      // some 500 bytes each while they are written
 constexpr const char* kAnswerLoop = "answer_loop";  // Usage::cut: the answer repeated itself
-constexpr size_t kShortBody = 256u << 10;
-
-bool is_long(const HttpRequest& request) {
-  return request.body.size() > kShortBody;
-}
-
-// Whether the request may use tools of MCP servers, which are asked for them while it is prepared.
-bool may_use_mcp(AnswerKind kind, const HttpRequest& request) {
-  const bool takes_tools = kind == AnswerKind::response || kind == AnswerKind::input_count ||
-                           kind == AnswerKind::message || kind == AnswerKind::token_count;
-  return takes_tools && request.body.find("\"mcp") != std::string::npos;
-}
-
-// Whether the request may name images of the web, which are fetched while it is prepared.
-bool may_name_images(const HttpRequest& request) {
-  for (const char* part : {"image_url", "input_image", "\"image\""})
-    if (request.body.find(part) != std::string::npos) return true;
-  return false;
-}
-
-// Returns freed memory to the system when it is destroyed, after the objects made from a long body.
-struct ReturnMemory {
-  explicit ReturnMemory(bool wanted) : wanted(wanted) {}
-  ~ReturnMemory() {
-    if (wanted) return_free_memory();
-  }
-  const bool wanted;
-};
-
 const char* id_prefix(AnswerKind kind) {
   if (kind == AnswerKind::chat) return "chatcmpl-";
   if (kind == AnswerKind::response) return "resp_";
@@ -91,6 +62,13 @@ Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Afte
   random_.seed(seed);
 }
 
+Generations::~Generations() {
+  generations_.clear();  // what is waited for on behalf of clients ends
+  for (WorkerPool* pool :
+       {&image_workers_, &long_workers_, &list_workers_, &tool_workers_, &form_workers_, &keep_workers_})
+    pool->close();
+}
+
 Generations::Generation* Generations::find(uint64_t key) {
   const auto it = generations_.find(key);
   return it == generations_.end() ? nullptr : &it->second;
@@ -113,15 +91,19 @@ void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
   generation.head.id = random_id(id_prefix(kind));
   generation.head.created = unix_seconds();
   generation.use = std::move(use);
+  generation.sender = sender_of(generation.use.name(), request.address);
   generation.note->id = generation.head.id;
   if (const std::string* host = request.header("host")) generation.host = *host;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   auto whole = std::make_shared<HttpRequest>(std::move(request));
   if (!is_long(*whole)) return choose_model(key, read_hints(kind, whole->body), whole);
-  long_workers_.submit([this, key, kind, whole, post = post_] {
-    post([this, key, whole, hints = read_hints(kind, whole->body)] { choose_model(key, hints, whole); });
-  });
+  long_workers_.submit(
+      job_of(generation, whole->body.size()),
+      [this, key, kind, whole, post = post_, client = std::weak_ptr<const void>(generation.client)] {
+        if (client.expired()) return;
+        post([this, key, whole, hints = read_hints(kind, whole->body)] { choose_model(key, hints, whole); });
+      });
 }
 
 void Generations::choose_model(uint64_t key, const RequestHints& hints,
@@ -152,86 +134,6 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
                   });
 }
 
-void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request) {
-  const Generation& generation = *find(key);
-  const bool slow = is_long(*request);
-  const bool asks_servers = (responses_->servers && may_use_mcp(generation.head.kind, *request)) ||
-                            (generation.model->defaults.fetch_image && may_name_images(*request));
-  // The client may leave before the worker begins, so the job holds it weakly.
-  (asks_servers ? list_workers_
-   : slow       ? long_workers_
-                : workers_)
-      .submit([this, key, kind = generation.head.kind, client = std::weak_ptr<const void>(generation.client),
-               model = generation.model, request = std::move(request), responses = responses_,
-               owner = generation.use.name(), keep_model = model_keeper(generation.model->name),
-               slow]() mutable {
-        const ReturnMemory after(slow);
-        if (client.expired()) return request.reset();
-        auto prepared = std::make_shared<PreparedRequest>(safely([&] {
-          return prepare(kind, request->body,
-                         {*model->engine, model->defaults, model->preparer, responses,
-                          [&] { return client.expired(); }, agent_limits_, model->name, owner, keep_model});
-        }));
-        request.reset();
-        const auto* made = std::get_if<ReadyRequest>(prepared.get());
-        if (!made || !made->prepared.constrained) return taker(key)(std::move(*prepared));
-        if (client.expired()) return;
-        form_workers_.submit([this, key, client, model, prepared] {
-          if (!client.expired()) compile(key, client, model, std::get<ReadyRequest>(std::move(*prepared)));
-        });
-      });
-}
-
-// Runs on a worker. The grammar may be compiled on another thread afterwards.
-void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model,
-                          ReadyRequest ready) {
-  const auto take = taker(key);
-  try {
-    Prepared prepared = std::exchange(ready.prepared, {});
-    model->preparer.compile(std::move(prepared), std::move(client),
-                            [take, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
-                              if (const auto* error = std::get_if<RequestError>(&made))
-                                return take(to_api_error(*error));
-                              ReadyRequest whole = rest;
-                              whole.prepared = std::get<Prepared>(std::move(made));
-                              take(std::move(whole));
-                            });
-  } catch (const std::exception& e) {
-    take(internal_error(e));
-  }
-}
-
-// Returns a function that any thread may call, even after this object is destroyed.
-std::function<void(PreparedRequest)> Generations::taker(uint64_t key) {
-  return [this, key, post = post_](PreparedRequest prepared) {
-    auto shared = std::make_shared<PreparedRequest>(std::move(prepared));
-    post([this, key, shared] {
-      if (const auto* error = std::get_if<ApiError>(shared.get())) return fail(key, *error);
-      if (auto* ready = std::get_if<ReadyRequest>(shared.get())) return submit(key, std::move(*ready));
-      Generation* generation = find(key);
-      if (!generation) return;  // the client has left
-      if (auto* texts = std::get_if<EmbeddingRequest>(shared.get()))
-        embedder_.start(key, std::move(generation->model), std::move(*texts), std::move(generation->use),
-                        {generation->started, generation->head.load_s, generation->deadline},
-                        std::move(generation->out));
-      else
-        generation->out->respond(std::get<HttpResponse>(std::move(*shared)));
-      generations_.erase(key);
-    });
-  };
-}
-
-// Any thread may call it, as taker()'s.
-std::function<void(double)> Generations::model_keeper(const std::string& name) {
-  return [this, name, post = post_](double seconds) {
-    post([this, name, seconds] {
-      constexpr double kAtOnce = 1e-3;
-      const double unload_after_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
-      models_.load(name, std::nullopt, unload_after_s, [](const std::variant<ModelLease, ApiError>&) {});
-    });
-  };
-}
-
 void Generations::submit(uint64_t key, ReadyRequest ready) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
@@ -260,17 +162,19 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
 
 // Stores the request's messages before anything is answered.
 void Generations::begin_keeping(uint64_t key, const Generation& generation, ReadyRequest ready) {
-  keep_workers_.submit([this, key, client = std::weak_ptr<const void>(generation.client), post = post_,
-                        shared = std::make_shared<ReadyRequest>(std::move(ready))] {
-    if (client.expired()) return;
-    const auto begun = shared->keeper->begin(shared->added);
-    shared->begun = true;
-    post([this, key, shared, begun] {
-      if (find(key) && begun) return submit(key, std::move(*shared));
-      keep_workers_.submit([shared] { shared->keeper->take_back(); });
-      if (!begun) fail(key, session_error(begun.error()));
-    });
-  });
+  keep_workers_.submit(
+      job_of(generation),
+      [this, key, sender = generation.sender, client = std::weak_ptr<const void>(generation.client),
+       post = post_, shared = std::make_shared<ReadyRequest>(std::move(ready))] {
+        if (client.expired()) return;
+        const auto begun = shared->keeper->begin(shared->added);
+        shared->begun = true;
+        post([this, key, sender, shared, begun] {
+          if (find(key) && begun) return submit(key, std::move(*shared));
+          keep_workers_.submit({sender, 0, ""}, [shared] { shared->keeper->take_back(); });
+          if (!begun) fail(key, session_error(begun.error()));
+        });
+      });
 }
 
 void Generations::begin_answer(Generation& generation, size_t choices) {
@@ -487,20 +391,21 @@ void Generations::finish(uint64_t key, Generation& generation) {
   }
   // The answer is stored before the client learns that it is complete.
   generation.finishing = true;
-  keep_workers_.submit([this, key, ends, usage, messages = std::exchange(generation.unkept, {}),
+  keep_workers_.submit(job_of(generation),
+                       [this, key, ends, usage, messages = std::exchange(generation.unkept, {}),
                         keeper = generation.keeper, writer = generation.writer, post = post_]() mutable {
-    // An answer that is there is sent, and says so if it could not be kept.
-    if (const auto added = keeper->add(messages); !added) {
-      log_warning("an answer could not be kept: {}", added.error().message);
-      ends[0].not_kept = added.error().message;
-    }
-    post([this, key, rest = writer->finish(ends, usage)] {
-      Generation* generation = find(key);
-      if (!generation) return;  // the client has left
-      end(*generation, rest);
-      generations_.erase(key);
-    });
-  });
+                         // An answer that is there is sent, and says so if it could not be kept.
+                         if (const auto added = keeper->add(messages); !added) {
+                           log_warning("an answer could not be kept: {}", added.error().message);
+                           ends[0].not_kept = added.error().message;
+                         }
+                         post([this, key, rest = writer->finish(ends, usage)] {
+                           Generation* generation = find(key);
+                           if (!generation) return;  // the client has left
+                           end(*generation, rest);
+                           generations_.erase(key);
+                         });
+                       });
 }
 
 // Sends the end of a stream, or the whole answer.
@@ -524,7 +429,7 @@ void Generations::remember(const Generation& generation, const Choice& choice) {
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
   generation.model->preparer.remember(choice.sampled, end, *generation.remember, generation.rules);
-  workers_.submit([model = generation.model] { model->preparer.write_turns(); });
+  workers_.submit(job_of(generation), [model = generation.model] { model->preparer.write_turns(); });
 }
 
 void Generations::stop(const Generation& generation) {

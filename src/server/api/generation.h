@@ -12,6 +12,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/worker_pool.h"
 #include "chat/logprobs_json.h"
 #include "engine/engine.h"
 #include "output/output_text.h"
@@ -22,7 +23,6 @@
 #include "server/api/prepare.h"
 #include "server/api/request_model.h"
 #include "server/api/turn_recorder.h"
-#include "server/api/worker_pool.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
 
@@ -36,6 +36,7 @@ class Generations {
   Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
               Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
               bool share_states);
+  ~Generations();
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out);
@@ -62,6 +63,7 @@ class Generations {
   struct Generation {
     AnswerHead head;
     std::string host;    // this server, as the request names it
+    std::string sender;  // as sender_of(), for pools
     double started = 0;  // monotonic seconds
     Deadline deadline;
     ModelLease model;  // null until it is loaded
@@ -93,8 +95,14 @@ class Generations {
   };
 
   void choose_model(uint64_t key, const RequestHints& hints, std::shared_ptr<HttpRequest> request);
+  struct Reading;
+  static JobOwner job_of(const Generation& generation, size_t bytes = 0) {
+    return {generation.sender, bytes, ""};
+  }
   void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
-  void compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model, ReadyRequest ready);
+  void read(std::shared_ptr<Reading> reading);
+  void fetch_images(const std::shared_ptr<Reading>& reading);
+  void compile(uint64_t key, const GrammarClient& client, ModelLease model, ReadyRequest ready);
   void begin_keeping(uint64_t key, const Generation& generation, ReadyRequest ready);
   std::function<void(PreparedRequest)> taker(uint64_t key);
   std::function<void(double)> model_keeper(const std::string& name);
@@ -141,16 +149,15 @@ class Generations {
   std::unordered_map<uint64_t, Generation> generations_;
   DeadlineWatch watch_;
   Embedder embedder_;
-  // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
-  // long_workers_ submit to this pool, so it must be destroyed after them.
-  WorkerPool form_workers_{2};
+  // The pools, which keys and networks share fairly. The destructor closes them.
+  // The texts of grammars; and conversations, whose database may be held by others for seconds.
+  WorkerPool form_workers_{2}, keep_workers_{1};
   // MCP servers may take a minute to answer: when they are asked for their tools, and when these are called.
-  // The first pool fetches images from the web, too.
   WorkerPool list_workers_{4}, tool_workers_{8};
-  // Stores conversations; the database may be held by others for seconds.
-  WorkerPool keep_workers_{1};
-  // Long requests have a thread of their own, so that short ones never wait for them.
-  WorkerPool long_workers_{1, true};
+  // Long requests never keep short ones waiting, and the longest leave a thread to the rest.
+  WorkerPool long_workers_{{.threads = 2, .background = true, .large_bytes = 2u << 20}};
+  // Web servers that have images.
+  WorkerPool image_workers_{{.threads = 16, .per_client = 8, .per_place = 4}};
 };
 
 }  // namespace anabranch::server

@@ -23,6 +23,12 @@ PreparedRequest safely(Work work) {
   }
 }
 
+// Whether reading the request takes long enough to keep it apart from others.
+inline bool is_long(const HttpRequest& request) {
+  constexpr size_t kShortBody = 256u << 10;
+  return request.body.size() > kShortBody;
+}
+
 // Sums the usage of answers. first_of_prompt: the prompt was not counted yet.
 Usage add_up(Usage total, const Usage& usage, bool first_of_prompt);
 

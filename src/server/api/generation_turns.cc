@@ -45,49 +45,51 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
   generation.turned = true;
   AgentRun& agent = *generation.agent;
   const double until = now_seconds() + agent.seconds_left(now_seconds());
-  tool_workers_.submit([this, key, until, client = std::weak_ptr<const void>(generation.client),
-                        calls = agent.take_waiting(), keeper = generation.keeper,
-                        turns = std::exchange(generation.unkept, {}), servers = agent.servers(),
-                        bytes_left = agent.bytes_left(), calls_left = agent.calls_left(),
-                        responses = responses_, owner = generation.use.name(), post = post_]() mutable {
-    const auto keep = [&](const std::vector<NewMessage>& messages) {
-      if (!keeper) return;
-      if (const auto added = keeper->add(messages); !added)
-        log_warning("a turn could not be kept: {}", added.error().message);
-    };
-    const mcp::Cancelled ended = [&] { return client.expired() || now_seconds() > until; };
-    keep(turns);
-    for (const AgentCall& call : calls) {
-      if (client.expired()) return;
-      post([this, key, call] {
-        Generation* generation = find(key);
-        if (generation && call.approved) generation->send(generation->writer->call_started(call));
+  tool_workers_.submit(
+      job_of(generation),
+      [this, key, until, client = std::weak_ptr<const void>(generation.client), calls = agent.take_waiting(),
+       keeper = generation.keeper, turns = std::exchange(generation.unkept, {}), servers = agent.servers(),
+       bytes_left = agent.bytes_left(), calls_left = agent.calls_left(), responses = responses_,
+       owner = generation.use.name(), post = post_]() mutable {
+        const auto keep = [&](const std::vector<NewMessage>& messages) {
+          if (!keeper) return;
+          if (const auto added = keeper->add(messages); !added)
+            log_warning("a turn could not be kept: {}", added.error().message);
+        };
+        const mcp::Cancelled ended = [&] { return client.expired() || now_seconds() > until; };
+        keep(turns);
+        for (const AgentCall& call : calls) {
+          if (client.expired()) return;
+          post([this, key, call] {
+            Generation* generation = find(key);
+            if (generation && call.approved) generation->send(generation->writer->call_started(call));
+          });
+          std::string refusal;
+          if (now_seconds() > until)
+            refusal = "This was not run: the answer has taken as long as it may. Answer with what is known";
+          else if (calls_left-- <= 0 || bytes_left == 0)
+            refusal =
+                "This was not run: the calls so far are as many as they may be. Answer with what is known";
+          else if (call.approved)
+            refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
+          const auto result = !refusal.empty()        ? not_run(refusal)
+                              : !call.refusal.empty() ? not_run(call.refusal)
+                                                      : run_call(call, *servers, owner, bytes_left, ended);
+          bytes_left -= std::min(bytes_left, result.text.size());
+          NewMessage message{result_message(call, result)};
+          message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};
+          if (result.is_error) message.about["mcp"]["error"] = true;
+          message.about["seconds"] = result.seconds;
+          keep({std::move(message)});
+          post([this, key, call, result] {
+            Generation* generation = find(key);
+            if (!generation) return;
+            generation->agent->add_result(call, result);
+            generation->send(generation->writer->call_finished(call, result));
+          });
+        }
+        post([this, key] { next_turn(key); });
       });
-      std::string refusal;
-      if (now_seconds() > until)
-        refusal = "This was not run: the answer has taken as long as it may. Answer with what is known";
-      else if (calls_left-- <= 0 || bytes_left == 0)
-        refusal = "This was not run: the calls so far are as many as they may be. Answer with what is known";
-      else if (call.approved)
-        refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
-      const auto result = !refusal.empty()        ? not_run(refusal)
-                          : !call.refusal.empty() ? not_run(call.refusal)
-                                                  : run_call(call, *servers, owner, bytes_left, ended);
-      bytes_left -= std::min(bytes_left, result.text.size());
-      NewMessage message{result_message(call, result)};
-      message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};
-      if (result.is_error) message.about["mcp"]["error"] = true;
-      message.about["seconds"] = result.seconds;
-      keep({std::move(message)});
-      post([this, key, call, result] {
-        Generation* generation = find(key);
-        if (!generation) return;
-        generation->agent->add_result(call, result);
-        generation->send(generation->writer->call_finished(call, result));
-      });
-    }
-    post([this, key] { next_turn(key); });
-  });
 }
 
 void Generations::next_turn(uint64_t key) {
@@ -95,21 +97,23 @@ void Generations::next_turn(uint64_t key) {
   if (!generation) return;      // the client has left
   generation->choices.clear();  // their usage is in `spent`
   if (!generation->agent->goes_on(now_seconds())) return finish(key, *generation);
-  workers_.submit([this, key, client = std::weak_ptr<const void>(generation->client),
-                   model = generation->model, request = generation->agent->next_request()]() mutable {
-    if (client.expired()) return;
-    auto made = safely([&]() -> PreparedRequest {
-      auto result = model->preparer.chat(std::move(request), [&] { return client.expired(); });
-      if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-      return ReadyRequest{std::get<Prepared>(std::move(result)), nullptr};
-    });
-    auto* ready = std::get_if<ReadyRequest>(&made);
-    if (!ready || !ready->prepared.constrained) return taker(key)(std::move(made));
-    form_workers_.submit(
-        [this, key, client, model, ready = std::make_shared<ReadyRequest>(std::move(*ready))] {
-          if (!client.expired()) compile(key, client, model, std::move(*ready));
+  workers_.submit(
+      job_of(*generation),
+      [this, key, sender = generation->sender, client = std::weak_ptr<const void>(generation->client),
+       model = generation->model, request = generation->agent->next_request()]() mutable {
+        if (client.expired()) return;
+        auto made = safely([&]() -> PreparedRequest {
+          auto result = model->preparer.chat(std::move(request), [&] { return client.expired(); });
+          if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+          return ReadyRequest{std::get<Prepared>(std::move(result)), nullptr};
         });
-  });
+        auto* ready = std::get_if<ReadyRequest>(&made);
+        if (!ready || !ready->prepared.constrained) return taker(key)(std::move(made));
+        form_workers_.submit({sender, 0, ""}, [this, key, sender, client, model,
+                                               ready = std::make_shared<ReadyRequest>(std::move(*ready))] {
+          if (!client.expired()) compile(key, {client, sender}, model, std::move(*ready));
+        });
+      });
 }
 
 // The answer so far as a message to keep.
@@ -136,12 +140,13 @@ void Generations::keep_cut(Generation& generation) {
   if (!generation.keeper || generation.finishing) return;
   if (!generation.recorder.empty()) generation.unkept.push_back(recorded(generation, "incomplete", {}));
   if (!generation.unkept.empty())
-    keep_workers_.submit([keeper = generation.keeper, messages = std::exchange(generation.unkept, {})] {
-      if (const auto added = keeper->add(messages); !added)
-        log_warning("the beginning of an answer could not be kept: {}", added.error().message);
-    });
+    keep_workers_.submit(
+        job_of(generation), [keeper = generation.keeper, messages = std::exchange(generation.unkept, {})] {
+          if (const auto added = keeper->add(messages); !added)
+            log_warning("the beginning of an answer could not be kept: {}", added.error().message);
+        });
   else if (!generation.streaming && !generation.turned)
-    keep_workers_.submit([keeper = generation.keeper] { keeper->take_back(); });
+    keep_workers_.submit(job_of(generation), [keeper = generation.keeper] { keeper->take_back(); });
 }
 
 }  // namespace anabranch::server

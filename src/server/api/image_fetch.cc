@@ -92,8 +92,8 @@ bool is_public_address(const std::string& address) {
   return inet_pton(AF_INET6, address.c_str(), v6.data()) == 1 && is_public_v6(v6);
 }
 
-Result<ImageFetch> make_image_fetch(const std::vector<std::string>& hosts,
-                                    std::function<bool(const std::string& address)> may_connect) {
+Result<WebFetch> make_image_fetch(const std::vector<std::string>& hosts,
+                                  std::function<bool(const std::string& address)> may_connect) {
   std::set<std::string> allowed;
   for (const std::string& host : hosts) {
     const auto places = places_of(host);
@@ -103,9 +103,10 @@ Result<ImageFetch> make_image_fetch(const std::vector<std::string>& hosts,
                         host);
     allowed.insert(places.begin(), places.end());
   }
-  if (allowed.empty()) return ImageFetch();
+  if (allowed.empty()) return WebFetch();
   const auto client = std::make_shared<mcp::HttpClient>();
-  return ImageFetch([=](const std::string& url, size_t bytes, double seconds) -> Result<std::string> {
+  return WebFetch([=](const std::string& url, size_t bytes, double seconds,
+                      const std::function<bool()>& cancelled) -> Result<std::string> {
     const std::string origin = mcp::origin_of_address(url);
     const bool web = origin.starts_with("http://") || origin.starts_with("https://");
     if (!web || !allowed.contains(origin.substr(origin.find("//") + 2)))
@@ -115,6 +116,7 @@ Result<ImageFetch> make_image_fetch(const std::vector<std::string>& hosts,
     exchange.url = url;
     exchange.seconds = seconds;
     exchange.may_connect = may_connect;
+    exchange.stop = cancelled;
     return get(*client, std::move(exchange), bytes);
   });
 }

@@ -39,7 +39,7 @@ constexpr const char* kSameNames[] = {"temperature",
                                       "model"};
 
 // [[token or text, bias], ...], as OpenAI's object: a text stands for each of its tokens, false for "never".
-Json logit_bias_object(JsonFields& fields, const Tokenizer& tokenizer) {
+Json logit_bias_object(JsonFields& fields, RequestEncoder& texts) {
   constexpr double kMostBias = 100;
   Json out = Json::object();
   const Json* value = fields.find("logit_bias");
@@ -72,7 +72,7 @@ Json logit_bias_object(JsonFields& fields, const Tokenizer& tokenizer) {
     const double bias =
         pair[1].is_number() ? std::clamp(pair[1].get<double>(), -kMostBias, kMostBias) : -kMostBias;
     if (pair[0].is_string()) {
-      for (const int id : tokenizer.encode(pair[0].get<std::string>(), true)) out[std::to_string(id)] = bias;
+      for (const int id : texts.encode(pair[0].get<std::string>(), true)) out[std::to_string(id)] = bias;
     } else {
       out[pair[0].dump()] = bias;
     }
@@ -93,7 +93,7 @@ void refuse_what_is_not_built(JsonFields& fields) {
 }
 
 // The fields that /v1/completions takes, without "prompt".
-Json completion_body(JsonFields& fields, const Tokenizer& tokenizer) {
+Json completion_body(JsonFields& fields, RequestEncoder& texts) {
   refuse_what_is_not_built(fields);
   Json out = Json::object();
   for (const char* name : kSameNames)
@@ -104,7 +104,7 @@ Json completion_body(JsonFields& fields, const Tokenizer& tokenizer) {
   if (out.value("seed", Json()) == -1) out.erase("seed");
   if (out.value("repetition_context_size", Json()) == -1) out["repetition_context_size"] = INT_MAX;
   if (out.value("max_tokens", Json()) == -2) out["max_tokens"] = -1;
-  if (Json bias = logit_bias_object(fields, tokenizer); !bias.empty()) out["logit_bias"] = std::move(bias);
+  if (Json bias = logit_bias_object(fields, texts); !bias.empty()) out["logit_bias"] = std::move(bias);
   return out;
 }
 
@@ -114,29 +114,29 @@ Json ids_json(const std::vector<int>& ids) {
 
 // A text, {"prompt_string": text}, or a list of token ids and texts that are joined; a text that begins a
 // prompt follows BOS, where the model has it so.
-std::optional<std::vector<int>> prompt_ids(const Json& value, const Tokenizer& tokenizer) {
+std::optional<std::vector<int>> prompt_ids(const Json& value, RequestEncoder& texts) {
   if (value.is_object()) {
     const auto it = value.find("prompt_string");
     if (it == value.end() || !it->is_string() || value.contains("multimodal_data")) return std::nullopt;
-    return prompt_ids(*it, tokenizer);
+    return prompt_ids(*it, texts);
   }
   std::vector<int> ids;
   if (value.is_string()) {
-    ids = tokenizer.encode(value.get<std::string>(), true);
-    add_leading_bos(tokenizer, ids);
+    ids = texts.encode(value.get<std::string>(), true);
+    add_leading_bos(texts.tokenizer(), ids);
     return ids;
   }
   if (!value.is_array() || value.size() > kMostPieces) return std::nullopt;
   for (const Json& piece : value) {
     if (piece.is_string()) {
-      const auto more = tokenizer.encode(piece.get<std::string>(), true);
+      const auto more = texts.encode(piece.get<std::string>(), true, ids.size());
       ids.insert(ids.end(), more.begin(), more.end());
     } else if (piece.is_number_unsigned() && piece.get<uint64_t>() <= INT_MAX) {
       ids.push_back(piece.get<int>());
     } else {
       return std::nullopt;
     }
-    if (&piece == &value.front() && piece.is_string()) add_leading_bos(tokenizer, ids);
+    if (&piece == &value.front() && piece.is_string()) add_leading_bos(texts.tokenizer(), ids);
   }
   return ids;
 }
@@ -149,7 +149,7 @@ bool is_list(const Json& prompt) {
   return true;
 }
 
-Json prompts_of(JsonFields& fields, const Tokenizer& tokenizer, bool& list) {
+Json prompts_of(JsonFields& fields, RequestEncoder& texts, bool& list) {
   const Json* prompt = fields.find("prompt");
   if (!prompt) {
     fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
@@ -159,7 +159,7 @@ Json prompts_of(JsonFields& fields, const Tokenizer& tokenizer, bool& list) {
   const Json all = list ? *prompt : Json::array({*prompt});
   Json out = Json::array();
   for (const Json& one : all) {
-    const auto ids = all.size() <= kMaxAnswers ? prompt_ids(one, tokenizer) : std::nullopt;
+    const auto ids = all.size() <= kMaxAnswers ? prompt_ids(one, texts) : std::nullopt;
     if (!ids) {
       fields.fail(
           "prompt", "invalid_value",
@@ -241,13 +241,14 @@ std::vector<FileText> read_files(JsonFields& fields) {
 
 std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
                                                          const RequestDefaults& defaults,
-                                                         const Tokenizer& tokenizer) {
+                                                         RequestEncoder& texts) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
   LlamaRequest request;
-  Json completion = completion_body(fields, tokenizer);
-  completion["prompt"] = prompts_of(fields, tokenizer, request.list);
+  Json completion = completion_body(fields, texts);
+  completion["prompt"] = prompts_of(fields, texts, request.list);
+  if (texts.stopped()) return texts.error("prompt");
   return finish(fields, completion, std::move(request), defaults);
 }
 
@@ -255,7 +256,8 @@ std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
 // share.
 std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix, const std::string& suffix,
                                                        const std::vector<FileText>& extra,
-                                                       const Tokenizer& tokenizer) {
+                                                       RequestEncoder& texts) {
+  const Tokenizer& tokenizer = texts.tokenizer();
   const auto before = first_token(tokenizer, {"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>",
                                               "<｜fim▁begin｜>", "<|code_prefix|>", "▁<PRE>", "<PRE>"});
   const auto after = first_token(tokenizer, {"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>",
@@ -268,7 +270,7 @@ std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix
   std::vector<int> ids;
   const auto add = [&](std::optional<int> mark, const std::string& text) {
     if (mark) ids.push_back(*mark);
-    const auto more = tokenizer.encode(text, false);
+    const auto more = texts.encode(text, false, ids.size());
     ids.insert(ids.end(), more.begin(), more.end());
   };
   if (const auto bos = leading_bos(tokenizer)) ids.push_back(*bos);
@@ -283,12 +285,13 @@ std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix
   add(before, prefix);
   add(after, suffix);
   ids.push_back(*middle);
+  if (texts.stopped()) return texts.error("prompt");
   return ids;
 }
 
 std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
                                                           const RequestDefaults& defaults,
-                                                          const Tokenizer& tokenizer) {
+                                                          RequestEncoder& texts) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -297,15 +300,16 @@ std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
   const std::string* begun = fields.string("prompt");
   const auto files = read_files(fields);
   LlamaRequest request;
-  Json completion = completion_body(fields, tokenizer);
+  Json completion = completion_body(fields, texts);
   if (fields.error()) return *fields.error();
-  auto ids = infill_prompt(begun ? prefix + *begun : prefix, suffix, files, tokenizer);
+  auto ids = infill_prompt(begun ? prefix + *begun : prefix, suffix, files, texts);
   if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
   completion["prompt"] = ids_json(std::get<std::vector<int>>(ids));
   return finish(fields, completion, std::move(request), defaults);
 }
 
-std::variant<Json, ApiError> tokenize(std::string_view body, const Tokenizer& tokenizer) {
+std::variant<Json, ApiError> tokenize(std::string_view body, RequestEncoder& texts) {
+  const Tokenizer& tokenizer = texts.tokenizer();
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -314,7 +318,8 @@ std::variant<Json, ApiError> tokenize(std::string_view body, const Tokenizer& to
              special = fields.boolean("parse_special").value_or(true),
              pieces = fields.boolean("with_pieces").value_or(false);
   if (fields.error()) return *fields.error();
-  auto ids = tokenizer.encode(content ? *content : "", special);
+  auto ids = texts.encode(content ? *content : "", special);
+  if (texts.stopped()) return texts.error("content");
   if (bos) add_leading_bos(tokenizer, ids);
   Json tokens = Json::array();
   for (const int id : ids) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "server/api/api_request.h"
-#include "tokenizer/tokenizer.h"
+#include "server/api/request_encoder.h"
 
 namespace anabranch::server {
 
@@ -23,12 +23,12 @@ struct LlamaRequest {
 };
 std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
                                                          const RequestDefaults& defaults,
-                                                         const Tokenizer& tokenizer);
+                                                         RequestEncoder& texts);
 // The prompt is put between the tokens of models that fill in the middle. Error: 400 where the tokenizer
 // lacks these tokens.
 std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
                                                           const RequestDefaults& defaults,
-                                                          const Tokenizer& tokenizer);
+                                                          RequestEncoder& texts);
 // Prefix and suffix of a gap as a prompt that the model goes on with what is missing.
 // extra: names and texts of other files. Error: as above.
 struct FileText {
@@ -36,10 +36,10 @@ struct FileText {
 };
 std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix, const std::string& suffix,
                                                        const std::vector<FileText>& extra,
-                                                       const Tokenizer& tokenizer);
+                                                       RequestEncoder& texts);
 
 // The answers of /tokenize and /detokenize.
-std::variant<Json, ApiError> tokenize(std::string_view body, const Tokenizer& tokenizer);
+std::variant<Json, ApiError> tokenize(std::string_view body, RequestEncoder& texts);
 std::variant<Json, ApiError> detokenize(std::string_view body, const Tokenizer& tokenizer);
 
 }  // namespace anabranch::server

@@ -13,10 +13,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/worker_pool.h"
 #include "chat/preparer.h"
 #include "server/api/api_request.h"
 #include "server/api/model_source.h"
-#include "server/api/worker_pool.h"
 #include "server/http/api_error.h"
 #include "server/http/types.h"
 
@@ -24,16 +24,17 @@ namespace anabranch::server {
 
 // A loaded model with what requests to it need. Preparer is used by workers.
 struct ServedModel {
-  ServedModel(std::string model_name, ReadyModel ready, const PrepareOptions& prompts,
-              const ImageFetch& fetch_image)
+  ServedModel(std::string model_name, ReadyModel ready, const PrepareOptions& prompts, WebFetch fetch)
       : name(std::move(model_name)),
         engine(std::move(ready.engine)),
-        defaults(request_defaults(*engine, ready.sampling, ready.thinking, fetch_image)),
+        defaults(request_defaults(*engine, ready.sampling, ready.thinking)),
+        fetch_image(std::move(fetch)),
         preparer(*engine, prompts) {}
 
   const std::string name;
   const std::shared_ptr<Engine> engine;
-  const RequestDefaults defaults;
+  const RequestDefaults defaults;  // without fetch_image, which is a request's own
+  const WebFetch fetch_image;      // as of ServerModels
   Preparer preparer;
 };
 // While it lives, the model stays loaded.

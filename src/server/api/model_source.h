@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "chat/thinking.h"
 #include "engine/engine.h"
-#include "server/api/request_images.h"
+#include "server/api/image_fetch.h"
 
 namespace anabranch::server {
 
@@ -79,7 +79,7 @@ struct ServerModels {
   KeepLoaded first_keep;
   ModelSource source = no_models();
   uint64_t weight_bytes = 0;  // of all loaded models together at most; 0: no limit
-  ImageFetch fetch_image;     // of images that requests name by a web address; empty: they are refused
+  WebFetch fetch_image;       // of images that requests name by a web address; empty: they are refused
   bool strict_names = false;  // a name that no model has is an error; else it means the first model
 };
 

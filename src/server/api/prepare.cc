@@ -30,12 +30,18 @@ PreparedRequest count(const Outcome& result, Json json) {
   return json_response(json);
 }
 
+// For prompts, of which each must fit into the context.
+RequestEncoder encoder_of(const PrepareContext& context) {
+  const auto most = static_cast<size_t>(context.engine.info().context_length);
+  return {context.engine.tokenizer(), most > 0 ? most : SIZE_MAX, most, context.cancelled};
+}
+
 // Puts the prompt and the suffix around the gap that the answer fills.
-std::optional<ApiError> put_suffix(CompletionRequest& completion, const Tokenizer& tokenizer) {
+std::optional<ApiError> put_suffix(CompletionRequest& completion, RequestEncoder texts) {
   for (TextOrTokens& prompt : completion.prompts) {
     const auto* text = std::get_if<std::string>(&prompt);
     if (!text) return ApiError{400, "'suffix' needs prompts that are texts", "suffix", "invalid_value"};
-    auto ids = infill_prompt(*text, completion.suffix, {}, tokenizer);
+    auto ids = infill_prompt(*text, completion.suffix, {}, texts);
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
     prompt = std::get<std::vector<int>>(std::move(ids));
   }
@@ -56,7 +62,7 @@ PreparedRequest prepare_completion(std::string_view body, const PrepareContext& 
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   auto completion = std::get<CompletionRequest>(std::move(request));
   if (!completion.suffix.empty())
-    if (auto error = put_suffix(completion, context.engine.tokenizer())) return std::move(*error);
+    if (auto error = put_suffix(completion, encoder_of(context))) return std::move(*error);
   auto writer = std::make_shared<OpenAiWriter>(completion.options.stream, completion.options.include_usage);
   std::vector<std::string> echo;
   if (completion.echo) echo = texts_of(completion.prompts, context.engine.tokenizer());
@@ -193,7 +199,8 @@ PreparedRequest prepare_prompt(std::string_view body, bool counting, const Prepa
 
 PreparedRequest prepare_llama(std::string_view body, bool infill, const PrepareContext& context) {
   const Tokenizer& tokenizer = context.engine.tokenizer();
-  auto parsed = (infill ? parse_infill_request : parse_llama_request)(body, context.defaults, tokenizer);
+  RequestEncoder texts = encoder_of(context);
+  auto parsed = (infill ? parse_infill_request : parse_llama_request)(body, context.defaults, texts);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto request = std::get<LlamaRequest>(std::move(parsed));
   const bool stream = request.completion.options.stream;
@@ -207,9 +214,18 @@ PreparedRequest prepare_llama(std::string_view body, bool infill, const PrepareC
 }
 
 PreparedRequest prepare_embedding(std::string_view body, EmbeddingApi api, const PrepareContext& context) {
-  auto request = parse_embedding_request(body, api, context.engine.info(), context.engine.tokenizer());
+  const ModelInfo& info = context.engine.info();
+  RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(),
+                       static_cast<size_t>(info.context_length), context.cancelled);
+  auto request = parse_embedding_request(body, api, info, texts);
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   return std::get<EmbeddingRequest>(std::move(request));
+}
+
+// The answer to /tokenize.
+std::variant<Json, ApiError> tokens_of(std::string_view body, const PrepareContext& context) {
+  RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(), 0, context.cancelled);
+  return tokenize(body, texts);
 }
 
 PreparedRequest reply(std::variant<Json, ApiError> result) {
@@ -249,7 +265,7 @@ PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareCon
     case AnswerKind::generate:
       return prepare_generate(body, context);
     case AnswerKind::tokenize:
-      return reply(tokenize(body, context.engine.tokenizer()));
+      return reply(tokens_of(body, context));
     case AnswerKind::detokenize:
       return reply(detokenize(body, context.engine.tokenizer()));
     case AnswerKind::embedding:

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/base64.h"
-#include "base/clock.h"
 #include "base/lower_case.h"
 #include "server/api/content_parts.h"
 #include "server/http/target.h"
@@ -14,7 +13,6 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kMostFetchedBytes = kMaxImageBytes;  // of all images of a request that are fetched
-constexpr double kFetchSeconds = 10;                  // likewise
 constexpr size_t kMostHeadBytes = 256;                // of a data URL, before the data
 
 ApiError image_error(const std::string& field, const char* code, const std::string& message) {
@@ -155,12 +153,7 @@ std::string ImageReader::fetched(JsonFields& fields, const std::string& field, c
   if (!has_room(fields, field, count_, most_) || !has_room(fields, field, fetched_count_, kMaxImages))
     return "";
   fetched_count_++;
-  const double begun = now_seconds();
-  const double left = kFetchSeconds - fetch_seconds_;
-  auto file = left > 0 ? fetch_(url, kMostFetchedBytes - fetched_bytes_, left)
-                       : make_error(ErrorKind::exhausted, "the request's images took more than {} seconds",
-                                    kFetchSeconds);
-  fetch_seconds_ += now_seconds() - begun;
+  auto file = fetch_(url, kMostFetchedBytes - fetched_bytes_);
   if (!file.ok()) {
     fields.fail(image_error(field, "image_not_fetched",
                             fmt::format("the image could not be fetched: {}", file.error().message)));

@@ -21,8 +21,8 @@ inline constexpr size_t kMaxImageBytes = 20u << 20;      // of one image's file
 inline constexpr size_t kMaxAllImageBytes = 128u << 20;  // of all images of a request and its conversation
 inline constexpr int64_t kLowDetailPixels = 512 * 512;   // of an image with "detail": "low"
 
-// Gets a file of at most so many bytes from a web server, within so many seconds. Errors say what to do.
-using ImageFetch = std::function<Result<std::string>(const std::string& url, size_t bytes, double seconds)>;
+// The file at a web address, of at most so many bytes. Errors say what to do.
+using ImageFetch = std::function<Result<std::string>(const std::string& url, size_t bytes)>;
 
 // Notes the images of one request. An image that cannot be taken fails in the fields.
 class ImageReader {
@@ -54,7 +54,6 @@ class ImageReader {
   const size_t most_;
   size_t count_ = 0, fetched_count_ = 0;
   size_t fetched_bytes_ = 0;
-  double fetch_seconds_ = 0;
 };
 
 // Adds a text to the message's content, on a new line unless an image stands before it.

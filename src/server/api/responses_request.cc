@@ -498,7 +498,7 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
 Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context) {
   Json messages = Json::array();
   // What is stored may be for any model.
-  const ImageFetch no_fetch = [](const std::string&, size_t, double) {
+  const ImageFetch no_fetch = [](const std::string&, size_t) {
     return Result<std::string>(make_error(
         ErrorKind::unsupported, "that is done for an answer only: send the image itself, as a data URL"));
   };

@@ -20,8 +20,7 @@ class ServerImpl final : public Server {
              std::unique_ptr<RotatingLog> access_log)
       : options_(options),
         http_(std::move(http)),
-        workers_(std::make_unique<WorkerPool>(kWorkers)),
-        api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
+        api_(std::move(models), {options.volatile_text, options.turns_path}, workers_, *http_,
              std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
              options.request_timeout_s, options.requests_per_minute, options.share_states),
         access_log_(std::move(access_log)),
@@ -30,7 +29,7 @@ class ServerImpl final : public Server {
   ~ServerImpl() override {
     http_->post()([this] { cut_off(); });
     run();
-    workers_.reset();  // its jobs refer to api_
+    workers_.close();  // its jobs refer to api_
   }
 
   uint16_t port() const override { return http_->port(); }
@@ -112,7 +111,7 @@ class ServerImpl final : public Server {
 
   const ServerOptions options_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<WorkerPool> workers_;
+  WorkerPool workers_{kWorkers};
   Api api_;
   const std::unique_ptr<RotatingLog> access_log_;  // may be null
   bool stopping_ = false;

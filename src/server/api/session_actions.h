@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "base/worker_pool.h"
 #include "server/api/conversations.h"
 #include "server/api/responses_request.h"
 #include "server/api/routes.h"
-#include "server/api/worker_pool.h"
 #include "server/http/api_error.h"
 #include "server/http/types.h"
 

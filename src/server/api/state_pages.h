@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "base/worker_pool.h"
 #include "server/api/model_pool.h"
-#include "server/api/worker_pool.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {

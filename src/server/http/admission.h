@@ -36,4 +36,9 @@ Admission admit(const std::vector<Seat>& seats, const std::string& network, int 
 // loopback addresses, which are not limited, because a proxy on this machine serves many clients.
 std::string network_of(const std::string& address);
 
+// Who shares fairly with others: the key of this name, or without one the network.
+inline std::string sender_of(const std::string& key_name, const std::string& address) {
+  return key_name.empty() ? network_of(address) : "key " + key_name;
+}
+
 }  // namespace anabranch::server

@@ -18,7 +18,7 @@ constexpr double kLingerSeconds = 2, kLingerStoppingSeconds = 0.2;
 Connection::Connection(tcp::socket socket, ConnectionContext& context)
     : context_(context),
       socket_(context.io, std::move(socket), context.tls),
-      reader_(socket_, context.limits, context.all_body_bytes),
+      reader_(socket_, context.limits, context.bodies),
       output_(socket_, StallWatch(context.limits.stall_s, context.limits.stall_bytes)),
       network_(context.limits.proxies.contains(socket_.address()) ? "" : network_of(socket_.address())),
       wake_(context.io),
@@ -148,7 +148,7 @@ asio::awaitable<bool> Connection::read_request() {
         const bool sent = co_await output_.flush();
         if (!sent) lose();
       }
-      read = co_await reader_.read_body();
+      read = co_await reader_.read_body(record_.sender());
     }
   }
   if (!read && reader_.fault()) send_error(*reader_.fault());

@@ -4,7 +4,6 @@
 // Ownership: a connection belongs to the coroutine that runs it, and ends with it. I/O thread only.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -33,7 +32,7 @@ struct ConnectionContext {
   const HttpLimits limits;
   HttpHandlers handlers;
   std::shared_ptr<asio::ssl::context> tls;  // none: plain HTTP
-  const std::shared_ptr<std::atomic<size_t>> all_body_bytes = std::make_shared<std::atomic<size_t>>(0);
+  const std::shared_ptr<BodyTotals> bodies = std::make_shared<BodyTotals>();
   bool stopping = false;
   std::mt19937_64 random{std::random_device{}()};  // of request ids
   std::unordered_set<Connection*> connections;

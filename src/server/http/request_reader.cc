@@ -6,12 +6,28 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kSlowBodyBytes = 4096;  // a body that brings so many within give_way_s is not slow
+constexpr size_t kLargePart = 64;        // of the limit for all bodies: 4 MiB by default
 
 }  // namespace
 
+bool BodyTotals::add(const std::string& client, size_t more, size_t bytes, size_t limit) {
+  std::lock_guard lock(mutex_);
+  total_ += more;
+  const size_t own = by_client_[client] += more, most = limit / 4 * 3;
+  const bool large = bytes > limit / kLargePart;
+  return own <= most && total_ <= (large ? most : limit);
+}
+
+void BodyTotals::remove(const std::string& client, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  total_ -= bytes;
+  const auto it = by_client_.find(client);
+  if (it != by_client_.end() && (it->second -= bytes) == 0) by_client_.erase(it);
+}
+
 RequestReader::RequestReader(ClientSocket& socket, const HttpLimits& limits,
-                             std::shared_ptr<std::atomic<size_t>> total)
-    : socket_(socket), limits_(limits), total_(std::move(total)), slow_since_(now_seconds()) {}
+                             std::shared_ptr<BodyTotals> totals)
+    : socket_(socket), limits_(limits), totals_(std::move(totals)), slow_since_(now_seconds()) {}
 
 asio::awaitable<bool> RequestReader::wait() {
   share_.reset();
@@ -40,8 +56,8 @@ asio::awaitable<bool> RequestReader::read_head() {
   co_return read;
 }
 
-asio::awaitable<bool> RequestReader::read_body() {
-  share_ = std::make_shared<BodyShare>(total_);
+asio::awaitable<bool> RequestReader::read_body(std::string client) {
+  share_ = std::make_shared<BodyShare>(totals_, std::move(client));
   socket_.arm(limits_.body_s);
   const bool read = co_await read_past(RequestParser::State::body);
   socket_.disarm();

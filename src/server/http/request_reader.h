@@ -4,9 +4,10 @@
 // Used on the I/O thread only, but for BodyShare's destructor.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/awaitable.hpp>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -16,28 +17,45 @@
 
 namespace anabranch::server {
 
-// The bytes of one body, counted in the total of all bodies. Any thread may destroy it.
+// The bytes of the bodies that are being read or prepared, in all and by client. Thread-safe.
+class BodyTotals {
+ public:
+  // Counts `more` bytes of a body that has `bytes` then. False: that is more than there is room for. A client
+  // gets three quarters of the limit; and so do all large bodies together, so that the rest is left to
+  // others.
+  bool add(const std::string& client, size_t more, size_t bytes, size_t limit);
+  void remove(const std::string& client, size_t bytes);
+
+ private:
+  std::mutex mutex_;
+  size_t total_ = 0;
+  std::map<std::string, size_t> by_client_;
+};
+
+// The bytes of one body, counted in the totals. Any thread may destroy it.
 class BodyShare {
  public:
-  explicit BodyShare(std::shared_ptr<std::atomic<size_t>> total) : total_(std::move(total)) {}
+  BodyShare(std::shared_ptr<BodyTotals> totals, std::string client)
+      : totals_(std::move(totals)), client_(std::move(client)) {}
   BodyShare(const BodyShare&) = delete;
-  ~BodyShare() { *total_ -= bytes_; }
-  // False: the total exceeds `limit` now.
+  ~BodyShare() { totals_->remove(client_, bytes_); }
+  // False: there is no room for so many.
   bool grow_to(size_t bytes, size_t limit) {
     const size_t more = bytes - bytes_;
     bytes_ = bytes;
-    return (*total_ += more) <= limit;
+    return totals_->add(client_, more, bytes, limit);
   }
 
  private:
-  std::shared_ptr<std::atomic<size_t>> total_;
+  std::shared_ptr<BodyTotals> totals_;
+  const std::string client_;
   size_t bytes_ = 0;
 };
 
 class RequestReader {
  public:
-  // The socket and the limits must outlive it. total: of the bytes of all bodies.
-  RequestReader(ClientSocket& socket, const HttpLimits& limits, std::shared_ptr<std::atomic<size_t>> total);
+  // The socket and the limits must outlive it. totals: of all readers.
+  RequestReader(ClientSocket& socket, const HttpLimits& limits, std::shared_ptr<BodyTotals> totals);
 
   // One request is read by wait(), read_head() and, if has_body(), read_body(). Each returns false when the
   // connection must end; then fault() is what to tell the client, if anything.
@@ -45,7 +63,8 @@ class RequestReader {
   // Waits for the first byte of the next request.
   asio::awaitable<bool> wait();
   asio::awaitable<bool> read_head();
-  asio::awaitable<bool> read_body();
+  // client: as of sender_of().
+  asio::awaitable<bool> read_body(std::string client);
 
   bool has_body() const { return parser_ && parser_->state() == RequestParser::State::body; }
   const std::optional<ApiError>& fault() const { return fault_; }
@@ -72,7 +91,7 @@ class RequestReader {
 
   ClientSocket& socket_;
   const HttpLimits& limits_;
-  const std::shared_ptr<std::atomic<size_t>> total_;
+  const std::shared_ptr<BodyTotals> totals_;
   std::string input_;  // has been read and not parsed
   std::optional<RequestParser> parser_;
   std::optional<ApiError> fault_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/http/admission.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -39,6 +40,7 @@ class RequestRecord {
 
   const RequestName& name() const { return name_; }
   const std::string& address() const { return address_; }
+  std::string sender() const { return sender_of(key_, address_); }
 
  private:
   void write(LogLevel level, std::string_view path, bool cut_off) const;
