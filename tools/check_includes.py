@@ -73,7 +73,7 @@ RESTRICTED = [
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
     (r"histedit\.h", ["terminal/line_editor.cc"], "line editing is terminal/line_editor.cc's"),
     (r"toml\+\+/.*", ["cli/settings.cc", "cli/tuning.cc"], "configuration files are read in one place"),
-    (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc", "sessions/*.cc", "sessions/session_sql.h"],
+    (r"(SQLiteCpp/.*|sqlite3\.h)", ["base/write_ahead_log.h", "chat/turn_memory.cc", "sessions/*.cc", "sessions/session_sql.h"],
      "sampled turns and sessions are kept in SQLite"),
     (r"prometheus/.*", ["server/api/metrics.cc"], "metrics are kept in server/api/metrics.cc"),
     (r"openssl/.*", ["server/http/*.cc", "hub/digest.cc", "images/image_key.cc", "server/api/sealed_text.cc",

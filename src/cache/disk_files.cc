@@ -85,6 +85,19 @@ std::optional<DiskRecord> parse_record_name(std::string_view name) {
   return record;
 }
 
+std::string full_name(const DiskRecord& record) {
+  return to_hex(record.fingerprint) + "/" + record_name(record);
+}
+
+std::optional<DiskRecord> parse_full_name(std::string_view name) {
+  if (name.size() < 33 || name[32] != '/') return std::nullopt;
+  const auto fingerprint = key_from_hex(name.substr(0, 32));
+  auto record = parse_record_name(name.substr(33));
+  if (!fingerprint || !record) return std::nullopt;
+  record->fingerprint = *fingerprint;
+  return record;
+}
+
 std::string folder_path(const std::string& directory, const Fingerprint& fingerprint) {
   return fmt::format("{}/{}{}", directory, kFolderPrefix, to_hex(fingerprint));
 }

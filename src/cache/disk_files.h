@@ -46,6 +46,9 @@ std::string record_path(const std::string& directory, const DiskRecord& record);
 std::string record_name(const DiskRecord& record);
 std::optional<DiskRecord> parse_record_name(std::string_view name);
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head);
+// The record's name with its fingerprint before it, as FINGERPRINT/NAME; and the reverse.
+std::string full_name(const DiskRecord& record);
+std::optional<DiskRecord> parse_full_name(std::string_view name);
 
 // Lists the folders of all fingerprints; none if the directory does not exist. Errors: io.
 Result<std::vector<Fingerprint>> list_folders(const std::string& directory);

@@ -97,6 +97,9 @@ class DiskStore {
   // Reports that the contents of a record from get() are unusable. The file stays until the record is written
   // again; put() overwrites it although it exists.
   void mark_unusable(const RecordHead& head, const std::string& reason);
+  // Removes the files of these records, in this order, also if they wait to be written. Returns when they are
+  // gone. The caller names no record that others depend on.
+  void remove(std::span<const DiskRecord> records);
   // Reports that the records of a prefix were used just now, the longest prefix first. The files'
   // modification times keep this.
   void used(std::span<const PrefixKey> from_leaf_to_root);

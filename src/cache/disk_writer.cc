@@ -74,6 +74,43 @@ void DiskStore::put(RecordHead head, std::vector<Section> sections) {
   impl_->work.notify_one();
 }
 
+void DiskStore::remove(std::span<const DiskRecord> records) {
+  std::unordered_set<PrefixKey> keys;
+  for (const DiskRecord& record : records) keys.insert(record.key);
+  std::deque<WriteJob> given_up;  // destroyed without the lock
+  std::unique_lock lock(impl_->mutex);
+  DiskStats& stats = impl_->stats;
+  std::erase_if(impl_->queue, [&](WriteJob& job) {
+    if (!keys.contains(job.head.key)) return false;
+    stats.queued_bytes -= job.bytes;
+    stats.queued_records--;
+    impl_->queued.erase(job.head.key);
+    given_up.push_back(std::move(job));
+    return true;
+  });
+  // One of them may be being written.
+  impl_->idle.wait(lock, [&] {
+    return std::ranges::none_of(keys, [&](const PrefixKey& key) { return impl_->queued.contains(key); });
+  });
+  impl_->changed_it = true;
+  for (const DiskRecord& record : records) {
+    const auto known = impl_->known_files.find(record.key);
+    const uint64_t bytes = known == impl_->known_files.end() ? 0 : known->second.record.bytes;
+    const std::string path = impl_->path_of(record);
+    if (::unlink(path.c_str()) != 0) {
+      if (errno == ENOENT) continue;
+      stats.failed++;
+      stats.last_reason = fmt::format("cannot remove {}: {}", path, std::strerror(errno));
+      log_warning("state cache: {}", stats.last_reason);
+      continue;
+    }
+    if (known != impl_->known_files.end()) impl_->known_files.erase(known);
+    impl_->unusable.erase(record.key);
+    stats.files -= std::min<uint64_t>(stats.files, 1);
+    stats.bytes -= std::min(stats.bytes, bytes);
+  }
+}
+
 double DiskStore::bytes_per_second() const {
   const std::lock_guard lock(impl_->mutex);
   const DiskStats& stats = impl_->stats;
@@ -108,7 +145,7 @@ void DiskStore::Impl::run() {
   make_room(0, {});
   std::unique_lock lock(mutex);
   while (true) {
-    if (is_idle()) idle.notify_all();
+    idle.notify_all();
     work.wait(lock, [&] { return stop || !is_idle(); });
     if (stop && is_idle()) break;
     busy = true;

@@ -1,9 +1,14 @@
 // What StateCache does for other workers: it tells of states, gives records, and takes those of others.
 #include "cache/shared_states.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <tuple>
+#include <unordered_map>
 
 #include "base/log.h"
 #include "cache/state_cache.h"
@@ -20,6 +25,54 @@ std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_v
 
 PrefixKey prompt_key(std::span<const PrefixKey> keys, std::span<const int> tokens) {
   return next_key(keys.back(), tokens.subspan((keys.size() - 1) * kBlockTokens));
+}
+
+std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_view salt,
+                                   std::span<const int> tokens, std::span<const int> lengths) {
+  const auto keys = prefix_keys(fingerprint, salt, tokens);
+  std::vector<DiskRecord> records;
+  for (size_t i = 1; i < keys.size(); i++)
+    records.push_back(
+        {fingerprint, RecordKind::block, keys[i], keys[i - 1], static_cast<uint32_t>(i) * kBlockTokens});
+  for (const int length : lengths) {
+    const auto blocks = static_cast<size_t>(length / kBlockTokens);
+    if (length <= 0 || length > static_cast<int>(tokens.size())) continue;
+    const auto tail = tokens.first(static_cast<size_t>(length)).subspan(blocks * kBlockTokens);
+    records.push_back({fingerprint, RecordKind::checkpoint, next_key(keys[blocks], tail), keys[blocks],
+                       static_cast<uint32_t>(length)});
+  }
+  return records;
+}
+
+namespace {
+
+// In the order in which they can be removed: none before those that depend on it.
+void sort_to_remove(std::vector<DiskRecord>& records) {
+  std::ranges::sort(records, [](const DiskRecord& a, const DiskRecord& b) {
+    return std::tie(b.length, b.kind, a.key) < std::tie(a.length, a.kind, b.key);
+  });
+}
+
+}  // namespace
+
+Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records) {
+  sort_to_remove(records);
+  std::unordered_map<Fingerprint, std::unordered_map<PrefixKey, int>> dependents;  // of each parent
+  Result<void> done;
+  for (const DiskRecord& record : records) {
+    const auto [folder, fresh] = dependents.try_emplace(record.fingerprint);
+    if (fresh) {
+      TRY(const auto files, list_folder(directory, record.fingerprint, false));
+      for (const DiskRecord& file : files) folder->second[file.parent]++;
+    }
+    if (record.kind == RecordKind::block && folder->second[record.key] > 0) continue;
+    const std::string path = record_path(directory, record);
+    if (::unlink(path.c_str()) == 0)
+      folder->second[record.parent]--;
+    else if (errno != ENOENT)
+      done = make_error(ErrorKind::io, "cannot remove {}: {}", path, std::strerror(errno));
+  }
+  return done;
 }
 
 KeptPrefix StateCache::kept(std::span<const PrefixKey> keys) const {
@@ -102,6 +155,53 @@ StateCache::KeptHere StateCache::kept_here(std::span<const int> prompt, std::str
   const int most = static_cast<int>(prompt.size()) - 1;
   const auto found = tree_.find(root_key(options_.fingerprint, salt), prompt, most);
   return {resumable(found, most), found.node ? found.node->length / kBlockTokens : 0};
+}
+
+namespace {
+
+// Whether another kept sequence goes on behind the checkpoint.
+bool goes_on(const PrefixTree::Checkpoint& point) {
+  const auto begins = [&](const std::vector<int>& tokens) {
+    return tokens.size() > point.tail.size() &&
+           std::equal(point.tail.begin(), point.tail.end(), tokens.begin());
+  };
+  return std::ranges::any_of(point.node->children, begins, &PrefixTree::Node::tokens) ||
+         std::ranges::any_of(point.node->checkpoints, [&](const auto& other) { return begins(other->tail); });
+}
+
+}  // namespace
+
+// Removes the entry if nothing depends on it. Returns whether it is gone.
+bool StateCache::forget_one(const DiskRecord& record) {
+  if (record.kind == RecordKind::block) {
+    PrefixTree::Node* node = tree_.node(record.key);
+    if (!node || !node->parent || node->length != static_cast<int>(record.length)) return true;
+    if (!node->children.empty() || !node->checkpoints.empty()) return false;
+    tree_.remove(*node);
+    return true;
+  }
+  PrefixTree::Node* node = tree_.node(record.parent);
+  if (!node) return true;
+  const auto point = std::ranges::find_if(node->checkpoints, [&](const auto& known) {
+    return known->length() == static_cast<int>(record.length) && head_of(*known).key == record.key;
+  });
+  if (point == node->checkpoints.end()) return true;
+  if (goes_on(**point)) return false;
+  tree_.remove(**point);
+  return true;
+}
+
+void StateCache::forget(std::vector<DiskRecord> records) {
+  sort_to_remove(records);
+  {
+    const std::lock_guard lock(mutex_);
+    take_added();
+    std::erase_if(records, [&](const DiskRecord& record) {
+      return record.fingerprint != options_.fingerprint || !forget_one(record);
+    });
+    tell();
+  }
+  if (disk()) disk()->remove(records);
 }
 
 Result<void> StateCache::add(std::span<const StoredRecord> records) {

@@ -22,6 +22,13 @@ std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_v
 // The key of the whole prompt, whose prefix_keys() these are.
 PrefixKey prompt_key(std::span<const PrefixKey> keys, std::span<const int> tokens);
 
+// The records of a sequence's states under a salt: its whole blocks, and the checkpoints at these lengths.
+std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_view salt,
+                                   std::span<const int> tokens, std::span<const int> lengths);
+// Removes the files of these records of models that are not loaded, without those that other files depend on.
+// Errors: io (the others are removed all the same).
+Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records);
+
 // A checkpoint, without its key: the mark is the key's first 32 bits. Who has the tokens knows the key and
 // recognises the mark; others cannot name the record.
 struct KeptPoint {
@@ -50,6 +57,9 @@ class SharedStates {
   // The bytes of a record; name: all but its size and time. Errors: not_found (evicted, or never kept), and
   // those of DiskStore::get().
   virtual Result<std::string> record(const DiskRecord& name) const = 0;
+  // Removes these records from memory and disk, without those that other kept states depend on. Returns when
+  // their files are gone.
+  virtual void forget(std::vector<DiskRecord> records) = 0;
 };
 
 }  // namespace anabranch

@@ -84,6 +84,7 @@ class StateCache final : public SharedStates {
   const Fingerprint& fingerprint() const override { return options_.fingerprint; }
   KeptPrefix kept(std::span<const PrefixKey> keys) const override;
   Result<std::string> record(const DiskRecord& name) const override;
+  void forget(std::vector<DiskRecord> records) override;
   // What is kept of a prompt: the tokens after which it can be continued, and its whole blocks.
   struct KeptHere {
     int length = 0, blocks = 0;
@@ -123,6 +124,7 @@ class StateCache final : public SharedStates {
   void store_path(PrefixTree::Node& end);
   std::optional<Known> known(const DiskRecord& name) const;
   void take_added();
+  bool forget_one(const DiskRecord& record);
   void used(const Plan& plan);
   void count(const Match& match, Hit& hit);
 

@@ -5,10 +5,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/private_file.h"
+#include "base/write_ahead_log.h"
 
 namespace anabranch {
 namespace {
@@ -36,7 +38,7 @@ class TurnMemory::Database {
   explicit Database(const std::string& path)
       : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs) {
     db_.exec("PRAGMA trusted_schema = OFF");
-    db_.exec("PRAGMA journal_mode = WAL");
+    use_write_ahead_log(db_, kBusyMs);
     db_.exec("PRAGMA synchronous = NORMAL");
     const int format = db_.execAndGet("PRAGMA user_version").getInt();
     if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
@@ -146,7 +148,11 @@ void TurnMemory::write() {
   }
 }
 
-Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
+namespace {
+
+// remove: returns how many it removed.
+Result<int64_t> remove_turns(const std::string& path,
+                             const std::function<int64_t(SQLite::Database&)>& remove) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 && errno == ENOENT) return 0;
   try {
@@ -154,9 +160,7 @@ Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
     SQLite::Database db(path, SQLite::OPEN_READWRITE, 10 * kBusyMs);
     if (!db.tableExists("turns")) return 0;
     db.exec("PRAGMA secure_delete = ON");
-    SQLite::Statement remove(db, "DELETE FROM turns WHERE at < ?");
-    remove.bind(1, before_unix_s);
-    const int64_t removed = remove.exec();
+    const int64_t removed = remove(db);
     db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     return removed;
   } catch (const SQLite::Exception& e) {
@@ -164,6 +168,30 @@ Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
                       "cannot remove the sampled turns from {}: {}. The file itself may be removed", path,
                       e.what());
   }
+}
+
+}  // namespace
+
+Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
+  return remove_turns(path, [&](SQLite::Database& db) -> int64_t {
+    SQLite::Statement remove(db, "DELETE FROM turns WHERE at < ?");
+    remove.bind(1, before_unix_s);
+    return remove.exec();
+  });
+}
+
+Result<int64_t> forget_turns(const std::string& path, std::span<const uint64_t> keys) {
+  if (keys.empty()) return 0;
+  return remove_turns(path, [&](SQLite::Database& db) {
+    int64_t removed = 0;
+    SQLite::Statement remove(db, "DELETE FROM turns WHERE key = ?");
+    for (const uint64_t key : keys) {
+      remove.bind(1, static_cast<int64_t>(key));
+      removed += remove.exec();
+      remove.reset();
+    }
+    return removed;
+  });
 }
 
 }  // namespace anabranch

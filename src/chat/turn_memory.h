@@ -49,5 +49,7 @@ class TurnMemory {
 // Removes the turns put before then from the database at `path`, while others use it or not, and returns how
 // many there were. No file: none. Errors: io.
 Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s);
+// Those with these keys.
+Result<int64_t> forget_turns(const std::string& path, std::span<const uint64_t> keys);
 
 }  // namespace anabranch

@@ -89,6 +89,7 @@ Result<void> ChatSession::store_new(const Json& messages, const Answer* answer, 
   if (answer) added.back().about = about(*answer, model);
   TRY(const auto ids, store_->append({}, session_->id, kept_.empty() ? kNoMessage : kept_.back(), added));
   kept_.insert(kept_.end(), ids.begin(), ids.end());
+  if (answer) TRY_VOID(store_->add_traces(session_->id, answer->states));
   return {};
 }
 

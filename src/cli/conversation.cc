@@ -222,6 +222,7 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
   request.keep_at = std::move(prompt.keep_at);
   request.output = prompt.rules;
   request.thinking = std::move(prompt.thinking);
+  request.name_states = true;
   OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);
   Answer answer;
@@ -259,6 +260,7 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
     answer.stop_found = !output.stop_found().empty();
     answer.finish = event->finish;
     answer.usage = event->usage;
+    answer.states = event->states;
     return answer;
   }
 }

@@ -62,6 +62,7 @@ struct Answer {
   FinishReason finish = FinishReason::none;
   bool stop_found = false;  // a stop string ended it
   Usage usage;
+  std::vector<std::string> states;  // as of Event
 };
 
 // Runs the prompt, and what it says of thinking, with the rest of `request` to its end, printing the answer

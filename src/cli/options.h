@@ -182,6 +182,7 @@ struct ServeOptions {
   std::vector<std::string> image_hosts;  // from which images are fetched that requests name
   std::vector<std::string> api_keys;
   std::string api_key_file;
+  std::string cache_scope;               // "key" or "all"; "": chosen
   std::string tls_certificate, tls_key;  // files; both or none
   double drain_seconds = 30;
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts

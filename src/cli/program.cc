@@ -223,6 +223,11 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       ->take_all();
   command->add_option("--api-key-file", o.api_key_file,
                       "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too");
+  command
+      ->add_option("--cache-scope", o.cache_scope,
+                   "Whose kept prefixes a request finds: those of its own key (key, the default with several "
+                   "keys), or everybody's (all)")
+      ->check(CLI::IsMember({"key", "all"}));
   auto* certificate = command->add_option("--tls-cert", o.tls_certificate,
                                           "Serve HTTPS with this certificate, or chain (a PEM file)");
   auto* key = command->add_option("--tls-key", o.tls_key, "Its private key (a PEM file)");

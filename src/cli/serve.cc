@@ -244,12 +244,13 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.stop_grace_s = options.drain_seconds;
   TRY_VOID(allow_descriptors(options.connections));
   TRY(result.api_keys, api_keys(options));
+  if (!options.cache_scope.empty()) result.cache_scope = server::parse_cache_scope(options.cache_scope);
   TRY(result.volatile_text, volatile_rules(options));
   TRY(result.tools, server_tools(options, !result.api_keys.empty()));
   result.sessions = session_options(options.sessions);
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) {
-    result.turns_path = keep.directory + "/turns.db";
+    result.cache_directory = keep.directory;
     result.seal_key_path = keep.directory + "/seal.key";
     if (result.tools.servers) result.tools.consent = open_consent(keep.directory);
   }

@@ -14,10 +14,10 @@ void add_server_session_flags(CLI::App& app, ServeOptions& o) {
   app.add_option("--sessions-days", o.sessions.days,
                  "Remove conversations that were not changed for so many days (default: never)")
       ->check(number_in(0.0, 1e6));
-  app.add_option(
-         "--sessions-size", o.sessions.bytes,
-         "Remove those that were changed longest ago beyond this size of text, such as 1GB (default: no "
-         "limit)")
+  app.add_option("--sessions-size", o.sessions.bytes,
+                 "Remove a key's sessions that were changed longest ago beyond this size of text, such as "
+                 "1GB (default: no "
+                 "limit)")
       ->transform(size_flag());
 }
 

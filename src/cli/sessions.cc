@@ -9,6 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "base/private_file.h"
+#include "cache/shared_states.h"
 #include "cli/chat_session.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
@@ -106,6 +107,17 @@ Result<void> check_named(const SessionsOptions& options) {
   return make_error(ErrorKind::invalid, "name the session: `anabranch sessions ls` lists them");
 }
 
+// States on disk that removed conversations alone had. Servers that run keep theirs in memory for a while.
+Result<void> forget_states(SessionStore& store) {
+  auto traces = store.take_released();
+  TRY_VOID(store.drop_used(traces));
+  std::vector<DiskRecord> records;
+  for (const std::string& trace : traces)
+    if (const auto record = parse_full_name(trace)) records.push_back(*record);
+  const std::string directory = state_directory("");
+  return directory.empty() ? Result<void>() : forget_records(directory, std::move(records));
+}
+
 Result<void> remove(SessionStore& store, const SessionsOptions& options) {
   TRY_VOID(check_named(options));
   TRY(const Session session, find_session(store, options.session));
@@ -117,6 +129,7 @@ Result<void> remove(SessionStore& store, const SessionsOptions& options) {
   }
   TRY_VOID(store.erase({}, session.id));
   TRY_VOID(store.scrub());
+  TRY_VOID(forget_states(store));
   fmt::print("removed {}\n", session.id);
   return {};
 }

@@ -65,7 +65,7 @@ class EngineImpl final : public Engine {
   std::vector<std::vector<uint64_t>> expert_rows() const override;
   std::optional<DeviceMemory> device_memory() const override;
   bool device_lost() const override { return model_.device().lost(); }
-  const SharedStates* shared_states() const override { return states_; }
+  SharedStates* shared_states() const override { return states_; }
   const Tokenizer& tokenizer() const override { return model_.tokenizer(); }
   const ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
   const ImageFormat* image_format() const override { return model_.image_format(); }

@@ -96,9 +96,10 @@ struct Request {
   bool progress = false;  // an event tells of each part of the prompt that has been read
   int priority = 0;       // lower values run first; equal values in order of arrival
 
-  bool cache = true;       // read and write the state cache, if the engine has one
-  std::string cache_salt;  // states that were kept under another salt are not found
-  StateOrigin state_from;  // with peers: only this one is asked, if it is one of them
+  bool cache = true;         // read and write the state cache, if the engine has one
+  std::string cache_salt;    // states that were kept under another salt are not found
+  StateOrigin state_from;    // with peers: only this one is asked, if it is one of them
+  bool name_states = false;  // the last event names the states that the request used or left
   // Lengths of prefixes that other prompts are likely to share (the end of the tools and the system prompt,
   // the end before the answer's opening), ascending. States are kept at these lengths.
   std::vector<int> keep_at;
@@ -136,7 +137,8 @@ struct Event {
   // Request::prompt_logprobs: of the prompt's second token and all after it, in the first event that has
   // tokens, or in the last one.
   std::vector<TokenLogprobs> prompt_logprobs;
-  int prefilled = 0;  // > 0: so many tokens of the prompt are in the state (Request::progress)
+  int prefilled = 0;                // > 0: so many tokens of the prompt are in the state (Request::progress)
+  std::vector<std::string> states;  // Request::name_states: full_name() of their records
 };
 
 using RequestId = uint64_t;
@@ -275,7 +277,7 @@ class Engine {
   virtual bool device_lost() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
   // The kept states, for other workers. They live as long as the engine. Null: none are kept.
-  virtual const SharedStates* shared_states() const { return nullptr; }
+  virtual SharedStates* shared_states() const { return nullptr; }
   // Null when the model has no chat template.
   virtual const ChatTemplate* chat_template() const = 0;
   // Null when the model reads no images.

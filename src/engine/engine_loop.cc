@@ -464,6 +464,7 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
                 sequence->usage};
     if (reason == FinishReason::stop) event.embedding = std::move(sequence->embedding);
     event.prompt_logprobs = std::move(sequence->prompt_logprobs);
+    if (sequence->request.name_states) event.states = keeper_.names_of(*sequence);
     sequence->sink(event);
   } catch (const std::exception& e) {
     log_error("request {}: its last event was lost: {}", id, e.what());

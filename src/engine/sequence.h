@@ -35,6 +35,7 @@ struct Sequence {
   std::vector<TokenLogprobs> prompt_logprobs;  // so far, until they are delivered
   std::vector<float> embedding;                // so far: the chosen hidden state, or the sum of all
   std::vector<int> keep_at;                    // lengths ahead at which to keep the state, ascending
+  std::vector<int> kept_at;                    // lengths at which states were used or kept
   std::unique_ptr<PromptImages> images;        // of the prompt; null: it has none
   Usage usage;
 

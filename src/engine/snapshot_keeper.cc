@@ -170,6 +170,7 @@ int SnapshotKeeper::resume(Sequence& sequence) {
   const auto why = hit.miss.empty() ? "" : ": " + hit.miss;
   tells ? log_info("{}{}", line, why) : log_debug("{}{}", line, why);
   if (hit.length == 0) return 0;
+  sequence.kept_at.push_back(hit.length);
   sequence.state->restore(hit.state.model);
   sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);
   return hit.length;
@@ -184,6 +185,7 @@ void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
     note_speed(sequence, snapshot.length);
     cache_->keep(tokens, sequence.request.cache_salt, {snapshot, sequence.speculator->save(tokens)},
                  token_s_);
+    sequence.kept_at.push_back(snapshot.length);
   } catch (const std::exception& e) {
     log_warning("a state was not kept: {}", e.what());
   }
@@ -202,6 +204,16 @@ void SnapshotKeeper::keep(Sequence& sequence) {
 }
 void SnapshotKeeper::keep(Sequence& sequence, const Snapshot& snapshot) {
   keep_safely(sequence, [&]() -> const Snapshot& { return snapshot; });
+}
+
+std::vector<std::string> SnapshotKeeper::names_of(const Sequence& sequence) const {
+  std::vector<std::string> names;
+  if (!cache_ || sequence.kept_at.empty()) return names;
+  const auto longest = static_cast<size_t>(std::ranges::max(sequence.kept_at));
+  for (const DiskRecord& record : records_of(cache_->fingerprint(), sequence.request.cache_salt,
+                                             std::span(sequence.tokens).first(longest), sequence.kept_at))
+    names.push_back(full_name(record));
+  return names;
 }
 
 void SnapshotKeeper::set_ram_budget(uint64_t bytes) {

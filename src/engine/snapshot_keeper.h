@@ -41,6 +41,9 @@ class SnapshotKeeper {
   void keep(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
 
+  // full_name() of the records of all states that the sequence used or left.
+  std::vector<std::string> names_of(const Sequence& sequence) const;
+
   void set_ram_budget(uint64_t bytes);
   std::optional<StateCacheStats> stats() const;
   // Null: nothing is kept. Its address stays the same when the keeper moves.

@@ -28,6 +28,11 @@ struct SessionMessage {
   std::vector<MessageId> siblings;  // all messages with this parent, itself among them, ascending
 };
 
+struct SessionPage {
+  std::vector<SessionMessage> messages;  // one below the other
+  bool more = false;                     // there are others above them
+};
+
 // A piece of a message in which a search found its words.
 struct SnippetPart {
   std::string text;
@@ -92,7 +97,7 @@ struct StoredResponse {
 
 struct Retention {
   double days = 0;     // since the last change; 0: for ever
-  uint64_t bytes = 0;  // of all sessions; the ones that were changed longest ago go first; 0: no limit
+  uint64_t bytes = 0;  // of each owner's; the ones that were changed longest ago go first; 0: no limit
 };
 
 }  // namespace anabranch

@@ -1,7 +1,7 @@
 // What is read from the store: sessions, paths of messages, searches, responses.
 #include <algorithm>
 #include <cctype>
-#include <map>
+#include <climits>
 #include <set>
 
 #include "sessions/session_sql.h"
@@ -171,8 +171,8 @@ std::optional<Session> find_session(SQLite::Database& db, const Owner& owner, co
 }
 
 Result<Session> SessionStore::find(const Owner& owner, const std::string& id) {
-  return run(false, [&]() -> Result<Session> {
-    auto session = find_session(*db_, owner, id);
+  return read([&](SQLite::Database& db) -> Result<Session> {
+    auto session = find_session(db, owner, id);
     if (!session) return no_session(id);
     return std::move(*session);
   });
@@ -185,66 +185,102 @@ Result<SessionList> SessionStore::list(const SessionQuery& wanted) {
   if (!words.empty() && !wanted.after.empty())
     return make_error(ErrorKind::invalid, "A search has one page: ask for more results at a time");
   const int limit = std::clamp(wanted.limit, 1, kMaxListed);
-  return run(false, [&]() -> Result<SessionList> {
+  return read([&](SQLite::Database& db) -> Result<SessionList> {
     int64_t before = INT64_MAX;
     if (!wanted.after.empty()) {
-      SQLite::Statement query(*db_, "SELECT changed FROM sessions WHERE id = ?");
+      SQLite::Statement query(db, "SELECT changed FROM sessions WHERE id = ?");
       query.bind(1, wanted.after);
-      if (!find_session(*db_, wanted.owner, wanted.after) || !query.executeStep())
+      if (!find_session(db, wanted.owner, wanted.after) || !query.executeStep())
         return no_session(wanted.after);
       before = query.getColumn(0).getInt64();
     }
-    SessionList list = words.empty() ? all_sessions(*db_, wanted, before, limit)
-                                     : search_sessions(*db_, wanted, words, limit);
+    SessionList list =
+        words.empty() ? all_sessions(db, wanted, before, limit) : search_sessions(db, wanted, words, limit);
     list.more = static_cast<int>(list.sessions.size()) > limit;
     if (list.more) list.sessions.resize(static_cast<size_t>(limit));
     return list;
   });
 }
 
-Result<std::vector<SessionMessage>> SessionStore::path(const Owner& owner, const std::string& id,
-                                                       std::optional<MessageId> head) {
-  return run(false, [&]() -> Result<std::vector<SessionMessage>> {
-    const auto session = find_session(*db_, owner, id);
+namespace {
+
+// The message of a row: id, parent, text, json, about, created_at.
+SessionMessage read_message(SQLite::Statement& row) {
+  SessionMessage one;
+  one.id = row.getColumn(0).getInt64();
+  one.parent = row.getColumn(1).getInt64();
+  Json rest = stored_json(row.getColumn(3).getString());
+  one.message = {{"role", string_at(rest, "role")},
+                 {"content", row.getColumn(2).getString() + string_at(rest, kTextRest)}};
+  rest.erase(kTextRest);
+  one.message.update(rest);
+  one.about = stored_json(row.getColumn(4).getString());
+  one.created_at = row.getColumn(5).getInt64();
+  return one;
+}
+
+void add_siblings(SQLite::Database& db, const std::string& session, std::vector<SessionMessage>& messages) {
+  SQLite::Statement query(db, "SELECT id FROM messages WHERE session = ? AND parent = ? ORDER BY id");
+  for (SessionMessage& one : messages) {
+    query.bind(1, session);
+    query.bind(2, one.parent);
+    while (query.executeStep()) one.siblings.push_back(query.getColumn(0).getInt64());
+    query.reset();
+  }
+}
+
+}  // namespace
+
+Result<SessionPage> SessionStore::page(const Owner& owner, const std::string& id,
+                                       std::optional<MessageId> head, MessageId before, int limit) {
+  return read([&](SQLite::Database& db) -> Result<SessionPage> {
+    const auto session = find_session(db, owner, id);
     if (!session) return no_session(id);
-    const MessageId leaf = head.value_or(session->head);
-    std::vector<SessionMessage> messages;
-    if (leaf == kNoMessage) return messages;
-    SQLite::Statement query(
-        *db_,
-        "WITH RECURSIVE up(id, parent) AS (SELECT id, parent FROM messages WHERE id = ?1 AND session = ?2 "
-        "UNION ALL SELECT m.id, m.parent FROM messages m JOIN up ON m.id = up.parent) SELECT m.id, m.parent, "
-        "m.text, m.json, m.about, m.created_at FROM up JOIN messages m ON m.id = up.id ORDER BY m.id");
-    query.bind(1, leaf);
-    query.bind(2, id);
-    while (query.executeStep()) {
-      SessionMessage one;
-      one.id = query.getColumn(0).getInt64();
-      one.parent = query.getColumn(1).getInt64();
-      const Json rest = stored_json(query.getColumn(3).getString());
-      one.message = {{"role", string_at(rest, "role")}, {"content", query.getColumn(2).getString()}};
-      one.message.update(rest);
-      one.about = stored_json(query.getColumn(4).getString());
-      one.created_at = query.getColumn(5).getInt64();
-      messages.push_back(std::move(one));
+    SQLite::Statement query(db,
+                            "SELECT id, parent, text, json, about, created_at FROM messages WHERE id = ? AND "
+                            "session = ?");
+    const auto find = [&](MessageId message) {
+      query.reset();
+      query.bind(1, message);
+      query.bind(2, id);
+      return query.executeStep();
+    };
+    MessageId at = before != kNoMessage ? before : head.value_or(session->head);
+    if (at != kNoMessage && !find(at)) return no_message(at);
+    if (before != kNoMessage) at = query.getColumn(1).getInt64();
+    SessionPage page;
+    size_t bytes = 0;
+    // Parents have smaller ids: in a damaged file, too, this ends.
+    for (MessageId below = INT64_MAX; at != kNoMessage && at < below && find(at);) {
+      for (int column = 2; column < 5; ++column)
+        bytes += static_cast<size_t>(query.getColumn(column).getBytes());
+      page.more = !page.messages.empty() && (page.messages.size() == static_cast<size_t>(limit) ||
+                                             (limit < INT_MAX && bytes > kPageBytes));
+      if (page.more) break;
+      page.messages.push_back(read_message(query));
+      below = at;
+      at = page.messages.back().parent;
     }
-    if (messages.empty()) return no_message(leaf);
-    std::map<MessageId, std::vector<MessageId>> children;
-    SQLite::Statement all(*db_, "SELECT parent, id FROM messages WHERE session = ? ORDER BY id");
-    all.bind(1, id);
-    while (all.executeStep()) children[all.getColumn(0).getInt64()].push_back(all.getColumn(1).getInt64());
-    for (SessionMessage& one : messages) one.siblings = children[one.parent];
-    return messages;
+    query.reset();
+    std::reverse(page.messages.begin(), page.messages.end());
+    add_siblings(db, id, page.messages);
+    return page;
   });
 }
 
+Result<std::vector<SessionMessage>> SessionStore::path(const Owner& owner, const std::string& id,
+                                                       std::optional<MessageId> head) {
+  TRY(auto all, page(owner, id, head, kNoMessage, INT_MAX));
+  return std::move(all.messages);
+}
+
 Result<StoredResponse> SessionStore::find_response(const Owner& owner, const std::string& id) {
-  return run(false, [&]() -> Result<StoredResponse> {
+  return read([&](SQLite::Database& db) -> Result<StoredResponse> {
     const auto absent = [&] {
       return make_error(ErrorKind::not_found, "There is no stored response '{}' here", id);
     };
     SQLite::Statement query(
-        *db_,
+        db,
         "SELECT r.session, r.message, r.response, r.input_items, s.owner FROM responses r "
         "JOIN sessions s ON s.id = r.session WHERE r.id = ?");
     query.bind(1, id);

@@ -15,11 +15,18 @@ inline constexpr const char* kSessionColumns =
     "id, owner, title, model, settings, metadata, created_at, updated_at, head, messages, bytes";
 Session read_session(SQLite::Statement& row);
 
+inline constexpr const char* kTextRest = "content_rest";
+
 // As JSON, or an empty object if it is damaged.
 Json stored_json(const std::string& text);
 
+inline constexpr int kBusyMs = 5000, kLogWaitMs = 200;  // how long others are waited for
+
 inline Error sql_error(const SQLite::Exception& e) {
   const int code = e.getErrorCode();
+  if (code == SQLITE_FULL)
+    return {ErrorKind::exhausted,
+            "the disk of the sessions is full, so nothing was changed: make room and try again"};
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
     return {ErrorKind::busy, "another process holds the sessions' database; try again"};
   return make_error(ErrorKind::io, "the sessions' database: {}", e.what());
@@ -35,17 +42,47 @@ inline Error no_message(MessageId id) {
 // The session, if it is the owner's.
 std::optional<Session> find_session(SQLite::Database& db, const Owner& owner, const std::string& id);
 
-// Runs `work`, which returns a Result, with the lock held; for writing in a transaction, which is rolled back
-// if it returns an error.
+// Runs `work`, which returns a Result and uses db_, with the lock held; for writing in a transaction, which
+// is rolled back if it returns an error.
 template <class Work>
 auto SessionStore::run(bool write, Work work) -> decltype(work()) {
   std::lock_guard lock(mutex_);
   try {
     if (!write) return work();
+    leaving_.clear();
     SQLite::Transaction transaction(*db_, SQLite::TransactionBehavior::IMMEDIATE);
     auto result = work();
-    if (result.ok()) transaction.commit();
+    if (!result.ok()) return result;
+    transaction.commit();
+    released_.insert(released_.end(), leaving_.begin(), leaving_.end());
     return result;
+  } catch (const SQLite::Exception& e) {
+    return sql_error(e);
+  }
+}
+
+// Runs `work` with a database to read from, beside what else is read and written.
+template <class Work>
+auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Database&>())) {
+  std::unique_lock<std::mutex> lock;
+  SQLite::Database* db = nullptr;
+  for (Reader& reader : readers_) {
+    if (!reader.db) break;
+    lock = std::unique_lock(reader.mutex, std::try_to_lock);
+    db = reader.db.get();
+    if (lock) break;
+  }
+  if (db && !lock) {
+    Reader& reader = readers_[next_reader_++ % readers_.size()];
+    lock = std::unique_lock(reader.mutex);
+    db = reader.db.get();
+  }
+  if (!db) {  // in memory
+    lock = std::unique_lock(mutex_);
+    db = db_.get();
+  }
+  try {
+    return work(*db);
   } catch (const SQLite::Exception& e) {
     return sql_error(e);
   }

@@ -8,18 +8,18 @@
 #include "base/log.h"
 #include "base/private_file.h"
 #include "base/user_directory.h"
+#include "base/write_ahead_log.h"
 #include "sessions/session_sql.h"
 
 namespace anabranch {
 namespace {
 
-constexpr int kBusyMs = 5000;
 constexpr int kFormat = 1;
 constexpr size_t kTitleLength = 60;    // of titles made of a message
 constexpr size_t kSessionBytes = 512;  // that a session without messages counts for
 
-// A message's content stands in `text`, where the index of words finds it, and the rest in `json`.
-// AUTOINCREMENT: the id of a removed message is never given again.
+// A message's content stands in `text`, where the index of words finds it, and the rest in `json`: also that
+// of a very long content, as kTextRest. AUTOINCREMENT: the id of a removed message is never given again.
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS sessions (
   id TEXT PRIMARY KEY, owner TEXT NOT NULL, listed INTEGER NOT NULL, title TEXT NOT NULL, model TEXT NOT NULL,
@@ -37,6 +37,13 @@ CREATE TABLE IF NOT EXISTS responses (
 CREATE INDEX IF NOT EXISTS responses_by_session ON responses (session);
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
   text, content='messages', content_rowid='id', prefix='2 3', tokenize='unicode61 remove_diacritics 2');
+)";
+
+// Files of earlier programs of this format have no traces.
+constexpr const char* kTraces = R"(
+CREATE TABLE IF NOT EXISTS traces (session TEXT NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (session, trace))
+  WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS traces_by_trace ON traces (trace);
 )";
 
 std::string new_session_id() {
@@ -60,6 +67,15 @@ std::string title_of(std::span<const NewMessage> messages) {
   return {};
 }
 
+// How much of a message's text the index of words has: of a whole book it would take seconds, for which all
+// others wait.
+size_t indexed_length(const std::string& text) {
+  constexpr size_t kIndexed = 256 << 10;
+  size_t end = std::min(text.size(), kIndexed);
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return end;
+}
+
 Result<void> check_json(const Json& json, const char* name) {
   if (!json.is_object()) return make_error(ErrorKind::invalid, "'{}' must be an object", name);
   if (dump_json(json).size() > SessionStore::kMaxSettings)
@@ -77,7 +93,13 @@ size_t size_of(const NewMessage& one) {
   return dump_json(one.message).size() + dump_json(one.about).size();
 }
 
+Error too_large() {
+  return make_error(ErrorKind::invalid, "A session holds at most {} MiB: begin a new one",
+                    SessionStore::kMaxSessionBytes >> 20);
+}
+
 Result<void> check_messages(std::span<const NewMessage> messages) {
+  size_t bytes = 0;
   if (messages.size() > static_cast<size_t>(SessionStore::kMaxMessages))
     return make_error(ErrorKind::invalid, "A session holds at most {} messages", SessionStore::kMaxMessages);
   for (const NewMessage& one : messages) {
@@ -86,11 +108,25 @@ Result<void> check_messages(std::span<const NewMessage> messages) {
     if (const auto content = one.message.find("content");
         content == one.message.end() || !content->is_string())
       return make_error(ErrorKind::invalid, "A message's 'content' must be a text");
-    if (size_of(one) > SessionStore::kMaxMessageBytes)
+    const size_t size = size_of(one);
+    if (size > SessionStore::kMaxMessageBytes)
       return make_error(ErrorKind::invalid, "A message has more than {} MiB",
                         SessionStore::kMaxMessageBytes >> 20);
+    bytes += size;
   }
+  if (bytes > static_cast<size_t>(SessionStore::kMaxSessionBytes)) return too_large();
   return {};
+}
+
+// Fails if a table is not as it should be.
+void check_schema(SQLite::Database& db) {
+  for (const char* columns :
+       {"id, owner, listed, title, model, settings, metadata, created_at, updated_at, changed, head, "
+        "messages, "
+        "bytes FROM sessions",
+        "id, session, parent, text, json, about, created_at FROM messages",
+        "id, session, message, response, input_items FROM responses", "rowid, text FROM words"})
+    SQLite::Statement(db, fmt::format("SELECT {} LIMIT 0", columns)).executeStep();
 }
 
 Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path) {
@@ -98,7 +134,7 @@ Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path)
     auto db = std::make_unique<SQLite::Database>(path.empty() ? ":memory:" : path,
                                                  SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs);
     db->exec("PRAGMA trusted_schema = OFF");
-    db->exec("PRAGMA journal_mode = WAL");
+    use_write_ahead_log(*db, kBusyMs);
     // An acknowledged message survives a loss of power, too.
     db->exec("PRAGMA synchronous = FULL");
     db->exec("PRAGMA secure_delete = ON");
@@ -111,11 +147,25 @@ Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path)
     if (format < kFormat) {
       db->exec(kSchema);
       db->exec(fmt::format("PRAGMA user_version = {}", kFormat));
-      transaction.commit();
     }
+    check_schema(*db);
+    db->exec(kTraces);
+    transaction.commit();
     return db;
   } catch (const SQLite::Exception& e) {
     return make_error(ErrorKind::io, "cannot open the sessions in {}: {}", path, e.what());
+  }
+}
+
+// Others than the writer may read meanwhile.
+Result<std::unique_ptr<SQLite::Database>> open_reader(const std::string& path) {
+  try {
+    auto db = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE, kBusyMs);
+    db->exec("PRAGMA trusted_schema = OFF");
+    db->exec("PRAGMA query_only = ON");
+    return db;
+  } catch (const SQLite::Exception& e) {
+    return make_error(ErrorKind::io, "cannot read the sessions in {}: {}", path, e.what());
   }
 }
 
@@ -145,6 +195,10 @@ Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& dire
   }
   TRY(auto db, open_database(path));
   std::unique_ptr<SessionStore> store(new SessionStore(std::move(db), retention));
+  for (Reader& reader : store->readers_)
+    if (!path.empty()) {
+      TRY(reader.db, open_reader(path));
+    }
   TRY_VOID(store->prune());
   return store;
 }
@@ -194,17 +248,6 @@ Session SessionStore::create_one(const NewSession& session) {
   return *find_session(*db_, std::nullopt, id);
 }
 
-void SessionStore::prune_after(size_t bytes) {
-  constexpr uint64_t kPart = 16;  // the limit of bytes is exceeded by one of so many parts at most
-  constexpr int kChanges = 1024;
-  constexpr int64_t kSeconds = 3600;
-  written_ += bytes;
-  const bool large = retention_.bytes > 0 && written_ > retention_.bytes / kPart;
-  if (!large && ++changes_ < kChanges && unix_seconds() - pruned_at_ < kSeconds) return;
-  if (const auto removed = prune(); !removed)
-    log_warning("old conversations could not be removed: {}", removed.error().message);
-}
-
 // Within a transaction. The messages have been checked.
 std::vector<MessageId> SessionStore::insert(const std::string& id, MessageId parent,
                                             std::span<const NewMessage> messages) {
@@ -218,8 +261,12 @@ std::vector<MessageId> SessionStore::insert(const std::string& id, MessageId par
   for (const NewMessage& one : messages) {
     Json rest = one.message;
     rest.erase("content");
-    const std::string text = string_at(one.message, "content"), json = dump_json(rest),
-                      about = dump_json(one.about);
+    std::string text = string_at(one.message, "content");
+    if (const size_t end = indexed_length(text); end < text.size()) {
+      rest[kTextRest] = text.substr(end);
+      text.resize(end);
+    }
+    const std::string json = dump_json(rest), about = dump_json(one.about);
     if (std::string named = string_at(one.about, "model"); !named.empty()) model = std::move(named);
     add.bind(1, id);
     add.bind(2, parent);
@@ -258,12 +305,15 @@ Result<std::vector<MessageId>> SessionStore::append(const Owner& owner, const st
                                                     std::optional<MessageId> parent,
                                                     std::span<const NewMessage> messages) {
   TRY_VOID(check_messages(messages));
+  size_t bytes = 0;
+  for (const NewMessage& one : messages) bytes += size_of(one);
   auto ids = run(true, [&]() -> Result<std::vector<MessageId>> {
     const auto session = find_session(*db_, owner, id);
     if (!session) return no_session(id);
     if (session->messages + static_cast<int64_t>(messages.size()) > kMaxMessages)
-      return make_error(ErrorKind::exhausted, "A session holds at most {} messages: begin a new one",
+      return make_error(ErrorKind::invalid, "A session holds at most {} messages: begin a new one",
                         kMaxMessages);
+    if (session->bytes + static_cast<int64_t>(bytes) > kMaxSessionBytes) return too_large();
     const MessageId below = parent.value_or(session->head);
     if (below != kNoMessage) {
       SQLite::Statement query(*db_, "SELECT 1 FROM messages WHERE id = ? AND session = ?");
@@ -273,22 +323,8 @@ Result<std::vector<MessageId>> SessionStore::append(const Owner& owner, const st
     }
     return insert(id, below, messages);
   });
-  size_t bytes = 0;
-  for (const NewMessage& one : messages) bytes += size_of(one);
   if (ids) prune_after(bytes);
   return ids;
-}
-
-// Within a transaction. The index of words is told of the text before it goes.
-template <class Value>
-void SessionStore::remove_messages(const char* condition, const Value& value) {
-  for (const char* command :
-       {"INSERT INTO words (words, rowid, text) SELECT 'delete', id, text FROM messages WHERE ",
-        "DELETE FROM messages WHERE "}) {
-    SQLite::Statement remove(*db_, std::string(command) + condition);
-    remove.bind(1, value);
-    remove.exec();
-  }
 }
 
 Result<void> SessionStore::take_back(const std::string& id, std::span<const MessageId> messages,
@@ -344,7 +380,7 @@ Result<Session> SessionStore::change(const Owner& owner, const std::string& id, 
           *db_,
           "WITH RECURSIVE down(id) AS (SELECT id FROM messages WHERE id = ?1 AND session = ?2 "
           "UNION ALL SELECT (SELECT max(id) FROM messages WHERE session = ?2 AND parent = "
-          "down.id) FROM down WHERE down.id IS NOT NULL) SELECT max(id) FROM down");
+          "down.id AND id > down.id) FROM down WHERE down.id IS NOT NULL) SELECT max(id) FROM down");
       leaf.bind(1, *change.head);
       leaf.bind(2, id);
       if (!leaf.executeStep() || leaf.getColumn(0).isNull()) return no_message(*change.head);
@@ -377,84 +413,15 @@ Result<Session> SessionStore::branch(const Owner& owner, const std::string& id, 
     one.about.erase("response_id");  // the response stays with the first session
     copy.messages.push_back({std::move(one.message), std::move(one.about)});
   }
-  return create(copy);
-}
-
-// Within a transaction.
-void SessionStore::remove(const std::string& id) {
-  remove_messages("session = ?", id);
-  for (const char* table : {"responses WHERE session", "sessions WHERE id"}) {
-    SQLite::Statement remove(*db_, fmt::format("DELETE FROM {} = ?", table));
-    remove.bind(1, id);
-    remove.exec();
-  }
-}
-
-Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
-  return run(true, [&]() -> Result<void> {
-    if (!find_session(*db_, owner, id)) return no_session(id);
-    remove(id);
+  TRY(Session made, create(copy));
+  TRY_VOID(run(true, [&]() -> Result<void> {
+    SQLite::Statement traces(*db_, "INSERT INTO traces SELECT ?, trace FROM traces WHERE session = ?");
+    traces.bind(1, made.id);
+    traces.bind(2, id);
+    traces.exec();
     return {};
-  });
-}
-
-Result<void> SessionStore::scrub() {
-  // Joining all parts of the index, as "optimize" does, but some pages at a time (FTS5's "merge" command: it
-  // has nothing left to do once it changes fewer than two rows).
-  constexpr int kPages = 200;
-  for (bool first = true, more = true; more; first = false) {
-    TRY(more, run(true, [&]() -> Result<bool> {
-          const int before = db_->getTotalChanges();
-          db_->exec(
-              fmt::format("INSERT INTO words (words, rank) VALUES ('merge', {})", first ? -kPages : kPages));
-          return first || db_->getTotalChanges() - before >= 2;
-        }));
-  }
-  return run(false, [&]() -> Result<void> {
-    // A reader in another process may keep a part of the log for a while.
-    db_->exec("PRAGMA wal_checkpoint(TRUNCATE)");
-    return {};
-  });
-}
-
-Result<int> SessionStore::prune() {
-  written_ = 0;
-  changes_ = 0;
-  pruned_at_ = unix_seconds();
-  TRY(const int removed, run(true, [&] { return remove_old(); }));
-  if (removed > 0) TRY_VOID(scrub());
-  return removed;
-}
-
-// Within a transaction.
-Result<int> SessionStore::remove_old() {
-  std::vector<std::string> old;
-  const auto take = [&](SQLite::Statement& query) {
-    while (query.executeStep()) old.push_back(query.getColumn(0).getString());
-  };
-  SQLite::Statement excess(
-      *db_, "SELECT id FROM sessions WHERE listed = 0 ORDER BY changed DESC LIMIT -1 OFFSET ?");
-  excess.bind(1, kMaxUnlisted);
-  take(excess);
-  if (retention_.days > 0) {
-    SQLite::Statement query(*db_, "SELECT id FROM sessions WHERE updated_at < ?");
-    query.bind(1, unix_seconds() - static_cast<int64_t>(retention_.days * 86400));
-    take(query);
-  }
-  for (const std::string& id : old) remove(id);
-  if (retention_.bytes == 0) return static_cast<int>(old.size());
-  int removed = static_cast<int>(old.size());
-  old.clear();
-  // The one that was changed last stays, however large it is, and does not count.
-  SQLite::Statement query(
-      *db_,
-      "SELECT id FROM (SELECT id, sum(bytes) OVER newest AS newer, first_value(bytes) OVER newest AS last "
-      "FROM "
-      "sessions WINDOW newest AS (ORDER BY changed DESC ROWS UNBOUNDED PRECEDING)) WHERE newer - last > ?");
-  query.bind(1, static_cast<int64_t>(retention_.bytes));
-  take(query);
-  for (const std::string& id : old) remove(id);
-  return removed + static_cast<int>(old.size());
+  }));
+  return made;
 }
 
 Result<void> SessionStore::put_response(const StoredResponse& response) {

@@ -4,11 +4,13 @@
 // returned, what it changed survives a crash of the process and of the machine.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -26,16 +28,19 @@ std::string session_file(const std::string& directory);
 std::string default_session_directory();
 
 // Thread-safe. Every call may wait for the disk, and up to five seconds for other processes.
-// Errors of all calls: io (the database cannot be read or written), busy (another process holds it for too
-// long). Sessions of another owner count as not_found.
+// Errors of all calls: io (the database cannot be read or written), exhausted (the disk is full), busy
+// (another process holds it for too long). Sessions of another owner count as not_found.
 class SessionStore {
  public:
-  static constexpr size_t kMaxTitle = 200;              // bytes
-  static constexpr size_t kMaxSettings = 64 << 10;      // bytes of JSON; of metadata, too
-  static constexpr int64_t kMaxMessages = 65536;        // of a session
-  static constexpr size_t kMaxMessageBytes = 32 << 20;  // of text and JSON
-  static constexpr int kMaxListed = 1000;               // sessions in one answer
-  static constexpr int kMaxUnlisted = 4096;  // sessions that are not listed; older ones are removed
+  static constexpr size_t kMaxTitle = 200;                // bytes
+  static constexpr size_t kMaxSettings = 64 << 10;        // bytes of JSON; of metadata, too
+  static constexpr int64_t kMaxMessages = 65536;          // of a session
+  static constexpr size_t kMaxMessageBytes = 32 << 20;    // of text and JSON
+  static constexpr int64_t kMaxSessionBytes = 128 << 20;  // of all branches
+  static constexpr size_t kPageBytes = 8 << 20;           // of one page; a larger message is one alone
+  static constexpr int kMaxListed = 1000;                 // sessions in one answer
+  static constexpr int kMaxTraces = 1 << 16;              // of a session
+  static constexpr int kMaxUnlisted = 4096;  // sessions of an owner that are not listed; older ones go
 
   // directory: created for its owner only if missing; empty: the store is in memory.
   // Errors: io, unsupported (a newer version of the program wrote the file).
@@ -51,8 +56,12 @@ class SessionStore {
   // The messages from the root down to `head`; without it, to the session's. Errors: not_found.
   Result<std::vector<SessionMessage>> path(const Owner& owner, const std::string& id,
                                            std::optional<MessageId> head = {});
+  // The last messages of that path, at most `limit` and about kPageBytes; before: only those above this one.
+  // Errors: not_found.
+  Result<SessionPage> page(const Owner& owner, const std::string& id, std::optional<MessageId> head,
+                           MessageId before, int limit);
   // Adds messages, one below the other, below `parent` (kNoMessage: at the root; none: below the head). The
-  // last becomes the head. Returns their ids. Errors: not_found, invalid, exhausted (kMaxMessages).
+  // last becomes the head. Returns their ids. Errors: not_found, invalid.
   Result<std::vector<MessageId>> append(const Owner& owner, const std::string& id,
                                         std::optional<MessageId> parent,
                                         std::span<const NewMessage> messages);
@@ -67,8 +76,9 @@ class SessionStore {
   // Errors: not_found.
   Result<Session> branch(const Owner& owner, const std::string& id, MessageId message,
                          const std::string& title);
-  // Removes a session, its messages and its responses, and overwrites them in the file. Their words stay in
-  // the index of words, and what was written lately in SQLite's log, until scrub(). Errors: not_found.
+  // Removes a session, its messages and its responses, and overwrites them in the file; a large one in steps,
+  // of which a crash leaves the rest. Their words stay in the index of words, and what was written lately in
+  // SQLite's log, until scrub(). Errors: not_found.
   Result<void> erase(const Owner& owner, const std::string& id);
   // Overwrites what removed sessions left behind. Takes seconds for large stores, in short steps between
   // which others can work.
@@ -76,6 +86,14 @@ class SessionStore {
   // Removes what Retention does not allow, and unlisted sessions beyond kMaxUnlisted. Returns how many
   // sessions that were. Runs by itself when the store is opened, and now and then after changes.
   Result<int> prune();
+
+  // Notes what is kept of the session elsewhere (engine/engine.h: Event::states). Of a session that is gone
+  // it is released at once. At most kMaxTraces are noted of a session.
+  Result<void> add_traces(const std::string& session, std::span<const std::string> traces);
+  // The traces that removed sessions alone had, since the last call.
+  std::vector<std::string> take_released();
+  // Leaves those out that a session here still has.
+  Result<void> drop_used(std::vector<std::string>& traces);
 
   // Errors: not_found (its session).
   Result<void> put_response(const StoredResponse& response);
@@ -89,17 +107,33 @@ class SessionStore {
   SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention);
   template <class Work>
   auto run(bool write, Work work) -> decltype(work());
+  template <class Work>
+  auto read(Work work) -> decltype(work(std::declval<SQLite::Database&>()));
+  // False: a reader needs a part of it.
+  Result<bool> empty_log();
   Session create_one(const NewSession& session);
   std::vector<MessageId> insert(const std::string& id, MessageId parent,
                                 std::span<const NewMessage> messages);
   void remove(const std::string& id);
+  bool remove_newest(const std::string& id);
+  Result<void> erase_in_steps(const Owner& owner, const std::string& id);
   void prune_after(size_t bytes);
-  Result<int> remove_old();
-  template <class Value>
-  void remove_messages(const char* condition, const Value& value);
+  std::vector<std::string> find_old();
+  std::vector<std::string> find_excess();
+  using MessageKey = std::variant<MessageId, std::string>;
+  void remove_messages(const char* condition, const MessageKey& value);
 
-  std::mutex mutex_;
-  std::unique_ptr<SQLite::Database> db_;
+  struct Reader {
+    std::mutex mutex;
+    std::unique_ptr<SQLite::Database> db;  // null: the store is in memory
+  };
+
+  std::mutex mutex_;                      // guards the next three
+  std::unique_ptr<SQLite::Database> db_;  // writes
+  std::vector<std::string> leaving_;      // traces of sessions that the present transaction removes
+  std::vector<std::string> released_;     // as of take_released()
+  std::array<Reader, 3> readers_;
+  std::atomic<size_t> next_reader_{0};
   const Retention retention_;
   std::atomic<uint64_t> written_{0};   // bytes since the last prune()
   std::atomic<int> changes_{0};        // since then

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "cache/records.h"
+#include "cache/shared_states.h"
 
 namespace anabranch {
 namespace {
@@ -52,6 +53,26 @@ TEST(DiskToolsTest, ListVerifyClear) {
   put_all(*store, heads);
   store->drain();
   EXPECT_EQ(count_right(*store, heads), 4) << store->stats().last_reason;
+}
+
+// Of a model that is not loaded.
+TEST(DiskToolsTest, ForgetsWhatNothingElseNeeds) {
+  const TemporaryDirectory directory;
+  const auto heads = chain(1, 3);
+  { put_all(*open_store(directory.path()), heads); }
+  std::vector<DiskRecord> records;
+  for (const RecordHead& head : heads) {
+    records.push_back(disk_record(kFingerprint, head));
+    EXPECT_EQ(full_name(*parse_full_name(full_name(records.back()))), full_name(records.back()));
+  }
+  for (const char* bad : {"", "x", "00/11", "../../etc/passwd"}) EXPECT_FALSE(parse_full_name(bad)) << bad;
+  ASSERT_TRUE(forget_records(directory.path(), {records[0], records[1]}).ok());
+  EXPECT_EQ(listed(directory.path()).size(), heads.size()) << "others stand on them";
+  ASSERT_TRUE(forget_records(directory.path(), {records.begin() + 1, records.end()}).ok());
+  ASSERT_EQ(listed(directory.path()).size(), 1u);
+  ASSERT_TRUE(forget_records(directory.path(), records).ok());
+  EXPECT_TRUE(listed(directory.path()).empty());
+  EXPECT_TRUE(forget_records(directory.path() + "/none", records).ok());
 }
 
 TEST(DiskToolsTest, AboutSaysWhatAFingerprintIsOf) {

@@ -453,6 +453,38 @@ TEST_F(StateCacheTest, AnotherSaltFindsNothing) {
   EXPECT_EQ(cache->find(tokens + text(2, 1), "one").length, 300);
 }
 
+// In memory, on disk, and while a record waits to be written: what is forgotten is gone, and what another
+// sequence needs is still there.
+TEST_F(StateCacheTest, ForgottenStatesAreGone) {
+  for (const Layers& layers : {kHybrid, kAttention})
+    for (const bool drained : {false, true}) {
+      std::filesystem::remove_all(directory_.path());
+      const Tokens trunk = text(1, 300), a = trunk + text(2, 400), b = trunk + text(3, 300);
+      {
+        const auto cache = open(layers, true);
+        for (const int length : {300, 512, 700})
+          cache->keep(first(a, length), "s", state_of(layers, first(a, length)));
+        cache->keep(b, "s", state_of(layers, b));
+        cache->keep(a, "t", state_of(layers, a));
+        if (drained) cache->disk()->drain();
+        cache->forget(records_of(kFingerprint, "s", a, std::vector<int>{300, 512, 700}));
+        EXPECT_LE(cache->find(a + text(4, 1), "s").length, 300) << "what `b` begins with";
+        EXPECT_EQ(cache->find(b + text(4, 1), "s").length, 600);
+        EXPECT_EQ(cache->find(a + text(4, 1), "t").length, 700);
+        cache->disk()->drain();
+      }
+      const auto again = open(layers, true);
+      EXPECT_LE(again->find(a + text(4, 1), "s").length, 300);
+      EXPECT_EQ(again->find(b + text(4, 1), "s").length, 600);
+      again->forget(records_of(kFingerprint, "s", b, std::vector<int>{600}));
+      again->forget(records_of(kFingerprint, "s", a, std::vector<int>{300, 512, 700}));
+      again->forget(records_of(kFingerprint, "t", a, std::vector<int>{700}));
+      EXPECT_EQ(again->stats().points, 0u);
+      EXPECT_TRUE(listed(directory_.path()).empty());
+      EXPECT_EQ(again->stats().disk_bytes, 0u);
+    }
+}
+
 TEST_F(StateCacheTest, TheLeastUsedLeavesMemoryFirst) {
   const auto cache = open(kHybrid, false);
   const auto keep = [&](int i) { cache->keep(text(i, 300), "", state_of(kHybrid, text(i, 300))); };

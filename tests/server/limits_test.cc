@@ -89,6 +89,111 @@ TEST(ApiKeys, HaveNamesAndLimits) {
   EXPECT_FALSE(ApiKeys::make({{"k1", "alice"}, {"k2", "alice"}}).ok());
 }
 
+// Whose prefixes the requests of a key find.
+TEST(ApiKeys, HaveASpaceOfTheCacheWhenThereAreSeveral) {
+  const auto space = [](const std::vector<ApiKey>& keys, const std::string& key,
+                        std::optional<CacheScope> scope = {}) {
+    HttpRequest request;
+    request.headers = {{"x-api-key", key}};
+    return KeyUse::begin(ApiKeys::make(keys, scope)->find(request)).cache_space();
+  };
+  const ApiKey ann{"k1", "ann"}, bob{"k2", "bob"},
+      worker{.key = "k3", .name = "worker", .cache = CacheScope::all};
+  EXPECT_EQ(space({ann}, "k1"), "");
+  EXPECT_EQ(space({ann, bob}, "k1"), "ann");
+  EXPECT_EQ(space({ann, bob}, "k2"), "bob");
+  EXPECT_EQ(space({ann, worker}, "k1"), "ann");
+  EXPECT_EQ(space({ann, worker}, "k3"), "");
+  EXPECT_EQ(space({ann, bob}, "k1", CacheScope::all), "");
+  EXPECT_EQ(space({ann}, "k1", CacheScope::key), "ann");
+  EXPECT_EQ(space({ann, bob}, "wrong"), "");
+  EXPECT_EQ(space({ann, {"k9", "bob"}}, "k9"), "bob") << "a new key of the same name";
+  EXPECT_NE(space({{"k1"}, {"k2"}}, "k1"), space({{"k1"}, {"k2"}}, "k2"));
+  EXPECT_FALSE(parse_cache_scope("none"));
+}
+
+TEST(ApiKeys, SayTheirScopeInTheFile) {
+  const std::string path = ::testing::TempDir() + "scopes.keys";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return read_key_file(path);
+  };
+  const auto keys = *read("ann k1 cache=key\nbob k2 priority=1 cache=all\ncarol k3\n");
+  EXPECT_EQ(keys[0].cache, CacheScope::key);
+  EXPECT_EQ(keys[1].cache, CacheScope::all);
+  EXPECT_EQ(keys[2].cache, std::nullopt);
+  for (const char* bad : {"cache=", "cache", "cache=off", "cache=2"})
+    EXPECT_FALSE(read(std::string("ann k1 ") + bad).ok()) << bad;
+}
+
+// The engine gets a salt that no client can name.
+TEST_F(Limits, RequestsOfAKeyHaveASaltOfTheirOwn) {
+  ServerOptions options;
+  options.api_keys = {
+      {"one", "ann"}, {"two", "bob"}, {.key = "three", .name = "all", .cache = CacheScope::all}};
+  start(options);
+  std::mutex mutex;
+  std::string salt;
+  engine_.script = [&](const Request& request) {
+    const std::lock_guard lock(mutex);
+    salt = request.cache_salt;
+    return Script{{"a"}, std::chrono::milliseconds(1)};
+  };
+  const auto salt_of = [&](const std::string& key, const char* path, const std::string& body) {
+    EXPECT_EQ(ask(port_, "POST", path, body, "x-api-key: " + key + "\r\n").status, 200) << path << body;
+    const std::lock_guard lock(mutex);
+    return salt;
+  };
+  const std::string messages = R"("messages":[{"role":"user","content":"a"}])";
+  const std::pair<const char*, std::string> requests[] = {
+      {"/v1/completions", R"({"prompt":"a")"},
+      {"/v1/chat/completions", "{" + messages},
+      {"/v1/responses", R"({"input":"a")"},
+      {"/v1/messages", R"({"max_tokens":3,)" + messages},
+      {"/completion", R"({"prompt":"a")"},
+      {"/infill", R"({"input_prefix":"a","input_suffix":"b")"},
+      {"/v1/generate", R"({"token_ids":[97],"sampling_params":{})"},
+      {"/api/chat", R"({"stream":false,)" + messages},
+      {"/api/generate", R"({"stream":false,"prompt":"a")"}};
+  for (const auto& [path, body] : requests) {
+    if (std::string(path) == "/infill") continue;  // the fake tokenizer has no tokens for it
+    const std::string ann = salt_of("one", path, body + "}"), bob = salt_of("two", path, body + "}");
+    EXPECT_NE(ann, bob) << path;
+    EXPECT_NE(ann, "") << path;
+    EXPECT_EQ(salt_of("three", path, body + "}"), "") << path;
+    EXPECT_EQ(salt_of("one", path, body + "}"), ann) << path;
+  }
+  const auto with = [&](const char* key, const char* text) {
+    return salt_of(key, "/v1/completions", std::string(R"({"prompt":"a","cache_salt":")") + text + "\"}");
+  };
+  EXPECT_EQ(with("three", "x"), "x");
+  EXPECT_NE(with("one", "x"), with("two", "x"));
+  EXPECT_NE(with("one", "x"), with("one", "y"));
+  // Not even a client of all states can spell another's: bytes that are no UTF-8 are refused.
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions",
+                "{\"prompt\":\"a\",\"cache_salt\":\"\xff"
+                "ann\xff\"}",
+                "x-api-key: three\r\n")
+                .status,
+            400);
+}
+
+// A worker that asks what is kept could ask for others' texts.
+TEST_F(Limits, OnlyKeysOfAllStatesMayAskForStates) {
+  ServerOptions options;
+  options.share_states = true;
+  options.api_keys = {{"one", "ann"}, {.key = "two", .name = "worker", .cache = CacheScope::all}};
+  start(options);
+  const auto asks = [&](const char* key, const char* method, const char* path) {
+    return ask(port_, method, path, "{}", std::string("x-api-key: ") + key + "\r\n");
+  };
+  for (const auto& [method, path] :
+       {std::pair("POST", "/v1/states/lookup"), std::pair("GET", "/v1/states/a/b")}) {
+    EXPECT_EQ(asks("one", method, path).error_code(), "states_of_other_keys");
+    EXPECT_EQ(asks("two", method, path).status, 400) << "a question that says nothing";
+  }
+}
+
 TEST_F(Limits, AKeyMayHaveSoManyRequestsAtATime) {
   ServerOptions options;
   options.api_keys = {{.key = "one", .name = "alice", .concurrent = 1}, {.key = "two", .name = "bob"}};

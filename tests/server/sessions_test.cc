@@ -1,7 +1,9 @@
 // /v1/sessions, and the conversations of the Responses API on the same store.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <sstream>
 
 #include "server/server_fixture.h"
 
@@ -135,6 +137,58 @@ TEST_F(SessionsApi, KeysOwnTheirSessions) {
       404);
   EXPECT_EQ(as("key-of-ann", "GET", "/v1/responses/" + response).status, 200);
   EXPECT_EQ(ask(port_, "GET", "/v1/sessions").status, 401);
+}
+
+TEST_F(SessionsApi, MessagesComeInPages) {
+  Json messages = Json::array();
+  for (int i = 0; i < 5; ++i) messages.push_back({{"role", "user"}, {"content", std::to_string(i)}});
+  const std::string id = made(Json{{"messages", messages}}.dump())["id"];
+  const Json whole = read(id), last = read(id, "?limit=2");
+  EXPECT_EQ(whole["has_more"], false);
+  EXPECT_EQ(said(last), "user:3|user:4|");
+  EXPECT_EQ(last["has_more"], true);
+  const Json first = read(id, "?limit=3&before=" + last["messages"][0]["id"].get<std::string>());
+  EXPECT_EQ(said(first), "user:0|user:1|user:2|");
+  EXPECT_EQ(first["has_more"], false);
+  for (const char* bad : {"?limit=0", "?limit=1001", "?limit=x", "?before=x"})
+    EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + id + bad).status, 400) << bad;
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + id + "?before=msg_999").status, 404);
+}
+
+// More than a page is exported as a whole.
+TEST_F(SessionsApi, LargeSessionsAreExportedWhole) {
+  Json messages = Json::array();
+  for (int i = 0; i < 2500; ++i) messages.push_back({{"role", "user"}, {"content", "m" + std::to_string(i)}});
+  const std::string id = made(Json{{"title", "T"}, {"messages", messages}}.dump())["id"];
+  EXPECT_EQ(read(id)["messages"].size(), 1000u);
+  const std::string lines = ask(port_, "GET", "/v1/sessions/" + id + "/export").body;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2501);
+  EXPECT_TRUE(lines.starts_with(R"({"session":)"));
+  EXPECT_LT(lines.find("\"m999\""), lines.find("\"m1501\""));
+  EXPECT_LT(lines.find("\"m1501\""), lines.find("\"m2499\""));
+  const std::string text = ask(port_, "GET", "/v1/sessions/" + id + "/export?format=markdown").body;
+  EXPECT_EQ(text.find("# T"), 0u);
+  EXPECT_EQ(text.find("# T", 1), text.npos);
+}
+
+// A file that cannot be used stays as it is, and the server answers without it.
+TEST_F(SessionsApi, ADamagedFileIsToldAndLeft) {
+  std::filesystem::create_directories(sessions_);
+  const std::string file = session_file(sessions_), text(5000, 'x');
+  { std::ofstream(file) << text; }
+  ServerOptions options;
+  options.sessions.directory = sessions_;
+  options.sessions.keep_responses = true;
+  start(options);
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions").status, 500);
+  EXPECT_NE(ask(port_, "GET", "/v1/sessions").body.find("sessions.db"), std::string::npos);
+  const Json response = respond(R"("input":"hi")");
+  EXPECT_EQ(response["status"], "completed");
+  EXPECT_EQ(ask(port_, "GET", "/v1/responses/" + response["id"].get<std::string>()).status, 200)
+      << "in memory";
+  std::ostringstream now;
+  now << std::ifstream(file).rdbuf();
+  EXPECT_EQ(now.str(), text);
 }
 
 TEST_F(SessionsApi, ResponsesGoOnWithAConversation) {

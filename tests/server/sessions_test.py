@@ -38,11 +38,12 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def ask(self, path, body=None):
-        request = urllib.request.Request(self.base + path, None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json"})
+    def ask(self, path, body=None, key=None, method=None):
+        headers = {"Content-Type": "application/json", **({"x-api-key": key} if key else {})}
+        request = urllib.request.Request(self.base + path, None if body is None else json.dumps(body).encode(), headers, method=method)
         with urllib.request.urlopen(request, timeout=120) as response:
             text = response.read().decode()
-        return json.loads(text) if response.headers["content-type"].startswith("application/json") else text
+        return json.loads(text) if response.headers["content-type"].split(";")[0] == "application/json" else text
 
 
 def message(random_):
@@ -179,6 +180,148 @@ def test_two_servers(program, folder):
     return good, f"{count} messages of 60 one below the other, files {modes}, {listed.stderr}"
 
 
+def records(folder):
+    return sorted(name for _, _, names in os.walk(folder) for name in names if name.endswith((".block", ".checkpoint")))
+
+
+def test_forgotten(program, model, folder):
+    """One key's texts are not found by another's; a deleted conversation leaves no states and no sampled turns."""
+    keys = os.path.join(folder, "keys")
+    with open(keys, "w") as file:
+        file.write("ann key-of-ann\nbob key-of-bob\nteam1 key-of-team1 cache=all\nteam2 key-of-team2 cache=all\n")
+    os.chmod(keys, 0o600)
+    server = Server(program, folder, "--model", model, "--api-key-file", keys)
+    states = os.path.join(folder, "states")
+    text = "The quetzalcoatl sleeps beneath the ninety-first pine. " * 60
+    checks = {}
+
+    def respond(key, more=None, said=text, **fields):
+        body = {"input": said, "max_output_tokens": 8, "temperature": 0, "reasoning": {"effort": "none"}, **(more or {}), **fields}
+        answer = server.ask("/responses", body, key)
+        return answer["id"], answer["usage"]["input_tokens_details"]["cached_tokens"]
+
+    def settled():
+        for _ in range(100):
+            found = records(states)
+            time.sleep(0.3)
+            if found and found == records(states):
+                return found
+        return records(states)
+
+    try:
+        session = server.ask("/sessions", {}, "key-of-ann")["id"]
+        respond("key-of-ann", {"conversation": session})
+        checks["another key finds nothing"] = respond("key-of-bob", store=False)[1] == 0
+        first = respond("key-of-team1", store=False)[1]
+        checks["keys of all find each other's"] = first == 0 and respond("key-of-team2", store=False)[1] > 100
+        checks["one finds its own"] = respond("key-of-ann", {"conversation": session}, "Go on, please.")[1] > 100
+        others = len(settled())
+        other = respond("key-of-ann", said=text + "Another end. " * 60)[0]  # goes on from what they have in common
+        more = set(settled())
+        checks["states on disk"] = 0 < others < len(more)
+        server.ask("/sessions/" + session, key="key-of-ann", method="DELETE")
+        left = set(records(states))
+        checks["removed before the answer"] = len(left) < len(more) and left < more
+        checks["the other goes on"] = respond("key-of-ann", {"previous_response_id": other}, "Go on, please.")[1] > 100
+        server.ask("/responses/" + other, key="key-of-ann", method="DELETE")
+        # The second response of that conversation still has it.
+        checks["not yet"] = respond("key-of-ann", said=text + "Another end. " * 60, store=False)[1] > 100
+        server.kill()
+        server.start()
+        whole = server.ask("/sessions", {}, "key-of-bob")["id"]
+        respond("key-of-bob", {"conversation": whole}, "A text of bob's alone. " * 60)
+        before = set(settled())
+        server.kill()
+        server.start()
+        server.ask("/sessions/" + whole, key="key-of-bob", method="DELETE")
+        checks["after a restart"] = set(records(states)) < before
+        checks["gone"] = respond("key-of-bob", said="A text of bob's alone. " * 60, store=False)[1] == 0
+    finally:
+        server.kill()
+    # On the command line, with the usual directory of the cache.
+    environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache")}
+    place = ["--sessions", os.path.join(folder, "chats")]
+    subprocess.run([program, "chat", "-m", model, "--temp", "0", "--thinking", "off", "--max-tokens", "8", "--cache-disk-worth", "0", *place],
+                   input=text + "\n", env=environment, capture_output=True, text=True, timeout=120)
+    kept = records(environment["XDG_CACHE_HOME"])
+    subprocess.run([program, "sessions", "rm", "-y", "quetzal", *place], env=environment, capture_output=True, timeout=60)
+    checks["chat's states"] = bool(kept) and not records(environment["XDG_CACHE_HOME"])
+    bad = [name for name, good in checks.items() if not good]
+    return not bad, f"failed: {bad}" if bad else "what is deleted is gone from the cache, and no key finds another's"
+
+
+def test_one_large_session(program, folder):
+    """Somebody reads, exports and extends a session of 120 MB while others list and write theirs."""
+    keys = os.path.join(folder, "keys")
+    with open(keys, "w") as file:
+        file.write("ann key-of-ann\nbob key-of-bob\n")
+    os.chmod(keys, 0o600)
+    server = Server(program, folder, "--api-key-file", keys)
+
+    def memory():
+        with open(f"/proc/{server.process.pid}/status") as status:
+            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+
+    try:
+        large = server.ask("/sessions", {}, "key-of-bob")["id"]
+        for _ in range(4):
+            server.ask(f"/sessions/{large}/messages", {"messages": [{"role": "user", "content": "z" * 30_000_000}]}, "key-of-bob")
+        own = server.ask("/sessions", {}, "key-of-ann")["id"]
+        refused = None
+        try:
+            server.ask(f"/sessions/{large}/messages", {"messages": [{"role": "user", "content": "z" * 30_000_000}]}, "key-of-bob")
+        except urllib.error.HTTPError as error:
+            refused = error.code
+        threads = [threading.Thread(target=server.ask, args=(f"/sessions/{large}{end}", None, "key-of-bob"))
+                   for end in ("", "/export", "", "/export", "", "/export")]
+        [thread.start() for thread in threads]
+        waits = []
+        while any(thread.is_alive() for thread in threads):
+            begin = time.time()
+            server.ask("/sessions", key="key-of-ann")
+            server.ask(f"/sessions/{own}/messages", {"messages": [{"role": "user", "content": "short"}]}, "key-of-ann")
+            waits.append(time.time() - begin)
+            time.sleep(0.01)
+        peak = memory()
+    finally:
+        server.kill()
+    waits.sort()
+    worst = waits[-1] if waits else 0
+    good = refused == 400 and len(waits) > 3 and worst < 3
+    return good, f"another key's two requests took {statistics.median(waits):.2f} s, at most {worst:.2f} s; memory {peak:.0f} MB; beyond 128 MiB: {refused}"
+
+
+def test_full_disk(program, folder):
+    """A disk that is full gets 507, changes nothing, and deleting works once there is room."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True).returncode:
+        return True, "not tried: no file system can be mounted here"
+    server, filling = Server(program, folder), os.path.join(folder, "filling")
+
+    def status(path, body=None, method=None):
+        try:
+            return server.ask(path, body, method=method) and 200
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    try:
+        session = server.ask("/sessions", {"messages": [{"role": "user", "content": "some words " * 60_000}]})["id"]
+        with open(filling, "ab", 0) as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+            except OSError:
+                pass
+        statuses = [status("/sessions", {"messages": [{"role": "user", "content": "w " * 1_000_000}]}), status(f"/sessions/{session}", method="DELETE"),
+                    status(f"/sessions/{session}")]
+        os.remove(filling)
+        statuses += [status(f"/sessions/{session}", method="DELETE"), status(f"/sessions/{session}")]
+    finally:
+        server.kill()
+        subprocess.run(["umount", folder])
+    # Where the log has room, the session may be removed at once.
+    return statuses in ([507, 507, 200, 200, 404], [507, 200, 404, 404, 404]), f"answers: {statuses}"
+
+
 def test_command_line(program, model, folder):
     """chat keeps and resumes; sessions lists, shows, exports, imports, renames and removes."""
     place = ["--sessions", os.path.join(folder, "sessions")]
@@ -220,6 +363,9 @@ def main():
                            "resumed": lambda f: test_resumed(options.program, options.model, f),
                            "ten thousand": lambda f: test_ten_thousand(options.program, f),
                            "two servers": lambda f: test_two_servers(options.program, f),
+                           "forgotten": lambda f: test_forgotten(options.program, options.model, f),
+                           "full disk": lambda f: test_full_disk(options.program, f),
+                           "one large session": lambda f: test_one_large_session(options.program, f),
                            "command line": lambda f: test_command_line(options.program, options.model, f)}.items():
             begin = time.time()
             place = os.path.join(folder, name.replace(" ", "_"))

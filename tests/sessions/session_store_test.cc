@@ -1,11 +1,15 @@
 // The store of sessions: messages in branches, lists, searches, responses, several users of one file.
 #include "sessions/session_store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 
@@ -264,6 +268,32 @@ TEST_F(Sessions, RetentionRemovesTheOldest) {
   EXPECT_TRUE(titles({}).empty());
 }
 
+// One key's imports leave what another has kept, listed or not.
+TEST_F(Sessions, EachOwnerHasABudget) {
+  store_.reset();
+  store_ = open({.bytes = 6000});
+  const Session kept = make("hers", "ann");
+  NewSession unlisted;
+  unlisted.owner = "ann";
+  unlisted.listed = false;
+  const Session stored = *store_->create(unlisted);
+  std::vector<NewSession> many(20);
+  for (int i = 0; i < 20; ++i) {
+    many[static_cast<size_t>(i)].owner = "bob";
+    many[static_cast<size_t>(i)].title = "b" + std::to_string(i);
+    many[static_cast<size_t>(i)].messages = {says("user", std::string(1000, 'x'))};
+  }
+  ASSERT_TRUE(store_->create_all(many).ok());
+  many.assign(SessionStore::kMaxUnlisted + 10, unlisted);
+  for (NewSession& one : many) one.owner = "carol";
+  ASSERT_TRUE(store_->create_all(many).ok());
+  ASSERT_TRUE(store_->prune().ok());
+  EXPECT_TRUE(store_->find("ann", kept.id).ok());
+  EXPECT_TRUE(store_->find("ann", stored.id).ok());
+  EXPECT_EQ(titles({.owner = "bob"}), (std::vector<std::string>{"b19", "b18", "b17", "b16"}))
+      << "his oldest go";
+}
+
 TEST_F(Sessions, ResponsesBelongToSessions) {
   NewSession unlisted;
   unlisted.listed = false;
@@ -301,6 +331,157 @@ TEST_F(Sessions, LimitsAreKept) {
     session.messages = {{bad}};
     EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid) << bad;
   }
+}
+
+TEST_F(Sessions, PagesGoUpFromTheEnd) {
+  const Session session = make("t");
+  std::vector<MessageId> ids;
+  for (int i = 0; i < 7; ++i) ids.push_back(add(session.id, says("user", std::to_string(i))));
+  std::string read;
+  MessageId before = kNoMessage;
+  for (bool more = true; more;) {
+    const auto page = store_->page({}, session.id, {}, before, 3);
+    ASSERT_TRUE(page.ok());
+    std::string texts;
+    for (const SessionMessage& one : page->messages) texts += one.message["content"].get<std::string>();
+    read = texts + "|" + read;
+    more = page->more;
+    before = page->messages.front().id;
+  }
+  EXPECT_EQ(read, "0|123|456|");
+  EXPECT_EQ(store_->page({}, session.id, {}, 99, 3).error().kind, ErrorKind::not_found);
+  EXPECT_TRUE(store_->page({}, session.id, {}, ids[0], 3)->messages.empty());
+  EXPECT_EQ(store_->page("ann", session.id, {}, kNoMessage, 3).error().kind, ErrorKind::not_found);
+  EXPECT_TRUE(store_->page({}, make("empty").id, {}, kNoMessage, 3)->messages.empty());
+  // Large messages make smaller pages, but each is in one.
+  const std::string large(SessionStore::kPageBytes / 2 + 1000, 'x');
+  for (int i = 0; i < 2; ++i) add(session.id, says("user", large));
+  const auto page = store_->page({}, session.id, {}, kNoMessage, 1000);
+  EXPECT_EQ(page->messages.size(), 1u);
+  EXPECT_TRUE(page->more);
+}
+
+TEST_F(Sessions, LongTextsComeBackAndAreSearchedAtTheirBeginning) {
+  const Session session = make("t");
+  std::string text = "beginning ";
+  while (text.size() < 300 << 10) text += "größer ";  // with a character across the border of the index
+  text += "ending";
+  for (const char* shift : {"", "a", "ab"}) {
+    add(session.id, says("user", shift + text));
+    EXPECT_EQ(store_->path({}, session.id)->back().message, says("user", shift + text).message);
+  }
+  EXPECT_EQ(titles({.text = "beginning"}).size(), 1u);
+  EXPECT_TRUE(titles({.text = "ending"}).empty());
+  const Session large = make("large");
+  for (int i = 0; i < 6; ++i) add(large.id, says("user", "zebras " + std::string(3 << 20, 'x')));
+  ASSERT_TRUE(store_->erase({}, large.id).ok()) << "in several steps";
+  ASSERT_TRUE(store_->erase({}, session.id).ok());
+  EXPECT_TRUE(titles({.text = "beginning"}).empty());
+  EXPECT_TRUE(titles({.text = "zebras"}).empty());
+  SQLite::Database db(session_file(directory_), SQLite::OPEN_READWRITE);
+  EXPECT_EQ(db.execAndGet("SELECT count(*) FROM messages").getInt(), 0);
+  EXPECT_NO_THROW(db.exec("INSERT INTO words (words) VALUES ('integrity-check')"));
+}
+
+TEST_F(Sessions, ASessionHasALimitOfBytes) {
+  store_ = SessionStore::open("", {}).value();
+  const Session session = make("t");
+  const auto message = says("user", std::string(30 << 20, 'x'));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(store_->append({}, session.id, {}, std::span(&message, 1)).ok());
+  EXPECT_EQ(store_->append({}, session.id, {}, std::span(&message, 1)).error().kind, ErrorKind::invalid);
+  const std::vector<NewMessage> five(5, message);
+  NewSession all;
+  all.messages = five;
+  EXPECT_EQ(store_->create(all).error().kind, ErrorKind::invalid);
+}
+
+// Another program may have written anything: what is read ends all the same.
+TEST_F(Sessions, CirclesOfParentsEnd) {
+  const Session session = make("t");
+  const MessageId one = add(session.id, says("user", "1")), two = add(session.id, says("user", "2"));
+  {
+    SQLite::Database db(session_file(directory_), SQLite::OPEN_READWRITE);
+    db.exec(fmt::format("UPDATE messages SET parent = {} WHERE id = {}", two, one));
+  }
+  EXPECT_EQ(texts(session.id), "1|2|");
+  EXPECT_TRUE(store_->change({}, session.id, {.head = one}).ok());
+  EXPECT_TRUE(store_->change({}, session.id, {.head = two}).ok());
+  EXPECT_TRUE(store_->branch({}, session.id, two, "copy").ok());
+  {
+    SQLite::Database db(session_file(directory_), SQLite::OPEN_READWRITE);
+    db.exec("UPDATE messages SET parent = id");
+  }
+  EXPECT_EQ(texts(session.id), "2|");
+  EXPECT_TRUE(store_->change({}, session.id, {.head = two}).ok());
+  EXPECT_TRUE(store_->erase({}, session.id).ok());
+}
+
+TEST_F(Sessions, ADamagedSchemaIsAnErrorAndTheFileStays) {
+  make("kept");
+  store_.reset();
+  for (const char* damage : {"ALTER TABLE sessions RENAME COLUMN changed TO x", "DROP TABLE messages"}) {
+    {
+      SQLite::Database db(session_file(directory_), SQLite::OPEN_READWRITE);
+      db.exec(damage);
+      db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+    const std::string before = bytes_on_disk();
+    EXPECT_EQ(SessionStore::open(directory_, {}).error().kind, ErrorKind::io) << damage;
+    EXPECT_EQ(bytes_on_disk(), before) << damage;
+  }
+}
+
+TEST_F(Sessions, TracesGoWithTheLastSessionThatHasThem) {
+  const std::vector<std::string> traces = {"a", "b", "c"};
+  const Session one = make("one"), two = make("two");
+  add(one.id, says("user", "x"));
+  ASSERT_TRUE(store_->add_traces(one.id, traces).ok());
+  ASSERT_TRUE(store_->add_traces(one.id, traces).ok()) << "again";
+  ASSERT_TRUE(store_->add_traces(two.id, std::span(traces).first(1)).ok());
+  const Session copy = *store_->branch({}, one.id, store_->find({}, one.id)->head, "");
+  const auto released = [&] {
+    auto all = store_->take_released();
+    EXPECT_TRUE(store_->drop_used(all).ok());
+    return all;
+  };
+  ASSERT_TRUE(store_->erase({}, one.id).ok());
+  EXPECT_TRUE(released().empty()) << "the copy goes on from them";
+  ASSERT_TRUE(store_->erase({}, copy.id).ok());
+  EXPECT_EQ(released(), (std::vector<std::string>{"b", "c"}));
+  EXPECT_TRUE(released().empty());
+  ASSERT_TRUE(store_->add_traces(one.id, std::span(traces).last(1)).ok()) << "its answer was under way";
+  EXPECT_EQ(released(), std::vector<std::string>{"c"});
+  EXPECT_EQ(store_->erase({}, one.id).error().kind, ErrorKind::not_found);
+  store_.reset();
+  store_ = open();
+  ASSERT_TRUE(store_->erase({}, two.id).ok());
+  EXPECT_EQ(released(), std::vector<std::string>{"a"}) << "after a restart";
+}
+
+// A long read leaves others free to read and to write.
+TEST_F(Sessions, ReadersAndWritersDoNotWaitForEachOther) {
+  const Session large = make("large"), small = make("small");
+  for (int i = 0; i < 4; ++i) add(large.id, says("user", std::string(8 << 20, 'x')));
+  const auto took = [](const std::function<void()>& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  std::atomic<bool> done = false;
+  double whole = 0;
+  std::thread reader([&] {
+    whole = took([&] { EXPECT_EQ(store_->path({}, large.id)->size(), 4u); });
+    done = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  int calls = 0;
+  while (!done) {
+    store_->find({}, small.id);
+    add(small.id, says("user", "x"));
+    ++calls;
+  }
+  reader.join();
+  EXPECT_GT(calls, 1) << "in " << whole << " s";
 }
 
 TEST_F(Sessions, SeveralStoresShareAFile) {

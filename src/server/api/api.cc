@@ -194,7 +194,8 @@ After after(HttpServer& http) {
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
          AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
-         const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states)
+         const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
+         const std::string& cache_directory)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
@@ -202,11 +203,12 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       pool_(std::move(models), std::move(prompts), post_, after(http)),
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path,
                                                    tools.consent)),
+      traces_(pool_, responses_->stores, post_, cache_directory),
       generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
-                   share_states),
+                   share_states, traces_),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
-      sessions_(responses_, post_),
+      sessions_(responses_, post_, traces_),
       states_(pool_, post_, share_states),
       access_(std::move(access)),
       keys_(std::move(keys)),
@@ -373,6 +375,14 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
                                      "This worker shares no states with others: start it with "
                                      "--share-states",
                                      "", "states_not_shared"}));
+      else if (call.key && call.key->cache == CacheScope::key)
+        // Whoever can guess a text could ask here whether another key has sent it.
+        out->respond(error_response(
+            {403,
+             fmt::format("The key '{}' may find only what it has sent itself: give the key that other "
+                         "workers show cache=all in the key file, or start this one with --cache-scope all",
+                         call.key->name),
+             "", "states_of_other_keys"}));
       else if (page == Page::states_lookup)
         states_.lookup(request.body, out);
       else

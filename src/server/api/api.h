@@ -23,10 +23,11 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: as of Generations.
+  // timeout_s: as of Generations. cache_directory: as of TraceEraser.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
-      const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states);
+      const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
+      const std::string& cache_directory);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.
@@ -84,6 +85,7 @@ class Api {
   Metrics metrics_;
   ModelPool pool_;
   const std::shared_ptr<ResponseContext> responses_;
+  TraceEraser traces_;
   Generations generations_;
   ModelActions actions_;
   OllamaModels ollama_;

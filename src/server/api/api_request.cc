@@ -158,15 +158,18 @@ LoopRule read_loops(JsonFields& fields) {
   return value && *value == false ? LoopRule::none : LoopRule::exact;
 }
 
-void read_cache(JsonFields& fields, GenerationOptions& options) {
+// space: as of RequestDefaults.
+void read_cache(JsonFields& fields, const std::string& space, GenerationOptions& options) {
   constexpr size_t kMaxSalt = 1024;
   options.cache = fields.boolean("cache").value_or(true);
+  // JSON is UTF-8, which has no byte 0xFF: no client's salt equals one that is made here.
+  if (!space.empty()) options.cache_salt = fmt::format("\xff{}\xff", space);
   const std::string* salt = fields.string("cache_salt");
   if (!salt) return;
   if (salt->size() > kMaxSalt)
     fields.fail("cache_salt", "invalid_value",
                 fmt::format("'cache_salt' has {} bytes, but may have {}", salt->size(), kMaxSalt));
-  options.cache_salt = *salt;
+  options.cache_salt += *salt;
 }
 
 // vLLM's "kv_transfer_params", with which routers send a prompt to one worker and its answer to another.
@@ -432,7 +435,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
   check_timeout(fields);
-  read_cache(fields, options);
+  read_cache(fields, defaults.cache_space, options);
   options.stream = fields.boolean("stream").value_or(false);
   return options;
 }

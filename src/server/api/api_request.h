@@ -24,6 +24,8 @@ struct RequestDefaults {
   std::string draft_model;                 // its name; empty: none is loaded
   bool images = false;                     // whether prompts may contain images
   ImageFetch fetch_image;                  // of images that requests name by a web address; empty: refused
+  // The key's name, if requests may find only what this key has sent; empty: they find everybody's.
+  std::string cache_space = {};
 };
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
                                  const ThinkingWish& thinking);

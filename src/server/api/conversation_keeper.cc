@@ -45,6 +45,12 @@ Result<void> ConversationKeeper::put_response(const std::string& id, const Json&
   return store_.put_response({id, session_, last_, response, input_items});
 }
 
+void ConversationKeeper::note(const std::vector<std::string>& traces) {
+  std::lock_guard lock(mutex_);
+  if (const auto noted = store_.add_traces(session_, traces); !noted)
+    log_warning("states of a conversation will not be removed with it: {}", noted.error().message);
+}
+
 void ConversationKeeper::take_back() {
   std::lock_guard lock(mutex_);
   if (answered_ || session_.empty()) return;

@@ -24,6 +24,8 @@ class ConversationKeeper {
   Result<void> add(const std::vector<NewMessage>& answer);
   // Errors: as of SessionStore::put_response.
   Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
+  // As of SessionStore::add_traces, for the session of the answer.
+  void note(const std::vector<std::string>& traces);
   // The request could not be answered: what begin() did is undone, if nothing was added since.
   void take_back();
 

@@ -46,7 +46,7 @@ uint64_t choice_seed(uint64_t seed, uint64_t choice) {
 
 Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
                          Metrics& metrics, std::shared_ptr<ResponseContext> responses,
-                         mcp::AgentLimits agent_limits, bool share_states)
+                         mcp::AgentLimits agent_limits, bool share_states, TraceEraser& traces)
     : models_(models),
       workers_(workers),
       post_(std::move(post)),
@@ -55,6 +55,7 @@ Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Afte
       responses_(std::move(responses)),
       agent_limits_(agent_limits),
       share_states_(share_states),
+      traces_(traces),
       watch_(after, [this] { return end_late_ones(); }),
       embedder_(post_, after) {
   std::random_device device;
@@ -210,6 +211,7 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;
   request.state_from = options.state_from;
+  request.name_states = generation.keeper != nullptr;
   if (options.to_decode && share_states_)
     generation.head.transfer = transfer_json(engine, options.cache_salt, prepared.prompts, generation.host);
   request.images = std::move(prepared.images);
@@ -233,9 +235,14 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
     if (request.prompt_logprobs) choice.echoed = request.prompt;
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);
-    auto accepted = engine.submit(request, [this, key, i, post = post_](const Event& event) {
-      post([this, key, i, event] { receive(key, i, event); });
-    });
+    auto accepted =
+        engine.submit(request, [this, key, i, post = post_, keeper = generation.keeper, sender = generation.sender](const Event& event) {
+          post([this, key, i, event, keeper, sender] {
+            // Also of an answer that was given up: what it left in the cache goes with its conversation.
+            if (keeper && !event.states.empty()) note(sender, keeper, event.states);
+            receive(key, i, event);
+          });
+        });
     if (!accepted.ok()) {
       fail(key, queue_full(accepted.error(), engine));
       return false;
@@ -419,17 +426,6 @@ void Generations::end(Generation& generation, std::string rest) {
   HttpResponse response;
   response.body = std::move(rest);
   out.respond(std::move(response));
-}
-
-// Called before the client receives the end of the turn, so that the turn is known when the client sends it
-// back. Turns that a stop string or max_tokens cut are not remembered.
-void Generations::remember(const Generation& generation, const Choice& choice) {
-  const AnswerEnd& answer = choice.end;
-  if (!generation.remember || answer.finish != FinishReason::stop || !answer.stop_sequence.empty()) return;
-  const TurnEndReason end =
-      choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
-  generation.model->preparer.remember(choice.sampled, end, *generation.remember, generation.rules);
-  workers_.submit(job_of(generation), [model = generation.model] { model->preparer.write_turns(); });
 }
 
 void Generations::stop(const Generation& generation) {

@@ -22,6 +22,7 @@
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
 #include "server/api/request_model.h"
+#include "server/api/trace_eraser.h"
 #include "server/api/turn_recorder.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
@@ -30,12 +31,12 @@ namespace anabranch::server {
 
 class Generations {
  public:
-  // models and metrics must outlive it.
+  // models, metrics and traces must outlive it.
   // timeout_s: for each request, from its arrival to the end of its answer; 0: no limit.
   // share_states: other workers may go on with the states that requests leave.
   Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
               Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
-              bool share_states);
+              bool share_states, TraceEraser& traces);
   ~Generations();
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
@@ -125,6 +126,7 @@ class Generations {
   bool holds_too_much(Generation& generation, const Event& event) const;
   void observe(const Generation& generation, Choice& choice, const Event& event);
   void remember(const Generation& generation, const Choice& choice);
+  void note(const std::string& sender, std::shared_ptr<ConversationKeeper> keeper, std::vector<std::string> traces);
   static void stop(const Generation& generation);
   void cancel(const Generation& generation);
   void fail(uint64_t key, const ApiError& error);
@@ -144,6 +146,7 @@ class Generations {
   const std::shared_ptr<ResponseContext> responses_;
   const mcp::AgentLimits agent_limits_;
   const bool share_states_;
+  TraceEraser& traces_;
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;

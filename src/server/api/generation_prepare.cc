@@ -38,6 +38,7 @@ struct Generations::Reading {
   ModelLease model;
   std::shared_ptr<HttpRequest> request;
   std::string owner, sender;
+  std::string space;  // of the cache, as of RequestDefaults
   bool asks_servers;
   std::function<void(double)> keep_model;
   std::shared_ptr<WebImages> images = {};  // null: the server fetches none
@@ -49,7 +50,7 @@ void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> req
   const bool asks_servers = responses_->servers && may_use_mcp(kind, *request);
   auto reading = std::make_shared<Reading>(
       Reading{key, kind, generation.client, generation.model, std::move(request), generation.use.name(),
-              generation.sender, asks_servers, model_keeper(generation.model->name)});
+              generation.sender, generation.use.cache_space(), asks_servers, model_keeper(generation.model->name)});
   if (generation.model->fetch_image) reading->images = std::make_shared<WebImages>();
   read(std::move(reading));
 }
@@ -64,6 +65,7 @@ void Generations::read(std::shared_ptr<Reading> reading) {
     Reading& r = *reading;
     if (r.client.expired()) return r.request.reset();
     RequestDefaults defaults = r.model->defaults;
+    defaults.cache_space = r.space;
     if (r.images)
       defaults.fetch_image = [&](const std::string& url, size_t bytes) { return r.images->take(url, bytes); };
     // What is read without its images is read again.

@@ -135,6 +135,26 @@ NewMessage Generations::recorded(Generation& generation, const char* status, con
   return message;
 }
 
+// Called before the client receives the end of the turn, so that the turn is known when the client sends it
+// back. Turns that a stop string or max_tokens cut are not remembered.
+void Generations::remember(const Generation& generation, const Choice& choice) {
+  const AnswerEnd& answer = choice.end;
+  if (!generation.remember || answer.finish != FinishReason::stop || !answer.stop_sequence.empty()) return;
+  const TurnEndReason end =
+      choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
+  if (generation.keeper) note(generation.sender, generation.keeper, {turn_trace(*generation.remember)});
+  generation.model->preparer.remember(choice.sampled, end, *generation.remember, generation.rules);
+  workers_.submit(job_of(generation), [model = generation.model] { model->preparer.write_turns(); });
+}
+
+void Generations::note(const std::string& sender, std::shared_ptr<ConversationKeeper> keeper,
+                        std::vector<std::string> traces) {
+  keep_workers_.submit({sender, 0, ""}, [this, keeper = std::move(keeper), traces = std::move(traces)] {
+    keeper->note(traces);
+    traces_.erase();  // the conversation, or one that has grown too old, may be gone
+  });
+}
+
 // Keeps what there is of an answer that ends early; of one that has not begun, not even its request.
 void Generations::keep_cut(Generation& generation) {
   if (!generation.keeper || generation.finishing) return;

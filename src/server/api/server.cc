@@ -13,6 +13,11 @@ namespace {
 constexpr int kWorkers = 2;
 constexpr double kLastWordsSeconds = 1;  // time for errors to reach clients whose requests are cancelled
 
+// As of PrepareOptions.
+std::string turns_path(const ServerOptions& options) {
+  return options.cache_directory.empty() ? "" : options.cache_directory + "/turns.db";
+}
+
 class ServerImpl final : public Server {
  public:
   ServerImpl(ServerModels models, const ServerOptions& options, AccessRules access, ApiKeys keys,
@@ -20,9 +25,10 @@ class ServerImpl final : public Server {
              std::unique_ptr<RotatingLog> access_log)
       : options_(options),
         http_(std::move(http)),
-        api_(std::move(models), {options.volatile_text, options.turns_path}, workers_, *http_,
+        api_(std::move(models), {options.volatile_text, turns_path(options)}, workers_, *http_,
              std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
-             options.request_timeout_s, options.requests_per_minute, options.share_states),
+             options.request_timeout_s, options.requests_per_minute, options.share_states,
+             options.cache_directory),
         access_log_(std::move(access_log)),
         thread_([this] { serve(); }) {}
 
@@ -45,7 +51,7 @@ class ServerImpl final : public Server {
   }
 
   Result<void> set_api_keys(const std::vector<ApiKey>& keys) override {
-    TRY(auto made, ApiKeys::make(keys));
+    TRY(auto made, ApiKeys::make(keys, options_.cache_scope));
     http_->post()([this, keys = std::move(made)] { api_.set_keys(keys); });
     return {};
   }
@@ -123,7 +129,7 @@ class ServerImpl final : public Server {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(ServerModels models, const ServerOptions& options) {
-  TRY(auto keys, ApiKeys::make(options.api_keys));
+  TRY(auto keys, ApiKeys::make(options.api_keys, options.cache_scope));
   TRY(auto access, make_access_rules(options.host, options.allowed_hosts, options.cors_origins));
   access.pages = {"/", "/docs", "/status"};
   std::unique_ptr<RotatingLog> access_log;

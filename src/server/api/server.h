@@ -28,9 +28,10 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;   // further names of this server (access.h)
   std::vector<std::string> cors_origins;    // whose pages may ask
   std::vector<ApiKey> api_keys;             // requests must show one of these; none: everybody may ask
+  std::optional<CacheScope> cache_scope;    // as of ApiKeys::make
   std::vector<VolatileRule> volatile_text;  // of system prompts
   bool share_states = false;                // other workers may fetch kept states (state_pages.h)
-  std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
+  std::string cache_directory;              // of states and of sampled turns (turns.db); empty: none on disk
   std::string seal_key_path;                // as of Sealer
   SessionOptions sessions;                  // conversations that are kept
   ServerTools tools;                        // of MCP servers

@@ -1,6 +1,9 @@
 #include "server/api/session_actions.h"
 
+#include <atomic>
 #include <charconv>
+#include <span>
+#include <utility>
 
 #include "base/log.h"
 
@@ -31,15 +34,36 @@ Answer answer(const Result<Session>& session) {
   return json_response(session_json(*session));
 }
 
-Answer with_messages(const Call& call, std::optional<MessageId> head) {
+// Which messages of a session are asked for: the last ones of a branch, or those above one of them.
+struct Part {
+  std::optional<MessageId> head = {};
+  MessageId before = kNoMessage;
+  int limit = SessionStore::kMaxListed;
+};
+
+Answer with_messages(const Call& call, const Part& part) {
   const auto session = call.store.find(call.owner, call.id);
   if (!session) return session_error(session.error());
-  const auto path = call.store.path(call.owner, call.id, head);
-  if (!path) return session_error(path.error());
+  auto page = call.store.page(call.owner, call.id, part.head, part.before, part.limit);
+  if (!page) return session_error(page.error());
   Json json = session_json(*session);
   json["messages"] = Json::array();
-  for (const SessionMessage& message : *path) json["messages"].push_back(message_json(message));
+  json["has_more"] = page->more;
+  for (SessionMessage& message : page->messages)
+    json["messages"].push_back(message_json(std::exchange(message, {})));
   return json_response(json);
+}
+
+// Fails unless the query's "limit" is absent or a number from 1 to kMaxListed.
+std::optional<ApiError> read_limit(const HttpRequest& request, int& limit) {
+  const std::string text = query_value(request.target, "limit").value_or("");
+  if (text.empty()) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  if (error == std::errc() && end == text.data() + text.size() && limit >= 1 &&
+      limit <= SessionStore::kMaxListed)
+    return std::nullopt;
+  return ApiError{400, fmt::format("'limit' must be a number from 1 to {}", SessionStore::kMaxListed),
+                  "limit", "invalid_value"};
 }
 
 Json list_json(const std::vector<Session>& sessions, bool more) {
@@ -58,13 +82,7 @@ Answer list(const Call& call) {
   };
   SessionQuery query{call.owner, kUsualLimit, parameter("after"), parameter("query"),
                      parameter("all") == "true"};
-  if (const std::string limit = parameter("limit"); !limit.empty()) {
-    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), query.limit);
-    if (error != std::errc() || end != limit.data() + limit.size() || query.limit < 1 ||
-        query.limit > SessionStore::kMaxListed)
-      return ApiError{400, fmt::format("'limit' must be a number from 1 to {}", SessionStore::kMaxListed),
-                      "limit", "invalid_value"};
-  }
+  if (auto error = read_limit(call.request, query.limit)) return std::move(*error);
   const auto found = call.store.list(query);
   if (!found) return session_error(found.error());
   return json_response(list_json(found->sessions, found->more));
@@ -147,7 +165,7 @@ Answer append(const Call& call) {
   if (fields.error()) return *fields.error();
   const auto ids = call.store.append(call.owner, call.id, parent, messages);
   if (!ids) return session_error(ids.error());
-  return with_messages(call, std::nullopt);
+  return with_messages(call, {});
 }
 
 Answer export_text(const Call& call) {
@@ -156,14 +174,27 @@ Answer export_text(const Call& call) {
     return ApiError{400, "'format' must be jsonl or markdown", "format", "invalid_value"};
   const auto session = call.store.find(call.owner, call.id);
   if (!session) return session_error(session.error());
-  const auto path = call.store.path(call.owner, call.id);
-  if (!path) return session_error(path.error());
   const bool lines = format == "jsonl";
+  const auto text_of = [&](std::span<const SessionMessage> messages) {
+    return lines ? to_json_lines(*session, messages) : to_markdown(*session, messages);
+  };
+  const std::string head = text_of({});
+  // Page by page: the messages take a multiple of their text.
+  std::vector<std::string> pages;  // the last one first
+  MessageId before = kNoMessage;
+  for (bool more = true; more;) {
+    const auto page = call.store.page(call.owner, call.id, session->head, before, SessionStore::kMaxListed);
+    if (!page) return session_error(page.error());
+    pages.push_back(text_of(page->messages).substr(head.size()));
+    more = page->more;
+    if (more) before = page->messages.front().id;
+  }
   HttpResponse response;
   response.content_type = lines ? "application/jsonl; charset=utf-8" : "text/markdown; charset=utf-8";
   response.headers.emplace_back(
       "Content-Disposition", fmt::format("attachment; filename=\"{}.{}\"", call.id, lines ? "jsonl" : "md"));
-  response.body = lines ? to_json_lines(*session, *path) : to_markdown(*session, *path);
+  response.body = head;
+  for (; !pages.empty(); pages.pop_back()) response.body += pages.back();
   return response;
 }
 
@@ -186,12 +217,18 @@ Answer erase(const Call& call) {
 }
 
 Answer read(const Call& call) {
-  std::optional<MessageId> head;
-  if (const auto name = query_value(call.request.target, "head")) {
-    head = message_id(*name);
-    if (!head) return ApiError{400, "'head' must be a message's id, such as msg_12", "head", "invalid_value"};
+  Part part;
+  for (const char* parameter : {"head", "before"}) {
+    const auto name = query_value(call.request.target, parameter);
+    if (!name) continue;
+    const auto id = message_id(*name);
+    if (!id)
+      return ApiError{400, fmt::format("'{}' must be a message's id, such as msg_12", parameter), parameter,
+                      "invalid_value"};
+    parameter == std::string_view("head") ? void(part.head = id) : void(part.before = *id);
   }
-  return with_messages(call, head);
+  if (auto error = read_limit(call.request, part.limit)) return std::move(*error);
+  return with_messages(call, part);
 }
 
 Answer run(SessionAction action, const Call& call) {
@@ -271,45 +308,66 @@ Answer run(Page page, const std::string& id, const std::string& owner, SessionSt
 
 }  // namespace
 
-SessionActions::SessionActions(std::shared_ptr<ResponseContext> context, Post post)
-    : context_(std::move(context)), post_(std::move(post)) {}
+SessionActions::SessionActions(std::shared_ptr<ResponseContext> context, Post post, TraceEraser& traces)
+    : context_(std::move(context)), post_(std::move(post)), traces_(traces) {}
 
-void SessionActions::submit(std::function<Answer()> work, bool scrubs, std::shared_ptr<ResponseStream> out) {
-  workers_.submit([this, work = std::move(work), scrubs, out = std::move(out), post = post_] {
-    auto answer = std::make_shared<Answer>(work());
-    if (scrubs && std::holds_alternative<HttpResponse>(*answer))
+void SessionActions::submit(const std::string& owner, Effect effect, std::function<Answer()> work,
+                            std::shared_ptr<ResponseStream> out) {
+  const auto left = std::make_shared<std::atomic<bool>>(false);
+  if (effect == Effect::reads) out->on_client_left([left] { *left = true; });
+  workers_.submit({owner, 0, ""}, [this, effect, work = std::move(work), out = std::move(out), left] {
+    auto answer = std::make_shared<Answer>(*left ? ApiError{} : work());
+    if (effect == Effect::erases && std::holds_alternative<HttpResponse>(*answer))
       scrubber_.submit([stores = context_->stores] { stores->scrub(); });
-    post([answer, out] {
+    const auto respond = [answer, out] {
       if (const auto* error = std::get_if<ApiError>(answer.get()))
-        return out->respond(error_response(*error));
-      out->respond(std::get<HttpResponse>(std::move(*answer)));
-    });
+        out->respond(error_response(*error));
+      else
+        out->respond(std::get<HttpResponse>(std::move(*answer)));
+    };
+    effect == Effect::reads ? post_(respond) : traces_.erase(respond);
   });
 }
 
 void SessionActions::start(SessionAction action, HttpRequest request, std::string id, std::string owner,
                            std::shared_ptr<ResponseStream> out) {
+  const bool reads =
+      action == SessionAction::list || action == SessionAction::read || action == SessionAction::export_text;
+  const Effect effect = action == SessionAction::erase ? Effect::erases
+                        : reads                        ? Effect::reads
+                                                       : Effect::writes;
   submit(
-      [action, request = std::move(request), id = std::move(id), owner = std::move(owner),
-       stores = context_->stores] {
+      owner, effect,
+      [action, request = std::move(request), id = std::move(id), owner, stores = context_->stores] {
         return safely_run([&] { return run(action, request, id, owner, *stores); });
       },
-      action == SessionAction::erase, std::move(out));
+      std::move(out));
 }
 
 void SessionActions::start(Page page, std::string id, std::string owner,
                            std::shared_ptr<ResponseStream> out) {
-  submit([page, id = std::move(id), owner = std::move(owner),
-          stores = context_->stores] { return safely_run([&] { return run(page, id, owner, *stores); }); },
-         page == Page::forget, std::move(out));
+  submit(
+      owner, page == Page::forget ? Effect::erases : Effect::reads,
+      [page, id = std::move(id), owner, stores = context_->stores] {
+        return safely_run([&] { return run(page, id, owner, *stores); });
+      },
+      std::move(out));
 }
 
 void SessionActions::start(ConversationCall call, std::shared_ptr<ResponseStream> out) {
   const bool erases =
       call.action == ConversationAction::erase || call.action == ConversationAction::erase_item;
-  submit([call = std::move(call),
-          context = context_] { return safely_run([&] { return run_conversation_call(call, *context); }); },
-         erases, std::move(out));
+  const bool reads = call.request.method != "POST" && !erases;
+  const std::string owner = call.owner;
+  submit(
+      owner,
+      erases  ? Effect::erases
+      : reads ? Effect::reads
+              : Effect::writes,
+      [call = std::move(call), context = context_] {
+        return safely_run([&] { return run_conversation_call(call, *context); });
+      },
+      std::move(out));
 }
 
 }  // namespace anabranch::server

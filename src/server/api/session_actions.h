@@ -2,6 +2,7 @@
 // disk (docs/sessions.md).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,15 +10,18 @@
 #include "server/api/conversations.h"
 #include "server/api/responses_request.h"
 #include "server/api/routes.h"
+#include "server/api/trace_eraser.h"
 #include "server/http/api_error.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
 
-// Used on the I/O thread only; the database is read and written by a worker.
+// Used on the I/O thread only; the database is read and written by workers. Those of one key leave others
+// free.
 class SessionActions {
  public:
-  SessionActions(std::shared_ptr<ResponseContext> context, Post post);
+  // traces must outlive it.
+  SessionActions(std::shared_ptr<ResponseContext> context, Post post, TraceEraser& traces);
   // id: of the session that the path names. owner: the name of the request's key, or "".
   void start(SessionAction action, HttpRequest request, std::string id, std::string owner,
              std::shared_ptr<ResponseStream> out);
@@ -28,13 +32,16 @@ class SessionActions {
 
  private:
   using Answer = std::variant<HttpResponse, ApiError>;
-  // scrubs: what removed conversations left behind is overwritten afterwards.
-  void submit(std::function<Answer()> work, bool scrubs, std::shared_ptr<ResponseStream> out);
+  enum class Effect { reads, writes, erases };
+  // erases: what removed conversations left behind is overwritten afterwards.
+  void submit(const std::string& owner, Effect effect, std::function<Answer()> work,
+              std::shared_ptr<ResponseStream> out);
 
   const std::shared_ptr<ResponseContext> context_;
   const Post post_;
-  WorkerPool workers_{1};
+  TraceEraser& traces_;
   WorkerPool scrubber_{1, true};  // SessionStore::scrub
+  WorkerPool workers_{{.threads = 4, .per_client = 2}};  // their jobs submit to the one above
 };
 
 }  // namespace anabranch::server

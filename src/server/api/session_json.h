@@ -14,7 +14,7 @@ Json message_json(const SessionMessage& message);
 std::string message_name(MessageId id);  // "msg_12"
 // Nothing: it is no message's name.
 std::optional<MessageId> message_id(const std::string& name);
-// Errors of the store: not_found is 404, busy 503.
+// Errors of the store: not_found is 404, busy 503, exhausted 507.
 ApiError session_error(const Error& error);
 
 }  // namespace anabranch::server

@@ -7,14 +7,22 @@
 namespace anabranch::server {
 namespace {
 
-constexpr uint64_t kMemoryBytes = 128u << 20;
+constexpr uint64_t kMemoryBytes = 64u << 20;  // of each key
 
 }  // namespace
 
 Result<std::unique_ptr<SessionStores>> SessionStores::open(const SessionOptions& options) {
   std::unique_ptr<SessionStores> stores(new SessionStores(options));
   TRY(stores->memory_, SessionStore::open("", {.bytes = kMemoryBytes}));
-  if (options.keep_responses) TRY_VOID(stores->kept());
+  if (!options.keep_responses) return stores;
+  const auto disk = stores->kept();
+  std::error_code ignored;
+  if (!disk && !std::filesystem::exists(session_file(options.directory), ignored)) return disk.error();
+  if (!disk)
+    log_error(
+        "conversations are not kept, and those that were kept are not read: {}; the file stays as it is",
+        disk.error().message);
+  stores->usual_on_disk_ = disk.ok();
   return stores;
 }
 
@@ -43,6 +51,24 @@ Result<SessionStore*> SessionStores::store_where(Find find) {
   if (!disk) return in_memory.error();
   if (auto on_disk = find(*disk); !on_disk) return on_disk.error();
   return disk;
+}
+
+std::vector<std::string> SessionStores::take_released() {
+  const auto disk = kept_if_there();
+  std::vector<std::string> traces;
+  std::vector<SessionStore*> stores = {memory_.get()};
+  if (disk && *disk) stores.push_back(*disk);
+  for (SessionStore* store : stores) {
+    const auto released = store->take_released();
+    traces.insert(traces.end(), released.begin(), released.end());
+  }
+  for (SessionStore* store : stores)
+    if (!traces.empty())
+      if (const auto dropped = store->drop_used(traces); !dropped) {
+        log_warning("states of removed conversations stay: {}", dropped.error().message);
+        return {};
+      }
+  return traces;
 }
 
 void SessionStores::scrub() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "sessions/session_store.h"
 
@@ -21,13 +22,16 @@ struct SessionOptions {
 // Thread-safe. The members may wait for the disk.
 class SessionStores {
  public:
-  // Opens the store on disk if responses are kept there. Errors: io, unsupported.
+  // Opens the store on disk if responses are kept there. If there is a file that cannot be used, that is
+  // logged, the file stays, and responses are kept in memory. Errors: io (the directory cannot be used).
   static Result<std::unique_ptr<SessionStores>> open(const SessionOptions& options);
 
   // The store on disk, which is made if it is missing. Errors: not_found (it was turned off), io.
   Result<SessionStore*> kept();
   // For what clients store without asking that it be kept.
-  SessionStore& usual() { return options_.keep_responses ? *disk_ : *memory_; }
+  SessionStore& usual() { return usual_on_disk_ ? *disk_ : *memory_; }
+  // The traces (session_store.h) that removed sessions had and no other has, since the last call.
+  std::vector<std::string> take_released();
   // As of SessionStore, in both.
   void scrub();
   // The store that has this session, or this response. Errors: not_found, io.
@@ -43,6 +47,7 @@ class SessionStores {
 
   const SessionOptions options_;
   std::unique_ptr<SessionStore> memory_;
+  bool usual_on_disk_ = false;
   std::mutex mutex_;  // guards what follows; disk_ does not change once it is set
   std::unique_ptr<SessionStore> disk_;
 };

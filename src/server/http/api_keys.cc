@@ -39,11 +39,16 @@ bool is_visible(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '!' && c <= '~'; });
 }
 
-// One "field=N" of a line.
+// One "field=N" of a line, or "cache=SCOPE".
 Result<void> read_limit(std::string_view word, ApiKey& key) {
   const size_t equals = word.find('=');
   const std::string_view name = word.substr(0, equals);
   const std::string_view digits = equals == word.npos ? "" : word.substr(equals + 1);
+  if (name == "cache" && equals != word.npos) {
+    key.cache = parse_cache_scope(digits);
+    if (!key.cache) return make_error(ErrorKind::invalid, "'cache' must be key or all, not '{}'", digits);
+    return {};
+  }
   int value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size() || (name != "priority" && value < 1))
@@ -56,7 +61,7 @@ Result<void> read_limit(std::string_view word, ApiKey& key) {
     key.priority = value;
   else
     return make_error(ErrorKind::invalid,
-                      "there is no limit '{}': concurrent, tokens_per_minute and priority are", name);
+                      "there is no limit '{}': concurrent, tokens_per_minute, priority and cache are", name);
   return {};
 }
 
@@ -81,14 +86,21 @@ Result<ApiKey> read_line(std::string_view line) {
 
 }  // namespace
 
+std::optional<CacheScope> parse_cache_scope(std::string_view name) {
+  if (name == "key") return CacheScope::key;
+  if (name == "all") return CacheScope::all;
+  return std::nullopt;
+}
+
 ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   Digest out;
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), out.data());
   return out;
 }
 
-Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys) {
+Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys, std::optional<CacheScope> scope) {
   ApiKeys result;
+  std::vector<std::optional<CacheScope>> scopes;  // of the entries
   std::set<std::string> names;
   for (const ApiKey& key : keys) {
     if (!is_visible(key.key))
@@ -111,7 +123,10 @@ Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys) {
     state->priority = key.priority;
     state->tokens = RateLimit(key.tokens_per_minute);
     result.entries_.push_back({digested, std::move(state)});
+    scopes.push_back(key.cache);
   }
+  const CacheScope usual = scope.value_or(result.entries_.size() > 1 ? CacheScope::key : CacheScope::all);
+  for (size_t i = 0; i < scopes.size(); ++i) result.entries_[i].state->cache = scopes[i].value_or(usual);
   return result;
 }
 
@@ -139,6 +154,7 @@ void ApiKeys::take_over(const ApiKeys& others) {
       entry.state->name = wanted.name;
       entry.state->concurrent = wanted.concurrent;
       entry.state->priority = wanted.priority;
+      entry.state->cache = wanted.cache;
       entry.state->tokens.change(wanted.tokens);
     }
 }

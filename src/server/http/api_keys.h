@@ -15,12 +15,19 @@
 
 namespace anabranch::server {
 
+// Whose prefixes requests find in the state cache: only those that their own key has sent, or everybody's
+// with this scope.
+enum class CacheScope { key, all };
+// Nothing: there is no scope of this name.
+std::optional<CacheScope> parse_cache_scope(std::string_view name);
+
 struct ApiKey {
   std::string key;
-  std::string name;                  // in logs; empty: made of the key's digest
-  int concurrent = 0;                // requests at a time; 0: no limit
-  int tokens_per_minute = 0;         // of prompts and answers; 0: no limit
-  std::optional<int> priority = {};  // of its requests, whatever they ask for
+  std::string name;                      // in logs; empty: made of the key's digest
+  int concurrent = 0;                    // requests at a time; 0: no limit
+  int tokens_per_minute = 0;             // of prompts and answers; 0: no limit
+  std::optional<int> priority = {};      // of its requests, whatever they ask for
+  std::optional<CacheScope> cache = {};  // unset: as of ApiKeys::make
 };
 
 // A key, and what its requests use now. Requests under way share it. I/O thread only.
@@ -28,6 +35,7 @@ struct KeyState {
   std::string name;
   int concurrent = 0;
   std::optional<int> priority;
+  CacheScope cache = CacheScope::all;
   RateLimit tokens;
   int running = 0;
 };
@@ -50,6 +58,8 @@ class KeyUse {
   // Of the key; empty: there is none.
   std::string name() const { return key_ ? key_->name : ""; }
   std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
+  // As of RequestDefaults.
+  std::string cache_space() const { return key_ && key_->cache == CacheScope::key ? key_->name : ""; }
 
  private:
   void end();
@@ -61,8 +71,8 @@ class ApiKeys {
  public:
   ApiKeys() = default;
   // Errors: invalid (a key that is empty or that a header cannot hold: only visible ASCII can; or two keys of
-  // one name).
-  static Result<ApiKeys> make(const std::vector<ApiKey>& keys);
+  // one name). scope: of keys that say nothing else; unset: `key` if there are several keys.
+  static Result<ApiKeys> make(const std::vector<ApiKey>& keys, std::optional<CacheScope> scope = {});
 
   // True if no keys are set, so that every request is allowed.
   bool empty() const { return entries_.empty(); }
@@ -83,9 +93,9 @@ class ApiKeys {
 };
 
 // Reads keys from a file, one per line: "KEY", or "NAME KEY" with limits behind it, such as
-// "concurrent=4 tokens_per_minute=60000 priority=1". Empty lines and lines that begin with # are ignored. It
-// must be a regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none in it, or a
-// line that says something else; keys are not repeated in messages).
+// "concurrent=4 tokens_per_minute=60000 priority=1 cache=all". Empty lines and lines that begin with # are
+// ignored. It must be a regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none
+// in it, or a line that says something else; keys are not repeated in messages).
 Result<std::vector<ApiKey>> read_key_file(const std::string& path);
 
 }  // namespace anabranch::server

@@ -5,6 +5,17 @@ import {Conversation, turnsOf} from "./conversation.js";
 
 const path = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
 
+// A session with the messages of its current branch, which come in pages.
+async function read(id) {
+  const session = await api.json(path(id));
+  for (let more = session.has_more; more;) {
+    const page = await api.json(`${path(id)}?before=${encodeURIComponent(session.messages[0].id)}`);
+    session.messages.unshift(...page.messages);
+    more = page.has_more;
+  }
+  return session;
+}
+
 function fill(conversation, session) {
   conversation.title = session.title || "";
   if (!session.messages) return conversation;
@@ -29,7 +40,7 @@ export const serverStore = {
   },
 
   async load(id) {
-    const session = await api.json(path(id));
+    const session = await read(id);
     return fill(new Conversation({id, kept: true, settings: session.settings || {}}), session);
   },
 
@@ -46,12 +57,12 @@ export const serverStore = {
     const head = conversation.turns.get(conversation.head);
     const wanted = known && head ? head.last || head.id : id;
     await api.post(path(conversation.id), {head: wanted});
-    fill(conversation, await api.json(path(conversation.id)));
+    fill(conversation, await read(conversation.id));
   },
 
   // Reads again what the server has, after an answer.
   async refresh(conversation) {
-    fill(conversation, await api.json(path(conversation.id)));
+    fill(conversation, await read(conversation.id));
   },
 
   save() {},  // the server stores turns by itself

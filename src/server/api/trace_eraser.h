@@ -1,0 +1,43 @@
+// Removes what deleted conversations left in the cache: their states (full_name() of a record) in the memory
+// of loaded models and on disk, and their sampled turns ("turn-" and a key of chat/turn_memory.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/worker_pool.h"
+#include "cache/shared_states.h"
+#include "server/api/model_pool.h"
+#include "server/api/session_stores.h"
+
+namespace anabranch::server {
+
+class TraceEraser {
+ public:
+  // directory: of states and turns; empty: none are on disk. models must outlive it.
+  TraceEraser(ModelPool& models, std::shared_ptr<SessionStores> stores, Post post, std::string directory)
+      : models_(models),
+        stores_(std::move(stores)),
+        post_(std::move(post)),
+        directory_(std::move(directory)) {}
+
+  // Any thread; reads the database. Removes what conversations left that are gone by now, and then calls
+  // `done` on the I/O thread.
+  void erase(std::function<void()> done = [] {});
+
+ private:
+  void erase(std::vector<DiskRecord> records, std::vector<uint64_t> turns, std::function<void()> done);
+
+  ModelPool& models_;
+  const std::shared_ptr<SessionStores> stores_;
+  const Post post_;
+  const std::string directory_;
+  WorkerPool workers_{1};
+};
+
+// The trace of a sampled turn.
+std::string turn_trace(uint64_t key);
+
+}  // namespace anabranch::server
