@@ -4,18 +4,23 @@
 #include <openssl/sha.h>
 
 #include <array>
+#include <map>
 #include <mutex>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/private_file.h"
+#include "base/write_ahead_log.h"
 
 namespace anabranch {
 namespace {
 
 constexpr int kBusyMs = 1000;
 constexpr int kFormat = 1;
-constexpr int kMostQuestions = 10'000, kMostTools = 10'000;  // of one owner
+constexpr int kMostQuestions = 10'000;  // of one owner
+constexpr int kMostTools = 1'000;       // of one owner and one server
+constexpr int64_t kQuestionNs =
+    int64_t{7} * 24 * 3600 * 1'000'000'000;  // how long a question may be answered
 
 // SHA-256 of parts whose ends are told apart.
 std::string digest_of(std::initializer_list<std::string_view> parts) {
@@ -39,7 +44,7 @@ class ConsentStore::Database {
   explicit Database(const std::string& path)
       : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs) {
     db_.exec("PRAGMA trusted_schema = OFF");
-    db_.exec("PRAGMA journal_mode = WAL");
+    use_write_ahead_log(db_, kBusyMs);
     const int format = db_.execAndGet("PRAGMA user_version").getInt();
     if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
     db_.exec(
@@ -48,7 +53,9 @@ class ConsentStore::Database {
     db_.exec(
         "CREATE TABLE IF NOT EXISTS tools (owner TEXT, server TEXT, tool TEXT, shown BLOB, at INTEGER, "
         "PRIMARY KEY (owner, server, tool))");
+    db_.exec("CREATE INDEX IF NOT EXISTS questions_by_age ON questions (owner, at)");
     db_.exec("PRAGMA user_version = " + std::to_string(kFormat));
+    remove_old_questions();
   }
 
   void ask(const ConsentQuestion& q) {
@@ -57,22 +64,27 @@ class ConsentStore::Database {
     bind_all(insert, q.owner, q.call, digest_of({q.server, q.tool, q.arguments}), digest_of({q.shown}),
              unix_nanoseconds());
     insert.exec();
-    trim("questions", q.owner, kMostQuestions);
+    remove_old_questions();
+    trim("questions", "owner = ?", kMostQuestions, q.owner);
+  }
+
+  void decline(const std::string& owner, const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    remove_question(owner, call);
   }
 
   Verdict approve(const ConsentQuestion& q) {
     const std::lock_guard lock(mutex_);
     SQLite::Transaction transaction(db_, SQLite::TransactionBehavior::IMMEDIATE);
-    SQLite::Statement find(db_, "SELECT digest, shown FROM questions WHERE owner = ? AND call = ?");
-    bind_all(find, q.owner, q.call);
+    SQLite::Statement find(db_,
+                           "SELECT digest, shown FROM questions WHERE owner = ? AND call = ? AND at > ?");
+    bind_all(find, q.owner, q.call, unix_nanoseconds() - kQuestionNs);
     if (!find.executeStep()) return Verdict::not_asked;
     if (find.getColumn(0).getString() != digest_of({q.server, q.tool, q.arguments}))
       return Verdict::other_call;
     if (find.getColumn(1).getString() != digest_of({q.shown})) return Verdict::changed_tool;
     find.reset();
-    SQLite::Statement remove(db_, "DELETE FROM questions WHERE owner = ? AND call = ?");
-    bind_all(remove, q.owner, q.call);
-    remove.exec();
+    remove_question(q.owner, q.call);
     remember(q.owner, q.server, q.tool, q.shown, "REPLACE");
     transaction.commit();
     return Verdict::granted;
@@ -81,9 +93,12 @@ class ConsentStore::Database {
   bool has_changed(const std::string& owner, const std::string& server, const std::string& tool,
                    const std::string& shown) {
     const std::lock_guard lock(mutex_);
-    SQLite::Statement find(db_, "SELECT shown FROM tools WHERE owner = ? AND server = ? AND tool = ?");
+    SQLite::Statement find(db_, "SELECT shown, rowid FROM tools WHERE owner = ? AND server = ? AND tool = ?");
     bind_all(find, owner, server, tool);
-    if (find.executeStep()) return find.getColumn(0).getString() != digest_of({shown});
+    if (find.executeStep()) {
+      used_[find.getColumn(1).getInt64()] = unix_nanoseconds();
+      return find.getColumn(0).getString() != digest_of({shown});
+    }
     remember(owner, server, tool, shown, "IGNORE");
     return false;
   }
@@ -94,22 +109,47 @@ class ConsentStore::Database {
     SQLite::Statement insert(db_, fmt::format("INSERT OR {} INTO tools VALUES (?, ?, ?, ?, ?)", otherwise));
     bind_all(insert, owner, server, tool, digest_of({shown}), unix_nanoseconds());
     insert.exec();
-    trim("tools", owner, kMostTools);
+    note_uses();
+    trim("tools", "owner = ? AND server = ?", kMostTools, owner, server);
   }
 
-  void trim(const char* table, const std::string& owner, int most) {
-    if (++writes_ % 100 != 0) return;
-    SQLite::Statement remove(
-        db_, fmt::format("DELETE FROM {0} WHERE owner = ?1 AND rowid NOT IN (SELECT rowid FROM "
-                         "{0} WHERE owner = ?1 ORDER BY at DESC LIMIT {1})",
-                         table, most));
-    remove.bind(1, owner);
+  // Uses are written only before one is removed, because every request uses all of its tools.
+  void note_uses() {
+    SQLite::Statement note(db_, "UPDATE tools SET at = max(at, ?) WHERE rowid = ?");
+    for (const auto& [row, at] : used_) {
+      bind_all(note, at, row);
+      note.exec();
+      note.reset();
+    }
+    used_.clear();
+  }
+
+  void remove_question(const std::string& owner, const std::string& call) {
+    SQLite::Statement remove(db_, "DELETE FROM questions WHERE owner = ? AND call = ?");
+    bind_all(remove, owner, call);
+    remove.exec();
+  }
+
+  void remove_old_questions() {
+    SQLite::Statement remove(db_, "DELETE FROM questions WHERE at <= ?");
+    remove.bind(1, unix_nanoseconds() - kQuestionNs);
+    remove.exec();
+  }
+
+  // Leaves the latest of the rows that the condition selects.
+  template <class... Values>
+  void trim(const char* table, const char* condition, int most, const Values&... values) {
+    SQLite::Statement remove(db_,
+                             fmt::format("DELETE FROM {0} WHERE rowid IN (SELECT rowid FROM {0} WHERE {1} "
+                                         "ORDER BY at DESC LIMIT -1 OFFSET {2})",
+                                         table, condition, most));
+    bind_all(remove, values...);
     remove.exec();
   }
 
   std::mutex mutex_;
   SQLite::Database db_;
-  uint64_t writes_ = 0;
+  std::map<int64_t, int64_t> used_;  // rows of `tools`, and when they were used, since note_uses()
 };
 
 ConsentStore::ConsentStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
@@ -131,6 +171,14 @@ void ConsentStore::ask(const ConsentQuestion& question) {
     database_->ask(question);
   } catch (const SQLite::Exception& e) {
     log_warning("a question for consent cannot be remembered, so its approval will not count: {}", e.what());
+  }
+}
+
+void ConsentStore::decline(const std::string& owner, const std::string& call) {
+  try {
+    database_->decline(owner, call);
+  } catch (const SQLite::Exception& e) {
+    log_warning("a question that was declined could still be approved for some days: {}", e.what());
   }
 }
 

@@ -28,8 +28,10 @@ class ConsentStore {
   static Result<std::unique_ptr<ConsentStore>> open(const std::string& path);
   ~ConsentStore();
 
-  // Remembers the question until it is answered. The latest 10,000 of each owner are.
+  // Remembers the question until it is answered, for a week at most. The latest 10,000 of each owner are.
   void ask(const ConsentQuestion& question);
+  // The user does not approve: the question ends.
+  void decline(const std::string& owner, const std::string& call);
 
   enum class Verdict {
     granted,       // it was asked like this, and is answered herewith
@@ -41,7 +43,8 @@ class ConsentStore {
   Verdict approve(const ConsentQuestion& question);
 
   // Whether a tool that needs no question is described otherwise than when this owner first used or last
-  // approved it. The first description counts as known. At most 10,000 of each owner are remembered.
+  // approved it. The first description counts as known. Of each owner's tools of a
+  // server the 1,000 that were used last are remembered.
   bool has_changed(const std::string& owner, const std::string& server, const std::string& tool,
                    const std::string& shown);
 

@@ -1,10 +1,14 @@
 // An approval counts for what was asked, once, for whom it was asked.
 #include "sessions/consent_store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 namespace anabranch {
 namespace {
@@ -84,6 +88,55 @@ TEST_F(ConsentStoreTest, ManyQuestionsOfOneOwnerLeaveThoseOfAnother) {
   EXPECT_EQ(store->approve({"bob", "call_10499", "files", "write", "{}", "Writes a file."}),
             Verdict::granted);
   EXPECT_EQ(store->approve(kAsked), Verdict::granted);
+}
+
+// What another key, or another server, makes known pushes nothing out; what is used stays.
+TEST_F(ConsentStoreTest, ManyToolsPushOutTheLeastUsedOfTheirServerOnly) {
+  const auto store = ConsentStore::open("").value();
+  EXPECT_FALSE(store->has_changed("alice", "files", "write", "Writes."));
+  EXPECT_FALSE(store->has_changed("bob", "shell", "run", "Runs."));
+  EXPECT_FALSE(store->has_changed("bob", "files", "used", "Used."));
+  EXPECT_FALSE(store->has_changed("bob", "files", "unused", "Unused."));
+  for (int i = 0; i < 1100; ++i) {
+    store->has_changed("bob", "files", "tool_" + std::to_string(i), "A tool.");
+    if (i % 100 == 0) EXPECT_FALSE(store->has_changed("bob", "files", "used", "Used.")) << i;
+  }
+  EXPECT_TRUE(store->has_changed("alice", "files", "write", "Erases."));
+  EXPECT_TRUE(store->has_changed("bob", "shell", "run", "Erases."));
+  EXPECT_TRUE(store->has_changed("bob", "files", "used", "Erases."));
+  EXPECT_FALSE(store->has_changed("bob", "files", "unused", "Erases.")) << "forgotten, so new";
+}
+
+TEST_F(ConsentStoreTest, QuestionsEndWhenTheyAreDeclinedOrOld) {
+  const auto store = open();
+  store->ask(kAsked);
+  store->decline("bob", kAsked.call);
+  store->decline("alice", kAsked.call);
+  EXPECT_EQ(store->approve(kAsked), Verdict::not_asked);
+  store->ask(kAsked);
+  store->ask(with(&ConsentQuestion::call, "call_2"));
+  SQLite::Database db(path_, SQLite::OPEN_READWRITE, 1000);
+  db.exec("UPDATE questions SET at = at - 8 * 86400 * 1000000000 WHERE call = 'call_1'");
+  EXPECT_EQ(store->approve(kAsked), Verdict::not_asked);
+  EXPECT_EQ(store->approve(with(&ConsentQuestion::call, "call_2")), Verdict::granted);
+  open();
+  EXPECT_EQ(db.execAndGet("SELECT count(*) FROM questions").getInt(), 0) << "removed when the file is opened";
+}
+
+TEST_F(ConsentStoreTest, ManyProcessesMayOpenANewFile) {
+  for (int round = 0; round < 20; ++round) {
+    TearDown();
+    std::vector<std::thread> threads;
+    std::atomic<int> opened = 0;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        const auto store = ConsentStore::open(path_);
+        opened += store.ok();
+        if (!store) ADD_FAILURE() << store.error().message;
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(opened, 4);
+  }
 }
 
 TEST_F(ConsentStoreTest, ADamagedFileIsAnError) {

@@ -307,13 +307,15 @@ Json earlier_messages(JsonFields& fields, const Place& place, const std::string&
 
 // The calls of MCP tools in the assistant's last message that have no result yet. Those that the request
 // approves are run before the model goes on; the others get a result that says so, behind the message. own:
-// from where on the messages are the request's; it moves when a result comes before it.
-void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesRequest& request, Json& messages,
-                  size_t& own) {
+// from where on the messages are the request's; it moves when a result comes before it. Returns the calls
+// that were declined.
+std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decisions,
+                                      ResponsesRequest& request, Json& messages, size_t& own) {
   size_t turn = messages.size();
   while (turn > 0 && messages[turn - 1]["role"] != "assistant") --turn;
   size_t at = turn, found = 0;
   std::set<std::string> answered;
+  std::vector<std::string> declined;
   for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
     answered.insert(string_at(messages[at], "tool_call_id"));
   const Json calls = turn > 0 ? messages[turn - 1].value("tool_calls", Json::array()) : Json::array();
@@ -329,6 +331,7 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
       request.approved.push_back(std::move(call));
       continue;
     }
+    if (decision != decisions.end()) declined.push_back(call.id);
     const std::string text = decision != decisions.end() ? declined_text(*decision->second)
                              : request.tools.agent.needs_approval(call.tool)
                                  ? declined_text("it was not approved")
@@ -344,6 +347,7 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
   else if (!request.approved.empty() && at < messages.size())
     fields.fail("input", "invalid_value",
                 "Messages cannot come with the approval of a call: send them afterwards");
+  return declined;
 }
 
 // Leaves out as few of the oldest turns as it takes for the images to keep the limits of a prompt. Images of
@@ -377,8 +381,10 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
     reader.read(request.input_items[i], fmt::format("input[{}]", i));
   size_t own = messages.size();
   for (Json& message : added) messages.push_back(std::move(message));
-  if (!fields.error()) decide_calls(fields, reader.decisions(), request, messages, own);
   if (fields.error()) return;
+  const auto declined = decide_calls(fields, reader.decisions(), request, messages, own);
+  if (fields.error()) return;
+  for (const std::string& call : declined) context.consent->decline(owner, call);
   sort_results(messages);
   for (size_t i = own; i < messages.size(); ++i) {
     request.added.push_back({messages[i]});
