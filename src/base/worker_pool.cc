@@ -51,8 +51,6 @@ void WorkerPool::submit(JobOwner owner, std::function<void()> job) {
 
 bool WorkerPool::may_run(const JobOwner& owner) const {
   if (clients_.at(owner.client).running >= limits_.per_client) return false;
-  const auto place = places_.find(owner.place);
-  if (place != places_.end() && place->second >= limits_.per_place) return false;
   return owner.bytes < limits_.large_bytes || limits_.threads == 1 || large_ < limits_.threads - 1;
 }
 
@@ -72,7 +70,6 @@ void WorkerPool::begin(const JobOwner& owner) {
   client.cost += kLeastCost + static_cast<double>(owner.bytes);
   --client.waiting;
   ++client.running;
-  if (!owner.place.empty()) ++places_[owner.place];
   large_ += owner.bytes >= limits_.large_bytes;
 }
 
@@ -84,7 +81,6 @@ void WorkerPool::end(const JobOwner& owner) {
     const Client& client = entry.second;
     return client.waiting == 0 && client.running == 0 && (all || client.cost <= cost_);
   });
-  if (!owner.place.empty() && --places_.at(owner.place) == 0) places_.erase(owner.place);
   large_ -= owner.bytes >= limits_.large_bytes;
 }
 

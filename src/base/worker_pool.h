@@ -1,5 +1,5 @@
-// A few threads for work that would block the I/O thread: parsing, templates, tokenising, waiting for other
-// servers. Clients share them fairly, by what their jobs cost.
+// A few threads for work that would block the I/O thread: parsing, templates, tokenising. Clients share them
+// fairly, by what their jobs cost.
 #pragma once
 
 #include <climits>
@@ -20,7 +20,6 @@ struct PoolLimits {
   int threads = 1;
   bool background = false;        // the threads have a lower priority than the others of the process
   int per_client = INT_MAX;       // threads that the jobs of one client may take at once
-  int per_place = INT_MAX;        // threads that may wait for one place at once
   size_t large_bytes = SIZE_MAX;  // jobs of so many bytes leave one thread to the others, if there are two
 };
 
@@ -28,7 +27,6 @@ struct PoolLimits {
 struct JobOwner {
   std::string client;  // a key's name or a network address; all jobs without one count as one client's
   size_t bytes = 0;    // of the request; its time is taken to grow with them
-  std::string place;   // the server that it waits for; empty: none
 };
 
 class WorkerPool {
@@ -73,7 +71,6 @@ class WorkerPool {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   std::map<std::string, Client> clients_;
-  std::map<std::string, int> places_;  // jobs that run, by place
   double cost_ = 0;                    // of the client that was served last
   int large_ = 0;                      // large jobs that run
   bool stopping_ = false;

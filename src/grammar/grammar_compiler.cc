@@ -187,7 +187,7 @@ void GrammarCompiler::Impl::forget(const JobPtr& job) {
 
 void GrammarCompiler::Impl::submit(const JobPtr& job) {
   const size_t bytes = job->second ? kSecondAttempt : job->text.size();
-  pool_.submit({job->waiters.front().client.name, bytes, ""}, [this, job] { attempt(job); });
+  pool_.submit({job->waiters.front().client.name, bytes}, [this, job] { attempt(job); });
 }
 
 void GrammarCompiler::Impl::attempt(const JobPtr& job) {

@@ -1,8 +1,15 @@
 #include "mcp/connection.h"
 
+#include "base/clock.h"
 #include "mcp/text.h"
 
 namespace anabranch::mcp {
+
+Patience::Patience(double s, Cancelled c) : seconds(s), until(now_seconds() + s), cancelled(std::move(c)) {}
+
+bool Patience::over() const {
+  return now_seconds() >= until || (cancelled && cancelled());
+}
 
 void Changes::take(const std::string& method) {
   if (method == "notifications/tools/list_changed") tools++;

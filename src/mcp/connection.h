@@ -16,6 +16,16 @@ namespace anabranch::mcp {
 // Whether nobody waits any more. Asked now and then, from the calling thread.
 using Cancelled = std::function<bool()>;
 
+// How long somebody waits for an answer, whatever the answer takes: connecting, redirects, several requests.
+struct Patience {
+  Patience(double s, Cancelled c);
+  bool over() const;
+
+  double seconds;  // in all, for messages
+  double until;    // monotonic seconds
+  Cancelled cancelled;
+};
+
 // What a server says about its lists, counted up. Read and written by any thread.
 struct Changes {
   std::atomic<unsigned> tools{0}, resources{0}, prompts{0};
@@ -29,11 +39,10 @@ class Connection {
   virtual ~Connection() = default;
   // Sends a request and waits for its result. Errors: exhausted (no answer in time, too much of it), busy
   // (cancelled), invalid (the server's own error, or an answer that is none), io (the connection is lost). A
-  // request that is given up is cancelled at the server. Thread-safe.
-  virtual Result<Json> request(const std::string& method, const Json& params, double seconds,
-                               const Cancelled& cancelled) = 0;
-  // Errors: io. Thread-safe.
-  virtual Result<void> notify(const std::string& method, const Json& params) = 0;
+  // request that is given up is cancelled at the server, which nobody waits for. Thread-safe.
+  virtual Result<Json> request(const std::string& method, const Json& params, const Patience& patience) = 0;
+  // Errors: exhausted, busy, io. Thread-safe.
+  virtual Result<void> notify(const std::string& method, const Json& params, const Patience& patience) = 0;
   // False once no request can succeed any more.
   virtual bool alive() const = 0;
   // What `initialize` agreed on, for transports that repeat it.

@@ -2,6 +2,8 @@
 // stream of events in which other messages may stand before it.
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 
@@ -19,7 +21,7 @@ namespace {
 
 constexpr int kMaxRedirects = 3;
 constexpr double kSideSeconds = 5;     // for answers to the server's own requests, and notifications
-constexpr int kMaxSideMessages = 100;  // answers to such requests, in one stream
+constexpr int kMaxSideMessages = 100;  // answers to such requests, in one stream and waiting to be sent
 constexpr size_t kShownBytes = 300;    // of an error's page in our messages
 constexpr size_t kMaxSessionBytes = 1024;
 constexpr double kStreamSeconds = 3600, kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
@@ -104,28 +106,33 @@ class HttpConnection : public Connection {
         url_(config_.url) {}
 
   ~HttpConnection() override {
-    closing_ = true;
-    if (listener_.joinable()) listener_.join();
-    HttpExchange exchange = prepare({}, limits_.close_seconds);
+    const double until = now_seconds() + limits_.close_seconds;
+    {
+      std::lock_guard lock(mutex_);
+      leave_at_ = alive_ ? until - limits_.close_seconds / 2 : 0;
+      closing_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread* thread : {&listener_, &courier_})
+      if (thread->joinable()) thread->join();
     if (!alive_ || session_.empty()) return;
+    HttpExchange exchange = prepare({}, until - now_seconds());
     exchange.method = "DELETE";
     if (const auto ended = client_.run(exchange); !ended)
       log_debug("MCP server '{}' was not told that its session ends: {}", config_.name,
                 ended.error().message);
   }
 
-  Result<Json> request(const std::string& method, const Json& params, double seconds,
-                       const Cancelled& cancelled) override {
+  Result<Json> request(const std::string& method, const Json& params, const Patience& patience) override {
     const int64_t id = next_++;
-    const double until = now_seconds() + seconds;
     Answers answers(config_.name, method, id, limits_, changes_);
     const auto stop = [&] {
-      for (const std::string& text : answers.take_replies()) post_aside(text);
-      return (cancelled && cancelled()) || answers.answer();
+      for (std::string& text : answers.take_replies()) send_aside(std::move(text));
+      return answers.answer() || (patience.cancelled && patience.cancelled());
     };
-    const auto head = post(request_text(id, method, params), until, stop, answers);
+    const auto head = post(request_text(id, method, params), patience.until, stop, answers);
     if (answers.answer()) return std::move(*answers.answer());
-    if (!head) return failure(head.error(), id, method, seconds);
+    if (!head) return failure(head.error(), id, method, patience.seconds);
     if (head->status == 404 && !session_id().empty()) {
       alive_ = false;
       return make_error(ErrorKind::not_found, "MCP server '{}' has forgotten the session", config_.name);
@@ -138,9 +145,10 @@ class HttpConnection : public Connection {
                       config_.name, method);
   }
 
-  Result<void> notify(const std::string& method, const Json& params) override {
+  Result<void> notify(const std::string& method, const Json& params, const Patience& patience) override {
     Answers ignored(config_.name, method, 0, limits_, changes_);
-    const auto head = post(notification_text(method, params), now_seconds() + kSideSeconds, nullptr, ignored);
+    const double until = std::min(patience.until, now_seconds() + kSideSeconds);
+    const auto head = post(notification_text(method, params), until, patience.cancelled, ignored);
     if (!head)
       return make_error(head.error().kind, "MCP server '{}': {}", config_.name, head.error().message);
     if (head->status < 200 || head->status > 299) return refusal(*head, ignored.body());
@@ -171,7 +179,7 @@ class HttpConnection : public Connection {
         return head.status == 200 && answers.push(head, bytes);
       };
       exchange.stop = [&] {
-        for (const std::string& text : answers.take_replies()) post_aside(text);
+        for (std::string& text : answers.take_replies()) send_aside(std::move(text));
         return closing_ || answers.answer();
       };
       const auto head = client_.run(exchange);
@@ -217,17 +225,40 @@ class HttpConnection : public Connection {
     }
   }
 
-  // Answers one of the server's own requests while ours runs.
-  void post_aside(const std::string& text) {
-    HttpExchange exchange = prepare(text, kSideSeconds);
-    if (const auto sent = client_.run(exchange); !sent)
-      log_debug("MCP server '{}' did not take an answer: {}", config_.name, sent.error().message);
+  // Has a thread send what nobody waits for: answers to the server's own requests, and, before them,
+  // cancellations. A server that takes them slowly loses some.
+  void send_aside(std::string text, bool first = false) {
+    {
+      std::lock_guard lock(mutex_);
+      if (closing_ || (!first && aside_.size() >= kMaxSideMessages)) return;
+      aside_.insert(first ? aside_.begin() : aside_.end(), std::move(text));
+      if (aside_.size() > kMaxSideMessages) aside_.pop_back();
+      if (!courier_.joinable()) courier_ = std::thread([this] { carry(); });
+    }
+    wake_.notify_all();
+  }
+
+  void carry() {
+    const auto must_leave = [this] { return closing_ && now_seconds() >= leave_at_; };
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return closing_ || !aside_.empty(); });
+      if (aside_.empty() || must_leave()) return;
+      const std::string text = std::move(aside_.front());
+      aside_.pop_front();
+      lock.unlock();
+      HttpExchange exchange = prepare(text, kSideSeconds);
+      exchange.stop = must_leave;
+      if (const auto sent = client_.run(exchange); !sent)
+        log_debug("MCP server '{}' did not take a message: {}", config_.name, sent.error().message);
+      lock.lock();
+    }
   }
 
   Error failure(const Error& error, int64_t id, const std::string& method, double seconds) {
     const bool late = error.kind == ErrorKind::exhausted, given_up = error.kind == ErrorKind::busy;
     if ((late || given_up) && method != "initialize")
-      post_aside(notification_text("notifications/cancelled", {{"requestId", id}}));
+      send_aside(notification_text("notifications/cancelled", {{"requestId", id}}), true);
     if (given_up) return cancelled_error(config_.name, method);
     if (late) return late_error(config_.name, method, seconds);
     return make_error(error.kind, "MCP server '{}' at {}: {}", config_.name, origin_, error.message);
@@ -263,9 +294,12 @@ class HttpConnection : public Connection {
   HttpClient client_;
   std::atomic<int64_t> next_{1};
   std::atomic<bool> alive_{true}, closing_{false};
-  std::thread listener_;
+  double leave_at_ = 0;  // read once closing_ is set: when what is still to send stays unsent
+  std::thread listener_, courier_;
   mutable std::mutex mutex_;
-  std::string url_, session_, version_;  // guarded by mutex_
+  std::condition_variable wake_;
+  std::string url_, session_, version_;  // these are guarded by mutex_
+  std::deque<std::string> aside_;
 };
 
 }  // namespace

@@ -120,15 +120,32 @@ Result<void> Servers::log_calls_to(const std::string& path) {
   return {};
 }
 
-// The server's session; a new one if there is none that lives.
-Result<std::shared_ptr<Session>> Servers::session(Slot& slot, const Cancelled& cancelled) {
+Patience Servers::time_for(const std::string& server, const Cancelled& cancelled) const {
+  const Slot* slot = find(server);
+  const double own = slot ? slot->config.call_timeout_s : 0;
+  return {own > 0 ? own : limits_.call_seconds, cancelled};
+}
+
+// The server's session; a new one if there is none that lives. What the start of a process takes is added to
+// the time of `patience`.
+Result<std::shared_ptr<Session>> Servers::session(Slot& slot, Patience& patience) {
+  const bool process = !slot.config.http;
+  Patience start(process ? limits_.start_seconds : std::min(limits_.start_seconds, patience.seconds),
+                 patience.cancelled);
+  if (!process) start.until = std::min(start.until, patience.until);
+  auto not_counted = [&, began = now_seconds()]() mutable {
+    const double now = now_seconds();
+    if (process) patience.until += now - std::exchange(began, now);
+  };
   std::unique_lock lock(slot.mutex);
   while (slot.starting) {
     slot.started.wait_for(lock, kStartPoll);
     lock.unlock();
-    if (cancelled && cancelled()) return cancelled_error(slot.config.name, "its start");
+    if (patience.cancelled && patience.cancelled()) return cancelled_error(slot.config.name, "its start");
+    if (start.over()) return late_error(slot.config.name, "its start", start.seconds);
     lock.lock();
   }
+  not_counted();
   if (slot.session && slot.session->alive()) return slot.session;
   if (now_seconds() < slot.retry_at)
     return make_error(ErrorKind::busy, "{} (it is tried again in {:.0f} s)", slot.error,
@@ -137,7 +154,8 @@ Result<std::shared_ptr<Session>> Servers::session(Slot& slot, const Cancelled& c
   std::shared_ptr<Session> old = std::move(slot.session);
   lock.unlock();
   old.reset();
-  auto opened = Session::open(slot.config, limits_, cancelled);
+  auto opened = Session::open(slot.config, limits_, start);
+  not_counted();
   lock.lock();
   slot.starting = false;
   slot.started.notify_all();
@@ -148,24 +166,23 @@ Result<std::shared_ptr<Session>> Servers::session(Slot& slot, const Cancelled& c
 
 // Asks the session; once more if the server has forgotten it, which is before it did anything.
 template <class T, class Ask>
-Result<T> Servers::with_session(const std::string& server, const Cancelled& cancelled, const Ask& ask) {
+Result<T> Servers::with_session(const std::string& server, Patience& patience, const Ask& ask) {
   Slot* slot = find(server);
   if (!slot)
     return make_error(ErrorKind::not_found, "there is no MCP server '{}'{}", one_line(server, 80),
                       did_you_mean(server, names()));
   for (bool again = false;; again = true) {
-    TRY(const std::shared_ptr<Session> session, this->session(*slot, cancelled));
+    TRY(const std::shared_ptr<Session> session, this->session(*slot, patience));
     Result<T> answer = ask(*slot, *session);
     if (answer || again || answer.error().kind != ErrorKind::not_found) return answer;
   }
 }
 
 template <class T, class Ask>
-Result<std::vector<T>> Servers::listed(const std::string& server, const Cancelled& cancelled,
-                                       const Ask& ask) {
+Result<std::vector<T>> Servers::listed(const std::string& server, Patience& patience, const Ask& ask) {
   const T* const type = nullptr;
   return with_session<std::vector<T>>(
-      server, cancelled, [&](Slot& slot, Session& session) -> Result<std::vector<T>> {
+      server, patience, [&](Slot& slot, Session& session) -> Result<std::vector<T>> {
         const unsigned changes = changes_of(session, type);
         {
           std::lock_guard lock(slot.mutex);
@@ -187,15 +204,22 @@ Result<std::vector<T>> Servers::listed(const std::string& server, const Cancelle
 }
 
 Result<std::vector<Tool>> Servers::tools(const std::string& server, const Cancelled& cancelled) {
-  return listed<Tool>(server, cancelled, [&](Session& session) { return session.tools(cancelled); });
+  Patience time = time_for(server, cancelled);
+  return tools(server, time);
+}
+
+Result<std::vector<Tool>> Servers::tools(const std::string& server, Patience& time) {
+  return listed<Tool>(server, time, [&](Session& session) { return session.tools(time); });
 }
 
 Result<std::vector<Resource>> Servers::resources(const std::string& server, const Cancelled& cancelled) {
-  return listed<Resource>(server, cancelled, [&](Session& session) { return session.resources(cancelled); });
+  Patience time = time_for(server, cancelled);
+  return listed<Resource>(server, time, [&](Session& session) { return session.resources(time); });
 }
 
 Result<std::vector<PromptInfo>> Servers::prompts(const std::string& server, const Cancelled& cancelled) {
-  return listed<PromptInfo>(server, cancelled, [&](Session& session) { return session.prompts(cancelled); });
+  Patience time = time_for(server, cancelled);
+  return listed<PromptInfo>(server, time, [&](Session& session) { return session.prompts(time); });
 }
 
 // The user agreed to the tool as it was described: it is compared with what the server lists now, which is
@@ -203,7 +227,8 @@ Result<std::vector<PromptInfo>> Servers::prompts(const std::string& server, cons
 Result<Output> Servers::call_checked(const Tool& tool, const Json& arguments, const Cancelled& cancelled) {
   if (!arguments.is_object())
     return make_error(ErrorKind::invalid, "the arguments of '{}' must be a JSON object", tool.name);
-  TRY(const std::vector<Tool> now, tools(tool.server, cancelled));
+  Patience time = time_for(tool.server, cancelled);
+  TRY(const std::vector<Tool> now, tools(tool.server, time));
   const auto at =
       std::find_if(now.begin(), now.end(), [&](const Tool& one) { return one.name == tool.name; });
   if (at == now.end())
@@ -213,9 +238,8 @@ Result<Output> Servers::call_checked(const Tool& tool, const Json& arguments, co
     return make_error(ErrorKind::invalid,
                       "MCP server '{}' has changed its tool '{}' since it was offered: it was not called",
                       tool.server, tool.name);
-  return with_session<Output>(tool.server, cancelled, [&](Slot&, Session& session) {
-    return session.call(tool.name, arguments, cancelled);
-  });
+  return with_session<Output>(
+      tool.server, time, [&](Slot&, Session& session) { return session.call(tool.name, arguments, time); });
 }
 
 CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelled& cancelled,
@@ -241,16 +265,17 @@ CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelle
 
 Result<Output> Servers::read_resource(const std::string& server, const std::string& uri,
                                       const Cancelled& cancelled) {
-  return with_session<Output>(server, cancelled,
-                              [&](Slot&, Session& session) { return session.read_resource(uri, cancelled); });
+  Patience time = time_for(server, cancelled);
+  return with_session<Output>(server, time,
+                              [&](Slot&, Session& session) { return session.read_resource(uri, time); });
 }
 
 Result<Json> Servers::get_prompt(const std::string& server, const std::string& name,
                                  const std::map<std::string, std::string>& arguments,
                                  const Cancelled& cancelled) {
-  return with_session<Json>(server, cancelled, [&](Slot&, Session& session) {
-    return session.get_prompt(name, arguments, cancelled);
-  });
+  Patience time = time_for(server, cancelled);
+  return with_session<Json>(
+      server, time, [&](Slot&, Session& session) { return session.get_prompt(name, arguments, time); });
 }
 
 void Servers::record(CallRecord call, const Json& arguments) {

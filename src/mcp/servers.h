@@ -1,5 +1,7 @@
 // All configured servers. A server is started when it is first asked for something, and again when it has
-// ended. Thread-safe; calls block until they have an answer, are cancelled, or a limit of time is reached.
+// ended. Thread-safe; calls block until they have an answer, are cancelled, or their time is over: the
+// server's `timeout`, or Limits::call_seconds, for everything that a call makes necessary. Only a process
+// that must be started first may take up to Limits::start_seconds besides.
 #pragma once
 
 #include <deque>
@@ -67,7 +69,7 @@ class Servers {
   Result<std::vector<Resource>> resources(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<PromptInfo>> prompts(const std::string& server, const Cancelled& cancelled);
 
-  // Never throws and never hangs: what went wrong is the result's text. tool: as listed; a tool that the
+  // Never throws: what went wrong is the result's text. tool: as listed; a tool that the
   // server has changed since, in its description or schema, is not called. arguments: an object.
   // owner: as CallRecord's.
   CallResult call(const Tool& tool, const Json& arguments, const Cancelled& cancelled,
@@ -84,11 +86,13 @@ class Servers {
  private:
   struct Slot;
   Slot* find(const std::string& server) const;
-  Result<std::shared_ptr<Session>> session(Slot& slot, const Cancelled& cancelled);
+  Patience time_for(const std::string& server, const Cancelled& cancelled) const;
+  Result<std::shared_ptr<Session>> session(Slot& slot, Patience& patience);
   template <class T, class Ask>
-  Result<T> with_session(const std::string& server, const Cancelled& cancelled, const Ask& ask);
+  Result<T> with_session(const std::string& server, Patience& patience, const Ask& ask);
   template <class T, class Ask>
-  Result<std::vector<T>> listed(const std::string& server, const Cancelled& cancelled, const Ask& ask);
+  Result<std::vector<T>> listed(const std::string& server, Patience& patience, const Ask& ask);
+  Result<std::vector<Tool>> tools(const std::string& server, Patience& patience);
   Result<Output> call_checked(const Tool& tool, const Json& arguments, const Cancelled& cancelled);
   void record(CallRecord call, const Json& arguments);
 

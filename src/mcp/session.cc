@@ -74,18 +74,18 @@ Tool read_tool(const std::string& server, const Json& json, const Limits& limits
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const ServerConfig& config, const Limits& limits,
-                                               const Cancelled& cancelled) {
+                                               const Patience& patience) {
   std::unique_ptr<Session> session(new Session(config, limits));
   TRY(session->connection_, config.http ? connect_http(config, limits) : connect_stdio(config, limits));
-  TRY_VOID(session->initialize(cancelled));
+  TRY_VOID(session->initialize(patience));
   return session;
 }
 
-Result<void> Session::initialize(const Cancelled& cancelled) {
+Result<void> Session::initialize(const Patience& patience) {
   const Json params = {{"protocolVersion", kVersions[0]},
                        {"capabilities", Json::object()},
                        {"clientInfo", {{"name", "anabranch"}, {"version", ANABRANCH_VERSION}}}};
-  TRY(const Json result, connection_->request("initialize", params, limits_.start_seconds, cancelled));
+  TRY(const Json result, connection_->request("initialize", params, patience));
   version_ = string_at(result, "protocolVersion");
   if (!is_known_version(version_))
     return make_error(ErrorKind::unsupported,
@@ -101,13 +101,9 @@ Result<void> Session::initialize(const Cancelled& cancelled) {
     if (title_.empty()) title_ = described(*info, "name", kMaxNameBytes);
   }
   instructions_ = described(result, "instructions", limits_.description_bytes);
-  TRY_VOID(connection_->notify("notifications/initialized", nullptr));
+  TRY_VOID(connection_->notify("notifications/initialized", nullptr, patience));
   connection_->listen();
   return {};
-}
-
-double Session::seconds() const {
-  return config_.call_timeout_s > 0 ? config_.call_timeout_s : limits_.call_seconds;
 }
 
 Error Session::wrong(const std::string& method, const std::string& what) const {
@@ -116,13 +112,13 @@ Error Session::wrong(const std::string& method, const std::string& what) const {
                     method, what);
 }
 
-Result<Listed<Json>> Session::list(const std::string& method, const char* key, const Cancelled& cancelled) {
+Result<Listed<Json>> Session::list(const std::string& method, const char* key, const Patience& patience) {
   Listed<Json> out;
   std::set<std::string> cursors;
   std::string cursor;
   do {
-    TRY(Json page, connection_->request(method, cursor.empty() ? Json() : Json{{"cursor", cursor}}, seconds(),
-                                        cancelled));
+    TRY(Json page,
+        connection_->request(method, cursor.empty() ? Json() : Json{{"cursor", cursor}}, patience));
     const auto items = page.find(key);
     if (items == page.end() || !items->is_array()) return wrong(method, fmt::format("'{}' is no array", key));
     for (Json& item : *items) {
@@ -142,10 +138,10 @@ Result<Listed<Json>> Session::list(const std::string& method, const char* key, c
   return out;
 }
 
-Result<Listed<Tool>> Session::tools(const Cancelled& cancelled) {
+Result<Listed<Tool>> Session::tools(const Patience& patience) {
   Listed<Tool> out;
   if (!offers("tools")) return out;
-  TRY(auto listed, list("tools/list", "tools", cancelled));
+  TRY(auto listed, list("tools/list", "tools", patience));
   out.notes = std::move(listed.notes);
   std::set<std::string> names;
   for (const Json& json : listed.items) {
@@ -160,10 +156,10 @@ Result<Listed<Tool>> Session::tools(const Cancelled& cancelled) {
   return out;
 }
 
-Result<Listed<Resource>> Session::resources(const Cancelled& cancelled) {
+Result<Listed<Resource>> Session::resources(const Patience& patience) {
   Listed<Resource> out;
   if (!offers("resources")) return out;
-  TRY(auto listed, list("resources/list", "resources", cancelled));
+  TRY(auto listed, list("resources/list", "resources", patience));
   out.notes = std::move(listed.notes);
   for (const Json& json : listed.items) {
     Resource one;
@@ -178,10 +174,10 @@ Result<Listed<Resource>> Session::resources(const Cancelled& cancelled) {
   return out;
 }
 
-Result<Listed<PromptInfo>> Session::prompts(const Cancelled& cancelled) {
+Result<Listed<PromptInfo>> Session::prompts(const Patience& patience) {
   Listed<PromptInfo> out;
   if (!offers("prompts")) return out;
-  TRY(auto listed, list("prompts/list", "prompts", cancelled));
+  TRY(auto listed, list("prompts/list", "prompts", patience));
   out.notes = std::move(listed.notes);
   for (const Json& json : listed.items) {
     PromptInfo one;
@@ -203,14 +199,14 @@ Result<Listed<PromptInfo>> Session::prompts(const Cancelled& cancelled) {
   return out;
 }
 
-Result<Output> Session::call(const std::string& tool, const Json& arguments, const Cancelled& cancelled) {
+Result<Output> Session::call(const std::string& tool, const Json& arguments, const Patience& patience) {
   TRY(const Json result,
-      connection_->request("tools/call", {{"name", tool}, {"arguments", arguments}}, seconds(), cancelled));
+      connection_->request("tools/call", {{"name", tool}, {"arguments", arguments}}, patience));
   return read_call_result(result, limits_.output_bytes);
 }
 
-Result<Output> Session::read_resource(const std::string& uri, const Cancelled& cancelled) {
-  TRY(const Json result, connection_->request("resources/read", {{"uri", uri}}, seconds(), cancelled));
+Result<Output> Session::read_resource(const std::string& uri, const Patience& patience) {
+  TRY(const Json result, connection_->request("resources/read", {{"uri", uri}}, patience));
   const auto contents = result.find("contents");
   if (contents == result.end() || !contents->is_array())
     return wrong("resources/read", "'contents' is no array");
@@ -218,11 +214,11 @@ Result<Output> Session::read_resource(const std::string& uri, const Cancelled& c
 }
 
 Result<Json> Session::get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
-                                 const Cancelled& cancelled) {
+                                 const Patience& patience) {
   Json given = Json::object();
   for (const auto& [key, value] : arguments) given[key] = value;
   TRY(const Json result,
-      connection_->request("prompts/get", {{"name", name}, {"arguments", given}}, seconds(), cancelled));
+      connection_->request("prompts/get", {{"name", name}, {"arguments", given}}, patience));
   const auto messages = result.find("messages");
   if (messages == result.end() || !messages->is_array())
     return wrong("prompts/get", "'messages' is no array");

@@ -47,20 +47,21 @@ struct Listed {
 };
 
 // Thread-safe. Errors of all calls: as of Connection::request, and invalid (an answer of another form).
+// patience: for all requests that a call makes.
 class Session {
  public:
   // Agrees on the protocol's version with `initialize`. Errors: also unsupported (no version in common).
   static Result<std::unique_ptr<Session>> open(const ServerConfig& config, const Limits& limits,
-                                               const Cancelled& cancelled);
+                                               const Patience& patience);
 
-  Result<Listed<Tool>> tools(const Cancelled& cancelled);
-  Result<Listed<Resource>> resources(const Cancelled& cancelled);
-  Result<Listed<PromptInfo>> prompts(const Cancelled& cancelled);
-  Result<Output> call(const std::string& tool, const Json& arguments, const Cancelled& cancelled);
-  Result<Output> read_resource(const std::string& uri, const Cancelled& cancelled);
+  Result<Listed<Tool>> tools(const Patience& patience);
+  Result<Listed<Resource>> resources(const Patience& patience);
+  Result<Listed<PromptInfo>> prompts(const Patience& patience);
+  Result<Output> call(const std::string& tool, const Json& arguments, const Patience& patience);
+  Result<Output> read_resource(const std::string& uri, const Patience& patience);
   // Messages of the chat API: [{"role","content"}].
   Result<Json> get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
-                          const Cancelled& cancelled);
+                          const Patience& patience);
 
   bool alive() const { return connection_->alive(); }
   bool hears_changes() const { return connection_->hears_changes(); }
@@ -72,11 +73,10 @@ class Session {
 
  private:
   Session(ServerConfig config, const Limits& limits) : config_(std::move(config)), limits_(limits) {}
-  Result<void> initialize(const Cancelled& cancelled);
-  double seconds() const;
+  Result<void> initialize(const Patience& patience);
   bool offers(const char* what) const { return capabilities_.contains(what); }
   // All pages of a list. key: of the array in each page. Elements that are no objects are left out.
-  Result<Listed<Json>> list(const std::string& method, const char* key, const Cancelled& cancelled);
+  Result<Listed<Json>> list(const std::string& method, const char* key, const Patience& patience);
   Error wrong(const std::string& method, const std::string& what) const;
 
   const ServerConfig config_;

@@ -101,28 +101,26 @@ class StdioConnection : public Connection {
     return result.get();
   }
 
-  Result<Json> request(const std::string& method, const Json& params, double seconds,
-                       const Cancelled& cancelled) override {
+  Result<Json> request(const std::string& method, const Json& params, const Patience& patience) override {
     TRY(const int64_t id, pending_.add(method));
-    const double until = now_seconds() + seconds;
     if (const auto sent = send(request_text(id, method, params)); !sent) {
       pending_.wait(id, 0, nullptr);
       return sent.error();
     }
-    if (auto answer = pending_.wait(id, until, cancelled)) return std::move(*answer);
-    const bool late = now_seconds() >= until;
+    if (auto answer = pending_.wait(id, patience.until, patience.cancelled)) return std::move(*answer);
+    const bool late = now_seconds() >= patience.until;
     const char* reason = late ? "it took too long" : "the user cancelled it";
     if (method != "initialize")
       (void)send(notification_text("notifications/cancelled", {{"requestId", id}, {"reason", reason}}));
     if (!late) return cancelled_error(config_.name, method);
-    Error error = late_error(config_.name, method, seconds);
+    Error error = late_error(config_.name, method, patience.seconds);
     if (const int strays = strays_)
       error.message += fmt::format("; {} of its answers had ids that nobody waits for", strays);
     if (const int noise = noise_) error.message += fmt::format("; {} of its lines were no messages", noise);
     return error;
   }
 
-  Result<void> notify(const std::string& method, const Json& params) override {
+  Result<void> notify(const std::string& method, const Json& params, const Patience&) override {
     return send(notification_text(method, params));
   }
 

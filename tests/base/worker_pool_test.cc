@@ -60,11 +60,11 @@ std::string order_of(const std::function<void(WorkerPool&, Order&)>& submit) {
   {
     WorkerPool pool(1);
     Gate gate;
-    pool.submit({"first", 0, ""}, gate.job());
+    pool.submit({"first", 0}, gate.job());
     gate.wait_until_it_runs();
     submit(pool, order);
     std::promise<void> done;
-    pool.submit({"last", 0, ""}, [&] { done.set_value(); });
+    pool.submit({"last", 0}, [&] { done.set_value(); });
     gate.let_go();
     done.get_future().wait();
   }
@@ -73,23 +73,23 @@ std::string order_of(const std::function<void(WorkerPool&, Order&)>& submit) {
 
 TEST(WorkerPool, RunsTheJobsOfOneClientInTheirOrder) {
   EXPECT_EQ(order_of([](WorkerPool& pool, Order& order) {
-              for (const char* name : {"1", "2", "3"}) pool.submit({"last", 0, ""}, order.job(name));
+              for (const char* name : {"1", "2", "3"}) pool.submit({"last", 0}, order.job(name));
             }),
             "1 2 3 ");
 }
 
 TEST(WorkerPool, ManyJobsOfOneClientDoNotGoBeforeOneOfAnother) {
   const std::string order = order_of([](WorkerPool& pool, Order& order) {
-    for (int i = 0; i < 50; ++i) pool.submit({"many", 0, ""}, order.job("m"));
-    pool.submit({"one", 0, ""}, order.job("one"));
+    for (int i = 0; i < 50; ++i) pool.submit({"many", 0}, order.job("m"));
+    pool.submit({"one", 0}, order.job("one"));
   });
   EXPECT_LE(order.find("one"), 4u) << order;
 }
 
 TEST(WorkerPool, ClientsShareByWhatTheirJobsCostAndNotByTheirNumber) {
   const std::string order = order_of([](WorkerPool& pool, Order& order) {
-    for (int i = 0; i < 3; ++i) pool.submit({"large", 1u << 20, ""}, order.job("L"));
-    for (int i = 0; i < 10; ++i) pool.submit({"small", 1u << 10, ""}, order.job("s"));
+    for (int i = 0; i < 3; ++i) pool.submit({"large", 1u << 20}, order.job("L"));
+    for (int i = 0; i < 10; ++i) pool.submit({"small", 1u << 10}, order.job("s"));
   });
   EXPECT_LE(order.find('L'), 2u) << "it is not put off for ever: " << order;
   EXPECT_EQ(order.substr(order.find('L') + 2, 18), "s s s s s s s s s ") << order;
@@ -97,8 +97,8 @@ TEST(WorkerPool, ClientsShareByWhatTheirJobsCostAndNotByTheirNumber) {
 
 TEST(WorkerPool, ASmallJobGoesBeforeLargeOnesOfItsClient) {
   EXPECT_EQ(order_of([](WorkerPool& pool, Order& order) {
-              for (int i = 0; i < 3; ++i) pool.submit({"a", 30u << 20, ""}, order.job("L"));
-              pool.submit({"a", 300u << 10, ""}, order.job("s"));
+              for (int i = 0; i < 3; ++i) pool.submit({"a", 30u << 20}, order.job("L"));
+              pool.submit({"a", 300u << 10}, order.job("s"));
             }).substr(0, 2),
             "s ");
 }
@@ -106,12 +106,12 @@ TEST(WorkerPool, ASmallJobGoesBeforeLargeOnesOfItsClient) {
 TEST(WorkerPool, LargeJobsLeaveAThreadToTheOthers) {
   WorkerPool pool({.threads = 2, .large_bytes = 1000});
   Gate first, second;
-  pool.submit({"a", 1000, ""}, first.job());
+  pool.submit({"a", 1000}, first.job());
   first.wait_until_it_runs();
   std::atomic<bool> large = false;
-  pool.submit({"b", 1000, ""}, [&] { large = true; });
+  pool.submit({"b", 1000}, [&] { large = true; });
   std::promise<void> small;
-  pool.submit({"a", 999, ""}, [&] { small.set_value(); });
+  pool.submit({"a", 999}, [&] { small.set_value(); });
   small.get_future().wait();
   EXPECT_FALSE(large);
   first.let_go();
@@ -121,36 +121,19 @@ TEST(WorkerPool, LargeJobsLeaveAThreadToTheOthers) {
 TEST(WorkerPool, OneClientTakesNoMoreThreadsThanItMay) {
   WorkerPool pool({.threads = 3, .per_client = 2});
   Gate first, second;
-  pool.submit({"a", 0, ""}, first.job());
-  pool.submit({"a", 0, ""}, second.job());
+  pool.submit({"a", 0}, first.job());
+  pool.submit({"a", 0}, second.job());
   first.wait_until_it_runs();
   second.wait_until_it_runs();
   std::atomic<bool> third = false;
-  pool.submit({"a", 0, ""}, [&] { third = true; });
+  pool.submit({"a", 0}, [&] { third = true; });
   std::promise<void> other;
-  pool.submit({"b", 0, ""}, [&] { other.set_value(); });
+  pool.submit({"b", 0}, [&] { other.set_value(); });
   other.get_future().wait();
   EXPECT_FALSE(third);
   first.let_go();
   wait_for([&] { return third.load(); });
   second.let_go();
-}
-
-TEST(WorkerPool, OnePlaceTakesNoMoreThreadsThanItMay) {
-  WorkerPool pool({.threads = 3, .per_place = 1});
-  Gate first;
-  pool.submit({"a", 0, "slow"}, first.job());
-  first.wait_until_it_runs();
-  std::atomic<bool> second = false;
-  pool.submit({"b", 0, "slow"}, [&] { second = true; });
-  std::promise<void> elsewhere, nowhere;
-  pool.submit({"b", 0, "quick"}, [&] { elsewhere.set_value(); });
-  elsewhere.get_future().wait();
-  pool.submit({"b", 0, ""}, [&] { nowhere.set_value(); });
-  nowhere.get_future().wait();
-  EXPECT_FALSE(second);
-  first.let_go();
-  wait_for([&] { return second.load(); });
 }
 
 TEST(WorkerPool, AClosedPoolDropsJobs) {

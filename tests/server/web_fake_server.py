@@ -223,7 +223,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.error(401, "This server asks for an API key", "invalid_api_key")
         if method == "GET" and url.path == "/v1/models":
             return self.answer(200, {"object": "list", "data": self.models()})
-        if url.path == "/v1/mcp/servers":
+        if url.path == "/v1/mcp/servers":  # GET and POST
             return self.answer(200, {"object": "list", "data": fake.mcp})
         if url.path == "/v1/mcp/calls":
             return self.answer(200, {"object": "list", "data": [{"at": time.time() - 40, "server_label": "time",

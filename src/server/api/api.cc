@@ -360,10 +360,9 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
     case Page::forget:
       sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
       return true;
-    case Page::mcp_servers:
-      mcp_workers_.submit([out, servers = responses_->servers, post = post_] {
-        post([out, json = mcp_servers_json(servers.get())] { out->respond(json_response(json)); });
-      });
+    case Page::ask_mcp_servers:
+      ask_mcp_servers(responses_->servers, call.key ? call.key->name : "", generations_.mcp_workers(), post_,
+                      out);
       return true;
     case Page::cancel_generate:
       out->respond(cancel(call));
@@ -420,6 +419,8 @@ HttpResponse Api::page(Page page, const Call& call) const {
     case Page::router_model:
     case Page::router_server:
       return of_main_model(page == Page::router_model ? router_model_json : router_server_json);
+    case Page::mcp_servers:
+      return json_response(mcp_servers_json(responses_->servers.get()));
     case Page::mcp_calls:
       return json_response(mcp_calls_json(responses_->servers.get(), call.key ? call.key->name : ""));
     case Page::ollama_version:

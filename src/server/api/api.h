@@ -91,7 +91,6 @@ class Api {
   OllamaModels ollama_;
   SessionActions sessions_;
   StatePages states_;
-  WorkerPool mcp_workers_{1};  // asks MCP servers what they offer
   const AccessRules access_;
   ApiKeys keys_;
   AddressLimits addresses_;

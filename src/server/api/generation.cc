@@ -65,9 +65,8 @@ Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Afte
 
 Generations::~Generations() {
   generations_.clear();  // what is waited for on behalf of clients ends
-  for (WorkerPool* pool :
-       {&image_workers_, &long_workers_, &list_workers_, &tool_workers_, &form_workers_, &keep_workers_})
-    pool->close();
+  for (WaitPool* pool : {&image_workers_, &mcp_workers_}) pool->close();
+  for (WorkerPool* pool : {&long_workers_, &form_workers_, &keep_workers_}) pool->close();
 }
 
 Generations::Generation* Generations::find(uint64_t key) {
@@ -172,7 +171,7 @@ void Generations::begin_keeping(uint64_t key, const Generation& generation, Read
         shared->begun = true;
         post([this, key, sender, shared, begun] {
           if (find(key) && begun) return submit(key, std::move(*shared));
-          keep_workers_.submit({sender, 0, ""}, [shared] { shared->keeper->take_back(); });
+          keep_workers_.submit({sender}, [shared] { shared->keeper->take_back(); });
           if (!begun) fail(key, session_error(begun.error()));
         });
       });

@@ -24,6 +24,7 @@
 #include "server/api/request_model.h"
 #include "server/api/trace_eraser.h"
 #include "server/api/turn_recorder.h"
+#include "server/api/wait_pool.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
 
@@ -46,6 +47,8 @@ class Generations {
   bool cancel(const std::string& id, const std::string& key_name);
   // Ends every answer with an error.
   void cancel_all();
+  // For what waits for MCP servers.
+  WaitPool& mcp_workers() { return mcp_workers_; }
 
  private:
   // One of a request's answers: n to each of its prompts, prompt by prompt.
@@ -98,7 +101,7 @@ class Generations {
   void choose_model(uint64_t key, const RequestHints& hints, std::shared_ptr<HttpRequest> request);
   struct Reading;
   static JobOwner job_of(const Generation& generation, size_t bytes = 0) {
-    return {generation.sender, bytes, ""};
+    return {generation.sender, bytes};
   }
   void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
   void read(std::shared_ptr<Reading> reading);
@@ -155,12 +158,11 @@ class Generations {
   // The pools, which keys and networks share fairly. The destructor closes them.
   // The texts of grammars; and conversations, whose database may be held by others for seconds.
   WorkerPool form_workers_{2}, keep_workers_{1};
-  // MCP servers may take a minute to answer: when they are asked for their tools, and when these are called.
-  WorkerPool list_workers_{4}, tool_workers_{8};
   // Long requests never keep short ones waiting, and the longest leave a thread to the rest.
   WorkerPool long_workers_{{.threads = 2, .background = true, .large_bytes = 2u << 20}};
-  // Web servers that have images.
-  WorkerPool image_workers_{{.threads = 16, .per_client = 8, .per_place = 4}};
+  // MCP servers may take a minute to answer, when they are asked for their tools and when these are called;
+  // and web servers that have images may never do.
+  WaitPool mcp_workers_, image_workers_{{.threads = 32, .per_owner = 8, .per_place = 4}};
 };
 
 }  // namespace anabranch::server

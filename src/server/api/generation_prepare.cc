@@ -19,6 +19,15 @@ bool may_use_mcp(AnswerKind kind, const HttpRequest& request) {
   return takes_tools && request.body.find("\"mcp") != std::string::npos;
 }
 
+// The MCP servers that it may ask. A long body is not searched.
+std::vector<std::string> servers_named(const HttpRequest& request, const mcp::Servers& servers) {
+  std::vector<std::string> named;
+  if (is_long(request)) return named;
+  for (const std::string& server : servers.names())
+    if (request.body.find(dump_json(server)) != std::string::npos) named.push_back(server);
+  return named;
+}
+
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
 struct ReturnMemory {
   explicit ReturnMemory(bool wanted) : wanted(wanted) {}
@@ -57,11 +66,9 @@ void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> req
 
 // From any thread.
 void Generations::read(std::shared_ptr<Reading> reading) {
-  const bool slow = is_long(*reading->request);
-  WorkerPool& pool = reading->asks_servers ? list_workers_ : slow ? long_workers_ : workers_;
-  const JobOwner owner{reading->sender, reading->request->body.size(), ""};
-  pool.submit(owner, [this, reading, slow, responses = responses_] {
-    const ReturnMemory after(slow);
+  const HttpRequest& request = *reading->request;
+  auto job = [this, reading, responses = responses_] {
+    const ReturnMemory after(is_long(*reading->request));
     Reading& r = *reading;
     if (r.client.expired()) return r.request.reset();
     RequestDefaults defaults = r.model->defaults;
@@ -80,12 +87,15 @@ void Generations::read(std::shared_ptr<Reading> reading) {
     const auto* made = std::get_if<ReadyRequest>(prepared.get());
     if (!made || !made->prepared.constrained) return taker(r.key)(std::move(*prepared));
     if (r.client.expired()) return;
-    form_workers_.submit({r.sender, 0, ""}, [this, reading, prepared] {
+    form_workers_.submit({r.sender}, [this, reading, prepared] {
       if (!reading->client.expired())
         compile(reading->key, {reading->client, reading->sender}, reading->model,
                 std::get<ReadyRequest>(std::move(*prepared)));
     });
-  });
+  };
+  if (reading->asks_servers)
+    return mcp_workers_.submit(reading->sender, servers_named(request, *responses_->servers), std::move(job));
+  (is_long(request) ? long_workers_ : workers_).submit({reading->sender, request.body.size()}, std::move(job));
 }
 
 // From any thread. Waits for each host apart, and then reads the request again.
@@ -93,7 +103,7 @@ void Generations::fetch_images(const std::shared_ptr<Reading>& reading) {
   const auto hosts = reading->images->begin_fetching();
   const auto missing = std::make_shared<std::atomic<size_t>>(hosts.size());
   for (const auto& [host, urls] : hosts)
-    image_workers_.submit({reading->sender, 0, host}, [this, reading, missing, urls = urls] {
+    image_workers_.submit(reading->sender, {host}, [this, reading, missing, urls = urls] {
       reading->images->fetch(urls, reading->model->fetch_image, [&] { return reading->client.expired(); });
       if (--*missing > 0) return;
       if (reading->client.expired()) return reading->request.reset();

@@ -45,51 +45,53 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
   generation.turned = true;
   AgentRun& agent = *generation.agent;
   const double until = now_seconds() + agent.seconds_left(now_seconds());
-  tool_workers_.submit(
-      job_of(generation),
-      [this, key, until, client = std::weak_ptr<const void>(generation.client), calls = agent.take_waiting(),
-       keeper = generation.keeper, turns = std::exchange(generation.unkept, {}), servers = agent.servers(),
-       bytes_left = agent.bytes_left(), calls_left = agent.calls_left(), responses = responses_,
-       owner = generation.use.name(), post = post_]() mutable {
-        const auto keep = [&](const std::vector<NewMessage>& messages) {
-          if (!keeper) return;
-          if (const auto added = keeper->add(messages); !added)
-            log_warning("a turn could not be kept: {}", added.error().message);
-        };
-        const mcp::Cancelled ended = [&] { return client.expired() || now_seconds() > until; };
-        keep(turns);
-        for (const AgentCall& call : calls) {
-          if (client.expired()) return;
-          post([this, key, call] {
-            Generation* generation = find(key);
-            if (generation && call.approved) generation->send(generation->writer->call_started(call));
-          });
-          std::string refusal;
-          if (now_seconds() > until)
-            refusal = "This was not run: the answer has taken as long as it may. Answer with what is known";
-          else if (calls_left-- <= 0 || bytes_left == 0)
-            refusal =
-                "This was not run: the calls so far are as many as they may be. Answer with what is known";
-          else if (call.approved)
-            refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
-          const auto result = !refusal.empty()        ? not_run(refusal)
-                              : !call.refusal.empty() ? not_run(call.refusal)
-                                                      : run_call(call, *servers, owner, bytes_left, ended);
-          bytes_left -= std::min(bytes_left, result.text.size());
-          NewMessage message{result_message(call, result)};
-          message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};
-          if (result.is_error) message.about["mcp"]["error"] = true;
-          message.about["seconds"] = result.seconds;
-          keep({std::move(message)});
-          post([this, key, call, result] {
-            Generation* generation = find(key);
-            if (!generation) return;
-            generation->agent->add_result(call, result);
-            generation->send(generation->writer->call_finished(call, result));
-          });
-        }
-        post([this, key] { next_turn(key); });
+  std::vector<AgentCall> calls = agent.take_waiting();
+  std::vector<std::string> places;
+  for (const AgentCall& call : calls) places.push_back(call.tool.server);
+  auto run = [this, key, until, client = std::weak_ptr<const void>(generation.client),
+              calls = std::move(calls), keeper = generation.keeper,
+              turns = std::exchange(generation.unkept, {}), servers = agent.servers(),
+              bytes_left = agent.bytes_left(), calls_left = agent.calls_left(), responses = responses_,
+              owner = generation.use.name(), post = post_]() mutable {
+    const auto keep = [&](const std::vector<NewMessage>& messages) {
+      if (!keeper) return;
+      if (const auto added = keeper->add(messages); !added)
+        log_warning("a turn could not be kept: {}", added.error().message);
+    };
+    const mcp::Cancelled ended = [&] { return client.expired() || now_seconds() > until; };
+    keep(turns);
+    for (const AgentCall& call : calls) {
+      if (client.expired()) return;
+      post([this, key, call] {
+        Generation* generation = find(key);
+        if (generation && call.approved) generation->send(generation->writer->call_started(call));
       });
+      std::string refusal;
+      if (now_seconds() > until)
+        refusal = "This was not run: the answer has taken as long as it may. Answer with what is known";
+      else if (calls_left-- <= 0 || bytes_left == 0)
+        refusal = "This was not run: the calls so far are as many as they may be. Answer with what is known";
+      else if (call.approved)
+        refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
+      const auto result = !refusal.empty()        ? not_run(refusal)
+                          : !call.refusal.empty() ? not_run(call.refusal)
+                                                  : run_call(call, *servers, owner, bytes_left, ended);
+      bytes_left -= std::min(bytes_left, result.text.size());
+      NewMessage message{result_message(call, result)};
+      message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};
+      if (result.is_error) message.about["mcp"]["error"] = true;
+      message.about["seconds"] = result.seconds;
+      keep({std::move(message)});
+      post([this, key, call, result] {
+        Generation* generation = find(key);
+        if (!generation) return;
+        generation->agent->add_result(call, result);
+        generation->send(generation->writer->call_finished(call, result));
+      });
+    }
+    post([this, key] { next_turn(key); });
+  };
+  mcp_workers_.submit(generation.sender, std::move(places), std::move(run));
 }
 
 void Generations::next_turn(uint64_t key) {
@@ -109,7 +111,7 @@ void Generations::next_turn(uint64_t key) {
         });
         auto* ready = std::get_if<ReadyRequest>(&made);
         if (!ready || !ready->prepared.constrained) return taker(key)(std::move(made));
-        form_workers_.submit({sender, 0, ""}, [this, key, sender, client, model,
+        form_workers_.submit({sender}, [this, key, sender, client, model,
                                                ready = std::make_shared<ReadyRequest>(std::move(*ready))] {
           if (!client.expired()) compile(key, {client, sender}, model, std::move(*ready));
         });
@@ -149,7 +151,7 @@ void Generations::remember(const Generation& generation, const Choice& choice) {
 
 void Generations::note(const std::string& sender, std::shared_ptr<ConversationKeeper> keeper,
                         std::vector<std::string> traces) {
-  keep_workers_.submit({sender, 0, ""}, [this, keeper = std::move(keeper), traces = std::move(traces)] {
+  keep_workers_.submit({sender}, [this, keeper = std::move(keeper), traces = std::move(traces)] {
     keeper->note(traces);
     traces_.erase();  // the conversation, or one that has grown too old, may be gone
   });

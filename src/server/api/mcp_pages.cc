@@ -1,7 +1,9 @@
 #include "server/api/mcp_pages.h"
 
-#include <future>
-#include <vector>
+#include <atomic>
+#include <utility>
+
+#include "server/http/api_error.h"
 
 namespace anabranch::server {
 namespace {
@@ -50,22 +52,29 @@ Json server_json(const mcp::ServerState& server) {
 
 }  // namespace
 
-Json mcp_servers_json(mcp::Servers* servers) {
+Json mcp_servers_json(const mcp::Servers* servers) {
   Json data = Json::array();
-  if (servers) {
-    const mcp::Cancelled never = [] { return false; };
-    // Side by side, so that one that hangs does not add to the others' time.
-    std::vector<std::future<void>> asked;
-    for (const std::string& name : servers->names())
-      asked.push_back(std::async(std::launch::async, [&never, servers, name] {
-        if (!servers->tools(name, never)) return;  // what fails shows in the state
-        (void)servers->resources(name, never);
-        (void)servers->prompts(name, never);
-      }));
-    for (auto& one : asked) one.wait();
+  if (servers)
     for (const mcp::ServerState& server : servers->states()) data.push_back(server_json(server));
-  }
   return {{"object", "list"}, {"data", std::move(data)}};
+}
+
+void ask_mcp_servers(std::shared_ptr<mcp::Servers> servers, const std::string& owner, WaitPool& workers,
+                     const Post& post, std::shared_ptr<ResponseStream> out) {
+  const auto left = std::make_shared<std::atomic<bool>>(false);
+  out->on_client_left([left] { *left = true; });
+  // Answers when the last of the jobs has ended; dropped ones have ended, too.
+  const std::shared_ptr<void> last(nullptr, [servers, post, out](void*) {
+    post([servers, out] { out->respond(json_response(mcp_servers_json(servers.get()))); });
+  });
+  if (!servers) return;
+  for (const std::string& name : servers->names())
+    workers.submit(owner, {name}, [servers, name, left, last, &workers] {
+      const mcp::Cancelled cancelled = [&] { return *left || workers.stopping(); };
+      if (!servers->tools(name, cancelled)) return;  // what fails shows in the state
+      (void)servers->resources(name, cancelled);
+      (void)servers->prompts(name, cancelled);
+    });
 }
 
 Json mcp_calls_json(const mcp::Servers* servers, const std::string& owner) {

@@ -1,13 +1,22 @@
 // /v1/mcp: which MCP servers there are, what they offer, and which of their tools ran.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "base/json.h"
 #include "mcp/servers.h"
+#include "server/api/wait_pool.h"
+#include "server/http/types.h"
 
 namespace anabranch::server {
 
-// Asks each server what it offers, which may take a while. servers: null for none.
-Json mcp_servers_json(mcp::Servers* servers);
+// What is known of each server; nothing is started or asked for this. servers: null for none.
+Json mcp_servers_json(const mcp::Servers* servers);
+// Asks each server what it offers, side by side, which starts those that do not run; then answers as above.
+// owner: the name of the client's key.
+void ask_mcp_servers(std::shared_ptr<mcp::Servers> servers, const std::string& owner, WaitPool& workers,
+                     const Post& post, std::shared_ptr<ResponseStream> out);
 // The latest calls of this key, newest first.
 Json mcp_calls_json(const mcp::Servers* servers, const std::string& owner);
 

@@ -45,6 +45,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/conversations/{id}", ConversationAction::change},
     {"DELETE", "/v1/conversations/{id}", ConversationAction::erase},
     {"GET", "/v1/mcp/servers", Page::mcp_servers},
+    {"POST", "/v1/mcp/servers", Page::ask_mcp_servers},
     {"GET", "/v1/mcp/calls", Page::mcp_calls},
     {"POST", "/v1/states/lookup", Page::states_lookup},
     {"GET", "/v1/states/{id}/{item}", Page::state_record},

@@ -39,6 +39,7 @@ enum class Page {
   router_model,
   router_server,
   mcp_servers,
+  ask_mcp_servers,
   mcp_calls,
   states_lookup,
   state_record,

@@ -315,7 +315,7 @@ void SessionActions::submit(const std::string& owner, Effect effect, std::functi
                             std::shared_ptr<ResponseStream> out) {
   const auto left = std::make_shared<std::atomic<bool>>(false);
   if (effect == Effect::reads) out->on_client_left([left] { *left = true; });
-  workers_.submit({owner, 0, ""}, [this, effect, work = std::move(work), out = std::move(out), left] {
+  workers_.submit({owner}, [this, effect, work = std::move(work), out = std::move(out), left] {
     auto answer = std::make_shared<Answer>(*left ? ApiError{} : work());
     if (effect == Effect::erases && std::holds_alternative<HttpResponse>(*answer))
       scrubber_.submit([stores = context_->stores] { stores->scrub(); });

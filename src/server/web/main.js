@@ -23,12 +23,12 @@ const keeps = () => byId("keep").checked;
 byId("keep").checked = choice("keep", "no") === "yes";
 
 const chat = new Chat({
-  keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => (server.asking ? null : server.mcp),
+  keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => (server.asking && !server.mcp.length ? null : server.mcp),
   waiting: () => activity.waiting(), continues,
 });
 const composer = new Composer({send: (text, images) => chat.send(text, images), stop: () => chat.stop()});
 const sidebar = new Sidebar({keeps, open: (id) => go(id), fresh, current: () => chat.conversation?.id, renamed});
-const panel = new SettingsPanel(changeSettings, () => server);
+const panel = new SettingsPanel(changeSettings, () => server, () => askForTools());
 const activity = new Activity(byId("plots"), {busy: () => chat.busy, gone, news});
 const theme = bindTheme(byId("theme"));
 
@@ -141,16 +141,24 @@ async function loadServer(options = {}) {
   }
   panel.showModels();
   offerInput();
+  await loadTools(() => api.json("/v1/mcp/servers", {quiet: true}));
+  sidebar.refresh();  // a key may have come
+}
+
+// look(): the list of the servers of tools. To see it starts none of them; askForTools() does.
+async function loadTools(look) {
   server.asking = true;
+  panel.showTools();
   try {
-    server.mcp = (await api.json("/v1/mcp/servers", {quiet: true})).data;
+    server.mcp = (await look()).data;
   } catch {
-    server.mcp = [];  // a server without MCP servers
+    // A server without MCP servers, or one that does not let this key ask them: what is known stays.
   }
   server.asking = false;
   panel.showTools();
-  sidebar.refresh();  // a key may have come
 }
+
+const askForTools = () => loadTools(() => api.post("/v1/mcp/servers", {}, {quiet: true}));
 
 // ---- The sidebar on narrow pages.
 

@@ -12,9 +12,10 @@ const SOURCES = {ngram: "Repeated text (ngram)", mtp: "The model's own predictio
 const remark = (text) => (text ? ` (${text})` : "");
 
 export class SettingsPanel {
-  // changed(settings): after each change. server(): {models, sources, mcp, asking}, as far as known.
-  constructor(changed, server) {
-    Object.assign(this, {changed, server});
+  // changed(settings): after each change. server(): {models, sources, mcp, asking}, as far as known. askForTools():
+  // has the servers of tools tell what they offer.
+  constructor(changed, server, askForTools) {
+    Object.assign(this, {changed, server, askForTools});
     this.dialog = byId("settings-dialog");
     this.body = byId("settings-body");
     byId("settings-reset").addEventListener("click", () => this.reset());
@@ -35,6 +36,7 @@ export class SettingsPanel {
   open() {
     this.show();
     this.dialog.showModal();
+    this.askForTools();
   }
 
   reset() {
@@ -145,7 +147,8 @@ export class SettingsPanel {
         this.set("tools", [...chosen]);
       }});
       box.checked = chosen.has(server.id);
-      const about = server.error || (server.tools || []).map((tool) => tool.name).join(", ") || server.state;
+      const about = server.error || (server.tools || []).map((tool) => tool.name).join(", ")
+        || (asking ? "asking…" : server.state === "idle" ? "not started" : server.state);
       return el("div.setting.check", {}, box, el("label", {for: `tool-${server.id}`}, server.id), el("p.hint", {}, about));
     });
     if (!mcp.length) lines.push(el("p.hint", {}, asking ? "Asking the servers of tools…"

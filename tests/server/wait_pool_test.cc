@@ -1,0 +1,114 @@
+#include "server/api/wait_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace anabranch::server {
+namespace {
+
+// Jobs that wait until they are let go.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  std::function<void()> job(const std::string& name) {
+    return [this, name] {
+      std::unique_lock lock(mutex_);
+      began_.push_back(name);
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return open_; });
+    };
+  }
+  void open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  bool began(const std::string& name, int seconds = 5) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(seconds),
+                             [&] { return std::ranges::find(began_, name) != began_.end(); });
+  }
+  size_t count() {
+    std::lock_guard lock(mutex_);
+    return began_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> began_;
+  bool open_ = false;
+};
+
+void settle() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
+
+TEST(WaitPool, APlaceThatHangsHoldsUpNeitherOtherPlacesNorOtherKeys) {
+  Gate gate;
+  WaitPool pool;
+  for (int i = 0; i < 40; ++i) pool.submit("alice", {"hangs"}, gate.job("alice"));
+  pool.submit("alice", {"other"}, gate.job("alice elsewhere"));
+  pool.submit("bob", {"hangs"}, gate.job("bob"));
+  EXPECT_TRUE(gate.began("alice elsewhere"));
+  EXPECT_TRUE(gate.began("bob"));
+  settle();
+  EXPECT_EQ(gate.count(), 10u) << "eight of the forty run";
+  gate.open();
+}
+
+TEST(WaitPool, AJobWaitsForRoomAtEachOfItsPlaces) {
+  Gate gate;
+  WaitPool pool({.threads = 8, .per_owner = 8, .per_place = 1});
+  pool.submit("", {"a"}, gate.job("a"));
+  pool.submit("", {"b", "a"}, gate.job("both"));
+  pool.submit("", {"b", "b"}, gate.job("b"));
+  EXPECT_TRUE(gate.began("a") && gate.began("b"));
+  settle();
+  EXPECT_EQ(gate.count(), 2u);
+  gate.open();
+  EXPECT_TRUE(gate.began("both"));
+}
+
+TEST(WaitPool, OneKeyCannotTakeAllThreads) {
+  Gate gate;
+  WaitPool pool({.threads = 8, .per_owner = 100, .per_place = 100});
+  for (int i = 0; i < 50; ++i) pool.submit("alice", {"x"}, gate.job("alice"));
+  settle();
+  EXPECT_EQ(gate.count(), 6u) << "a quarter is kept for others";
+  pool.submit("bob", {"x"}, gate.job("bob"));
+  pool.submit("carol", {"x"}, gate.job("carol"));
+  EXPECT_TRUE(gate.began("bob") && gate.began("carol"));
+  pool.submit("dave", {"x"}, gate.job("dave"));
+  settle();
+  EXPECT_EQ(gate.count(), 8u) << "never more than there are threads";
+  gate.open();
+  EXPECT_TRUE(gate.began("dave"));
+}
+
+TEST(WaitPool, AJobWithoutAPlaceCountsForItsOwner) {
+  Gate gate;
+  WaitPool pool({.threads = 16, .per_owner = 8, .per_place = 2});
+  for (int i = 0; i < 5; ++i) pool.submit("alice", {}, gate.job("alice"));
+  settle();
+  EXPECT_EQ(gate.count(), 2u);
+}
+
+TEST(WaitPool, EndsWithoutTheJobsThatWait) {
+  Gate gate;
+  {
+    WaitPool pool({.threads = 4, .per_owner = 4, .per_place = 1});
+    for (int i = 0; i < 3; ++i)
+      pool.submit("alice", {"x"}, [&, job = gate.job("alice")] {
+        while (!pool.stopping()) std::this_thread::yield();
+        gate.open();
+        job();
+      });
+    settle();
+  }
+  EXPECT_EQ(gate.count(), 1u);
+}
+
+}  // namespace
+}  // namespace anabranch::server
