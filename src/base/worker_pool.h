@@ -71,8 +71,8 @@ class WorkerPool {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   std::map<std::string, Client> clients_;
-  double cost_ = 0;                    // of the client that was served last
-  int large_ = 0;                      // large jobs that run
+  double cost_ = 0;  // of the client that was served last
+  int large_ = 0;    // large jobs that run
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

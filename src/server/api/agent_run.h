@@ -65,6 +65,7 @@ struct AgentTools {
   std::string owner;
   // Tools that need no approval by their rule, but have changed since they were known, by server and name.
   std::set<std::pair<std::string, std::string>> changed;
+  bool allowed = true;  // the key has the role `tools`
 
   // The tool that the model means by this name; null: none of these.
   const mcp::Tool* find(const std::string& function) const {

@@ -289,6 +289,8 @@ void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
                   fmt::format("'{}': tokens belong into the file of serve --mcp-config", where));
     Json all = Json::array();
     AgentTools listed{taken.servers};
+    listed.allowed = taken.allowed;
+    listed.owner = taken.owner;
     const McpList list = add_mcp_tools(fields, where + ".name", name, nullptr, cancelled, listed, all);
     if (!list.error.empty()) fields.fail(where, "mcp_server_failed", list.error);
     std::vector<std::string> offered;

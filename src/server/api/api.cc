@@ -237,7 +237,7 @@ bool Api::is_open_to_all() const {
 
 std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& call) const {
   const Route* route = call.match.route;
-  if (!call.admitted && (!route || (route->needs_key && !is_web_page(request, *route))))
+  if (!call.admitted && (!route || (route->role != Role::open && !is_web_page(request, *route))))
     return ApiError{401,
                     "This server asks for an API key, and the request shows none that it knows: send "
                     "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
@@ -253,6 +253,7 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
     return ApiError{
         405, fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(call.target.path)),
         "", "method_not_allowed"};
+  if (call.key && !call.key->may(route->role)) return missing_role(call.key->name, route->role);
   const bool keeps = std::holds_alternative<SessionAction>(route->handler) ||
                      std::holds_alternative<ConversationAction>(route->handler);
   if (keeps && is_open_to_all())
@@ -336,8 +337,10 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
 // Why the limits of the address or of the key do not allow the request.
 std::optional<ApiError> Api::limit_reached(const Call& call, const std::string& client) {
   const Route* route = call.match.route;
-  if (!route || !std::holds_alternative<AnswerKind>(route->handler)) return std::nullopt;
+  if (!route) return std::nullopt;
   const double now = now_seconds();
+  if (std::holds_alternative<ModelAction>(route->handler)) return KeyUse::tokens_refusal(call.key.get(), now);
+  if (!std::holds_alternative<AnswerKind>(route->handler)) return std::nullopt;
   if (auto error = addresses_.refusal(client, now)) return error;
   return KeyUse::refusal(call.key.get(), now);
 }
@@ -406,7 +409,7 @@ HttpResponse Api::page(Page page, const Call& call) const {
     case Page::model:
       return model(call.match.id);
     case Page::health:
-      return call.admitted ? health() : short_health();
+      return call.admitted && (!call.key || call.key->may(Role::admin)) ? health() : short_health();
     case Page::metrics:
       return metrics();
     case Page::openapi:

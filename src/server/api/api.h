@@ -73,7 +73,7 @@ class Api {
   // "ok" while new work is taken.
   std::string_view status() const;
   HttpResponse health() const;
-  // For clients without a key: only the status.
+  // For clients without a key, or without the role `admin`: only the status.
   HttpResponse short_health() const;
   HttpResponse welcome() const;
   HttpResponse metrics() const;

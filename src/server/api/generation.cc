@@ -234,14 +234,14 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
     if (request.prompt_logprobs) choice.echoed = request.prompt;
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);
-    auto accepted =
-        engine.submit(request, [this, key, i, post = post_, keeper = generation.keeper, sender = generation.sender](const Event& event) {
-          post([this, key, i, event, keeper, sender] {
-            // Also of an answer that was given up: what it left in the cache goes with its conversation.
-            if (keeper && !event.states.empty()) note(sender, keeper, event.states);
-            receive(key, i, event);
-          });
-        });
+    auto accepted = engine.submit(request, [this, key, i, post = post_, keeper = generation.keeper,
+                                            sender = generation.sender](const Event& event) {
+      post([this, key, i, event, keeper, sender] {
+        // Also of an answer that was given up: what it left in the cache goes with its conversation.
+        if (keeper && !event.states.empty()) note(sender, keeper, event.states);
+        receive(key, i, event);
+      });
+    });
     if (!accepted.ok()) {
       fail(key, queue_full(accepted.error(), engine));
       return false;

@@ -129,7 +129,8 @@ class Generations {
   bool holds_too_much(Generation& generation, const Event& event) const;
   void observe(const Generation& generation, Choice& choice, const Event& event);
   void remember(const Generation& generation, const Choice& choice);
-  void note(const std::string& sender, std::shared_ptr<ConversationKeeper> keeper, std::vector<std::string> traces);
+  void note(const std::string& sender, std::shared_ptr<ConversationKeeper> keeper,
+            std::vector<std::string> traces);
   static void stop(const Generation& generation);
   void cancel(const Generation& generation);
   void fail(uint64_t key, const ApiError& error);

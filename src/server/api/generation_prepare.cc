@@ -48,7 +48,7 @@ struct Generations::Reading {
   std::shared_ptr<HttpRequest> request;
   std::string owner, sender;
   std::string space;  // of the cache, as of RequestDefaults
-  bool asks_servers;
+  bool asks_servers, may_use_tools;
   std::function<void(double)> keep_model;
   std::shared_ptr<WebImages> images = {};  // null: the server fetches none
 };
@@ -59,7 +59,8 @@ void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> req
   const bool asks_servers = responses_->servers && may_use_mcp(kind, *request);
   auto reading = std::make_shared<Reading>(
       Reading{key, kind, generation.client, generation.model, std::move(request), generation.use.name(),
-              generation.sender, generation.use.cache_space(), asks_servers, model_keeper(generation.model->name)});
+              generation.sender, generation.use.cache_space(), asks_servers, generation.use.may(Role::tools),
+              generation.use.may(Role::models) ? model_keeper(generation.model->name) : [](double) {}});
   if (generation.model->fetch_image) reading->images = std::make_shared<WebImages>();
   read(std::move(reading));
 }
@@ -80,7 +81,7 @@ void Generations::read(std::shared_ptr<Reading> reading) {
     auto prepared = std::make_shared<PreparedRequest>(safely([&] {
       return prepare(r.kind, r.request->body,
                      {*r.model->engine, defaults, r.model->preparer, responses, given_up, agent_limits_,
-                      r.model->name, r.owner, r.keep_model});
+                      r.model->name, r.owner, r.may_use_tools, r.keep_model});
     }));
     if (r.images && r.images->lacks_any() && !r.client.expired()) return fetch_images(reading);
     r.request.reset();
@@ -95,7 +96,8 @@ void Generations::read(std::shared_ptr<Reading> reading) {
   };
   if (reading->asks_servers)
     return mcp_workers_.submit(reading->sender, servers_named(request, *responses_->servers), std::move(job));
-  (is_long(request) ? long_workers_ : workers_).submit({reading->sender, request.body.size()}, std::move(job));
+  (is_long(request) ? long_workers_ : workers_)
+      .submit({reading->sender, request.body.size()}, std::move(job));
 }
 
 // From any thread. Waits for each host apart, and then reads the request again.

@@ -112,7 +112,7 @@ void Generations::next_turn(uint64_t key) {
         auto* ready = std::get_if<ReadyRequest>(&made);
         if (!ready || !ready->prepared.constrained) return taker(key)(std::move(made));
         form_workers_.submit({sender}, [this, key, sender, client, model,
-                                               ready = std::make_shared<ReadyRequest>(std::move(*ready))] {
+                                        ready = std::make_shared<ReadyRequest>(std::move(*ready))] {
           if (!client.expired()) compile(key, {client, sender}, model, std::move(*ready));
         });
       });
@@ -150,7 +150,7 @@ void Generations::remember(const Generation& generation, const Choice& choice) {
 }
 
 void Generations::note(const std::string& sender, std::shared_ptr<ConversationKeeper> keeper,
-                        std::vector<std::string> traces) {
+                       std::vector<std::string> traces) {
   keep_workers_.submit({sender}, [this, keeper = std::move(keeper), traces = std::move(traces)] {
     keeper->note(traces);
     traces_.erase();  // the conversation, or one that has grown too old, may be gone

@@ -99,6 +99,8 @@ mcp::AgentLimits agent_limits(const PrepareContext& context) {
 
 PreparedRequest prepare_message(std::string_view body, bool counting, const PrepareContext& context) {
   AgentTools tools{context.responses->servers};
+  tools.allowed = context.may_use_tools;
+  tools.owner = context.owner;
   auto request = parse_messages_request(body, context.defaults, counting, &tools, context.cancelled);
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   auto chat = std::get<ChatRequest>(std::move(request));
@@ -144,8 +146,8 @@ Outcome prepare_shortened(const ChatRequest& chat, const PrepareContext& context
 }
 
 PreparedRequest prepare_response(std::string_view body, bool counting, const PrepareContext& context) {
-  auto parsed =
-      parse_responses_request(body, context.defaults, *context.responses, context.owner, context.cancelled);
+  auto parsed = parse_responses_request(body, context.defaults, *context.responses, context.owner,
+                                        context.cancelled, context.may_use_tools);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto request = std::get<ResponsesRequest>(std::move(parsed));
   if (counting)

@@ -40,6 +40,7 @@ struct PrepareContext {
   const mcp::AgentLimits& agent_limits;
   const std::string& model;  // its name
   const std::string& owner;  // name of the request's key; empty: none
+  bool may_use_tools;        // of MCP servers: the key has the role
   // After its last request the model stays loaded for so many seconds (negative: for ever).
   const std::function<void(double seconds)>& keep_model;
 };

@@ -466,11 +466,9 @@ Json echo_of(JsonFields& fields, const ResponsesRequest& request) {
 
 }  // namespace
 
-std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_view body,
-                                                                 const RequestDefaults& defaults,
-                                                                 ResponseContext& context,
-                                                                 const std::string& owner,
-                                                                 const mcp::Cancelled& cancelled) {
+std::variant<ResponsesRequest, ApiError> parse_responses_request(
+    std::string_view body, const RequestDefaults& defaults, ResponseContext& context,
+    const std::string& owner, const mcp::Cancelled& cancelled, bool may_use_tools) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -492,8 +490,8 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
   chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_include(fields, request);
-  request.tools =
-      read_response_tools(fields, chat.tool_choice, context.servers, context.consent, owner, cancelled);
+  request.tools = read_response_tools(fields, chat.tool_choice, context.servers, context.consent, owner,
+                                      cancelled, may_use_tools);
   if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
   if (!fields.error()) read_conversation(fields, defaults, context, owner, request);
   if (fields.error()) return *fields.error();

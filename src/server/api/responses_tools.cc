@@ -4,6 +4,7 @@
 
 #include "server/api/api_request.h"
 #include "server/api/format_fields.h"
+#include "server/http/api_keys.h"
 
 namespace anabranch::server {
 namespace {
@@ -189,6 +190,10 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
                       const Json* allowed, const mcp::Cancelled& cancelled, AgentTools& tools,
                       Json& functions) {
   McpList list{server};
+  if (!tools.allowed) {
+    fields.fail(missing_role(tools.owner, Role::tools));
+    return list;
+  }
   if (!tools.servers || !tools.servers->has(server)) {
     fields.fail(where, "invalid_value",
                 fmt::format("'{}': there is no MCP server '{}' here. Those that are in the file of serve "
@@ -220,8 +225,9 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
                                   const std::shared_ptr<mcp::Servers>& servers,
                                   const std::shared_ptr<ConsentStore>& consent, const std::string& owner,
-                                  const mcp::Cancelled& cancelled) {
+                                  const mcp::Cancelled& cancelled, bool allowed) {
   ResponseTools tools;
+  tools.agent.allowed = allowed;
   tools.agent.servers = servers;
   tools.agent.consent = consent;
   tools.agent.owner = owner;

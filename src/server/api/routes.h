@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "server/api/answer_writer.h"
+#include "server/http/api_keys.h"
 
 namespace anabranch::server {
 
@@ -55,8 +56,8 @@ struct Route {
   // {id} stands for any text that is not empty; before a "/" it has none itself. {item} may come at the end.
   std::string_view path;
   std::variant<AnswerKind, ModelAction, SessionAction, ConversationAction, Page> handler;
-  bool needs_key = true;  // when the server asks for API keys
-  bool described = true;  // openapi.json has an operation with this method and path
+  Role role = Role::admin;  // that a key needs, when the server asks for API keys
+  bool described = true;    // openapi.json has an operation with this method and path
   Listed listed = Listed::no;
 };
 

@@ -40,7 +40,7 @@ class SessionActions {
   const std::shared_ptr<ResponseContext> context_;
   const Post post_;
   TraceEraser& traces_;
-  WorkerPool scrubber_{1, true};  // SessionStore::scrub
+  WorkerPool scrubber_{1, true};                         // SessionStore::scrub
   WorkerPool workers_{{.threads = 4, .per_client = 2}};  // their jobs submit to the one above
 };
 

@@ -39,8 +39,30 @@ bool is_visible(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '!' && c <= '~'; });
 }
 
-// One "field=N" of a line, or "cache=SCOPE".
+constexpr std::pair<std::string_view, Role> kRoles[] = {
+    {"chat", Role::chat}, {"tools", Role::tools}, {"models", Role::models}, {"admin", Role::admin}};
+
+Result<unsigned> read_roles(std::string_view list) {
+  unsigned roles = 0;
+  while (true) {
+    const size_t comma = list.find(',');
+    const auto* const known =
+        std::ranges::find(kRoles, list.substr(0, comma), &std::pair<std::string_view, Role>::first);
+    if (known == std::end(kRoles))
+      return make_error(ErrorKind::invalid,
+                        "roles= has one or more of chat, tools, models and admin, with commas between");
+    roles |= role_bit(known->second);
+    if (comma == list.npos) return roles;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// One "field=N" of a line, "cache=SCOPE" or "roles=...".
 Result<void> read_limit(std::string_view word, ApiKey& key) {
+  if (word.starts_with("roles=")) {
+    TRY(key.roles, read_roles(word.substr(6)));
+    return {};
+  }
   const size_t equals = word.find('=');
   const std::string_view name = word.substr(0, equals);
   const std::string_view digits = equals == word.npos ? "" : word.substr(equals + 1);
@@ -61,7 +83,8 @@ Result<void> read_limit(std::string_view word, ApiKey& key) {
     key.priority = value;
   else
     return make_error(ErrorKind::invalid,
-                      "there is no limit '{}': concurrent, tokens_per_minute, priority and cache are", name);
+                      "there is no limit '{}': concurrent, tokens_per_minute, priority, cache and roles are",
+                      name);
   return {};
 }
 
@@ -92,6 +115,19 @@ std::optional<CacheScope> parse_cache_scope(std::string_view name) {
   return std::nullopt;
 }
 
+ApiError missing_role(const std::string& key, Role role) {
+  std::string_view name = "admin";
+  for (const auto& [word, known] : kRoles)
+    if (known == role) name = word;
+  return {
+      403,
+      fmt::format(
+          "The key '{}' lacks the role '{}', which this needs: add it to the 'roles=' of the key's line in "
+          "the file of --api-key-file",
+          key, name),
+      "", "missing_role"};
+}
+
 ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   Digest out;
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), out.data());
@@ -119,6 +155,7 @@ Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys, std::optional<Cac
                       : key.name;
     if (!key.name.empty() && !names.insert(key.name).second)
       return make_error(ErrorKind::invalid, "two API keys have the name '{}'", key.name);
+    state->roles = key.roles;
     state->concurrent = key.concurrent;
     state->priority = key.priority;
     state->tokens = RateLimit(key.tokens_per_minute);
@@ -152,6 +189,7 @@ void ApiKeys::take_over(const ApiKeys& others) {
       const KeyState wanted = *entry.state;
       entry.state = other.state;
       entry.state->name = wanted.name;
+      entry.state->roles = wanted.roles;
       entry.state->concurrent = wanted.concurrent;
       entry.state->priority = wanted.priority;
       entry.state->cache = wanted.cache;
@@ -168,17 +206,27 @@ void KeyUse::end() {
   if (key_) --key_->running;
 }
 
+namespace {
+
+ApiError over_limit(std::string message, double wait_s) {
+  ApiError error{429, std::move(message), "", "rate_limit_exceeded"};
+  error.retry_after_s = static_cast<int>(std::ceil(std::max(1.0, wait_s)));
+  return error;
+}
+
+}  // namespace
+
 std::optional<ApiError> KeyUse::refusal(KeyState* key, double now) {
+  if (key && key->concurrent > 0 && key->running >= key->concurrent)
+    return over_limit(fmt::format("The key '{}' may have {} requests at a time", key->name, key->concurrent),
+                      1);
+  return tokens_refusal(key, now);
+}
+
+std::optional<ApiError> KeyUse::tokens_refusal(KeyState* key, double now) {
   if (!key) return std::nullopt;
-  const auto refuse = [](std::string message, double wait_s) {
-    ApiError error{429, std::move(message), "", "rate_limit_exceeded"};
-    error.retry_after_s = static_cast<int>(std::ceil(std::max(1.0, wait_s)));
-    return error;
-  };
-  if (key->concurrent > 0 && key->running >= key->concurrent)
-    return refuse(fmt::format("The key '{}' may have {} requests at a time", key->name, key->concurrent), 1);
   if (const double wait_s = key->tokens.wait_for(1, now); wait_s > 0)
-    return refuse(fmt::format("The key '{}' has used its tokens of this minute", key->name), wait_s);
+    return over_limit(fmt::format("The key '{}' has used its tokens of this minute", key->name), wait_s);
   return std::nullopt;
 }
 

@@ -21,6 +21,22 @@ enum class CacheScope { key, all };
 // Nothing: there is no scope of this name.
 std::optional<CacheScope> parse_cache_scope(std::string_view name);
 
+// What a route needs of a key. Keys have all roles unless their line in the key file names some.
+enum class Role : uint8_t {
+  admin,   // what shows the affairs of all: metrics, slots, states
+  chat,    // answers, embeddings, counts, and the key's own conversations
+  tools,   // MCP servers
+  models,  // load, unload and download models
+  any,     // any key
+  open     // not even a key
+};
+inline constexpr unsigned role_bit(Role role) {
+  return 1u << static_cast<unsigned>(role);
+}
+inline constexpr unsigned kAllRoles = ~0u;
+// 403 missing_role. key: its name.
+ApiError missing_role(const std::string& key, Role role);
+
 struct ApiKey {
   std::string key;
   std::string name;                      // in logs; empty: made of the key's digest
@@ -28,11 +44,14 @@ struct ApiKey {
   int tokens_per_minute = 0;             // of prompts and answers; 0: no limit
   std::optional<int> priority = {};      // of its requests, whatever they ask for
   std::optional<CacheScope> cache = {};  // unset: as of ApiKeys::make
+  unsigned roles = kAllRoles;            // bits of Role
 };
 
 // A key, and what its requests use now. Requests under way share it. I/O thread only.
 struct KeyState {
   std::string name;
+  unsigned roles = kAllRoles;
+  bool may(Role role) const { return role >= Role::any || (roles & role_bit(role)); }
   int concurrent = 0;
   std::optional<int> priority;
   CacheScope cache = CacheScope::all;
@@ -49,6 +68,8 @@ class KeyUse {
   ~KeyUse() { end(); }
   // 429 rate_limit_exceeded if a limit of the key is reached. key: may be null.
   static std::optional<ApiError> refusal(KeyState* key, double now);
+  // The same of its tokens only, for what uses none itself.
+  static std::optional<ApiError> tokens_refusal(KeyState* key, double now);
   // Only if there is no refusal().
   static KeyUse begin(std::shared_ptr<KeyState> key);
 
@@ -60,6 +81,7 @@ class KeyUse {
   std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
   // As of RequestDefaults.
   std::string cache_space() const { return key_ && key_->cache == CacheScope::key ? key_->name : ""; }
+  bool may(Role role) const { return !key_ || key_->may(role); }
 
  private:
   void end();
@@ -92,10 +114,10 @@ class ApiKeys {
   std::vector<Entry> entries_;
 };
 
-// Reads keys from a file, one per line: "KEY", or "NAME KEY" with limits behind it, such as
-// "concurrent=4 tokens_per_minute=60000 priority=1 cache=all". Empty lines and lines that begin with # are
-// ignored. It must be a regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none
-// in it, or a line that says something else; keys are not repeated in messages).
+// Reads keys from a file, one per line: "KEY", or "NAME KEY" with limits and roles behind it, such as
+// "concurrent=4 tokens_per_minute=60000 priority=1 cache=all roles=chat,tools". Empty lines and lines that
+// begin with # are ignored. It must be a regular file of at most 1 MiB. Errors: those of read_file(), invalid
+// (there is none in it, or a line that says something else; keys are not repeated in messages).
 Result<std::vector<ApiKey>> read_key_file(const std::string& path);
 
 }  // namespace anabranch::server
