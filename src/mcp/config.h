@@ -24,6 +24,10 @@ struct ServerConfig {
   double call_timeout_s = 0;                   // of one request; 0: Limits::call_seconds
 };
 
+// Tells servers apart by what runs or is asked: command, arguments, directory and environment, or address and
+// headers. It may hold secrets, so it is compared and never shown.
+std::string origin_of(const ServerConfig& server);
+
 // A variable of the environment; none if it is not set.
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 

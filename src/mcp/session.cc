@@ -146,6 +146,7 @@ Result<Listed<Tool>> Session::tools(const Patience& patience) {
   std::set<std::string> names;
   for (const Json& json : listed.items) {
     Tool tool = read_tool(config_.name, json, limits_);
+    tool.origin = origin_of(config_);
     std::string problem = obstacle(tool, limits_);
     if (problem.empty() && !names.insert(tool.name).second) problem = "another one has the same name";
     if (problem.empty())

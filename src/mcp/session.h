@@ -14,6 +14,7 @@ namespace anabranch::mcp {
 struct Tool {
   std::string server, name, title, description;
   Json input_schema, annotations;  // objects
+  std::string origin;              // what the server is (origin_of()), whatever it is called
   bool operator==(const Tool&) const = default;
 };
 

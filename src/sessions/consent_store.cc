@@ -15,7 +15,7 @@
 namespace anabranch {
 namespace {
 
-constexpr int kBusyMs = 1000;
+constexpr int kConsentBusyMs = 1000;
 constexpr int kFormat = 1;
 constexpr int kMostQuestions = 10'000;  // of one owner
 constexpr int kMostTools = 1'000;       // of one owner and one server
@@ -42,9 +42,9 @@ void bind_all(SQLite::Statement& statement, const Values&... values) {
 class ConsentStore::Database {
  public:
   explicit Database(const std::string& path)
-      : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs) {
+      : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kConsentBusyMs) {
     db_.exec("PRAGMA trusted_schema = OFF");
-    use_write_ahead_log(db_, kBusyMs);
+    use_write_ahead_log(db_, kConsentBusyMs);
     const int format = db_.execAndGet("PRAGMA user_version").getInt();
     if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
     db_.exec(

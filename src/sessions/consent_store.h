@@ -18,7 +18,7 @@ struct ConsentQuestion {
   std::string call;   // the call's id
   std::string server, tool;
   std::string arguments;  // as text
-  std::string shown;      // the tool's description and schema as text
+  std::string shown;      // the tool's description, schema and origin as text
 };
 
 class ConsentStore {

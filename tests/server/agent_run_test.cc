@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "mcp/config.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -65,6 +69,26 @@ TEST(AgentRun, AToolThatIsNotThereIsAnsweredWithThoseThatAre) {
   EXPECT_EQ(calls[1].refusal, "");
   EXPECT_EQ(known.size(), 2u);
   EXPECT_TRUE(agent.goes_on(0));
+}
+
+// The same name may stand for another server tomorrow, or in another configuration that uses this consent.
+TEST(AgentRun, AnotherServerOfTheSameNameIsAnotherTool) {
+  const auto shown = [](const mcp::ServerConfig& server) {
+    AgentCall call{"call_1", "s__add", tool("add"), Json::object()};
+    call.tool.origin = mcp::origin_of(server);
+    return question_of(call, "alice").shown;
+  };
+  const mcp::ServerConfig usual{.name = "s", .command = "run", .args = {"a b"}, .env = {{"A", "1"}}};
+  EXPECT_EQ(shown(usual), shown(usual));
+  std::vector<mcp::ServerConfig> others(6, usual);
+  others[0].command = "ruin";
+  others[1].args = {"a", "b"};
+  others[2].env["A"] = "2";
+  others[3].cwd = "/tmp";
+  others[4] = {.name = "s", .http = true, .url = "https://a.example"};
+  others[5] = {.name = "s", .http = true, .url = "https://a.example", .headers = {{"X", "1"}}};
+  std::set<std::string> all = {shown(usual)};
+  for (const mcp::ServerConfig& other : others) EXPECT_TRUE(all.insert(shown(other)).second);
 }
 
 // A client may decode arguments and write them again, and a server of tools may list its schema in another

@@ -79,8 +79,8 @@ Json in_order(const Json& json) {
 }  // namespace
 
 ConsentQuestion question_of(const AgentCall& call, const std::string& owner) {
-  const Json shown =
-      Json::array({call.tool.title, call.tool.description, call.tool.input_schema, call.tool.annotations});
+  const Json shown = Json::array({call.tool.title, call.tool.description, call.tool.input_schema,
+                                  call.tool.annotations, call.tool.origin});
   const std::string arguments =
       call.arguments.is_string() ? call.arguments.get<std::string>() : dump_json(in_order(call.arguments));
   return {owner, call.id, call.tool.server, call.tool.name, arguments, dump_json(in_order(shown))};
