@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Proves which way the includes point: reads every #include under src/ and reports, as file:line, each one that
-the tables below do not allow. --selftest checks the checker. Ends with "N passed, N failed" (a file is a test)."""
+the tables below do not allow, and each use of a word that has one place. --selftest checks the checker. Ends with "N passed, N failed" (a file is a test)."""
 
 import fnmatch
 import os
@@ -83,6 +83,12 @@ RESTRICTED = [
      "HTTP requests go through hub/http.h and mcp/http_exchange.h"),
 ]
 
+# Who may write which words: (pattern, files under src/ that it is forbidden to, those of them that may, why).
+WORDS = [
+    (r"fmt::print\b|std::cout\b|std::cerr\b|\bprintf\(|\bfprintf\(|\bfputs\(|\bputs\(|\bfwrite\(", ["cli/*"],
+     ["cli/print.cc", "cli/printer.cc", "cli/process.cc"], "commands print with cli/print.h, which escapes what others wrote"),
+]
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -111,6 +117,9 @@ def violations(path, text):
         return
     allowed = closure(folder)
     for number, line in enumerate(text.splitlines(), 1):
+        for pattern, files, except_for, why in WORDS:
+            if any(fnmatch.fnmatch(path, f) for f in files) and path not in except_for and re.search(pattern, line):
+                yield number, why
         match = INCLUDE.match(line)
         if not match:
             continue
@@ -170,6 +179,9 @@ def selftest():
         ("server/api/api.cc", '#include "server/http/types.h"\n#include "engine/engine.h"\n', 0),
         ("server/http/types.h", '#include "server/api/api.h"\n#include "chat/thinking.h"\n', 2),
         ("server/server.h", "", 1),
+        ("cli/chat.cc", 'fmt::print("{}", name);\n  std::printf("%s", name);\n say("{}", name);\n', 2),
+        ("cli/printer.cc", "std::fwrite(text.data(), 1, text.size(), stdout);\n", 0),
+        ("base/log.cc", 'std::fputs("x", stderr);\n', 0),
         ("engine/engine.h", '#include "tensor/tensor.h"\n', 1),
         ("engine/loop.cc", '#include "tensor/tensor.h"\n#include "nn/batch.h"\n', 0),
         ("cache/record.cc", '#include "state/sequence_state.h"\n#include <xxhash.h>\n', 0),

@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/printed_text.h"
+
 namespace anabranch {
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
   std::fprintf(stderr, "%s:%d: CHECK(%s) failed%s%s\n", file, line, condition, message.empty() ? "" : ": ",
-               message.c_str());
+               escape_line(message).c_str());
   std::fflush(stderr);
   std::abort();
 }

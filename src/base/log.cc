@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json_text.h"
-#include "base/outside_text.h"
+#include "base/printed_text.h"
 
 namespace anabranch {
 namespace {
@@ -96,14 +96,15 @@ void log_message(LogLevel level, std::string_view message) {
 
 LogField::LogField(std::string_view field, std::string_view text) : name(field), json(json_string(text)) {}
 
+// What clients, files and servers choose of a message stays on its line, and acts on no terminal.
 void log_fields(LogLevel level, std::string_view message, const std::vector<LogField>& fields) {
   Log& log = the_log();
-  if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", escape_hidden(message));
+  if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", escape_line(message));
   if (!log_enabled(level)) return;
   std::string line = fmt::format(R"({{"time":"{}","level":"{}","message":{})", rfc3339(unix_nanoseconds()),
                                  name_of(level), json_string(message));
   for (const LogField& field : fields) line += fmt::format(R"(,"{}":{})", field.name, field.json);
-  log.logger.log(to_spdlog(level), "{}}}", line);
+  log.logger.log(to_spdlog(level), "{}}}", escape_json(line));
 }
 
 }  // namespace anabranch

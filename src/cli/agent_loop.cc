@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "cli/print.h"
 
 namespace anabranch::cli {
 namespace {
@@ -68,11 +69,11 @@ Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& message
     messages.push_back(assistant_message(answer, ids));
     if (!desk || last || answer.calls.empty()) return answer;
     last = only_repeats(answer, failed);
-    if (last) fmt::print(stderr, "the model repeats calls that failed: it answers without tools now\n");
+    if (last) say(stderr, "the model repeats calls that failed: it answers without tools now\n");
     run_calls(*desk, answer, ids, budget, messages, failed, interrupt);
     if (interrupt) return answer;
     if (const auto limit = budget.exceeded(now_seconds())) {
-      fmt::print(stderr, "stopped: {}\n", *limit);
+      say(stderr, "stopped: {}\n", *limit);
       return answer;
     }
   }

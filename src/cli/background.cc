@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
 
 namespace anabranch::cli {
 namespace {
@@ -64,17 +65,20 @@ std::string how_it_ended(int status) {
 // In the old process.
 int tell(const std::string& report, pid_t server, const std::string& log_file, std::streamoff log_size) {
   if (!report.empty() && report[0] == kReady) {
-    fmt::print("{}\n", report.substr(1));
+    say_lines(report.substr(1) + "\n");
     std::fflush(stdout);
-    fmt::print(stderr, "{}", warnings_in(end_of(log_file, log_size)));
+    say_lines(stderr, warnings_in(end_of(log_file, log_size)));
     return 0;
   }
   int status = 0;
   while (::waitpid(server, &status, 0) < 0 && errno == EINTR) {
   }
   if (!report.empty()) return fail(make_error(ErrorKind::io, "{}", report.substr(1)));
-  return fail(make_error(ErrorKind::io, "the server ended {} before it listened; its log, {}, ends:\n{}",
-                         how_it_ended(status), log_file, end_of(log_file, log_size)));
+  const int failed = fail(make_error(
+      ErrorKind::io, "the server ended {} before it listened; its log, {}, ends:", how_it_ended(status),
+      log_file));
+  say_lines(stderr, end_of(log_file, log_size));
+  return failed;
 }
 
 void redirect_to_null(int file) {

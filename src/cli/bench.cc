@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "cli/conversation.h"
 #include "cli/made_up_tokens.h"
+#include "cli/print.h"
 #include "cli/spread.h"
 #include "engine/loader.h"
 #include "ops/probe.h"
@@ -210,25 +211,23 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
 }
 
 void print_columns() {
-  fmt::print("{:<16} {:>10} {:>21} {:>12} {:>16} {:>10}\n", "work", "tok/s", "min - max", "ms a pass", "rate",
-             "of limit");
+  say("{:<16} {:>10} {:>21} {:>12} {:>16} {:>10}\n", "work", "tok/s", "min - max", "ms a pass", "rate",
+      "of limit");
 }
 
 void print_header(const BenchOptions& options, const LoadedModel& loaded, const ops::MachineLimits& limits) {
   const uint64_t for_drafts = bytes_for_drafts(loaded.info);
-  fmt::print(
-      "{}: {:.0f} M parameters, {:.1f} MB of weights{} ({:.1f} MB read a token), {} threads, {} kernels{}\n",
+  say("{}: {:.0f} M parameters, {:.1f} MB of weights{} ({:.1f} MB read a token), {} threads, {} kernels{}\n",
       loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
       for_drafts > 0 ? fmt::format(", {:.1f} of them for drafts", for_drafts / 1e6) : "",
       loaded.info.bytes_per_token / 1e6, loaded.device->threads().size(), kernels_name(loaded),
       options.model.precise ? ", fp32 activations" : "");
   if (loaded.device->kind() == DeviceKind::cuda) {
-    fmt::print("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", loaded.device->name(),
-               limits.memory_gb_s, limits.int8_gop_s);
+    say("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", loaded.device->name(),
+        limits.memory_gb_s, limits.int8_gop_s);
     return print_columns();
   }
-  fmt::print(
-      "this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
+  say("this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
       limits.memory_gb_s, limits.cache_gb_s, limits.int8_gop_s, limits.fp32_gflop_s);
   print_columns();
 }
@@ -246,21 +245,20 @@ void print_experts(const std::vector<std::vector<uint64_t>>& mixtures) {
       busiest += static_cast<double>(*std::max_element(rows.begin(), rows.end())) /
                  static_cast<double>(all * mixtures.size());
   }
-  fmt::print(
-      "    experts: the busiest has {:.1f} % of a mixture's rows (even: {:.1f} %), {:.0f} % have none\n",
+  say("    experts: the busiest has {:.1f} % of a mixture's rows (even: {:.1f} %), {:.0f} % have none\n",
       100 * busiest, 100 * even, 100 * unused);
 }
 
 void print_row(const BenchOptions& options, const Row& row) {
-  fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>12.2f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
-             row.rate.median, row.rate.low, row.rate.high, row.ms_per_pass(), row.physical, row.unit,
-             100 * row.physical / row.limit);
+  say("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>12.2f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
+      row.rate.median, row.rate.low, row.rate.high, row.ms_per_pass(), row.physical, row.unit,
+      100 * row.physical / row.limit);
   if (row.profile.empty()) return;
   const double passes = static_cast<double>(row.passes) * options.reps;
   double elsewhere = row.seconds;
   const auto line = [&](const char* stage, double seconds) {
-    fmt::print("    {:<46} {:>10.1f} us a pass {:>6.1f} %\n", stage, 1e6 * seconds / passes,
-               100 * seconds / row.seconds);
+    say("    {:<46} {:>10.1f} us a pass {:>6.1f} %\n", stage, 1e6 * seconds / passes,
+        100 * seconds / row.seconds);
   };
   for (const auto& stage : row.profile) {
     line(stage.stage, stage.seconds);
@@ -287,7 +285,7 @@ Result<int> bench(const BenchOptions& options) {
     if (options.decode > 0) report(run.decode(options.decode, depth));
     for (const int n : options.rows) report(run.verify(n, depth));
   }
-  if (options.json) fmt::print("{}\n", to_json(options, loaded, run.limits(), rows).dump(2));
+  if (options.json) say_json(to_json(options, loaded, run.limits(), rows), 2);
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "chat/speculation_json.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
 #include "cli/spread.h"
 
 namespace anabranch::cli {
@@ -127,7 +128,7 @@ class SpeculationBench {
     prompt.thinking.budget = options_.decode;
     request.speculation = mode;
     request.cache_salt = std::move(salt);
-    return run_prompt(engine_, std::move(prompt), std::move(request), true, interrupt_flag());
+    return run_prompt(engine_, std::move(prompt), std::move(request), true, catch_interrupts());
   }
 
   const BenchOptions& options_;
@@ -146,19 +147,19 @@ void print_column(const std::string& kind, const Column& column, const Column& f
   const auto all = spread_of(ratios(column, first));
   long rounds = 0;
   for (const auto& s : column.counters.sources) rounds += s.rounds;
-  fmt::print("  {:<9} {:>8.1f} {:>7.2f} {:>6.2f} -{:>5.2f} {:>8.2f} {:>7}  ", kind,
-             spread_of(column.rates).median, all.median, all.low, all.high,
-             rounds > 0 ? static_cast<double>(column.tokens) / static_cast<double>(rounds) : 0,
-             column.different == 0 ? "same" : fmt::format("{} DIFFER", column.different));
+  say("  {:<9} {:>8.1f} {:>7.2f} {:>6.2f} -{:>5.2f} {:>8.2f} {:>7}  ", kind, spread_of(column.rates).median,
+      all.median, all.low, all.high,
+      rounds > 0 ? static_cast<double>(column.tokens) / static_cast<double>(rounds) : 0,
+      column.different == 0 ? "same" : fmt::format("{} DIFFER", column.different));
   for (int i = 1; i < kDraftSources; i++) {
     const auto& s = column.counters.sources[i];
     if (s.drafted == 0) continue;
-    fmt::print("{} {:.0f} %:", name_of(static_cast<DraftSource>(i)), 100.0 * s.accepted / s.drafted);
+    say("{} {:.0f} %:", name_of(static_cast<DraftSource>(i)), 100.0 * s.accepted / s.drafted);
     for (int p = 0; p < kMaxDraft && s.drafted_at[p] > 0 && p < 5; p++)
-      fmt::print(" {:.2f}", static_cast<double>(s.accepted_at[p]) / s.drafted_at[p]);
-    fmt::print("; ");
+      say(" {:.2f}", static_cast<double>(s.accepted_at[p]) / s.drafted_at[p]);
+    say("; ");
   }
-  fmt::print("\n");
+  say("\n");
 }
 
 Json to_json(const std::string& kind, const Column& column, const Column& first) {
@@ -193,9 +194,9 @@ Result<int> run(const BenchOptions& options) {
     Fnv1a said;
     TRY(const auto columns, bench.run(set, said));
     if (!options.json)
-      fmt::print("{}: {} prompts, {} x, answers {:016x}\n  {:<9} {:>8} {:>7} {:>14} {:>8} {:>7}  {}\n",
-                 set.name, set.tasks.size(), options.reps, said.value(), "", "tok/s", "ratio", "min - max",
-                 "a round", "tokens", "accepted, by position (reached or not)");
+      say("{}: {} prompts, {} x, answers {:016x}\n  {:<9} {:>8} {:>7} {:>14} {:>8} {:>7}  {}\n", set.name,
+          set.tasks.size(), options.reps, said.value(), "", "tok/s", "ratio", "min - max", "a round",
+          "tokens", "accepted, by position (reached or not)");
     Json kinds = Json::array();
     for (size_t k = 0; k < columns.size(); k++) {
       different += columns[k].different;
@@ -210,8 +211,7 @@ Result<int> run(const BenchOptions& options) {
                       {"answers", fmt::format("{:016x}", said.value())},
                       {"results", std::move(kinds)}});
   }
-  if (options.json)
-    fmt::print("{}\n", Json{{"model", engine->info().name}, {"sets", std::move(report)}}.dump(2));
+  if (options.json) say_json({{"model", engine->info().name}, {"sets", std::move(report)}}, 2);
   return different == 0 ? 0 : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "chat/turn_memory.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
 #include "cli/text.h"
 
 namespace anabranch::cli {
@@ -29,7 +30,7 @@ std::string about(const CacheFolder& folder, const std::string& what) {
 
 // Paths need not be UTF-8.
 void print_json(const Json& json) {
-  fmt::print("{}\n", dump_json(json, 2));
+  say_json(json, 2);
 }
 
 struct Sum {
@@ -71,12 +72,12 @@ Json head_json(const CacheFolder& folder) {
 void print_head(const CacheFolder& folder) {
   const std::string model = about(folder, "model"), setting = about(folder, "setting"),
                     path = about(folder, "path");
-  fmt::print("\n{}{}{}\n", model.empty() ? "(model unknown)" : model, setting.empty() ? "" : ", " + setting,
-             path.empty() ? "" : ", " + path);
+  say("\n{}{}{}\n", model.empty() ? "(model unknown)" : model, setting.empty() ? "" : ", " + setting,
+      path.empty() ? "" : ", " + path);
   const Sum sum = sum_of(folder);
-  fmt::print("fingerprint {}, {}, {}\n", to_hex(folder.fingerprint), count_text(sum.records(), "record"),
-             size_text(sum.bytes));
-  if (!folder.problem.empty()) fmt::print("{}\n", folder.problem);
+  say("fingerprint {}, {}, {}\n", to_hex(folder.fingerprint), count_text(sum.records(), "record"),
+      size_text(sum.bytes));
+  if (!folder.problem.empty()) say("{}\n", folder.problem);
 }
 
 // What vision towers made of images, of all models together.
@@ -114,14 +115,13 @@ void print_branches(const CacheFolder& folder, bool all) {
     return std::string(2 * static_cast<size_t>(std::min(b.depth, kDeepest)), ' ') + range;
   };
   for (size_t i = 0; i < shown; i++) width = std::max(width, label(branches[i]).size());
-  fmt::print("{:<{}}  {:>6}  {:<34}  {:>9}  {}\n", "tokens", width, "blocks", "points at", "size",
-             "last used");
+  say("{:<{}}  {:>6}  {:<34}  {:>9}  {}\n", "tokens", width, "blocks", "points at", "size", "last used");
   for (size_t i = 0; i < shown; i++) {
     const CacheBranch& b = branches[i];
-    fmt::print("{:<{}}  {:>6}  {:<34}  {:>9}  {}\n", label(b), width, b.blocks, points_text(b.points),
-               size_text(b.bytes), age_text(b.used_at_ns));
+    say("{:<{}}  {:>6}  {:<34}  {:>9}  {}\n", label(b), width, b.blocks, points_text(b.points),
+        size_text(b.bytes), age_text(b.used_at_ns));
   }
-  if (shown < branches.size()) fmt::print("... and {} more (--all)\n", branches.size() - shown);
+  if (shown < branches.size()) say("... and {} more (--all)\n", branches.size() - shown);
 }
 
 Json records_json(const CacheFolder& folder) {
@@ -149,8 +149,8 @@ Result<int> list(const StatesOptions& options, const std::string& directory) {
     return 0;
   }
   const Sum sum = sum_of(folders);
-  fmt::print("{}: {}, {}, {}\n", directory, count_text(sum.records(), "record"), size_text(sum.bytes),
-             images_text(images));
+  say("{}: {}, {}, {}\n", directory, count_text(sum.records(), "record"), size_text(sum.bytes),
+      images_text(images));
   for (const CacheFolder& folder : folders) {
     print_head(folder);
     print_branches(folder, options.all);
@@ -183,12 +183,12 @@ Json sum_json(const Sum& sum) {
 }
 
 void print_sum(const Sum& sum) {
-  fmt::print("{:<16} {} of {}, {} tokens\n", "blocks", sum.blocks, size_text(sum.block_bytes), sum.tokens());
-  fmt::print("{:<16} {} of {}\n", "points", sum.points, size_text(sum.bytes - sum.block_bytes));
-  if (sum.tokens() > 0) fmt::print("{:<16} {}\n", "per 1000 tokens", size_text(per_1k(sum).get<uint64_t>()));
+  say("{:<16} {} of {}, {} tokens\n", "blocks", sum.blocks, size_text(sum.block_bytes), sum.tokens());
+  say("{:<16} {} of {}\n", "points", sum.points, size_text(sum.bytes - sum.block_bytes));
+  if (sum.tokens() > 0) say("{:<16} {}\n", "per 1000 tokens", size_text(per_1k(sum).get<uint64_t>()));
   if (sum.records() > 0)
-    fmt::print("{:<16} {} the latest, {} the earliest\n", "last used", age_text(sum.newest_ns),
-               age_text(sum.oldest_ns));
+    say("{:<16} {} the latest, {} the earliest\n", "last used", age_text(sum.newest_ns),
+        age_text(sum.oldest_ns));
 }
 
 Result<int> stats(const StatesOptions& options, const std::string& directory) {
@@ -216,12 +216,12 @@ Result<int> stats(const StatesOptions& options, const std::string& directory) {
     print_json(json);
     return 0;
   }
-  fmt::print("{}\n{:<16} {} of {}\n", directory, "records", sum.records(), size_text(sum.bytes));
-  fmt::print("{:<16} {} of {}\n", "encoded images", images.files, size_text(images.bytes));
-  fmt::print("{:<16} {}\n", "total", size_text(sum.bytes + images.bytes));
+  say("{}\n{:<16} {} of {}\n", directory, "records", sum.records(), size_text(sum.bytes));
+  say("{:<16} {} of {}\n", "encoded images", images.files, size_text(images.bytes));
+  say("{:<16} {}\n", "total", size_text(sum.bytes + images.bytes));
   if (free)
-    fmt::print("{:<16} {} for records and {} for images, {} free on the disk\n", "default budget",
-               size_text(records_budget), size_text(kMostImageDiskBytes), size_text(*free));
+    say("{:<16} {} for records and {} for images, {} free on the disk\n", "default budget",
+        size_text(records_budget), size_text(kMostImageDiskBytes), size_text(*free));
   for (const CacheFolder& folder : folders) {
     print_head(folder);
     print_sum(sum_of(folder));
@@ -246,11 +246,11 @@ Result<int> verify(const StatesOptions& options, const std::string& directory) {
                 {"problems", check.problems}});
     return status;
   }
-  for (const std::string& problem : check.problems) fmt::print("{}\n", problem);
-  fmt::print("{} good ({}), {} damaged, {} not ours, {} unreadable, {} removed\n", check.good,
-             size_text(check.good_bytes), check.damaged, check.unusable, check.unreadable, check.removed);
+  for (const std::string& problem : check.problems) say("{}\n", problem);
+  say("{} good ({}), {} damaged, {} not ours, {} unreadable, {} removed\n", check.good,
+      size_text(check.good_bytes), check.damaged, check.unusable, check.unreadable, check.removed);
   if (check.orphans > 0)
-    fmt::print("{} of the good cannot be used until a block before them is kept again\n", check.orphans);
+    say("{} of the good cannot be used until a block before them is kept again\n", check.orphans);
   return status;
 }
 
@@ -296,8 +296,8 @@ Result<int> clear(const StatesOptions& options, const std::string& directory) {
                 {"removed_images", images_json(cleared.images)},
                 {"removed_turns", removed_turns}});
   else
-    fmt::print("{} ({}), {} and {} removed\n", count_text(cleared.files, "record"), size_text(cleared.bytes),
-               images_text(cleared.images), count_text(static_cast<uint64_t>(removed_turns), "sampled turn"));
+    say("{} ({}), {} and {} removed\n", count_text(cleared.files, "record"), size_text(cleared.bytes),
+        images_text(cleared.images), count_text(static_cast<uint64_t>(removed_turns), "sampled turn"));
   return 0;
 }
 

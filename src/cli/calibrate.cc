@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
 #include "engine/loader.h"
 
 namespace anabranch::cli {
@@ -41,7 +42,7 @@ constexpr size_t kPieces = 16;  // of the whole file, whose tokens are counted
 // A line on a terminal that the next one replaces; nothing elsewhere.
 void show_progress(const std::string& what) {
   static const bool terminal = isatty(STDERR_FILENO);
-  if (terminal) fmt::print(stderr, "\r\033[K{}", what);
+  if (terminal) say(stderr, "\r\033[K{}", what);
 }
 
 struct Text {
@@ -206,26 +207,26 @@ Result<Findings> measure(const CalibrateOptions& options) {
 
 void print_table(const Findings& found, const std::string& path) {
   const Calibration& kept = found.kept;
-  fmt::print("text: {}; {} tokens; {:.0f} s\n\n", kept.text, kept.tokens, found.seconds);
-  fmt::print("draft vocabulary\n{:>10}  {:>8}  {:>5}\n", "size", "covered", "rate");
+  say("text: {}; {} tokens; {:.0f} s\n\n", kept.text, kept.tokens, found.seconds);
+  say("draft vocabulary\n{:>10}  {:>8}  {:>5}\n", "size", "covered", "rate");
   for (const auto& entry : found.vocab.sizes)
-    fmt::print("{:>10}  {:>7.2f}%  {:>5.3f}{}\n", entry.size, 100 * entry.coverage, entry.rate,
-               &entry == &found.vocab.sizes[found.vocab.best] ? "  <" : "");
-  fmt::print("\nearly exit\n{:>10}  {:>8}  {:>5}\n", "layers", "agrees", "rate");
+    say("{:>10}  {:>7.2f}%  {:>5.3f}{}\n", entry.size, 100 * entry.coverage, entry.rate,
+        &entry == &found.vocab.sizes[found.vocab.best] ? "  <" : "");
+  say("\nearly exit\n{:>10}  {:>8}  {:>5}\n", "layers", "agrees", "rate");
   for (size_t i = 0; i + 1 < found.exit_agreement.size(); i++)
-    fmt::print("{:>10}  {:>7.2f}%  {:>5.3f}{}\n", i + 1, 100 * found.exit_agreement[i], found.exits.rates[i],
-               static_cast<int>(i) == found.exits.best ? "  <" : "");
-  fmt::print("\nlayers left out ({} tokens)\n{:>10}  {:>8}  {:>8}  {:>5}\n", found.skip_tokens, "and layer",
-             "alone", "agrees", "rate");
+    say("{:>10}  {:>7.2f}%  {:>5.3f}{}\n", i + 1, 100 * found.exit_agreement[i], found.exits.rates[i],
+        static_cast<int>(i) == found.exits.best ? "  <" : "");
+  say("\nlayers left out ({} tokens)\n{:>10}  {:>8}  {:>8}  {:>5}\n", found.skip_tokens, "and layer", "alone",
+      "agrees", "rate");
   for (size_t i = 0; i < found.skips.steps.size(); i++) {
     const auto& step = found.skips.steps[i];
-    fmt::print("{:>10}  {:>7.2f}%  {:>7.2f}%  {:>5.3f}{}\n", step.layer, 100 * found.skips.alone[step.layer],
-               100 * step.agreement, step.rate, static_cast<int>(i) + 1 == found.skips.best ? "  <" : "");
+    say("{:>10}  {:>7.2f}%  {:>7.2f}%  {:>5.3f}{}\n", step.layer, 100 * found.skips.alone[step.layer],
+        100 * step.agreement, step.rate, static_cast<int>(i) + 1 == found.skips.best ? "  <" : "");
   }
   if (!kept.skip_layers.empty())
-    fmt::print("for good (--lossy-skip): perplexity {:.3f} instead of {:.3f}, the same token in {:.2f} %\n",
-               kept.skip_perplexity, kept.perplexity, 100 * kept.lossy_agreement);
-  fmt::print("\nrate: tokens a second that such drafts promise, against none\n{}: written\n", path);
+    say("for good (--lossy-skip): perplexity {:.3f} instead of {:.3f}, the same token in {:.2f} %\n",
+        kept.skip_perplexity, kept.perplexity, 100 * kept.lossy_agreement);
+  say("\nrate: tokens a second that such drafts promise, against none\n{}: written\n", path);
 }
 
 // What was written, and all that it was chosen from.
@@ -260,7 +261,7 @@ Result<int> calibrate(const CalibrateOptions& options) {
     return 0;
   }
   TRY(const Json json, to_json(found, path));
-  fmt::print("{}\n", dump_json(json));
+  say_json(json);
   return 0;
 }
 

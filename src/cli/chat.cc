@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "base/outside_text.h"
 #include "base/user_directory.h"
 #include "cli/agent_loop.h"
 #include "cli/chat_file.h"
@@ -15,6 +14,7 @@
 #include "cli/chat_session.h"
 #include "cli/chat_settings.h"
 #include "cli/image_files.h"
+#include "cli/print.h"
 #include "mcp/text.h"
 
 namespace anabranch::cli {
@@ -48,13 +48,13 @@ class Chat {
     partner_ = std::move(*partner);
     clear();
     if (const auto opened = open_session(); !opened) return fail(opened.error());
-    if (input_.is_terminal())
-      fmt::print("{} - type a message, /help for commands\n", escape_hidden(partner_->name()));
+    if (input_.is_terminal()) say("{} - type a message, /help for commands\n", partner_->name());
     if (desk_) desk_->refresh();
-    if (input_.is_terminal() && desk_) fmt::print("{}\n", desk_->summary());
+    if (input_.is_terminal() && desk_) say("{}\n", desk_->summary());
+    if (input_.is_terminal()) catch_interrupts();
     while (step()) {
     }
-    return 0;
+    return input_.problem() ? fail(*input_.problem()) : 0;
   }
 
  private:
@@ -96,15 +96,14 @@ class Chat {
       if (!*one.argument && text.find('\n') != text.npos)
         return std::nullopt;  // a pasted text that begins so
       if (rest.empty() && *one.argument && *one.argument != '[') {
-        fmt::print("usage: {} {}\n", one.name, one.argument);
+        say("usage: {} {}\n", one.name, one.argument);
         return true;
       }
       return (this->*one.run)(rest);
     }
     if (name.find('/', 1) != name.npos || text.find('\n') != text.npos) return std::nullopt;
-    fmt::print(
-        "unknown command {}: /help lists them (a message that begins with a slash needs a space before it)\n",
-        mcp::printable(name));
+    say("unknown command {}: /help lists them (a message that begins with a slash needs a space before it)\n",
+        name);
     return true;
   }
 
@@ -127,15 +126,15 @@ class Chat {
     if (!session_->session()) return {};
     TRY(messages_, session_->messages());
     if (!input_.is_terminal()) return {};
-    fmt::print("{}, {} messages\n", session_->session()->title, messages_.size());
+    say("{}, {} messages\n", session_->session()->title, messages_.size());
     show_last();
     return {};
   }
 
   void show_last() const {
     for (size_t i = messages_.size() - std::min<size_t>(2, messages_.size()); i < messages_.size(); ++i)
-      fmt::print("{}{}\n", messages_[i]["role"] == "user" ? "> " : "",
-                 mcp::printable(string_at(kept_message(messages_[i]), "content")));
+      say_lines((messages_[i]["role"] == "user" ? "> " : "") +
+                string_at(kept_message(messages_[i]), "content") + "\n");
   }
 
   Result<void> add_images(const std::vector<std::string>& paths) {
@@ -156,10 +155,14 @@ class Chat {
   bool answer(size_t added) {
     const size_t known = messages_.size() - added;
     if (session_) session_->keep(messages_, nullptr, partner_->name());
+    // Without a terminal, Ctrl-C stops an answer, and ends everything else.
+    std::optional<InterruptsCaught> caught;
+    if (!input_.is_terminal()) caught.emplace();
     AnswerOptions wanted;
     wanted.sampling = options_.sampling;
     wanted.thinking = options_.thinking;
     auto result = answer_with_tools(*partner_, desk_.get(), messages_, wanted, interrupt_);
+    if (caught) caught->taken();
     if (!result) {
       take_back(known);  // it never happened
       fail(result.error());
@@ -167,7 +170,7 @@ class Chat {
     }
     last_ = std::move(*result);
     if (const std::string ending = ending_of(*last_, options_.sampling.max_tokens); !ending.empty())
-      fmt::print(stderr, "({})\n", ending);
+      say(stderr, "({})\n", ending);
     if (session_) session_->keep(messages_, &*last_, partner_->name());
     return true;
   }
@@ -187,9 +190,8 @@ class Chat {
   bool help(const std::string&) {
     for (const Command& one : commands())
       if (!one.there || (this->*one.there)())
-        fmt::print("{:<24} {}\n", fmt::format("{} {}", one.name, one.argument), one.help);
-    fmt::print(
-        "\nCtrl-C stops an answer, Ctrl-D leaves. Alt+Enter begins a new line; so does a backslash at a "
+        say("{:<24} {}\n", fmt::format("{} {}", one.name, one.argument), one.help);
+    say("\nCtrl-C stops an answer, Ctrl-D leaves. Alt+Enter begins a new line; so does a backslash at a "
         "line's end, "
         "and a text\nbetween two \"\"\" may have any number of lines.\n");
     return true;
@@ -206,27 +208,26 @@ class Chat {
     return true;
   }
   bool show_stats(const std::string&) {
-    fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
+    say("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
     return true;
   }
   bool change_model(const std::string& rest) {
     if (const auto changed = partner_->change_model(rest); !changed)
       fail(changed.error());
     else
-      fmt::print("{}\n", partner_->name());
+      say("{}\n", partner_->name());
     return !partner_->gone();
   }
   bool add_image(const std::string& rest) {
     if (const auto read = add_images({rest}); !read)
       fail(read.error());
     else
-      fmt::print("{} image{} before your next message\n", images_.size(),
-                 images_.size() == 1 ? " goes" : "s go");
+      say("{} image{} before your next message\n", images_.size(), images_.size() == 1 ? " goes" : "s go");
     return true;
   }
   bool regenerate(const std::string&) {
     const size_t question = last_question();
-    if (question == messages_.size()) return fmt::print("there is nothing to answer yet\n"), true;
+    if (question == messages_.size()) return say("there is nothing to answer yet\n"), true;
     const Json before = messages_;
     take_back(question);
     // The same seed would give the same answer.
@@ -240,13 +241,13 @@ class Chat {
   }
   bool undo(const std::string&) {
     const size_t question = last_question();
-    if (question == messages_.size()) return fmt::print("there is nothing to take back\n"), true;
+    if (question == messages_.size()) return say("there is nothing to take back\n"), true;
     take_back(question);
-    fmt::print("your last message and its answer are taken back\n");
+    say("your last message and its answer are taken back\n");
     return true;
   }
   bool set(const std::string& rest) {
-    if (rest.empty()) return fmt::print("{}", list_settings(options_.sampling)), true;
+    if (rest.empty()) return say_lines(list_settings(options_.sampling)), true;
     const size_t end = std::min(rest.find_first_of(" ="), rest.size());
     const size_t begin = std::min(rest.find_first_not_of(" =", end), rest.size());
     if (const auto changed = change_setting(options_.sampling, rest.substr(0, end), rest.substr(begin));
@@ -258,16 +259,16 @@ class Chat {
     if (rest == "on" || rest == "off" || rest == "auto")
       options_.thinking.mode = rest;
     else if (!rest.empty())
-      fmt::print("usage: /think on, off or auto\n");
+      say("usage: /think on, off or auto\n");
     else
-      fmt::print("thinking is {}\n", options_.thinking.mode);
+      say("thinking is {}\n", options_.thinking.mode);
     return true;
   }
   bool save(const std::string& rest) {
     if (const auto saved = save_messages(rest, messages_); !saved)
       fail(saved.error());
     else
-      fmt::print("{} messages are in {}\n", messages_.size(), rest);
+      say("{} messages are in {}\n", messages_.size(), rest);
     return true;
   }
   bool load(const std::string& rest) {
@@ -275,17 +276,17 @@ class Chat {
     if (!loaded) return fail(loaded.error()), true;
     forget("");
     messages_ = std::move(*loaded);
-    fmt::print("{} messages\n", messages_.size());
+    say("{} messages\n", messages_.size());
     show_last();
     return true;
   }
   bool edit(const std::string& rest) {
-    if (!input_.is_terminal()) return fmt::print("/edit needs a terminal\n"), true;
+    if (!input_.is_terminal()) return say("/edit needs a terminal\n"), true;
     std::string problem;
     const auto text = terminal::edit_text(rest, problem);
-    if (!text) return fmt::print("{}\n", problem), true;
-    if (text->find_first_not_of(" \t\n") == text->npos) return fmt::print("nothing was written\n"), true;
-    fmt::print("> {}\n", mcp::printable(*text));
+    if (!text) return say("{}\n", problem), true;
+    if (text->find_first_not_of(" \t\n") == text->npos) return say("nothing was written\n"), true;
+    say_lines("> " + *text + "\n");
     ask(*text);
     return true;
   }
@@ -293,14 +294,14 @@ class Chat {
     if (const auto renamed = session_->rename(rest); !renamed) fail(renamed.error());
     return true;
   }
-  bool list_tools(const std::string&) { return fmt::print("{}", desk_->list_tools()), true; }
-  bool list_resources(const std::string&) { return fmt::print("{}", desk_->list_resources()), true; }
-  bool list_prompts(const std::string&) { return fmt::print("{}", desk_->list_prompts()), true; }
+  bool list_tools(const std::string&) { return say_lines(desk_->list_tools()), true; }
+  bool list_resources(const std::string&) { return say_lines(desk_->list_resources()), true; }
+  bool list_prompts(const std::string&) { return say_lines(desk_->list_prompts()), true; }
   bool add_resource(const std::string& rest) {
     const auto text = desk_->resource(rest);
     if (!text) return fail(text.error()), true;
     before_ += *text + "\n";
-    fmt::print("{} bytes go before your next message\n", text->size());
+    say("{} bytes go before your next message\n", text->size());
     return true;
   }
   bool ask_prompt(const std::string& rest) {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <iostream>
+#include "cli/standard_input.h"
 
 namespace anabranch::cli {
 namespace {
@@ -27,10 +27,13 @@ ChatInput::ChatInput(const std::string& history, const std::atomic<bool>& interr
 
 std::optional<std::string> ChatInput::line(const std::string& prompt) {
   if (editor_) return editor_->read(prompt);
-  std::string line;
-  if (!std::getline(std::cin, line)) return std::nullopt;
-  if (line.ends_with('\r')) line.pop_back();
-  return line;
+  auto line = read_standard_line(kMostBytes);
+  if (!line) {
+    problem_ = line.error();
+    return std::nullopt;
+  }
+  if (*line && (*line)->ends_with('\r')) (*line)->pop_back();
+  return std::move(*line);
 }
 
 std::optional<std::string> ChatInput::until_quotes(std::string text) {

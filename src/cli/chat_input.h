@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/result.h"
 #include "terminal/line_editor.h"
 
 namespace anabranch::cli {
@@ -21,11 +22,14 @@ class ChatInput {
   std::optional<std::string> message();
   // The answer to a question of the program's, which the history does not keep.
   std::optional<std::string> line(const std::string& prompt);
+  // Why there is no more, if that is an error.
+  const std::optional<Error>& problem() const { return problem_; }
 
  private:
   std::optional<std::string> until_quotes(std::string text);
 
   std::unique_ptr<terminal::LineEditor> editor_;  // null: no terminal
+  std::optional<Error> problem_;
 };
 
 }  // namespace anabranch::cli

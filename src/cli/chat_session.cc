@@ -1,10 +1,9 @@
 #include "cli/chat_session.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "cli/image_files.h"
+#include "cli/print.h"
 
 namespace anabranch::cli {
 namespace {
@@ -76,7 +75,7 @@ Result<Json> ChatSession::messages() {
 
 void ChatSession::keep(const Json& messages, const Answer* answer, const std::string& model) {
   if (const auto kept = store_new(messages, answer, model); !kept)
-    fmt::print(stderr, "not kept: {}\n", kept.error().message);
+    say(stderr, "not kept: {}\n", kept.error().message);
 }
 
 Result<void> ChatSession::store_new(const Json& messages, const Answer* answer, const std::string& model) {
@@ -98,7 +97,7 @@ void ChatSession::take_back(size_t first) {
   const std::vector<MessageId> last(kept_.begin() + static_cast<std::ptrdiff_t>(first), kept_.end());
   if (const auto undone = store_->take_back(session_->id, last, first > 0 ? kept_[first - 1] : kNoMessage);
       !undone)
-    fmt::print(stderr, "it stays in the session: {}\n", undone.error().message);
+    say(stderr, "it stays in the session: {}\n", undone.error().message);
   kept_.resize(first);
 }
 

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "cli/first_words.h"
 #include "cli/peer_flags.h"
+#include "cli/print.h"
 #include "cli/program.h"
 #include "cli/tuning.h"
 
@@ -141,11 +142,11 @@ int run_config(const ConfigOptions& options, const std::string& settings_file) {
   if (options.json) {
     Json all = Json::object();
     for (const auto& [flag, value, origin] : rows) all[flag] = {{"value", value}, {"origin", origin}};
-    fmt::print("{}\n", all.dump(2));
+    say_json(all, 2);
     return 0;
   }
   for (const auto& [flag, value, origin] : rows)
-    fmt::print("{:<28} {:<32} {}\n", flag, value.empty() ? "-" : value, origin);
+    say("{:<28} {:<32} {}\n", flag, value.empty() ? "-" : value, origin);
   return 0;
 }
 

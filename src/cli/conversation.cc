@@ -13,6 +13,7 @@
 #include "base/outside_text.h"
 #include "base/user_directory.h"
 #include "chat/prompt_compiler.h"
+#include "cli/print.h"
 #include "cli/printer.h"
 #include "ops/open.h"
 #include "output/output_text.h"
@@ -24,7 +25,7 @@ int fail(const Error& error) {
   if (log_format() == LogFormat::json)
     log_error("{}", error.message);
   else
-    fmt::print(stderr, "error: {}\n", escape_hidden(error.message));
+    say(stderr, "error: {}\n", error.message);
   return 1;
 }
 
@@ -85,13 +86,13 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) {
   EngineOptions watched = options;
   if (terminal) {
     const std::string name = shown(options.model_path);
-    fmt::print(stderr, "\rloading {} ...", name);
+    say(stderr, "\rloading {} ...", name);
     watched.loading = [name](int done, int total) {
-      fmt::print(stderr, "\rloading {}: {} %\033[K", name, 100 * done / total);
+      say(stderr, "\rloading {}: {} %\033[K", name, 100 * done / total);
     };
   }
   auto made = Engine::create(watched);
-  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (terminal) say(stderr, "\r\033[K");
   return made;
 }
 
@@ -138,6 +139,23 @@ Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinkin
   return {};
 }
 
+namespace {
+
+// Of what may be endless, no more is tokenised.
+EncodeLimit context_limit(const Engine& engine) {
+  return {static_cast<size_t>(engine.info().context_length), [] { return interrupt_flag().load(); }};
+}
+
+Error too_long(const Engine& engine) {
+  return make_error(
+      ErrorKind::exhausted,
+      "the prompt has more than {0} tokens, but the context is {0} tokens long and the answer needs room "
+      "too: shorten it, or raise --context as far as the model allows",
+      engine.info().context_length);
+}
+
+}  // namespace
+
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
                                 const std::vector<std::string>& stop) {
   TRY_VOID(check_chat_template(engine, thinking));
@@ -146,7 +164,10 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
   const auto compile = [&](std::optional<bool> enable) {
     TemplateOptions options;
     options.enable_thinking = enable;
-    return compiler.compile(messages, nullptr, options);
+    EncodeLimit limit = context_limit(engine);
+    auto compiled = compiler.compile(messages, nullptr, options, {}, {}, &limit);
+    if (limit.too_long()) return Result<CompiledPrompt>(too_long(engine));
+    return compiled;
   };
   Prompt prompt;
   const auto& tags = prompt.rules.format.reasoning = find_reasoning_tags(engine.tokenizer());
@@ -168,6 +189,13 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
   return prompt;
 }
 
+Result<Prompt> make_checked_raw_prompt(const Engine& engine, const std::string& text) {
+  EncodeLimit limit = context_limit(engine);
+  (void)engine.tokenizer().encode(text, true, &limit);
+  if (limit.too_long()) return too_long(engine);
+  return make_raw_prompt(engine, text);
+}
+
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
   Prompt prompt;
   prompt.tokens = engine.tokenizer().encode(text, true);
@@ -177,14 +205,36 @@ Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
 
 std::atomic<bool>& interrupt_flag() {
   static std::atomic<bool> flag{false};
-  static const bool installed = [] {
-    struct sigaction action {};
-    action.sa_handler = [](int) { flag.store(true); };
-    sigaction(SIGINT, &action, nullptr);
-    return true;
-  }();
-  (void)installed;
   return flag;
+}
+
+namespace {
+
+// Returns what was done before.
+struct sigaction set_the_flag_on_interrupt() {
+  interrupt_flag();  // the handler must not be the first to need it
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) { interrupt_flag() = true; };
+  sigaction(SIGINT, &action, &before);
+  return before;
+}
+
+}  // namespace
+
+std::atomic<bool>& catch_interrupts() {
+  set_the_flag_on_interrupt();
+  return interrupt_flag();
+}
+
+InterruptsCaught::InterruptsCaught() {
+  interrupt_flag() = false;
+  before_ = set_the_flag_on_interrupt();
+}
+
+InterruptsCaught::~InterruptsCaught() {
+  sigaction(SIGINT, &before_, nullptr);
+  if (interrupt_flag() && !taken_) std::raise(SIGINT);
 }
 
 namespace {

@@ -2,6 +2,8 @@
 // comes.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -53,6 +55,8 @@ Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinkin
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
                                 const std::vector<std::string>& stop = {});
 Prompt make_raw_prompt(const Engine& engine, const std::string& text);
+// The same for a text of any length. Errors: exhausted (longer than the context).
+Result<Prompt> make_checked_raw_prompt(const Engine& engine, const std::string& text);
 
 struct Answer {
   std::string text, reasoning;
@@ -72,8 +76,24 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
                           const std::atomic<bool>& interrupt,
                           const std::function<void(int tokens)>& progress = nullptr);
 
-// True once Ctrl-C was pressed since the last call with reset; installs the handler on first use.
+// Set by Ctrl-C while it is caught. Otherwise Ctrl-C ends the process, as it does anyway.
 std::atomic<bool>& interrupt_flag();
+// From now on Ctrl-C is caught. Returns the flag.
+std::atomic<bool>& catch_interrupts();
+
+// While it lives, Ctrl-C is caught; none is lost when it ends.
+class InterruptsCaught {
+ public:
+  InterruptsCaught();
+  // A Ctrl-C that came after the last call of taken() is raised again.
+  ~InterruptsCaught();
+  // Whatever came so far has had its effect.
+  void taken() { taken_ = interrupt_flag(); }
+
+ private:
+  struct sigaction before_ {};
+  bool taken_ = false;
+};
 
 // "prompt 31 tokens (210 tok/s), answer 120 tokens (45 tok/s), first token after 0.15 s"
 std::string describe(const Usage& usage);

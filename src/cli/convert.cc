@@ -14,6 +14,7 @@
 #include "cli/comparison.h"
 #include "cli/conversation.h"
 #include "cli/convert_text.h"
+#include "cli/print.h"
 #include "engine/loader_gguf.h"
 #include "engine/loader_gguf_keys.h"
 
@@ -27,8 +28,8 @@ Result<std::map<std::string, std::string>> side_files(const std::string& source)
   if (!is_gguf(*checkpoint)) return std::map<std::string, std::string>{};
   auto files = gguf_side_files(*checkpoint);
   if (files.ok()) return files;
-  fmt::print(stderr, "warning: the tokenizer of {} cannot be written as tokenizer.json: {}\n", source,
-             files.error().message);
+  say(stderr, "warning: the tokenizer of {} cannot be written as tokenizer.json: {}\n", source,
+      files.error().message);
   return std::map<std::string, std::string>{};
 }
 
@@ -50,9 +51,9 @@ Result<int> finish(const std::string& source, const WriteFormat& format, const a
   Comparison result;
   if (!texts.perplexity.empty()) {
     TRY(result, measure_result(source, to.output, findings.held_out));
-    fmt::print("perplexity {:.4f} before, {:.4f} after, over {} predicted tokens of {}\n{}\n",
-               result.original.perplexity(), result.model.perplexity(), result.model.predicted,
-               texts.perplexity, divergence_text(result));
+    say("perplexity {:.4f} before, {:.4f} after, over {} predicted tokens of {}\n{}\n",
+        result.original.perplexity(), result.model.perplexity(), result.model.predicted, texts.perplexity,
+        divergence_text(result));
   }
   if (format.is_file) return 0;
   Json recipe = recipe_json(to);
@@ -95,32 +96,31 @@ Result<int> convert_model(const ConvertOptions& options, const WriteFormat& form
   to.progress = [&](std::string_view module, double done) {
     const int percent = static_cast<int>(done * 100);
     if (terminal)
-      fmt::print(stderr, "\r\033[K{:3} % {}", percent, module);
+      say(stderr, "\r\033[K{:3} % {}", percent, module);
     else if (percent / 10 != shown)
-      fmt::print(stderr, "{} %\n", percent);
+      say(stderr, "{} %\n", percent);
     shown = percent / 10;
   };
   TRY(const auto report, convert(options.source, to));
-  if (terminal) fmt::print(stderr, "\r\033[K");
-  for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
-  fmt::print("{}: {} tensors in {} files, {:.1f} MB (from {:.1f} MB), {:.2f} bits a weight\n", report.output,
-             report.tensors, report.files, report.bytes / 1e6, report.source_bytes / 1e6,
-             8.0 * report.bytes / report.parameters);
+  if (terminal) say(stderr, "\r\033[K");
+  for (const auto& warning : report.warnings) say(stderr, "warning: {}\n", warning);
+  say("{}: {} tensors in {} files, {:.1f} MB (from {:.1f} MB), {:.2f} bits a weight\n", report.output,
+      report.tensors, report.files, report.bytes / 1e6, report.source_bytes / 1e6,
+      8.0 * report.bytes / report.parameters);
   if (report.quantised > 0)
-    fmt::print(
-        "{} matrices quantised: relative squared error {:.2e}{}\n", report.quantised, report.relative_error,
+    say("{} matrices quantised: relative squared error {:.2e}{}\n", report.quantised, report.relative_error,
         report.error_ratio ? fmt::format(", {:.2f} times that of plain min-max", *report.error_ratio) : "");
   if (!texts.calibration.empty())
-    fmt::print("{} of them, and their errors, weighted by their inputs on {} tokens of {}\n",
-               report.calibrated, findings.calibration_tokens, options.calibration);
+    say("{} of them, and their errors, weighted by their inputs on {} tokens of {}\n", report.calibrated,
+        findings.calibration_tokens, options.calibration);
   return texts.empty() ? 0 : finish(options.source, format, to, texts, findings);
 }
 
 Result<int> add_head(const ConvertOptions& options) {
   TRY(const auto report, add_mtp_head(options.source, options.mtp_from, options.force));
-  for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
-  fmt::print("{}: {} tensors, {:.1f} MB, from {}\n", report.file, report.tensors, report.bytes / 1e6,
-             options.mtp_from);
+  for (const auto& warning : report.warnings) say(stderr, "warning: {}\n", warning);
+  say("{}: {} tensors, {:.1f} MB, from {}\n", report.file, report.tensors, report.bytes / 1e6,
+      options.mtp_from);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "cli/comparison.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
 #include "models/importance.h"
 
 namespace anabranch::cli {
@@ -19,7 +20,7 @@ constexpr size_t kHeldOut = 10;  // a tenth
 
 void show_progress(const std::string& what) {
   static const bool terminal = isatty(STDERR_FILENO);
-  if (terminal) fmt::print(stderr, "\r\033[K{}", what);
+  if (terminal) say(stderr, "\r\033[K{}", what);
 }
 
 // {"text": "..."} or {"messages": [...]}

@@ -8,11 +8,11 @@
 
 #include "base/cpu_info.h"
 #include "base/json.h"
-#include "base/outside_text.h"
 #include "cache/disk_tools.h"
 #include "cli/conversation.h"
 #include "cli/machine_summary.h"
 #include "cli/model_summary.h"
+#include "cli/print.h"
 #include "cli/reports.h"
 #include "cli/tune.h"
 #include "ops/open.h"
@@ -27,7 +27,7 @@ std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& rep
   if (report.contains("model")) {
     const Json& model = report["model"];
     for (const Json& problem : model["problems"])
-      lines.push_back("the model would not run: " + escape_hidden(problem.get<std::string>()));
+      lines.push_back("the model would not run: " + problem.get<std::string>());
     if (model["problems"].empty())
       lines.push_back(fmt::format(
           "`anabranch chat -m {}` to try the model, `anabranch serve -m {}` to use it from programs",
@@ -112,17 +112,17 @@ int run_doctor(const DoctorOptions& options) {
   const auto lines = advice(cpu_info(), (*device)->threads().size(), report);
   report["advice"] = lines;
   if (options.json) {
-    fmt::print("{}\n", report.dump(2));
+    say_json(report, 2);
     return status;
   }
-  fmt::print("{}{}", machine_summary(report), states_summary(report["states"]));
-  if (report.contains("model")) fmt::print("\n{}", model_summary(report["model"]));
+  say_lines(machine_summary(report) + states_summary(report["states"]));
+  if (report.contains("model")) say_lines("\n" + model_summary(report["model"]));
   if (report.contains("tuned")) {
-    fmt::print("\ntuned:\n");
+    say("\ntuned:\n");
     print_table(report["tuned"], "  ");
   }
-  fmt::print("\nadvice:\n");
-  for (const std::string& line : lines) fmt::print("  - {}\n", line);
+  say("\nadvice:\n");
+  for (const std::string& line : lines) say("  - {}\n", line);
   return status;
 }
 

@@ -1,10 +1,10 @@
 // `eval`: perplexity of a text, and how far the predictions are from those of another model.
-#include <fmt/core.h>
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
 #include "cli/comparison.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
 #include "engine/loader.h"
 #include "models/divergence.h"
 #include "models/perplexity.h"
@@ -58,12 +58,12 @@ class Evaluation {
   }
 
   void print(const Json& report) const {
-    fmt::print("\rperplexity {:.4f} over {} predicted tokens ({} a window), {:.0f} tok/s\n",
-               sum_.perplexity(), sum_.predicted, text_.window,
-               static_cast<double>(text_.tokens.size()) / report["seconds"].get<double>());
+    say("\rperplexity {:.4f} over {} predicted tokens ({} a window), {:.0f} tok/s\n", sum_.perplexity(),
+        sum_.predicted, text_.window,
+        static_cast<double>(text_.tokens.size()) / report["seconds"].get<double>());
     if (!options_.against.empty())
-      fmt::print("against {} (perplexity {:.4f}): {}\n", options_.against, comparison_.original.perplexity(),
-                 divergence_text(comparison_));
+      say("against {} (perplexity {:.4f}): {}\n", options_.against, comparison_.original.perplexity(),
+          divergence_text(comparison_));
   }
 
  private:
@@ -85,7 +85,7 @@ class Evaluation {
   }
 
   void show(size_t done) const {
-    if (!options_.json) fmt::print(stderr, "\r{} of {} tokens", done, text_.tokens.size());
+    if (!options_.json) say(stderr, "\r{} of {} tokens", done, text_.tokens.size());
   }
   void keep(Json prediction) {
     if (options_.each) each_.push_back(std::move(prediction));
@@ -107,7 +107,7 @@ Result<int> evaluate(const EvalOptions& options) {
                          std::min(options.window, loaded.info.context_length)});
   TRY(const Json report, evaluation.run());
   if (options.json)
-    fmt::print("{}\n", report.dump());
+    say_json(report);
   else
     evaluation.print(report);
   return 0;

@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "cli/peer_flags.h"
+#include "cli/print.h"
 
 namespace anabranch::cli {
 namespace {
@@ -246,7 +247,7 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
   std::string name = command.get_name();
   for (const CLI::App* at = command.get_parent(); at; at = at->get_parent())
     name = at->get_name() + " " + name;
-  fmt::print(stderr, "error: {}\n`{} --help` lists what there is.\n", wrong, name);
+  say(stderr, "error: {}\n`{} --help` lists what there is.\n", wrong, name);
   return kUsage;
 }
 

@@ -2,15 +2,14 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <iostream>
-#include <iterator>
-
 #include "base/mapped_file.h"
 #include "chat/logprobs_json.h"
 #include "chat/speculation_json.h"
 #include "cli/conversation.h"
 #include "cli/image_files.h"
+#include "cli/print.h"
 #include "cli/server_prompt.h"
+#include "cli/standard_input.h"
 #include "grammar/schema_grammar.h"
 
 namespace anabranch::cli {
@@ -21,9 +20,8 @@ constexpr size_t kMaxPromptBytes = 64u << 20;
 Result<std::string> read_prompt(const GenerateOptions& options) {
   if (!options.prompt_file.empty()) return read_file(options.prompt_file, kMaxPromptBytes);
   if (!options.prompt.empty()) return options.prompt;
-  if (isatty(STDIN_FILENO))
-    fmt::print(stderr, "reading the prompt from standard input; end it with Ctrl-D\n");
-  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (isatty(STDIN_FILENO)) say(stderr, "reading the prompt from standard input; end it with Ctrl-D\n");
+  TRY(std::string text, read_standard_input(kMaxPromptBytes));
   while (!options.raw && !text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
@@ -141,7 +139,7 @@ Result<int> generate(const GenerateOptions& options) {
     if (!options.system.empty() || options.thinking.mode != "auto" || !images.empty())
       return make_error(ErrorKind::invalid,
                         "--system, --thinking and --image need the chat template: leave out --raw");
-    prompt = make_raw_prompt(*engine, text);
+    TRY(prompt, make_checked_raw_prompt(*engine, text));
     prompt.thinking.budget = options.thinking.max_tokens;
   } else {
     TRY(prompt, chat_prompt(options, *engine, text, images));
@@ -161,14 +159,14 @@ Result<int> generate(const GenerateOptions& options) {
     request.grammar = std::move(*compiled);
   }
   TRY(const Answer answer,
-      run_prompt(*engine, std::move(prompt), std::move(request), options.json, interrupt_flag()));
+      run_prompt(*engine, std::move(prompt), std::move(request), options.json, catch_interrupts()));
   if (options.json) {
     Json json = to_json(answer);
     if (!options.raw) json["thinking"] = thinking;
     if (options.logprobs >= 0) json["logprobs"] = logprobs_json(answer, engine->tokenizer());
-    fmt::print("{}\n", dump_json(json));
+    say_json(json);
   } else if (isatty(STDERR_FILENO)) {
-    fmt::print(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
+    say(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
   }
   return answer.finish == FinishReason::cancelled ? 130 : 0;
 }

@@ -37,7 +37,8 @@ class LocalPartner : public Partner {
     const auto loaded = load(path);
     if (loaded) return {};
     if (const auto back = load(options_.model.model); !back)
-      return make_error(back.error().kind, "{}\nerror: {}", loaded.error().message, back.error().message);
+      return make_error(back.error().kind, "{}; and the model from before: {}", loaded.error().message,
+                        back.error().message);
     return loaded.error();
   }
 

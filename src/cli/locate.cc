@@ -15,6 +15,7 @@
 #include "base/user_directory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/preflight.h"
+#include "cli/print.h"
 #include "cli/pull_display.h"
 #include "hub/address.h"
 #include "hub/inventory.h"
@@ -39,7 +40,7 @@ class HeldInterrupt {
   ~HeldInterrupt() {
     ::sigaction(SIGINT, &before_, nullptr);
     if (!came()) return;
-    fmt::print(stderr, "{}\n", hub::interrupted().message);
+    say(stderr, "{}\n", hub::interrupted().message);
     std::raise(SIGINT);
   }
   bool came() const { return flag(); }

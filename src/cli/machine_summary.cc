@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "base/outside_text.h"
 #include "cli/model_summary.h"
 #include "cli/text.h"
 
@@ -68,12 +67,11 @@ std::string machine_summary(const Json& report) {
 }
 
 std::string states_summary(const Json& states) {
-  if (states.contains("problem"))
-    return summary_line("states on disk", escape_hidden(string_at(states, "problem")));
-  return summary_line("states on disk",
-                      fmt::format("{} of {} in {}", size_text(states["bytes"].get<uint64_t>()),
-                                  size_text(states["budget_bytes"].get<uint64_t>()),
-                                  escape_hidden(string_at(states, "directory"))));
+  if (states.contains("problem")) return summary_line("states on disk", string_at(states, "problem"));
+  return summary_line(
+      "states on disk",
+      fmt::format("{} of {} in {}", size_text(states["bytes"].get<uint64_t>()),
+                  size_text(states["budget_bytes"].get<uint64_t>()), string_at(states, "directory")));
 }
 
 }  // namespace anabranch::cli

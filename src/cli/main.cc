@@ -1,4 +1,3 @@
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include "cli/conversation.h"
 #include "cli/first_words.h"
 #include "cli/flags.h"
+#include "cli/print.h"
 #include "cli/process.h"
 #include "cli/program.h"
 #include "cli/tuning.h"
@@ -89,13 +89,13 @@ void name_origins(std::string_view message, const Arguments& arguments) {
     const bool own =
         std::ranges::any_of(arguments.own, [&](const std::string& one) { return one.starts_with(word); });
     if (!own && after != '-' && !std::isalnum(static_cast<unsigned char>(after)))
-      fmt::print(stderr, "{} is set by {}\n", word, setting.origin);
+      say(stderr, "{} is set by {}\n", word, setting.origin);
   }
 }
 
 int run(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print("{}", first_steps());
+    say_lines(first_steps());
     return 0;
   }
   auto arguments = with_settings(argc, argv);

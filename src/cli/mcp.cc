@@ -107,7 +107,7 @@ Result<void> serve(const ChatOptions& options) {
     TRY(const std::string directory, session_directory(options.sessions.directory));
     TRY(store, SessionStore::open(directory, {}));
   }
-  const auto& interrupt = interrupt_flag();
+  const auto& interrupt = catch_interrupts();
   return mcp::serve_stdio("anabranch", ANABRANCH_VERSION, tools_of(*partner, options, store.get()),
                           STDIN_FILENO, output, [&] { return interrupt.load(); });
 }

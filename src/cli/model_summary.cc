@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/outside_text.h"
+#include "cli/print.h"
 #include "cli/text.h"
 
 namespace anabranch::cli {
@@ -85,14 +85,14 @@ std::string sampling_of(const Json& sampling) {
 }  // namespace
 
 std::string summary_line(const char* what, const std::string& text) {
-  return text.empty() ? "" : fmt::format("{:<20} {}\n", what, text);
+  return text.empty() ? "" : line_of("{:<20} {}\n", what, text);
 }
 
 std::string verdict(const Json& problems) {
   if (problems.empty()) return summary_line("runs here", "yes, as far as its files tell");
   std::string out;
   for (const Json& problem : problems) {
-    const std::string text = escape_hidden(problem.get<std::string>());
+    const auto text = problem.get<std::string>();
     out += out.empty() ? summary_line("runs here", "no, because " + text) : summary_line("", "and " + text);
   }
   return out;

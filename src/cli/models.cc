@@ -5,13 +5,13 @@
 #include <filesystem>
 
 #include "base/json.h"
-#include "base/outside_text.h"
 #include "checkpoint/model_name.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
 #include "cli/locate.h"
 #include "cli/model_summary.h"
 #include "cli/preflight.h"
+#include "cli/print.h"
 #include "cli/reports.h"
 #include "cli/text.h"
 #include "hub/address.h"
@@ -66,29 +66,28 @@ void print_models(const std::vector<Listed>& models) {
     format = std::max(format, model.format.size());
     bytes += model.bytes;
   }
-  fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", "name", name, "size", "format", format, "store",
-             "modified");
+  say("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", "name", name, "size", "format", format, "store", "modified");
   for (const auto& [model, why_not] : models) {
-    fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", model.name, name, size_text(model.bytes), model.format,
-               format, model.store, model.modified_ns == 0 ? "" : age_text(model.modified_ns));
-    if (!model.problem.empty()) fmt::print("  cannot be used yet: {}\n", escape_hidden(model.problem));
-    if (!why_not.empty()) fmt::print("  cannot run here: {}\n", escape_hidden(why_not));
+    say("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", model.name, name, size_text(model.bytes), model.format, format,
+        model.store, model.modified_ns == 0 ? "" : age_text(model.modified_ns));
+    if (!model.problem.empty()) say("  cannot be used yet: {}\n", model.problem);
+    if (!why_not.empty()) say("  cannot run here: {}\n", why_not);
   }
-  fmt::print("{}, {}\n", count_text(models.size(), "model"), size_text(bytes));
+  say("{}, {}\n", count_text(models.size(), "model"), size_text(bytes));
 }
 
 Result<int> list(const ListOptions& options) {
   TRY(const auto models, stored_models());
   if (options.names) {
     for (const auto& model : models)
-      if (model.problem.empty()) fmt::print("{}\n", model.name);
+      if (model.problem.empty()) say("{}\n", model.name);
   } else if (options.json) {
     Json json = Json::array();
     for (const auto& listed : look_at(models)) json.push_back(to_json(listed));
-    fmt::print("{}\n", dump_json(json, 2));
+    say_json(json, 2);
   } else if (models.empty()) {
     TRY(const auto settings, hub::settings_from_environment());
-    fmt::print("no models in {}; `anabranch pull ORG/NAME` downloads one\n", settings.cache);
+    say("no models in {}; `anabranch pull ORG/NAME` downloads one\n", settings.cache);
   } else {
     print_models(look_at(models));
   }
@@ -99,14 +98,14 @@ Result<int> list(const ListOptions& options) {
 
 void print_report(Json report, bool as_json) {
   if (as_json) {
-    fmt::print("{}\n", dump_json(report, 2));
+    say_json(report, 2);
     return;
   }
-  if (report.contains("mb_by_type")) return (void)fmt::print("{}", model_summary(report));
+  if (report.contains("mb_by_type")) return say_lines(model_summary(report));
   const Json problems = report["problems"];
   report.erase("problems");
   print_table(report, "");
-  fmt::print("{}", verdict(problems));
+  say_lines(verdict(problems));
 }
 
 // A model that can be opened.
@@ -127,7 +126,8 @@ Result<int> show_path(const ShowOptions& options, const std::string& path, Devic
 // What the hub tells of a model that is not stored.
 Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, Device& device) {
   TRY(const auto settings, hub::settings_from_environment());
-  const hub::Watcher watcher{[](const std::string& note) { fmt::print(stderr, "{}\n", escape_hidden(note)); },
+  catch_interrupts();
+  const hub::Watcher watcher{[](const std::string& note) { say(stderr, "{}\n", note); },
                              [] { return interrupt_flag().load(); }};
   TRY(const auto offer, hub::look_up(settings, name, watcher, inspector()));
   const auto& repository = offer.repository;
@@ -138,7 +138,7 @@ Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, D
   if (const auto problem = memory_problem(offer.bytes, device); !problem.empty()) problems.push_back(problem);
   const auto disk = hub::check_disk(hub::Store(settings.cache), offer.bytes, name);
   if (!disk) problems.push_back(disk.error().message);
-  if (!offer.note.empty()) fmt::print(stderr, "{}\n", escape_hidden(offer.note));
+  if (!offer.note.empty()) say(stderr, "{}\n", offer.note);
   Json report = {
       {"name", offer.name.text()},
       {"stored", false},
@@ -197,7 +197,7 @@ Result<int> remove(const RemoveOptions& options) {
     if (!yes) return 1;
   }
   TRY_VOID(hub::remove(*removal));
-  fmt::print("{} removed: {} free\n", options.model, size_text(removal->bytes));
+  say("{} removed: {} free\n", options.model, size_text(removal->bytes));
   return 0;
 }
 

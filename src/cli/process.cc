@@ -1,7 +1,5 @@
 #include "cli/process.h"
 
-#include <fmt/core.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +7,8 @@
 #include <new>
 #include <string_view>
 #include <system_error>
+
+#include "cli/print.h"
 
 namespace anabranch::cli {
 namespace {
@@ -42,7 +42,7 @@ bool is_out_of_memory(const std::exception& e) {
         say_out_of_memory();
         std::_Exit(1);
       }
-      std::fprintf(stderr, "error: %s\n", e.what());
+      say(stderr, "error: {}\n", e.what());
     } catch (...) {
     }
   }
@@ -62,7 +62,7 @@ int failed_by(const std::exception& e) {
   else if (system && system->code() == std::errc::broken_pipe)
     return kClosedPipe;
   else
-    fmt::print(stderr, "error: {}\n", e.what());
+    say(stderr, "error: {}\n", e.what());
   return 1;
 }
 
@@ -71,8 +71,7 @@ int finish_output(int status) {
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout);
   if (!failed) return status;
   if (errno == EPIPE) return kClosedPipe;
-  fmt::print(stderr, "error: cannot write to stdout{}{}\n", errno ? ": " : "",
-             errno ? std::strerror(errno) : "");
+  say(stderr, "error: cannot write to stdout{}{}\n", errno ? ": " : "", errno ? std::strerror(errno) : "");
   return 1;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/flags.h"
 #include "cli/mcp_flags.h"
 #include "cli/model_commands.h"
+#include "cli/print.h"
 #include "cli/service_commands.h"
 #include "cli/session_flags.h"
 
@@ -541,7 +542,7 @@ Program::Program(bool keep_defaults)
       {add_config(app, config), [this] { return run_config(config, settings_file); }, {}},
       {add_completions(app, shell),
        [this] {
-         fmt::print("{}", completion_script(app, shell));
+         say_lines(completion_script(app, shell));
          return 0;
        },
        {}},

@@ -24,7 +24,7 @@ Result<int> pull_model(const PullOptions& options) {
   }
   TRY(const auto settings, hub::settings_from_environment());
   PullDisplay display(stdout, name->text(), 1.0);
-  const auto& interrupt = interrupt_flag();
+  const auto& interrupt = catch_interrupts();
   const hub::Watcher watcher{[&](const std::string& sentence) { display.note(sentence); },
                              [&] { return interrupt.load(); }};
   const auto report = hub::pull(

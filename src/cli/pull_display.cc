@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/outside_text.h"
+#include "cli/print.h"
 #include "cli/text.h"
 
 namespace anabranch::cli {
@@ -31,7 +31,7 @@ size_t columns_of(std::FILE* stream) {
 }
 
 void print_line(std::FILE* stream, const Json& json) {
-  fmt::print(stream, "{}\n", dump_json(json));
+  say_json(stream, json);
   std::fflush(stream);
 }
 
@@ -58,7 +58,7 @@ void PullDisplay::draw(const hub::PullProgress& now, double rate) {
   if (rate > 0)
     line += fmt::format(", {}/s, {} left", size_text(static_cast<uint64_t>(rate)),
                         duration_text(static_cast<double>(now.total - now.done) / rate));
-  fmt::print(stream_, "\r\033[K{}", line.substr(0, columns_of(stream_) - 1));
+  say(stream_, "\r\033[K{}", line.substr(0, columns_of(stream_) - 1));
   std::fflush(stream_);
   drawn_ = true;
 }
@@ -80,7 +80,7 @@ void PullDisplay::progress(const hub::PullProgress& now) {
 void PullDisplay::note(const std::string& sentence) {
   clear();
   if (terminal_)
-    fmt::print(stream_, "{}\n", escape_hidden(sentence));
+    say(stream_, "{}\n", sentence);
   else
     print_line(stream_, {{"event", "note"}, {"model", model_}, {"text", sentence}});
 }
@@ -88,9 +88,9 @@ void PullDisplay::note(const std::string& sentence) {
 void PullDisplay::finish(const hub::PullReport& report) {
   clear();
   if (terminal_) {
-    fmt::print(stream_, "{}: {} files, {}, {}\n", model_, report.files, size_text(report.bytes),
-               report.downloaded == 0 ? "all there already" : size_text(report.downloaded) + " of them new");
-    fmt::print(stream_, "{}\n", report.path);
+    say(stream_, "{}: {} files, {}, {}\n", model_, report.files, size_text(report.bytes),
+        report.downloaded == 0 ? "all there already" : size_text(report.downloaded) + " of them new");
+    say(stream_, "{}\n", report.path);
     return;
   }
   print_line(stream_, {{"event", "done"},
@@ -103,7 +103,7 @@ void PullDisplay::finish(const hub::PullReport& report) {
 }
 
 void PullDisplay::clear() {
-  if (drawn_) fmt::print(stream_, "\r\033[K");
+  if (drawn_) say(stream_, "\r\033[K");
   std::fflush(stream_);
   drawn_ = false;
 }

@@ -8,6 +8,7 @@
 #include "base/cpu_info.h"
 #include "base/memory_info.h"
 #include "checkpoint/mtp_head.h"
+#include "cli/print.h"
 #include "engine/loader.h"
 #include "engine/recommendation.h"
 #include "models/vision_tower.h"
@@ -101,12 +102,12 @@ uint64_t tensor_bytes(const Checkpoint& checkpoint) {
 void print_table(const Json& report, const std::string& indent) {
   for (const auto& [key, value] : report.items()) {
     if (value.is_object()) {
-      fmt::print("{}{}:\n", indent, key);
+      say("{}{}:\n", indent, key);
       print_table(value, indent + "  ");
     } else if (value.is_number_float()) {
-      fmt::print("{}{:<20} {:.1f}\n", indent, key, value.get<double>());
+      say("{}{:<20} {:.1f}\n", indent, key, value.get<double>());
     } else {
-      fmt::print("{}{:<20} {}\n", indent, key, value.is_string() ? value.get<std::string>() : value.dump());
+      say("{}{:<20} {}\n", indent, key, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
 }

@@ -24,6 +24,7 @@
 #include "cli/conversation.h"
 #include "cli/model_source.h"
 #include "cli/pid_file.h"
+#include "cli/print.h"
 #include "cli/reports.h"
 #include "cli/settings.h"
 #include "cli/supervisor.h"
@@ -280,16 +281,15 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
 
 // Tells where the server listens: on stdout for people, in the log for programs that read JSON.
 void announce(const ServerRecord& server, Background* background) {
-  const auto text = fmt::format("{} on {}/v1", server.model, server.address);
+  const auto text = line_of("{} on {}/v1", server.model, server.address);
   const bool json = log_format() == LogFormat::json;
   if (background || json)
     log_fields(LogLevel::info, json ? "listening" : text,
                {{"model", server.model}, {"address", server.address}});
-  if (background)
-    return background->ready(fmt::format("{}\nprocess {}, log {}", text, server.pid, server.log));
+  if (background) return background->ready(line_of("{}\nprocess {}, log {}", text, server.pid, server.log));
   if (json) return;
-  fmt::print("{}\npage for chatting: {}/   APIs of OpenAI, Anthropic, Ollama and llama.cpp: {}/docs\n", text,
-             server.address, server.address);
+  say("{}\npage for chatting: {}/   APIs of OpenAI, Anthropic, Ollama and llama.cpp: {}/docs\n", text,
+      server.address, server.address);
   std::fflush(stdout);
 }
 

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "cli/conversation.h"
 #include "cli/pid_file.h"
+#include "cli/print.h"
 #include "cli/server_access.h"
 #include "hub/http.h"
 
@@ -59,13 +60,13 @@ Result<void> stop(const StopOptions& options) {
   TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
   TRY(const auto server, find_server(pid_file));
   if (!server) {
-    fmt::print("{}\n", nothing_runs(pid_file));
+    say("{}\n", nothing_runs(pid_file));
     return {};
   }
   const pid_t pid = server->pid;
   const double began = now_seconds();
   const auto tell = [&](const char* how) {
-    fmt::print("process {} ended after {:.1f} s: {}\n", pid, now_seconds() - began, how);
+    say("process {} ended after {:.1f} s: {}\n", pid, now_seconds() - began, how);
     return Result<void>();
   };
   TRY_VOID(send_signal(pid, SIGTERM));
@@ -156,21 +157,21 @@ Json status_json(const ServerRecord& server, const Json& health) {
 
 void print_status(const ServerRecord& server, const Json& health) {
   const bool foreground = server.pid <= 0;
-  fmt::print("{}: {}\n", foreground ? "a server in the foreground" : fmt::format("process {}", server.pid),
-             status_of(server, health));
+  say("{}: {}\n", foreground ? "a server in the foreground" : fmt::format("process {}", server.pid),
+      status_of(server, health));
   if (server.address.empty()) return;
-  fmt::print("address  {}/v1\n", server.address);
+  say("address  {}/v1\n", server.address);
   if (!foreground)
-    fmt::print("version  {}\nup       {}\n", server.version, duration(unix_seconds() - server.started));
+    say("version  {}\nup       {}\n", server.version, duration(unix_seconds() - server.started));
   if (health.is_object() && health.contains("models")) {
     const Load load = load_of(health);
-    fmt::print("models   {}\nrequests {} running, {} waiting\n",
-               load.models.empty() ? "none is loaded" : load.models, load.running, load.queued);
+    say("models   {}\nrequests {} running, {} waiting\n",
+        load.models.empty() ? "none is loaded" : load.models, load.running, load.queued);
   } else {
-    if (!foreground) fmt::print("model    {}\n", server.model);
-    if (health.is_object()) fmt::print("requests not told without an API key (--api-key-file)\n");
+    if (!foreground) say("model    {}\n", server.model);
+    if (health.is_object()) say("requests not told without an API key (--api-key-file)\n");
   }
-  if (!server.log.empty()) fmt::print("log      {}\n", server.log);
+  if (!server.log.empty()) say("log      {}\n", server.log);
 }
 
 // A server and what it tells of itself (null: it does not answer).
@@ -207,13 +208,13 @@ Result<int> status(const StatusOptions& options) {
   TRY(const auto seen, see_server(options, pid_file));
   if (!seen) {
     if (options.json)
-      fmt::print("{}\n", dump_json({{"running", false}, {"pid_file", pid_file}}));
+      say_json({{"running", false}, {"pid_file", pid_file}});
     else
-      fmt::print("{}\n", nothing_runs(pid_file));
+      say("{}\n", nothing_runs(pid_file));
     return kNotRunning;
   }
   if (options.json)
-    fmt::print("{}\n", dump_json(status_json(seen->server, seen->health), 2));
+    say_json(status_json(seen->server, seen->health), 2);
   else
     print_status(seen->server, seen->health);
   return 0;

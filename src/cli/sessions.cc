@@ -4,17 +4,17 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "base/mapped_file.h"
 #include "base/private_file.h"
-#include "cache/shared_states.h"
 #include "cli/chat_session.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
+#include "cli/print.h"
+#include "cli/standard_input.h"
 #include "cli/text.h"
 #include "mcp/text.h"
+#include "server/api/trace_eraser.h"
 #include "sessions/session_text.h"
 
 namespace anabranch::cli {
@@ -43,18 +43,18 @@ void print_list(const SessionList& list, bool json) {
   if (json) {
     Json all = Json::array();
     for (const Session& session : list.sessions) all.push_back(session_json(session));
-    return fmt::print("{}\n", dump_json(all, 2));
+    return say_json(all, 2);
   }
   for (const Session& session : list.sessions) {
-    fmt::print("{}  {:>12}  {:>12}  {}\n", session.id, age_text(session.updated_at * 1'000'000'000),
-               count_text(static_cast<uint64_t>(session.messages), "message"), shown(session.title));
+    say("{}  {:>12}  {:>12}  {}\n", session.id, age_text(session.updated_at * 1'000'000'000),
+        count_text(static_cast<uint64_t>(session.messages), "message"), shown(session.title));
     if (session.snippet.empty()) continue;
     std::string text;
     for (const SnippetPart& part : session.snippet) text += part.match ? "[" + part.text + "]" : part.text;
-    fmt::print("      {}\n", shown(text));
+    say("      {}\n", shown(text));
   }
-  if (list.sessions.empty()) fmt::print("there are none\n");
-  if (list.more) fmt::print("... and more: --limit N lists them\n");
+  if (list.sessions.empty()) say("there are none\n");
+  if (list.more) say("... and more: --limit N lists them\n");
 }
 
 Result<void> list(SessionStore& store, const SessionsOptions& options) {
@@ -76,8 +76,10 @@ Result<std::string> text_of(SessionStore& store, const std::string& wanted, cons
 
 Result<void> write_out(const std::string& text, const std::string& file) {
   if (file.empty()) {
-    const std::string out = isatty(STDOUT_FILENO) ? mcp::printable(text) : text;
-    std::fwrite(out.data(), 1, out.size(), stdout);
+    if (isatty(STDOUT_FILENO))
+      say_lines(text);
+    else
+      say_bytes(stdout, text);
     return {};
   }
   TRY_VOID(make_private_file(file));
@@ -91,13 +93,13 @@ Result<void> write_out(const std::string& text, const std::string& file) {
 Result<void> import(SessionStore& store, const SessionsOptions& options) {
   std::string text;
   if (options.file == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    TRY(text, read_standard_input(kMaxImport));
   } else {
     TRY(text, read_file(options.file, kMaxImport));
   }
   TRY(const auto sessions, from_json_lines(text));
   TRY(const auto made, store.create_all(sessions));
-  for (const Session& session : made) fmt::print("{}  {}\n", session.id, shown(session.title));
+  for (const Session& session : made) say("{}  {}\n", session.id, shown(session.title));
   return {};
 }
 
@@ -107,15 +109,13 @@ Result<void> check_named(const SessionsOptions& options) {
   return make_error(ErrorKind::invalid, "name the session: `anabranch sessions ls` lists them");
 }
 
-// States on disk that removed conversations alone had. Servers that run keep theirs in memory for a while.
-Result<void> forget_states(SessionStore& store) {
-  auto traces = store.take_released();
-  TRY_VOID(store.drop_used(traces));
-  std::vector<DiskRecord> records;
-  for (const std::string& trace : traces)
-    if (const auto record = parse_full_name(trace)) records.push_back(*record);
+// What removed conversations alone left in the cache on disk. Servers that run keep some in memory for a
+// while.
+Result<void> erase_traces(SessionStore& store) {
+  auto names = store.take_released();
+  TRY_VOID(store.drop_used(names));
   const std::string directory = state_directory("");
-  return directory.empty() ? Result<void>() : forget_records(directory, std::move(records));
+  return directory.empty() ? Result<void>() : server::erase_on_disk(directory, server::parse_traces(names));
 }
 
 Result<void> remove(SessionStore& store, const SessionsOptions& options) {
@@ -129,8 +129,8 @@ Result<void> remove(SessionStore& store, const SessionsOptions& options) {
   }
   TRY_VOID(store.erase({}, session.id));
   TRY_VOID(store.scrub());
-  TRY_VOID(forget_states(store));
-  fmt::print("removed {}\n", session.id);
+  TRY_VOID(erase_traces(store));
+  say("removed {}\n", session.id);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/nearest.h"
 #include "base/outside_text.h"
+#include "cli/print.h"
 #include "mcp/text.h"
 
 namespace anabranch::cli {
@@ -23,7 +24,10 @@ constexpr const char* kQuestion = "Run it? [y]es, [a]lways this tool, [n]o, ne[v
 // Beside an answer on stdout: what the tools do goes to stderr, dimmed on a terminal.
 void tell(const std::string& line) {
   const bool colour = isatty(STDERR_FILENO);
-  fmt::print(stderr, "{}{}{}\n", colour ? "\033[2m" : "", line, colour ? "\033[0m" : "");
+  if (colour) say(stderr, "\033[2m");
+  say_lines(stderr, line);
+  if (colour) say(stderr, "\033[0m");
+  say(stderr, "\n");
 }
 
 // All of them, with what a terminal hides as escapes: what is shown is what runs.

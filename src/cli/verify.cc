@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_name.h"
 #include "checkpoint/shard_writer.h"
+#include "cli/print.h"
 #include "cli/verify_checks.h"
 #include "models/vision_tower.h"
 #include "ops/table.h"
@@ -172,7 +173,10 @@ Finding describe_load(const ModelInfo& info, const ModelFacts& facts) {
 
 // The file of the report unless the user names one.
 std::string usual_report(const std::string& model) {
-  return "anabranch-verify-" + model.substr(model.rfind('/') + 1) + ".md";
+  std::string name = model.substr(model.rfind('/') + 1);
+  for (char& c : name)  // nobody can type some of what a name may hold
+    if (c <= ' ' || c > '~') c = '_';
+  return "anabranch-verify-" + name + ".md";
 }
 
 // Runs one check and writes the report before and after it: should the program crash, the report says where.
@@ -180,13 +184,13 @@ template <class Check>
 Result<void> run_row(Report& report, Row& row, const Check& check) {
   row.finding = {Verdict::fail, "did not finish: the program ended during this check"};
   TRY_VOID(report.write());
-  fmt::print(stderr, "{:<18} ", row.check);
+  say(stderr, "{:<18} ", row.check);
   std::fflush(stderr);
   const double start = now_seconds();
   const Result<Finding> finding = check();
   row.finding = finding ? *finding : Finding{Verdict::fail, finding.error().message};
-  fmt::print(stderr, "{} ({:.1f} s): {}\n", name_of(row.finding.verdict), now_seconds() - start,
-             row.finding.details);
+  say(stderr, "{} ({:.1f} s): {}\n", name_of(row.finding.verdict), now_seconds() - start,
+      row.finding.details);
   return report.write();
 }
 
@@ -237,7 +241,7 @@ Result<int> verify(const VerifyOptions& options) {
     for (size_t i = 0; i < std::size(kChecks); i++)
       TRY_VOID(run_row(report, report.rows[i + 1], [&] { return kChecks[i].run(subject); }));
   }
-  fmt::print("{}: {}\n", report.path, report.summary());
+  say("{}: {}\n", report.path, report.summary());
   return report.count(Verdict::fail) == 0 ? 0 : 1;
 }
 

@@ -11,6 +11,7 @@ namespace anabranch::hub {
 namespace {
 
 constexpr int kMostRedirects = 8;
+constexpr int kLeastRate = 1024;  // bytes a second of an answer
 
 // As a part of an address: letters, digits and "-_.~", the rest as %XX; "/" stays.
 std::string escaped(std::string_view text) {
@@ -58,6 +59,7 @@ Result<HttpResponse> Api::once(HttpRequest request) {
   bool done = false;
   request.token = token_for(request.url);
   request.max_body = kMaxAnswerBytes;
+  request.least_rate = kLeastRate;
   http_.start(std::move(request), [&](const HttpResponse& r) { response = r, done = true; });
   while (!done) {
     if (watcher_.cancelled()) return interrupted();

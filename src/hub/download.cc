@@ -19,6 +19,7 @@ constexpr size_t kRequests = 8;              // at a time
 constexpr size_t kRanges = 12;               // at a time: those that run, and those held in memory
 constexpr size_t kOpenFiles = 4;
 constexpr int kMostRedirects = 8;
+constexpr int kPatience = 4;  // times Settings::stall_seconds: so long a download may trickle
 
 // A range of a file. Ranges of a file arrive in parallel, but go into the file in order: the bytes of the
 // first one at once, those of later ones when it is their turn.
@@ -65,7 +66,13 @@ class Downloader {
  public:
   Downloader(const Settings& settings, Api& api, const Store& store, const DownloadPlan& plan,
              const Watcher& watcher)
-      : api_(api), store_(store), plan_(plan), watcher_(watcher), http_(settings) {
+      : api_(api),
+        store_(store),
+        plan_(plan),
+        watcher_(watcher),
+        stall_seconds_(settings.stall_seconds),
+        pace_(kPatience * settings.stall_seconds),
+        http_(settings) {
     std::set<std::string> seen;
     for (const RepoFile& file : plan.files) {
       if (!seen.insert(file.oid).second) continue;
@@ -82,14 +89,24 @@ class Downloader {
       if (watcher_.cancelled()) return interrupted();
       TRY_VOID(open_files());
       start_requests();
+      if (http_.running() == 0) pace_.pause();  // the hub asked for that, or another process downloads
       http_.run(100);
       if (error_) return *error_;
+      if (!pace_.keeps_up(received_, now_seconds())) return too_slow();
       progress(done());
     }
     return {};
   }
 
  private:
+  Error too_slow() const {
+    return make_error(
+        ErrorKind::io,
+        "less than {} bytes a second came of {} for {} s: given up, and what came is kept. Try again "
+        "later, or name a mirror with HF_ENDPOINT",
+        Pace::kLeastRate, plan_.name.text(), kPatience * stall_seconds_);
+  }
+
   uint64_t done() const {
     uint64_t bytes = finished_bytes_;
     for (const auto& file : files_) {
@@ -181,7 +198,8 @@ class Downloader {
     if (bytes.size() > range.to - range.from - range.held.size())
       return fail(wrong_bytes(file, range, head.status));
     file.answers = came_ = true;
-    if (!file.whole) range.retry.progress();
+    received_ += bytes.size();
+    if (!file.whole) range.retry.progress(bytes.size());
     if (&range != &file.ranges.front()) {
       range.held.append(bytes);
       return true;
@@ -309,6 +327,9 @@ class Downloader {
   const Store& store_;
   const DownloadPlan& plan_;
   const Watcher& watcher_;
+  const int stall_seconds_;
+  Pace pace_;
+  uint64_t received_ = 0;
   std::deque<RepoFile> waiting_;
   std::vector<std::unique_ptr<File>> files_;
   std::set<std::string> noted_;

@@ -83,7 +83,7 @@ void configure(Transfer& transfer, const Settings& settings) {
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, std::min(kConnectSeconds, long{settings.stall_seconds}));
-  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, long{request.least_rate});
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, long{settings.stall_seconds});
   curl_easy_setopt(h, CURLOPT_BUFFERSIZE, 256L << 10);
   curl_easy_setopt(h, CURLOPT_USERAGENT, "anabranch");

@@ -38,6 +38,7 @@ struct HttpRequest {
   std::string body;  // JSON to POST; "": GET
   // A server of this machine that is known to be ours: through no proxy, whatever its certificate says.
   bool own_server = false;
+  int least_rate = 1;         // bytes a second; less for Settings::stall_seconds is a problem
   size_t max_body = 1 << 20;  // of HttpResponse::body; a longer one is a problem
   // Takes the body of a 200 or 206 piece by piece instead. False ends the request.
   std::function<bool(const HttpResponse& head, std::string_view bytes)> on_body;

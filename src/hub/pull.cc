@@ -116,13 +116,19 @@ class Pull {
   // Small files, before all others.
   Result<void> fetch(const std::vector<std::string>& paths) {
     TRY_VOID(plan(paths));
-    early_bytes_ += missing_bytes(store_, plan_);
+    const uint64_t missing = missing_bytes(store_, plan_);
+    TRY_VOID(check_disk(store_, missing - std::min(missing, partial_bytes()), plan_.name));
+    early_bytes_ += missing;
     TRY_VOID(store_.prepare(plan_.name.repo));
     return download(settings_, api_, store_, plan_, watcher_, [](uint64_t) {});
   }
 
   // A small file of the repository, by way of the store.
   Result<std::string> text_of(const std::string& path) {
+    if (const RepoFile& file = find(path); file.size > kMaxIndexBytes)
+      return make_error(ErrorKind::exhausted,
+                        "{} of {} has {} bytes, more than the {} of any index: it is not downloaded", path,
+                        plan_.name.repo, file.size, kMaxIndexBytes);
     TRY_VOID(fetch({path}));
     return read_file(store_.blob_path(plan_.name.repo, plan_.files.front().oid), kMaxIndexBytes);
   }

@@ -16,6 +16,7 @@ constexpr int kMostWithoutAnswer = 3, kMostWhenPatient = 10;
 constexpr double kFirstWait = 0.25, kLongestWait = 20;  // seconds; doubles each time
 constexpr double kFirstWait429 = 2;                     // without Retry-After
 constexpr double kMostAskedFor = 600;                   // by Retry-After
+constexpr uint64_t kProgressBytes = 256 << 10;          // that are worth five failures
 
 }  // namespace
 
@@ -44,6 +45,25 @@ std::optional<double> Retry::wait_after(const HttpResponse& response, bool patie
   if (asked) return std::max(*asked, kFirstWait);
   const double first = response.status == 429 ? kFirstWait429 : kFirstWait;
   return std::min(std::ldexp(first, failures_ - 1), kLongestWait);
+}
+
+void Retry::progress(uint64_t bytes) {
+  came_ += bytes;
+  if (came_ < kProgressBytes) return;
+  came_ = 0;
+  failures_ = 0;
+}
+
+bool Pace::keeps_up(uint64_t bytes, double now) {
+  if (began_ == 0) {
+    began_ = now;
+    bytes_ = bytes;
+  }
+  if (now - began_ < window_) return true;
+  const bool enough = static_cast<double>(bytes - bytes_) >= kLeastRate * (now - began_);
+  began_ = now;
+  bytes_ = bytes;
+  return enough;
 }
 
 }  // namespace anabranch::hub

@@ -101,8 +101,9 @@ void configure(Running& running) {
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(h, CURLOPT_QUICK_EXIT,
-                   1L);  // an exchange that ends does not wait for the resolver's thread
+#if LIBCURL_VERSION_NUM >= 0x075700
+  curl_easy_setopt(h, CURLOPT_QUICK_EXIT, 1L);  // an end waits for no name that is being resolved
+#endif
   curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, milliseconds);
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, std::min(milliseconds, kConnectMilliseconds));
   curl_easy_setopt(h, CURLOPT_USERAGENT, "anabranch");

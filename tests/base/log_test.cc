@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
 #include "base/json.h"
+#include "base/outside_text.h"
+#include "base/printed_text.h"
 
 namespace anabranch {
 namespace {
@@ -35,6 +38,14 @@ class Log : public ::testing::Test {
   std::string path_;
   int stderr_ = -1;
 };
+
+TEST_F(Log, WhatClientsChooseIsOneLineAndMovesNoCursor) {
+  ASSERT_TRUE(log_to_file(path_).ok());
+  log_error("host 'a\n12:00:00.000 error forged\x1b]52;c;eA==\x07 \u009b31m \u202e\u2066\U000E0041'");
+  const std::string text = text_of(path_);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+  EXPECT_EQ(escape_hidden(text), text);
+}
 
 TEST_F(Log, LinesGoToAFileThatIsItsOwnersAlone) {
   ASSERT_TRUE(log_to_file(path_).ok());
@@ -68,7 +79,7 @@ TEST_F(Log, TextFromOutsideDoesNotActOnATerminal) {
   ASSERT_TRUE(log_to_file(path_).ok());
   log_error("token '{}'\nis not known", "\x1b[2J\u202e");
   const std::string text = text_of(path_);
-  EXPECT_NE(text.find("token '\\x1b[2J\\u202e'\nis not known"), std::string::npos) << text;
+  EXPECT_NE(text.find("token '\\x1b[2J\\u202e'\\nis not known"), std::string::npos) << text;
 }
 
 // The last test of this file: the format cannot go back.

@@ -277,6 +277,42 @@ def test_images_are_refused_where_they_cannot_be_read():
     shutil.rmtree(folder)
 
 
+def test_input_without_an_end():
+    """What comes without an end is refused, soon and in bounded memory."""
+    for words, text in ((("generate", "-m", SMALL), "standard input has more than"), (("generate", "-m", SMALL, "--raw"), "standard input has more than"),
+                        (("chat", "-m", SMALL), "a line of standard input has more than"),
+                        (("generate", "-m", SMALL, "--prompt-file", "/dev/zero"), "not a regular file")):
+        process = subprocess.Popen([BINARY, *words], stdin=open("/dev/zero", "rb"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1 and text in err.decode(), (words, process.returncode, err)
+    with tempfile.TemporaryDirectory() as folder:
+        limit = "ulimit -v 8000000; exec \"$@\""
+        done = subprocess.run(["sh", "-c", limit, "sh", BINARY, "sessions", "import", "-", "--sessions", folder], stdin=open("/dev/zero", "rb"),
+                              capture_output=True, timeout=120)
+        assert done.returncode == 1 and b"standard input has more than" in done.stderr, done
+
+
+def test_a_prompt_beyond_the_context():
+    long = "word " * 1_000_000
+    for words in (("generate",), ("generate", "--raw"), ("chat",)):
+        code, _, err = run(*words, "-m", SMALL, "--context", "2048", stdin=long + "\n")
+        assert "more than 2048" in err and (code == 1 or words == ("chat",)), (code, err)
+
+
+def test_no_interrupt_is_lost():
+    """Whenever it comes while chat starts or waits, chat without a terminal ends."""
+    for i in range(24):
+        process = subprocess.Popen([BINARY, "chat", "-m", SMALL], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        time.sleep(0.02 + 0.07 * i)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(timeout=5) in (0, -signal.SIGINT, 130), process.returncode
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"the interrupt after {0.02 + 0.07 * i:.2f} s was lost")
+
+
 def test_interrupt_ends_an_answer():
     process = subprocess.Popen([BINARY, "generate", "-m", MODEL, "--json", "--ignore-eos", "-n", "100000", "hi"],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -424,7 +424,30 @@ def test_https_is_not_left():
                 "location": f"{hub.url}/api/resolve-cache/models/{NAME}/{repo.commit}/{path}"} or None
 
 
+def test_a_link_that_trickles():
+    """Bytes that come one by one are no progress: the pull ends, and what came is kept."""
+    for kind, path in (("cdn", SHARD), ("api", NAME)):
+        with setup(faults=always(kind, path, {"drip": 0.05})) as (cache, hub, repo):
+            began = time.time()
+            cache.refused("bytes a second" if kind == "cdn" else "", HF_HUB_DOWNLOAD_TIMEOUT="1")
+            assert time.time() - began < 30, kind
+            hub.faults = lambda *_: None
+            cache.pull()
+            cache.check_model(repo)
+    with setup(faults=always("cdn", SHARD, {"truncate": 1})) as (cache, hub, repo):
+        cache.refused("broke again and again", SHARD)
+        assert len(hub.requests("cdn", SHARD)) < 20
+
+
 # ---- disk, other processes, ends
+
+def test_files_before_the_weights_have_limits():
+    for path, text in (("model.safetensors.index.json", "it is not downloaded"), ("tokenizer.json", "on the disk")):
+        huge = lambda a: {**a, "siblings": [{**s, "size": 1 << 42} if s["rfilename"] == path else s for s in a["siblings"]]}
+        with setup(faults=always("api", NAME, {"change": huge})) as (cache, hub, repo):
+            cache.refused(text)
+            assert not hub.requests("cdn") and not hub.requests("resolve", path), path
+
 
 def test_a_disk_that_is_too_small():
     huge = lambda a: {**a, "siblings": [{**s, "size": 1 << 42} if s["rfilename"] == SHARD else s for s in a["siblings"]]}

@@ -47,7 +47,7 @@ class Repo:
 class Hub:
     """faults: a function of (kind, path, request number of this kind and path from 0, range start) that answers None, or
     a dict with some of: status, headers, body, truncate (bytes of the body that are sent before the connection breaks),
-    stall (seconds without a byte in the middle), change (a function of the content), ignore_range, location, endless (zeros
+    stall (seconds without a byte in the middle), drip (seconds from byte to byte), change (a function of the content), ignore_range, location, endless (zeros
     follow a part for as long as the client reads, up to 100 MB; Hub.too_much counts them).
     kind: "api", "list", "resolve" (a file, at the hub) or "cdn" (a large one, at the other host)."""
 
@@ -298,6 +298,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 time.sleep(fault["stall"])
                 self.close_connection = True
+                return
+            if "drip" in fault:  # seconds from byte to byte
+                for at in range(end):
+                    self.wfile.write(body[at:at + 1])
+                    time.sleep(fault["drip"])
                 return
             step = max(1, hub.rate // 50) if hub.rate else max(1, end)
             cut = hub.cut

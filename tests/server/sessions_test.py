@@ -235,6 +235,16 @@ def test_forgotten(program, model, folder):
         server.start()
         server.ask("/sessions/" + whole, key="key-of-bob", method="DELETE")
         checks["after a restart"] = set(records(states)) < before
+        cut = server.ask("/sessions", {}, "key-of-bob")["id"]
+        odd = "A very odd text about llamas. " * 60
+        body = {"conversation": cut, "input": odd, "stream": True, "max_output_tokens": 2000, "ignore_eos": True}
+        request = urllib.request.Request(server.base + "/responses", json.dumps(body).encode(), {"Content-Type": "application/json", "x-api-key": "key-of-bob"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            while b"delta" not in answer.readline():
+                pass
+        settled()
+        server.ask("/sessions/" + cut, key="key-of-bob", method="DELETE")
+        checks["of an answer that was cut"] = respond("key-of-bob", said=odd, store=False)[1] == 0
         checks["gone"] = respond("key-of-bob", said="A text of bob's alone. " * 60, store=False)[1] == 0
     finally:
         server.kill()

@@ -93,6 +93,7 @@ TEST(WaitPool, AJobWithoutAPlaceCountsForItsOwner) {
   for (int i = 0; i < 5; ++i) pool.submit("alice", {}, gate.job("alice"));
   settle();
   EXPECT_EQ(gate.count(), 2u);
+  gate.open();
 }
 
 TEST(WaitPool, EndsWithoutTheJobsThatWait) {

@@ -364,6 +364,10 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
       sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
       return true;
     case Page::ask_mcp_servers:
+      if (const auto body = parse_body(request.body); const auto* error = std::get_if<ApiError>(&body)) {
+        out->respond(error_response(*error));
+        return true;
+      }
       ask_mcp_servers(responses_->servers, call.key ? call.key->name : "", generations_.mcp_workers(), post_,
                       out);
       return true;

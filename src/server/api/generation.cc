@@ -66,7 +66,7 @@ Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Afte
 Generations::~Generations() {
   generations_.clear();  // what is waited for on behalf of clients ends
   for (WaitPool* pool : {&image_workers_, &mcp_workers_}) pool->close();
-  for (WorkerPool* pool : {&long_workers_, &form_workers_, &keep_workers_}) pool->close();
+  for (WorkerPool* pool : {&long_workers_, &stored_workers_, &form_workers_, &keep_workers_}) pool->close();
 }
 
 Generations::Generation* Generations::find(uint64_t key) {

@@ -18,6 +18,7 @@
 #include "output/output_text.h"
 #include "server/api/deadline.h"
 #include "server/api/embedder.h"
+#include "server/api/fair_workers.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
@@ -159,6 +160,8 @@ class Generations {
   // The pools, which keys and networks share fairly. The destructor closes them.
   // The texts of grammars; and conversations, whose database may be held by others for seconds.
   WorkerPool form_workers_{2}, keep_workers_{1};
+  // Requests that go on with conversations, which may be long.
+  WorkerPool stored_workers_{{.threads = 4, .per_client = 2}};
   // Long requests never keep short ones waiting, and the longest leave a thread to the rest.
   WorkerPool long_workers_{{.threads = 2, .background = true, .large_bytes = 2u << 20}};
   // MCP servers may take a minute to answer, when they are asked for their tools and when these are called;

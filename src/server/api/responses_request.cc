@@ -290,18 +290,35 @@ Place find_place(JsonFields& fields, ResponseContext& context, const std::string
   return place;
 }
 
-// The messages before this request's.
+// The messages before this request's, read page by page, because a conversation may be far longer than any
+// prompt.
 Json earlier_messages(JsonFields& fields, const Place& place, const std::string& owner) {
+  constexpr size_t kMostText = SessionStore::kMaxMessageBytes;
   Json messages = Json::array();
   if (!place.store || place.parent == kNoMessage) return messages;
-  auto path = place.store->path(owner, place.session, place.parent);
-  if (!path) {
-    ApiError error = session_error(path.error());
+  std::vector<SessionPage> pages;  // the last one first
+  size_t text = 0;
+  for (MessageId before = kNoMessage; pages.empty() || pages.back().more;) {
+    auto page = place.store->page(owner, place.session, place.parent, before, SessionStore::kMaxListed);
+    for (size_t i = 0; page && i < page->messages.size(); ++i)
+      text += page->messages[i].message["content"].get_ref<const std::string&>().size();
+    if (page && text <= kMostText) {
+      if (page->more) before = page->messages.front().id;
+      pages.push_back(std::move(*page));
+      continue;
+    }
+    ApiError error =
+        page ? ApiError{400,
+                        fmt::format("The conversation has more than {} MiB of text: begin a new one",
+                                    kMostText >> 20),
+                        "", "context_length_exceeded"}
+             : session_error(page.error());
     error.param = "conversation";
     fields.fail(error);
     return messages;
   }
-  for (SessionMessage& one : *path) messages.push_back(std::move(one.message));
+  for (; !pages.empty(); pages.pop_back())
+    for (SessionMessage& one : pages.back().messages) messages.push_back(std::move(one.message));
   return messages;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,17 @@
 #include "server/api/session_stores.h"
 
 namespace anabranch::server {
+
+struct Traces {
+  std::vector<DiskRecord> records;
+  std::vector<uint64_t> turns;
+};
+// Others are left out.
+Traces parse_traces(std::span<const std::string> names);
+// The trace of a sampled turn.
+std::string turn_trace(uint64_t key);
+// Removes what is on disk there of models that are not loaded here, and turns. Errors: io.
+Result<void> erase_on_disk(const std::string& directory, const Traces& traces);
 
 class TraceEraser {
  public:
@@ -28,7 +40,7 @@ class TraceEraser {
   void erase(std::function<void()> done = [] {});
 
  private:
-  void erase(std::vector<DiskRecord> records, std::vector<uint64_t> turns, std::function<void()> done);
+  void erase(Traces traces, std::function<void()> done);
 
   ModelPool& models_;
   const std::shared_ptr<SessionStores> stores_;
@@ -36,8 +48,5 @@ class TraceEraser {
   const std::string directory_;
   WorkerPool workers_{1};
 };
-
-// The trace of a sampled turn.
-std::string turn_trace(uint64_t key);
 
 }  // namespace anabranch::server
