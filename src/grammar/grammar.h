@@ -42,6 +42,7 @@ struct GrammarLimits {
 struct GrammarClient {
   std::weak_ptr<const void> waits;  // expires when nobody waits any more
   std::string name = {};            // whose turn it is, if many wait
+  std::string space = {};           // whose results it finds: those of clients of the same space
 };
 
 struct GrammarStats {
@@ -60,10 +61,10 @@ class GrammarCompiler {
   ~GrammarCompiler();
 
   // Calls `done` at once if the result is cached; otherwise later from another thread, at the latest after
-  // limits.seconds in the queue and limits.seconds of compilation. Does not call it if nobody waits any more;
-  // a grammar for which nobody waits is not compiled, or no further. Errors: invalid (a mistake in the
-  // grammar, with line and column; or no text matches it), exhausted (too long, takes too long or too much
-  // memory), busy (other grammars are being compiled).
+  // limits.seconds in the queue for each attempt and limits.seconds of compilation. Does not call it if
+  // nobody waits any more; a grammar for which nobody waits is not compiled, or no further. Errors: invalid
+  // (a mistake in the grammar, with line and column; or no text matches it), exhausted (too long, takes too
+  // long or too much memory), busy (other grammars are being compiled).
   void compile(std::string text, const GrammarClient& client, GrammarDone done);
   // The same, but waits for the result.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);

@@ -62,7 +62,7 @@ class GrammarCompiler::Impl {
     double until = 0;  // the latest time at which its last attempt may begin
   };
   struct Job {
-    std::string text;
+    std::string key, text;  // the key: space and text
     std::optional<Compiled> result;
     std::vector<Waiter> waiters;
     double started = 0;  // this attempt; 0 while it waits
@@ -110,7 +110,7 @@ class GrammarCompiler::Impl {
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable wake_watch_;
   std::list<Entry> entries_;  // most recently used first
-  std::unordered_map<std::string, std::list<Entry>::iterator> by_text_;
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
   size_t bytes_ = 0;
   GrammarStats stats_;
   bool stopping_ = false;
@@ -174,15 +174,15 @@ void GrammarCompiler::Impl::make_room() {
     if (!it->job->result) continue;  // not yet compiled
     bytes_ -= it->bytes;
     --results;
-    by_text_.erase(it->job->text);
+    by_key_.erase(it->job->key);
     it = entries_.erase(it);
   }
 }
 
 void GrammarCompiler::Impl::forget(const JobPtr& job) {
-  const auto it = by_text_.find(job->text);
+  const auto it = by_key_.find(job->key);
   entries_.erase(it->second);
-  by_text_.erase(it);
+  by_key_.erase(it);
 }
 
 void GrammarCompiler::Impl::submit(const JobPtr& job) {
@@ -216,7 +216,7 @@ void GrammarCompiler::Impl::attempt(const JobPtr& job) {
 void GrammarCompiler::Impl::conclude(const JobPtr& job, Compiled result, Answers& answers) {
   stats_.compiled++;
   answer_all(*job, result, answers);
-  auto& entry = *by_text_.at(job->text);
+  auto& entry = *by_key_.at(job->key);
   entry.bytes = job->text.size() + (result.ok() ? (*result)->grammar.MemorySizeBytes() : 0);
   bytes_ += entry.bytes;
   job->result.emplace(std::move(result));
@@ -227,6 +227,7 @@ void GrammarCompiler::Impl::conclude(const JobPtr& job, Compiled result, Answers
 void GrammarCompiler::Impl::put_off(const JobPtr& job) {
   if (job->waiters.empty()) return forget(job);
   job->second = true;
+  for (Waiter& waiter : job->waiters) waiter.until = now_seconds() + limits_.seconds;
   submit(job);
 }
 
@@ -299,7 +300,8 @@ void GrammarCompiler::Impl::compile(std::string text, const GrammarClient& clien
     return answer(make_error(ErrorKind::exhausted, "the grammar has {} bytes, but at most {} are compiled",
                              text.size(), limits_.text_bytes));
   const double until = now_seconds() + limits_.seconds;
-  if (const auto it = by_text_.find(text); it != by_text_.end()) {
+  const std::string key = client.space + '\0' + text;
+  if (const auto it = by_key_.find(key); it != by_key_.end()) {
     entries_.splice(entries_.begin(), entries_, it->second);
     Job& job = *it->second->job;
     stats_.cached++;
@@ -308,10 +310,11 @@ void GrammarCompiler::Impl::compile(std::string text, const GrammarClient& clien
   } else {
     if (is_full(client.name)) return answer(busy());
     auto job = std::make_shared<Job>();
+    job->key = key;
     job->text = std::move(text);
     job->waiters.push_back({client, std::move(done), until});
     entries_.push_front({job});
-    by_text_.emplace(job->text, entries_.begin());
+    by_key_.emplace(key, entries_.begin());
     submit(job);
   }
   wake_watch_.notify_one();

@@ -218,8 +218,8 @@ Result<std::vector<ServerConfig>> read_config(const std::string& path) {
 }
 
 std::string origin_of(const ServerConfig& server) {
-  return dump_json(Json::array({server.http, server.command, server.args, server.env, server.cwd, server.url,
-                                server.headers}));
+  return dump_json(Json::array(
+      {server.http, server.command, server.args, server.env, server.cwd, server.url, server.headers}));
 }
 
 }  // namespace anabranch::mcp

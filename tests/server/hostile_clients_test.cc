@@ -133,16 +133,18 @@ TEST_F(Hostile, EveryRouteStopsReadingAtItsLimit) {
 TEST(BodyTotals, LeaveRoomForOthers) {
   constexpr size_t kLimit = 6400;
   BodyTotals totals;
-  EXPECT_TRUE(totals.add("a", 4800, 4800, kLimit));
-  EXPECT_FALSE(totals.add("a", 1, 1, kLimit)) << "a client has three quarters";
+  EXPECT_TRUE(totals.add("a", 3200, 3200, kLimit));
+  EXPECT_FALSE(totals.add("a", 1, 1, kLimit)) << "a client has half";
   totals.remove("a", 1);
-  EXPECT_FALSE(totals.add("b", 101, 101, kLimit)) << "so have large bodies";
-  totals.remove("b", 101);
-  for (int i = 0; i < 16; ++i) EXPECT_TRUE(totals.add("b", 100, 100, kLimit)) << i;
-  EXPECT_FALSE(totals.add("b", 1, 1, kLimit)) << "the limit";
-  totals.remove("b", 1601);
-  totals.remove("a", 4800);
-  EXPECT_TRUE(totals.add("b", 4800, 4800, kLimit)) << "what left takes nothing";
+  EXPECT_TRUE(totals.add("b", 1600, 1600, kLimit)) << "another's large bodies have room";
+  EXPECT_FALSE(totals.add("c", 101, 101, kLimit)) << "up to three quarters";
+  totals.remove("c", 101);
+  for (int i = 0; i < 16; ++i) EXPECT_TRUE(totals.add("c", 100, 100, kLimit)) << i;
+  EXPECT_FALSE(totals.add("c", 1, 1, kLimit)) << "the limit";
+  totals.remove("c", 1601);
+  totals.remove("a", 3200);
+  totals.remove("b", 1600);
+  EXPECT_TRUE(totals.add("c", 3200, 3200, kLimit)) << "what left takes nothing";
 }
 
 }  // namespace

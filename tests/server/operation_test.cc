@@ -353,9 +353,9 @@ TEST_F(Operation, AllBodiesTogetherAreLimited) {
   ServerOptions options;
   options.limits.all_body_bytes = 10000;
   start(std::move(options));
-  const std::string half(6000, ' ');
+  const std::string half(4000, ' ');
   TestClient first(port_);
-  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6100\r\n\r\n" + half);
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4100\r\n\r\n" + half);
   // Once the first one's bytes have been read, there is no room for the second's.
   Answer second;
   for (int i = 0; i < 100 && second.status != 503; ++i) {
@@ -378,7 +378,7 @@ TEST_F(Operation, ARefusedBodyLeavesTheLimitAtOnce) {
   ServerOptions options;
   options.limits.all_body_bytes = 10000;
   start(std::move(options));
-  const std::string half(6000, ' ');
+  const std::string half(4000, ' ');
   TestClient first(port_);
   first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" +
              fmt::format("{:x}\r\n{}\r\n", half.size(), half));
@@ -393,8 +393,8 @@ TEST_F(Operation, LargeBodiesDoNotKeepSmallOnesOut) {
   options.limits.all_body_bytes = 1u << 20;
   start(std::move(options));
   TestClient first(port_);
-  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 786432\r\n\r\n" +
-             std::string(786420, ' '));
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 524288\r\n\r\n" +
+             std::string(524280, ' '));
   Answer large;
   for (int i = 0; i < 100 && large.status != 503; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -66,6 +66,8 @@ struct AgentTools {
   // Tools that need no approval by their rule, but have changed since they were known, by server and name.
   std::set<std::pair<std::string, std::string>> changed;
   bool allowed = true;  // the key has the role `tools`
+  // As of RequestDefaults::list_tools.
+  std::function<Result<std::vector<mcp::Tool>>(const std::string& server)> list = {};
 
   // The tool that the model means by this name; null: none of these.
   const mcp::Tool* find(const std::string& function) const {

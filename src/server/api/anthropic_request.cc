@@ -291,6 +291,7 @@ void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
     AgentTools listed{taken.servers};
     listed.allowed = taken.allowed;
     listed.owner = taken.owner;
+    listed.list = taken.list;
     const McpList list = add_mcp_tools(fields, where + ".name", name, nullptr, cancelled, listed, all);
     if (!list.error.empty()) fields.fail(where, "mcp_server_failed", list.error);
     std::vector<std::string> offered;

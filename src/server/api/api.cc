@@ -14,6 +14,7 @@
 #include "server/api/ollama_format.h"
 #include "server/api/router_pages.h"
 #include "server/api/static_files.h"
+#include "server/http/admission.h"
 #include "server/http/target.h"
 #include "server/web/web_files.h"
 
@@ -212,7 +213,9 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       states_(pool_, post_, share_states),
       access_(std::move(access)),
       keys_(std::move(keys)),
-      addresses_(requests_per_minute) {}
+      addresses_(requests_per_minute) {
+  stranger_->roles = kAllRoles & ~role_bit(Role::models);
+}
 
 // The parsed head of a request.
 struct Api::Call {
@@ -314,7 +317,8 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const auto& handler = call->match.route->handler;
   if (const auto* kind = std::get_if<AnswerKind>(&handler)) {
     addresses_.count(request.address, now_seconds());
-    return generations_.start(*kind, std::move(request), KeyUse::begin(call->key), std::move(out));
+    auto key = call->key ? call->key : is_open_to_all() ? stranger_ : nullptr;
+    return generations_.start(*kind, std::move(request), KeyUse::begin(std::move(key)), std::move(out));
   }
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
@@ -368,8 +372,8 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
         out->respond(error_response(*error));
         return true;
       }
-      ask_mcp_servers(responses_->servers, call.key ? call.key->name : "", generations_.mcp_workers(), post_,
-                      out);
+      ask_mcp_servers(responses_->servers, sender_of(call.key ? call.key->name : "", request.address),
+                      generations_.mcp_workers(), post_, out);
       return true;
     case Page::cancel_generate:
       out->respond(cancel(call));

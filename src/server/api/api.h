@@ -93,6 +93,8 @@ class Api {
   StatePages states_;
   const AccessRules access_;
   ApiKeys keys_;
+  // For requests of other machines without a key: they choose a model, but not how long it stays.
+  const std::shared_ptr<KeyState> stranger_ = std::make_shared<KeyState>();
   AddressLimits addresses_;
   bool stopping_ = false;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "chat/chat_request.h"
+#include "mcp/session.h"
 #include "server/api/json_fields.h"
 #include "server/api/request_images.h"
 #include "server/http/api_error.h"
@@ -26,6 +27,8 @@ struct RequestDefaults {
   ImageFetch fetch_image;                  // of images that requests name by a web address; empty: refused
   // The key's name, if requests may find only what this key has sent; empty: they find everybody's.
   std::string cache_space = {};
+  // What an MCP server offers; empty: the server is asked on the spot.
+  std::function<Result<std::vector<mcp::Tool>>(const std::string& server)> list_tools = {};
 };
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
                                  const ThinkingWish& thinking);

@@ -97,7 +97,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   auto whole = std::make_shared<HttpRequest>(std::move(request));
-  if (!is_long(*whole)) return choose_model(key, read_hints(kind, whole->body), whole);
+  if (!is_long(whole->body.size())) return choose_model(key, read_hints(kind, whole->body), whole);
   long_workers_.submit(
       job_of(generation, whole->body.size()),
       [this, key, kind, whole, post = post_, client = std::weak_ptr<const void>(generation.client)] {

@@ -18,7 +18,6 @@
 #include "output/output_text.h"
 #include "server/api/deadline.h"
 #include "server/api/embedder.h"
-#include "server/api/fair_workers.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
@@ -106,7 +105,7 @@ class Generations {
   }
   void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
   void read(std::shared_ptr<Reading> reading);
-  void fetch_images(const std::shared_ptr<Reading>& reading);
+  void wait_for_others(const std::shared_ptr<Reading>& reading);
   void compile(uint64_t key, const GrammarClient& client, ModelLease model, ReadyRequest ready);
   void begin_keeping(uint64_t key, const Generation& generation, ReadyRequest ready);
   std::function<void(PreparedRequest)> taker(uint64_t key);
@@ -159,7 +158,7 @@ class Generations {
   Embedder embedder_;
   // The pools, which keys and networks share fairly. The destructor closes them.
   // The texts of grammars; and conversations, whose database may be held by others for seconds.
-  WorkerPool form_workers_{2}, keep_workers_{1};
+  WorkerPool form_workers_{{.threads = 2, .per_client = 1}}, keep_workers_{1};
   // Requests that go on with conversations, which may be long.
   WorkerPool stored_workers_{{.threads = 4, .per_client = 2}};
   // Long requests never keep short ones waiting, and the longest leave a thread to the rest.

@@ -24,9 +24,9 @@ PreparedRequest safely(Work work) {
 }
 
 // Whether reading the request takes long enough to keep it apart from others.
-inline bool is_long(const HttpRequest& request) {
+inline bool is_long(size_t bytes) {
   constexpr size_t kShortBody = 256u << 10;
-  return request.body.size() > kShortBody;
+  return bytes > kShortBody;
 }
 
 // Sums the usage of answers. first_of_prompt: the prompt was not counted yet.

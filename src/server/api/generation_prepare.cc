@@ -1,32 +1,18 @@
 // From a request's body to what the engine takes: which threads read it, and what is fetched for it
 // meanwhile.
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <utility>
 
 #include "base/memory_info.h"
+#include "server/api/awaited.h"
 #include "server/api/generation.h"
 #include "server/api/generation_parts.h"
 #include "server/api/web_images.h"
 
 namespace anabranch::server {
 namespace {
-
-// Whether the request may use tools of MCP servers, which are asked for them while it is prepared.
-bool may_use_mcp(AnswerKind kind, const HttpRequest& request) {
-  const bool takes_tools = kind == AnswerKind::response || kind == AnswerKind::input_count ||
-                           kind == AnswerKind::message || kind == AnswerKind::token_count;
-  return takes_tools && request.body.find("\"mcp") != std::string::npos;
-}
-
-// The MCP servers that it may ask. A long body is not searched.
-std::vector<std::string> servers_named(const HttpRequest& request, const mcp::Servers& servers) {
-  std::vector<std::string> named;
-  if (is_long(request)) return named;
-  for (const std::string& server : servers.names())
-    if (request.body.find(dump_json(server)) != std::string::npos) named.push_back(server);
-  return named;
-}
 
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
 struct ReturnMemory {
@@ -48,68 +34,80 @@ struct Generations::Reading {
   std::shared_ptr<HttpRequest> request;
   std::string owner, sender;
   std::string space;  // of the cache, as of RequestDefaults
-  bool asks_servers, may_use_tools;
+  bool may_use_tools;
   std::function<void(double)> keep_model;
-  std::shared_ptr<WebImages> images = {};  // null: the server fetches none
+  const std::shared_ptr<WebImages> images = std::make_shared<WebImages>();
+  const std::shared_ptr<Awaited<std::vector<mcp::Tool>>> offers =
+      std::make_shared<Awaited<std::vector<mcp::Tool>>>();  // of MCP servers
+  bool lacks_any() const { return images->lacks_any() || offers->lacks_any(); }
+  size_t bytes() const { return request->body.size() + images->bytes(); }
 };
 
 void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request) {
   const Generation& generation = *find(key);
-  const AnswerKind kind = generation.head.kind;
-  const bool asks_servers = responses_->servers && may_use_mcp(kind, *request);
-  auto reading = std::make_shared<Reading>(
-      Reading{key, kind, generation.client, generation.model, std::move(request), generation.use.name(),
-              generation.sender, generation.use.cache_space(), asks_servers, generation.use.may(Role::tools),
-              generation.use.may(Role::models) ? model_keeper(generation.model->name) : [](double) {}});
-  if (generation.model->fetch_image) reading->images = std::make_shared<WebImages>();
-  read(std::move(reading));
+  read(std::make_shared<Reading>(Reading{
+      key, generation.head.kind, generation.client, generation.model, std::move(request),
+      generation.use.name(), generation.sender, generation.use.cache_space(), generation.use.may(Role::tools),
+      generation.use.may(Role::models) ? model_keeper(generation.model->name) : [](double) {}}));
 }
 
 // From any thread.
 void Generations::read(std::shared_ptr<Reading> reading) {
-  const HttpRequest& request = *reading->request;
-  auto job = [this, reading, responses = responses_] {
-    const ReturnMemory after(is_long(*reading->request));
+  const size_t bytes = reading->bytes();
+  const bool goes_on = reading->kind == AnswerKind::response || reading->kind == AnswerKind::input_count;
+  WorkerPool& pool = is_long(bytes) ? long_workers_ : goes_on ? stored_workers_ : workers_;
+  pool.submit({reading->sender, bytes}, [this, reading, bytes, responses = responses_] {
+    const ReturnMemory after(is_long(bytes));
     Reading& r = *reading;
     if (r.client.expired()) return r.request.reset();
     RequestDefaults defaults = r.model->defaults;
     defaults.cache_space = r.space;
-    if (r.images)
-      defaults.fetch_image = [&](const std::string& url, size_t bytes) { return r.images->take(url, bytes); };
-    // What is read without its images is read again.
-    const auto given_up = [&] { return r.client.expired() || (r.images && r.images->lacks_any()); };
+    if (r.model->fetch_image)
+      defaults.fetch_image = [&](const std::string& url, size_t most) { return r.images->take(url, most); };
+    defaults.list_tools = [offers = r.offers](const std::string& server) {
+      auto tools = offers->take(server);
+      return tools ? std::move(*tools) : Result<std::vector<mcp::Tool>>(std::vector<mcp::Tool>());
+    };
+    // What is read without all that it needs is read again.
+    const auto given_up = [&] { return r.client.expired() || r.lacks_any(); };
     auto prepared = std::make_shared<PreparedRequest>(safely([&] {
       return prepare(r.kind, r.request->body,
                      {*r.model->engine, defaults, r.model->preparer, responses, given_up, agent_limits_,
                       r.model->name, r.owner, r.may_use_tools, r.keep_model});
     }));
-    if (r.images && r.images->lacks_any() && !r.client.expired()) return fetch_images(reading);
+    if (r.lacks_any() && !r.client.expired()) return wait_for_others(reading);
     r.request.reset();
     const auto* made = std::get_if<ReadyRequest>(prepared.get());
     if (!made || !made->prepared.constrained) return taker(r.key)(std::move(*prepared));
     if (r.client.expired()) return;
     form_workers_.submit({r.sender}, [this, reading, prepared] {
-      if (!reading->client.expired())
-        compile(reading->key, {reading->client, reading->sender}, reading->model,
-                std::get<ReadyRequest>(std::move(*prepared)));
+      const Reading& r = *reading;
+      if (!r.client.expired())
+        compile(r.key, {r.client, r.sender, r.space}, r.model, std::get<ReadyRequest>(std::move(*prepared)));
     });
-  };
-  if (reading->asks_servers)
-    return mcp_workers_.submit(reading->sender, servers_named(request, *responses_->servers), std::move(job));
-  (is_long(request) ? long_workers_ : workers_)
-      .submit({reading->sender, request.body.size()}, std::move(job));
+  });
 }
 
-// From any thread. Waits for each host apart, and then reads the request again.
-void Generations::fetch_images(const std::shared_ptr<Reading>& reading) {
+// From any thread. Waits for each server apart, and then reads the request again.
+void Generations::wait_for_others(const std::shared_ptr<Reading>& reading) {
   const auto hosts = reading->images->begin_fetching();
-  const auto missing = std::make_shared<std::atomic<size_t>>(hosts.size());
-  for (const auto& [host, urls] : hosts)
-    image_workers_.submit(reading->sender, {host}, [this, reading, missing, urls = urls] {
-      reading->images->fetch(urls, reading->model->fetch_image, [&] { return reading->client.expired(); });
+  const auto servers = reading->offers->begin();
+  const auto missing = std::make_shared<std::atomic<size_t>>(hosts.size() + servers.size());
+  const auto submit = [&](WaitPool& pool, const std::string& place, std::function<void()> wait) {
+    pool.submit(reading->sender, {place}, [this, reading, missing, wait = std::move(wait)] {
+      wait();
       if (--*missing > 0) return;
       if (reading->client.expired()) return reading->request.reset();
       read(reading);
+    });
+  };
+  for (const auto& [host, urls] : hosts)
+    submit(image_workers_, host, [reading, urls = urls] {
+      reading->images->fetch(urls, reading->model->fetch_image, [&] { return reading->client.expired(); });
+    });
+  for (const std::string& server : servers)
+    submit(mcp_workers_, server, [reading, server, servers = responses_->servers] {
+      reading->offers->put(server, servers->tools(server, [&] { return reading->client.expired(); }));
     });
 }
 
@@ -118,14 +116,14 @@ void Generations::compile(uint64_t key, const GrammarClient& client, ModelLease 
   const auto take = taker(key);
   try {
     Prepared prepared = std::exchange(ready.prepared, {});
-    model->preparer.compile(std::move(prepared), client,
-                            [take, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
-                              if (const auto* error = std::get_if<RequestError>(&made))
-                                return take(to_api_error(*error));
-                              ReadyRequest whole = rest;
-                              whole.prepared = std::get<Prepared>(std::move(made));
-                              take(std::move(whole));
-                            });
+    model->preparer.compile(
+        std::move(prepared), client,
+        [take, model, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
+          if (const auto* error = std::get_if<RequestError>(&made)) return take(to_api_error(*error));
+          ReadyRequest whole = rest;
+          whole.prepared = std::get<Prepared>(std::move(made));
+          take(std::move(whole));
+        });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }

@@ -100,9 +100,9 @@ void Generations::next_turn(uint64_t key) {
   generation->choices.clear();  // their usage is in `spent`
   if (!generation->agent->goes_on(now_seconds())) return finish(key, *generation);
   workers_.submit(
-      job_of(*generation),
-      [this, key, sender = generation->sender, client = std::weak_ptr<const void>(generation->client),
-       model = generation->model, request = generation->agent->next_request()]() mutable {
+      job_of(*generation), [this, key, sender = generation->sender, space = generation->use.cache_space(),
+                            client = std::weak_ptr<const void>(generation->client), model = generation->model,
+                            request = generation->agent->next_request()]() mutable {
         if (client.expired()) return;
         auto made = safely([&]() -> PreparedRequest {
           auto result = model->preparer.chat(std::move(request), [&] { return client.expired(); });
@@ -111,9 +111,9 @@ void Generations::next_turn(uint64_t key) {
         });
         auto* ready = std::get_if<ReadyRequest>(&made);
         if (!ready || !ready->prepared.constrained) return taker(key)(std::move(made));
-        form_workers_.submit({sender}, [this, key, sender, client, model,
+        form_workers_.submit({sender}, [this, key, sender, space, client, model,
                                         ready = std::make_shared<ReadyRequest>(std::move(*ready))] {
-          if (!client.expired()) compile(key, {client, sender}, model, std::move(*ready));
+          if (!client.expired()) compile(key, {client, sender, space}, model, std::move(*ready));
         });
       });
 }

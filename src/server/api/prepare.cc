@@ -101,6 +101,7 @@ PreparedRequest prepare_message(std::string_view body, bool counting, const Prep
   AgentTools tools{context.responses->servers};
   tools.allowed = context.may_use_tools;
   tools.owner = context.owner;
+  tools.list = context.defaults.list_tools;
   auto request = parse_messages_request(body, context.defaults, counting, &tools, context.cancelled);
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   auto chat = std::get<ChatRequest>(std::move(request));

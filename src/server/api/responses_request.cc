@@ -507,8 +507,12 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
   chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_include(fields, request);
-  request.tools = read_response_tools(fields, chat.tool_choice, context.servers, context.consent, owner,
-                                      cancelled, may_use_tools);
+  AgentTools agent{.servers = context.servers,
+                   .consent = context.consent,
+                   .owner = owner,
+                   .allowed = may_use_tools,
+                   .list = defaults.list_tools};
+  request.tools = read_response_tools(fields, chat.tool_choice, std::move(agent), cancelled);
   if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
   if (!fields.error()) read_conversation(fields, defaults, context, owner, request);
   if (fields.error()) return *fields.error();

@@ -201,7 +201,7 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
                             where, server));
     return list;
   }
-  const auto offered = tools.servers->tools(server, cancelled);
+  const auto offered = tools.list ? tools.list(server) : tools.servers->tools(server, cancelled);
   if (!offered) {
     list.error = offered.error().message;
     return list;
@@ -222,15 +222,10 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
   return list;
 }
 
-ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
-                                  const std::shared_ptr<mcp::Servers>& servers,
-                                  const std::shared_ptr<ConsentStore>& consent, const std::string& owner,
-                                  const mcp::Cancelled& cancelled, bool allowed) {
+ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentTools agent,
+                                  const mcp::Cancelled& cancelled) {
   ResponseTools tools;
-  tools.agent.allowed = allowed;
-  tools.agent.servers = servers;
-  tools.agent.consent = consent;
-  tools.agent.owner = owner;
+  tools.agent = std::move(agent);
   if (const Json* list = fields.array("tools")) ToolReader(fields, tools, cancelled).read(*list, "tools", "");
   const bool must_call = fields.find("tool_choice") && *fields.find("tool_choice") != "auto" &&
                          *fields.find("tool_choice") != "none";

@@ -36,12 +36,10 @@ struct ResponseTools {
 };
 
 // Reads "tools" and "tool_choice". Fails for tools without a name, and for a choice that names none of them.
-// With a choice of "allowed_tools" only these are offered. servers: null if there are none; they are asked
-// for their tools, which may take a while. allowed: the key has the role `tools`.
-ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
-                                  const std::shared_ptr<mcp::Servers>& servers,
-                                  const std::shared_ptr<ConsentStore>& consent, const std::string& owner,
-                                  const mcp::Cancelled& cancelled, bool allowed);
+// With a choice of "allowed_tools" only these are offered. agent: its servers are asked for
+// their tools, which may take a while.
+ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentTools agent,
+                                  const mcp::Cancelled& cancelled);
 
 // Offers the tools of a server: all, or those in `allowed` (null: all). Nothing can be wrong with them but
 // McpList::error. where: the field that names the server. Fails if there is no such server.

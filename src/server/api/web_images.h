@@ -1,38 +1,37 @@
-// The images that one request names by web addresses. The request is read at first to learn the addresses,
-// and again when the files are there, so that no thread that reads requests waits for the web.
+// The images that one request names by web addresses.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "server/api/awaited.h"
 #include "server/api/image_fetch.h"
 
 namespace anabranch::server {
 
+// Thread-safe.
 class WebImages {
  public:
   // For ImageReader. Of an image that has not been fetched it gives one byte, and notes its address.
   // Error: why it could not be fetched, or exhausted: it has more bytes.
   Result<std::string> take(const std::string& url, size_t bytes);
-  // Whether take() has noted addresses, so that the request must be read again.
-  bool lacks_any() const;
-  // The noted addresses by their host; they count as known from now on.
+  bool lacks_any() const { return files_.lacks_any(); }
+  // The noted addresses by their host.
   std::map<std::string, std::vector<std::string>> begin_fetching();
   // Fetches them one after the other, within ten seconds, and within 20 MiB for all images of the request.
-  // Thread-safe. cancelled: whether nobody waits for them any more.
+  // cancelled: whether nobody waits for them any more.
   void fetch(const std::vector<std::string>& urls, const WebFetch& fetch,
              const std::function<bool()>& cancelled);
+  // Of those that came.
+  size_t bytes() const { return bytes_; }
 
  private:
-  mutable std::mutex mutex_;
-  std::set<std::string> wanted_;
-  std::map<std::string, Result<std::string>> files_;
-  size_t bytes_ = 0;  // of files_
+  Awaited<std::string> files_;
+  std::atomic<size_t> bytes_ = 0;
 };
 
 }  // namespace anabranch::server

@@ -13,9 +13,9 @@ constexpr size_t kLargePart = 64;        // of the limit for all bodies: 4 MiB b
 bool BodyTotals::add(const std::string& client, size_t more, size_t bytes, size_t limit) {
   std::lock_guard lock(mutex_);
   total_ += more;
-  const size_t own = by_client_[client] += more, most = limit / 4 * 3;
+  const size_t own = by_client_[client] += more;
   const bool large = bytes > limit / kLargePart;
-  return own <= most && total_ <= (large ? most : limit);
+  return own <= limit / 2 && total_ <= (large ? limit / 4 * 3 : limit);
 }
 
 void BodyTotals::remove(const std::string& client, size_t bytes) {

@@ -21,7 +21,7 @@ namespace anabranch::server {
 class BodyTotals {
  public:
   // Counts `more` bytes of a body that has `bytes` then. False: that is more than there is room for. A client
-  // gets three quarters of the limit; and so do all large bodies together, so that the rest is left to
+  // gets half of the limit, and large bodies are taken up to three quarters, so that the rest is left to
   // others.
   bool add(const std::string& client, size_t more, size_t bytes, size_t limit);
   void remove(const std::string& client, size_t bytes);

@@ -1,0 +1,48 @@
+// What a request needs of other servers. The request is read at first to learn what it needs, and again when
+// that is there, so that no thread that reads requests waits for others.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace anabranch::server {
+
+// Thread-safe.
+template <class Value>
+class Awaited {
+ public:
+  // What came for this name. None: it has not come, and is noted as wanted.
+  std::optional<Result<Value>> take(const std::string& name) {
+    std::lock_guard lock(mutex_);
+    if (const auto it = came_.find(name); it != came_.end()) return it->second;
+    wanted_.insert(name);
+    return std::nullopt;
+  }
+  // Whether any are noted, so that the request must be read again.
+  bool lacks_any() const {
+    std::lock_guard lock(mutex_);
+    return !wanted_.empty();
+  }
+  // The noted ones, which are then noted no longer.
+  std::set<std::string> begin() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(wanted_, {});
+  }
+  void put(const std::string& name, Result<Value> value) {
+    std::lock_guard lock(mutex_);
+    came_.insert_or_assign(name, std::move(value));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::string> wanted_;
+  std::map<std::string, Result<Value>> came_;
+};
+
+}  // namespace anabranch::server
