@@ -500,6 +500,20 @@ TEST_F(Sessions, SeveralStoresShareAFile) {
   EXPECT_EQ(store_->path({}, session.id)->size(), 100u) << "one below the other, none lost";
 }
 
+TEST_F(Sessions, SeveralStoresMayOpenANewFile) {
+  for (int round = 0; round < 10; ++round) {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        const auto own = SessionStore::open(directory_, {});
+        EXPECT_TRUE(own.ok()) << own.error().message;
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 TEST_F(Sessions, OddFilesAreRefused) {
   store_.reset();
   { std::ofstream(session_file(directory_), std::ios::binary) << std::string(4096, 'x'); }
