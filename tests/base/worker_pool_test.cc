@@ -29,16 +29,25 @@ class Gate {
   std::promise<void> runs_, go_;
 };
 
+void wait_for(const std::function<bool()>& condition) {
+  for (const double end = now_seconds() + 20; !condition() && now_seconds() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ASSERT_TRUE(condition());
+}
+
 // The order in which jobs ran.
 class Order {
  public:
   std::function<void()> job(std::string name) {
+    ++submitted_;
     return [this, name = std::move(name)] {
       std::lock_guard lock(mutex_);
       names_ += name + " ";
+      ++ran_;
     };
   }
   std::string names() {
+    wait_for([&] { return ran_ == submitted_; });
     std::lock_guard lock(mutex_);
     return names_;
   }
@@ -46,34 +55,25 @@ class Order {
  private:
   std::mutex mutex_;
   std::string names_;
+  int submitted_ = 0;
+  std::atomic<int> ran_ = 0;
 };
-
-void wait_for(const std::function<bool()>& condition) {
-  for (const double end = now_seconds() + 20; !condition() && now_seconds() < end;)
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  ASSERT_TRUE(condition());
-}
 
 // Runs what `submit` puts into a pool whose only thread is held meanwhile.
 std::string order_of(const std::function<void(WorkerPool&, Order&)>& submit) {
   Order order;
-  {
-    WorkerPool pool(1);
-    Gate gate;
-    pool.submit({"first", 0}, gate.job());
-    gate.wait_until_it_runs();
-    submit(pool, order);
-    std::promise<void> done;
-    pool.submit({"last", 0}, [&] { done.set_value(); });
-    gate.let_go();
-    done.get_future().wait();
-  }
+  WorkerPool pool(1);
+  Gate gate;
+  pool.submit({"first"}, gate.job());
+  gate.wait_until_it_runs();
+  submit(pool, order);
+  gate.let_go();
   return order.names();
 }
 
 TEST(WorkerPool, RunsTheJobsOfOneClientInTheirOrder) {
   EXPECT_EQ(order_of([](WorkerPool& pool, Order& order) {
-              for (const char* name : {"1", "2", "3"}) pool.submit({"last", 0}, order.job(name));
+              for (const char* name : {"1", "2", "3"}) pool.submit({"a"}, order.job(name));
             }),
             "1 2 3 ");
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <regex>
 #include <set>
 #include <thread>
@@ -181,6 +182,22 @@ TEST(Grammar, WhatTakesLongComesAgainBehindTheOthers) {
   EXPECT_FALSE(slow_done);
   for (int i = 0; i < 3000 && !slow_done; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(slow_done);
+}
+
+// Whether another has compiled a grammar shows in the time that it takes, so a client finds only its space's.
+TEST(Grammar, ResultsAreFoundInTheirSpaceOnly) {
+  GrammarCompiler compiler(slow_vocab(10));
+  const auto waits = std::make_shared<int>();
+  const auto compile = [&](const char* space) {
+    std::promise<bool> done;
+    compiler.compile("root ::= \"ab0\"", {waits, "", space}, [&](auto grammar) { done.set_value(grammar.ok()); });
+    return done.get_future().get();
+  };
+  EXPECT_TRUE(compile("alice") && compile("bob") && compile(""));
+  EXPECT_EQ(compiler.stats().compiled, 3u);
+  EXPECT_TRUE(compile("alice"));
+  EXPECT_EQ(compiler.stats().compiled, 3u);
+  EXPECT_EQ(compiler.stats().cached, 1u);
 }
 
 // Many slow grammars of one client take neither the place nor the time of another's.
