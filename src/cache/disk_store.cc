@@ -74,6 +74,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(DiskOptions options) {
   if (code) return make_error(ErrorKind::io, "cannot find {}: {}", options.directory, code.message());
   options.directory = absolute.lexically_normal().string();
   while (options.directory.size() > 1 && options.directory.back() == '/') options.directory.pop_back();
+  if (!options.unlink) options.unlink = ::unlink;
   if (!options.write) options.write = [](int fd, const void* data, size_t n) { return ::write(fd, data, n); };
 
   auto impl = std::make_unique<Impl>(std::move(options));
@@ -159,15 +160,16 @@ std::vector<RecordHead> DiskStore::scan() {
   return impl_->report_new();
 }
 
-std::vector<RecordHead> DiskStore::refresh() {
+std::vector<RecordHead> DiskStore::refresh(bool at_once) {
   const int64_t changed = changed_ns(impl_->folder);
   {
     const std::lock_guard lock(impl_->mutex);
     if (changed == impl_->seen_change) return {};
     const Seconds since = Steady::now() - impl_->seen_at;
-    if (impl_->changed_it && since < Seconds(1)) return {};
+    if (!at_once && impl_->changed_it && since < Seconds(1)) return {};
     // Other processes may write all the time, and a large folder takes long to list.
-    if (impl_->listing_took > kQuickListing && since < kListingPause * impl_->listing_took) return {};
+    if (!at_once && impl_->listing_took > kQuickListing && since < kListingPause * impl_->listing_took)
+      return {};
   }
   return impl_->report_new();
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,10 +33,11 @@ struct DiskOptions {
   // The most bytes that may wait to be written; further records are dropped. A single record is always
   // accepted.
   uint64_t queue_bytes = 512ull << 20;
-  double retry_seconds = 30;  // pause before the next write after a disk error
-  double close_seconds = 10;  // how long the destructor waits for queued records
-  std::string about;          // contents of about.txt: describes the fingerprint for people
-  WriteCall write;            // write(2); tests replace it
+  double retry_seconds = 30;               // pause before the next write after a disk error
+  double close_seconds = 10;               // how long the destructor waits for queued records
+  std::string about;                       // contents of about.txt: describes the fingerprint for people
+  WriteCall write;                         // write(2); tests replace it
+  std::function<int(const char*)> unlink;  // unlink(2), of remove(); likewise
 };
 
 inline constexpr double kUsualSpeed = 500e6;  // bytes a second of a usual solid-state disk
@@ -72,8 +74,8 @@ class DiskStore {
   std::vector<RecordHead> scan();
   // The same for records that other processes added since the last scan() or refresh(). Costs one stat() when
   // nothing changed. After a change by this store, it looks for others' changes at most once a second, and
-  // where listing takes more than 2 ms, for a twentieth of the time.
-  std::vector<RecordHead> refresh();
+  // where listing takes more than 2 ms, for a twentieth of the time, unless it is to look at once.
+  std::vector<RecordHead> refresh(bool at_once = false);
 
   // Returns records that scan() or refresh() reported or put() accepted, but that are not on disk: evicted
   // here or by another process, dropped, failed to be written, or damaged. Each is returned once. A record
@@ -98,7 +100,8 @@ class DiskStore {
   // again; put() overwrites it although it exists.
   void mark_unusable(const RecordHead& head, const std::string& reason);
   // Removes the files of these records, in this order, also if they wait to be written. Returns when they are
-  // gone. The caller names no record that others depend on.
+  // gone; others use the store meanwhile. What of these is put before that is not written, but told by
+  // take_missing(). The caller names no record that others depend on.
   void remove(std::span<const DiskRecord> records);
   // Reports that the records of a prefix were used just now, the longest prefix first. The files'
   // modification times keep this.

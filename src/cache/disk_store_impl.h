@@ -44,7 +44,8 @@ struct DiskStore::Impl {
   mutable std::mutex mutex;  // guards the members up to those of the writer thread
   std::condition_variable work, idle;
   std::deque<WriteJob> queue;
-  std::unordered_set<PrefixKey> queued;  // including the record that is being written
+  std::unordered_set<PrefixKey> queued;   // including the record that is being written
+  std::unordered_set<PrefixKey> leaving;  // remove() is about to remove their files
   std::unordered_map<PrefixKey, int64_t> touched;
   int64_t last_touch = 0;
   bool busy = false, stop = false;
@@ -75,6 +76,7 @@ struct DiskStore::Impl {
   // The caller holds `mutex`.
   bool make_queue_room(uint64_t bytes, std::vector<WriteJob>* given_up);
   void dropped(const RecordHead& head, const std::string& reason);
+  void removed(const DiskRecord& record, int error);
   void merge(std::span<const DiskRecord> files, uint64_t listing);
   void set_reported(const DiskRecord& record);
   bool is_idle() const { return queue.empty() && touched.empty() && !busy; }

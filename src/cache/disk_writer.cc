@@ -66,6 +66,7 @@ void DiskStore::put(RecordHead head, std::vector<Section> sections) {
   DiskStats& stats = impl_->stats;
   if (!stats.writable) return impl_->dropped(job.head, "the directory cannot be written");
   if (impl_->queued.contains(job.head.key)) return;
+  if (impl_->leaving.contains(job.head.key)) return impl_->dropped(job.head, "it is being removed");
   if (!impl_->make_queue_room(job.bytes, &given_up)) return impl_->dropped(job.head, "the queue is full");
   stats.queued_bytes += job.bytes;
   stats.queued_records++;
@@ -74,7 +75,29 @@ void DiskStore::put(RecordHead head, std::vector<Section> sections) {
   impl_->work.notify_one();
 }
 
+// What remove() made of a record, whose unlink() had this error. The caller holds `mutex`.
+void DiskStore::Impl::removed(const DiskRecord& record, int error) {
+  leaving.erase(record.key);
+  if (error && error != ENOENT) {
+    stats.failed++;
+    stats.last_reason = fmt::format("cannot remove {}: {}", path_of(record), std::strerror(error));
+    log_warning("state cache: {}", stats.last_reason);
+    return;
+  }
+  uint64_t bytes = 0;
+  if (const auto known = known_files.find(record.key); known != known_files.end()) {
+    bytes = known->second.record.bytes;
+    known_files.erase(known);
+  }
+  missing.emplace(record.key, record);  // the caller may have put it again meanwhile
+  unusable.erase(record.key);
+  if (error) return;
+  stats.files -= std::min<uint64_t>(stats.files, 1);
+  stats.bytes -= std::min(stats.bytes, bytes);
+}
+
 void DiskStore::remove(std::span<const DiskRecord> records) {
+  constexpr size_t kBatch = 256;
   std::unordered_set<PrefixKey> keys;
   for (const DiskRecord& record : records) keys.insert(record.key);
   std::deque<WriteJob> given_up;  // destroyed without the lock
@@ -88,26 +111,21 @@ void DiskStore::remove(std::span<const DiskRecord> records) {
     given_up.push_back(std::move(job));
     return true;
   });
+  impl_->leaving.insert(keys.begin(), keys.end());
   // One of them may be being written.
   impl_->idle.wait(lock, [&] {
     return std::ranges::none_of(keys, [&](const PrefixKey& key) { return impl_->queued.contains(key); });
   });
   impl_->changed_it = true;
-  for (const DiskRecord& record : records) {
-    const auto known = impl_->known_files.find(record.key);
-    const uint64_t bytes = known == impl_->known_files.end() ? 0 : known->second.record.bytes;
-    const std::string path = impl_->path_of(record);
-    if (::unlink(path.c_str()) != 0) {
-      if (errno == ENOENT) continue;
-      stats.failed++;
-      stats.last_reason = fmt::format("cannot remove {}: {}", path, std::strerror(errno));
-      log_warning("state cache: {}", stats.last_reason);
-      continue;
-    }
-    if (known != impl_->known_files.end()) impl_->known_files.erase(known);
-    impl_->unusable.erase(record.key);
-    stats.files -= std::min<uint64_t>(stats.files, 1);
-    stats.bytes -= std::min(stats.bytes, bytes);
+  // The engine needs the lock, and a disk may be slow.
+  for (; !records.empty(); records = records.subspan(std::min(kBatch, records.size()))) {
+    const auto batch = records.first(std::min(kBatch, records.size()));
+    lock.unlock();
+    std::vector<int> errors;
+    for (const DiskRecord& record : batch)
+      errors.push_back(impl_->options.unlink(impl_->path_of(record).c_str()) == 0 ? 0 : errno);
+    lock.lock();
+    for (size_t i = 0; i < batch.size(); i++) impl_->removed(batch[i], errors[i]);
   }
 }
 
@@ -192,6 +210,7 @@ bool DiskStore::Impl::parent_present(const RecordHead& head) {
   if (head.parent_length() == 0) return true;
   const auto path = [&]() -> std::string {
     const std::lock_guard lock(mutex);
+    if (leaving.contains(head.parent)) return {};
     const auto parent = known_files.find(head.parent);
     return parent == known_files.end() || unusable.contains(head.parent) ? std::string()
                                                                          : path_of(parent->second.record);

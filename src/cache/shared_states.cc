@@ -196,6 +196,7 @@ void StateCache::forget(std::vector<DiskRecord> records) {
   {
     const std::lock_guard lock(mutex_);
     take_added();
+    if (disk()) index(disk()->refresh(true));  // another process may go on from some
     std::erase_if(records, [&](const DiskRecord& record) {
       return record.fingerprint != options_.fingerprint || !forget_one(record);
     });

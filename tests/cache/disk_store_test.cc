@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -425,6 +426,41 @@ TEST(DiskStoreTest, ClosingWritesWhatIsQueued) {
   TemporaryDirectory directory;
   put_all(*open_store(directory.path()), chain(1, 100));
   EXPECT_EQ(verify_records(directory.path(), false)->good, 101u);
+}
+
+// The engine uses the store meanwhile, and what it puts of the same records can be put again afterwards.
+TEST(DiskStoreTest, RemovingLeavesTheStoreToOthers) {
+  TemporaryDirectory directory;
+  SlowUnlink slow;
+  const auto store = open_store(directory.path(), slow.option());
+  const auto a = chain(1, 3), b = chain(2, 1);
+  const auto child = head_after(RecordKind::checkpoint, a[2].key, a[2].length, {1, 2, 3});
+  put_all(*store, a);
+  store->drain();
+  std::vector<DiskRecord> records;
+  for (auto head = a.rbegin(); head != a.rend(); ++head) records.push_back(disk_record(kFingerprint, *head));
+  std::unique_lock closed(slow.mutex);
+  auto removed = std::async(std::launch::async, [&] { store->remove(records); });
+  ASSERT_TRUE(slow.was_called());
+  auto others = std::async(std::launch::async, [&] {
+    put_all(*store, a);
+    put_all(*store, b);
+    put_all(*store, {child});
+    store->drain();
+    return store->has(b[0]) && !store->has(child) && store->stats().files > 0;
+  });
+  EXPECT_EQ(others.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(removed.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  closed.unlock();
+  removed.get();
+  EXPECT_TRUE(others.get());
+  EXPECT_EQ(listed(directory.path()).size(), b.size());
+  EXPECT_EQ(store->stats().files, b.size());
+  EXPECT_EQ(store->take_missing().size(), a.size() + 1) << "the caller believes that it has put them";
+  put_all(*store, a);
+  store->drain();
+  EXPECT_EQ(count_right(*store, a), static_cast<int>(a.size()));
+  EXPECT_TRUE(store->take_missing().empty());
 }
 
 TEST(DiskStoreTest, FoldersOfTheOldFormatAreRemovedOnce) {

@@ -5,13 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/disk_store.h"
@@ -155,6 +159,25 @@ inline int count_right(DiskStore& store, const std::vector<RecordHead>& heads) {
   }
   return n;
 }
+
+// unlink(2) that waits while it is closed.
+struct SlowUnlink {
+  std::mutex mutex;
+  std::atomic<int> calls{0};
+  std::function<void(DiskOptions&)> option() {
+    return [this](DiskOptions& options) {
+      options.unlink = [this](const char* path) {
+        calls++;
+        const std::lock_guard lock(mutex);
+        return ::unlink(path);
+      };
+    };
+  }
+  bool was_called() {
+    for (int i = 0; i < 500 && calls == 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return calls > 0;
+  }
+};
 
 constexpr int kSkipped = 77;
 

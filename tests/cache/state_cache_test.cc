@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "base/float16.h"
@@ -130,7 +131,7 @@ class StateCacheTest : public ::testing::Test {
     options.fingerprint = kFingerprint;
     options.kv = kv;
     options.ram_bytes = 1ull << 30;
-    if (on_disk) options.disk = open_store(directory_.path());
+    if (on_disk) options.disk = open_store(directory_.path(), change_disk_);
     options.disk_worth_s = disk_worth_s_;
     return std::make_unique<StateCache>(std::move(options));
   }
@@ -160,6 +161,7 @@ class StateCacheTest : public ::testing::Test {
 
   TemporaryDirectory directory_;
   double disk_worth_s_ = 0;
+  std::function<void(DiskOptions&)> change_disk_;
 };
 
 // 700 short requests of a quick model leave nothing on disk, and a slow model's all: only the time to compute
@@ -483,6 +485,47 @@ TEST_F(StateCacheTest, ForgottenStatesAreGone) {
       EXPECT_TRUE(listed(directory_.path()).empty());
       EXPECT_EQ(again->stats().disk_bytes, 0u);
     }
+}
+
+// This one has not looked into the folder since.
+TEST_F(StateCacheTest, WhatAnotherProcessGoesOnFromIsNotForgotten) {
+  for (const Layers& layers : {kHybrid, kAttention}) {
+    std::filesystem::remove_all(directory_.path());
+    const Tokens trunk = text(1, 300), whole = trunk + text(2, 300);
+    {
+      const auto mine = open(layers, true), other = open(layers, true);
+      mine->keep(trunk, "", state_of(layers, trunk));
+      mine->disk()->drain();
+      other->keep(whole, "", state_of(layers, whole));
+      other->disk()->drain();
+      mine->forget(records_of(kFingerprint, "", trunk, std::vector<int>{300}));
+    }
+    EXPECT_EQ(open(layers, true)->find(whole + text(4, 1), "").length, 600);
+  }
+}
+
+TEST_F(StateCacheTest, WhatIsKeptAgainWhileItIsForgottenComesBackToTheDisk) {
+  const Tokens tokens = text(1, 600);
+  const SavedState state = state_of(kHybrid, tokens);
+  SlowUnlink slow;
+  change_disk_ = slow.option();
+  {
+    const auto cache = open(kHybrid, true);
+    cache->keep(tokens, "", state);
+    cache->disk()->drain();
+    std::unique_lock closed(slow.mutex);
+    auto forgotten = std::async(std::launch::async, [&] {
+      cache->forget(records_of(kFingerprint, "", tokens, std::vector<int>{600}));
+    });
+    ASSERT_TRUE(slow.was_called());
+    cache->keep(tokens, "", state);
+    EXPECT_EQ(forgotten.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "nobody waited";
+    closed.unlock();
+    forgotten.get();
+    cache->keep(tokens, "", state);
+    cache->disk()->drain();
+  }
+  EXPECT_EQ(open(kHybrid, true)->find(tokens + text(2, 1), "").length, 600);
 }
 
 TEST_F(StateCacheTest, TheLeastUsedLeavesMemoryFirst) {
