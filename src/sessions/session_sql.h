@@ -64,23 +64,22 @@ auto SessionStore::run(bool write, Work work) -> decltype(work()) {
 // Runs `work` with a database to read from, beside what else is read and written.
 template <class Work>
 auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Database&>())) {
-  std::unique_lock<std::mutex> lock;
-  SQLite::Database* db = nullptr;
-  for (Reader& reader : readers_) {
-    if (!reader.db) break;
-    lock = std::unique_lock(reader.mutex, std::try_to_lock);
-    db = reader.db.get();
-    if (lock) break;
+  const bool in_memory = !readers_[0];
+  std::unique_lock lock(in_memory ? mutex_ : readers_mutex_);
+  SQLite::Database* db = db_.get();
+  if (!in_memory) {
+    reader_came_.wait(lock, [&] { return !free_readers_.empty(); });
+    db = free_readers_.back();
+    free_readers_.pop_back();
+    lock.unlock();
   }
-  if (db && !lock) {
-    Reader& reader = readers_[next_reader_++ % readers_.size()];
-    lock = std::unique_lock(reader.mutex);
-    db = reader.db.get();
-  }
-  if (!db) {  // in memory
-    lock = std::unique_lock(mutex_);
-    db = db_.get();
-  }
+  const auto give_back = [&](SQLite::Database* reader) {
+    if (in_memory) return;
+    const std::lock_guard back(readers_mutex_);
+    free_readers_.push_back(reader);
+    reader_came_.notify_one();
+  };
+  const std::unique_ptr<SQLite::Database, decltype(give_back)> lent(db, give_back);
   try {
     return work(*db);
   } catch (const SQLite::Exception& e) {

@@ -39,10 +39,10 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
   text, content='messages', content_rowid='id', prefix='2 3', tokenize='unicode61 remove_diacritics 2');
 )";
 
-// Files of earlier programs of this format have no traces.
+// Files of earlier programs of this format have no traces, or do not know the newest message at their time.
 constexpr const char* kTraces = R"(
-CREATE TABLE IF NOT EXISTS traces (session TEXT NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (session, trace))
-  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS traces (session TEXT NOT NULL, trace TEXT NOT NULL,
+  message INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (session, trace)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS traces_by_trace ON traces (trace);
 )";
 
@@ -150,6 +150,9 @@ Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path)
     }
     check_schema(*db);
     db->exec(kTraces);
+    if (db->execAndGet("SELECT count(*) FROM pragma_table_info('traces') WHERE name = 'message'").getInt() ==
+        0)
+      db->exec("ALTER TABLE traces ADD COLUMN message INTEGER NOT NULL DEFAULT 0");
     transaction.commit();
     return db;
   } catch (const SQLite::Exception& e) {
@@ -180,12 +183,14 @@ std::string default_session_directory() {
   return own.empty() ? own : own + "/sessions";
 }
 
-SessionStore::SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention)
-    : db_(std::move(db)), retention_(retention) {}
+SessionStore::SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention,
+                           std::function<void()> due)
+    : db_(std::move(db)), retention_(retention), due_(std::move(due)) {}
 
 SessionStore::~SessionStore() = default;
 
-Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& directory, Retention retention) {
+Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& directory, Retention retention,
+                                                         std::function<void()> due) {
   std::string path;
   if (!directory.empty()) {
     path = session_file(directory);
@@ -194,12 +199,18 @@ Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& dire
     TRY_VOID(make_private_file(path));  // SQLite gives its own files the same mode
   }
   TRY(auto db, open_database(path));
-  std::unique_ptr<SessionStore> store(new SessionStore(std::move(db), retention));
-  for (Reader& reader : store->readers_)
+  std::unique_ptr<SessionStore> store(new SessionStore(std::move(db), retention, std::move(due)));
+  for (auto& reader : store->readers_)
     if (!path.empty()) {
-      TRY(reader.db, open_reader(path));
+      TRY(reader, open_reader(path));
+      store->free_readers_.push_back(reader.get());
     }
   TRY_VOID(store->prune());
+  if (!store->due_) {
+    TRY_VOID(store->upkeep());
+  } else if (store->scrub_due_) {
+    store->due_();
+  }
   return store;
 }
 
@@ -408,19 +419,15 @@ Result<Session> SessionStore::branch(const Owner& owner, const std::string& id, 
   TRY(const Session session, find(owner, id));
   TRY(auto messages, path(owner, id, message));
   NewSession copy{session.owner, title.empty() ? session.title : title, session.settings, session.metadata};
+  std::vector<MessageId> originals;
   for (SessionMessage& one : messages) {
+    originals.push_back(one.id);
     one.about["created_at"] = one.created_at;
     one.about.erase("response_id");  // the response stays with the first session
     copy.messages.push_back({std::move(one.message), std::move(one.about)});
   }
   TRY(Session made, create(copy));
-  TRY_VOID(run(true, [&]() -> Result<void> {
-    SQLite::Statement traces(*db_, "INSERT INTO traces SELECT ?, trace FROM traces WHERE session = ?");
-    traces.bind(1, made.id);
-    traces.bind(2, id);
-    traces.exec();
-    return {};
-  }));
+  TRY_VOID(copy_traces(id, originals, made));
   return made;
 }
 
@@ -457,6 +464,7 @@ Result<void> SessionStore::erase_response(const Owner& owner, const std::string&
     SQLite::Statement erase(*db_, "DELETE FROM responses WHERE id = ?");
     erase.bind(1, id);
     erase.exec();
+    scrub_due_ = true;
     SQLite::Statement left(*db_,
                            "SELECT 1 FROM sessions WHERE id = ?1 AND (listed = 1 OR EXISTS (SELECT 1 FROM "
                            "responses WHERE session = ?1))");

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -43,8 +45,11 @@ class SessionStore {
   static constexpr int kMaxUnlisted = 4096;  // sessions of an owner that are not listed; older ones go
 
   // directory: created for its owner only if missing; empty: the store is in memory.
+  // due: called when there is something for upkeep() to do, from any thread, and must return at once; without
+  // it, the call that brought it about does upkeep() itself.
   // Errors: io, unsupported (a newer version of the program wrote the file).
-  static Result<std::unique_ptr<SessionStore>> open(const std::string& directory, Retention retention);
+  static Result<std::unique_ptr<SessionStore>> open(const std::string& directory, Retention retention,
+                                                    std::function<void()> due = {});
   ~SessionStore();
 
   // Errors: invalid (a title, settings, metadata or message that is too large or no object).
@@ -72,7 +77,8 @@ class SessionStore {
   Result<void> take_back(const std::string& id, std::span<const MessageId> messages, MessageId head);
   // Errors: not_found, invalid.
   Result<Session> change(const Owner& owner, const std::string& id, const SessionChange& change);
-  // A new session with a copy of the messages down to `message`. title: empty: that of the first.
+  // A new session with a copy of the messages down to `message`, and with the traces that were noted while
+  // nothing was newer than it. title: empty: that of the first.
   // Errors: not_found.
   Result<Session> branch(const Owner& owner, const std::string& id, MessageId message,
                          const std::string& title);
@@ -84,14 +90,20 @@ class SessionStore {
   // which others can work.
   Result<void> scrub();
   // Removes what Retention does not allow, and unlisted sessions beyond kMaxUnlisted. Returns how many
-  // sessions that were. Runs by itself when the store is opened, and now and then after changes.
+  // sessions that were. Runs by itself when the store is opened; after changes it is due now and then.
   Result<int> prune();
+  // Does prune() and scrub() if they are due: prune() after many changes, scrub() after sessions or responses
+  // were removed.
+  Result<void> upkeep();
 
   // Notes what is kept of the session elsewhere (engine/engine.h: Event::states). Of a session that is gone
   // it is released at once. At most kMaxTraces are noted of a session.
   Result<void> add_traces(const std::string& session, std::span<const std::string> traces);
   // The traces that removed sessions alone had, since the last call.
   std::vector<std::string> take_released();
+  bool has_released();
+  // For the next take_released(), because they could not be dealt with.
+  void put_back(std::span<const std::string> traces);
   // Leaves those out that a session here still has.
   Result<void> drop_used(std::vector<std::string>& traces);
 
@@ -104,7 +116,7 @@ class SessionStore {
   Result<void> erase_response(const Owner& owner, const std::string& id);
 
  private:
-  SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention);
+  SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention, std::function<void()> due);
   template <class Work>
   auto run(bool write, Work work) -> decltype(work());
   template <class Work>
@@ -117,24 +129,25 @@ class SessionStore {
   void remove(const std::string& id);
   bool remove_newest(const std::string& id);
   Result<void> erase_in_steps(const Owner& owner, const std::string& id);
+  Result<void> copy_traces(const std::string& from, std::span<const MessageId> originals,
+                           const Session& copy);
   void prune_after(size_t bytes);
   std::vector<std::string> find_old();
   std::vector<std::string> find_excess();
   using MessageKey = std::variant<MessageId, std::string>;
   void remove_messages(const char* condition, const MessageKey& value);
 
-  struct Reader {
-    std::mutex mutex;
-    std::unique_ptr<SQLite::Database> db;  // null: the store is in memory
-  };
-
   std::mutex mutex_;                      // guards the next three
   std::unique_ptr<SQLite::Database> db_;  // writes
   std::vector<std::string> leaving_;      // traces of sessions that the present transaction removes
   std::vector<std::string> released_;     // as of take_released()
-  std::array<Reader, 3> readers_;
-  std::atomic<size_t> next_reader_{0};
+  std::array<std::unique_ptr<SQLite::Database>, 3> readers_;  // null: the store is in memory
+  std::mutex readers_mutex_;                                  // guards the next two
+  std::condition_variable reader_came_;
+  std::vector<SQLite::Database*> free_readers_;
   const Retention retention_;
+  const std::function<void()> due_;
+  std::atomic<bool> prune_due_{false}, scrub_due_{false};
   std::atomic<uint64_t> written_{0};   // bytes since the last prune()
   std::atomic<int> changes_{0};        // since then
   std::atomic<int64_t> pruned_at_{0};  // Unix seconds

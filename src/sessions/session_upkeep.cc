@@ -77,6 +77,7 @@ Result<void> SessionStore::erase_in_steps(const Owner& owner, const std::string&
           if (!session) return no_session(id);
           if (session->bytes > kStepBytes && remove_newest(id)) return true;
           remove(id);
+          scrub_due_ = true;
           return false;
         }));
     if (more) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -139,8 +140,15 @@ Result<int> SessionStore::prune() {
       removed += erased.ok();
     }
   }
-  if (removed > 0) TRY_VOID(scrub());
   return removed;
+}
+
+Result<void> SessionStore::upkeep() {
+  if (prune_due_.exchange(false)) TRY_VOID(prune());
+  if (!scrub_due_.exchange(false)) return {};
+  auto scrubbed = scrub();
+  if (!scrubbed) scrub_due_ = true;
+  return scrubbed;
 }
 
 std::vector<std::string> SessionStore::find_old() {
@@ -178,8 +186,12 @@ void SessionStore::prune_after(size_t bytes) {
   written_ += bytes;
   const bool large = retention_.bytes > 0 && written_ > retention_.bytes / kPart;
   if (!large && ++changes_ < kChanges && unix_seconds() - pruned_at_ < kSeconds) return;
-  if (const auto removed = prune(); !removed)
-    log_warning("old conversations could not be removed: {}", removed.error().message);
+  const bool noted = prune_due_.exchange(true);
+  if (due_) {
+    if (!noted) due_();
+  } else if (const auto done = upkeep(); !done) {
+    log_warning("old conversations could not be removed: {}", done.error().message);
+  }
 }
 
 // --- Traces
@@ -194,7 +206,11 @@ Result<void> SessionStore::add_traces(const std::string& session, std::span<cons
     count.bind(1, session);
     count.executeStep();
     auto room = static_cast<size_t>(std::max(0, kMaxTraces - count.getColumn(0).getInt()));
-    SQLite::Statement add(*db_, "INSERT OR IGNORE INTO traces VALUES (?, ?)");
+    SQLite::Statement newest(*db_, "SELECT coalesce(max(id), 0) FROM messages WHERE session = ?");
+    newest.bind(1, session);
+    newest.executeStep();
+    SQLite::Statement add(*db_, "INSERT OR IGNORE INTO traces VALUES (?, ?, ?)");
+    add.bind(3, newest.getColumn(0).getInt64());
     for (const std::string& trace : traces.first(std::min(traces.size(), room))) {
       add.bind(1, session);
       add.bind(2, trace);
@@ -205,9 +221,43 @@ Result<void> SessionStore::add_traces(const std::string& session, std::span<cons
   });
 }
 
+// originals: the messages, ascending, of which the copy has copies. What was noted later is not of these.
+Result<void> SessionStore::copy_traces(const std::string& from, std::span<const MessageId> originals,
+                                       const Session& copy) {
+  return run(true, [&]() -> Result<void> {
+    SQLite::Statement find(*db_, "SELECT trace, message FROM traces WHERE session = ? AND message <= ?");
+    find.bind(1, from);
+    find.bind(2, originals.empty() ? kNoMessage : originals.back());
+    std::vector<std::pair<std::string, MessageId>> traces;
+    while (find.executeStep())
+      traces.emplace_back(find.getColumn(0).getString(), find.getColumn(1).getInt64());
+    SQLite::Statement add(*db_, "INSERT OR IGNORE INTO traces VALUES (?, ?, ?)");
+    add.bind(1, copy.id);
+    for (const auto& [trace, message] : traces) {
+      // The copies were made in one transaction, so their ids follow each other up to the head.
+      const auto newer = originals.end() - std::ranges::upper_bound(originals, message);
+      add.bind(2, trace);
+      add.bind(3, newer == std::ssize(originals) ? kNoMessage : copy.head - newer);
+      add.exec();
+      add.reset();
+    }
+    return {};
+  });
+}
+
 std::vector<std::string> SessionStore::take_released() {
   const std::lock_guard lock(mutex_);
   return std::exchange(released_, {});
+}
+
+bool SessionStore::has_released() {
+  const std::lock_guard lock(mutex_);
+  return !released_.empty();
+}
+
+void SessionStore::put_back(std::span<const std::string> traces) {
+  const std::lock_guard lock(mutex_);
+  released_.insert(released_.end(), traces.begin(), traces.end());
 }
 
 Result<void> SessionStore::drop_used(std::vector<std::string>& traces) {

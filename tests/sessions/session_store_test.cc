@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
@@ -456,6 +458,124 @@ TEST_F(Sessions, TracesGoWithTheLastSessionThatHasThem) {
   store_ = open();
   ASSERT_TRUE(store_->erase({}, two.id).ok());
   EXPECT_EQ(released(), std::vector<std::string>{"a"}) << "after a restart";
+}
+
+// What was noted after a message belongs to later ones, or to those of another branch.
+TEST_F(Sessions, ABranchHasTheTracesOfItsMessagesOnly) {
+  const Session session = make("t");
+  const auto turn = [&](const std::string& trace) {
+    add(session.id, says("user", trace + "?"));
+    const MessageId answer = add(session.id, says("assistant", trace + "!"));
+    EXPECT_TRUE(store_->add_traces(session.id, std::vector{trace, std::string("common")}).ok());
+    return answer;
+  };
+  const MessageId one = turn("one"), two = turn("two"), three = turn("three");
+  const Session whole = *store_->branch({}, session.id, three, "");
+  const Session part = *store_->branch({}, session.id, two, "");
+  const auto released = [&] {
+    auto all = store_->take_released();
+    EXPECT_TRUE(store_->drop_used(all).ok());
+    std::ranges::sort(all);
+    return all;
+  };
+  ASSERT_TRUE(store_->erase({}, session.id).ok());
+  EXPECT_TRUE(released().empty()) << "the whole copy has all";
+  ASSERT_TRUE(store_->erase({}, whole.id).ok());
+  EXPECT_EQ(released(), std::vector<std::string>{"three"});
+  const MessageId first = store_->path({}, part.id)->at(1).id;
+  EXPECT_NE(first, one);
+  const Session less = *store_->branch({}, part.id, first, "");
+  ASSERT_TRUE(store_->erase({}, part.id).ok());
+  EXPECT_EQ(released(), std::vector<std::string>{"two"}) << "the branch of a branch";
+  ASSERT_TRUE(store_->erase({}, less.id).ok());
+  EXPECT_EQ(released(), (std::vector<std::string>{"common", "one"}));
+}
+
+TEST_F(Sessions, TracesOfEarlierFilesAreOfAllMessages) {
+  const Session session = make("t");
+  const MessageId first = add(session.id, says("user", "1"));
+  add(session.id, says("user", "2"));
+  ASSERT_TRUE(store_->add_traces(session.id, std::vector<std::string>{"a"}).ok());
+  store_.reset();
+  {
+    SQLite::Database db(session_file(directory_), SQLite::OPEN_READWRITE);
+    db.exec("ALTER TABLE traces DROP COLUMN message");
+  }
+  store_ = open();
+  ASSERT_TRUE(store_->branch({}, session.id, first, "").ok());
+  ASSERT_TRUE(store_->erase({}, session.id).ok());
+  auto all = store_->take_released();
+  ASSERT_TRUE(store_->drop_used(all).ok());
+  EXPECT_TRUE(all.empty()) << "the branch may need it";
+}
+
+// A reader needs the log, so it cannot be emptied for seconds.
+TEST_F(Sessions, ChangesDoNotWaitForWhatIsPrunedAndOverwritten) {
+  store_.reset();
+  std::atomic<int> due = 0;
+  const auto reopen = [&](uint64_t bytes) {
+    store_.reset();
+    store_ = *SessionStore::open(directory_, {.bytes = bytes}, [&] { ++due; });
+  };
+  reopen(16000);
+  const Session old = make("old"), middle = make("middle"), last = make("last");
+  add(old.id, says("user", "xylophonist " + std::string(3000, 'x')));
+  add(middle.id, says("user", std::string(15000, 'x')));
+  EXPECT_EQ(due, 1) << "told once, until it is done";
+  ASSERT_TRUE(store_->upkeep().ok());
+  EXPECT_TRUE(store_->find({}, old.id).ok()) << "not too much yet";
+  SQLite::Database reader(session_file(directory_), SQLite::OPEN_READWRITE);
+  reader.exec("BEGIN");
+  reader.execAndGet("SELECT count(*) FROM sessions");
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5; ++i) add(last.id, says("user", std::string(2000, 'x')));
+  ASSERT_TRUE(store_->put_response({"resp_1", last.id, 1, Json::object(), Json::array()}).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  EXPECT_EQ(due, 2);
+  EXPECT_TRUE(store_->find({}, old.id).ok());
+  reader.exec("COMMIT");
+  ASSERT_TRUE(store_->upkeep().ok());
+  EXPECT_FALSE(store_->find({}, old.id).ok());
+  EXPECT_EQ(bytes_on_disk().find("xylophonist"), std::string::npos);
+  reopen(1000);
+  EXPECT_EQ(titles({}), std::vector<std::string>{"last"}) << "opening prunes, too,";
+  EXPECT_EQ(due, 3) << "and leaves overwriting to others";
+}
+
+// A short read finds a reader that is free, whoever has the others.
+TEST_F(Sessions, ShortReadsWaitForTheFirstFreeReader) {
+  const Session large = make("large"), small = make("small");
+  for (int i = 0; i < 4; ++i) add(large.id, says("user", std::string(16 << 20, 'x')));
+  using Clock = std::chrono::steady_clock;
+  std::atomic<int64_t> shortest{INT64_MAX};  // of the long reads, in nanoseconds
+  std::atomic<int> running = 2;
+  const auto timed = [](const std::function<void()>& work) {
+    const auto begin = Clock::now();
+    work();
+    return (Clock::now() - begin).count();
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 4; ++i) {
+        const int64_t took = timed([&] { EXPECT_EQ(store_->path({}, large.id)->size(), 4u); });
+        if (took < shortest) shortest = took;
+      }
+      --running;
+    });
+  std::mutex mutex;
+  std::vector<int64_t> waits;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      while (running == 2) {
+        const int64_t took = timed([&] { EXPECT_TRUE(store_->find({}, small.id).ok()); });
+        const std::lock_guard lock(mutex);
+        waits.push_back(took);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  const auto slow = std::ranges::count_if(waits, [&](int64_t took) { return took > shortest / 2; });
+  EXPECT_LE(slow, 1) << "of " << waits.size() << ", where a long read takes " << shortest / 1e6 << " ms";
 }
 
 // A long read leaves others free to read and to write.
