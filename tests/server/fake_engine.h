@@ -158,6 +158,8 @@ class FakeEngine final : public Engine {
   };
   std::atomic<int> max_queue{1000};
   std::atomic<bool> has_template{true}, lost{false}, on_card{false}, takes_beginnings{true};
+  SharedStates* shared = nullptr;
+  SharedStates* shared_states() const override { return shared; }
 
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include <future>
 #include <sstream>
 
+#include "server/fake_states.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {
@@ -262,6 +263,44 @@ TEST_F(SessionsApi, StoredResponsesAreOnDiskOnlyWhenAsked) {
   EXPECT_EQ(ask(port_, "GET", "/v1/responses/" + kept).json()["output"][0]["content"][0]["text"], "Kept?");
   respond(R"("input":"more","previous_response_id":")" + kept + "\"");
   EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant: Kept?\nuser: more\nassistant:");
+}
+
+// Those of the other clients are answered while the cache forgets.
+TEST_F(SessionsApi, OnlyWhoDeletesWaitsForTheCache) {
+  FakeStates states;
+  engine_.shared = &states;
+  const std::string id = made()["id"];
+  ASSERT_TRUE((*SessionStore::open(sessions_, {}))->add_traces(id, std::vector{states.trace(7)}).ok());
+  states.close();
+  auto deleted = std::async([&] { return ask(port_, "DELETE", "/v1/sessions/" + id).status; });
+  for (int i = 0; i < 500 && states.entered == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  auto others = std::async(
+      [&] { return made().contains("id") && ask(port_, "DELETE", "/v1/sessions/conv_none").status == 404; });
+  EXPECT_EQ(others.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_EQ(deleted.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  states.open();
+  EXPECT_TRUE(others.get());
+  EXPECT_EQ(deleted.get(), 200);
+  EXPECT_EQ(states.forgotten(), 1u);
+  server_.reset();
+}
+
+TEST_F(SessionsApi, WhatRetentionDoesNotAllowGoesInTheBackground) {
+  FakeStates states;
+  engine_.shared = &states;
+  ServerOptions options;
+  options.sessions = {sessions_, false, {.bytes = 5000}};
+  start(options);
+  const std::string first = made()["id"];
+  ASSERT_TRUE((*SessionStore::open(sessions_, {}))->add_traces(first, std::vector{states.trace(7)}).ok());
+  const std::string message = R"({"messages":[{"role":"user","content":")" + std::string(4000, 'x') + "\"}]}";
+  for (int i = 0; i < 3; ++i) post("/v1/sessions", message);
+  for (int i = 0; i < 500 && states.forgotten() == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + first).status, 404);
+  EXPECT_EQ(states.forgotten(), 1u) << "and what it left in the cache";
+  server_.reset();
 }
 
 TEST_F(SessionsApi, CanBeTurnedOff) {

@@ -309,7 +309,20 @@ Answer run(Page page, const std::string& id, const std::string& owner, SessionSt
 }  // namespace
 
 SessionActions::SessionActions(std::shared_ptr<ResponseContext> context, Post post, TraceEraser& traces)
-    : context_(std::move(context)), post_(std::move(post)), traces_(traces) {}
+    : context_(std::move(context)), post_(std::move(post)), traces_(traces) {
+  context_->stores->tell_upkeep([this] { upkeep(); });
+}
+
+SessionActions::~SessionActions() {
+  context_->stores->tell_upkeep({});
+}
+
+void SessionActions::upkeep() {
+  scrubber_.submit([this] {
+    context_->stores->upkeep();
+    traces_.erase();
+  });
+}
 
 void SessionActions::submit(const std::string& owner, Effect effect, std::function<Answer()> work,
                             std::shared_ptr<ResponseStream> out) {
@@ -317,15 +330,17 @@ void SessionActions::submit(const std::string& owner, Effect effect, std::functi
   if (effect == Effect::reads) out->on_client_left([left] { *left = true; });
   workers_.submit({owner}, [this, effect, work = std::move(work), out = std::move(out), left] {
     auto answer = std::make_shared<Answer>(*left ? ApiError{} : work());
-    if (effect == Effect::erases && std::holds_alternative<HttpResponse>(*answer))
-      scrubber_.submit([stores = context_->stores] { stores->scrub(); });
+    const bool erased = effect == Effect::erases && std::holds_alternative<HttpResponse>(*answer);
+    if (erased) upkeep();
     const auto respond = [answer, out] {
       if (const auto* error = std::get_if<ApiError>(answer.get()))
         out->respond(error_response(*error));
       else
         out->respond(std::get<HttpResponse>(std::move(*answer)));
     };
-    effect == Effect::reads ? post_(respond) : traces_.erase(respond);
+    if (erased) return traces_.erase(respond);
+    post_(respond);
+    if (effect != Effect::reads) traces_.erase();
   });
 }
 

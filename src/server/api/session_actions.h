@@ -22,6 +22,7 @@ class SessionActions {
  public:
   // traces must outlive it.
   SessionActions(std::shared_ptr<ResponseContext> context, Post post, TraceEraser& traces);
+  ~SessionActions();
   // id: of the session that the path names. owner: the name of the request's key, or "".
   void start(SessionAction action, HttpRequest request, std::string id, std::string owner,
              std::shared_ptr<ResponseStream> out);
@@ -33,14 +34,17 @@ class SessionActions {
  private:
   using Answer = std::variant<HttpResponse, ApiError>;
   enum class Effect { reads, writes, erases };
-  // erases: what removed conversations left behind is overwritten afterwards.
+  // erases: answered when what removed conversations left in the cache is gone; their text is overwritten
+  // afterwards.
   void submit(const std::string& owner, Effect effect, std::function<Answer()> work,
               std::shared_ptr<ResponseStream> out);
+
+  void upkeep();
 
   const std::shared_ptr<ResponseContext> context_;
   const Post post_;
   TraceEraser& traces_;
-  WorkerPool scrubber_{1, true};                         // SessionStore::scrub
+  WorkerPool scrubber_{1, true};                         // SessionStore::upkeep
   WorkerPool workers_{{.threads = 4, .per_client = 2}};  // their jobs submit to the one above
 };
 

@@ -1,5 +1,6 @@
 #include "server/api/session_stores.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/log.h"
@@ -13,7 +14,7 @@ constexpr uint64_t kMemoryBytes = 64u << 20;  // of each key
 
 Result<std::unique_ptr<SessionStores>> SessionStores::open(const SessionOptions& options) {
   std::unique_ptr<SessionStores> stores(new SessionStores(options));
-  TRY(stores->memory_, SessionStore::open("", {.bytes = kMemoryBytes}));
+  TRY(stores->memory_, stores->open_store("", {.bytes = kMemoryBytes}));
   if (!options.keep_responses) return stores;
   const auto disk = stores->kept();
   std::error_code ignored;
@@ -26,12 +27,21 @@ Result<std::unique_ptr<SessionStores>> SessionStores::open(const SessionOptions&
   return stores;
 }
 
+Result<std::unique_ptr<SessionStore>> SessionStores::open_store(const std::string& directory,
+                                                                const Retention& retention) {
+  return SessionStore::open(directory, retention, [this] {
+    const std::lock_guard lock(due_mutex_);
+    is_due_ = true;
+    if (due_) due_();
+  });
+}
+
 Result<SessionStore*> SessionStores::kept() {
   if (options_.directory.empty())
     return make_error(ErrorKind::not_found, "This server keeps no conversations (serve --sessions off)");
   std::lock_guard lock(mutex_);
   if (!disk_) {
-    TRY(disk_, SessionStore::open(options_.directory, options_.retention));
+    TRY(disk_, open_store(options_.directory, options_.retention));
   }
   return disk_.get();
 }
@@ -53,29 +63,43 @@ Result<SessionStore*> SessionStores::store_where(Find find) {
   return disk;
 }
 
-std::vector<std::string> SessionStores::take_released() {
-  const auto disk = kept_if_there();
-  std::vector<std::string> traces;
+std::vector<SessionStore*> SessionStores::all() {
   std::vector<SessionStore*> stores = {memory_.get()};
-  if (disk && *disk) stores.push_back(*disk);
+  if (const auto disk = kept_if_there(); disk && *disk) stores.push_back(*disk);
+  return stores;
+}
+
+Result<std::vector<std::string>> SessionStores::take_released() {
+  std::vector<std::string> released;
+  const auto stores = all();
   for (SessionStore* store : stores) {
-    const auto released = store->take_released();
-    traces.insert(traces.end(), released.begin(), released.end());
+    const auto more = store->take_released();
+    released.insert(released.end(), more.begin(), more.end());
   }
+  if (released.empty()) return released;
+  std::vector<std::string> traces = released;
   for (SessionStore* store : stores)
-    if (!traces.empty())
-      if (const auto dropped = store->drop_used(traces); !dropped) {
-        log_warning("states of removed conversations stay: {}", dropped.error().message);
-        return {};
-      }
+    if (const auto dropped = store->drop_used(traces); !dropped) {
+      put_back(released);
+      return dropped.error();
+    }
   return traces;
 }
 
-void SessionStores::scrub() {
-  const auto disk = kept_if_there();
-  for (SessionStore* store : {memory_.get(), disk ? *disk : nullptr})
-    if (const auto done = store ? store->scrub() : Result<void>(); !done)
-      log_warning("removed conversations were not overwritten yet: {}", done.error().message);
+bool SessionStores::has_released() {
+  return std::ranges::any_of(all(), &SessionStore::has_released);
+}
+
+void SessionStores::upkeep() {
+  for (SessionStore* store : all())
+    if (const auto done = store->upkeep(); !done)
+      log_warning("old conversations were not removed or not overwritten yet: {}", done.error().message);
+}
+
+void SessionStores::tell_upkeep(std::function<void()> due) {
+  const std::lock_guard lock(due_mutex_);
+  due_ = std::move(due);
+  if (due_ && is_due_) due_();
 }
 
 Result<SessionStore*> SessionStores::of_session(const Owner& owner, const std::string& id) {

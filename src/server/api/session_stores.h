@@ -2,6 +2,7 @@
 // one on disk, for what its users want to keep.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,22 +31,35 @@ class SessionStores {
   Result<SessionStore*> kept();
   // For what clients store without asking that it be kept.
   SessionStore& usual() { return usual_on_disk_ ? *disk_ : *memory_; }
-  // The traces (session_store.h) that removed sessions had and no other has, since the last call.
-  std::vector<std::string> take_released();
-  // As of SessionStore, in both.
-  void scrub();
+  // The traces (session_store.h) that removed sessions had and no other has, since the last call. Errors:
+  // those of SessionStore::drop_used(); the next call has them again.
+  Result<std::vector<std::string>> take_released();
+  // Whether there are some, which others may have all the same.
+  bool has_released();
+  // As of SessionStore.
+  void put_back(std::span<const std::string> traces) { memory_->put_back(traces); }
+  // As of SessionStore, in both. Failures are logged.
+  void upkeep();
+  // `due` is called, with a lock held, when there is something for upkeep() to do; empty: nobody is told
+  // until the next call.
+  void tell_upkeep(std::function<void()> due);
   // The store that has this session, or this response. Errors: not_found, io.
   Result<SessionStore*> of_session(const Owner& owner, const std::string& id);
   Result<SessionStore*> of_response(const Owner& owner, const std::string& id);
 
  private:
   explicit SessionStores(const SessionOptions& options) : options_(options) {}
+  Result<std::unique_ptr<SessionStore>> open_store(const std::string& directory, const Retention& retention);
+  std::vector<SessionStore*> all();
   // Null: nothing was ever kept there.
   Result<SessionStore*> kept_if_there();
   template <class Find>
   Result<SessionStore*> store_where(Find find);
 
   const SessionOptions options_;
+  std::mutex due_mutex_;  // guards the next two
+  std::function<void()> due_;
+  bool is_due_ = false;
   std::unique_ptr<SessionStore> memory_;
   bool usual_on_disk_ = false;
   std::mutex mutex_;  // guards what follows; disk_ does not change once it is set

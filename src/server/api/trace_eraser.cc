@@ -1,6 +1,7 @@
 #include "server/api/trace_eraser.h"
 
 #include <charconv>
+#include <utility>
 
 #include "base/log.h"
 #include "chat/turn_memory.h"
@@ -33,35 +34,64 @@ Result<void> erase_on_disk(const std::string& directory, const Traces& traces) {
   return records;
 }
 
+// The models here that may have states.
+struct TraceEraser::Models {
+  std::vector<ModelLease> loaded;
+  // They end when their last answers do, which may take long: nobody waits for that.
+  std::vector<std::weak_ptr<ServedModel>> draining;
+};
+
 void TraceEraser::erase(std::function<void()> done) {
-  Traces traces = parse_traces(stores_->take_released());
-  post_([this, traces = std::move(traces), done = std::move(done)]() mutable {
-    if (traces.records.empty() && traces.turns.empty()) return done();
-    erase(std::move(traces), std::move(done));
+  workers_.submit([this, done = std::move(done)]() mutable {
+    if (!stores_->has_released()) return post_(std::move(done));
+    post_([this, done = std::move(done)]() mutable { collect(std::move(done)); });
   });
 }
 
-void TraceEraser::erase(Traces traces, std::function<void()> done) {
-  const auto loaded = std::make_shared<std::vector<ModelLease>>();
-  for (const auto* entry : models_.entries())
-    if (entry->state == ModelState::loaded && entry->model->engine->shared_states())
-      models_.acquire(entry->name, [loaded](const std::variant<ModelLease, ApiError>& taken) {
-        if (const auto* lease = std::get_if<ModelLease>(&taken)) loaded->push_back(*lease);
+// On the I/O thread.
+void TraceEraser::collect(std::function<void()> done) {
+  const auto models = std::make_shared<Models>();
+  for (const auto* entry : models_.entries()) {
+    // It may still be writing states, which takes seconds.
+    if (entry->state == ModelState::unloading)
+      return models_.unload(entry->name, [this, done = std::move(done)](const auto&) { collect(done); });
+    if (!entry->model || !entry->model->engine->shared_states()) continue;
+    if (entry->state == ModelState::draining)
+      models->draining.push_back(entry->model);
+    else
+      models_.acquire(entry->name, [models](const std::variant<ModelLease, ApiError>& taken) {
+        if (const auto* lease = std::get_if<ModelLease>(&taken)) models->loaded.push_back(*lease);
       });
-  workers_.submit([traces = std::move(traces), done = std::move(done), loaded, directory = directory_,
-                   post = post_]() mutable {
-    for (const ModelLease& model : *loaded) {
+  }
+  workers_.submit([this, models, done = std::move(done)]() mutable {
+    for (const auto& model : std::exchange(models->draining, {})) {
+      models->loaded.push_back(model.lock());
+      if (!models->loaded.back())  // it is being unloaded
+        return post_([this, done = std::move(done)]() mutable { collect(std::move(done)); });
+    }
+    take_and_erase(*models);
+    models->loaded.clear();
+    post_(std::move(done));
+  });
+}
+
+void TraceEraser::take_and_erase(const Models& models) {
+  auto names = stores_->take_released();
+  Result<void> gone;
+  if (names) {
+    Traces traces = parse_traces(*names);
+    for (const ModelLease& model : models.loaded) {
       SharedStates& states = *model->engine->shared_states();
       states.forget(traces.records);
       std::erase_if(traces.records,
                     [&](const DiskRecord& record) { return record.fingerprint == states.fingerprint(); });
     }
-    if (!directory.empty())
-      if (const auto gone = erase_on_disk(directory, traces); !gone)
-        log_warning("states of removed conversations stay: {}", gone.error().message);
-    loaded->clear();
-    post(std::move(done));
-  });
+    if (!directory_.empty()) gone = erase_on_disk(directory_, traces);
+    if (!gone) stores_->put_back(*names);
+  } else {
+    gone = names.error();
+  }
+  if (!gone) log_warning("states of removed conversations stay for now: {}", gone.error().message);
 }
 
 }  // namespace anabranch::server

@@ -35,18 +35,20 @@ class TraceEraser {
         post_(std::move(post)),
         directory_(std::move(directory)) {}
 
-  // Any thread; reads the database. Removes what conversations left that are gone by now, and then calls
-  // `done` on the I/O thread.
+  // Any thread. Removes what conversations left that are gone by now, and then calls `done` on the I/O
+  // thread. If that fails, it is logged, and the next call tries it again.
   void erase(std::function<void()> done = [] {});
 
  private:
-  void erase(Traces traces, std::function<void()> done);
+  struct Models;
+  void collect(std::function<void()> done);
+  void take_and_erase(const Models& models);
 
   ModelPool& models_;
   const std::shared_ptr<SessionStores> stores_;
   const Post post_;
   const std::string directory_;
-  WorkerPool workers_{1};
+  WorkerPool workers_{1};  // one: whoever finds that others took the traces comes after them
 };
 
 }  // namespace anabranch::server
