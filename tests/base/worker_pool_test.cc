@@ -95,6 +95,20 @@ TEST(WorkerPool, ClientsShareByWhatTheirJobsCostAndNotByTheirNumber) {
   EXPECT_EQ(order.substr(order.find('L') + 2, 18), "s s s s s s s s s ") << order;
 }
 
+TEST(WorkerPool, WhoWasAwayHasSavedNothingUp) {
+  Order order;
+  WorkerPool pool(1);
+  Gate gate;
+  for (int i = 0; i < 10; ++i) pool.submit({"busy"}, order.job("b"));
+  pool.submit({"busy"}, gate.job());
+  for (int i = 0; i < 10; ++i) pool.submit({"busy"}, order.job("b"));
+  gate.wait_until_it_runs();
+  for (int i = 0; i < 10; ++i) pool.submit({"new"}, order.job("n"));
+  gate.let_go();
+  const std::string names = order.names().substr(20);
+  EXPECT_LT(names.find('b'), names.find("n n n")) << "the two take turns: " << names;
+}
+
 TEST(WorkerPool, ASmallJobGoesBeforeLargeOnesOfItsClient) {
   EXPECT_EQ(order_of([](WorkerPool& pool, Order& order) {
               for (int i = 0; i < 3; ++i) pool.submit({"a", 30u << 20}, order.job("L"));
