@@ -65,7 +65,9 @@ def write_until_killed(server, session, acknowledged, random_):
             answer = server.ask(f"/sessions/{session}/messages", {"messages": [one]})
         except (OSError, urllib.error.URLError, ValueError):
             return
-        acknowledged.append((session, answer["head"], one["content"]))
+        # The head may be another writer's by now.
+        id = next(kept["id"] for kept in reversed(answer["messages"]) if kept["content"] == one["content"])
+        acknowledged.append((session, id, one["content"]))
 
 
 def test_kills(program, folder, kills):
@@ -235,6 +237,16 @@ def test_forgotten(program, model, folder):
         server.start()
         server.ask("/sessions/" + whole, key="key-of-bob", method="DELETE")
         checks["after a restart"] = set(records(states)) < before
+        tree = server.ask("/sessions", {}, "key-of-ann")["id"]
+        respond("key-of-ann", {"conversation": tree}, "A text that the branch has. " * 60)
+        point = server.ask("/sessions/" + tree, key="key-of-ann")["messages"][-1]["id"]
+        early = set(settled())
+        respond("key-of-ann", {"conversation": tree}, "What only the first one was asked. " * 60)
+        later = set(settled()) - early
+        branch = server.ask(f"/sessions/{tree}/branch", {"message": point}, "key-of-ann")["id"]
+        server.ask("/sessions/" + tree, key="key-of-ann", method="DELETE")
+        checks["a branch keeps no later states"] = bool(later) and not later & set(records(states))
+        checks["and goes on from its own"] = respond("key-of-ann", {"conversation": branch}, "Go on, please.")[1] > 100
         cut = server.ask("/sessions", {}, "key-of-bob")["id"]
         odd = "A very odd text about llamas. " * 60
         body = {"conversation": cut, "input": odd, "stream": True, "max_output_tokens": 2000, "ignore_eos": True}
