@@ -545,7 +545,7 @@ TEST_F(Sessions, ChangesDoNotWaitForWhatIsPrunedAndOverwritten) {
 // A short read finds a reader that is free, whoever has the others.
 TEST_F(Sessions, ShortReadsWaitForTheFirstFreeReader) {
   const Session large = make("large"), small = make("small");
-  for (int i = 0; i < 4; ++i) add(large.id, says("user", std::string(16 << 20, 'x')));
+  for (int i = 0; i < 4; ++i) add(large.id, says("user", std::string(8 << 20, 'x')));
   using Clock = std::chrono::steady_clock;
   std::atomic<int64_t> shortest{INT64_MAX};  // of the long reads, in nanoseconds
   std::atomic<int> running = 2;
@@ -557,7 +557,7 @@ TEST_F(Sessions, ShortReadsWaitForTheFirstFreeReader) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 3; ++i) {
         const int64_t took = timed([&] { EXPECT_EQ(store_->path({}, large.id)->size(), 4u); });
         if (took < shortest) shortest = took;
       }
@@ -565,7 +565,7 @@ TEST_F(Sessions, ShortReadsWaitForTheFirstFreeReader) {
     });
   std::mutex mutex;
   std::vector<int64_t> waits;
-  for (int t = 0; t < 2; ++t)
+  for (int t = 0; t < 6; ++t)
     threads.emplace_back([&] {
       while (running == 2) {
         const int64_t took = timed([&] { EXPECT_TRUE(store_->find({}, small.id).ok()); });
@@ -574,8 +574,8 @@ TEST_F(Sessions, ShortReadsWaitForTheFirstFreeReader) {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  const auto slow = std::ranges::count_if(waits, [&](int64_t took) { return took > shortest / 2; });
-  EXPECT_LE(slow, 1) << "of " << waits.size() << ", where a long read takes " << shortest / 1e6 << " ms";
+  const auto slow = std::ranges::count_if(waits, [&](int64_t took) { return 10 * took > 8 * shortest; });
+  EXPECT_LE(slow, 5) << "of " << waits.size() << ", where a long read takes " << shortest / 1e6 << " ms";
 }
 
 // A long read leaves others free to read and to write.
