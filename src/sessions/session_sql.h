@@ -68,16 +68,19 @@ auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Databas
   std::unique_lock lock(in_memory ? mutex_ : readers_mutex_);
   SQLite::Database* db = db_.get();
   if (!in_memory) {
-    reader_came_.wait(lock, [&] { return !free_readers_.empty(); });
+    const uint64_t place = last_place_++;
+    reader_came_.wait(lock, [&] { return place == first_place_ && !free_readers_.empty(); });
+    ++first_place_;
     db = free_readers_.back();
     free_readers_.pop_back();
+    reader_came_.notify_all();  // there may be one for the next, too
     lock.unlock();
   }
   const auto give_back = [&](SQLite::Database* reader) {
     if (in_memory) return;
     const std::lock_guard back(readers_mutex_);
     free_readers_.push_back(reader);
-    reader_came_.notify_one();
+    reader_came_.notify_all();
   };
   const std::unique_ptr<SQLite::Database, decltype(give_back)> lent(db, give_back);
   try {

@@ -142,9 +142,10 @@ class SessionStore {
   std::vector<std::string> leaving_;      // traces of sessions that the present transaction removes
   std::vector<std::string> released_;     // as of take_released()
   std::array<std::unique_ptr<SQLite::Database>, 3> readers_;  // null: the store is in memory
-  std::mutex readers_mutex_;                                  // guards the next two
+  std::mutex readers_mutex_;                                  // guards the next three
   std::condition_variable reader_came_;
   std::vector<SQLite::Database*> free_readers_;
+  uint64_t first_place_ = 0, last_place_ = 0;  // of those who wait for one, in turn
   const Retention retention_;
   const std::function<void()> due_;
   std::atomic<bool> prune_due_{false}, scrub_due_{false};
