@@ -222,8 +222,10 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all();
-  command->add_option("--api-key-file", o.api_key_file,
-                      "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too");
+  command
+      ->add_option("--api-key-file", o.api_key_file,
+                   "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too")
+      ->check([](const std::string& file) { return file.empty() ? "a file's name is missing" : ""; });
   command
       ->add_option("--cache-scope", o.cache_scope,
                    "Whose kept prefixes a request finds: those of its own key (key, the default with several "

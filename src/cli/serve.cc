@@ -121,13 +121,12 @@ Result<std::vector<VolatileRule>> volatile_rules(const ServeOptions& options) {
 Result<std::vector<server::ApiKey>> api_keys(const ServeOptions& options) {
   std::vector<server::ApiKey> keys;
   for (const std::string& key : options.api_keys) keys.push_back({key});
-  if (const char* key = std::getenv("ANABRANCH_API_KEY")) {
-    if (!*key)
-      return make_error(
-          ErrorKind::invalid,
-          "ANABRANCH_API_KEY is set and empty: unset it for a server without keys, or give it the key");
-    keys.push_back({key});
-  }
+  for (const char* variable : {"ANABRANCH_API_KEY", "ANABRANCH_API_KEY_FILE", "ANABRANCH_CACHE_SCOPE"})
+    if (const char* value = std::getenv(variable); value && !*value)
+      return make_error(ErrorKind::invalid,
+                        "{} is set and empty: unset it for a server without keys, or give it a value",
+                        variable);
+  if (const char* key = std::getenv("ANABRANCH_API_KEY")) keys.push_back({key});
   if (!options.api_key_file.empty()) {
     TRY(const auto more, server::read_key_file(options.api_key_file));
     keys.insert(keys.end(), more.begin(), more.end());

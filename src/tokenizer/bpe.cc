@@ -242,8 +242,8 @@ void Bpe::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limi
     merge_long(word, symbols, heap, limit);
   for (int i = 0; i >= 0; i = symbols[i].next) ids.push_back(symbols[i].id);
   if (symbols.capacity() > (1u << 16)) {
-    symbols = {};
-    heap = {};
+    std::vector<Symbol>().swap(symbols);  // `= {}` would keep the memory
+    std::vector<Candidate>().swap(heap);
   }
 }
 

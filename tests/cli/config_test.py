@@ -127,8 +127,12 @@ def test_no_server_starts_without_the_keys_that_were_meant():
             code, out, err = run("serve", "-m", MODEL, "-p", "0")
             assert code > 0 and "must be a text that is not empty" in err, (text, code, err)
     with home(keys="alice same-key\nbob same-key\n") as run:
-        code, out, err = run("serve", "-m", MODEL, "-p", "0", ANABRANCH_API_KEY="")
-        assert code > 0 and "ANABRANCH_API_KEY is set and empty" in err, err
+        for variable in ("ANABRANCH_API_KEY", "ANABRANCH_API_KEY_FILE", "ANABRANCH_CACHE_SCOPE"):
+            code, out, err = run("serve", "-m", MODEL, "-p", "0", **{variable: ""})
+            assert code > 0 and f"{variable} is set and empty" in err, err
+        for flag in ("--api-key-file", "--cache-scope"):
+            code, out, err = run("serve", "-m", MODEL, "-p", "0", flag, "")
+            assert code > 0 and flag in err, err
         code, out, err = run("serve", "-m", MODEL, "-p", "0", "--api-key-file", "keys")
         assert code > 0 and "'alice' and 'bob' have the same API key" in err, err
     with home(mcp_json='{"mcpServers": {}}') as run:

@@ -190,7 +190,8 @@ TEST(Grammar, ResultsAreFoundInTheirSpaceOnly) {
   const auto waits = std::make_shared<int>();
   const auto compile = [&](const char* space) {
     std::promise<bool> done;
-    compiler.compile("root ::= \"ab0\"", {waits, "", space}, [&](auto grammar) { done.set_value(grammar.ok()); });
+    compiler.compile("root ::= \"ab0\"", {waits, "", space},
+                     [&](auto grammar) { done.set_value(grammar.ok()); });
     return done.get_future().get();
   };
   EXPECT_TRUE(compile("alice") && compile("bob") && compile(""));

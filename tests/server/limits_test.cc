@@ -122,6 +122,12 @@ TEST(ApiKeys, SayTheirScopeInTheFile) {
   EXPECT_EQ(keys[0].cache, CacheScope::key);
   EXPECT_EQ(keys[1].cache, CacheScope::all);
   EXPECT_EQ(keys[2].cache, std::nullopt);
+  // A field is no key, and none counts twice.
+  for (const char* bad :
+       {"k1 roles=\n", "k1 cache=\n", "roles=chat\n", "roles= k1\n", "ann k1 cache=key cache=all\n",
+        "ann k1 roles=chat roles=admin\n", "ann k1 priority=1 priority=1\n"})
+    EXPECT_FALSE(read(bad).ok()) << bad;
+  EXPECT_TRUE(read("ann a2V5cw==\nYWJj=\n").ok()) << "keys may end with =";
   for (const char* bad : {"cache=", "cache", "cache=off", "cache=2"})
     EXPECT_FALSE(read(std::string("ann k1 ") + bad).ok()) << bad;
 }

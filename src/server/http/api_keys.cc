@@ -88,11 +88,21 @@ Result<void> read_limit(std::string_view word, ApiKey& key) {
   return {};
 }
 
+constexpr std::string_view kFields[] = {"concurrent", "tokens_per_minute", "priority", "cache", "roles"};
+
+// Whether the word is a field and no key or name. A key may have a = in it.
+bool is_field(std::string_view word) {
+  const size_t equals = word.find('=');
+  return equals != word.npos && std::ranges::find(kFields, word.substr(0, equals)) != std::end(kFields);
+}
+
 Result<ApiKey> read_line(std::string_view line) {
   std::vector<std::string> words;
   std::istringstream text{std::string(line)};
   for (std::string word; text >> word;) words.push_back(std::move(word));
   ApiKey key;
+  if (is_field(words[0]) || (words.size() > 1 && is_field(words[1])))
+    return make_error(ErrorKind::invalid, "before limits or a remark come a name and the key");
   if (words.size() == 1) {
     key.key = std::move(words[0]);
     return key;
@@ -101,9 +111,15 @@ Result<ApiKey> read_line(std::string_view line) {
   key.key = std::move(words[1]);
   if (!is_visible(key.name) || key.name.size() > 64)
     return make_error(ErrorKind::invalid, "a key's name has up to 64 visible ASCII characters");
-  if (key.key[0] == '#' || key.key.find('=') < key.key.size() - 1)
+  // Base64 ends with up to two =.
+  if (key.key[0] == '#' || key.key.find('=') < key.key.find_last_not_of('=') + 1)
     return make_error(ErrorKind::invalid, "before limits or a remark come a name and the key");
-  for (size_t i = 2; i < words.size(); ++i) TRY_VOID(read_limit(words[i], key));
+  std::set<std::string> given;
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (!given.insert(words[i].substr(0, words[i].find('='))).second)
+      return make_error(ErrorKind::invalid, "'{}' is there twice", words[i].substr(0, words[i].find('=')));
+    TRY_VOID(read_limit(words[i], key));
+  }
   return key;
 }
 
