@@ -11,6 +11,7 @@ import argparse
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import socketserver
@@ -109,9 +110,9 @@ def kinds(hang):
         "six words of 29 MiB for /tokenize": (6, lambda port, n: post(port, "/tokenize", long_word, HOSTILE)),
         "large requests, abandoned": (6, lambda port, n: abandon(port, "/tokenize", long_word, 0.2)),
         "sixteen slow grammars": (16, lambda port, n: post(port, "/v1/chat/completions",
-                                                           chat("hi", response_format={"type": "grammar", "grammar": slow_grammar(n)}), HOSTILE)),
+                                                           chat("hi", grammar=slow_grammar(n)), HOSTILE)),
         "grammars of 1 MiB, abandoned": (4, lambda port, n: abandon(port, "/v1/chat/completions", chat(
-            "hi", response_format={"type": "grammar", "grammar": grammar + f' | "{n}"'}), 0.3)),
+            "hi", grammar=grammar + f' | "{n}"'), 0.3)),
         "twelve images that never come": (12, lambda port, n: post(port, "/v1/chat/completions", picture(n), HOSTILE)),
         "conversations of 10 MiB": (3, lambda port, n: post(port, "/v1/conversations", session, HOSTILE)),
         "thirty bodies that trickle": (30, trickle),
@@ -173,7 +174,7 @@ def main():
                 line = server.stdout.readline()
                 if not line:
                     sys.exit("the server did not start")
-            port = int(line.split("http://")[1].split()[0].rstrip("/").rsplit(":", 1)[1])
+            port = int(re.search(r"http://[^/\s]*:(\d+)", line).group(1))
             measure(port, 2)
             rows = {"alone": {name: figures(took) for name, took in measure(port, options.seconds).items()}}
             for name, (count, begin) in kinds(web.server_address[1]).items():

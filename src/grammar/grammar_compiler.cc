@@ -24,6 +24,7 @@ namespace {
 
 using Compiled = Result<std::shared_ptr<const CompiledGrammar>>;
 
+constexpr size_t kLargeText = 64u << 10;  // of these one is compiled at a time, as xgrammar is slow to stop
 constexpr size_t kSecondAttempt = 2u << 20;  // bytes that it counts in the pool; no text has so many
 
 // The message without the time, source file and line with which the library's messages begin.
@@ -114,7 +115,7 @@ class GrammarCompiler::Impl {
   size_t bytes_ = 0;
   GrammarStats stats_;
   bool stopping_ = false;
-  WorkerPool pool_{{.threads = 2, .large_bytes = kSecondAttempt}};
+  WorkerPool pool_{{.threads = 2, .large_bytes = kLargeText}};
   std::thread watch_;
 };
 
