@@ -1,5 +1,5 @@
 // Lets a compilation by xgrammar be stopped, and bounds its memory. cmake/FindXgrammar.cmake puts calls of
-// check() and take() into three of its functions.
+// check() and take() into four of its functions.
 #pragma once
 
 #include <atomic>

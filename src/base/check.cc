@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/printed_text.h"
+#include "base/outside_text.h"
 
 namespace anabranch {
 

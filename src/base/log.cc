@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json_text.h"
+#include "base/outside_text.h"
 #include "base/printed_text.h"
 
 namespace anabranch {

@@ -85,14 +85,18 @@ std::string escape_hidden(std::string_view text) {
   return escape(text, true);
 }
 
+std::string escape_line(std::string_view text) {
+  return escape(text, false);
+}
+
 std::string escape_invisible(std::string_view text) {
   return escape(text, true, true);
 }
 
 std::string shown(std::string_view text, size_t most) {
-  if (text.size() <= most) return escape(text, false);
+  if (text.size() <= most) return escape_line(text);
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) most--;
-  return escape(text.substr(0, most), false) + "...";
+  return escape_line(text.substr(0, most)) + "...";
 }
 
 }  // namespace anabranch

@@ -21,6 +21,9 @@ bool is_hidden(char32_t c);
 // Hidden characters and bytes that are no UTF-8 as "\x1b" and "\u202e". Line feeds and tabs stay.
 std::string escape_hidden(std::string_view text);
 
+// escape_hidden() on one line: line feeds and tabs, too, as "\n" and "\t".
+std::string escape_line(std::string_view text);
+
 // Also what has no width, or is drawn as nothing or as a space (Unicode's Default_Ignorable_Code_Point and
 // separators): for text that people are asked to agree to.
 std::string escape_invisible(std::string_view text);

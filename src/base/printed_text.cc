@@ -6,16 +6,6 @@
 
 namespace anabranch {
 
-std::string escape_line(std::string_view text) {
-  std::string out;
-  for (const char c : escape_hidden(text))
-    if (c == '\n' || c == '\t')
-      out += c == '\n' ? "\\n" : "\\t";
-    else
-      out += c;
-  return out;
-}
-
 std::string escape_json(std::string_view json) {
   std::string out;
   for (size_t at = 0, length = 0; at < json.size(); at += length) {

@@ -50,7 +50,7 @@ class GrammarCompiler::Impl {
  public:
   Impl(GrammarVocab vocab, GrammarLimits limits);
   ~Impl();
-  void compile(std::string text, const GrammarClient& client, GrammarDone done);
+  void compile(const std::string& text, const GrammarClient& client, GrammarDone done);
   GrammarStats stats() const {
     std::lock_guard lock(mutex_);
     return stats_;
@@ -63,7 +63,10 @@ class GrammarCompiler::Impl {
     double until = 0;  // the latest time at which its last attempt may begin
   };
   struct Job {
-    std::string key, text;  // the key: space and text
+    std::string key;  // space, a NUL, and the text
+    size_t text_at = 0;
+    size_t text_bytes() const { return key.size() - text_at; }
+    std::string text() const { return key.substr(text_at); }
     std::optional<Compiled> result;
     std::vector<Waiter> waiters;
     double started = 0;  // this attempt; 0 while it waits
@@ -146,7 +149,7 @@ Compiled GrammarCompiler::Impl::build(Job& job) {
   const xgrammar_stop::Scope scope(&job.stop);
   try {
     xgrammar::GrammarCompiler compiler(tokens(), 2, false);
-    const auto grammar = std::make_shared<const CompiledGrammar>(compiler.CompileGrammar(job.text));
+    const auto grammar = std::make_shared<const CompiledGrammar>(compiler.CompileGrammar(job.text()));
     GrammarMatcher start(grammar);
     const auto mask = start.mask();
     if (std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; }))
@@ -187,7 +190,7 @@ void GrammarCompiler::Impl::forget(const JobPtr& job) {
 }
 
 void GrammarCompiler::Impl::submit(const JobPtr& job) {
-  const size_t bytes = job->second ? kSecondAttempt : job->text.size();
+  const size_t bytes = job->second ? kSecondAttempt : job->text_bytes();
   pool_.submit({job->waiters.front().client.name, bytes}, [this, job] { attempt(job); });
 }
 
@@ -218,7 +221,7 @@ void GrammarCompiler::Impl::conclude(const JobPtr& job, Compiled result, Answers
   stats_.compiled++;
   answer_all(*job, result, answers);
   auto& entry = *by_key_.at(job->key);
-  entry.bytes = job->text.size() + (result.ok() ? (*result)->grammar.MemorySizeBytes() : 0);
+  entry.bytes = job->text_bytes() + (result.ok() ? (*result)->grammar.MemorySizeBytes() : 0);
   bytes_ += entry.bytes;
   job->result.emplace(std::move(result));
   make_room();
@@ -290,7 +293,7 @@ bool GrammarCompiler::Impl::is_full(const std::string& client) const {
   return waiting >= limits_.waiting || own >= limits_.waiting_of_client;
 }
 
-void GrammarCompiler::Impl::compile(std::string text, const GrammarClient& client, GrammarDone done) {
+void GrammarCompiler::Impl::compile(const std::string& text, const GrammarClient& client, GrammarDone done) {
   std::unique_lock lock(mutex_);
   const auto answer = [&](const Compiled& result) {
     if (!result.ok()) stats_.refused++;
@@ -312,7 +315,7 @@ void GrammarCompiler::Impl::compile(std::string text, const GrammarClient& clien
     if (is_full(client.name)) return answer(busy());
     auto job = std::make_shared<Job>();
     job->key = key;
-    job->text = std::move(text);
+    job->text_at = client.space.size() + 1;
     job->waiters.push_back({client, std::move(done), until});
     entries_.push_front({job});
     by_key_.emplace(key, entries_.begin());
@@ -326,7 +329,7 @@ GrammarCompiler::GrammarCompiler(GrammarVocab vocab, GrammarLimits limits)
 GrammarCompiler::~GrammarCompiler() = default;
 
 void GrammarCompiler::compile(std::string text, const GrammarClient& client, GrammarDone done) {
-  impl_->compile(std::move(text), client, std::move(done));
+  impl_->compile(text, client, std::move(done));
 }
 
 Compiled GrammarCompiler::compile(const std::string& text) {
