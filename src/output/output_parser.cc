@@ -119,7 +119,9 @@ bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
     }
   }
   const size_t length = scan == Scan::more ? kMaxCallBytes : scanner_->at();
-  if (scan != Scan::complete || calls_ >= kMaxCalls) {
+  size_t all = static_cast<size_t>(calls_) + scanner_->calls().size();
+  for (const Deferred& one : deferred_) all += one.calls.size();
+  if (scan != Scan::complete || all > kMaxCalls) {
     text_until_ = at_ + length;
     // Llama writes it before code, too; it is a switch, not text.
     constexpr std::string_view kPython = "<|python_tag|>";
