@@ -199,6 +199,8 @@ TEST(Grammar, ResultsAreFoundInTheirSpaceOnly) {
   EXPECT_TRUE(compile("alice"));
   EXPECT_EQ(compiler.stats().compiled, 3u);
   EXPECT_EQ(compiler.stats().cached, 1u);
+  EXPECT_TRUE(compile("carol"));  // as long a name as alice
+  EXPECT_EQ(compiler.stats().compiled, 4u);
 }
 
 // Many slow grammars of one client take neither the place nor the time of another's.

@@ -1,0 +1,216 @@
+// Schemas with answers that satisfy them and answers that do not, down to the compiled grammar.
+#include <gtest/gtest.h>
+
+#include "grammar/grammar.h"
+#include "grammar/schema_grammar.h"
+
+namespace anabranch {
+namespace {
+
+using namespace std::string_literals;
+
+// Tokens are bytes, behind the end of a turn.
+GrammarVocab bytes_as_tokens() {
+  std::vector<std::string> tokens = {""};
+  for (int byte = 0; byte < 256; byte++) tokens.emplace_back(1, static_cast<char>(byte));
+  return {std::move(tokens), {0}};
+}
+
+class Answers {
+ public:
+  explicit Answers(const char* schema) {
+    static GrammarCompiler compiler(bytes_as_tokens());
+    GrammarRules rules;
+    const auto element = add_schema(parse_json(schema).value(), rules);
+    EXPECT_TRUE(element.ok()) << schema << element.error().message;
+    if (!element.ok()) return;
+    const auto compiled = compiler.compile(rules.text(*element));
+    EXPECT_TRUE(compiled.ok()) << schema << compiled.error().message;
+    if (compiled.ok()) grammar_ = *compiled;
+  }
+  // Whether the answer may be exactly this.
+  bool take(std::string_view text) const {
+    if (!grammar_) return false;
+    GrammarMatcher matcher(grammar_);
+    for (const char byte : text)
+      if (!matcher.accept(1 + static_cast<unsigned char>(byte))) return false;
+    return matcher.complete();
+  }
+
+ private:
+  std::shared_ptr<const CompiledGrammar> grammar_;
+};
+
+struct SchemaCase {
+  const char* schema;
+  std::vector<std::string> good, bad;
+};
+
+void check_answers(const std::vector<SchemaCase>& cases) {
+  for (const SchemaCase& c : cases) {
+    const Answers answers(c.schema);
+    for (const auto& text : c.good) EXPECT_TRUE(answers.take(text)) << c.schema << " refuses " << text;
+    for (const auto& text : c.bad) EXPECT_FALSE(answers.take(text)) << c.schema << " takes " << text;
+  }
+}
+
+TEST(SchemaAnswers, NumbersOfMembers) {
+  check_answers({
+      {R"({"properties":{"a":{"const":1},"b":{"const":2}},"additionalProperties":false,"maxProperties":1})",
+       {"{}", R"({"a":1})", R"({"b":2})"},
+       {R"({"a":1,"b":2})"}},
+      {R"({"properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3}},"maxProperties":2})",
+       {"{}", R"({"a":1,"b":2})", R"({"a":1,"c":3})", R"({"b":2,"c":3})"},
+       {R"({"a":1,"b":2,"c":3})"}},
+      {R"({"properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3}},"maxProperties":2,"required":["c"]})",
+       {R"({"c":3})", R"({"a":1,"c":3})", R"({"b":2,"c":3})"},
+       {"{}", R"({"a":1,"b":2})", R"({"a":1,"b":2,"c":3})"}},
+      {R"({"properties":{"a":{"const":1},"b":{"const":2}},"maxProperties":2})",
+       {"{}", R"({"a":1,"b":2})"},
+       {}},
+      {R"({"properties":{"a":{"const":1}},"maxProperties":0})", {"{}"}, {R"({"a":1})"}},
+      {R"({"properties":{"a":{"const":1},"b":{"const":2}},"minProperties":1})",
+       {R"({"a":1})", R"({"b":2})", R"({"a":1,"b":2})"},
+       {"{}"}},
+      {R"({"properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3}},"minProperties":2,"maxProperties":2})",
+       {R"({"a":1,"b":2})", R"({"a":1,"c":3})", R"({"b":2,"c":3})"},
+       {"{}", R"({"a":1})", R"({"b":2})", R"({"a":1,"b":2,"c":3})"}},
+      {R"({"properties":{"a":{"const":1}},"additionalProperties":{"const":2},"maxProperties":2})",
+       {"{}", R"({"a":1,"b":2})", R"({"b":2,"c":2})"},
+       {R"({"a":1,"b":2,"c":2})"}},
+  });
+}
+
+// A further member has another name than the listed ones, and its own type.
+TEST(SchemaAnswers, FurtherMembers) {
+  check_answers({
+      {R"({"properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"string"}})",
+       {R"({"a":1})", R"({"a":1,"b":"x"})", R"({"ab":"x"})", R"({"":"x"})", R"({"A":"x"})"},
+       {R"({"a":"x"})", R"({"b":1})", R"({"a":1,"a":"x"})", R"({"b":"x","a":"x"})"}},
+      {R"({"properties":{"a":{"const":1}},"additionalProperties":false})",
+       {"{}", R"({"a":1})"},
+       {R"({"b":1})"}},
+      {R"({"properties":{"a":{"const":1}}})", {R"({"a":1})"}, {R"({"a":1,"b":1})"}},
+      {R"({"additionalProperties":{"const":1},"propertyNames":{"maxLength":2}})",
+       {R"({"ab":1,"c":1})"},
+       {R"({"abc":1})"}},
+      {R"({"patternProperties":{"^x":{"const":1}},"additionalProperties":false})",
+       {"{}", R"({"x":1,"xy":1})"},
+       {R"({"y":1})", R"({"x":2})"}},
+  });
+}
+
+TEST(SchemaAnswers, ListsOfItems) {
+  check_answers({
+      {R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"maxItems":1})", {"[]", "[1]"}, {"[1,2]"}},
+      {R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"items":{"const":3},"maxItems":2})",
+       {"[]", "[1]", "[1,2]"},
+       {"[1,2,3]"}},
+      {R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"items":{"const":3},"maxItems":3})",
+       {"[1,2,3]"},
+       {"[1,2,3,3]", "[1,3]"}},
+      {R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"items":{"const":3},"minItems":2})",
+       {"[1,2]", "[1,2,3,3]"},
+       {"[]", "[1]"}},
+      {R"({"type":"array","prefixItems":[{"const":1}],"items":{"const":3},"minItems":3,"maxItems":4})",
+       {"[1,3,3]", "[1,3,3,3]"},
+       {"[1]", "[1,3]", "[1,3,3,3,3]"}},
+      {R"({"type":"array","items":{"const":1},"minItems":2,"maxItems":3})",
+       {"[1,1]", "[1,1,1]"},
+       {"[]", "[1]", "[1,1,1,1]"}},
+      {R"({"type":"array","items":{"const":1},"maxItems":0})", {"[]"}, {"[1]"}},
+      {R"({"type":"array","items":{"const":1},"maxItems":1})", {"[]", "[1]"}, {"[1,1]"}},
+      {R"({"type":"array","items":[{"const":1}],"additionalItems":false})", {"[]", "[1]"}, {"[1,1]"}},
+  });
+}
+
+TEST(SchemaAnswers, NumbersAtTheirBounds) {
+  check_answers({
+      {R"({"type":"integer","minimum":9})", {"9", "10", "99", "100"}, {"8", "0", "-9", "-10"}},
+      {R"({"type":"integer","minimum":99,"maximum":1000})", {"99", "100", "999", "1000"}, {"98", "1001"}},
+      {R"({"type":"integer","maximum":-10})", {"-10", "-11", "-100"}, {"-9", "0", "10"}},
+      {R"({"type":"integer","exclusiveMinimum":3,"exclusiveMaximum":7})", {"4", "6"}, {"3", "7"}},
+      {R"({"type":"integer","exclusiveMinimum":2.5,"exclusiveMaximum":4.5})", {"3", "4"}, {"2", "5"}},
+      {R"({"type":"integer","minimum":2.5,"maximum":4.5})", {"3", "4"}, {"2", "5"}},
+      {R"({"type":"number","minimum":0,"exclusiveMaximum":10})", {"0", "9.99", "9"}, {"10", "10.0", "-1"}},
+      {R"({"type":"number","exclusiveMinimum":1,"maximum":1.5})", {"1.01", "1.5"}, {"1", "1.0", "1.51", "2"}},
+      {R"({"type":"integer","minimum":-4,"maximum":4,"multipleOf":3})",
+       {"-3", "0", "3"},
+       {"-4", "1", "4", "6"}},
+      {R"({"type":"integer","multipleOf":5})", {"0", "5", "-15", "10"}, {"1", "51"}},
+  });
+}
+
+TEST(SchemaAnswers, Strings) {
+  check_answers({
+      {R"({"type":"string","minLength":2,"maxLength":3})",
+       {R"("ab")", R"("äöü")", R"("a\"b")", R"("\n\t")", R"("你好")"},
+       {R"("")", R"("a")", R"("äöüß")", R"("\n")"}},
+      {R"({"type":"string","minLength":2})", {R"("ab")", R"("abcdefgh")"}, {R"("")", R"("ä")"}},
+      {R"({"type":"string","minLength":1,"maxLength":30})",
+       {R"("a")", "\"" + std::string(30, 'x') + "\""},
+       {R"("")", "\"" + std::string(31, 'x') + "\""}},
+      {R"({"type":"string","pattern":"^[b-d]$"})",
+       {R"("b")", R"("c")", R"("d")"},
+       {R"("a")", R"("e")", R"("\u0061")", R"("\u0063")"}},
+      {R"({"type":"string","pattern":"^[^\\s]$"})",
+       {R"("a")", R"("é")"},
+       {R"(" ")", "\"\u00a0\"", "\"\u2003\""}},
+      {R"({"type":"string"})", {R"("\u0041")", R"("\\")"}, {"\"\n\"", R"("\x")", R"("\ud800")", "\"\0\""s}},
+      {R"({"enum":["äöü","abcd"],"maxLength":3})", {R"("äöü")"}, {R"("abcd")"}},
+      {R"({"enum":["a","bb",5],"minLength":2})", {R"("bb")", "5"}, {R"("a")"}},
+      {R"({"type":"string","format":"date"})",
+       {R"("2024-02-28")", R"("1999-12-31")"},
+       {R"("2024-02-30")", R"("2024-13-01")", R"("2024-04-31")"}},
+  });
+}
+
+// Every UTF-8 that the grammar lets through is well-formed.
+TEST(SchemaAnswers, BytesThatAreNoUtf8AreNotAllowed) {
+  const Answers text(R"({"type":"string"})");
+  EXPECT_TRUE(text.take("\"\xed\x9f\xbf \xee\x80\x80 \xf4\x8f\xbf\xbf\""));
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                          "\xed\xbf\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                          "\xf5\x80\x80\x80", "\xff", "\xe2\x82", "\xf0\x9f\x98"})
+    EXPECT_FALSE(text.take("\"" + std::string(bad) + "\"")) << ::testing::PrintToString(bad);
+}
+
+TEST(SchemaAnswers, SchemasThatHoldTogether) {
+  check_answers({
+      {R"({"allOf":[{"properties":{"a":{"const":1},"b":{"const":2}}},{"properties":{"a":true},"additionalProperties":false}]})",
+       {"{}", R"({"a":1})"},
+       {R"({"b":2})", R"({"a":1,"b":2})"}},
+      {R"({"allOf":[{"properties":{"a":true},"additionalProperties":false},{"properties":{"a":{"const":1},"b":{"const":2}}}]})",
+       {"{}", R"({"a":1})"},
+       {R"({"b":2})", R"({"a":1,"b":2})"}},
+      {R"({"type":"integer","allOf":[{"minimum":5},{"minimum":3}]})", {"5"}, {"4", "3"}},
+      {R"({"type":"integer","allOf":[{"minimum":3},{"minimum":5}]})", {"5"}, {"4", "3"}},
+      {R"({"type":"integer","allOf":[{"maximum":3},{"maximum":5}]})", {"3"}, {"4", "5"}},
+      {R"({"type":"integer","allOf":[{"maximum":5},{"maximum":3}]})", {"3"}, {"4", "5"}},
+      {R"({"properties":{"a":{"const":1},"b":{"const":2}},"allOf":[{"required":["a"]},{"required":["b"]}]})",
+       {R"({"a":1,"b":2})"},
+       {"{}", R"({"a":1})", R"({"b":2})"}},
+      {R"({"allOf":[{"enum":[1,2,3]},{"enum":[2,3,4]}]})", {"2", "3"}, {"1", "4"}},
+      {R"({"allOf":[{"type":["string","number"]},{"type":["integer","null"]}]})",
+       {"1"},
+       {"1.5", R"("a")", "null"}},
+      {R"({"$ref":"#/$defs/a","maximum":3,"$defs":{"a":{"type":"integer","maximum":5}}})", {"3"}, {"4"}},
+  });
+}
+
+// The second reference to a schema without values is one, too.
+TEST(SchemaAnswers, ReferencesToSchemasWithoutValues) {
+  check_answers({
+      {R"({"type":"array","prefixItems":[{"anyOf":[{"$ref":"#/$defs/n"},{"const":1}]},
+           {"anyOf":[{"$ref":"#/$defs/n"},{"const":2}]}],"$defs":{"n":{"type":"integer","minimum":3,"maximum":2}}})",
+       {"[]", "[1]", "[1,2]"},
+       {"[\0]"s, "[1,\0]"s, "[3]"}},
+      {R"({"properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"#/$defs/n"}},
+           "$defs":{"n":{"type":"string","minLength":2,"maxLength":1}}})",
+       {"{}"},
+       {"{\"a\":\0}"s, "{\"b\":\0}"s}},
+  });
+}
+
+}  // namespace
+}  // namespace anabranch
