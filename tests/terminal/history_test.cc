@@ -1,8 +1,10 @@
 #include "terminal/history.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -61,6 +63,23 @@ TEST_F(History, OldLinesGo) {
 TEST_F(History, LongMessagesAreNotKept) {
   EXPECT_TRUE(append_history(path_, std::string(kHistoryLineBytes + 1, 'x')));
   EXPECT_TRUE(read_history(path_).empty());
+}
+
+// As on a full disk: the lines that are there stay.
+TEST_F(History, StaysWholeWhenItCannotBeWrittenAnew) {
+  for (size_t i = 0; i < 2 * kHistoryLines + 1; i++) append_history(path_, std::to_string(i));
+  const auto size = std::filesystem::file_size(path_);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 100;  // bytes of a file
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  trim_history(path_, read_history(path_));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(std::filesystem::file_size(path_), size);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/deep"), {}), 1) << "nothing else";
 }
 
 TEST_F(History, AFileThatCannotBeWritten) {

@@ -150,6 +150,53 @@ TEST(Markdown, NoCellIsLost) {
   EXPECT_EQ(plain(show("|a|b|\n|-|-|\n|x|y|z|\n")), "a │ b │ \n──┼───┼──\nx │ y │ z\n");
 }
 
+// Whatever the line or table has no end of, what is shown lags behind by a bounded number of bytes.
+TEST(Markdown, WhatIsHeldBackIsBounded) {
+  const struct {
+    const char *begin, *more;
+  } endless[] = {
+      {"*", "word "},   {"**", "word "},     {"`", "word "},         {"[", "word "},   {"~~", "word "},
+      {"| ", "word "},  {"| ", "cell | "},   {"| a |\n", "| b |\n"}, {"# ", "word "},  {"> *", "word "},
+      {"- [", "word "}, {"```c\n", "word "}, {"```c\n", "line\n"},   {"```\n", "`` "},
+  };
+  for (const auto& c : endless) {
+    Markdown markdown([] { return size_t{80}; });
+    size_t pushed = 0, shown = 0, most = 0;
+    const auto push = [&](std::string_view text) {
+      pushed += text.size();
+      shown += markdown.push(text).size();
+      most = std::max(most, pushed - std::min(pushed, shown));
+    };
+    push(c.begin);
+    for (int i = 0; i < 30000; i++) push(c.more);
+    EXPECT_GT(shown, pushed / 2) << c.begin << c.more;
+    EXPECT_LT(most, 100'000u) << c.begin << c.more;
+  }
+}
+
+TEST(Markdown, FencesCloseWithTheirOwnMarksOnly) {
+  for (const char* inside : {"`x`", "```c", "``` x", "``", "~~~", "`"})
+    EXPECT_EQ(plain(show(std::string("````\n") + inside + "\n````\n*t*\n")),
+              std::string("````\n") + inside + "\n````\nt\n")
+        << inside;
+}
+
+TEST(Markdown, LinesAreNoLongerThanTheWindow) {
+  const std::string text =
+      "aa bbb cccc ddddd eeeeee 你好 fff 🎉 gg *hhh iii* `jj` kkkk\n- ll mmm nnnn ooooo ppp\n";
+  for (size_t width = 8; width < 30; width++) {
+    std::string line;
+    for (const char c : plain(show(text, width)) + "\n") {
+      if (c != '\n') {
+        line += c;
+        continue;
+      }
+      EXPECT_LE(cells(line), width) << line;
+      line.clear();
+    }
+  }
+}
+
 TEST(Markdown, NothingIsHeldForEver) {
   Markdown markdown([] { return size_t{80}; });
   std::string out = markdown.push("*");
