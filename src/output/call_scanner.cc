@@ -324,7 +324,6 @@ std::optional<Scan> CallScanner::call_id() {
   }
   const auto rest = text_.substr(at);
   const bool may = kArguments.substr(0, rest.size()) == rest || kId.substr(0, rest.size()) == rest;
-  if (may && rest.size() < kArguments.size()) return Scan::more;
   if (rest.substr(0, kArguments.size()) == kArguments)
     at_ = at + kArguments.size();
   else if (may)

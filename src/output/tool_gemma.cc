@@ -151,7 +151,7 @@ Scan GemmaScan::advance(std::string_view text, size_t& at) {
 
 std::optional<std::string> gemma_to_json(std::string_view text, std::string_view quote) {
   auto json = Reader(text, quote).whole();
-  // Keys given twice and other excesses end here.
+  // An object of too many keys ends here.
   if (!json || !parse_json(*json).ok()) return std::nullopt;
   return json;
 }

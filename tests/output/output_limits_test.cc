@@ -118,6 +118,24 @@ TEST(CallLimits, ManyParametersAreText) {
   EXPECT_EQ(more, (ParsedOutput{"", with_parameters(1025), {}}));
 }
 
+// Whatever the form, a client can read the arguments.
+TEST(CallLimits, ObjectsOfTooManyKeysAreText) {
+  for (const size_t keys : {size_t{4096}, size_t{4097}}) {
+    std::string members;
+    for (size_t i = 0; i < keys; i++) members += fmt::format("{}\"k{}\":1", i == 0 ? "" : ",", i);
+    const std::string json = R"({"name": "f", "arguments": {)" + members + "}}";
+    for (const auto& [form, text] : {std::pair<ToolForm, std::string>{ToolForm::tagged, in_tags(json)},
+                                     {ToolForm::plain, json},
+                                     {ToolForm::mistral, "[TOOL_CALLS]f[ARGS]{" + members + "}"},
+                                     {ToolForm::gemma4, "<|tool_call>call:f{" + members + "}<tool_call|>"}}) {
+      const ParsedOutput got = parse_output(text, rules_for(form));
+      EXPECT_EQ(got.calls.size(), keys == 4096 ? 1u : 0u) << text.substr(0, 40);
+      EXPECT_EQ(got.content, keys == 4096 ? "" : text) << text.substr(0, 40);
+      for (const ToolCall& call : got.calls) EXPECT_EQ(parse_json(call.arguments)->size(), keys);
+    }
+  }
+}
+
 // However the calls are spread over blocks, lists and thoughts, and however the output comes.
 TEST(CallLimits, ManyCallsInAllAreBounded) {
   const std::string one = R"({"name": "f", "arguments": {}})";

@@ -135,13 +135,14 @@ std::vector<StreamCase> stream_cases() {
 TEST(OutputStream, CutsAndTokensDoNotMatter) {
   for (const StreamCase& c : stream_cases()) {
     const OutputRules rules = stream_rules(c.open);
+    const std::string text = ::testing::PrintToString(c.text);
     for (const bool bytes_only : {true, false}) {
       const auto tokens = words().tokens(c.text, bytes_only);
-      ASSERT_EQ(show_tokens(tokens, rules, c.stop, {tokens.size()}), c.want) << c.text;
-      ASSERT_EQ(show_tokens(tokens, rules, c.stop, {1}), c.want) << c.text << " token by token";
+      ASSERT_EQ(show_tokens(tokens, rules, c.stop, {tokens.size()}), c.want) << text;
+      ASSERT_EQ(show_tokens(tokens, rules, c.stop, {1}), c.want) << text << " token by token";
       for (size_t cut = 1; cut < tokens.size(); cut++)
         ASSERT_EQ(show_tokens(tokens, rules, c.stop, {cut, tokens.size()}), c.want)
-            << c.text << " cut at " << cut;
+            << text << " cut at " << cut;
     }
   }
 }
