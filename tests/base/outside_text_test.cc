@@ -27,6 +27,7 @@ TEST(OutsideText, BytesThatAreNoTextAreWrittenOut) {
   EXPECT_EQ(escape_hidden("\xff\x9b\xc3"), "\\xff\\x9b\\xc3");
   EXPECT_EQ(escape_hidden("\xc0\xaf\xed\xa0\x80"), "\\xc0\\xaf\\xed\\xa0\\x80");  // too long, a surrogate
   EXPECT_EQ(escape_hidden("\xe2\x82"), "\\xe2\\x82");
+  EXPECT_EQ(escape_hidden(std::string_view("a\u00e9").substr(0, 2)), "a\\xc3");  // what follows is not ours
 }
 
 TEST(OutsideText, QuotationsAreShortAndOnOneLine) {

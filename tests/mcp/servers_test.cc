@@ -44,8 +44,10 @@ CallResult call(Servers& servers, const std::string& name, const std::string& te
 }
 
 // What a call of "echo" ends with when the server misbehaves so.
-std::string failure(const std::string& mode, double most_seconds = 4) {
-  Servers servers({fake(mode)}, quick());
+std::string failure(const std::string& mode, double most_seconds = 4, double call_seconds = 2) {
+  Limits limits = quick();
+  limits.call_seconds = call_seconds;
+  Servers servers({fake(mode)}, limits);
   const double began = now_seconds();
   const CallResult result = call(servers, "echo", "x");
   EXPECT_LT(now_seconds() - began, most_seconds) << mode;
@@ -143,13 +145,13 @@ TEST(Servers, NoProcessIsLeft) {
 }
 
 TEST(Servers, HostileServersEndInAMessage) {
-  EXPECT_TRUE(has(failure("hang-call"), "did not answer tools/call within 2 s"));
-  EXPECT_TRUE(has(failure("wrong-ids"), "3 of its answers had ids that nobody waits for"));
+  EXPECT_TRUE(has(failure("hang-call", 4, 0.5), "did not answer tools/call within 0.5 s"));
+  EXPECT_TRUE(has(failure("wrong-ids", 4, 1), "3 of its answers had ids that nobody waits for"));
   EXPECT_EQ(failure("exit-call"),
             "MCP server 'fake' ended (exit status 7); its last words on stderr: [31mout of cheese[0m");
   EXPECT_TRUE(has(failure("long-line"), "sent a message longer than 4194304 bytes"));
   EXPECT_TRUE(has(failure("flood", 8), "sent too much at once"));
-  EXPECT_TRUE(has(failure("loud"), "did not answer tools/call within 2 s"));
+  EXPECT_TRUE(has(failure("loud", 4, 0.5), "did not answer tools/call within 0.5 s"));
   EXPECT_TRUE(has(failure("bad-json"), "sent a message that cannot be read"));
   EXPECT_TRUE(has(failure("bad-utf8"), "sent a message that cannot be read"));
   EXPECT_TRUE(has(failure("deep-answer"), "nested deeper than 64 levels"));

@@ -80,13 +80,20 @@ TEST_F(ConsentStoreTest, AToolThatChangesIsToldUntilItIsApprovedAnew) {
 }
 
 TEST_F(ConsentStoreTest, ManyQuestionsOfOneOwnerLeaveThoseOfAnother) {
-  const auto store = ConsentStore::open("").value();
+  const auto store = open();
+  const ConsentQuestion oldest = {"bob", "oldest", "files", "write", "{}", "Writes a file."};
   store->ask(kAsked);
-  for (int i = 0; i < 10'500; ++i)
-    store->ask({"bob", "call_" + std::to_string(i), "files", "write", "{}", "Writes a file."});
-  EXPECT_EQ(store->approve({"bob", "call_3", "files", "write", "{}", "Writes a file."}), Verdict::not_asked);
-  EXPECT_EQ(store->approve({"bob", "call_10499", "files", "write", "{}", "Writes a file."}),
-            Verdict::granted);
+  store->ask(oldest);
+  SQLite::Database(path_, SQLite::OPEN_READWRITE, 1000)
+      .exec(
+          "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999) INSERT INTO "
+          "questions SELECT 'bob', 'call_' || i, digest, shown, at + i FROM questions, n WHERE call = "
+          "'oldest'");
+  ConsentQuestion newest = oldest;
+  newest.call = "newest";
+  store->ask(newest);
+  EXPECT_EQ(store->approve(oldest), Verdict::not_asked);
+  EXPECT_EQ(store->approve(newest), Verdict::granted);
   EXPECT_EQ(store->approve(kAsked), Verdict::granted);
 }
 

@@ -265,15 +265,15 @@ TEST_F(Sessions, RetentionRemovesTheOldest) {
   store_.reset();
   store_ = open({.days = 1.0 / 86400});
   EXPECT_EQ(titles({}).size(), 3u) << "not older than a second";
-  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  SQLite::Database(session_file(directory_), SQLite::OPEN_READWRITE, 1000)
+      .exec("UPDATE sessions SET updated_at = updated_at - 5");
   EXPECT_EQ(*store_->prune(), 3);
   EXPECT_TRUE(titles({}).empty());
 }
 
 // One key's imports leave what another has kept, listed or not.
 TEST_F(Sessions, EachOwnerHasABudget) {
-  store_.reset();
-  store_ = open({.bytes = 6000});
+  store_ = SessionStore::open("", {.bytes = 6000}).value();  // in memory, which waits for no disk
   const Session kept = make("hers", "ann");
   NewSession unlisted;
   unlisted.owner = "ann";
@@ -386,14 +386,22 @@ TEST_F(Sessions, LongTextsComeBackAndAreSearchedAtTheirBeginning) {
 }
 
 TEST_F(Sessions, ASessionHasALimitOfBytes) {
-  store_ = SessionStore::open("", {}).value();
   const Session session = make("t");
-  const auto message = says("user", std::string(30 << 20, 'x'));
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(store_->append({}, session.id, {}, std::span(&message, 1)).ok());
+  const auto message = says("user", std::string(1000, 'x'));
+  ASSERT_TRUE(store_->append({}, session.id, {}, std::vector{message, message}).ok());
+  const int64_t bytes = store_->find({}, session.id)->bytes;
+  EXPECT_GE(bytes, session.bytes + 2000) << "each message counts";
+  // As if all messages so far had so many.
+  const auto set_bytes = [&](int64_t to) {
+    SQLite::Database(session_file(directory_), SQLite::OPEN_READWRITE, 1000)
+        .exec("UPDATE sessions SET bytes = " + std::to_string(to));
+  };
+  set_bytes(SessionStore::kMaxSessionBytes - 5000);
+  EXPECT_TRUE(store_->append({}, session.id, {}, std::span(&message, 1)).ok());
+  set_bytes(SessionStore::kMaxSessionBytes - 500);
   EXPECT_EQ(store_->append({}, session.id, {}, std::span(&message, 1)).error().kind, ErrorKind::invalid);
-  const std::vector<NewMessage> five(5, message);
   NewSession all;
-  all.messages = five;
+  all.messages.assign(5, says("user", std::string(30 << 20, 'x')));
   EXPECT_EQ(store_->create(all).error().kind, ErrorKind::invalid);
 }
 

@@ -1,0 +1,181 @@
+// What the store owes to others than the one who asks: messages that are not theirs, limits that many small
+// changes must not pass, and what must be on the disk.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "sessions/consent_store.h"
+#include "sessions/session_store.h"
+
+namespace anabranch {
+namespace {
+
+NewMessage user_says(const std::string& text) {
+  return {{{"role", "user"}, {"content", text}}};
+}
+
+class SessionLimits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove_all(directory_);
+    store_ = SessionStore::open(directory_, {}).value();
+  }
+  void TearDown() override {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  Session make(const std::string& owner, std::vector<NewMessage> messages = {}, bool listed = true) {
+    NewSession session;
+    session.owner = owner;
+    session.messages = std::move(messages);
+    session.listed = listed;
+    return store_->create(session).value();
+  }
+  // In the file, beside the store.
+  int64_t sql(const std::string& command) {
+    SQLite::Database db(session_file(directory_), SQLite::OPEN_READWRITE, 5000);
+    SQLite::Statement statement(db, command);
+    return statement.executeStep() ? statement.getColumn(0).getInt64() : 0;
+  }
+  bool is_on_disk(const std::string& word) {
+    for (const auto& file : std::filesystem::directory_iterator(directory_)) {
+      std::ostringstream text;
+      text << std::ifstream(file.path(), std::ios::binary).rdbuf();
+      if (text.str().find(word) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  const std::filesystem::path directory_ =
+      std::filesystem::temp_directory_path() / ("session_limits_" + std::to_string(::getpid()));
+  std::unique_ptr<SessionStore> store_;
+};
+
+// The session is the caller's, the message is not.
+TEST_F(SessionLimits, AMessageOfAnotherSessionIsNoPlaceInThisOne) {
+  const Session hers = make("ann", {user_says("hers"), user_says("hers too")});
+  const std::vector<Session> others = {make("bob", {user_says("his"), user_says("his too")}),
+                                       make("ann", {user_says("of her other one")})};
+  const Owner ann = "ann";
+  const auto absent = [](const auto& result) {
+    return !result.ok() && result.error().kind == ErrorKind::not_found;
+  };
+  for (const Session& other : others) {
+    EXPECT_TRUE(absent(store_->path(ann, hers.id, other.head)));
+    EXPECT_TRUE(absent(store_->page(ann, hers.id, other.head, kNoMessage, 10)));
+    EXPECT_TRUE(absent(store_->page(ann, hers.id, {}, other.head, 10)));
+    EXPECT_TRUE(absent(store_->branch(ann, hers.id, other.head, "mine now")));
+    EXPECT_TRUE(absent(store_->change(ann, hers.id, {.head = other.head})));
+    EXPECT_TRUE(absent(store_->append(ann, hers.id, other.head, std::vector{user_says("x")})));
+  }
+  EXPECT_EQ(store_->path(ann, hers.id)->size(), 2u) << "it is as it was";
+  EXPECT_EQ(store_->list({.owner = ann})->sessions.size(), 2u);
+  // Nor is anything else of another owner's session within reach.
+  const std::string& id = others[0].id;
+  EXPECT_TRUE(absent(store_->page(ann, id, {}, kNoMessage, 10)));
+  EXPECT_TRUE(absent(store_->branch(ann, id, others[0].head, "")));
+  ASSERT_TRUE(store_->put_response({"resp_1", id, others[0].head, Json::object(), Json::array()}).ok());
+  EXPECT_TRUE(absent(store_->find_response(ann, "resp_1")));
+  EXPECT_TRUE(absent(store_->erase_response(ann, "resp_1")));
+  EXPECT_TRUE(store_->find_response("bob", "resp_1").ok());
+}
+
+TEST_F(SessionLimits, OfTooManyUnlistedSessionsTheOldestGo) {
+  store_ = SessionStore::open("", {}).value();
+  NewSession unlisted;
+  unlisted.listed = false;
+  const std::vector<NewSession> many(SessionStore::kMaxUnlisted + 3, unlisted);
+  const auto made = store_->create_all(many).value();
+  EXPECT_EQ(*store_->prune(), 3);
+  for (const size_t oldest : {0, 1, 2}) EXPECT_FALSE(store_->find({}, made[oldest].id).ok()) << oldest;
+  EXPECT_TRUE(store_->find({}, made[3].id).ok());
+  EXPECT_TRUE(store_->find({}, made.back().id).ok());
+}
+
+TEST_F(SessionLimits, OneResponseOfSeveralGoesAlone) {
+  const Session session = make("", {user_says("a")}, false);
+  for (const char* id : {"resp_1", "resp_2"})
+    ASSERT_TRUE(store_->put_response({id, session.id, session.head, Json::object(), Json::array()}).ok());
+  ASSERT_TRUE(store_->erase_response({}, "resp_1").ok());
+  EXPECT_TRUE(store_->find({}, session.id).ok());
+  EXPECT_TRUE(store_->find_response({}, "resp_2").ok());
+}
+
+TEST_F(SessionLimits, ASessionHoldsSoManyMessagesHoweverFewComeAtATime) {
+  const Session session = make("", {user_says("a")});
+  sql("UPDATE sessions SET messages = " + std::to_string(SessionStore::kMaxMessages - 1));
+  EXPECT_TRUE(store_->append({}, session.id, {}, std::vector{user_says("the last")}).ok());
+  EXPECT_EQ(store_->append({}, session.id, {}, std::vector{user_says("x")}).error().kind, ErrorKind::invalid);
+}
+
+TEST_F(SessionLimits, ASessionNotesSoManyTracesHoweverFewComeAtATime) {
+  const Session session = make("");
+  sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+      std::to_string(SessionStore::kMaxTraces - 1) + ") INSERT INTO traces SELECT '" + session.id +
+      "', 'trace_' || i, 0 FROM n");
+  ASSERT_TRUE(store_->add_traces(session.id, std::vector<std::string>{"a", "b", "c"}).ok());
+  EXPECT_EQ(sql("SELECT count(*) FROM traces"), SessionStore::kMaxTraces);
+}
+
+TEST_F(SessionLimits, OldSessionsGoByThemselvesWhenManySmallOnesCome) {
+  store_ = SessionStore::open("", {.bytes = 16'000}).value();
+  for (int i = 0; i < 60; ++i) make("", {user_says(std::string(500, 'x'))});
+  EXPECT_LT(store_->list({.limit = 100})->sessions.size(), 20u);
+}
+
+TEST_F(SessionLimits, WhatCouldNotBeOverwrittenAtOnceIsOverwrittenLater) {
+  const Session session = make("", {user_says("aardvark")});
+  ASSERT_TRUE(store_->erase({}, session.id).ok());
+  sql("ALTER TABLE words RENAME TO elsewhere");
+  EXPECT_FALSE(store_->upkeep().ok());
+  sql("ALTER TABLE elsewhere RENAME TO words");
+  EXPECT_TRUE(is_on_disk("aardvark"));
+  EXPECT_TRUE(store_->upkeep().ok());
+  EXPECT_FALSE(is_on_disk("aardvark"));
+}
+
+// ---- what a store asks of SQLite
+
+std::vector<sqlite3*> opened;
+
+int note_connection(sqlite3* db, const char**, const sqlite3_api_routines*) {
+  opened.push_back(db);
+  return SQLITE_OK;
+}
+
+std::string pragma(sqlite3* db, const char* name) {
+  std::string value;
+  const auto take = [](void* to, int, char** columns, char**) {
+    *static_cast<std::string*>(to) = columns[0] ? columns[0] : "";
+    return 0;
+  };
+  sqlite3_exec(db, (std::string("PRAGMA ") + name).c_str(), take, &value, nullptr);
+  return value;
+}
+
+// No test can take the power away. This is what keeps acknowledged messages then.
+TEST_F(SessionLimits, WhatIsAcknowledgedSurvivesALossOfPower) {
+  store_.reset();
+  opened.clear();
+  const auto hook = reinterpret_cast<void (*)()>(note_connection);
+  ASSERT_EQ(sqlite3_auto_extension(hook), SQLITE_OK);
+  store_ = SessionStore::open(directory_, {}).value();
+  const auto consent = ConsentStore::open((directory_ / "consent.db").string()).value();
+  sqlite3_cancel_auto_extension(hook);
+  ASSERT_EQ(opened.size(), 5u) << "a writer and three readers of sessions, and the approvals";
+  for (sqlite3* db : opened) EXPECT_EQ(pragma(db, "journal_mode"), "wal");
+  constexpr const char* kFull = "2";
+  EXPECT_EQ(pragma(opened.front(), "synchronous"), kFull);
+  EXPECT_EQ(pragma(opened.front(), "secure_delete"), "1");
+  EXPECT_EQ(pragma(opened.back(), "synchronous"), kFull) << "an approval that was used stays used";
+  for (int reader = 1; reader <= 3; ++reader)
+    EXPECT_EQ(pragma(opened[static_cast<size_t>(reader)], "query_only"), "1");
+}
+
+}  // namespace
+}  // namespace anabranch
