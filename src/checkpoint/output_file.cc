@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/part_name.h"
+
 namespace anabranch {
 
 namespace fs = std::filesystem;
@@ -46,8 +48,10 @@ Result<std::unique_ptr<OutputFile>> OutputFile::make(const std::string& target, 
   if (!path.has_filename() || fs::is_directory(path, code))
     return make_error(ErrorKind::invalid, "{} is a directory: name the file to write", target);
   if (fs::exists(fs::symlink_status(path, code))) {
-    if (fs::equivalent(path, source, code))
-      return make_error(ErrorKind::invalid, "{} is the source itself: write to another file", target);
+    for (const std::string& part : paths_of_parts(source))
+      if (fs::equivalent(path, part, code))
+        return make_error(ErrorKind::invalid, "{} is the source itself{}: write to another file", target,
+                          part == source ? "" : ", a part of it");
     if (!force) return make_error(ErrorKind::invalid, "{} exists already; --force replaces it", target);
     if (fs::is_symlink(path, code) || !begins_with(path, magic))
       return make_error(ErrorKind::invalid, "{} is not a {} file: it is not replaced", target, magic);

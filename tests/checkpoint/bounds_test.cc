@@ -217,6 +217,13 @@ TEST(OutputBounds, OnlyModelsAreReplaced) {
   fs::create_symlink(dir.file("good.gguf"), dir.file("link.gguf"));
   EXPECT_PART(file("link.gguf"), "is not a GGUF file");
   EXPECT_PART(file("model"), "is a directory");
+  // Of a split model no part is replaced.
+  for (const char* part : {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"}) dir.write(part, "GGUF");
+  for (const char* part : {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"})
+    EXPECT_PART(refusal(OutputFile::make(dir.file(part), dir.file("m-00001-of-00002.gguf"), "GGUF", true)),
+                "is the source itself");
+  EXPECT_EQ(refusal(OutputFile::make(dir.file("m-00001-of-00002.gguf"), dir.file("good.gguf"), "GGUF", true)),
+            "");
   // Nothing half-made is left.
   for (const auto& entry : fs::directory_iterator(dir.path()))
     EXPECT_EQ(entry.path().string().find("partial"), std::string::npos) << entry.path();
