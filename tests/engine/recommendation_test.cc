@@ -52,6 +52,16 @@ TEST(Recommendation, OfGenerationConfig) {
   EXPECT_EQ(greedy.from, "generation_config.json");
 }
 
+TEST(Recommendation, NumbersThatMakeNoSenseAreBounded) {
+  const auto got = recommended(
+      R"({"do_sample": true, "temperature": -3, "top_p": 7, "min_p": -1, "top_k": -5, "repetition_penalty": -2})");
+  EXPECT_FLOAT_EQ(got.sampling.temperature, 0);
+  EXPECT_FLOAT_EQ(got.sampling.top_p, 1);
+  EXPECT_FLOAT_EQ(got.sampling.min_p, 0);
+  EXPECT_EQ(got.sampling.top_k, 0);
+  EXPECT_FLOAT_EQ(got.sampling.repetition_penalty, 1);
+}
+
 TEST(Recommendation, OfGguf) {
   const auto of = [](const testing::GgufWriter& keys) {
     const std::string file =

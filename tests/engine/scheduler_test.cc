@@ -213,6 +213,26 @@ TEST(StepCosts, OneSlowStepIsSoonForgotten) {
   EXPECT_DOUBLE_EQ(costs.decode_s(64), 0.011);
 }
 
+// It counts as at most twice as long as expected, and with little weight.
+TEST(StepCosts, ADisturbedStepHardlyCounts) {
+  StepCosts costs;
+  costs.observe({.decoding = 4}, 0.01);
+  costs.observe({.decoding = 4}, 1.0);
+  EXPECT_LE(costs.decode_s(4), 0.0111);
+}
+
+// A machine may become slower, and contexts grow.
+TEST(StepCosts, AfterManyPromptsAStepWithoutIsMeasured) {
+  StepCosts costs;
+  costs.observe({.decoding = 4}, 0.01);
+  int steps = 0;
+  for (; steps < 100 && !costs.should_measure(4); steps++)
+    costs.observe({.decoding = 4, .prompt_tokens = 16, .positions = 100}, 0.02);
+  EXPECT_EQ(steps, 32);
+  costs.observe({.decoding = 4}, 0.01);
+  EXPECT_FALSE(costs.should_measure(4));
+}
+
 // The ends of prompts make steps of a few tokens. That these cost nothing beside the decoding rows must not
 // make a token of a large step seem cheap: a step twice as long as the bound would follow.
 TEST(StepCosts, StepsOfFewTokensSayLittleOfWhatATokenCosts) {
