@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "slow.h"
 #include "tokenizer/components.h"
 
 namespace anabranch {
@@ -15,25 +16,28 @@ using namespace testing;
 
 // Texts that push each other out all the time. Each has its own tokens, so a mix-up shows.
 TEST(SegmentMemoThreads, EachThreadGetsTheTokensOfItsText) {
-  constexpr int kTexts = 40, kRounds = 4000;
-  SegmentMemo memo(8000);
-  const auto tokens_of = [](int text) { return std::vector<int>(static_cast<size_t>(20 + text), text); };
-  std::atomic<int> found = 0, wrong = 0;
-  const auto work = [&](int seed) {
+  constexpr int kTexts = 7, kRounds = 60'000 / kSlowdown;
+  SegmentMemo memo(8000);  // three of the texts
+  std::vector<std::vector<int>> tokens;
+  for (int text = 0; text < kTexts; text++) tokens.emplace_back(static_cast<size_t>(500 + text), text);
+  std::atomic<int> ready = 0, found = 0, wrong = 0;
+  const auto work = [&](int step) {
+    ready++;
+    while (ready < 2) std::this_thread::yield();
     std::vector<int> out;
     for (int i = 0; i < kRounds; i++) {
-      const int text = (seed + i * 7) % kTexts;
+      const auto text = static_cast<size_t>(i * step % kTexts);
       const std::string key = "text " + std::to_string(text);
       out.clear();
       if (!memo.append(key, out)) {
-        memo.put(key, tokens_of(text));
+        memo.put(key, tokens[text]);
       } else {
         found++;
-        wrong += out != tokens_of(text);
+        wrong += out != tokens[text];
       }
     }
   };
-  std::thread one(work, 0), two(work, 3);
+  std::thread one(work, 1), two(work, 3);
   one.join();
   two.join();
   EXPECT_EQ(wrong, 0);
