@@ -124,6 +124,51 @@ TEST(RequestLimits, FiltersOfSamplingCountOnlyWhatTheGrammarAllows) {
   }
 }
 
+// Answer tokens at the prompt's end belong to the grammar.
+TEST(RequestLimits, AnAnswerThatHasBegunGoesOnInItsGrammar) {
+  const TinyModel model("qwen35_flat_tied");
+  const auto engine = engine_with(kept_options(model), false);
+  const auto grammar = engine->compile_grammar("root ::= \"ab\" [c-e]{5}");
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  const std::vector<int> begun = {'a' - 33, 'b' - 33}, wrong = {'b' - 33};
+  EXPECT_TRUE(engine->check_beginning(*grammar, begun).ok());
+  EXPECT_FALSE(engine->check_beginning(*grammar, wrong).ok());
+  Request request = request_of(40, 30, 1.0f, 5);
+  request.ignore_eos = false;
+  request.grammar = *grammar;
+  request.prompt.insert(request.prompt.end(), begun.begin(), begun.end());
+  request.begun = 2;
+  const auto got = run_to_end(*engine, request);
+  EXPECT_EQ(got.last.finish, FinishReason::stop) << got.last.error;
+  ASSERT_GE(got.tokens.size(), 5u);
+  for (size_t i = 0; i < 5; i++)
+    EXPECT_TRUE(got.tokens[i] >= 'c' - 33 && got.tokens[i] <= 'e' - 33) << got.tokens[i];
+}
+
+// Its text may be what a marker's token stands for, but written in other tokens.
+TEST(RequestLimits, NoMarkerIsPartOfAnAnswerUnderAGrammar) {
+  const TinyModel model("qwen35_flat_tied");
+  Json tokenizer = parse_json(byte_tokenizer()).value();
+  for (const char* mark : {"<tool_call>", "</tool_call>"}) {
+    Json added = tokenizer["added_tokens"].back();
+    added["id"] = 256 + tokenizer["added_tokens"].size();
+    added["content"] = mark;
+    added["special"] = false;
+    tokenizer["added_tokens"].push_back(added);
+  }
+  model.write("tokenizer.json", tokenizer.dump());
+  const auto engine = engine_with(kept_options(model), false);
+  const auto grammar = engine->compile_grammar("root ::= \"<tool_call>\" | \"zz\"");
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  Request request = request_of(40, 30, 0);
+  request.ignore_eos = false;
+  request.grammar = *grammar;
+  request.sampling.logit_bias = {{259, 100.0f}, {'<' - 33, 50.0f}};
+  const auto got = run(*engine, request);
+  EXPECT_EQ(std::ranges::count(got, 259), 0);
+  EXPECT_GE(got.size(), 11u) << "byte by byte";
+}
+
 TEST(LoadedFiles, EveryFileMayNameTheEndsOfTurns) {
   const TinyModel model("llama_tied");
   model.set_config("eos_token_id", Json::array({11, 12}));

@@ -59,6 +59,11 @@ TEST(TuningChoice, ARateOfAnotherRoundIsNoReasonToLeaveTheUsualValue) {
   EXPECT_EQ(choose_quickest(measured, 4), 4);
 }
 
+TEST(TuningChoice, OnlyWhatWasMeasuredIsChosen) {
+  EXPECT_EQ(choose_streams({{1, 2, 4}, {{50, 90, 170}}}, 1, 16), 4);
+  EXPECT_EQ(choose_streams({{1, 2, 4}, {{50, 50, 50}}}, 1, 2), 2);
+}
+
 TEST(TuningChoice, SurvivesNoise) {
   int streams_right = 0, threads_right = 0;
   constexpr int kRuns = 1000;
