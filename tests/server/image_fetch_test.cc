@@ -13,6 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "raw_http_server.h"
+#include "server/api/request_images.h"
+#include "server/api/web_images.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -173,6 +177,37 @@ TEST(ImageFetch, FollowsNoRedirect) {
   EXPECT_NE(error_of(get(server.host(), "http://" + server.host() + "/a.png")).find(other.host() + "/b.png"),
             std::string::npos);
   EXPECT_EQ(other.connections(), 0);
+}
+
+// Each part is far below the limit.
+TEST(ImageFetch, SmallPartsAddUp) {
+  constexpr size_t kMost = 16u << 20;
+  std::atomic<size_t> sent = 0;
+  const RawHttpServer server([&](const RawHttpServer::Request&, const RawHttpServer::Send& send) {
+    send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+    for (const std::string part(1000, 'x'); sent < kMost && send(part);) sent += part.size();
+  });
+  EXPECT_NE(error_of(get(server.host(), server.url("/"), 100'000, 60)).find("20 MiB"), std::string::npos);
+  EXPECT_LT(sent, kMost);
+}
+
+// Each image is far below the limit, and they come side by side.
+TEST(ImageFetch, ImagesOfARequestAddUp) {
+  WebImages images;
+  const std::vector<std::string> urls = {"http://a/1", "http://b/2", "http://c/3"};
+  for (const std::string& url : urls) EXPECT_EQ(images.take(url, kMaxImageBytes).value(), "?");
+  EXPECT_EQ(images.begin_fetching().size(), 3u);
+  std::vector<size_t> rooms;
+  const WebFetch fetch = [&](const std::string&, size_t room, double, const auto&) -> Result<std::string> {
+    rooms.push_back(room);
+    return std::string(8u << 20, 'x');  // as when another has taken the room meanwhile
+  };
+  for (const std::string& url : urls) images.fetch({url}, fetch, [] { return false; });
+  EXPECT_EQ(rooms,
+            (std::vector<size_t>{kMaxImageBytes, kMaxImageBytes - (8u << 20), kMaxImageBytes - (16u << 20)}));
+  EXPECT_TRUE(images.take(urls[1], kMaxImageBytes).ok());
+  EXPECT_FALSE(images.take(urls[2], kMaxImageBytes).ok());
+  EXPECT_FALSE(images.take(urls[0], 100).ok()) << "what is there has to fit, too";
 }
 
 TEST(ImageFetch, IsLimited) {

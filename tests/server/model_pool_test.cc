@@ -254,6 +254,38 @@ TEST_F(ModelPoolTest, IdleModelsAreUnloadedAndComeBack) {
   EXPECT_EQ(entry("b").loads, 2u);
 }
 
+TEST_F(ModelPoolTest, AModelThatAnswersForLongerThanItsIdleTimeStays) {
+  fakes_.keep["b"] = {false, 0.05};
+  start(100);
+  const auto first = ask("b");
+  ASSERT_TRUE(io_.until([&] { return first->done; }));
+  const auto running = ask("b");
+  ASSERT_TRUE(running->lease);
+  first->lease.reset();  // one of two has ended
+  const double begun = now_seconds();
+  io_.until([&] { return now_seconds() > begun + 0.15; });
+  EXPECT_EQ(entry("b").state, ModelState::loaded);
+  const auto beside = ask("b");
+  EXPECT_TRUE(beside->lease) << "it is answered at once";
+  beside->lease.reset();
+  settle();
+  EXPECT_EQ(entry("b").state, ModelState::loaded);
+  const double ended = now_seconds();
+  running->lease.reset();
+  ASSERT_TRUE(io_.until([&] { return entry("b").last_used >= ended; })) << "its idle time begins now";
+  ASSERT_TRUE(io_.until([&] { return loaded() == "a"; }));
+  EXPECT_EQ(entry("b").loads, 1u);
+}
+
+TEST_F(ModelPoolTest, ABusyModelDoesNotGiveWayWhileAnIdleOneIsThere) {
+  start(100);
+  const auto running = ask("a");
+  ASSERT_TRUE(running->lease);
+  EXPECT_EQ(use("b"), "b");  // used later
+  EXPECT_EQ(use("c"), "c");
+  EXPECT_EQ(loaded(), "ac");
+}
+
 TEST_F(ModelPoolTest, UnloadsWhenAsked) {
   start(100);
   std::vector<std::string> told;

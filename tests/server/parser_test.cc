@@ -85,6 +85,39 @@ TEST(RequestParser, LimitsWhatItTakes) {
   EXPECT_EQ(parse(chunked + "64\r\n" + std::string(100, 'x') + "\r\n0\r\n\r\n").state, State::done);
 }
 
+// Where proxies and servers could disagree about the end of a request, there is none.
+TEST(RequestParser, ARequestHasOneLength) {
+  const std::string head = "P / HTTP/1.1\r\nHost: a\r\n", length = "Content-Length: 1\r\n",
+                    chunked = "Transfer-Encoding: chunked\r\n";
+  const auto status = [](const std::string& text) { return parse(text + "\r\na").what.substr(0, 3); };
+  EXPECT_EQ(parse(head + length + "\r\na").state, State::done);
+  EXPECT_EQ(status(head + length + length), "400") << "even if both say the same";
+  EXPECT_EQ(status(head + length + "Content-Length: 2\r\n"), "400");
+  EXPECT_EQ(status(head + length + chunked), "400");
+  EXPECT_EQ(status(head + chunked + length), "400");
+  EXPECT_EQ(status(head + chunked + chunked), "400");
+  EXPECT_EQ(status(head + "Transfer-Encoding: gzip, chunked\r\n"), "400");
+  for (const char* bad : {"1, 1", "+1", "-1", "0x1", "1 1", ""})
+    EXPECT_EQ(status(head + "Content-Length: " + bad + "\r\n"), "400") << bad;
+  EXPECT_EQ(status("P / HTTP/1.0\r\n" + chunked), "400");
+  EXPECT_EQ(status(head + "Host: b\r\n"), "400");
+}
+
+TEST(RequestParser, ManySmallPartsHaveTheLimitsOfLargeOnes) {
+  const std::string head = "P / HTTP/1.1\r\nHost: a\r\n",
+                    chunked = head + "Transfer-Encoding: chunked\r\n\r\n";
+  std::string chunks, trailers, fields;
+  for (int i = 0; i < 100; ++i) chunks += "1\r\nx\r\n";
+  for (int i = 0; i < 700; ++i) trailers += "T:\r\n";
+  for (int i = 0; i < 700; ++i) fields += "F:\r\n";
+  const Parsed whole = parse(chunked + chunks + "0\r\n\r\n");
+  EXPECT_EQ(whole.state, State::done);
+  EXPECT_NE(whole.what.find("[" + std::string(100, 'x') + "]"), std::string::npos);
+  EXPECT_EQ(parse(chunked + chunks + "1\r\n").what.substr(0, 3), "413");
+  EXPECT_EQ(parse(chunked + "0\r\n" + trailers).what.substr(0, 3), "431");
+  EXPECT_EQ(parse(head + fields).what.substr(0, 3), "431");
+}
+
 TEST(RequestParser, AnEmptyLineDoesNotBeginARequest) {
   RequestParser parser(2000, 100);
   EXPECT_EQ(parser.skip_empty_line(""), 0u);

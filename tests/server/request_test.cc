@@ -67,6 +67,20 @@ TEST(ChatRequest, ReadsEveryOption) {
   EXPECT_EQ(chat(body(R"("max_tokens":3.0)")).options.max_tokens, 3);
 }
 
+TEST(ChatRequest, ATopPOfZeroTakesTheLikeliestToken) {
+  for (const char* zero : {"0", "0.0"}) {
+    const SamplingParams sampling = chat(body(fmt::format(R"("top_p":{},"top_k":5)", zero))).options.sampling;
+    EXPECT_EQ(sampling.top_k, 1);
+    EXPECT_EQ(sampling.top_p, 1);
+  }
+  EXPECT_EQ(chat(body(R"("top_p":0.001)")).options.sampling.top_k, 7) << "the default";
+}
+
+TEST(ChatRequest, OfTwoLimitsOfTokensTheNewerFieldHolds) {
+  EXPECT_EQ(chat(body(R"("max_tokens":5,"max_completion_tokens":3)")).options.max_tokens, 3);
+  EXPECT_EQ(chat(body(R"("max_completion_tokens":5,"max_tokens":3)")).options.max_tokens, 5);
+}
+
 TEST(ChatRequest, ReadsPenaltiesBiasAndLogprobs) {
   const auto options = [](const std::string& extra) { return chat(body(extra)).options; };
   auto read = options(R"("presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.25,

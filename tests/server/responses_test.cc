@@ -153,8 +153,8 @@ TEST_F(Responses, ThoughtsComeBackSealedAndAreOpened) {
   EXPECT_NE(goes_on(sealed).find("assistant: Done.[reasoning_content=\"A secret.\"]"), std::string::npos);
   std::string forged = sealed;
   forged[20] = forged[20] == 'A' ? 'B' : 'A';
-  for (const std::string& other :
-       {forged, sealed + "AAAA", std::string("gAAA"), std::string("%%%%"), std::string()})
+  for (const std::string& other : {forged, sealed + "AAAA", std::string("gAAA"), std::string("%%%%"),
+                                   std::string(), sealed.substr(0, 36)})
     EXPECT_NE(goes_on(other).find("user: hi\nassistant: Done.\nuser: more"), std::string::npos) << other;
 }
 

@@ -17,6 +17,7 @@ TEST(Routes, FindsPathsAndIds) {
   for (const char* path : {"", "/v1", "/v1/models/", "/v1/modelsx", "/V1/models", "/health/",
                            "/v1/messages/x", "/v1/responses/"})
     EXPECT_EQ(path_of(path), "none") << path;
+  EXPECT_EQ(path_of("/v1/sessions/a/b/export"), "/v1/sessions/{id}") << "an id before a name has no slash";
   EXPECT_EQ(path_of("/v1/responses/resp_1/input_items"), "/v1/responses/{id}/input_items");
   EXPECT_EQ(find_route("/v1/responses/resp_1/input_items", "GET").id, "resp_1");
   const RouteMatch item = find_route("/v1/conversations/conv_1/items/msg_2", "GET");

@@ -246,6 +246,16 @@ TEST_F(SessionsApi, WhatWasNotAnsweredIsNotKept) {
   EXPECT_EQ(read(id)["messages"][1]["status"], "incomplete");
 }
 
+TEST_F(SessionsApi, ARequestThatFailedLeavesTheConversationWhereItWas) {
+  const std::string id =
+      made(R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})")["id"];
+  const std::string place = R"({"conversation":{"id":")" + id + "\"";
+  engine_.max_queue = 0;
+  EXPECT_EQ(post("/v1/responses", place + R"(},"input":"hi"})").status, 429);
+  EXPECT_EQ(post("/v1/responses", place + R"(,"parent":null},"input":"hi"})").status, 429);
+  EXPECT_TRUE(comes_to_say(id, "user:q|assistant:a|"));
+}
+
 TEST_F(SessionsApi, StoredResponsesAreOnDiskOnlyWhenAsked) {
   says({"Kept?"});
   const std::string in_memory = respond("\"input\":\"hi\"")["id"];

@@ -7,6 +7,7 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 
 #include "base/clock.h"
@@ -111,6 +112,27 @@ TEST_F(TraceEraserTest, TracesAreKeptUntilTheDatabaseCanBeRead) {
   eraser_->erase([&] { told = true; });
   ASSERT_TRUE(run_until([&] { return told; }));
   EXPECT_EQ(states_.forgotten(), 1u);
+}
+
+TEST_F(TraceEraserTest, WhatCouldNotBeRemovedFromTheDiskIsRemovedLater) {
+  const std::string cache = directory_ + "/cache";
+  std::filesystem::create_directories(cache);
+  std::ofstream(cache + "/turns.db") << std::string(5000, 'x');  // no database
+  TraceEraser eraser(*pool_, stores_, post(), cache);
+  SessionStore& store = stores_->usual();
+  const Session session = *store.create({});
+  ASSERT_TRUE(store.add_traces(session.id, std::vector{turn_trace(5)}).ok());
+  ASSERT_TRUE(store.erase({}, session.id).ok());
+  const auto erase = [&] {
+    bool told = false;
+    eraser.erase([&] { told = true; });
+    return run_until([&] { return told; });
+  };
+  ASSERT_TRUE(erase());
+  EXPECT_TRUE(stores_->has_released());
+  std::filesystem::remove(cache + "/turns.db");
+  ASSERT_TRUE(erase());
+  EXPECT_FALSE(stores_->has_released());
 }
 
 // Its last answers still run, and it may write what it has queued.

@@ -87,6 +87,23 @@ TEST(WaitPool, OneKeyCannotTakeAllThreads) {
   EXPECT_TRUE(gate.began("dave"));
 }
 
+// However many jobs another has queued before.
+TEST(WaitPool, TheOwnerOfFewerRunningJobsIsNext) {
+  Gate first, second, rest;
+  WaitPool pool({.threads = 2, .per_owner = 2, .per_place = 2});
+  pool.submit("alice", {"x"}, first.job("first"));
+  pool.submit("alice", {"x"}, second.job("second"));
+  EXPECT_TRUE(first.began("first") && second.began("second"));
+  for (int i = 0; i < 5; ++i) pool.submit("alice", {"x"}, rest.job("alice"));
+  pool.submit("bob", {"x"}, rest.job("bob"));
+  first.open();
+  EXPECT_TRUE(rest.began("bob"));
+  EXPECT_EQ(rest.count(), 1u);
+  second.open();
+  EXPECT_TRUE(rest.began("alice"));
+  rest.open();
+}
+
 TEST(WaitPool, AJobWithoutAPlaceCountsForItsOwner) {
   Gate gate;
   WaitPool pool({.threads = 16, .per_owner = 8, .per_place = 2});
