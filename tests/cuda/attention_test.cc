@@ -53,11 +53,13 @@ std::vector<float> formula(const Tensor& q, const Tensor& k, const Tensor& v, in
 }
 
 TEST_F(EmulatedAttention, CloseToTheFormula) {
-  for (const auto& [dim, total, scores] : {std::tuple{32, 9000, ScoreSpec{0.2f}},
-                                           {64, 4000, ScoreSpec{0.2f}},
-                                           {64, 1000, ScoreSpec{0.2f, 300}},
-                                           {32, 9000, ScoreSpec{0.2f, 8500}},
-                                           {96, 300, ScoreSpec{0.3f, 0, 2.0f}}}) {
+  for (const auto& [dim, total, scores] :
+       {std::tuple{32, 9000, ScoreSpec{0.2f}},
+        {64, 4000, ScoreSpec{0.2f}},
+        {64, 1000, ScoreSpec{0.2f, 300}},
+        {32, 9000, ScoreSpec{0.2f, 8500}},
+        {32, 140, ScoreSpec{0.2f, 3}},  // row 0 sees the last key of a part
+        {96, 300, ScoreSpec{0.3f, 0, 2.0f}}}) {
     const int kv_heads = 2, heads = 4, rows = 11;
     const Tensor k = random({total, kv_heads, dim}), v = random({total, kv_heads, dim}),
                  q = random({rows, heads, dim});
@@ -75,6 +77,29 @@ TEST_F(EmulatedAttention, CloseToTheFormula) {
                      y.slice_rows(rows - 1, rows),
                      fmt::format("the last of {} positions, {} dimensions", total, dim));
   }
+}
+
+// What a snapshot has, too, stays as it is when the sequence goes on, and the other way round.
+TEST_F(EmulatedAttention, SharedBlocksAreNotWritten) {
+  const int kv_heads = 2, dim = 32;
+  const Tensor k = card().to_device(random({20, kv_heads, dim})),
+               v = card().to_device(random({20, kv_heads, dim})),
+               other = card().to_device(random({20, kv_heads, dim})),
+               q = card().to_device(random({2, 4, dim}));
+  const auto filled = [&](const Tensor& keys, const Tensor& values) {
+    PagedKv kv = make_kv(kv_heads, dim);
+    kv_append(kv, keys, values);
+    return kv;
+  };
+  const Tensor trunk = to_host(attention(q, filled(k, v), {0.2f}));
+  const std::vector<Tensor> keys = {k.slice_rows(0, 10), other.slice_rows(10, 20)},
+                            values = {v.slice_rows(0, 10), other.slice_rows(10, 20)};
+  const Tensor twig = to_host(attention(q, filled(concat_rows(keys), concat_rows(values)), {0.2f}));
+  PagedKv kv = filled(k.slice_rows(0, 10), v.slice_rows(0, 10)), branch = kv;
+  kv_append(kv, k.slice_rows(10, 20), v.slice_rows(10, 20));
+  kv_append(branch, other.slice_rows(10, 20), other.slice_rows(10, 20));
+  expect_same_bits(to_host(attention(q, kv, {0.2f})), trunk, "the trunk");
+  expect_same_bits(to_host(attention(q, branch, {0.2f})), twig, "the branch");
 }
 
 // Rows that see each other both ways: close to the formula, and the same bits for any of them.

@@ -262,7 +262,11 @@ std::string run(const Launch& launch) {
     kernel_args = launch.args;
     block_size = {launch.threads, 1, 1};
     const Index& grid = grid_size = launch.grid;
-    for (unsigned i = 0; i < grid.x * grid.y * grid.z && error.empty(); i++) {
+    const unsigned blocks = grid.x * grid.y * grid.z;
+    static bool last_first = false;
+    last_first = !last_first;
+    for (unsigned block = 0; block < blocks && error.empty(); block++) {
+      const unsigned i = last_first ? blocks - 1 - block : block;
       block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
       run_block(launch, i % 2 == 1, program);
     }

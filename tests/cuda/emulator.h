@@ -2,8 +2,9 @@
 // block is a fiber. This tests arithmetic, indices, divergence and the use of memory before it is written. It
 // does not test timing, the hardware's memory model, or how tensor cores round within one product.
 //
-// Blocks run one after the other. Shared memory is filled with NaN before each, and local variables begin
-// with a pattern of bytes. Linked into the fake driver, which calls run(); not for several threads at a time.
+// Blocks run one after the other, in every second launch the last one first. Shared memory is filled with NaN
+// before each, and local variables begin with a pattern of bytes. Linked into the fake driver, which calls
+// run(); not for several threads at a time.
 #pragma once
 
 #include <cstddef>

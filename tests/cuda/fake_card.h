@@ -3,7 +3,8 @@
 // and note it.
 //
 // Each card has a context and addresses of its own. A call that mixes those of two cards, or that uses memory
-// which is not allocated, fails and is noted in fake_faults.
+// which is not allocated, fails and is noted in fake_faults. What is asked for on a stream is done as late as
+// it can be (late_work.h).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "cuda/emulator.h"
 #include "cuda/fake_card.h"
+#include "cuda/late_work.h"
 #include "ops/cuda/kernels/args.h"
 
 namespace anabranch {
@@ -31,7 +33,8 @@ bool FakeCard::is_closed() const {
 
 namespace {
 
-constexpr int kInvalidValue = 1, kInvalidContext = 201, kInvalidDevice = 101, kLaunchFailed = 719;
+constexpr int kInvalidValue = 1, kInvalidContext = 201, kInvalidDevice = 101, kNotReady = 600,
+              kPeerAccessAlreadyEnabled = 704, kLaunchFailed = 719;
 constexpr size_t kArenaBytes = size_t{2} << 30;
 using Address = unsigned long long;
 
@@ -42,6 +45,13 @@ struct LaunchConfig {
 };
 struct Stream {
   FakeCard* card;
+  LateStream late;
+};
+// What a stream had been asked for when the event was recorded.
+struct Event {
+  FakeCard* card;
+  Stream* stream = nullptr;
+  uint64_t end = 0;
 };
 struct Module {
   FakeCard* card;
@@ -103,6 +113,7 @@ int check_memory(Address p, size_t bytes, const std::string& what) {
   --it;
   return p + bytes <= it->first + it->second ? 0 : fault(kInvalidValue, what + " with memory of others");
 }
+// That these bytes are no card's.
 int check_host(const void* p, const std::string& what) {
   for (const FakeCard& card : fake_cards)
     if (arena_of(&card).has(reinterpret_cast<Address>(p)))
@@ -110,12 +121,46 @@ int check_host(const void* p, const std::string& what) {
   return 0;
 }
 
+std::vector<Stream*> streams;  // those that are open
+
+int carry_out(Stream& stream, uint64_t end = LateStream::kAll) {
+  return stream.late.carry_out(end, [](const LateWork& work) {
+    return fault(kInvalidValue, std::string(work.what) + " finds its pinned memory changed by others");
+  });
+}
+// Of all streams of the card.
+int carry_out_all(const FakeCard* card) {
+  int error = 0;
+  for (Stream* stream : streams)
+    if (stream->card == card)
+      if (const int own = carry_out(*stream); error == 0) error = own;
+  return error;
+}
+// That of an event's stream which came before it. An event that was never recorded is done.
+int carry_out_to(const Event& event) {
+  if (std::ranges::find(streams, event.stream) == streams.end()) return 0;
+  return carry_out(*event.stream, event.end);
+}
+
+bool is_pinned(const void* p) {
+  const auto address = reinterpret_cast<Address>(p);
+  return std::ranges::any_of(fake_cards, [&](const FakeCard& card) {
+    auto it = card.pinned.upper_bound(address);
+    return it != card.pinned.begin() && address < (--it)->first + it->second;
+  });
+}
+bool is_touched_late(const void* host, size_t bytes) {
+  return std::ranges::any_of(streams, [&](Stream* s) { return s->late.touching(host, bytes) != nullptr; });
+}
+
+// The size of the struct that is a kernel's parameter: a launch copies it.
 size_t args_bytes(const std::string& kernel) {
   using namespace ops::cuda;
   if (kernel == "prepare" || kernel == "attend" || kernel == "attend_many" || kernel == "combine")
     return sizeof(AttendArgs);
   if (kernel == "delta") return sizeof(DeltaArgs);
   if (kernel == "norm_rows" || kernel == "norm_heads") return sizeof(NormArgs);
+  if (kernel == "layer_norm") return sizeof(LayerNormArgs);
   if (kernel == "embed") return sizeof(EmbedArgs);
   if (kernel == "pairs") return sizeof(PairArgs);
   if (kernel == "take") return sizeof(TakeArgs);
@@ -123,20 +168,50 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "route") return sizeof(RouteArgs);
   if (kernel == "sort_pairs") return sizeof(SortArgs);
   if (kernel == "experts") return sizeof(ExpertArgs);
+  if (kernel == "few_gate_up") return sizeof(FewGateUpArgs);
+  if (kernel == "few_down") return sizeof(FewDownArgs);
   if (kernel == "weighted_sum") return sizeof(WeightedSumArgs);
-  return offsetof(LinearArgs, segments);  // gemv, gemm; what follows are addresses of all cards
+  if (kernel.starts_with("exchange")) return sizeof(ExchangeArgs);
+  if (kernel == "gemv" || kernel == "gemm") return sizeof(LinearArgs);
+  return 0;
 }
-// That every address of a card among the kernel's arguments is allocated in the current context.
-int check_args(const std::string& kernel, const void* args) {
-  const auto* from = static_cast<const char*>(args);
-  for (size_t i = 0; i + sizeof(Address) <= args_bytes(kernel); i += sizeof(Address)) {
+// Of these, the first, which are addresses of the current card only.
+size_t own_args_bytes(const std::string& kernel) {
+  if (kernel.starts_with("exchange")) return 0;
+  return kernel == "gemv" || kernel == "gemm" ? offsetof(ops::cuda::LinearArgs, segments)
+                                              : args_bytes(kernel);
+}
+// That each address of a card among the kernel's arguments is allocated in the current context, or, of
+// another card, in memory that is cleared by now: a card does not wait for what others have yet to do.
+int check_args(const std::string& kernel, const std::string& args) {
+  const std::string what = "a launch of " + kernel;
+  for (size_t i = 0; i + sizeof(Address) <= args.size(); i += sizeof(Address)) {
     Address word;
-    std::memcpy(&word, from + i, sizeof(word));
-    for (const FakeCard& card : fake_cards)
-      if (arena_of(&card).has(word))
-        if (const int error = check_memory(word, 0, "a launch of " + kernel)) return error;
+    std::memcpy(&word, args.data() + i, sizeof(word));
+    for (const FakeCard& card : fake_cards) {
+      if (!arena_of(&card).has(word)) continue;
+      if (i < own_args_bytes(kernel))
+        if (const int error = check_memory(word, 0, what)) return error;
+      for (const Stream* stream : streams)
+        if (&card != current && stream->card == &card && stream->late.clearing(word))
+          return fault(kInvalidValue, what + " with memory that another card has yet to clear");
+    }
   }
   return 0;
+}
+
+// Checks what all copies have to.
+int check_copy(void* stream, Address on_card, const void* host, size_t bytes, const char* what) {
+  int error = check_stream(stream, what);
+  if (!error) error = check_memory(on_card, bytes, what);
+  if (!error && host) error = check_host(host, what);
+  return error;
+}
+void add(void* stream, LateWork work) {
+  static_cast<Stream*>(stream)->late.add(std::move(work));
+}
+char* bytes_at(Address p) {
+  return reinterpret_cast<char*>(p);
 }
 
 }  // namespace
@@ -203,7 +278,13 @@ int cuDeviceCanAccessPeer(int* possible, int, int) {
   *possible = 1;
   return 0;
 }
-int cuCtxEnablePeerAccess(void*, unsigned) {
+int cuCtxEnablePeerAccess(void* context, unsigned) {
+  const Lock lock(mutex);
+  if (no_context()) return fault(kInvalidContext, "peer access without a context");
+  static std::pair<int, int> enabled[kFakeCards][kFakeCards];  // the contexts between which it is
+  const auto from = current - fake_cards, to = static_cast<FakeCard*>(context) - fake_cards;
+  const std::pair now(generation[from], generation[to]);
+  if (std::exchange(enabled[from][to], now) == now) return kPeerAccessAlreadyEnabled;
   return 0;
 }
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -223,103 +304,169 @@ int cuMemAlloc_v2(Address* p, size_t bytes) {
   if (current->emulated) std::memset(reinterpret_cast<void*>(*p), 0xFF, bytes);  // NaN
   return 0;
 }
+// Waits for the card, and fills the memory with NaN.
 int cuMemFree_v2(Address p) {
   const Lock lock(mutex);
   if (no_context() || current->memory.count(p) == 0)
     return fault(kInvalidValue, "memory is released that is not of the current context");
-  madvise(reinterpret_cast<void*>(p), current->memory[p], MADV_DONTNEED);
+  const int error = carry_out_all(current);
+  const size_t bytes = current->memory[p];
+  constexpr size_t kMostFilled = 16 << 20;
+  if (current->emulated && bytes <= kMostFilled)
+    std::memset(bytes_at(p), 0xFF, bytes);
+  else
+    madvise(bytes_at(p), bytes, MADV_DONTNEED);
   current->memory.erase(p);
-  return 0;
+  return error;
 }
 int cuMemHostAlloc(void** p, size_t bytes, unsigned) {
   const Lock lock(mutex);
   if (no_context()) return fault(kInvalidContext, "memory is pinned without a context");
-  *p = std::calloc(1, bytes);
+  *p = std::malloc(bytes);
+  std::memset(*p, 0xFF, bytes);
   current->pinned[reinterpret_cast<Address>(*p)] = bytes;
   return 0;
 }
+// Whether it waits for copies, CUDA does not say: here it does not.
 int cuMemFreeHost(void* p) {
   const Lock lock(mutex);
-  if (no_context() || current->pinned.erase(reinterpret_cast<Address>(p)) == 0)
+  const auto address = reinterpret_cast<Address>(p);
+  if (no_context() || !current->pinned.contains(address))
     return fault(kInvalidValue, "pinned memory is released that is not of the current context");
+  const bool late = is_touched_late(p, current->pinned[address]);
+  carry_out_all(current);  // it would write there
+  current->pinned.erase(address);
   std::free(p);
-  return 0;
+  return late ? fault(kInvalidValue, "pinned memory is released before a copy of it is done") : 0;
 }
+// Memory that is not pinned is read before the call returns.
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, void* stream) {
   const Lock lock(mutex);
   const char* what = "a copy to the device";
-  int error = check_stream(stream, what);
-  if (!error) error = check_memory(to, bytes, what);
-  if (!error) error = check_host(from, what);
-  if (!error) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-  return error;
+  if (const int error = check_copy(stream, to, from, bytes, what)) return error;
+  auto* source = static_cast<char*>(const_cast<void*>(from));
+  if (!is_pinned(from)) {
+    const auto staged = std::make_shared<std::string>(source, bytes);
+    add(stream, {.what = what, .carry_out = [=] {
+                   std::memcpy(bytes_at(to), staged->data(), bytes);
+                   return 0;
+                 }});
+    return 0;
+  }
+  add(stream, {.what = what,
+               .carry_out =
+                   [=] {
+                     std::memcpy(bytes_at(to), source, bytes);
+                     return 0;
+                   },
+               .pinned = source,
+               .pinned_bytes = bytes});
+  return 0;
 }
+// To memory that is not pinned, the call returns when it is done. Elsewhere anything may be until then.
 int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, void* stream) {
   const Lock lock(mutex);
   const char* what = "a copy from the device";
-  int error = check_stream(stream, what);
-  if (!error) error = check_memory(from, bytes, what);
-  if (!error) error = check_host(to, what);
-  if (!error) std::memcpy(to, reinterpret_cast<void*>(from), bytes);
-  return error;
+  if (const int error = check_copy(stream, from, to, bytes, what)) return error;
+  if (!is_pinned(to)) {
+    const int error = carry_out(*static_cast<Stream*>(stream));
+    std::memcpy(to, bytes_at(from), bytes);
+    return error;
+  }
+  if (!is_touched_late(to, bytes)) std::memset(to, 0xFF, bytes);
+  add(stream, {.what = what,
+               .carry_out =
+                   [=] {
+                     std::memcpy(to, bytes_at(from), bytes);
+                     return 0;
+                   },
+               .pinned = static_cast<char*>(to),
+               .pinned_bytes = bytes});
+  return 0;
 }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
   const Lock lock(mutex);
   const char* what = "a copy on the device";
-  int error = check_stream(stream, what);
-  if (!error) error = check_memory(to, bytes, what);
+  int error = check_copy(stream, to, nullptr, bytes, what);
   if (!error) error = check_memory(from, bytes, what);
-  if (!error) std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
-  return error;
+  if (error) return error;
+  add(stream, {.what = what, .carry_out = [=] {
+                 std::memcpy(bytes_at(to), bytes_at(from), bytes);
+                 return 0;
+               }});
+  return 0;
 }
 int cuMemsetD8Async(Address p, unsigned char value, size_t bytes, void* stream) {
   const Lock lock(mutex);
-  int error = check_stream(stream, "clearing memory");
-  if (!error) error = check_memory(p, bytes, "clearing memory");
-  if (!error) std::memset(reinterpret_cast<void*>(p), value, bytes);
-  return error;
+  const char* what = "clearing memory";
+  if (const int error = check_copy(stream, p, nullptr, bytes, what)) return error;
+  add(stream, {.what = what,
+               .carry_out =
+                   [=] {
+                     std::memset(bytes_at(p), value, bytes);
+                     return 0;
+                   },
+               .cleared = p,
+               .cleared_bytes = bytes});
+  return 0;
 }
 int cuStreamCreate(void** stream, unsigned) {
   const Lock lock(mutex);
   if (no_context()) return fault(kInvalidContext, "a stream without a context");
   current->streams++;
-  *stream = new Stream{current};
+  streams.push_back(new Stream{current, {}});
+  *stream = streams.back();
   return 0;
 }
 int cuStreamDestroy_v2(void* stream) {
   const Lock lock(mutex);
   if (const int error = check_stream(stream, "closing")) return error;
   current->streams--;
-  delete static_cast<Stream*>(stream);
-  return 0;
+  auto* closed = static_cast<Stream*>(stream);
+  const int error = carry_out(*closed);
+  std::erase(streams, closed);
+  delete closed;
+  return error;
 }
 int cuStreamSynchronize(void* stream) {
   const Lock lock(mutex);
-  return check_stream(stream, "waiting");
+  const int error = check_stream(stream, "waiting");
+  return error ? error : carry_out(*static_cast<Stream*>(stream));
 }
 int cuEventCreate(void** event, unsigned) {
   const Lock lock(mutex);
   if (no_context()) return fault(kInvalidContext, "an event without a context");
   current->events++;
-  *event = current;
+  *event = new Event{current};
   return 0;
 }
 int cuEventDestroy_v2(void* event) {
   const Lock lock(mutex);
-  static_cast<FakeCard*>(event)->events--;
-  return check_card(static_cast<FakeCard*>(event), "closing an event");
+  const std::unique_ptr<Event> closed(static_cast<Event*>(event));
+  closed->card->events--;
+  return check_card(closed->card, "closing an event");
 }
 int cuEventRecord(void* event, void* stream) {
   const Lock lock(mutex);
-  const int error = check_stream(stream, "recording an event");
-  return error ? error : check_card(static_cast<FakeCard*>(event), "recording an event");
-}
-int cuEventSynchronize(void*) {
+  auto* recorded = static_cast<Event*>(event);
+  int error = check_stream(stream, "recording an event");
+  if (!error) error = check_card(recorded->card, "recording an event");
+  if (error) return error;
+  recorded->stream = static_cast<Stream*>(stream);
+  recorded->end = recorded->stream->late.asked();
   return 0;
 }
-int cuEventElapsedTime(float* ms, void*, void*) {
+int cuEventSynchronize(void* event) {
+  const Lock lock(mutex);
+  return carry_out_to(*static_cast<Event*>(event));
+}
+int cuEventElapsedTime(float* ms, void* begin, void* end) {
+  const Lock lock(mutex);
   *ms = 1;
-  return 0;
+  const auto is_done = [](const Event& event) {
+    return event.stream && event.stream->late.is_done(event.end);
+  };
+  return is_done(*static_cast<Event*>(begin)) && is_done(*static_cast<Event*>(end)) ? 0 : kNotReady;
 }
 // The fake compiler's machine code is the source. Functions live as long as the process.
 int cuModuleLoadData(void** module, const void* code) {
@@ -371,19 +518,21 @@ int cuLaunchKernelEx(const void* config, void* function, void** parameters, void
   const std::string what = "a launch of " + f.kernel;
   int error = check_stream(c.stream, what);
   if (!error) error = check_card(f.card, what);
-  if (!error && !f.kernel.starts_with("exchange"))
-    error = check_args(f.kernel, parameters[0]);  // it writes to all cards
   if (error) return error;
+  const std::string args(static_cast<const char*>(parameters[0]), args_bytes(f.kernel));
+  if (args.empty()) return fault(kInvalidValue, what + ", whose arguments are not known here");
+  if (const int wrong = check_args(f.kernel, args)) return wrong;
   f.card->launches.push_back({f.kernel, f.source, blocks});
   if (!f.card->emulated) return 0;
-  const std::string failure = emulator::run({f.kernel,
-                                             f.source,
-                                             f.card->capability,
-                                             {c.grid[0], c.grid[1], c.grid[2]},
-                                             threads,
-                                             c.shared_bytes,
-                                             parameters[0]});
-  return failure.empty() ? 0 : fault(kLaunchFailed, failure);
+  const emulator::Launch launch{
+      f.kernel, f.source, f.card->capability, {c.grid[0], c.grid[1], c.grid[2]}, threads, c.shared_bytes};
+  add(c.stream, {.what = "a kernel", .carry_out = [=] {
+                   emulator::Launch now = launch;
+                   now.args = args.data();
+                   const std::string failure = emulator::run(now);
+                   return failure.empty() ? 0 : fault(kLaunchFailed, failure);
+                 }});
+  return 0;
 }
 int cuGetErrorName(int error, const char** name) {
   *name = error == kInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT" : "CUDA_ERROR_INVALID_VALUE";

@@ -39,8 +39,14 @@ CudaDevice::CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t e
   of_card()++;
 }
 
+// Copies may still read pinned memory that is released next: CUDA does not promise that the release waits.
 CudaDevice::~CudaDevice() {
   leave_group();
+  try {
+    synchronize();
+  } catch (const std::exception& e) {
+    log_debug("{}", e.what());
+  }
   of_card()--;
 }
 
