@@ -463,6 +463,34 @@ TEST(DiskStoreTest, RemovingLeavesTheStoreToOthers) {
   EXPECT_TRUE(store->take_missing().empty());
 }
 
+TEST(DiskStoreTest, RemovingWaitsForARecordThatIsBeingWritten) {
+  TemporaryDirectory directory;
+  Gate gate;
+  const auto store = open_store(directory.path(), [&](DiskOptions& o) { o.write = gate.write(); });
+  const auto a = chain(1, 0);
+  put_all(*store, a);
+  gate.await_call();
+  const DiskRecord record = disk_record(kFingerprint, a[0]);
+  auto removed = std::async(std::launch::async, [&] { store->remove({&record, 1}); });
+  EXPECT_EQ(removed.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  gate.set_open();
+  removed.get();
+  store->drain();
+  EXPECT_TRUE(listed(directory.path()).empty());
+  EXPECT_FALSE(store->has(a[0]));
+}
+
+TEST(DiskStoreTest, AWriteThatTakesAPartIsContinued) {
+  TemporaryDirectory directory;
+  const auto store = open_store(directory.path(), [](DiskOptions& o) {
+    o.write = [](int fd, const void* data, size_t n) { return ::write(fd, data, std::min<size_t>(n, 1000)); };
+  });
+  const auto heads = chain(1, 2);
+  put_all(*store, heads);
+  store->drain();
+  EXPECT_EQ(count_right(*store, heads), static_cast<int>(heads.size()));
+}
+
 TEST(DiskStoreTest, FoldersOfTheOldFormatAreRemovedOnce) {
   TemporaryDirectory directory;
   const std::string old = directory.path() + "/v1-", empty = old + std::string(32, '0'),

@@ -1,6 +1,9 @@
 #include "decode/loop_detector.h"
 
 #include <gtest/gtest.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -413,6 +416,20 @@ TEST(TokenTraits, LettersNumbersAndTheRest) {
   for (const char* other : {"", " ", "\n\n", "|", "--", "_", "{\""})
     EXPECT_EQ(token_traits(other), 0) << other;
 }
+
+#ifdef __GLIBC__
+// 40,000 more tokens that never recur. A table of all their n-grams would have more than 2 MB.
+TEST(LoopDetector, ForgetsWhatLiesFarBack) {
+  LoopDetector detector({.recurring = 120, .max_period = 4});
+  std::mt19937 random(2);
+  const auto push = [&](int tokens) {
+    for (int i = 0; i < tokens; i++) detector.push(static_cast<int>(random() >> 1));
+    return static_cast<double>(mallinfo2().uordblks);  // 0 with sanitizers
+  };
+  const double before = push(3000);
+  EXPECT_LT(push(40000) - before, 1e6);
+}
+#endif
 
 TEST(LoopDetector, CostsLittle) {
   std::mt19937 random(1);

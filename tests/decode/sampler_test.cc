@@ -83,6 +83,62 @@ TEST(Sampler, FiltersKeepWhatTheySay) {
   EXPECT_EQ(n[1], 200);
 }
 
+// Of four equal tokens, whose weights are exact: those that are ever drawn.
+std::vector<int> drawn_of_equal(SamplingParams params) {
+  params.temperature = 1;
+  std::vector<bool> seen(4);
+  for (int i = 0; i < 200; i++)
+    seen[static_cast<size_t>(sample(std::vector<float>(4, 1.5f), params, {}, i))] = true;
+  std::vector<int> out;
+  for (int i = 0; i < 4; i++)
+    if (seen[static_cast<size_t>(i)]) out.push_back(i);
+  return out;
+}
+
+TEST(Sampler, FiltersEndExactlyAtTheirBoundary) {
+  using Ids = std::vector<int>;
+  EXPECT_EQ(drawn_of_equal({.top_p = 0.25f}), (Ids{0}));
+  EXPECT_EQ(drawn_of_equal({.top_p = 0.5f}), (Ids{0, 1}));
+  EXPECT_EQ(drawn_of_equal({.top_p = std::nextafter(0.5f, 1.0f)}), (Ids{0, 1, 2}));
+  EXPECT_EQ(drawn_of_equal({.top_p = 0.75f}), (Ids{0, 1, 2}));
+  EXPECT_EQ(drawn_of_equal({.top_p = std::nextafter(1.0f, 0.0f)}), (Ids{0, 1, 2, 3}));
+  // Of equal tokens the lower ones stay; top_p is a share of what top_k leaves.
+  EXPECT_EQ(drawn_of_equal({.top_k = 1}), (Ids{0}));
+  EXPECT_EQ(drawn_of_equal({.top_k = 3}), (Ids{0, 1, 2}));
+  EXPECT_EQ(drawn_of_equal({.top_k = 4}), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(drawn_of_equal({.top_k = 2, .top_p = 0.5f}), (Ids{0}));
+  // As likely as min_p asks for is likely enough.
+  EXPECT_EQ(drawn_of_equal({.min_p = 1}), (Ids{0, 1, 2, 3}));
+  const float least = std::log(0.25f);
+  const std::vector<float> behind = {least, 0, std::nextafter(least, -2.0f)};
+  int lowest = 0;
+  for (int i = 0; i < 200; i++) {
+    const int token = sample(behind, {.temperature = 1, .min_p = 0.25f}, {}, i);
+    EXPECT_NE(token, 2);
+    lowest += token == 0;
+  }
+  EXPECT_GT(lowest, 0);
+  // XTC leaves the last of those that reach its threshold, and nothing out where only one does.
+  EXPECT_EQ(drawn_of_equal({.xtc_probability = 1, .xtc_threshold = 0.25f}), (Ids{3}));
+  EXPECT_EQ(drawn_of_equal({.xtc_probability = 1, .xtc_threshold = std::nextafter(0.25f, 1.0f)}),
+            (Ids{0, 1, 2, 3}));
+}
+
+TEST(Sampler, ADeviceChoosesOnlyWhatItCan) {
+  using Kind = ops::RowChoice::Kind;
+  const auto kind = [](const SamplingParams& params) { return choice_of(params, 3).kind; };
+  EXPECT_EQ(kind({}), Kind::greedy);
+  EXPECT_EQ(kind({.xtc_probability = 0.5f}), Kind::greedy);
+  EXPECT_EQ(kind({.temperature = 1}), Kind::noise);
+  EXPECT_EQ(kind({.temperature = 1, .min_p = 0.1f}), Kind::noise);
+  EXPECT_EQ(kind({.temperature = 1, .top_p = 0.9f}), Kind::none);
+  EXPECT_EQ(kind({.temperature = 1, .top_k = ops::kMostTopK, .top_p = 0.9f}), Kind::top_k);
+  EXPECT_EQ(kind({.temperature = 1, .top_k = ops::kMostTopK + 1}), Kind::none);
+  EXPECT_EQ(kind({.temperature = 1, .xtc_probability = 0.5f}), Kind::none);
+  EXPECT_EQ(kind({.repetition_penalty = 1.1f}), Kind::none);
+  EXPECT_EQ(kind({.logit_bias = {{1, 2.0f}}}), Kind::none);
+}
+
 TEST(Sampler, UniformNumbersAreUniform) {
   std::vector<int> bins(16);
   for (int i = 0; i < 16000; i++) {

@@ -78,6 +78,9 @@ TEST(Picture, ExifThatIsDamagedCountsAsUpright) {
   EXPECT_EQ(exif_orientation(good), 6);
   EXPECT_EQ(exif_orientation(std::string("Exif\0\0", 6) + good), 6);
   for (size_t size = 0; size < 20; size++) EXPECT_EQ(exif_orientation(good.substr(0, size)), 1) << size;
+  // What lies behind the end is not read.
+  for (size_t size = 0; size < 20; size++)
+    EXPECT_EQ(exif_orientation(std::string_view(good).substr(0, size)), 1) << size;
   std::string changed = good;
   changed[19] = 9;
   EXPECT_EQ(exif_orientation(changed), 1);
