@@ -22,7 +22,7 @@ homebrew_build_packages=(
   jpeg-turbo libpng webp
 )
 homebrew_test_packages=(googletest clang-format)
-python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 ollama==0.6.3 schemathesis==4.32.5
+python_test_packages=(pytest==9.2.0 numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 ollama==0.6.3 schemathesis==4.32.5
   jsonschema==4.26.0 rfc3339-validator==0.1.4 pyzmq==27.3.0 msgspec==0.22.0 nvidia-cuda-nvrtc==13.5.37 huggingface_hub==2.4.0
   mcp==2.3.0 mcp-server-time==2026.10.19 mcp-server-fetch==2026.10.24 filesystem-mcp==1.0.2
   selenium==4.51.0 axe-selenium-python-nhsuk==1.0.4 pyte==0.8.2)

@@ -34,6 +34,7 @@ SECONDS = 60  # for one command
 NOT_RUN = [
     (r"git clone ", "needs the public address"),
     (r"script/(run|build|test|fuzz|package|bootstrap)\b", "builds and tests are run by others, as a whole"),
+    (r"\.deps/test-venv/bin/python -m pytest ", "tests are run by others"),
     (r".*--device (cuda|metal)", "needs a GPU"),
     (r".*--image ", "needs a model that reads images"),
     (r"ANTHROPIC_BASE_URL=.* claude$", "needs Claude Code"),
@@ -57,7 +58,7 @@ STANDS_FOR = [
     (r"\bNAME\b", "mlx-community/Qwen3.5-9B-4bit"),
 ]
 # Flags in the text that are not the program's: of scripts, of other programs.
-OTHER_FLAGS = set("""--gpus --full --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
+OTHER_FLAGS = set("""--gpus --full --checkpoint --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
 --models --works --max-tokens --tests --test --check --selftest --root --prefix --build --install --user --now --data-urlencode
 --openai-api-base --openai-api-key --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
 

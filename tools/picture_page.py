@@ -9,29 +9,32 @@ temperature 0 and saves the page. The programs leave nothing behind but the pict
 import base64
 import os
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(ROOT, "tests", "server"))
+sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "tests", "server")]
+from harness import paths
+from harness.server import Server
 from web_browser import Browser
-from web_real_server import RealServer
 
 QUESTIONS = ["What is the capital of France?", "Write a Python function that reverses a string."]
 WIDTH, HEIGHT, SCALE = 1160, 890, 1.5
+HOMES = ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
 SECONDS = 120   # for one answer on a busy machine
 MOST = 250_000  # bytes of the file
 
 
 def main():
-    program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/anabranch"))
-    model = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "models/hybrid-146m"))
+    paths.choose(sys.argv[1] if len(sys.argv) > 1 else paths.PROGRAM, sys.argv[2] if len(sys.argv) > 2 else paths.MODEL)
     path = sys.argv[3] if len(sys.argv) > 3 else os.path.join(ROOT, "docs/images/page.png")
     browser = Browser()
     try:
-        with RealServer(program, model, "--temp", "0", "--thinking", "off") as server:
+        with (tempfile.TemporaryDirectory() as folder,
+              Server("--context", "2048", "--threads", "2", "--temp", "0", "--thinking", "off", environment=dict.fromkeys(HOMES, folder)) as server):
             browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                            {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": SCALE, "mobile": False})
-            browser.open(server.url)
+            browser.open(server.root + "/")
             for question in QUESTIONS:
                 browser.ask(question, SECONDS)
             print(browser.text("#turns"))

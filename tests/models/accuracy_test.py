@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Real models against Hugging Face Transformers (fp32, the same dequantised weights): perplexity and greedy text.
-
-usage: accuracy_test.py build/anabranch models/hybrid-146m [--full]
 
 Compares with data/*_ppl.json and data/*_greedy.json, which tools/eval_model.py makes. The default mode rounds
 activations to int8, --precise does not:
@@ -12,27 +9,27 @@ activations to int8, --precise does not:
                default: the same with a wider tie, as int8 activations move log-probs by more than fp32's rounding.
 
 --full takes the whole text and all prompts in both modes, and so makes the figures that the documentation states.
-Prints one line for each check and "N passed, N failed"; the exit status is 1 when one failed.
 """
 
 import concurrent.futures
 import hashlib
 import json
-import math
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 
-DATA = pathlib.Path(__file__).resolve().parent / "data"
-ROOT = DATA.parents[2]
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "tools"))
-import fetch_real_models  # noqa: E402
+import pytest
 
+from greedy import NEAR_TIE, check_greedy
+from harness import paths
+from harness.needs import has_real_model, real_model
+
+pytestmark = pytest.mark.slow
+
+NAMES = ["hybrid", "smollm2"]
+DATA = pathlib.Path(__file__).resolve().parent / "data"
 PPL_TOLERANCE, PRECISE_PPL_TOLERANCE = 0.005, 0.0005
-NEAR_TIE = 1e-2
 DEFAULT_TIE = 0.5  # the most that int8 activations may turn around (eval_model.py's RIVAL_GAP)
 QUICK_PROMPTS = 4  # of default greedy, without --full
 
@@ -44,12 +41,11 @@ def read(name):
 class Engine:
     """Runs the binary on one thread each: several at once keep all cores busy."""
 
-    def __init__(self, binary, model, precise):
+    def __init__(self, model, precise):
         self.common = ["--model", str(model), "--threads", "1", "--json"] + ["--precise"] * precise
-        self.binary = binary
 
     def run(self, command, *options):
-        done = subprocess.run([self.binary, command, *self.common, *options], capture_output=True, text=True)
+        done = subprocess.run([paths.PROGRAM, command, *self.common, *options], capture_output=True, text=True)
         assert done.returncode == 0, f"{command} ended with status {done.returncode}: {done.stderr.strip()}"
         return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -68,11 +64,6 @@ def check_perplexity(engine, golden, part, tolerance):
     error = got["perplexity"] / part["perplexity"] - 1
     summary = f"{got['perplexity']:.4f}, reference {part['perplexity']:.4f} ({error:+.4%}), {part['tokens']} tokens"
     assert abs(error) <= tolerance, summary
-    return summary
-
-
-def first_difference(got, want):
-    return next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), None)
 
 
 def continue_prompt(engine, run, tokens):
@@ -83,64 +74,43 @@ def continue_prompt(engine, run, tokens):
     return got["token_ids"]
 
 
-def check_greedy(outputs, runs, tie):
-    """`outputs`: futures of token lists, one for each of the golden's runs."""
-    parted, wrong = [], []
-    for i, (output, run) in enumerate(zip(outputs, runs)):
-        got = output.result()
-        at = first_difference(got, run["tokens"])
-        if at is None:
-            continue
-        gap = next((gap for step, token, gap in run["rivals"] if (step, token) == (at, got[at])), math.inf)
-        parted.append(f"prompt {i} at {at} by {gap}")
-        if gap >= tie:
-            wrong.append(f"prompt {i} at {at}: token {got[at]} for {run['tokens'][at]}")
-    summary = ", ".join([f"{len(outputs) - len(parted)} of {len(outputs)} identical"] + parted)
-    assert not wrong, summary + "; no ties: " + ", ".join(wrong)
-    return summary
+@pytest.fixture(scope="module")
+def pool():
+    """The program runs on one thread, once for each core."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield pool
 
 
-def start_checks(pool, binary, full):
-    """-> (name, function that waits for and returns a check's summary), long ones first."""
-    models = {"hybrid": pathlib.Path(sys.argv[2]), "smollm2": fetch_real_models.path_of("smollm2")}
-    for name, path in models.items():
-        assert path.exists(), f"{path} is missing: tools/fetch_real_models.py fetches SmolLM2"
-    checks = []
-    for name, path in models.items():
+def path_of(name):
+    return paths.MODEL if name == "hybrid" else real_model(name)
+
+
+@pytest.fixture(scope="module")
+def perplexities(pool, request):
+    """What checks them, by model and mode: all are started at once, so that no core is idle."""
+    whole, started = request.config.option.full, {}
+    for name in [name for name in NAMES if name == "hybrid" or has_real_model(name)]:
         golden = read(f"{name}_ppl.json")
         for precise in (False, True):
             # parts: the whole text, at least 10,000 tokens, and a short piece. Which tokens 8-bit rounding favours
             # is chance: over pieces of 5,000 tokens its cost was seen to vary by 0.1 %, so all of the text counts.
-            part = golden["parts"][2 if precise and not full else 0]
+            part = golden["parts"][2 if precise and not whole else 0]
             tolerance = PRECISE_PPL_TOLERANCE if precise else PPL_TOLERANCE
-            future = pool.submit(check_perplexity, Engine(binary, path, precise), golden, part, tolerance)
-            checks.append((f"perplexity {name} {'precise' if precise else 'default'}", future.result))
-    for name, path in models.items():
-        golden = read(f"{name}_greedy.json")
-        for precise in (False, True):
-            engine = Engine(binary, path, precise)
-            runs = golden["runs"] if full or precise else golden["runs"][:QUICK_PROMPTS]
-            outputs = [pool.submit(continue_prompt, engine, run, golden["max_tokens"]) for run in runs]
-            tie = NEAR_TIE if precise else DEFAULT_TIE
-            checks.append((f"greedy {name} {'precise' if precise else 'default'}",
-                           lambda outputs=outputs, runs=runs, tie=tie: check_greedy(outputs, runs, tie)))
-    return checks
+            started[name, precise] = pool.submit(check_perplexity, Engine(path_of(name), precise), golden, part, tolerance)
+    return started
 
 
-def main():
-    full = "--full" in sys.argv[3:]
-    failed = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        checks = start_checks(pool, sys.argv[1], full)
-        for name, wait in checks:
-            try:
-                print(f"ok      {name}: {wait()}", flush=True)
-            except AssertionError as error:
-                failed += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    print(f"{len(checks) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+@pytest.mark.parametrize("precise", [False, True], ids=["default", "precise"])
+@pytest.mark.parametrize("name", NAMES)
+def test_perplexity(perplexities, name, precise):
+    assert path_of(name)
+    perplexities[name, precise].result()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("precise", [False, True], ids=["default", "precise"])
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_text(pool, perplexities, request, name, precise):
+    golden, engine = read(f"{name}_greedy.json"), Engine(path_of(name), precise)
+    runs = golden["runs"] if request.config.option.full or precise else golden["runs"][:QUICK_PROMPTS]
+    outputs = [pool.submit(continue_prompt, engine, run, golden["max_tokens"]) for run in runs]
+    check_greedy(outputs, runs, NEAR_TIE if precise else DEFAULT_TIE)

@@ -1,24 +1,14 @@
-#!/usr/bin/env python3
 """Conversations as two coding agents hold them, each with 25 tools: Claude Code's over /v1/messages and Codex' over
 /v1/responses. Every turn must be answered, and at least 98 % of what could be reused must come from the cache: all tokens that
 the prompt shares with what was read and written before, and while the agent works on by itself, the whole prompt and answer
 of the turn before. (When the user says something, the template writes the turns since the last time anew, without thoughts.)
 After half of the turns the server is killed and started again.
+"""
 
-usage: agent_turns_test.py PROGRAM MODEL_DIR [--turns 8]
-Prints a line for each turn, and "N passed, N failed"."""
-
-import argparse
 import json
-import os
 import random
-import subprocess
-import sys
-import tempfile
-import urllib.error
-import urllib.request
 
-from conclude import conclude
+import pytest
 
 NAMES = ("Bash Read Write Edit MultiEdit Glob Grep LS WebFetch WebSearch TodoWrite Task NotebookRead NotebookEdit ExitPlanMode "
          "BashOutput KillShell SlashCommand AskUser Skill ListFiles RunTests GitStatus GitDiff GitCommit").split()
@@ -32,34 +22,14 @@ def parameters(name):
     return {"type": "object", "properties": properties, "required": ["file_path"], "additionalProperties": False}
 
 
-class Server:
-    def __init__(self, program, model, folder):
-        self.command = [program, "serve", "--model", model, "--port", "0", "--cache-dir", os.path.join(folder, "kept"), "--cache-disk-worth", "0"]
-        self.start()
+def events(server, path, body):
+    return server.events(path, body, headers={"anthropic-version": "2023-06-01"})
 
-    def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.base = self.process.stdout.readline().split(" on ")[1].strip()
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def computed_again(self):
-        """Tokens that were known and computed again."""
-        with urllib.request.urlopen(self.base.removesuffix("/v1") + "/health") as response:
-            cache = json.load(response)["cache"]
-        return cache["no_state_tokens"] + cache["lost_tokens"]
-
-    def events(self, path, body):
-        request = urllib.request.Request(self.base + path, json.dumps(body).encode(),
-                                         {"Content-Type": "application/json", "anthropic-version": "2023-06-01"})
-        try:
-            response = urllib.request.urlopen(request, timeout=300)
-        except urllib.error.HTTPError as error:
-            sys.exit(f"{error}: {error.read().decode()}")
-        with response:
-            return [json.loads(line[6:]) for line in response.read().decode().split("\n") if line.startswith("data: {")]
+def computed_again(server):
+    """Tokens that were known and computed again."""
+    cache = server.health()["cache"]
+    return cache["no_state_tokens"] + cache["lost_tokens"]
 
 
 class ClaudeCode:
@@ -77,11 +47,11 @@ class ClaudeCode:
         system = [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.0.{turn}; cc_entrypoint=cli; cch={turn:05x};"},
                   {"type": "text", "text": "You are Claude Code.", "cache_control": {"type": "ephemeral"}},
                   {"type": "text", "text": "Work in small steps and check what you did. " * 20, "cache_control": {"type": "ephemeral"}}]
-        events = server.events("/messages", {
+        told = events(server, "/v1/messages", {
             "model": "claude-sonnet-4-5", "max_tokens": 200, "temperature": 0, "stream": True, "system": system, "tools": self.tools,
             "messages": self.messages, "tool_choice": {"type": "any"} if turn % 3 else {"type": "auto"}, "metadata": {"user_id": "user"}})
         blocks, partial, usage = [], "", {}
-        for event in events:
+        for event in told:
             usage |= event.get("usage") or event.get("message", {}).get("usage", {})
             if event["type"] == "content_block_start":
                 blocks.append(event["content_block"])
@@ -112,12 +82,12 @@ class Codex:
         return self.items[-1]["type"].endswith("_output")
 
     def ask(self, server, turn):
-        events = server.events("/responses", {
+        told = events(server, "/v1/responses", {
             "model": "gpt-5-codex", "instructions": "You are Codex. " + "Work in small steps and check what you did. " * 20, "input": self.items,
             "tools": self.tools, "tool_choice": "required" if turn % 3 else "auto", "parallel_tool_calls": False, "store": False,
             "stream": True, "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low", "summary": "auto"},
             "prompt_cache_key": "conversation", "max_output_tokens": 200, "temperature": 0})
-        response = events[-1]["response"]
+        response = told[-1]["response"]
         for item in response["output"]:
             self.items.append(item)
             if item["type"].endswith("_call"):
@@ -133,42 +103,17 @@ def listing(turn):
     return "\n".join(f"{line:4} | total_{chance.randint(1, 99)} = price * {chance.randint(1, 9)}" for line in range(20))
 
 
-def hold(agent, server, turns, lines):
-    """Of every turn after the first, whether it reused enough."""
-    before, good = 0, []
+@pytest.mark.parametrize("kind", [ClaudeCode, Codex])
+def test_every_turn_is_answered_from_the_cache(serve, effort, tmp_path, kind):
+    server, agent, turns, before = serve("--cache-dir", tmp_path, "--cache-disk-worth", "0"), kind(), effort(8), 0
     for turn in range(turns):
         if turn == turns // 2:
-            server.kill()
-            server.start()
-        again, alone = server.computed_again(), agent.works_alone()
+            server.restart()
+        again, alone = computed_again(server), agent.works_alone()
         prompt, cached, answer = agent.ask(server, turn)
-        again = server.computed_again() - again
-        known, turn_before = cached / (cached + again) if cached else 0, cached / before if before else 0
-        lines.append(f"{type(agent).__name__:10} turn {turn}: {prompt} tokens, {cached} cached: {100 * known:.2f} % of what was known, "
-                     f"{100 * turn_before:.2f} % of the turn before{'' if alone else ' (the user spoke)'}; answer {answer}")
+        again = computed_again(server) - again
+        told = f"turn {turn}: {prompt} tokens, {cached} cached, {again} computed again, {before} in the turn before"
         if turn:
-            good.append(known >= 0.98 and (turn_before >= 0.98 or not alone))
+            assert cached >= 0.98 * (cached + again) > 0, told
+            assert cached >= 0.98 * before or not alone, told
         before = prompt + answer
-    return good
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("model")
-    parser.add_argument("--turns", type=int, default=8)
-    args = parser.parse_args()
-    checks, lines = {}, []
-    for agent in (ClaudeCode(), Codex()):
-        with tempfile.TemporaryDirectory() as folder:
-            server = Server(args.program, args.model, folder)
-            try:
-                good = hold(agent, server, args.turns, lines)
-            finally:
-                server.kill()
-        checks[f"{type(agent).__name__}: every turn is answered from the cache"] = (len(good) == args.turns - 1 and all(good), good)
-    return conclude(checks, "\n".join(lines))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

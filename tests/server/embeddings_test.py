@@ -1,40 +1,36 @@
-#!/usr/bin/env python3
-"""Embeddings over HTTP with the official clients: embeddings_test.py BINARY MODEL_DIR
-The last line is "N passed, N failed"."""
+"""Embeddings over HTTP with the official clients."""
+
 import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
-import traceback
 
 import numpy
 import ollama
 import openai
+import pytest
 
-BINARY, MODEL = sys.argv[1:3]
+from harness import paths
+from harness.server import Server
+
 TEXTS = ["The river rises in the hills.", "A boat.", "x " * 300, "The river rises in the hills. " * 9]
 
 
 @contextlib.contextmanager
-def serve(model, *flags):
-    process = subprocess.Popen([BINARY, "serve", "--model", model, "--port", "0", "--no-cache", *flags], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        yield openai.OpenAI(base_url=process.stdout.readline().split(" on ")[1].strip(), api_key="none", max_retries=0)
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
+def serving(*flags, model=None):
+    """The official client of a server."""
+    with Server("--no-cache", *flags, model=model or paths.MODEL) as server:
+        yield openai.OpenAI(base_url=server.v1, api_key="none", max_retries=0)
 
 
 @contextlib.contextmanager
 def model_that_says(**pooling):
     """The model with a file that says how it makes embeddings."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in os.listdir(MODEL):
-            os.symlink(os.path.join(os.path.abspath(MODEL), name), os.path.join(folder, name))
+        for name in os.listdir(paths.MODEL):
+            os.symlink(os.path.join(paths.MODEL, name), os.path.join(folder, name))
         os.mkdir(os.path.join(folder, "1_Pooling"))
         with open(os.path.join(folder, "1_Pooling", "config.json"), "w") as file:
             json.dump(pooling, file)
@@ -46,7 +42,7 @@ def embed(client, texts, **more):
 
 
 def test_embeddings_do_not_depend_on_company():
-    with serve(MODEL, "--pooling", "mean") as client:
+    with serving("--pooling", "mean") as client:
         together = embed(client, TEXTS)
         assert numpy.allclose((together ** 2).sum(1), 1, atol=1e-6)
         assert all((embed(client, [text])[0] == one).all() for text, one in zip(TEXTS, together))
@@ -62,28 +58,28 @@ def test_embeddings_do_not_depend_on_company():
         stop.set()
         thread.join()
         assert (busy == numpy.concatenate([together] * 20)).all() and answers
-    with serve(MODEL, "--pooling", "mean", "--prefill-chunk", "16", "--threads", "1") as client:
+    with serving("--pooling", "mean", "--prefill-chunk", "16", "--threads", "1") as client:
         assert (embed(client, TEXTS) == together).all()
 
 
 def test_models_say_how():
     with model_that_says(pooling_mode_lasttoken=True) as folder:
-        with serve(folder) as client:
+        with serving(model=folder) as client:
             said = embed(client, TEXTS)
-        with serve(MODEL, "--pooling", "last") as client:
+        with serving("--pooling", "last") as client:
             assert (embed(client, TEXTS) == said).all()
             ids = client.post("/../tokenize", body={"content": TEXTS[0]}, cast_to=object)["tokens"]
             assert (embed(client, ids)[0] == said[0]).all()
-        with serve(folder, "--pooling", "cls") as client:
+        with serving("--pooling", "cls", model=folder) as client:
             first = embed(client, ["The sea", "The hill"])
             assert (first[0] == first[1]).all()
         copy = os.path.join(folder, "copy")
-        subprocess.run([BINARY, "convert", folder, copy, "--bits", "8"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([paths.PROGRAM, "convert", folder, copy, "--bits", "8"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         assert os.path.exists(os.path.join(copy, "1_Pooling", "config.json"))
 
 
 def test_dimensions_and_ollama():
-    with serve(MODEL, "--pooling", "last") as client:
+    with serving("--pooling", "last") as client:
         whole, part = embed(client, TEXTS[:1])[0], embed(client, TEXTS[:1], dimensions=32)[0]
         assert len(part) == 32 and numpy.allclose(part, whole[:32] / numpy.linalg.norm(whole[:32]), atol=1e-6)
         theirs = ollama.Client(host=str(client.base_url).removesuffix("/v1/"))
@@ -101,7 +97,7 @@ def probabilities(client, ids, **more):
 
 def test_echo_tells_what_decoding_told():
     for flags in ((), ("--prefill-chunk", "16"), ("--precise",)):
-        with serve(MODEL, *flags) as client:
+        with serving(*flags) as client:
             ids = client.post("/../tokenize", body={"content": TEXTS[0] * 3}, cast_to=object)["tokens"]
             said = client.completions.create(model="default", prompt=ids, max_tokens=20, logprobs=3, temperature=0,
                                              extra_body={"speculation": "off", "ignore_eos": True})
@@ -126,7 +122,7 @@ def rank(client, **body):
 
 
 def test_rerank_by_cosine():
-    with serve(MODEL, "--pooling", "mean") as client:
+    with serving("--pooling", "mean") as client:
         query, *documents = embed(client, ["Where does the river begin?", *TEXTS])
         scores = [float((query * one).sum()) for one in documents]
         answer = rank(client, return_documents=True)
@@ -141,7 +137,7 @@ def test_rerank_by_cosine():
 
 
 def test_rerank_by_yes_and_no():
-    with serve(MODEL, "--pooling", "rank") as client:
+    with serving("--pooling", "rank") as client:
         answer = rank(client, instruction="Find rivers")
         for one in answer["results"]:
             text = ("<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
@@ -151,24 +147,19 @@ def test_rerank_by_yes_and_no():
             ids, yes, no = (client.post("/../tokenize", body={"content": content}, cast_to=object)["tokens"] for content in (text, "yes", "no"))
             yes, no = (numpy.exp(probabilities(client, ids + word)[-1]) for word in (yes, no))
             assert abs(one["relevance_score"] - yes / (yes + no)) < 1e-5, (one, yes, no)
-        try:
+        with pytest.raises(openai.BadRequestError, match="/v1/rerank"):
             embed(client, TEXTS)
-            raise AssertionError
-        except openai.BadRequestError as error:
-            assert "/v1/rerank" in error.message
 
 
 def test_errors():
     def refused(client, status, **body):
-        try:
+        with pytest.raises(openai.APIStatusError) as error:
             client.embeddings.create(**({"model": "default"} | body))
-            raise AssertionError(body)
-        except openai.APIStatusError as error:
-            assert error.status_code == status, error
-            return error
-    with serve(MODEL) as client:
+        assert error.value.status_code == status, error.value
+        return error.value
+    with serving() as client:
         assert "--pooling" in refused(client, 400, input="a").message
-    with serve(MODEL, "--pooling", "last") as client:
+    with serving("--pooling", "last") as client:
         assert refused(client, 400, input="").param == "input"
         assert refused(client, 400, input=["a", ""]).param == "input[1]"
         assert refused(client, 400, input=["word " * 20000]).code == "context_length_exceeded"
@@ -177,26 +168,6 @@ def test_errors():
         assert refused(client, 400, input=[[10 ** 9]]).param == "input[0]"
         for body, param in (({"documents": []}, "documents"), ({"documents": None}, "documents"), ({"documents": [1]}, "documents[0]"),
                             ({"query": None}, "query"), ({"top_n": 0}, "top_n"), ({"documents": ["a", "word " * 20000]}, "documents[1]")):
-            try:
+            with pytest.raises(openai.BadRequestError) as error:
                 rank(client, **body)
-                raise AssertionError(body)
-            except openai.BadRequestError as error:
-                assert error.param == param, error
-
-
-def main():
-    passed = failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}:\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
-
-
-sys.exit(main())
+            assert error.value.param == param, error.value

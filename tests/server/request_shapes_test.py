@@ -1,24 +1,22 @@
-#!/usr/bin/env python3
 """Requests of every shape that proxies and servers are known to disagree about, sent raw: to the server itself, and
 through nginx with its bodies buffered and not.
-
-usage: request_shapes_test.py PROGRAM MODEL_DIR
 
 To the server: each shape has the status it must get, and whether the connection must close behind it. A marker
 request follows each; it must be answered exactly when the connection stays open. Through nginx: the server must see at
 most one request for each shape, which nginx sent, and the request after it must get its own answer. Without nginx (Debian's
-package nginx-light) that part is skipped. Ends with "N passed, N failed, N skipped".
+package nginx-light) that part is skipped.
 """
 
-import http.client
-import os
+import contextlib
 import re
-import shutil
-import socket
 import subprocess
-import sys
-import tempfile
 import time
+
+import pytest
+
+from harness import clients
+from harness.needs import program_named
+from harness.waiting import wait_for
 
 MARKER = b"GET /v1/marker HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b'{"prompt": 1}'  # the server's answer: 400, but only once the whole body is there
@@ -187,35 +185,23 @@ http {{
 """
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+@pytest.fixture(scope="module")
+def server(serve_for_all):
+    return serve_for_all("--no-cache", "--context", "256", before=["--verbose"])
 
 
-def wait_for(port):
-    for _ in range(600):
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=10).close()
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(f"nothing listens on {port}")
-
-
-def talk(port, data, patience=5.0, quiet=0.25):
-    """All that comes back, and whether the connection was closed. Ends when nothing has come for a while."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
-        try:
-            s.sendall(data)
-        except OSError:
-            pass
-        got, end = b"", time.monotonic() + patience
-        while time.monotonic() < end:
-            s.settimeout(quiet if got else patience if quiet else 1)
+def talk(port, data, enough, seconds=60):
+    """What comes back until enough(it) or nothing more comes, and whether the connection was closed."""
+    with clients.raw(port, timeout=seconds) as one:
+        with contextlib.suppress(OSError):
+            one.sendall(data)
+        got, deadline = b"", time.monotonic() + seconds
+        while not enough(got) and time.monotonic() < deadline:
+            one.settimeout(max(0.01, deadline - time.monotonic()))
             try:
-                more = s.recv(65536)
+                more = one.recv(65536)
             except TimeoutError:
-                return got, False
+                break
             except OSError:
                 return got, True
             if not more:
@@ -228,102 +214,61 @@ def statuses(got):
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", got)]
 
 
-def check_directly(port, name):
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_shape_has_its_status_and_closes_the_connection_if_it_must(server, name):
     data, status, closes = SHAPES[name]
-    if status is None:
-        got, closed = talk(port, data, patience=0.5)
-        assert (got, closed) == (b"", False), (got, closed)
+    if status is None:  # no answer may come, however long one waits
+        assert talk(server.port, data, lambda got: False, seconds=0.5) == (b"", False)
         return
-    got, closed = talk(port, data + MARKER)
+    # The marker asks for a route that is not there.
+    got, closed = talk(server.port, data + MARKER, lambda got: not closes and 404 in statuses(got)[1:])
     found = statuses(got)
     assert found and found[0] == status, (found, got[:300])
     if status == 100:
         del found[0]
     assert closed == closes, f"closed: {closed}"
-    # The marker asks for a route that is not there.
     assert 404 not in found[1:] if closes else found[1:] == [404], found
 
 
 class Proxy:
-    def __init__(self, upstream, buffering):
-        self.folder = tempfile.mkdtemp()
-        self.port = free_port()
-        with open(self.folder + "/nginx.conf", "w") as file:
-            file.write(NGINX.format(folder=self.folder, upstream=upstream, port=self.port, buffering=buffering))
-        self.process = subprocess.Popen([nginx, "-p", self.folder, "-c", self.folder + "/nginx.conf"],
-                                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self.port)
+    def __init__(self, nginx, folder, upstream, buffering):
+        self.port = clients.free_port()
+        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, upstream=upstream, port=self.port, buffering=buffering))
+        self.process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"], stdin=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        wait_for(self.listens, "nginx listens")
+
+    def listens(self):
+        with contextlib.suppress(OSError):
+            clients.raw(self.port).close()
+            return True
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(10)
-        shutil.rmtree(self.folder)
+        self.process.wait()
 
 
-def check_through(proxy, log, name):
+@pytest.fixture(scope="module", params=["on", "off"], ids=["buffered", "not buffered"])
+def proxy(request, server, tmp_path_factory):
+    proxy = Proxy(program_named("nginx"), tmp_path_factory.mktemp("nginx"), server.port, request.param)
+    yield proxy
+    proxy.stop()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_through_nginx_a_shape_is_one_request_at_most(server, proxy, name):
     data, status, _ = SHAPES[name]
-    begin = os.path.getsize(log)
-    talk(proxy.port, data, patience=0.6 if status is None else 3.0, quiet=0.1)
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
-    connection.request("GET", "/health")
-    response = connection.getresponse()
-    text = response.read()
-    connection.close()
-    assert response.status == 200 and b'"status":"ok"' in text, (response.status, text[:200])
-    # The server saw at most one request for the shape, and then nginx's next one. One whose first line it cannot read
-    # has no id.
-    for _ in range(50):
-        with open(log) as file:
-            file.seek(begin)
-            seen = re.findall(r"(\S+): (.*) after [0-9.]+ s", file.read())
-        if seen and seen[-1][1] == "GET /health 200":
-            break
-        time.sleep(0.02)
-    assert 1 <= len(seen) <= 2 and seen[-1][1] == "GET /health 200", seen
-    for id, request in seen:
-        assert re.fullmatch(r"nginx-[0-9a-f]{32}", id) or request == "(unreadable)  400", seen
+    begin = len(server.log)
+    # Nobody knows what nginx makes of it: an answer, or none.
+    talk(proxy.port, data, lambda got: any(found != 100 for found in statuses(got)), seconds=0.6 if status is None else 3)
+    found, answer = clients.status_of(f"http://127.0.0.1:{proxy.port}/health")
+    assert found == 200 and answer["status"] == "ok", answer
 
-
-def main():
-    passed = failed = skipped = 0
-
-    def check(what, function, *arguments):
-        nonlocal passed, failed
-        try:
-            function(*arguments)
-            passed += 1
-        except Exception as error:  # a failed check must not hide the others
-            failed += 1
-            print(f"FAILED {what}: {type(error).__name__}: {error}", flush=True)
-
-    with tempfile.NamedTemporaryFile("a") as log:
-        port = free_port()
-        server = subprocess.Popen([PROGRAM, "--verbose", "serve", "--model", MODEL, "--port", str(port), "--no-cache",
-                                   "--context", "256"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
-        try:
-            wait_for(port)
-            for name in SHAPES:
-                check(f"{name}, directly", check_directly, port, name)
-            for buffering in ("on", "off"):
-                if not nginx:
-                    skipped += len(SHAPES)
-                    continue
-                proxy = Proxy(port, buffering)
-                try:
-                    for name in SHAPES:
-                        check(f"{name}, through nginx (buffering {buffering})", check_through, proxy, log.name, name)
-                finally:
-                    proxy.stop()
-        finally:
-            server.terminate()
-            server.wait(20)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    PROGRAM, MODEL = sys.argv[1:]
-    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    sys.exit(main())
+    def seen():
+        """The server saw at most one request for the shape, and then nginx's next one."""
+        return re.findall(r"(\S+): (.*) after [0-9.]+ s", server.log[begin:])
+    wait_for(lambda: seen() and seen()[-1][1] == "GET /health 200", lambda: f"the next request in the log: {seen()}")
+    assert 1 <= len(seen()) <= 2
+    for id, request in seen():
+        # One whose first line the server cannot read has no id.
+        assert re.fullmatch(r"nginx-[0-9a-f]{32}", id) or request == "(unreadable)  400", seen()

@@ -1,30 +1,24 @@
-#!/usr/bin/env python3
 """A server under random load for some time: streams and whole answers, clients that leave at any moment or read slowly,
-malformed and refused requests, all at once.
-
-usage: soak_test.py PROGRAM MODEL_DIR [--minutes 0.4] [--clients 12] [--seed 1]
+malformed and refused requests, all at once. --effort 10 soaks for four minutes.
 
 Checked: every request that its client stayed for gets exactly one end (a finish_reason for each choice, then [DONE]; or
 one error of the kind that its fault deserves), no 5xx, memory no larger in the last third than in the one before (beyond
 a tenth; in a run of less than five minutes: three), and when all have left: nothing running or queued, and /metrics tells
-exactly one end for every sequence that the engine took. Prints "N passed, N failed".
+exactly one end for every sequence that the engine took.
 """
 
-import argparse
 import http.client
 import json
 import random
-import signal
 import socket
 import statistics
 import struct
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 
-from conclude import conclude
+import pytest
+
+pytestmark = pytest.mark.slow
 
 WORDS = "river arm water bridge boat winter market letter stone garden night music teacher map harbour".split()
 # Small enough to be full long before the first third is over.
@@ -33,37 +27,10 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {
     "type": "object", "properties": {"place": {"type": "string"}}}}}]
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Soak:
-    def __init__(self, program, model, clients, seed):
-        self.port, self.clients, self.seed = free_port(), clients, seed
-        self.process = subprocess.Popen([program, "serve", "--model", model, "--port", str(self.port), *SERVER_OPTIONS],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def __init__(self, server, clients, seed):
+        self.server, self.port, self.clients, self.seed = server, server.port, clients, seed
         self.lock, self.counts, self.faults, self.memory = threading.Lock(), {}, [], []
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                self.health()
-                return
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    sys.exit("the server did not start")
-                time.sleep(0.1)
-
-    def health(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=30) as answer:
-            return json.load(answer)
-
-    def metrics(self):
-        """{series: value}"""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
-            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
-        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     def note(self, kind):
         with self.lock:
@@ -72,10 +39,6 @@ class Soak:
     def fault(self, text):
         with self.lock:
             self.faults.append(text)
-
-    def resident_mb(self):
-        with open(f"/proc/{self.process.pid}/status") as status:
-            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
 
     # ---- requests
 
@@ -138,7 +101,7 @@ class Soak:
                 self.hang_up(connection, rng)
                 return self.note("client left")
             if slow and events % 4 == 0:
-                time.sleep(0.05)
+                time.sleep(0.05)  # reads slowly
             if line.startswith(b"data: [DONE]"):
                 done += 1
                 continue
@@ -160,7 +123,7 @@ class Soak:
         connection = self.connect()
         connection.request("POST", "/v1/chat/completions", json.dumps(self.body(rng)).encode(),
                            {"Content-Type": "application/json"})
-        time.sleep(rng.random() * 0.2)
+        time.sleep(rng.random() * 0.2)  # at any moment
         self.hang_up(connection, rng)
         self.note("client left before the answer")
 
@@ -181,7 +144,7 @@ class Soak:
     def half_a_request(self, rng):
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as client:
             client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 500\r\n\r\n{\"mess")
-            time.sleep(rng.random() * 0.1)
+            time.sleep(rng.random() * 0.1)  # at any moment
         self.note("half a request")
 
     # ---- all at once
@@ -197,72 +160,58 @@ class Soak:
                 kind(rng)
             except Exception as error:  # a client that fails must not hide the others
                 self.fault(f"{type(error).__name__}: {error}")
-            time.sleep(rng.expovariate(8))
+            time.sleep(rng.expovariate(8))  # clients come at random
 
     def run(self, seconds):
         until = time.monotonic() + seconds
         threads = [threading.Thread(target=self.client, args=(n, until)) for n in range(self.clients)]
         for thread in threads:
             thread.start()
-        while any(thread.is_alive() for thread in threads) and self.process.poll() is None:
-            self.memory.append(self.resident_mb())
-            time.sleep(min(0.5, seconds / 60))
+        while any(thread.is_alive() for thread in threads) and self.server.process.poll() is None:
+            self.memory.append(self.server.memory_mib())
+            time.sleep(min(0.5, seconds / 60))  # samples over time
         for thread in threads:
-            thread.join(310)
-
-    def idle(self):
-        """The engine's counters once nothing is left to do."""
-        deadline = time.monotonic() + 60
-        while True:
-            engine = self.health()["engine"]
-            if engine["running"] + engine["queued"] == 0 or time.monotonic() > deadline:
-                return engine
-            time.sleep(0.1)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return "none: it did not stop"
+            thread.join()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("model")
-    parser.add_argument("--minutes", type=float, default=0.4)
-    parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    soak = Soak(args.program, args.model, args.clients, args.seed)
-    checks = {}
-    try:
-        soak.run(60 * args.minutes)
-        checks["every request had its one end"] = (not soak.faults, f"{len(soak.faults)}: {soak.faults[:5]}")
-        if soak.process.poll() is None:
-            engine = soak.idle()
-            checks["nothing runs or waits in the end"] = (engine["running"] + engine["queued"] == 0, engine)
-            ended = engine["finished"] + engine["cancelled"] + engine["failed"]
-            checks["every request was counted once"] = (ended == engine["requests"] and engine["failed"] == 0, engine)
-            metrics = soak.metrics()
-            ends = {name: n for name, n in metrics.items() if name.startswith("anabranch_answers_total")}
-            checks["every sequence had one end"] = (sum(ends.values()) == engine["requests"], (ends, engine))
-            held = {name: sum(n for full, n in metrics.items() if full.startswith(f"anabranch_{name}{{"))
-                    for name in ("requests_running", "requests_queued", "state_bytes")}
-            checks["all places and states are free"] = (not any(held.values()), held)
-            faults = {name: n for name, n in metrics.items() if 'status="5' in name}
-            checks["no answer was a 5xx"] = (not faults, faults)
-        third = len(soak.memory) // 3
-        before, after = statistics.median(soak.memory[third:2 * third]), statistics.median(soak.memory[2 * third:])
-        growth = 1.1 if args.minutes >= 5 else 1.3  # in a short run not everything has been used once
-        checks["memory is flat"] = (after < growth * before, f"{before:.0f} MB, then {after:.0f} MB")
-    finally:
-        status = soak.stop()
-    checks["the server stops when told to"] = (status == 0, f"exit status {status}")
-    return conclude(checks, f"{sum(soak.counts.values())} requests: {soak.counts}; {before:.0f} MB, then {after:.0f} MB")
+@pytest.fixture(scope="module")
+def soaked(serve_for_all, effort, seed):
+    soak = Soak(serve_for_all(*SERVER_OPTIONS), 12, seed)
+    soak.seconds = effort(24.0)
+    soak.run(soak.seconds)
+    return soak
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def test_every_request_had_its_one_end(soaked):
+    assert not soaked.faults, f"{len(soaked.faults)}: {soaked.faults[:5]}"
+    assert sum(soaked.counts.values()) > len(soaked.counts) > 5, soaked.counts
+
+
+def test_in_the_end_every_request_and_sequence_was_counted_once(soaked):
+    soaked.server.wait_for_requests(0)
+    engine = soaked.server.engine()
+    assert engine["finished"] + engine["cancelled"] + engine["failed"] == engine["requests"] and engine["failed"] == 0, engine
+    ends = {name: n for name, n in soaked.server.metrics().items() if name.startswith("anabranch_answers_total")}
+    assert sum(ends.values()) == engine["requests"], (ends, engine)
+
+
+def test_in_the_end_all_places_and_states_are_free(soaked):
+    soaked.server.wait_for_requests(0)
+    metrics = soaked.server.metrics()
+    for name in ("requests_running", "requests_queued", "state_bytes"):
+        assert sum(n for full, n in metrics.items() if full.startswith(f"anabranch_{name}{{")) == 0, name
+
+
+def test_no_answer_was_a_server_error(soaked):
+    assert not [name for name in soaked.server.metrics() if 'status="5' in name]
+
+
+def test_memory_is_flat(soaked):
+    third = len(soaked.memory) // 3
+    before, after = statistics.median(soaked.memory[third:2 * third]), statistics.median(soaked.memory[2 * third:])
+    growth = 1.1 if soaked.seconds >= 300 else 1.3  # in a short run not everything has been used once
+    assert after < growth * before
+
+
+def test_the_server_stops_when_told_to(soaked):
+    assert soaked.server.stop() == 0

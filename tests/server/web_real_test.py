@@ -1,217 +1,169 @@
-"""The web page in headless Chromium with the real server and model: python web_real_test.py BINARY MODEL"""
+"""The web page in headless Chromium with the real server and model."""
 
 import json
-import os
 import sys
-import tempfile
-import urllib.request
 
 from selenium.webdriver.common.keys import Keys
 
-from web_browser import Browser, run_cases
-from web_real_server import RealServer, post
+from harness import clients
 
 
-class Real:
-    """Cases with the real server and model."""
-
-    def __init__(self, browser):
-        self.b = browser
-
-    def serve(self, *flags):
-        self.server = RealServer(PROGRAM, MODEL, *flags)
-        return self.server.url
-
-    def stop(self):
-        self.server.stop()
-
-    def short_answers(self):
-        b = self.b
-        b.click("#settings")
-        b.one("#set-max_output_tokens").send_keys("24")
-        b.one("#set-temperature").send_keys("0")
-        b.one("#set-thinking").send_keys("Never")
-        b.button("Done").click()
-
-    def check_real_headers(self):
-        url = self.serve()
-        try:
-            def get(path, **headers):
-                request = urllib.request.Request(url + path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-                try:
-                    with urllib.request.urlopen(request) as response:
-                        return response.status, dict(response.headers), response.read()
-                except urllib.error.HTTPError as error:
-                    return error.code, dict(error.headers), error.read()
-            status, headers, body = get("", Accept="text/html")
-            assert status == 200 and body.startswith(b"<!doctype html>") and "trusted-types" in headers["Content-Security-Policy"]
-            assert get("")[2].startswith(b"Anabranch")
-            status, headers, packed = get("web/main.js", Accept_Encoding="gzip")
-            assert headers["Content-Encoding"] == "gzip" and headers["X-Content-Type-Options"] == "nosniff"
-            assert get("web/main.js", Accept_Encoding="gzip", If_None_Match=headers["ETag"])[0] == 304
-            assert len(get("web/main.js")[2]) > len(packed)
-            assert get("web/nothing.js")[0] == 404 and get("web/../api/docs.html")[0] in (400, 404)
-            assert get("status")[2].startswith(b"<!doctype html>")
-        finally:
-            self.stop()
-
-    def check_real_chat(self):
-        b = self.b
-        url = self.serve()
-        try:
-            b.open(url)
-            sizes = b.js("return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
-                         ".filter((entry) => !entry.name.includes('/v1/') && !entry.name.endsWith('/health')).map((entry) => entry.encodedBodySize)")
-            assert len(sizes) > 10 and 20_000 < sum(sizes) < 100_000, sizes  # compressed
-            self.short_answers()
-            b.ask("What is the capital of France?", 30)
-            first = b.text(".answer .prose")
-            assert first.strip()
-            b.see("tokens", ".meta")
-            b.button("Generate this answer again").click()
-            b.see("2/2", ".siblings")
-            b.done(30)
-            assert b.text(".answer .prose") == first  # greedy
-            b.driver.refresh()
-            b.until(lambda: b.text(".answer .prose") == first)
-            b.driver.get(url + "status")
-            b.see("hybrid-146m", "#models")
-            found = b.problems()
-            assert not [one for one in found if "/v1/mcp" not in one], found
-        finally:
-            self.stop()
-
-    def check_real_sessions(self):
-        b = self.b
-        url = self.serve()
-        try:
-            b.open(url)
-            self.short_answers()
-            b.click("#keep")
-            b.ask("Tell me a story about a river.", 30)
-            b.until(lambda: b.js("return location.hash").startswith("#conv_"))
-            first = b.text(".answer .prose")
-            b.button("Generate this answer again").click()
-            b.see("2/2", ".siblings")
-            b.done(30)
-            b.ask("And then?", 30)
-            assert len(b.turns()) == 4
-            b.driver.refresh()
-            b.until(lambda: len(b.turns()) == 4)
-            b.see("2/2", ".siblings")
-            b.js("document.querySelector('[aria-label=\"Previous version\"]').click()")
-            b.see("1/2", ".siblings")
-            assert b.text(".answer .prose") == first
-            b.one("#search").send_keys("river")
-            b.until(lambda: len(b.all("#conversations li")) == 1)
-            b.js("document.querySelector('.answer [aria-label^=Branch]').click()")
-            b.see("(branch)", "#title")
-            b.press(("alt", "o"))
-            b.button("Delete").click()
-            b.button("Delete for good").click()
-            b.see("What can I do for you?")
-            found = b.problems()
-            assert not found, found
-        finally:
-            self.stop()
-
-    def check_real_stop_and_edit(self):
-        b = self.b
-        url = self.serve()
-        try:
-            b.open(url)
-            b.click("#keep")
-            b.click("#settings")
-            b.one("#set-thinking").send_keys("Never")
-            b.one("#set-max_output_tokens").send_keys("1500")
-            b.one("#set-temperature").send_keys("0")
-            b.button("Done").click()
-            b.send("List all integers from 1 to 2000.")
-            b.until(lambda: len(b.text(".answer .prose")) > 40)
-            b.press(Keys.ESCAPE)
-            b.done(30)
-            b.see("not finished", ".meta")
-            b.click("#settings")
-            b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
-            b.one("#set-max_output_tokens").send_keys("16")
-            b.button("Done").click()
-            b.ask("Now the letters.", 30)
-            assert not b.text(".notice").strip(), b.text(".notice")
-            b.driver.refresh()
-            b.until(lambda: len(b.turns()) == 4)
-            b.see("not finished", "#turns > li:nth-child(2) .meta")
-            b.button("Edit this message", "#turns > li:nth-child(1)").click()
-            b.one(".editing textarea").send_keys(" Or not.", Keys.CONTROL, Keys.ENTER)
-            b.see("2/2", ".siblings")
-            b.done(30)
-            assert len(b.turns()) == 2
-            b.driver.refresh()
-            b.until(lambda: len(b.turns()) == 2)
-            b.button("Previous version", ".user").click()
-            b.until(lambda: len(b.turns()) == 4)
-            found = b.problems()
-            assert not found, found
-        finally:
-            self.stop()
-
-    def check_real_tools(self):
-        """The page lets the model choose; this model is made to call a tool, with whatever arguments it writes."""
-        b = self.b
-        config = os.path.join(tempfile.mkdtemp(), "mcp.json")
-        with open(config, "w") as file:
-            json.dump({"mcpServers": {"time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}}}, file)
-        url = self.serve("--mcp-config", config)
-        try:
-            b.open(url)
-            b.click("#keep")
-            b.click("#settings")
-            b.click("#tool-time")
-            b.button("Done").click()
-            self.short_answers()
-            b.click("#settings")
-            b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
-            b.one("#set-max_output_tokens").send_keys("60")
-            b.button("Done").click()
-            b.choose_tool({"type": "function", "name": "time__get_current_time"})
-            b.send("What time is it in Paris?")
-            b.until(lambda: b.all(".consent button"), 60)
-            b.see("The model wants to run get_current_time", ".consent")
-            b.button("Allow once").click()
-            b.until(lambda: b.text(".tool .state") in ("done", "failed"), 30)
-            b.done(30)
-            b.driver.refresh()
-            b.see("time: get_current_time", ".tool")
-            b.click(".tool summary")
-            b.see('"timezone"', ".tool-body")
-            b.open(url + "status", "summary")
-            b.see("get_current_time", "#mcp")
-            b.see("get_current_time", "#calls")
-            found = b.problems()
-            assert not found, found
-        finally:
-            self.stop()
-
-    def check_real_key(self):
-        b = self.b
-        url = self.serve("--api-key", "secret")
-        try:
-            b.open(url, "key-dialog")
-            b.one("#key-dialog[open] #key-field").send_keys("secret", Keys.ENTER)
-            self.short_answers()
-            b.ask("Hello", 30)
-            assert b.text(".answer .prose").strip()
-        finally:
-            self.stop()
+def short_answers(b):
+    b.click("#settings")
+    b.one("#set-max_output_tokens").send_keys("24")
+    b.one("#set-temperature").send_keys("0")
+    b.one("#set-thinking").send_keys("Never")
+    b.button("Done").click()
 
 
-def main():
-    browser = Browser()
-    try:
-        return run_cases([Real(browser)])
-    finally:
-        browser.close()
+def test_headers(browser, real):
+    url = real().root + "/"
+    def get(path, **headers):
+        with clients.start(url + path, headers={name.replace("_", "-"): value for name, value in headers.items()}) as response:
+            return response.status, response.headers, response.read()
+    status, headers, body = get("", Accept="text/html")
+    assert status == 200 and body.startswith(b"<!doctype html>") and "trusted-types" in headers["Content-Security-Policy"]
+    assert get("")[2].startswith(b"Anabranch")
+    status, headers, packed = get("web/main.js", Accept_Encoding="gzip")
+    assert headers["Content-Encoding"] == "gzip" and headers["X-Content-Type-Options"] == "nosniff"
+    assert get("web/main.js", Accept_Encoding="gzip", If_None_Match=headers["ETag"])[0] == 304
+    assert len(get("web/main.js")[2]) > len(packed)
+    assert get("web/nothing.js")[0] == 404 and get("web/../api/docs.html")[0] in (400, 404)
+    assert get("status")[2].startswith(b"<!doctype html>")
 
 
-if __name__ == "__main__":
-    PROGRAM, MODEL = sys.argv[1], os.path.abspath(sys.argv[2])
-    sys.exit(main())
+def test_chat(browser, real):
+    b = browser
+    url = real().root + "/"
+    b.open(url)
+    sizes = b.js("return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+                 ".filter((entry) => !entry.name.includes('/v1/') && !entry.name.endsWith('/health')).map((entry) => entry.encodedBodySize)")
+    assert len(sizes) > 10 and 20_000 < sum(sizes) < 100_000, sizes  # compressed
+    short_answers(b)
+    b.ask("What is the capital of France?")
+    first = b.text(".answer .prose")
+    assert first.strip()
+    b.see("tokens", ".meta")
+    b.button("Generate this answer again").click()
+    b.see("2/2", ".siblings")
+    b.done(30)
+    assert b.text(".answer .prose") == first  # greedy
+    b.driver.refresh()
+    b.until(lambda: b.text(".answer .prose") == first)
+    b.driver.get(url + "status")
+    b.see("hybrid-146m", "#models")
+    found = b.problems()
+    assert not [one for one in found if "/v1/mcp" not in one], found
+
+
+def test_sessions(browser, real):
+    b = browser
+    url = real().root + "/"
+    b.open(url)
+    short_answers(b)
+    b.click("#keep")
+    b.ask("Tell me a story about a river.")
+    b.until(lambda: b.js("return location.hash").startswith("#conv_"))
+    first = b.text(".answer .prose")
+    b.button("Generate this answer again").click()
+    b.see("2/2", ".siblings")
+    b.done(30)
+    b.ask("And then?")
+    assert len(b.turns()) == 4
+    b.driver.refresh()
+    b.until(lambda: len(b.turns()) == 4)
+    b.see("2/2", ".siblings")
+    b.js("document.querySelector('[aria-label=\"Previous version\"]').click()")
+    b.see("1/2", ".siblings")
+    assert b.text(".answer .prose") == first
+    b.one("#search").send_keys("river")
+    b.until(lambda: len(b.all("#conversations li")) == 1)
+    b.js("document.querySelector('.answer [aria-label^=Branch]').click()")
+    b.see("(branch)", "#title")
+    b.press(("alt", "o"))
+    b.button("Delete").click()
+    b.button("Delete for good").click()
+    b.see("What can I do for you?")
+    found = b.problems()
+    assert not found, found
+
+
+def test_stop_and_edit(browser, real):
+    b = browser
+    url = real().root + "/"
+    b.open(url)
+    b.click("#keep")
+    b.click("#settings")
+    b.one("#set-thinking").send_keys("Never")
+    b.one("#set-max_output_tokens").send_keys("1500")
+    b.one("#set-temperature").send_keys("0")
+    b.button("Done").click()
+    b.send("List all integers from 1 to 2000.")
+    b.until(lambda: len(b.text(".answer .prose")) > 40)
+    b.press(Keys.ESCAPE)
+    b.done(30)
+    b.see("not finished", ".meta")
+    b.click("#settings")
+    b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
+    b.one("#set-max_output_tokens").send_keys("16")
+    b.button("Done").click()
+    b.ask("Now the letters.")
+    assert not b.text(".notice").strip(), b.text(".notice")
+    b.driver.refresh()
+    b.until(lambda: len(b.turns()) == 4)
+    b.see("not finished", "#turns > li:nth-child(2) .meta")
+    b.button("Edit this message", "#turns > li:nth-child(1)").click()
+    b.one(".editing textarea").send_keys(" Or not.", Keys.CONTROL, Keys.ENTER)
+    b.see("2/2", ".siblings")
+    b.done(30)
+    assert len(b.turns()) == 2
+    b.driver.refresh()
+    b.until(lambda: len(b.turns()) == 2)
+    b.button("Previous version", ".user").click()
+    b.until(lambda: len(b.turns()) == 4)
+    found = b.problems()
+    assert not found, found
+
+
+def test_tools(browser, real, tmp_path):
+    """The page lets the model choose; this model is made to call a tool, with whatever arguments it writes."""
+    b = browser
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}}}))
+    url = real("--mcp-config", config).root + "/"
+    b.open(url)
+    b.click("#keep")
+    b.click("#settings")
+    b.click("#tool-time")
+    b.button("Done").click()
+    short_answers(b)
+    b.click("#settings")
+    b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
+    b.one("#set-max_output_tokens").send_keys("60")
+    b.button("Done").click()
+    b.choose_tool({"type": "function", "name": "time__get_current_time"})
+    b.send("What time is it in Paris?")
+    b.until(lambda: b.all(".consent button"))
+    b.see("The model wants to run get_current_time", ".consent")
+    b.button("Allow once").click()
+    b.until(lambda: b.text(".tool .state") in ("done", "failed"))
+    b.done(30)
+    b.driver.refresh()
+    b.see("time: get_current_time", ".tool")
+    b.click(".tool summary")
+    b.see('"timezone"', ".tool-body")
+    b.open(url + "status", "summary")
+    b.see("get_current_time", "#mcp")
+    b.see("get_current_time", "#calls")
+    found = b.problems()
+    assert not found, found
+
+
+def test_key(browser, real):
+    b = browser
+    url = real("--api-key", "secret").root + "/"
+    b.open(url, "key-dialog")
+    b.one("#key-dialog[open] #key-field").send_keys("secret", Keys.ENTER)
+    short_answers(b)
+    b.ask("Hello")
+    assert b.text(".answer .prose").strip()

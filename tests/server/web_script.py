@@ -1,6 +1,6 @@
-"""The answers that web_page_test.py wants from its server."""
+"""The answers that tests of the web page want from its server, and the page that shows them."""
 
-from web_fake_server import CUT, FAIL, approval, call, text, thought, wait
+from web_fake_server import CUT, FAIL, Fake, approval, call, text, thought, wait
 
 TIME_TOOL = {"name": "now", "description": "The time", "input_schema": {"type": "object"}}
 MCP = [{"id": "time", "object": "mcp_server", "transport": "stdio", "state": "connected", "tools": [TIME_TOOL]}]
@@ -33,3 +33,29 @@ class Script:
         if said == "long":
             return [text("".join(f"Paragraph {n} with some **words**.\n\n" for n in range(26000)), 300)]
         return [text(f"You said: {said}. Answer {self.answers}.")]
+
+
+class Scripted:
+    """The page of the scripted server in a browser."""
+
+    def __init__(self, browser):
+        self.b = browser
+        self.fake = Fake(Script(), MCP).start()
+
+    def fresh(self, keep=False, tools=False):
+        fake = self.fake
+        fake.key, fake.failures, fake.sessions, fake.sessions_on, fake.state = None, [], {}, True, "loaded"
+        fake.paths.clear()
+        fake.health = {"running": 0, "queued": 0}
+        self.b.open(fake.url)
+        self.b.see("fake-7b", "#model")
+        if keep:
+            self.b.click("#keep")
+        if tools:
+            self.b.click("#settings")
+            self.b.click("#tool-time")
+            self.b.button("Done").click()
+
+    def clean(self, allowed=()):
+        found = self.b.problems(allowed)
+        assert not found, found

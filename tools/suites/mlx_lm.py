@@ -12,8 +12,9 @@ import sys
 import unittest
 import unittest.mock
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/server"))
-from openai_client_test import start_server  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests"))
+from harness import paths  # noqa: E402
+from harness.server import Server  # noqa: E402
 
 
 def main():
@@ -25,19 +26,16 @@ def main():
     spec = importlib.util.spec_from_file_location("test_server", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    process, base = start_server(binary, model)
-    suite = unittest.TestSuite()
-    for kind in (module.TestServer, module.TestServerWithDraftModel):
-        kind.setUpClass = classmethod(lambda cls: setattr(cls, "port", int(base.split(":")[2].split("/")[0])))
-        kind.tearDownClass = classmethod(lambda cls: None)
-        for name in unittest.defaultTestLoader.getTestCaseNames(kind):
-            if "sequence_overlap" not in name:
-                suite.addTest(kind(name))
-    try:
+    paths.choose(binary, model)
+    with Server() as server:
+        suite = unittest.TestSuite()
+        for kind in (module.TestServer, module.TestServerWithDraftModel):
+            kind.setUpClass = classmethod(lambda cls: setattr(cls, "port", server.port))
+            kind.tearDownClass = classmethod(lambda cls: None)
+            for name in unittest.defaultTestLoader.getTestCaseNames(kind):
+                if "sequence_overlap" not in name:
+                    suite.addTest(kind(name))
         result = unittest.TextTestRunner(verbosity=2).run(suite)
-    finally:
-        process.terminate()
-        process.wait()
     failed = len(result.failures) + len(result.errors)
     print(f"{result.testsRun - failed} passed, {failed} failed")
     return failed > 0

@@ -1,0 +1,55 @@
+"""What the other tests rely on: waiting, servers and their logs."""
+
+import os
+import signal
+
+import pytest
+
+from harness import clients, paths
+from harness.server import Server
+from harness.waiting import settled, stays, wait_for
+
+pytest_plugins = ["pytester"]
+
+
+def test_waiting_gives_the_value_or_says_what_did_not_come():
+    values = iter([0, None, 7])
+    assert wait_for(lambda: next(values), "a value") == 7
+    with pytest.raises(AssertionError, match="not within 0.1 s: a value"):
+        wait_for(lambda: False, "a value", seconds=0.1)
+    with pytest.raises(AssertionError, match="it stays"):
+        stays(lambda: False, "it stays")
+    states = iter([1, 2, 3])
+    assert settled(lambda: next(states, 3), still=0.2) == 3
+
+
+def test_a_server_answers_is_restarted_and_ends(tmp_path):
+    with Server("--no-cache", "--context", "256", "--sessions", tmp_path, model=None) as server:
+        assert server.ask("/health")["status"] == "ok"
+        assert server.status("/v1/nowhere")[0] == 404
+        with pytest.raises(clients.Refused, match="404"):
+            server.ask("/v1/nowhere")
+        first = server.process.pid
+        server.restart(signal.SIGTERM)
+        assert server.process.pid != first and "stopping" in server.earlier
+        assert server.ask("/health")["status"] == "ok"
+        assert server.stop() == 0
+
+
+def test_a_server_that_does_not_start_says_why():
+    with pytest.raises(AssertionError, match="/no/such/model"):
+        Server(model="/no/such/model")
+
+
+def test_the_log_of_a_server_is_shown_when_a_test_fails(pytester):
+    pytester.makeconftest(f"import sys; sys.path.insert(0, {paths.TESTS!r}); from conftest_of_tests import *")
+    pytester.makepyfile(conftest_of_tests=open(os.path.join(paths.TESTS, "conftest.py")).read())
+    pytester.makepyfile("""
+        def test_fails(serve):
+            server = serve("--no-cache", model=None)
+            server.status("/v1/completions", b"{")
+            assert False
+    """)
+    result = pytester.runpytest_subprocess(f"--program={paths.PROGRAM}", "-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*log of serve --port 0*", "*POST /v1/completions 404*"])

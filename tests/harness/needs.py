@@ -1,0 +1,32 @@
+"""What a test needs that may not be there; it is skipped then, with the reason."""
+
+import os
+import shutil
+import sys
+
+import pytest
+
+from harness import paths
+
+sys.path.insert(0, os.path.join(paths.ROOT, "tools"))
+import fetch_real_models  # noqa: E402
+
+
+def has_real_model(name):
+    return fetch_real_models.is_there(name)
+
+
+def real_model(name):
+    """The path of a model of tools/fetch_real_models.py."""
+    if not has_real_model(name):
+        pytest.skip(f"{fetch_real_models.path_of(name)} is not there: tools/fetch_real_models.py {name} fetches it")
+    return str(fetch_real_models.path_of(name))
+
+
+def program_named(*names):
+    """The first of these programs that is installed, also where only root looks."""
+    for name in names:
+        for folders in (None, "/usr/sbin:/sbin"):
+            if found := shutil.which(name, path=folders):
+                return found
+    pytest.skip(f"{names[0]} is not installed")
