@@ -1,18 +1,15 @@
-#!/usr/bin/env python3
 """The arithmetic of bench/cache on made-up figures, and that its requests are what they are said to be."""
 
 import json
 import os
 import sys
 
-sys.dont_write_bytecode = True
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path[:0] = [os.path.join(BENCH, "cache"), os.path.join(BENCH, "peers")]
 import measure  # noqa: E402
 import servers  # noqa: E402
 import tally  # noqa: E402
 import works  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 
 measure.say = lambda text: None
@@ -127,6 +124,3 @@ def test_a_schema_as_long_as_asked():
     assert len(set(names)) == 120
     asked = [works.question(schema, number, 8)["messages"][-1]["content"] for number in range(20)]
     assert len(set(asked)) == 20
-
-
-run_all(globals())

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""The figures of README.md are those of the reports, and a changed one is found: check_figures_test.py"""
+"""The figures of README.md are those of the reports, and a changed one is found."""
 
 import json
 import os
@@ -8,10 +7,8 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [os.path.join(ROOT, "tools")]
 import check_figures  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 REPORT = {"date": "2026-11-24 00:09", "list": [1, 2, 3], "share": 0.0423, "items": [{"n": 2}, {"n": 4}], "rows": [
     {"model": "m", "work": "decode", "summary": {"us": 296.667, "them.too": 146.52, "ratio to them": 2.0248, "slow": None}},
@@ -92,6 +89,3 @@ def test_figures_without_a_source_are_found():
 def test_what_is_no_figure_needs_no_source():
     assert wrong("Qwen3.5-0.8B in 4 bits, `--temp 0.5 s`, [12 ms](x-3-ms.md), 5.3 GB, 2 cores.\n```\n12 ms\n```\n| a |\n|---|\n| Q4_K |\n") == [
         "a figure without a source: 12 ms"]  # the text of a link counts
-
-
-run_all(globals())

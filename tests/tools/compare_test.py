@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The arithmetic and the report of tools/compare_with_transformers.py, with made-up programs on both sides."""
 
 import contextlib
@@ -10,10 +9,8 @@ import tempfile
 
 import numpy
 
-sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 import compare_with_transformers as tool  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 ROWS = numpy.log([[0.1, 0.6, 0.3], [0.5, 0.499, 0.001], [0.2, 0.3, 0.5], [0.9, 0.05, 0.05], [0.1, 0.2, 0.7]])
 IDS = [2, 1, 0, 2]  # a tie where 0 stands: ROWS[1]
@@ -101,6 +98,3 @@ def test_mtp():
     assert report_of(tool.check_mtp, Anabranch(head="wrong"))[0].failed == 1
     report, text = report_of(tool.check_mtp, Anabranch(head="no"))
     assert (report.passed, report.failed) == (0, 0) and "MTP head: no" in text, text
-
-
-run_all(globals())

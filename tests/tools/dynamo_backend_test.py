@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """What the Dynamo backend translates, without Dynamo: integrations/dynamo/tests/conformance.py runs it with Dynamo."""
 
 import json
@@ -6,10 +5,8 @@ import os
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(ROOT, "integrations", "dynamo"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [os.path.join(ROOT, "integrations", "dynamo")]
 from anabranch_dynamo import translate  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 METRICS = """# HELP anabranch_state_bytes Memory of running sequences' states
 # TYPE anabranch_state_bytes gauge
@@ -124,6 +121,3 @@ def test_metrics_of_several_workers_are_one_valid_text():
     at = lines.index('anabranch_state_bytes{model="m",url="http://a\\""} 1024')
     assert lines[at + 1] == 'anabranch_state_bytes{model="m",url="http://b\\""} 1024', lines
     assert 'anabranch_prompt_tokens_total{url="http://a\\""} 80' in lines
-
-
-run_all(globals())

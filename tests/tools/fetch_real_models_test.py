@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""tools/fetch_real_models.py with an index that is a folder: fetch_real_models_test.py"""
+"""tools/fetch_real_models.py with an index that is a folder."""
 
 import contextlib
 import hashlib
@@ -11,10 +10,8 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.dont_write_bytecode = True
-sys.path[:0] = [str(ROOT / "tools"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [str(ROOT / "tools")]
 import fetch_real_models as real  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 PARTS = [b"first " * 1000, b"second" * 10, b"third!" * 7]
 
@@ -104,6 +101,3 @@ def test_names():
         else:
             raise AssertionError("an unknown model was taken")
     assert real.GROUPS["all"] == list(real.MODELS) and set(real.GROUPS["small"]) <= set(real.MODELS)
-
-
-run_all(globals())

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""tools/fetch_sdist.py with an index that is a folder: fetch_sdist_test.py"""
+"""tools/fetch_sdist.py with an index that is a folder."""
 
 import hashlib
 import io
@@ -10,9 +9,6 @@ import tarfile
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
-from run_all import run_all  # noqa: E402
 
 # A backend that is not to be had, and one inside the package that must not run.
 PROJECT = '[build-system]\nrequires = ["not-to-be-had==9"]\nbuild-backend = "scikit_build_core.build"\n'
@@ -71,6 +67,3 @@ def test_no_file_names_the_host_of_a_registry():
             data = file.read()
         named += [(name, host) for host in hosts if host.encode() in data]
     assert not named, named
-
-
-run_all(globals())

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The simulated fleet: what requests find, what they wait for, and that the same seed gives the same figures."""
 
 import json
@@ -6,13 +5,11 @@ import os
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(ROOT, "bench", "fleet"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [os.path.join(ROOT, "bench", "fleet")]
 import costs  # noqa: E402
 import fleet  # noqa: E402
 import simulate  # noqa: E402
 import traces  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 COSTS = costs.H200_9B
 NETWORK = 3e9
@@ -122,6 +119,3 @@ def test_the_page_has_the_reports_figures_and_the_report_is_of_this_simulation()
                             report["seconds"]))
         for key in ("ttft_p50_s", "ttft_p99_s", "hit_rate"):
             assert abs(row[key] - kept[key]) <= 0.02 * kept[key], (key, row, kept)
-
-
-run_all(globals())

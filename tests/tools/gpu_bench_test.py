@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """bench/gpu/run.py with programs that print made-up figures: what it reads, keeps and compares."""
 
 import contextlib
@@ -9,14 +8,12 @@ import stat
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path[:0] = [os.path.join(BENCH, "peers")]
 sys.path[:0] = [os.path.join(BENCH, "gpu")]
 import llama  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 GPU_BENCH = """9B: 5.04 GB read a token; the limit of decode is 947 tok/s
   decode, prompt 512                469.0 tok/s     2.132 ms a step    2364 GB/s of weights
@@ -110,6 +107,3 @@ def test_the_archive_must_hold_the_source():
             assert "CMakeLists.txt" in str(failure)
         else:
             raise AssertionError("no failure")
-
-
-run_all(globals())

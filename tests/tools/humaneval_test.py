@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""bench/quality: what the sandbox stops, and how answers are judged: humaneval_test.py"""
+"""bench/quality: what the sandbox stops, and how answers are judged."""
 
 import json
 import os
@@ -9,11 +8,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.dont_write_bytecode = True
-sys.path[:0] = [str(ROOT / "bench/quality"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [str(ROOT / "bench/quality")]
 import humaneval  # noqa: E402
 import sandbox  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 TASK = {"task_id": "HumanEval/0", "prompt": "def twice(x):\n    \"\"\"Twice x.\"\"\"\n", "entry_point": "twice",
         "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate('a') == 'aa'\n"}
@@ -39,7 +36,7 @@ def test_limits():
         assert not sandbox.run(code, cpu_s=1)[0], code
     passed, why = sandbox.run("import time\ntime.sleep(60)", wall_s=1)
     assert not passed and "no end within 1 s" in why
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 300  # without limits it would never end
     assert sandbox.run("x = bytearray(1 << 20)\nopen('small', 'wb').write(x[:1000])")[0]  # the twin
 
 
@@ -48,7 +45,7 @@ def test_nothing_is_left_behind():
         marker = os.path.join(folder, "late")
         child = f"import os, time\nif os.fork() == 0:\n    time.sleep(1.5)\n    open({marker!r}, 'w').close()\n    os._exit(0)\n"
         assert sandbox.run(child)[0]
-        time.sleep(2.5)
+        time.sleep(2.5)  # longer than the child takes
         assert not os.path.exists(marker)
     assert sandbox.run("import os\nassert not {k for k in os.environ if k not in ('LC_CTYPE', 'PWD')}, os.environ")[0]
 
@@ -89,6 +86,3 @@ def test_a_report_goes_on_only_with_its_own_settings():
             assert "other settings" in str(failure)
         else:
             raise AssertionError("another run's answers were taken")
-
-
-run_all(globals())

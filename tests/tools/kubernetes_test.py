@@ -1,16 +1,12 @@
-#!/usr/bin/env python3
 """integrations/kubernetes cannot be run here, but it must be sound: objects that exist are referred to, and flags are real."""
 
 import glob
 import os
 import re
-import sys
 
 import yaml
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from run_all import run_all  # noqa: E402
 
 FILES = sorted(glob.glob(os.path.join(ROOT, "integrations/kubernetes/*.yaml")))
 
@@ -63,6 +59,3 @@ def test_the_pickers_configuration_uses_plugins_that_it_names():
     config = next(yaml.safe_load(item["data"]["config.yaml"]) for _, item in objects() if item["kind"] == "ConfigMap")
     named = {plugin["type"] for plugin in config["plugins"]}
     assert all(used["pluginRef"] in named for profile in config["schedulingProfiles"] for used in profile["plugins"])
-
-
-run_all(globals())

@@ -1,15 +1,12 @@
-#!/usr/bin/env python3
 """The arithmetic of bench/peers on made-up figures: which variant counts, ratios, shares, and what programs print."""
 
 import json
 import os
 import sys
 
-sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "peers"))
 import programs  # noqa: E402
 import table  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 DECODE, DEEP, PREFILL = table.Work("decode", 0), table.Work("decode", 4096), table.Work("prefill", 512)
 
@@ -114,6 +111,3 @@ def test_programs_that_fail_or_hang_or_are_not_there():
             assert said in str(failure), failure
             continue
         raise AssertionError(command)
-
-
-run_all(globals())

@@ -1,15 +1,12 @@
-#!/usr/bin/env python3
-"""The pictures of the pages are those of the reports: plot_test.py"""
+"""The pictures of the pages are those of the reports."""
 
 import os
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [os.path.join(ROOT, "bench")]
 import plot  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 
 def test_pictures_are_up_to_date():
@@ -37,6 +34,3 @@ def test_a_line_for_each_way_to_route():
     lines = [part.split('"')[0] for part in picture.split('points="')[1:]]
     heights = [[float(point.split(",")[1]) for point in line.split()] for line in lines[:8:2]]  # of the medians
     assert heights[3] == [274.0, 274.0] and heights[0][0] == heights[0][1] < 274, heights
-
-
-run_all(globals())

@@ -1,11 +1,12 @@
-#!/usr/bin/env python3
-"""The table of docs/convert.md is that of bench/results/quantisation.json: quantisation_test.py"""
-import json, os, sys
+"""The table of docs/convert.md is that of bench/results/quantisation.json."""
+
+import json
+import os
+import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path[:0] = [os.path.join(ROOT, "bench/quality")]
-import quantisation
-from run_all import run_all
+import quantisation  # noqa: E402
 
 
 def results():
@@ -33,6 +34,3 @@ def test_figures_make_sense():
                           ("MLX 4 bits, group 64", "MLX 3 bits, group 64"), ("GGUF F16", "GGUF Q8_0"),
                           ("GGUF Q4_K_M", "GGUF IQ4_XS")]:
         assert rows[better]["kl_mean"] < rows[worse]["kl_mean"], (better, worse)
-
-
-run_all(globals())

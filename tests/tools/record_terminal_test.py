@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""The recording of a terminal shows each line when it was there: record_terminal_test.py"""
+"""The recording of a terminal shows each line when it was there."""
 
 import os
 import re
@@ -8,10 +7,8 @@ import tempfile
 import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [os.path.join(ROOT, "tools")]
 import record_terminal  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 PLAIN = (record_terminal.INK, "", False, False, False, False)
 
@@ -61,6 +58,3 @@ def test_the_picture_of_the_docs_is_small_and_whole():
         svg = file.read()
     xml.etree.ElementTree.fromstring(svg)
     assert len(svg.encode()) <= record_terminal.MOST and "Paris" in svg and "<script" not in svg
-
-
-run_all(globals())

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """What bench/speculation_loops.py calls a loop and a copy, and that the prompt sets in bench/prompts are well formed."""
 
 import glob
@@ -7,10 +6,8 @@ import os
 import random
 import sys
 
-sys.dont_write_bytecode = True
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path.insert(0, BENCH)
-from run_all import run_all  # noqa: E402
 from speculation_loops import copied_share, looping  # noqa: E402
 
 TEXT = list(range(1000, 1200))  # no token twice
@@ -81,6 +78,3 @@ def test_the_prompt_sets():
             if name == "copy":
                 good = [prompt for prompt in good if prompt[f"{sampling}_copied"] >= 0.75]
             assert len(good) >= 12, (name, sampling)
-
-
-run_all(globals())

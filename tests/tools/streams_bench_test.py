@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The arithmetic of bench/streams on made-up times."""
 
 import os
@@ -7,13 +6,11 @@ import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path[:0] = [os.path.join(BENCH, "streams"), os.path.join(BENCH, "peers")]
 import clients  # noqa: E402
 import figures  # noqa: E402
 from programs import Failure  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 
 def test_percentiles_are_values_that_occurred():
@@ -68,7 +65,7 @@ class Streamer(socketserver.StreamRequestHandler):
         try:
             for at in range(0, len(text), 40):
                 self.wfile.write(text[at:at + 40])
-                time.sleep(0.001)
+                time.sleep(0.001)  # as tokens come
         except OSError:
             pass
 
@@ -108,6 +105,3 @@ def test_tables():
     line = figures.text(report).splitlines()[4]
     assert [cell.strip() for cell in line.strip("|").split("|")] == ["m", "s", "8", "61.9", "100",
                                                                          "250", "30.4", "-", "2.1", "-", "16"]
-
-
-run_all(globals())

@@ -1,15 +1,12 @@
-#!/usr/bin/env python3
 """bench/gpu/timeline.py on made-up times: steps, what counts for which kernel, and the picture."""
 
 import os
 import sys
 
-sys.dont_write_bytecode = True
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path[:0] = [BENCH, os.path.join(BENCH, "gpu")]
 import plot  # noqa: E402
 import timeline  # noqa: E402
-from run_all import run_all  # noqa: E402
 
 
 def near(a, b):
@@ -49,6 +46,3 @@ def test_the_picture_has_every_report():
     assert "before: 0.30 ms" in svg and "after: 0.30 ms" in svg and svg.count("33 %") == 2, svg
     import xml.dom.minidom
     xml.dom.minidom.parseString(svg)
-
-
-run_all(globals())

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""cmake/unity_groups.py, which decides which sources are compiled as one: unity_groups_test.py"""
+"""cmake/unity_groups.py, which decides which sources are compiled as one."""
 
 import os
 import subprocess
@@ -7,9 +6,6 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
-from run_all import run_all  # noqa: E402
 
 
 def inner(text):
@@ -67,6 +63,3 @@ def test_no_file_of_the_project_has_two_groups():
                           capture_output=True, text=True, check=True).stdout.splitlines()
     paths = [line.split("\t")[0] for line in made]
     assert len(paths) == len(set(paths)) and len(paths) > len(sources) * 0.9
-
-
-run_all(globals())
