@@ -1,9 +1,18 @@
-"""What the tests of the hub share: a store of their own beside a hub of their own, and how they are run."""
-import concurrent.futures, contextlib, hashlib, json, os, random, signal, subprocess, sys, tempfile, time, traceback
+"""What the tests of the hub share: a store of their own beside a hub of their own."""
 
+import contextlib
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+
+from harness import paths
 from test_hub import Hub, Repo
 
-BINARY = os.path.abspath(sys.argv[1])
 TOKEN = "hf_test"
 NAME = "org/model-4bit"
 
@@ -47,10 +56,10 @@ class Cache:
         return {**own, **more}
 
     def start(self, *args, prefix=(), **more):
-        return subprocess.Popen([*prefix, BINARY, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        return subprocess.Popen([*prefix, paths.PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, env=self.environment(**more))
 
-    def run(self, *args, timeout=120, **more):
+    def run(self, *args, timeout=600, **more):
         process = self.start(*args, **more)
         out, err = process.communicate(timeout=timeout)
         self.check()
@@ -124,33 +133,7 @@ def always(kind, path, fault):
 def python_hub(cache, code, **more):
     """Runs Python with huggingface_hub against the same hub and store; returns what it prints as JSON."""
     done = subprocess.run([sys.executable, "-c", "import json, sys\nfrom huggingface_hub import *\n" + code], capture_output=True,
-                          text=True, timeout=120,
+                          text=True, timeout=600,
                           env={**cache.environment(), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **more})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def run_test(test):
-    started = time.time()
-    try:
-        test()
-        problem = None
-    except Exception:
-        problem = traceback.format_exc()
-    return test.__name__, time.time() - started, problem
-
-
-def main(module):
-    """Runs the functions test_* of a module's globals(), or those that the command line names behind the model."""
-    wanted = sys.argv[3:]
-    tests = [t for name, t in sorted(module.items()) if name.startswith("test_") and callable(t) and (not wanted or name in wanted)]
-    failed = 0
-    # Most of the time is waiting.
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for name, seconds, problem in pool.map(run_test, tests):
-            print(f"{'FAILED' if problem else 'passed'} {name} {seconds:.1f} s")
-            if problem:
-                failed += 1
-                print(problem)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return 1 if failed else 0

@@ -1,18 +1,22 @@
-#!/usr/bin/env python3
-"""`ls`, `show`, `rm`, and models of Ollama and LM Studio: models_test.py BINARY MODEL_DIR.
-The last line is "N passed, N failed"."""
-import hashlib, json, os, pty, subprocess, sys
+"""`ls`, `show`, `rm`, and models of Ollama and LM Studio."""
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "../../tools")]
-import fetch_real_models
-from hub_setup import BINARY, NAME, NEEDED, SHARD, content, main, python_hub, setup, small_repo
+import hashlib
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from harness import paths
+from harness.needs import real_model
+from hub_setup import NAME, SHARD, content, python_hub, setup, small_repo
 from test_hub import Repo
 
-MODEL = os.path.abspath(sys.argv[2])
-SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+SMALL = paths.DRAFT
 DATA = os.path.join(HERE, "../models/data")
-GGUF = str(fetch_real_models.path_of("smollm2"))
 QUESTION = ("--temp", "0", "-n", "3", "--json", "Hello")
 
 
@@ -32,6 +36,12 @@ def gguf_repo():
     files = {f"Model-{q}.gguf": content(5000, q) for q in ("Q4_0", "Q8_0")}
     files.update({f"BF16/Model-BF16-0000{i}-of-00002.gguf": content(3000, i) for i in (1, 2)})
     return Repo(files)
+
+
+@pytest.fixture
+def smollm2():
+    """The path of a GGUF file."""
+    return real_model("smollm2")
 
 
 def test_ls():
@@ -77,10 +87,10 @@ def test_rm_asks():
         assert code == 1 and "Remove org/model-4bit (" in err and "--yes" in err, err
         for answer, gone in (("n", False), ("y", True)):
             terminal, other = pty.openpty()
-            process = subprocess.Popen([BINARY, "rm", NAME], stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            process = subprocess.Popen([paths.PROGRAM, "rm", NAME], stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                        env=cache.environment())
             os.write(terminal, answer.encode() + b"\n")
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=300)
             os.close(other)
             os.close(terminal)
             assert process.returncode == (0 if gone else 1) and os.path.exists(cache.repo) != gone, out
@@ -196,11 +206,11 @@ def test_show():
 
 # ---- Ollama and LM Studio
 
-def ollama_model(directory, name, blob=GGUF, digest=None, media="application/vnd.ollama.image.model", adapter=False):
+def ollama_model(directory, gguf, name, has_blob=True, digest=None, media="application/vnd.ollama.image.model", adapter=False):
     digest = digest or "sha256:" + hashlib.sha256(name.encode()).hexdigest()
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
                 "layers": [{"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:" + "0" * 64, "size": 1},
-                           {"mediaType": media, "digest": digest, "size": os.path.getsize(GGUF)}]}
+                           {"mediaType": media, "digest": digest, "size": os.path.getsize(gguf)}]}
     if adapter:
         manifest["layers"].append({"mediaType": "application/vnd.ollama.image.adapter", "digest": digest, "size": 1})
     path = os.path.join(directory, "manifests", name)
@@ -208,21 +218,22 @@ def ollama_model(directory, name, blob=GGUF, digest=None, media="application/vnd
     os.makedirs(directory + "/blobs", exist_ok=True)
     with open(path, "w") as file:
         json.dump(manifest, file)
-    if blob:
-        os.symlink(blob, os.path.join(directory, "blobs", digest.replace(":", "-")))
+    if has_blob:
+        os.symlink(gguf, os.path.join(directory, "blobs", digest.replace(":", "-")))
 
 
-def test_ollama():
+@pytest.mark.real
+def test_ollama(smollm2):
     with setup() as (cache, hub, _):
         directory = cache.home + "/.ollama/models"
         for name in ("registry.ollama.ai/library/smollm2/135m", "registry.ollama.ai/library/smollm2/latest",
                      "registry.ollama.ai/someone/tiny/q4", "hf.co/org/name/Q4_K_M"):
-            ollama_model(directory, name)
+            ollama_model(directory, smollm2, name)
         names = {"ollama:smollm2:135m", "ollama:smollm2:latest", "ollama:someone/tiny:q4", "ollama:hf.co/org/name:Q4_K_M"}
         found = models(cache)
         assert set(found) == names, found
-        assert found["ollama:smollm2:135m"]["store"] == "Ollama" and found["ollama:smollm2:135m"]["bytes"] == os.path.getsize(GGUF)
-        expected = json.loads(ok(cache, "generate", "-m", GGUF, "--no-cache", *QUESTION).splitlines()[-1])["token_ids"]
+        assert found["ollama:smollm2:135m"]["store"] == "Ollama" and found["ollama:smollm2:135m"]["bytes"] == os.path.getsize(smollm2)
+        expected = json.loads(ok(cache, "generate", "-m", smollm2, "--no-cache", *QUESTION).splitlines()[-1])["token_ids"]
         for name in names | {"ollama:smollm2"}:
             assert json.loads(ok(cache, "generate", "-m", name, "--no-cache", *QUESTION).splitlines()[-1])["token_ids"] == expected
         assert json.loads(ok(cache, "show", "ollama:smollm2:135m", "--json"))["name"] == "smollm2:135m"
@@ -238,14 +249,15 @@ def test_ollama():
         ok(cache, "generate", "-m", "ollama:smollm2", "--no-cache", *QUESTION, OLLAMA_MODELS=cache.home + "/elsewhere")
 
 
-def test_ollama_models_that_cannot_be_used():
+@pytest.mark.real
+def test_ollama_models_that_cannot_be_used(smollm2):
     with setup() as (cache, hub, _):
         directory = cache.home + "/.ollama/models"
         library = "registry.ollama.ai/library/"
-        ollama_model(directory, library + "gone/latest", blob=None)
-        ollama_model(directory, library + "evil/latest", blob=None, digest="../../../../etc/passwd")
-        ollama_model(directory, library + "tensors/latest", media="application/vnd.ollama.image.tensor")
-        ollama_model(directory, library + "tuned/latest", adapter=True)
+        ollama_model(directory, smollm2, library + "gone/latest", has_blob=False)
+        ollama_model(directory, smollm2, library + "evil/latest", has_blob=False, digest="../../../../etc/passwd")
+        ollama_model(directory, smollm2, library + "tensors/latest", media="application/vnd.ollama.image.tensor")
+        ollama_model(directory, smollm2, library + "tuned/latest", adapter=True)
         with open(directory + "/manifests/" + library + "gone/broken", "w") as file:
             file.write("[")
         for name, text in (("gone", "which is not there"), ("evil", "describes no model"), ("tensors", "describes no model"),
@@ -256,13 +268,14 @@ def test_ollama_models_that_cannot_be_used():
         assert len(found) == 5 and all(m["problem"] for m in found.values()), found
 
 
-def test_lm_studio():
+@pytest.mark.real
+def test_lm_studio(smollm2):
     for directory in (".lmstudio/models", ".cache/lm-studio/models", "moved/models"):
         with setup() as (cache, hub, _):
             os.makedirs(f"{cache.home}/{directory}/org")
             os.makedirs(f"{cache.home}/{directory}/people/smol")
             os.symlink(SMALL, f"{cache.home}/{directory}/org/small")
-            os.symlink(GGUF, f"{cache.home}/{directory}/people/smol/SmolLM2-Q4_1.gguf")
+            os.symlink(smollm2, f"{cache.home}/{directory}/people/smol/SmolLM2-Q4_1.gguf")
             if directory.startswith("moved"):
                 with open(cache.home + "/.lmstudio-home-pointer", "w") as file:
                     file.write(cache.home + "/moved\n")
@@ -273,7 +286,3 @@ def test_lm_studio():
             assert not hub.log
             code, _, err = cache.run("rm", "-y", "org/small")
             assert code == 1 and "belongs to LM Studio" in err, err
-
-
-if __name__ == "__main__":
-    sys.exit(main(globals()))

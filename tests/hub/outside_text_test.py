@@ -1,14 +1,23 @@
-#!/usr/bin/env python3
-"""Text that other people chose, and that commands and logs print: outside_text_test.py BINARY MODEL_DIR
-No command lets it act on a terminal, hide, or begin a line of its own; --json stays JSON that says the same.
-The last line is "N passed, N failed"."""
-import contextlib, http.server, json, os, pty, shutil, struct, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+"""Text that other people chose, and that commands and logs print. No command lets it act on a terminal, hide, or begin a line of its own; --json stays JSON that says the same."""
 
-from hub_setup import BINARY, NAME, main, setup, small_repo
+import contextlib
+import http.server
+import json
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+
+import pytest
+
+from harness import paths
+from hub_setup import NAME, setup, small_repo
 from test_hub import Repo
 
-MODEL = os.path.abspath(sys.argv[2])
-SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+SMALL = paths.DRAFT
 BAD = "evil\x1b]52;c;ZXZpbA==\x07\x1b[2J\r\nFORGED \u202e\u2066\U000e0041\u009b31m\x7f"
 
 
@@ -35,7 +44,7 @@ def check_json(out):
 
 
 def run(*words, stdin="", ok=None, **env):
-    done = subprocess.run([BINARY, *words], input=stdin.encode(), capture_output=True, timeout=120, cwd=tempfile.gettempdir(),
+    done = subprocess.run([paths.PROGRAM, *words], input=stdin.encode(), capture_output=True, timeout=600, cwd=tempfile.gettempdir(),
                           env={"PATH": os.environ["PATH"], "HOME": tempfile.gettempdir(), "HF_HUB_OFFLINE": "1"} | env)
     assert ok is None or (done.returncode == 0) == ok, done
     return done.stdout.decode(), done.stderr.decode()
@@ -148,7 +157,7 @@ def test_what_a_hub_tells():
         broken = lambda *_: {"status": status, "body": body, "headers": {"X-Error-Message": "evil\x1b[31m\x9b2J"}}
         with setup(small_repo(), faults=broken) as (cache, hub, _):
             terminal, other = pty.openpty()
-            process = subprocess.Popen([BINARY, "pull", NAME], stdin=subprocess.DEVNULL, stdout=other, stderr=other, env=cache.environment())
+            process = subprocess.Popen([paths.PROGRAM, "pull", NAME], stdin=subprocess.DEVNULL, stdout=other, stderr=other, env=cache.environment())
             os.close(other)
             text = b""
             with contextlib.suppress(OSError):
@@ -220,42 +229,17 @@ def test_other_servers():
     assert check_json(out)["health"]["status"] == BAD
 
 
-def test_logs():
-    for form in ("text", "json"):
-        with tempfile.TemporaryDirectory() as folder:
-            log = os.path.join(folder, "log")
-            with open(log, "wb") as file:
-                server = subprocess.Popen([BINARY, "-v", "serve", "--model", SMALL, "--port", "0", "--log-format", form, "--share-states",
-                                           "--cache-dir", folder, "--state-peer", "http://127.0.0.1:9"],
-                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file,
-                                          env={"PATH": os.environ["PATH"], "HOME": folder})
-            try:
-                for _ in range(300):
-                    with open(log) as file:
-                        text = file.read()
-                    out = text if form == "json" else server.stdout.readline().decode()
-                    if "http://" in out.replace("127.0.0.1:9", ""):
-                        break
-                    time.sleep(0.1)
-                base = json.loads([line for line in text.splitlines() if '"address"' in line][0])["address"] if form == "json" \
-                    else out.split(" on ")[-1].split("/v1")[0].strip()
-                for path, body in (("/v1/completions", {"prompt": "word " * 600, "max_tokens": 1, "kv_transfer_params": {
-                        "do_remote_prefill": True, "remote_host": BAD, "remote_port": 1, "remote_block_ids": ["x"]}}),
-                                   ("/v1/models/load", {"model": BAD}), ("/v1/" + "%0AFORGED%1B%5B2J", {})):
-                    hostile = {"User-Agent": "evil\x1b[2J", "X-Request-Id": "evil\x9b31m"} if "%0A" in path else {}
-                    request = urllib.request.Request(base + path, json.dumps(body).encode(), {"Content-Type": "application/json"} | hostile)
-                    with contextlib.suppress(urllib.error.HTTPError):
-                        urllib.request.urlopen(request, timeout=60).read()
-                time.sleep(0.3)
-            finally:
-                server.terminate()
-                server.wait(60)
-            with open(log, newline="") as file:
-                text = file.read()
-            check(text)
-            for line in text.splitlines() if form == "json" else []:
-                check_json(line)
-
-
-if __name__ == "__main__":
-    sys.exit(main(globals()))
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_logs(form, serve, tmp_path):
+    server = serve("--log-format", form, "--share-states", "--cache-dir", tmp_path, "--state-peer", "http://127.0.0.1:9",
+                   model=SMALL, before=["-v"], environment={"HOME": str(tmp_path)})
+    for path, body in (("/v1/completions", {"prompt": "word " * 600, "max_tokens": 1, "kv_transfer_params": {
+            "do_remote_prefill": True, "remote_host": BAD, "remote_port": 1, "remote_block_ids": ["x"]}}),
+                       ("/v1/models/load", {"model": BAD}), ("/v1/" + "%0AFORGED%1B%5B2J", {})):
+        hostile = {"User-Agent": "evil\x1b[2J", "X-Request-Id": "evil\x9b31m"} if "%0A" in path else {}
+        server.status(path, body, headers=hostile)
+    assert server.stop() == 0
+    check(server.log)
+    assert "FORGED" in server.log and "\ufffd" not in server.log
+    for line in server.log.splitlines() if form == "json" else []:
+        check_json(line)
