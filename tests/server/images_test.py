@@ -3,6 +3,7 @@ take images answer the clients' examples; the others say that they cannot."""
 
 import base64
 import http.server
+import signal
 import subprocess
 import threading
 import time
@@ -219,3 +220,7 @@ def test_addresses_of_this_machine_are_never_asked(api, serve):
     wrong = subprocess.run([paths.PROGRAM, "serve", "--model", api.path, "--port", "0", "--allow-image-urls", "http://a/b"],
                            capture_output=True, text=True, timeout=120)
     assert wrong.returncode != 0 and "is no host" in wrong.stderr, wrong
+
+
+def test_sigint_ends_it_in_order(api):
+    assert api.server.stop(signal.SIGINT) == 0

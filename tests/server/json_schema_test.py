@@ -25,7 +25,7 @@ TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": 
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
         options = metafunc.config.option
-        made = enumerate(schemas(int(12 * options.effort), options.seed + 1))
+        made = list(enumerate(schemas(int(12 * options.effort), options.seed + 1)))
         metafunc.parametrize("number, schema", made, ids=lambda value: str(value) if isinstance(value, int) else "")
 
 

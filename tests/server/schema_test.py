@@ -42,8 +42,8 @@ def run(server, operations, cases, seed, folder, *chosen):
     return done.returncode, json.loads((folder / "report.json").read_text()), done.stdout
 
 
-class Tested:
-    """The description tested, and what came of it."""
+class Examined:
+    """The description, and what came of testing it."""
 
     def __init__(self, server, folders, cases, seed):
         self.server, self.cases = server, cases
@@ -58,7 +58,7 @@ class Tested:
 
 @pytest.fixture(scope="module")
 def tested(serve_for_all, tmp_path_factory, effort, seed):
-    return Tested(serve_for_all("--no-cache", "--context", "512"), tmp_path_factory.mktemp, effort(160), seed)
+    return Examined(serve_for_all("--no-cache", "--context", "512"), tmp_path_factory.mktemp, effort(160), seed)
 
 
 def test_every_answer_is_as_described(tested):
