@@ -1,13 +1,27 @@
-#!/usr/bin/env python3
-"""`chat` in a terminal, as a person sees it: chat_terminal_test.py BINARY MODEL_DIR. A terminal emulator reads the screen;
-the other end is a server that answers what the test says. The last line is "N passed, N failed"."""
-import contextlib, fcntl, http.server, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, threading, time
+"""`chat` in a terminal, as a person sees it. A terminal emulator reads the screen;
+the other end is a server that answers what the test says."""
+
+import contextlib
+import fcntl
+import http.server
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import tempfile
+import termios
+import threading
+import time
 
 import pyte
 
-from run_tests import run_tests
+from harness import paths
+from harness.waiting import LONG
 
-BINARY = sys.argv[1]
 PASTE, PASTE_END = "\x1b[200~", "\x1b[201~"
 LEFT, RIGHT, UP, DELETE, BACKSPACE, HOME = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[3~", "\x7f", "\x1b[H"
 FAMILY = "\U0001F468\u200d\U0001F469\u200d\U0001F467"
@@ -52,13 +66,19 @@ class Terminal:
         self.raw = b""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execve(BINARY, [BINARY, "chat", *words], environment)
-        self.resize(columns, rows, signal_it=False)
+            self.fd = 0  # before the program starts, which would hear of a change
+            self.set_size(columns, rows)
+            os.execve(paths.PROGRAM, [paths.PROGRAM, "chat", *words], environment)
 
-    def resize(self, columns, rows, signal_it=True):
+    def set_size(self, columns, rows):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        if signal_it:
-            self.screen.resize(rows, columns)
+
+    def edits_lines(self):
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ICANON)
+
+    def resize(self, columns, rows):
+        self.set_size(columns, rows)
+        self.screen.resize(rows, columns)
 
     def read(self, seconds):
         if not select.select([self.fd], [], [], seconds)[0]:
@@ -74,13 +94,18 @@ class Terminal:
     def text(self):
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
-    def wait(self, what, seconds=60):
+    def wait(self, what, seconds=LONG):
         """Until the condition holds (or the text is on the screen)."""
         good = what if callable(what) else lambda: what in self.text()
-        end = time.time() + seconds
+        end = time.monotonic() + seconds
         while not good():
-            assert time.time() < end, f"{what!r} did not come:\n{self.text()}"
+            assert time.monotonic() < end, f"{what!r} did not come:\n{self.text()}"
             self.read(0.1)
+
+    def wait_for_quiet(self, seconds=0.6):
+        """Until nothing is written for so long."""
+        while self.read(seconds):
+            pass
 
     def send(self, text):
         data = text.encode()
@@ -124,7 +149,8 @@ class Chat:
     def prompt(self, number):
         """Waits until the cursor stands behind this prompt. Before, the terminal itself edits lines."""
         t = self.terminal
-        t.wait(lambda: self.prompts() >= number and t.screen.display[t.screen.cursor.y].startswith("> ") and t.screen.cursor.x == 2)
+        t.wait(lambda: self.prompts() >= number and t.screen.display[t.screen.cursor.y].startswith("> ") and t.screen.cursor.x == 2
+               and not t.edits_lines())
 
     def command(self, text, answer):
         prompts = self.prompts()
@@ -248,7 +274,7 @@ def test_a_window_that_is_resized():
         text = "some words that are longer than the narrow window will be, 你好"
         chat.terminal.send(text)
         chat.terminal.resize(30, 40)
-        time.sleep(0.6)
+        chat.terminal.wait_for_quiet()  # it draws its line anew
         chat.say(" more\r", text + " more")
         words = " ".join(f"word{i}" for i in range(30))
         chat.server.answers.append(words)
@@ -348,10 +374,7 @@ def test_leaving():
     for keys in ("exit\r", "quit\r", "/exit\r", "/bye\r", "\x04"):
         with chatting() as chat:
             chat.terminal.send(keys)
-            end = time.time() + 10
-            while os.waitpid(chat.terminal.pid, os.WNOHANG) == (0, 0):
-                assert time.time() < end, f"{keys!r} does not leave"
-                chat.terminal.read(0.05)
+            chat.terminal.wait(lambda: os.waitpid(chat.terminal.pid, os.WNOHANG) != (0, 0))
             chat.terminal.pid, chat.terminal.close = None, lambda fd=chat.terminal.fd: os.close(fd)
     with chatting() as chat:
         chat.terminal.send("text\x04")  # deletes nothing, and does not leave
@@ -366,14 +389,10 @@ def test_pipes_get_what_was_said():
     with chatting() as chat:
         url = f"http://127.0.0.1:{chat.server.server_address[1]}"
         chat.server.answers += ["a **b**\n| x |\n|---|\n", "second"]
-        out = subprocess.run([BINARY, "chat", "--url", url], input='"""one\ntwo"""\nthree \\\nfour\n', capture_output=True, text=True, timeout=60)
+        out = subprocess.run([paths.PROGRAM, "chat", "--url", url], input='"""one\ntwo"""\nthree \\\nfour\n', capture_output=True, text=True, timeout=300)
         assert out.stdout == "a **b**\n| x |\n|---|\n\nsecond\n", out.stdout
         assert [b["messages"][-1]["content"] for b in chat.server.bodies] == ["one\ntwo", "three \nfour"]
         for text, message in (("dir\\", "dir\\"), ('"""one\ntwo', "one\ntwo")):  # a pipe that ends in the middle
             chat.server.bodies.clear()
-            subprocess.run([BINARY, "chat", "--url", url], input=text, capture_output=True, text=True, timeout=60)
+            subprocess.run([paths.PROGRAM, "chat", "--url", url], input=text, capture_output=True, text=True, timeout=300)
             assert [b["messages"][-1]["content"] for b in chat.server.bodies] == [message], chat.server.bodies
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

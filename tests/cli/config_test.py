@@ -1,11 +1,12 @@
-#!/usr/bin/env python3
-"""Configuration files, the environment and flags: config_test.py BINARY MODEL_DIR.
-The last line is "N passed, N failed"."""
-import contextlib, json, os, subprocess, sys, tempfile
+"""Configuration files, the environment and flags."""
 
-from run_tests import run_tests
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
 
-BINARY, MODEL = sys.argv[1], os.path.abspath(sys.argv[2])
+from harness import paths
 
 
 @contextlib.contextmanager
@@ -22,7 +23,7 @@ def home(text=None, **more):
 
         def run(*arguments, **environment):
             kept = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-            done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=120, cwd=folder,
+            done = subprocess.run([paths.PROGRAM, *arguments], capture_output=True, text=True, timeout=600, cwd=folder,
                                   env=kept | {"XDG_CONFIG_HOME": os.path.join(folder, "xdg")} | environment)
             return done.returncode, done.stdout, done.stderr
 
@@ -51,7 +52,7 @@ def test_without_a_file():
 
 
 def test_a_model_has_settings():
-    with home(f'[model.small]\npath = "{MODEL}"\ncontext = 4096\nmax-tokens = 3\ntemp = 0\n[server]\ncontext = 1\n') as run:
+    with home(f'[model.small]\npath = "{paths.MODEL}"\ncontext = 4096\nmax-tokens = 3\ntemp = 0\n[server]\ncontext = 1\n') as run:
         code, out, err = run("config", "show", "--model", "small")
         assert code == 0 and "[model.small]" in out and "4096" in out, out + err
         code, out, err = run("generate", "-m", "small", "--no-cache", "--json", "What is the capital of France?")
@@ -117,26 +118,26 @@ def test_what_looks_like_a_switch_is_one():
     for flag, fine in (("Yes", True), ("ON", True), ("nO", True), ("maybe", False)):
         with home() as run:
             code, out, err = run("show", "-h", ANABRANCH_NO_CACHE=flag)
-            code, out, err = run("generate", "-m", MODEL, "-n", "1", "Hi", ANABRANCH_NO_CACHE=flag)
+            code, out, err = run("generate", "-m", paths.MODEL, "-n", "1", "Hi", ANABRANCH_NO_CACHE=flag)
             assert (code == 0) == fine, (flag, err)
 
 
 def test_no_server_starts_without_the_keys_that_were_meant():
     for text in ("api-key = []", 'api-key = ""', "api-key = true", 'api-key = ["a", ""]', 'api-key-file = ""', "api-key-file = false"):
         with home(f"[serve]\n{text}\n") as run:
-            code, out, err = run("serve", "-m", MODEL, "-p", "0")
+            code, out, err = run("serve", "-m", paths.MODEL, "-p", "0")
             assert code > 0 and "must be a text that is not empty" in err, (text, code, err)
     with home(keys="alice same-key\nbob same-key\n") as run:
         for variable in ("ANABRANCH_API_KEY", "ANABRANCH_API_KEY_FILE", "ANABRANCH_CACHE_SCOPE"):
-            code, out, err = run("serve", "-m", MODEL, "-p", "0", **{variable: ""})
+            code, out, err = run("serve", "-m", paths.MODEL, "-p", "0", **{variable: ""})
             assert code > 0 and f"{variable} is set and empty" in err, err
         for flag in ("--api-key-file", "--cache-scope"):
-            code, out, err = run("serve", "-m", MODEL, "-p", "0", flag, "")
+            code, out, err = run("serve", "-m", paths.MODEL, "-p", "0", flag, "")
             assert code > 0 and flag in err, err
-        code, out, err = run("serve", "-m", MODEL, "-p", "0", "--api-key-file", "keys")
+        code, out, err = run("serve", "-m", paths.MODEL, "-p", "0", "--api-key-file", "keys")
         assert code > 0 and "'alice' and 'bob' have the same API key" in err, err
     with home(mcp_json='{"mcpServers": {}}') as run:
-        code, out, err = run("serve", "-m", MODEL, "-p", "0", "--mcp-config", "mcp.json", "--cors-origin", "*")
+        code, out, err = run("serve", "-m", paths.MODEL, "-p", "0", "--mcp-config", "mcp.json", "--cors-origin", "*")
         assert code > 0 and "only with an API key" in err, err
 
 
@@ -154,7 +155,3 @@ def test_wrong_files():
         assert code == 1 and "missing.toml" in err, err
         code, _, err = run("--config", "/", "config", "show")
         assert code == 1, err
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

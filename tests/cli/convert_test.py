@@ -1,12 +1,18 @@
-#!/usr/bin/env python3
-"""GGUF files that `convert` writes, read by gguf-py and by ourselves: convert_test.py BINARY MODEL_DIR. The last line is
-"N passed, N failed, N skipped"."""
-import json, os, subprocess, sys, tempfile
+"""GGUF files that `convert` writes, read by gguf-py and by ourselves."""
 
-from run_tests import Skipped, run_tests
+import json
+import os
+import subprocess
+import sys
+import tempfile
 
-BINARY, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+import pytest
+
+from harness import paths
+
+pytestmark = pytest.mark.network
+
+SMALL = paths.DRAFT
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 HELDOUT = os.path.join(ROOT, "tests/models/data/heldout.txt")
 FIXTURES = os.path.join(ROOT, "tests/models/data")
@@ -16,7 +22,7 @@ folder = tempfile.TemporaryDirectory()
 
 
 def run(*args, timeout=300):
-    done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run([paths.PROGRAM, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -32,7 +38,7 @@ def gguf_py():
         got = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check", "--target",
                               GGUF_PY, "gguf==0.19.0"], capture_output=True, text=True)
         if got.returncode:
-            raise Skipped(f"gguf-py cannot be fetched: {got.stderr.strip()[-200:]}")
+            pytest.skip(f"gguf-py cannot be fetched: {got.stderr.strip()[-200:]}")
     sys.path[:0] = [GGUF_PY] if GGUF_PY not in sys.path else []
     import gguf
     return gguf
@@ -140,7 +146,7 @@ def test_a_gguf_file_keeps_its_metadata():
 
 def test_the_default_model_answers_from_a_gguf_file():
     path = os.path.join(folder.name, "default.gguf")
-    code, _, err = run("convert", MODEL, path, "--format", "q8_0")
+    code, _, err = run("convert", paths.MODEL, path, "--format", "q8_0")
     assert code == 0, err
     code, answer, err = run("generate", "-m", path, "--temp", "0", "-n", "60", "--thinking", "off",
                             "What is the capital of France?")
@@ -161,7 +167,3 @@ def test_what_cannot_be_written_is_said():
     assert code == 0 and "has no tokenizer" in err, err
     refused("exists already", "convert", f"{FIXTURES}/llama_tied/model", out, "--format", "q8_0")
     assert [name for name in os.listdir(folder.name) if "partial" in name] == []
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

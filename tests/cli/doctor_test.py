@@ -1,15 +1,16 @@
-#!/usr/bin/env python3
-"""`doctor` names what would not run before anything is loaded: doctor_test.py BINARY MODEL_DIR.
-The last line is "N passed, N failed"."""
-import contextlib, json, os, subprocess, sys, tempfile
+"""`doctor` names what would not run before anything is loaded."""
 
-from run_tests import run_tests
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
 
-BINARY, MODEL = sys.argv[1], sys.argv[2]
+from harness import paths
 
 
 def doctor(folder, *prefix):
-    done = subprocess.run([*prefix, BINARY, "doctor", "-m", folder, "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*prefix, paths.PROGRAM, "doctor", "-m", folder, "--json"], capture_output=True, text=True, timeout=600)
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
@@ -17,9 +18,9 @@ def doctor(folder, *prefix):
 def copy_of_model(without=(), config=None):
     """A directory of links to the model's files; `config` changes what config.json says."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in set(os.listdir(MODEL)) - set(without) - {"config.json"}:
-            os.symlink(os.path.join(os.path.abspath(MODEL), name), os.path.join(folder, name))
-        with open(os.path.join(MODEL, "config.json")) as file:
+        for name in set(os.listdir(paths.MODEL)) - set(without) - {"config.json"}:
+            os.symlink(os.path.join(os.path.abspath(paths.MODEL), name), os.path.join(folder, name))
+        with open(os.path.join(paths.MODEL, "config.json")) as file:
             content = json.load(file)
         if config:
             config(content)
@@ -35,12 +36,12 @@ def has_problem(text, *args, **more):
         problems = report["model"]["problems"]
         assert len(problems) == 1 and text in problems[0], problems
         assert any(text in line for line in report["advice"]), report["advice"]
-        out = subprocess.run([BINARY, "doctor", "-m", folder], capture_output=True, text=True).stdout
+        out = subprocess.run([paths.PROGRAM, "doctor", "-m", folder], capture_output=True, text=True).stdout
         assert "would not run" in out and text in out, out
 
 
 def test_a_good_model_has_no_problem():
-    code, report, err = doctor(MODEL)
+    code, report, err = doctor(paths.MODEL)
     assert code == 0 and report["model"]["problems"] == [], (report, err)
 
 
@@ -84,9 +85,5 @@ def test_too_little_memory():
 
 
 def test_a_device_that_is_not_there():
-    done = subprocess.run([BINARY, "doctor", "-m", MODEL, "--device", "metal"], capture_output=True, text=True)
+    done = subprocess.run([paths.PROGRAM, "doctor", "-m", paths.MODEL, "--device", "metal"], capture_output=True, text=True)
     assert done.returncode == 1 and "metal" in done.stderr.lower(), done.stderr
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

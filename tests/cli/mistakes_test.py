@@ -1,18 +1,27 @@
-#!/usr/bin/env python3
 """The usual mistakes of a first evening: each ends with the right status and says what, where, and what to do.
-mistakes_test.py BINARY MODEL_DIR [test_NAME...]. The last line is "N passed, N failed".
 
 A row is one mistake: what somebody types or sends, the status, words that the answer has, and words that it has not."""
-import contextlib, http.client, json, os, pwd, shutil, socket, struct, subprocess, sys, tempfile, time, zlib
+
 from dataclasses import dataclass, field
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import zlib
 
-from run_tests import Skipped, run_tests
+import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "hub"))
+from harness import paths
+from harness.server import Server
 from test_hub import Hub, Repo
 
-BINARY, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+
+SMALL = paths.DRAFT
 # What nobody should read: names from inside, and the hub's address where nothing is to be asked of it.
 NEVER = ("std::", "terminate called", "nlohmann", "CLI::", "simdjson", "exception", "Unhandled", "src/", "127.0.0.1:9", "Run with --help",
          "core dumped", "assert")
@@ -213,8 +222,8 @@ MODELS = [
     row("show ./no-confg", FAILED, "did you mean ./no-config?"),
     row("pull ./model", FAILED, "no model's name", "ORG/NAME"),
     row("rm -y ./no-config", FAILED, "'./no-config' is no name of a stored model, but a path", "anabranch ls"),
-    row(f"generate -m {MODEL} --draft other-tokens hi", FAILED, "other-tokens cannot draft", "same tokenizer"),
-    row(f"generate -m {MODEL} --draft ./nodraft hi", FAILED, "there is no model at ./nodraft"),
+    row(f"generate -m {paths.MODEL} --draft other-tokens hi", FAILED, "other-tokens cannot draft", "same tokenizer"),
+    row(f"generate -m {paths.MODEL} --draft ./nodraft hi", FAILED, "there is no model at ./nodraft"),
 ]
 
 INPUTS = [
@@ -304,7 +313,7 @@ def environment(**more):
 
 def run(*words, stdin="", prefix=(), **env):
     try:
-        done = subprocess.run([*prefix, BINARY, *words], input=stdin, capture_output=True, text=True, timeout=30, env=environment(**env))
+        done = subprocess.run([*prefix, paths.PROGRAM, *words], input=stdin, capture_output=True, text=True, timeout=300, env=environment(**env))
     except subprocess.TimeoutExpired as late:
         return "no status", (late.stdout or b"").decode() + (late.stderr or b"").decode() + "(does not end)"
     return done.returncode, done.stdout + done.stderr
@@ -372,12 +381,6 @@ def test_names_on_the_hub():
     failures.tell()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_ports():
     with folder_of_mistakes(), socket.socket() as other:
         put_files()
@@ -391,7 +394,7 @@ def test_ports():
 def as_nobody(*words, **env):
     setpriv = shutil.which("setpriv")
     if os.getuid() != 0 or not setpriv:
-        raise Skipped("needs root and setpriv")
+        pytest.skip("needs root and setpriv")
     nobody = pwd.getpwnam("nobody")
     return run(*words, prefix=(setpriv, f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"), **env)
 
@@ -400,12 +403,12 @@ def test_a_port_below_1024():
     """Where the system keeps such ports for root."""
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
         if int(file.read()) <= 81:
-            raise Skipped("ordinary users may use every port here")
+            pytest.skip("ordinary users may use every port here")
     with folder_of_mistakes() as folder:
         os.chmod(folder, 0o777)
         status, said = as_nobody("serve", "-m", SMALL, "--no-cache", "--context", "512", "-p", "81")
         if "Permission denied" in said and "port" not in said:
-            raise Skipped(said)
+            pytest.skip(said)
         assert status == 1 and "port 81 may only be used by root" in said and "1024" in said, said
 
 
@@ -415,42 +418,23 @@ def test_a_folder_that_may_not_be_written():
         os.makedirs("closed")
         status, said = as_nobody("convert", SMALL, "closed/out")
         if "closed" not in said:
-            raise Skipped(said)
+            pytest.skip(said)
         assert status == 1 and "cannot write to" in said and "/closed: Permission denied" in said and "another output" in said, said
 
 
-@contextlib.contextmanager
-def serving(*flags):
-    port = free_port()
-    with open("server.log", "w") as log:
-        process = subprocess.Popen([BINARY, "serve", "--no-cache", "--context", "512", "-p", str(port), *flags], stdout=log, stderr=log,
-                                   env=environment())
-    try:
-        for _ in range(600):
-            assert process.poll() is None, text_of("server.log")
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
-        yield port
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
+def serving(*flags, model):
+    return Server("--no-cache", "--context", "512", *flags, model=model, environment=environment())
 
 
 def test_keys_that_others_can_read():
     with folder_of_mistakes():
         put_files()
-        with serving("-m", SMALL, "--api-key-file", "open-keys"):
-            pass
-        log = text_of("server.log").decode()
+        with serving("--api-key-file", "open-keys", model=SMALL) as server:
+            log = server.log
         assert "warning" in log and "open-keys" in log and "chmod" in log and "a-secret-key" not in log, log
         os.chmod("open-keys", 0o640)
-        with serving("-m", SMALL, "--api-key-file", "open-keys"):
-            pass
-        assert "warning" not in text_of("server.log").decode()
+        with serving("--api-key-file", "open-keys", model=SMALL) as server:
+            assert "warning" not in server.log
 
 
 # ---- over HTTP
@@ -544,9 +528,9 @@ REQUESTS = [
 
 def test_requests():
     failures = Failures()
-    with folder_of_mistakes(), serving("-m", MODEL, "--api-key", "a-key", "--strict-model-names") as port:
+    with folder_of_mistakes(), serving("--api-key", "a-key", "--strict-model-names", model=paths.MODEL) as server:
         for status, path, body, has, method, key, kind, headers, wanted in REQUESTS:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection = server.connect()
             headers = dict(headers)
             if body is not None and kind:
                 headers["Content-Type"] = kind
@@ -564,7 +548,3 @@ def test_requests():
                 wrong.append(f"is {answer.status} instead of {status}")
             failures.check(f"{method} {path} {str(body)[:100]}: {'; '.join(wrong)}", not wrong, said[:500])
     failures.tell()
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

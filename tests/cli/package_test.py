@@ -1,16 +1,19 @@
-#!/usr/bin/env python3
-"""What packages are made of: completions, the manual page, and a hardened program: package_test.py BINARY MODEL_DIR.
-The last line is "N passed, N failed"."""
-import gzip, os, shutil, subprocess, sys, tempfile
+"""What packages are made of: completions, the manual page, and a hardened program."""
 
-from run_tests import run_tests
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 
-BINARY = os.path.abspath(sys.argv[1])
+from harness import paths
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def run(*words, **more):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, **more)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, **more)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -18,7 +21,7 @@ def run(*words, **more):
 def completed(*words):
     """What bash offers for the last word."""
     with tempfile.TemporaryDirectory() as folder:
-        os.symlink(BINARY, folder + "/anabranch")
+        os.symlink(paths.PROGRAM, folder + "/anabranch")
         quoted = " ".join(f"'{word}'" for word in words)
         script = (f'eval "$(anabranch completions bash)"; COMP_WORDS=(anabranch {quoted}); COMP_CWORD={len(words)}; '
                   'cd /; _anabranch; printf "%s\\n" "${COMPREPLY[@]}"')
@@ -37,17 +40,17 @@ def test_bash():
 
 def test_other_shells():
     for shell in ("zsh", "fish"):
-        script = run(BINARY, "completions", shell)
+        script = run(paths.PROGRAM, "completions", shell)
         assert all(word in script for word in ("serve", "--device" if shell == "zsh" else "-l device", "cuda", "ls --names"))
         if shutil.which(shell):
             run(shell, "-n", input=script)
-    done = subprocess.run([BINARY, "completions", "csh"], capture_output=True, text=True)
+    done = subprocess.run([paths.PROGRAM, "completions", "csh"], capture_output=True, text=True)
     assert done.returncode != 0 and "csh" in done.stderr
 
 
 def test_manual_page():
     with tempfile.TemporaryDirectory() as folder:
-        run(sys.executable, os.path.join(ROOT, "tools/make_shell_files.py"), BINARY, folder)
+        run(sys.executable, os.path.join(ROOT, "tools/make_shell_files.py"), paths.PROGRAM, folder)
         with gzip.open(folder + "/anabranch.1.gz", "rt") as file:
             page = file.read()
         assert '.SS "serve"' in page and "\\fB\\-\\-cache\\-ram SIZE\\fR" in page and ".SH FILES" in page
@@ -55,12 +58,8 @@ def test_manual_page():
 
 
 def test_hardening():
-    dynamic = run("readelf", "-dW", BINARY)
+    dynamic = run("readelf", "-dW", paths.PROGRAM)
     assert "BIND_NOW" in dynamic and "PIE" in dynamic, dynamic
-    assert "GNU_RELRO" in run("readelf", "-lW", BINARY)
-    symbols = run("readelf", "-W", "--dyn-syms", BINARY)
+    assert "GNU_RELRO" in run("readelf", "-lW", paths.PROGRAM)
+    symbols = run("readelf", "-W", "--dyn-syms", paths.PROGRAM)
     assert "__stack_chk_fail" in symbols and "_chk@" in symbols.replace("__stack_chk_fail@", ""), "not fortified"
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

@@ -1,20 +1,20 @@
-#!/usr/bin/env python3
-"""Flags as peers name them, and help that helps: peer_flags_test.py BINARY MODEL_DIR.
-The last line is "N passed, N failed"."""
-import json, os, subprocess, sys, tempfile
+"""Flags as peers name them, and help that helps."""
 
-from run_tests import run_tests
+import json
+import os
+import subprocess
+import tempfile
 
-BINARY, MODEL = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(sys.argv[2])), "hybrid-draft-19m")
+from harness import paths
 
 
 def run(*words):
-    done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([paths.PROGRAM, *words], capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout, done.stderr
 
 
 def answer(*words):
-    code, out, err = run("generate", "-m", MODEL, "--no-cache", "--json", *words)
+    code, out, err = run("generate", "-m", paths.DRAFT, "--no-cache", "--json", *words)
     assert code == 0, err
     return json.loads(out[out.index("{"):])
 
@@ -31,7 +31,7 @@ def test_in_a_file_and_after_two_dashes():
     with tempfile.TemporaryDirectory() as folder:
         with open(folder + "/x.toml", "w") as file:
             file.write("[generate]\nn-predict = 3\n[server]\nctx_size = 999\nalias = 'x'\n")
-        code, out, err = run("--config", folder + "/x.toml", "generate", "-m", MODEL, "--no-cache", "--json", "--thinking", "off",
+        code, out, err = run("--config", folder + "/x.toml", "generate", "-m", paths.DRAFT, "--no-cache", "--json", "--thinking", "off",
                              "--", "-c")
         assert code == 0 and len(json.loads(out[out.index("{"):])["token_ids"]) == 3, out + err
         code, out, err = run("--config", folder + "/x.toml", "config", "show", "--json")
@@ -51,12 +51,12 @@ def test_commands_of_others():
         assert run(*words)[:2] == (0, ours), words
     assert run("help")[1] == run("--help")[1]
     assert run("ps")[0] == 3 and "there is no" not in run("list")[2]
-    code, out, err = run("run", MODEL, "What is a river?", "--temp", "0", "-n", "5", "--no-cache")
-    assert code == 0 and out == run("generate", "--model", MODEL, "What is a river?", "--temp", "0", "-n", "5", "--no-cache")[1], err
+    code, out, err = run("run", paths.DRAFT, "What is a river?", "--temp", "0", "-n", "5", "--no-cache")
+    assert code == 0 and out == run("generate", "--model", paths.DRAFT, "What is a river?", "--temp", "0", "-n", "5", "--no-cache")[1], err
     talk = ["--temp", "0", "-n", "5", "--no-cache"]
-    said = subprocess.run([BINARY, "chat", "--model", MODEL, *talk], input="Hello\n", capture_output=True, text=True).stdout
-    for words in (["chat", MODEL, *talk], ["run", MODEL, *talk], ["-q", "run", MODEL, *talk]):
-        assert subprocess.run([BINARY, *words], input="Hello\n", capture_output=True, text=True).stdout == said, words
+    said = subprocess.run([paths.PROGRAM, "chat", "--model", paths.DRAFT, *talk], input="Hello\n", capture_output=True, text=True).stdout
+    for words in (["chat", paths.DRAFT, *talk], ["run", paths.DRAFT, *talk], ["-q", "run", paths.DRAFT, *talk]):
+        assert subprocess.run([paths.PROGRAM, *words], input="Hello\n", capture_output=True, text=True).stdout == said, words
     code, _, err = run("chat", "/nowhere/model")
     assert code == 1 and "/nowhere/model" in err, err
 
@@ -65,7 +65,7 @@ def test_a_mistyped_path_is_no_name():
     """Nothing is asked of the hub."""
     with tempfile.TemporaryDirectory() as folder:
         os.makedirs(folder + "/models/mine")
-        done = subprocess.run([BINARY, "chat", "models/mien"], capture_output=True, text=True, cwd=folder, timeout=20,
+        done = subprocess.run([paths.PROGRAM, "chat", "models/mien"], capture_output=True, text=True, cwd=folder, timeout=300,
                               env=os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"})
         assert done.returncode == 1 and "there is no mien in models" in done.stderr and "mine" in done.stderr, done.stderr
         assert "127.0.0.1" not in done.stderr, done.stderr
@@ -101,11 +101,7 @@ def test_a_template_of_ones_own():
         assert one["token_ids"] == other["token_ids"], (one, other)
         with open(template, "w") as file:
             file.write("{% for %}")
-        code, out, err = run("generate", "-m", MODEL, "--chat-template-file", template, "x")
+        code, out, err = run("generate", "-m", paths.DRAFT, "--chat-template-file", template, "x")
         assert code == 1 and "chat.jinja" in err, err
-        code, out, err = run("generate", "-m", MODEL, "--chat-template-file", folder + "/no", "x")
+        code, out, err = run("generate", "-m", paths.DRAFT, "--chat-template-file", folder + "/no", "x")
         assert code == 1 and folder + "/no" in err, err
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

@@ -1,11 +1,16 @@
-#!/usr/bin/env python3
-"""What `doctor --tune` finds and keeps, and how it counts: tune_test.py BINARY MODEL_DIR.
-The last line is "N passed, N failed"."""
-import contextlib, http.client, json, os, socket, subprocess, sys, tempfile, time
+"""What `doctor --tune` finds and keeps, and how it counts."""
 
-from run_tests import run_tests
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
 
-BINARY, MODEL = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(sys.argv[2])), "hybrid-draft-19m")
+from harness import paths
+from harness.clients import next_event
+from harness.server import Server
+from harness.waiting import wait_for
+
 LONG = {"prompt": "Once upon a time", "max_tokens": -1, "temperature": 5.0, "top_k": 0, "stream": True, "break_loops": False,
         "ignore_eos": True}
 
@@ -17,44 +22,28 @@ def home():
 
 
 def run(environment, *words):
-    done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run([paths.PROGRAM, *words], capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def tune(environment):
-    report = json.loads(run(environment, "doctor", "-m", MODEL, "--tune", "--tune-seconds", "1", "--json"))
+    report = json.loads(run(environment, "doctor", "-m", paths.DRAFT, "--tune", "--tune-seconds", "1", "--json"))
     return report["tuned"]
 
 
 def running(environment, *flags):
     """How many of three long streams run at a time."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    process = subprocess.Popen([BINARY, *flags[:1], "serve", "-m", MODEL, "--port", str(port), "--no-cache", *flags[1:]],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
-    try:
-        assert " on http" in process.stdout.readline()
-        streams = []
-        for _ in range(3):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("POST", "/v1/completions", json.dumps(LONG), {"Content-Type": "application/json"})
-            streams.append(connection)
-        deadline = time.time() + 20
-        while time.time() < deadline:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("GET", "/health")
-            engine = json.loads(connection.getresponse().read())["engine"]
-            if engine["running"] + engine["queued"] == 3:
-                # Requests are admitted by the next step at the latest.
-                if engine["queued"] == 0 or engine["completion_tokens"] > 0 or time.time() > deadline - 19:
-                    return engine["running"]
-            time.sleep(0.02)
-        raise AssertionError(engine)
-    finally:
-        process.kill()
-        process.communicate()
+    with Server("--no-cache", *flags[1:], model=paths.DRAFT, environment=environment, before=flags[:1]) as server:
+        first = server.open("/v1/completions", LONG)
+        assert next_event(first)
+        others = [server.connect() for _ in range(2)]
+        for one in others:
+            one.request("POST", "/v1/completions", json.dumps(LONG), {"Content-Type": "application/json"})
+        wait_for(lambda: server.engine()["running"] + server.engine()["queued"] == 3, server.engine)
+        for _ in range(5):  # requests are admitted by the next step at the latest
+            assert next_event(first)
+        return server.engine()["running"]
 
 
 def test_finds_and_keeps_values():
@@ -64,7 +53,7 @@ def test_finds_and_keeps_values():
         assert "tok/s" in tuned["--threads"], tuned
         with open(tuned["kept_in"]) as file:
             assert "prefill-chunk = " in file.read()
-        shown = json.loads(run(environment, "config", "show", "--model", MODEL, "--json"))
+        shown = json.loads(run(environment, "config", "show", "--model", paths.DRAFT, "--json"))
         for flag in ("threads", "prefill-chunk", "parallel"):
             assert shown[flag]["origin"].startswith("tuned 2"), shown[flag]
             assert tuned["--" + flag].split()[0] == shown[flag]["value"], (tuned, shown[flag])
@@ -90,18 +79,14 @@ def test_a_damaged_file_is_left_out():
         for text in ("parallel = [", "", "parallel = -1\nthreads = 'x'\nprefill-chunk = 99999999999", "\0" * 100, "a" * 100000):
             with open(file, "w") as out:
                 out.write(text)
-            shown = json.loads(run(environment, "config", "show", "--model", MODEL, "--json"))
+            shown = json.loads(run(environment, "config", "show", "--model", paths.DRAFT, "--json"))
             assert not any(value["origin"].startswith("tuned") for value in shown.values()), shown
         os.remove(file)
         os.mkdir(file)
-        run(environment, "generate", "-m", MODEL, "-n", "2", "hi")
+        run(environment, "generate", "-m", paths.DRAFT, "-n", "2", "hi")
 
 
 def test_lean():
     with home() as environment:
         assert running(environment, "-q", "--lean") == 2
         assert running(environment, "-q", "--lean", "--parallel", "3") == 3
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))

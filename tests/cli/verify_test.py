@@ -1,11 +1,15 @@
-#!/usr/bin/env python3
-"""`verify` and its report: verify_test.py BINARY MODEL_DIR. The last line is "N passed, N failed"."""
-import json, os, re, shutil, subprocess, sys, tempfile
+"""`verify` and its report."""
 
-from run_tests import run_tests
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
 
-BINARY, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+from harness import paths
+
+SMALL = paths.DRAFT
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/data/llama_tied/model")
 DRAFTS = [f"speculation {source}" for source in ("auto", "ngram", "mtp", "draft", "exit", "skip")]
 CHECKS = ["load", "tokenizer", "chat template", "greedy text", *DRAFTS, "cache", "batch", "speed", "needle"]
@@ -14,8 +18,8 @@ CHECKS = ["load", "tokenizer", "chat template", "greedy text", *DRAFTS, "cache",
 def verify(model, folder, *more):
     """Exit status, {check: (result, details)} of the report, stdout, stderr."""
     report = os.path.join(folder, f"anabranch-verify-{os.path.basename(model)}.md")
-    done = subprocess.run([BINARY, "verify", "--model", model, *more], cwd=folder, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120)
+    done = subprocess.run([paths.PROGRAM, "verify", "--model", model, *more], cwd=folder, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=600)
     rows = {}
     if os.path.exists(report):
         with open(report) as file:
@@ -31,7 +35,7 @@ def verify(model, folder, *more):
 
 def test_a_good_model_passes():
     with tempfile.TemporaryDirectory() as folder:
-        code, rows, out, err = verify(MODEL, folder)
+        code, rows, out, err = verify(paths.MODEL, folder)
         assert code == 0, (rows, err)
         verdicts = {check: rows[check][0] for check in CHECKS}
         assert verdicts.pop("speculation draft") == "not applicable" and "--draft" in rows["speculation draft"][1], rows
@@ -139,7 +143,3 @@ def test_reports_that_cannot_be_written_are_an_error():
         assert code == 1 and not rows and "/nowhere/report.md" in err, err
         code, rows, _, err = verify(SMALL, folder, "--report", os.path.join(folder, "mine.md"))
         assert code == 0 and os.listdir(folder) == ["mine.md"], err
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))
