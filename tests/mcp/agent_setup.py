@@ -8,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
+
+from harness.clients import free_port
+from harness.waiting import wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "cli"))
-from run_tests import run_tests  # noqa: E402, F401: the tests take it from here
 PYTHON = sys.executable
 
 
@@ -79,18 +79,9 @@ def config(servers):
         yield path
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def wait_for_port(port):
-    for _ in range(200):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"nothing listens on {port}")
+def listens(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
 
 
 @contextlib.contextmanager
@@ -99,14 +90,14 @@ def http_server(*words, port=None):
     port = port or free_port()
     process = subprocess.Popen([PYTHON, os.path.join(HERE, "sdk_server.py"), *words, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for_port(port)
+        wait_for(lambda: listens(port), f"something listens on {port}")
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()
         process.wait()
 
 
-def run(program, text, path, *words, code=0, seconds=60):
+def run(program, text, path, *words, code=0, seconds=600):
     """`chat` with these lines as its input. (stdout, stderr)"""
     done = subprocess.run([program, "chat", "--mcp-config", path, *words], input=text, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == code, done.stdout + done.stderr

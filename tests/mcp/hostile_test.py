@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
-"""Servers of tools that misbehave, consent, limits and interruptions in `chat`: hostile_test.py BINARY MODEL_DIR [test_...]
-Each ends in a clear message, in bounded time and memory. The last line is "N passed, N failed"."""
+"""Servers of tools that misbehave, consent, limits and interruptions in `chat`. Each ends in a clear message, in bounded time and memory."""
+
 import contextlib
 import http.server
 import json
@@ -10,14 +9,15 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
-from agent_setup import config, fake, results, run, run_tests, scripted_model
+from agent_setup import config, fake, results, run, scripted_model
+from harness import paths
+from harness.waiting import LONG, wait_for
 
-BINARY, MODEL = sys.argv[1:3]
+MOST_SECONDS = 60  # a busy machine is slow, but the servers hang for much longer
 ECHO = [("f__echo", {"text": "x"})]
 
 
@@ -55,20 +55,20 @@ def test_stdio_servers():
     for mode, part in expected.items():
         servers = {"f": limited(fake(mode)), "good": fake("good")}
         with config(servers) as path, scripted_model(ECHO + [("good__echo", {"text": "fine"})], ECHO[:], "end") as (model, url):
-            began = time.time()
-            err, most = peak_mb([BINARY, "chat", "--mcp-config", path, "--url", url, "--mcp-allow", "f", "--mcp-allow", "good"], "go\n")
+            began = time.monotonic()
+            err, most = peak_mb([paths.PROGRAM, "chat", "--mcp-config", path, "--url", url, "--mcp-allow", "f", "--mcp-allow", "good"], "go\n")
             bad, good, again = results(model)
             assert part in bad and part in again and good == "fine", (mode, results(model), err)
-            assert time.time() - began < 12 and most < 150, (mode, time.time() - began, most)
+            assert time.monotonic() - began < MOST_SECONDS and most < 150, (mode, time.monotonic() - began, most)
 
 
 def test_servers_that_do_not_start():
     servers = {"hang": fake("hang-start"), "exit": fake("exit-start"), "old": fake("version", "1999-01-01"), "none": {"command": "no-such-program"},
                "closed": {"url": "http://127.0.0.1:1/mcp"}, "good": fake("good")}
     with config(servers) as path, scripted_model([("good__echo", {"text": "fine"})]) as (model, url):
-        began = time.time()
-        out, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "good")
-        assert time.time() - began < 30 and results(model) == ["fine"], err
+        began = time.monotonic()
+        out, err = run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "good")
+        assert time.monotonic() - began < 2 * MOST_SECONDS and results(model) == ["fine"], err
     for part in ("'hang' did not answer initialize within 20 s", "'exit' ended (exit status 3); its last words on stderr: no such database",
                  "'old' speaks the protocol of '1999-01-01'", "'none': there is no program 'no-such-program' in PATH", "'closed' at http"):
         assert err.count(part) == 1, (part, err)
@@ -145,11 +145,11 @@ def test_http_servers():
     for mode, part in expected.items():
         web.mode = mode
         with config({"f": limited({"url": f"http://127.0.0.1:{web.server_address[1]}/mcp"})}) as path, scripted_model(ECHO[:]) as (model, url):
-            began = time.time()
-            err, most = peak_mb([BINARY, "chat", "--mcp-config", path, "--url", url, "--mcp-allow", "f"], "go\n")
+            began = time.monotonic()
+            err, most = peak_mb([paths.PROGRAM, "chat", "--mcp-config", path, "--url", url, "--mcp-allow", "f"], "go\n")
             what = err + "".join(results(model))
             assert part in what and "\x1b[31m" not in what, (mode, what)
-            assert time.time() - began < 15 and most < 150, (mode, time.time() - began, most)
+            assert time.monotonic() - began < MOST_SECONDS and most < 150, (mode, time.monotonic() - began, most)
     web.mode = ""
     web.shutdown()
 
@@ -157,15 +157,15 @@ def test_http_servers():
 def test_what_a_server_says_of_itself():
     """Prompts and escapes in descriptions; schemas that are too large; a tool that changes."""
     with config({"f": fake("injection")}) as path, scripted_model(ECHO[:]) as (model, url):
-        out, err = run(BINARY, "/tools\ngo\n", path, "--url", url, "--mcp-allow", "f")
+        out, err = run(paths.PROGRAM, "/tools\ngo\n", path, "--url", url, "--mcp-allow", "f")
         seen = json.dumps(model.requests[0]) + out + err
         assert "\x1b" not in seen and seen.count("\\u001b") == 1 and "\u202e" not in seen and "\\u202e" not in seen and "bad" in err
     for mode, part in (("big-schema", "200071 bytes, more than 65536"), ("deep-schema", "deeper than 32 levels"), ("many-tools", "only the first 256")):
         with config({"f": fake(mode)}) as path, scripted_model() as (model, url):
-            out, err = run(BINARY, "go\n", path, "--url", url)
+            out, err = run(paths.PROGRAM, "go\n", path, "--url", url)
             assert part in err and len(model.requests[0]["tools"]) == (256 if mode == "many-tools" else 1), (mode, err)
     with config({"f": fake("changing")}) as path, scripted_model(ECHO * 2, ECHO[:]) as (model, url):
-        run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "f")
+        run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "f")
         first, second, third = results(model)
         assert first == "x" and "has changed its tool 'echo'" in second and third == "x", results(model)
 
@@ -173,10 +173,10 @@ def test_what_a_server_says_of_itself():
 def test_consent_without_a_terminal():
     with config({"f": fake("good"), "g": fake("good")}) as path, scripted_model(
             ECHO + [("f__sleep", {"text": "0"}), ("g__echo", {"text": "y"})]) as (model, url):
-        out, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "f.echo")
+        out, err = run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "f.echo")
         assert results(model) == ["x"] + ["Error: the user is not there to allow this call"] * 2
         assert "--mcp-allow f.sleep would allow it" in err and 'f.echo {"text":"x"}' in err
-        _, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "h.echo", code=1)
+        _, err = run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "h.echo", code=1)
         assert "there is no such server" in err
 
 
@@ -187,13 +187,13 @@ class Terminal:
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "dumb"
-            os.execv(BINARY, [BINARY, "chat", *words])
+            os.execv(paths.PROGRAM, [paths.PROGRAM, "chat", *words])
         self.text = ""
 
-    def expect(self, part, seconds=20):
-        until = time.time() + seconds
+    def expect(self, part, seconds=LONG):
+        until = time.monotonic() + seconds
         while part not in self.text:
-            assert time.time() < until, (part, self.text)
+            assert time.monotonic() < until, (part, self.text)
             if select.select([self.file], [], [], 0.1)[0]:
                 self.text += os.read(self.file, 65536).decode(errors="replace")
         before, self.text = self.text.split(part, 1)
@@ -292,12 +292,12 @@ def test_interrupt_stops_a_call():
         chat.expect("> ")
         chat.say("go\n")
         chat.expect("f.sleep")
-        time.sleep(0.5)
-        began = time.time()
+        time.sleep(0.5)  # the call is under way
+        began = time.monotonic()
         os.kill(chat.pid, signal.SIGINT)
         chat.expect("was cancelled")
         chat.expect("> ")
-        assert time.time() - began < 3
+        assert time.monotonic() - began < 20  # of the 30 s that the call takes
         chat.say("and now\n")
         chat.expect("not reached")
         chat.close()
@@ -309,21 +309,21 @@ def test_limits():
     with config({"f": fake("good")}) as path:
         for flag, value, part, most in (("--mcp-max-steps", "3", "it took 3 steps", 3), ("--mcp-max-tokens", "25", "it wrote 30 tokens", 3)):
             with scripted_model(*endless) as (model, url):
-                _, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "f", flag, value)
+                _, err = run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "f", flag, value)
                 assert "stopped: " + part in err and len(model.requests) == most, (err, len(model.requests))
         with scripted_model(*[[("f__sleep", {"text": "0.4"})] for _ in range(50)]) as (model, url):
-            began = time.time()
-            _, err = run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "f", "--mcp-max-seconds", "1")
-            assert "stopped: it took longer than 1 s" in err and time.time() - began < 4, err
+            began = time.monotonic()
+            _, err = run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "f", "--mcp-max-seconds", "1")
+            assert "stopped: it took longer than 1 s" in err and time.monotonic() - began < 15, err  # of 20 s for all calls
     with config({"f": fake("long-output")}) as path, scripted_model(ECHO[:]) as (model, url):
-        run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "f", "--mcp-max-output", "1KB")
+        run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "f", "--mcp-max-output", "1KB")
         assert len(results(model)[0].encode()) < 1200 and "[cut here: the output has more than 1024 bytes]" in results(model)[0]
 
 
 def test_log():
     with tempfile.TemporaryDirectory() as folder, config({"f": fake("good")}) as path, scripted_model(ECHO + [("f__fail", {})]) as (model, url):
         log = folder + "/calls.jsonl"
-        run(BINARY, "go\n", path, "--url", url, "--mcp-allow", "f", "--mcp-log", log)
+        run(paths.PROGRAM, "go\n", path, "--url", url, "--mcp-allow", "f", "--mcp-log", log)
         assert os.stat(log).st_mode & 0o777 == 0o600
         first, second = [json.loads(line) for line in open(log)]
         assert (first["server"], first["tool"], first["arguments"], first["output_bytes"], first["error"]) == ("f", "echo", {"text": "x"}, 1, None)
@@ -333,7 +333,7 @@ def test_log():
 def test_no_process_outlives_us():
     for end in (signal.SIGKILL, signal.SIGTERM):
         with config({"f": fake("hang-close")}) as path, scripted_model([("f__env", {})], "told") as (model, url):
-            chat = subprocess.Popen([BINARY, "chat", "--mcp-config", path, "--url", url, "--mcp-allow", "f"], stdin=subprocess.PIPE,
+            chat = subprocess.Popen([paths.PROGRAM, "chat", "--mcp-config", path, "--url", url, "--mcp-allow", "f"], stdin=subprocess.PIPE,
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             chat.stdin.write("go\n")
             chat.stdin.flush()
@@ -342,11 +342,7 @@ def test_no_process_outlives_us():
             assert alive(pid)
             chat.send_signal(end)
             chat.wait()
-            for _ in range(50):
-                if not alive(pid):
-                    break
-                time.sleep(0.1)
-            assert not alive(pid), end
+            wait_for(lambda: not alive(pid), f"the server ends after {end}")
 
 
 def test_configurations():
@@ -355,11 +351,7 @@ def test_configurations():
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write(text)
             file.flush()
-            _, err = run(BINARY, "", file.name, "--url", "http://127.0.0.1:1", code=1)
+            _, err = run(paths.PROGRAM, "", file.name, "--url", "http://127.0.0.1:1", code=1)
             assert part in err and file.name in err, err
-    _, err = run(BINARY, "", "/no/such/file", "--url", "http://127.0.0.1:1", code=1)
+    _, err = run(paths.PROGRAM, "", "/no/such/file", "--url", "http://127.0.0.1:1", code=1)
     assert "--mcp-config '/no/such/file'" in err
-
-
-if __name__ == "__main__":
-    sys.exit(run_tests(globals()))
