@@ -8,7 +8,7 @@ import pytest
 
 from harness import paths
 
-sys.path.insert(0, os.path.join(paths.ROOT, "tools"))
+sys.path.append(os.path.join(paths.ROOT, "tools"))
 import fetch_real_models  # noqa: E402
 
 
