@@ -58,7 +58,7 @@ STANDS_FOR = [
     (r"\bNAME\b", "mlx-community/Qwen3.5-9B-4bit"),
 ]
 # Flags in the text that are not the program's: of scripts, of other programs.
-OTHER_FLAGS = set("""--gpus --full --checkpoint --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
+OTHER_FLAGS = set("""--gpus --full --checkpoint --list --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
 --models --works --max-tokens --tests --test --check --selftest --root --prefix --build --install --user --now --data-urlencode
 --openai-api-base --openai-api-key --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
 

@@ -17,7 +17,7 @@ def cache(*args, folder, status=0, stdin=""):
     return json.loads(out) if "--json" in args else out
 
 
-def test_cache_commands():
+def test_the_cache_is_listed_verified_and_cleared():
     with tempfile.TemporaryDirectory() as outside:
         folder = os.path.join(outside, "states")
         for command in ("ls", "stats", "verify", "clear"):  # nothing was ever kept there

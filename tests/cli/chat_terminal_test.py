@@ -237,7 +237,7 @@ def test_several_lines_by_hand():
         chat.say("after\r", "after")
 
 
-def test_history():
+def test_history_outlasts_a_restart():
     with tempfile.TemporaryDirectory() as folder:
         with chatting(folder=folder) as chat:
             chat.say("first ü\r", "first ü")
@@ -254,7 +254,7 @@ def test_history():
             chat.say(UP + UP + "!\r", "two\nlines!")
 
 
-def test_an_editor():
+def test_an_editor_writes_the_message():
     with tempfile.TemporaryDirectory() as folder:
         editor = os.path.join(folder, "my editor")
         with open(editor, "w") as file:
@@ -307,7 +307,7 @@ def test_escapes_of_a_model_do_not_act():
         assert b"\x1b]0" not in chat.terminal.raw and b"\x1b[31m" not in chat.terminal.raw and b"\x1b[2J`" not in chat.terminal.raw
 
 
-def test_commands():
+def test_commands_are_answered():
     with tempfile.TemporaryDirectory() as folder, chatting("--temp", "0.5", answers=["first", "second", "third"]) as chat:
         chat.say("hello\r", "hello")
         chat.say("/regenerate\r", "hello")
@@ -370,7 +370,7 @@ def test_an_answer_that_was_cut_says_so():
         assert "cut after 7 tokens" in chat.terminal.text(), chat.terminal.text()
 
 
-def test_leaving():
+def test_every_way_to_leave_leaves():
     for keys in ("exit\r", "quit\r", "/exit\r", "/bye\r", "\x04"):
         with chatting() as chat:
             chat.terminal.send(keys)

@@ -46,7 +46,7 @@ def test_later_sources_count_more():
         assert values["parallel"] == {"value": "5", "origin": "$ANABRANCH_PARALLEL"}, values
 
 
-def test_without_a_file():
+def test_without_a_file_defaults_count():
     with home() as run:
         assert shown(run)["port"] == {"value": "11436", "origin": "default"}
 
@@ -72,7 +72,7 @@ def test_a_model_beside_the_file_and_a_flag_against_a_setting():
         assert code == 1 and "no model at here" in err, err
 
 
-def test_the_environment():
+def test_the_environment_counts():
     with home() as run:
         code, _, err = run("generate", "--no-cache", "hi", ANABRANCH_MODEL="nowhere/at-all/x")
         assert code == 1 and "nowhere/at-all/x" in err, err
@@ -141,7 +141,7 @@ def test_no_server_starts_without_the_keys_that_were_meant():
         assert code > 0 and "only with an API key" in err, err
 
 
-def test_wrong_files():
+def test_wrong_files_are_explained():
     refused("[server]\nprot = 1\n", "[server]", "there is no setting prot; did you mean port?")
     refused("[sever]\nport = 1\n", "line 1", "there is no table [sever]; did you mean server?")
     refused("port = 1\n", "port belongs below a line [server]")

@@ -45,16 +45,16 @@ def test_a_good_model_has_no_problem():
     assert code == 0 and report["model"]["problems"] == [], (report, err)
 
 
-def test_unsupported_family():
+def test_an_unsupported_family_is_named():
     has_problem("model_type \"rwkv\"", config=lambda c: c.update(model_type="rwkv"))
 
 
-def test_unsupported_rope():
+def test_an_unsupported_rope_is_named():
     rope = {"rope_type": "dynamic-yarn", "factor": 4.0}
     has_problem("dynamic-yarn", config=lambda c: c["text_config"]["rope_parameters"].update(rope))
 
 
-def test_unsupported_activation():
+def test_an_unsupported_activation_is_named():
     has_problem("hidden_act", config=lambda c: c["text_config"].update(hidden_act="relu2"))
 
 
@@ -68,11 +68,11 @@ def test_missing_shard_without_an_index():
     has_problem("model.layers.27.*", without=["model-00002-of-00002.safetensors", "model.safetensors.index.json"])
 
 
-def test_missing_tokenizer():
+def test_a_missing_tokenizer_is_named():
     has_problem("tokenizer.json", without=["tokenizer.json"])
 
 
-def test_too_little_memory():
+def test_too_little_memory_is_named():
     """The weights of a sparse file of 200 GB."""
     header = json.dumps({"model.big": {"dtype": "BF16", "shape": [10 ** 5, 10 ** 6], "data_offsets": [0, 2 * 10 ** 11]}}).encode()
     with copy_of_model() as folder:

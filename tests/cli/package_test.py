@@ -29,7 +29,7 @@ def completed(*words):
                                                            "HF_HUB_CACHE": folder}).split()
 
 
-def test_bash():
+def test_bash_completes_words():
     assert completed("ser") == ["serve"]
     assert completed("serve", "--devi") == ["--device", "--devices"]
     assert completed("serve", "--device", "c") == ["cpu", "cuda"]
@@ -38,7 +38,7 @@ def test_bash():
     assert "usr" in completed("serve", "--cache-dir", "us")
 
 
-def test_other_shells():
+def test_other_shells_have_completions():
     for shell in ("zsh", "fish"):
         script = run(paths.PROGRAM, "completions", shell)
         assert all(word in script for word in ("serve", "--device" if shell == "zsh" else "-l device", "cuda", "ls --names"))
@@ -48,7 +48,7 @@ def test_other_shells():
     assert done.returncode != 0 and "csh" in done.stderr
 
 
-def test_manual_page():
+def test_the_manual_page_is_complete():
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, os.path.join(ROOT, "tools/make_shell_files.py"), paths.PROGRAM, folder)
         with gzip.open(folder + "/anabranch.1.gz", "rt") as file:
@@ -57,7 +57,7 @@ def test_manual_page():
         assert sorted(os.listdir(folder)) == ["_anabranch", "anabranch", "anabranch.1.gz", "anabranch.fish", "changelog.gz"]
 
 
-def test_hardening():
+def test_the_program_is_hardened():
     dynamic = run("readelf", "-dW", paths.PROGRAM)
     assert "BIND_NOW" in dynamic and "PIE" in dynamic, dynamic
     assert "GNU_RELRO" in run("readelf", "-lW", paths.PROGRAM)

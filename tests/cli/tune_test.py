@@ -86,7 +86,7 @@ def test_a_damaged_file_is_left_out():
         run(environment, "generate", "-m", paths.DRAFT, "-n", "2", "hi")
 
 
-def test_lean():
+def test_lean_runs_two_at_a_time():
     with home() as environment:
         assert running(environment, "-q", "--lean") == 2
         assert running(environment, "-q", "--lean", "--parallel", "3") == 3

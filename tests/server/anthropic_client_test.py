@@ -57,7 +57,7 @@ class Api:
         raise AssertionError(f"no {kind.__name__}")
 
 
-def test_plain(api):
+def test_a_message_has_its_fields_and_its_usage(api):
     message = api.ask(thinking=OFF)
     assert message.id.startswith("msg_") and message.type == "message" and message.role == "assistant", message
     assert message.model == api.model and text_of(message), message
@@ -68,7 +68,7 @@ def test_plain(api):
     assert usage.cache_creation_input_tokens == 0 and 0 < usage.output_tokens <= 24, usage
 
 
-def test_stream_equals_plain(api):
+def test_a_stream_is_the_same_message(api):
     for thinking in (OFF, ON):
         plain = api.ask(thinking=thinking)
         events, final = api.stream(thinking=thinking)
@@ -80,7 +80,7 @@ def test_stream_equals_plain(api):
         assert total[0] == total[1], total
 
 
-def test_thinking(api):
+def test_thoughts_are_blocks_of_their_own(api):
     message = api.ask(thinking=ON)
     kinds = [block.type for block in message.content]
     assert kinds == ["thinking", "text"], message
@@ -93,7 +93,7 @@ def test_thinking(api):
     assert text_of(api.ask(messages, thinking=OFF)), "no second answer"
 
 
-def test_system_and_blocks(api):
+def test_system_prompts_and_blocks_are_taken(api):
     message = api.ask([{"role": "user", "content": [{"type": "text", "text": "What is the capital"},
                                                      {"type": "text", "text": "of France?"}]}],
                        system=[{"type": "text", "text": "Answer in one word.", "cache_control": {"type": "ephemeral"}}],
@@ -101,12 +101,12 @@ def test_system_and_blocks(api):
     assert text_of(message), message
 
 
-def test_max_tokens(api):
+def test_max_tokens_ends_a_message(api):
     message = api.ask(LONG, max_tokens=5, thinking=OFF)
     assert message.stop_reason == "max_tokens" and message.usage.output_tokens == 5, message
 
 
-def test_stop_sequences(api):
+def test_stop_sequences_end_a_message(api):
     text = text_of(api.ask(LONG, max_tokens=40, thinking=OFF))
     stop = " " + text.split()[3]
     options = {"max_tokens": 40, "stop_sequences": ["\u0000never", stop], "thinking": OFF}
@@ -115,7 +115,7 @@ def test_stop_sequences(api):
         assert text_of(message).rstrip() == text[: text.index(stop)].rstrip(), (message, text)
 
 
-def test_tool_use(api):
+def test_tools_go_round(api):
     """Whether the model calls is its affair; what comes must be whole, and the stream must equal the answer."""
     ask = [{"role": "user", "content": "What is the weather in Paris? Use the tool."}]
     options = {"tools": TOOLS, "max_tokens": 400, "thinking": OFF}
@@ -138,13 +138,13 @@ def test_tool_use(api):
     assert all(block.type != "tool_use" for block in none.content), none
 
 
-def test_count_tokens(api):
+def test_counted_tokens_are_those_of_the_message(api):
     count = api.client.messages.count_tokens(model=api.model, messages=LONG, tools=TOOLS, thinking=OFF).input_tokens
     usage = api.ask(LONG, tools=TOOLS, max_tokens=1, thinking=OFF).usage
     assert count == usage.input_tokens + usage.cache_read_input_tokens, (count, usage)
 
 
-def test_cached_tokens(api):
+def test_a_longer_conversation_is_read_from_the_cache(api):
     messages = LONG + [{"role": "assistant", "content": "Once there was a river. " * 40}, {"role": "user", "content": "More."}]
     api.ask(messages, max_tokens=1, thinking=OFF)
     usage = api.ask(messages, max_tokens=1, thinking=OFF).usage
@@ -162,12 +162,12 @@ def test_a_changing_billing_header_keeps_the_cache(api):
     assert usages[1].cache_read_input_tokens > 600 and usages[1].input_tokens < 40, usages
 
 
-def test_models(api):
+def test_the_model_is_listed_and_found(api):
     assert api.client.models.list().data[0].id == api.model
     assert api.client.models.retrieve(api.model).id == api.model
 
 
-def test_errors(api):
+def test_errors_say_what_is_wrong(api):
     assert api.ask(model="claude-9", max_tokens=1).model == api.model  # any name means the loaded model
     api.expect_error(anthropic.BadRequestError, "invalid_request_error", "max_tokens", max_tokens=0)
     api.expect_error(anthropic.BadRequestError, "invalid_request_error", "tool_choice",

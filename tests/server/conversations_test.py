@@ -72,7 +72,7 @@ def test_made_changed_and_removed(client):
     assert not_found(lambda: client.ask(made.id, "Hello.")) == "conversation_not_found"
 
 
-def test_items(client):
+def test_items_come_in_pages_and_can_be_removed(client):
     id = client.conversations.create().id
     assert client.items(id) == []
     texts = ["one", "two", "three", "four", "five"]
@@ -87,7 +87,7 @@ def test_items(client):
     assert client.items(id) == added.data[:-1]
 
 
-def test_answers_go_on(client):
+def test_answers_go_on_from_what_is_kept(client):
     id = client.conversations.create(items=[{"role": "user", "content": "My name is Ann."}, {"role": "assistant", "content": "Hello, Ann."}]).id
     first = client.ask(id, "Name three rivers.")
     second = client.ask({"id": id}, "And three lakes.", stream=True)
@@ -103,7 +103,7 @@ def test_answers_go_on(client):
     assert whole.output_text == text
 
 
-def test_thoughts(client):
+def test_thoughts_are_kept(client):
     id = client.conversations.create().id
     answer = client.ask(id, "Why is the sky blue?", reasoning={"effort": "low"}, max_output_tokens=60)
     thought = next(item for item in answer.output if item.type == "reasoning")
@@ -111,7 +111,7 @@ def test_thoughts(client):
     assert kept.content[0].text == thought.content[0].text
 
 
-def test_functions(client):
+def test_calls_of_functions_and_their_results_are_kept(client):
     id = client.conversations.create().id
     answer = client.ask(id, "What is the weather in Paris?", tools=[TOOL], tool_choice="required")
     call = next(item for item in answer.output if item.type == "function_call")
@@ -122,7 +122,7 @@ def test_functions(client):
     assert after.output_text and kinds(client.items(id))[-2:] == ["function_call_output", "message"]
 
 
-def test_mcp(client):
+def test_calls_of_mcp_tools_are_kept(client):
     id = client.conversations.create().id
     tool = {"type": "mcp", "server_label": "weather", "require_approval": "never"}
     answer = client.ask(id, "What is the weather in Rome?", tools=[tool], tool_choice="required", max_output_tokens=100)
@@ -132,7 +132,7 @@ def test_mcp(client):
     assert json.loads(call.arguments) == json.loads(ran.arguments)
 
 
-def test_approvals(client):
+def test_approvals_and_refusals_are_kept(client):
     id = client.conversations.create().id
     fields = {"tools": [{"type": "mcp", "server_label": "weather", "require_approval": "always"}], "max_output_tokens": 100}
     client.ask(id, "What is the weather in Oslo?", tool_choice="required", **fields)
@@ -152,7 +152,7 @@ def test_approvals(client):
     assert len(set(ids)) == len(ids), ids
 
 
-def test_restart(client):
+def test_everything_is_there_after_a_restart(client):
     id = client.conversations.create(items=[{"role": "user", "content": "Name three rivers."}], metadata={"a": "b"}).id
     client.ask(id, [])
     before = client.items(id)

@@ -62,7 +62,7 @@ def test_embeddings_do_not_depend_on_company():
         assert (embed(client, TEXTS) == together).all()
 
 
-def test_models_say_how():
+def test_models_say_how_they_embed():
     with model_that_says(pooling_mode_lasttoken=True) as folder:
         with serving(model=folder) as client:
             said = embed(client, TEXTS)
@@ -78,7 +78,7 @@ def test_models_say_how():
         assert os.path.exists(os.path.join(copy, "1_Pooling", "config.json"))
 
 
-def test_dimensions_and_ollama():
+def test_dimensions_cut_and_ollama_gets_the_same():
     with serving("--pooling", "last") as client:
         whole, part = embed(client, TEXTS[:1])[0], embed(client, TEXTS[:1], dimensions=32)[0]
         assert len(part) == 32 and numpy.allclose(part, whole[:32] / numpy.linalg.norm(whole[:32]), atol=1e-6)
@@ -121,7 +121,7 @@ def rank(client, **body):
     return client.post("/rerank", body={"model": "default", "query": "Where does the river begin?", "documents": TEXTS} | body, cast_to=object)
 
 
-def test_rerank_by_cosine():
+def test_rerank_by_cosine_orders_by_embeddings():
     with serving("--pooling", "mean") as client:
         query, *documents = embed(client, ["Where does the river begin?", *TEXTS])
         scores = [float((query * one).sum()) for one in documents]
@@ -136,7 +136,7 @@ def test_rerank_by_cosine():
             [(one["index"], one["relevance_score"], TEXTS[one["index"]]) for one in answer["results"]]
 
 
-def test_rerank_by_yes_and_no():
+def test_rerank_by_yes_and_no_is_what_the_model_says():
     with serving("--pooling", "rank") as client:
         answer = rank(client, instruction="Find rivers")
         for one in answer["results"]:
@@ -151,7 +151,7 @@ def test_rerank_by_yes_and_no():
             embed(client, TEXTS)
 
 
-def test_errors():
+def test_errors_name_the_field():
     def refused(client, status, **body):
         with pytest.raises(openai.APIStatusError) as error:
             client.embeddings.create(**({"model": "default"} | body))

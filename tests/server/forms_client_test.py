@@ -40,39 +40,39 @@ class Plain:
         return answer["choices"][0]["message"]["content"]
 
 
-def test_choices(plain):
+def test_an_answer_is_one_of_the_choices(plain):
     colours = ["blue", "sea green", "none of these"]
     for more in ({"guided_choice": colours}, {"structured_outputs": {"choice": colours}}):
         assert plain.ask("What colour is the sky?", **more) in colours
         assert plain.ask("What colour is the sky?", enable_thinking=True, max_thinking_tokens=16, **more) in colours
 
 
-def test_patterns(plain):
+def test_an_answer_matches_its_pattern(plain):
     for more in ({"guided_regex": r"[A-Z]{2}-\d{4}"}, {"regex": r"^[A-Z]{2}-\d{4}$"}, {"structured_outputs": {"regex": r"[A-Z]{2}-\d{4}"}}):
         text = plain.ask("Give me a number plate.", **more)
         assert re.fullmatch(r"[A-Z]{2}-[0-9]{4}", text), text
 
 
-def test_grammars(plain):
+def test_an_answer_follows_its_grammar(plain):
     grammar = 'root ::= "it is " ("warm" | "cold") "."'
     for more in ({"guided_grammar": grammar}, {"ebnf": grammar}, {"grammar": grammar}, {"structured_outputs": {"grammar": grammar}}):
         assert plain.ask("The weather?", **more) in ("it is warm.", "it is cold."), more
 
 
-def test_schemas(plain):
+def test_an_answer_satisfies_its_schema(plain):
     for more in ({"response_format": {"type": "json_object", "schema": PERSON}}, {"guided_json": json.dumps(PERSON)},
                  {"structured_outputs": {"json": PERSON}}, {"format": PERSON}):
         person = json.loads(plain.ask("Ann is 31.", **more))
         assert set(person) == {"name", "age"} and 0 <= person["age"] <= 120, person
 
 
-def test_anthropic_format(plain):
+def test_anthropics_output_format_holds(plain):
     status, answer = plain.server.status("/v1/messages", {
         "max_tokens": 60, "messages": user("Ann is 31."), "output_config": {"format": {"type": "json_schema", "schema": PERSON}}})
     assert status == 200 and set(json.loads(answer["content"][0]["text"])) == {"name", "age"}, answer
 
 
-def test_mlx_lm_defaults(plain):
+def test_defaults_of_mlx_lm_are_taken(plain):
     body = {"model": "default_model", "adapters": None, "draft_model": "default_model", "num_draft_tokens": 3, "max_tokens": 4,
             "temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 0.0, "repetition_context_size": 20,
             "presence_penalty": 0.0, "presence_context_size": 20, "frequency_penalty": 0.0, "frequency_context_size": 20,
@@ -84,7 +84,7 @@ def test_mlx_lm_defaults(plain):
     assert status == 200 and len(answer["choices"][0]["logprobs"]["tokens"]) == 4, answer
 
 
-def test_nothing_to_generate(plain):
+def test_no_token_is_made_where_none_is_asked_for(plain):
     for path, prompt in (("/v1/chat/completions", {"messages": user("hi")}), ("/v1/completions", {"prompt": "Once"})):
         status, answer = plain.server.status(path, {"max_tokens": 0} | prompt)
         assert status == 200 and answer["choices"][0]["finish_reason"] == "length", answer
@@ -116,7 +116,7 @@ def test_tools_are_in_the_prompt(toolless):
 
 
 @pytest.mark.real
-def test_forced_calls(toolless):
+def test_forced_calls_are_made(toolless):
     for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
         answer, _ = toolless.ask(user("What is the weather in Oslo?"), tool_choice=choice, parallel_tool_calls=False)
         assert answer["finish_reason"] == "tool_calls", answer
@@ -126,7 +126,7 @@ def test_forced_calls(toolless):
 
 
 @pytest.mark.real
-def test_strict_calls_and_results(toolless):
+def test_strict_calls_hold_and_results_are_read(toolless):
     strict = json.loads(json.dumps(WEATHER))
     strict["function"]["strict"] = True
     answer, _ = toolless.ask(user("What is the weather in Oslo?"), tools=[strict])

@@ -74,21 +74,21 @@ class Api:
         return why if self.sees else "cannot read images"
 
 
-def test_what_models_take(api):
+def test_every_api_says_what_the_model_takes(api):
     listed = next(m for m in api.server.ask("/v1/models")["data"] if m["id"] == api.model)
     assert listed["architecture"]["output_modalities"] == ["text"], listed
     assert api.server.ask("/props")["modalities"] == {"vision": api.sees, "audio": False}
     assert ("vision" in api.ollama.show(api.model).capabilities) == api.sees
 
 
-def test_chat_completions(api):
+def test_chat_completions_take_images(api):
     content = [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}]
     answer = api.answered(lambda: api.openai.chat.completions.create(
         model=api.model, max_tokens=64, messages=[{"role": "user", "content": content}]), openai.BadRequestError)
     assert answer is None or answer.choices[0].message.role == "assistant", answer
 
 
-def test_chat_completions_as_a_stream(api):
+def test_streamed_chat_completions_take_images(api):
     content = [{"type": "image_url", "image_url": {"url": URL}}, {"type": "text", "text": QUESTION}]
     chunks = api.answered(lambda: list(api.openai.chat.completions.create(
         model=api.model, max_tokens=64, stream=True, messages=[{"role": "user", "content": content}])),
@@ -96,7 +96,7 @@ def test_chat_completions_as_a_stream(api):
     assert chunks is None or chunks[-1].choices[0].finish_reason, chunks
 
 
-def test_responses(api):
+def test_responses_take_images_and_keep_them(api):
     content = [{"type": "input_text", "text": QUESTION}, {"type": "input_image", "image_url": URL, "detail": "auto"}]
     first = api.answered(lambda: api.openai.responses.create(
         model=api.model, max_output_tokens=64, input=[{"role": "user", "content": content}]), openai.BadRequestError)
@@ -109,7 +109,7 @@ def test_responses(api):
     assert items[0].content[1].image_url == URL, items
 
 
-def test_messages(api):
+def test_messages_take_images_and_count_them(api):
     content = [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}},
                {"type": "text", "text": QUESTION}]
     messages = [{"role": "user", "content": content}]
@@ -122,7 +122,7 @@ def test_messages(api):
         assert usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens == count.input_tokens
 
 
-def test_results_of_tools(api):
+def test_images_in_results_of_tools_are_taken_by_every_model(api):
     """Agents send screenshots with every later turn: models that read text only are told that there was one."""
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}
     messages = [{"role": "user", "content": "Look."},
@@ -132,7 +132,7 @@ def test_results_of_tools(api):
     assert answer.role == "assistant", answer
 
 
-def test_ollama(api):
+def test_ollamas_routes_take_images(api):
     chat = api.answered(lambda: api.ollama.chat(api.model, options={"num_predict": 32}, messages=[
         {"role": "user", "content": QUESTION, "images": [png()]}]), ollama.ResponseError)
     assert chat is None or chat.done, chat
@@ -141,7 +141,7 @@ def test_ollama(api):
     assert text is None or text.done, text
 
 
-def test_hostile_images(api):
+def test_hostile_images_are_refused(api):
     for url, part in (("", "data URL"), ("picture.png", "data URL"), ("file:///etc/passwd", "data URL"),
                       ("data:image/png;base64,", "empty"), ("data:image/png;base64,****", "offset 0"),
                       ("data:image/png;base64,QUJ", "multiple of 4"), ("data:image/png;base64,QU JD===", "base64"),
@@ -155,7 +155,7 @@ def test_hostile_images(api):
             assert status == 400, (data, body)
 
 
-def test_sizes(api):
+def test_images_that_are_too_large_or_too_many_are_refused(api):
     too_large = base64.b64encode(bytes(MOST_BYTES + 1)).decode()
     api.refused("data:image/png;base64," + too_large, "20 MiB")
     part = {"type": "image_url", "image_url": {"url": URL}}
@@ -183,7 +183,7 @@ def test_web_addresses_are_refused(api):
     assert status == 400 and body["type"] == "error" and "--allow-image-urls" in body["error"]["message"], body
 
 
-def test_files_are_refused(api):
+def test_ids_of_files_are_refused(api):
     status, body = api.server.status("/v1/responses", {"input": [{"role": "user", "content": [
         {"type": "input_image", "file_id": "file_1"}]}]})
     assert status == 400 and body["error"]["param"] == "input[0].content[0].file_id", body

@@ -140,7 +140,7 @@ def test_streams_are_the_same(client):
     assert [indexes[i.id] for i in last.output] == list(range(len(last.output)))
 
 
-def test_approval(client):
+def test_a_call_waits_for_its_approval_and_runs_once(client):
     before = len(client.ran())
     ask = client.respond("What is the weather in Oslo?", tools=[tool(approval="always")])
     assert kinds(ask) == ["mcp_list_tools", "mcp_approval_request"] and len(client.ran()) == before
@@ -235,7 +235,7 @@ def test_requests_that_are_wrong(client):
     assert len(client.ran()) == before
 
 
-def test_rules_and_limits(client):
+def test_rules_and_limits_of_calls_hold(client):
     some = client.respond("What is the weather in Bonn?", tools=[tool(approval={"never": {"tool_names": ["get_weather"]}})])
     assert "mcp_call" in kinds(some)
     none = client.respond("What is the weather in Bonn?", tools=[tool(allowed_tools=["other"])], tool_choice="auto")
@@ -278,7 +278,7 @@ def test_calls_in_stored_messages_may_be_odd(client):
         assert answer.status == "completed"
 
 
-def test_conversations_keep_calls(client):
+def test_conversations_keep_calls_and_results(client):
     session = client.server.ask("/v1/sessions", {})["id"]
     answer = client.respond("What is the weather in Rome?", conversation=session)
     kept = client.get(f"/sessions/{session}")["messages"]
@@ -291,7 +291,7 @@ def test_conversations_keep_calls(client):
     assert more.usage.input_tokens_details.cached_tokens > 100 and "mcp_list_tools" not in kinds(more)
 
 
-def test_anthropic(client):
+def test_anthropics_connector_runs_calls(client):
     fields = {"model": "default", "max_tokens": 100, "extra_body": {"temperature": 0}, "tool_choice": {"type": "any"}, "betas": ["mcp-client-2025-11-20"],
               "messages": [{"role": "user", "content": "What is the weather in Rome?"}],
               "mcp_servers": [{"type": "url", "url": "https://example.com/sse", "name": LABEL}]}
@@ -315,7 +315,7 @@ def test_anthropic(client):
     assert "mcp_tool_use" not in [block.type for block in off.content]
 
 
-def test_hostile_servers(client):
+def test_hostile_servers_end_in_messages_and_others_go_on(client):
     """Each ends in a clear message within seconds, and the others go on."""
     expected = {"exit": "ended", "hang": "", "dies": "ended", "slow": "", "huge": "", "ids": ""}
     for kind in KINDS:
@@ -338,7 +338,7 @@ def test_hostile_servers(client):
     assert client.server.memory_mib() < 2000
 
 
-def test_pages_and_log(client):
+def test_pages_and_log_tell_of_servers_and_calls(client):
     servers = {one["id"]: one for one in client.get("/mcp/servers")["data"]}
     assert servers[LABEL]["state"] == "connected" and servers[LABEL]["tools"][0]["name"] == "get_weather"
     assert servers["exit"]["state"] == "failed" and servers["exit"]["error"]

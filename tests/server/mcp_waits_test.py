@@ -147,6 +147,7 @@ class Client:
 
 @pytest.fixture
 def serving(serve, tmp_path):
+    heard.clear()
     return lambda **servers: Client(serve, tmp_path, **servers)
 
 

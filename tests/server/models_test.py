@@ -95,7 +95,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_swaps_under_load(folder):
+def test_swaps_under_load_lose_and_change_nothing(folder):
     """8 streams of one model run while others name another; there is room for one. None is lost, none is wrong."""
     with Models(folder, "--model", "large", "--model-memory", "100MB", "--no-cache") as server:
         alone = {(model, prompt): stream(server, model, prompt, 60) for model in ("large", "small") for prompt in PROMPTS}

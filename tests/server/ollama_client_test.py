@@ -58,7 +58,7 @@ def test_a_schema_holds():
     assert chat([{"role": "user", "content": "A city?"}], format=schema).message.content.replace(" ", "") in ('{"city":"Paris"}', '{"city":"Rome"}')
 
 
-def test_generate():
+def test_generate_continues_raw_texts_and_applies_templates():
     raw = client.generate(NAME, "The capital of France is", raw=True, options={"temperature": 0, "num_predict": 8})
     assert raw.response and raw.eval_count == 8 and raw.done_reason == "length"
     parts = list(client.generate(NAME, "The capital of France is", raw=True, stream=True, options={"temperature": 0, "num_predict": 8}))
@@ -68,12 +68,12 @@ def test_generate():
     assert said.response == asked.message.content
 
 
-def test_logprobs():
+def test_logprobs_come_for_each_token():
     answer = chat([{"role": "user", "content": "Hi."}], logprobs=True, top_logprobs=2, options={"num_predict": 4})
     assert len(answer.logprobs) == 4 and all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in answer.logprobs)
 
 
-def test_models():
+def test_the_model_is_listed_and_described():
     model = client.list().models[0]
     assert model.model == NAME and model.details.family == "qwen3_5" and model.size > 1e7
     shown = client.show(NAME)
@@ -90,7 +90,7 @@ def test_keep_alive_unloads():
     assert chat([{"role": "user", "content": "Hi."}]).message.content
 
 
-def test_errors():
+def test_errors_say_what_is_wrong():
     for wrong in ({"options": {"temperature": -1.0}}, {"format": {"type": "nothing"}}):
         with pytest.raises(ollama.ResponseError) as refusal:
             chat([{"role": "user", "content": "Hi."}], **wrong)

@@ -63,7 +63,7 @@ class Api:
         raise AssertionError(f"no {kind.__name__}")
 
 
-def test_plain(api):
+def test_an_answer_has_its_fields_and_its_usage(api):
     answer = api.chat()
     assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-"), answer
     assert answer.model == api.model and abs(answer.created - time.time()) < 120, answer
@@ -78,7 +78,7 @@ def test_plain(api):
     assert usage.completion_tokens_details.reasoning_tokens >= 0, usage
 
 
-def test_streaming_equals_plain(api):
+def test_a_stream_is_the_same_answer(api):
     plain = api.chat()
     chunks, text, finish, usage = collect(api.chat(stream=True, stream_options={"include_usage": True}))
     assert chunks[0].choices[0].delta.role == "assistant", chunks[0]
@@ -89,12 +89,12 @@ def test_streaming_equals_plain(api):
     assert usage[0].completion_tokens == plain.usage.completion_tokens, usage
 
 
-def test_streaming_without_usage(api):
+def test_a_stream_has_usage_only_if_asked(api):
     _, _, finish, usage = collect(api.chat(stream=True))
     assert len(finish) == 1 and not usage, (finish, usage)
 
 
-def test_max_tokens_length(api):
+def test_max_tokens_ends_an_answer(api):
     answer = api.chat(LONG, max_tokens=5)
     assert answer.choices[0].finish_reason == "length", answer
     assert answer_tokens(answer.usage) == 5, answer.usage
@@ -102,7 +102,7 @@ def test_max_tokens_length(api):
     assert answer_tokens(answer.usage) == 1 and answer.choices[0].message.content, answer
 
 
-def test_thinking(api):
+def test_thinking_is_on_off_or_bounded_as_asked(api):
     def ask(**options):
         answer = api.chat(**options)
         thought = answer.usage.completion_tokens_details.reasoning_tokens
@@ -123,7 +123,7 @@ def test_thinking(api):
     api.expect_error(openai.BadRequestError, "invalid_value", "reasoning_effort", reasoning_effort="huge")
 
 
-def test_stop(api):
+def test_a_stop_string_ends_the_answer_before_it(api):
     answers = {"max_tokens": 40, "extra_body": {"enable_thinking": False}}  # stop strings count there only
     text = text_of(api.chat(LONG, **answers).choices[0].message)
     words = text.split()
@@ -138,7 +138,7 @@ def test_stop(api):
     assert streamed == expected and finish == ["stop"], (streamed, finish)
 
 
-def test_seed(api):
+def test_a_seed_decides_the_text(api):
     options = {"messages": LONG, "temperature": 1.0, "max_tokens": 24}
     texts = [text_of(api.chat(seed=seed, **options).choices[0].message) for seed in (7, 7, 8, 9, 10)]
     assert texts[0] == texts[1], "the same seed gave two texts"
@@ -147,7 +147,7 @@ def test_seed(api):
     assert streamed == texts[0], "the stream differs from the plain answer"
 
 
-def test_several_choices(api):
+def test_several_choices_are_streamed_as_whole(api):
     options = {"messages": LONG, "temperature": 1.0, "max_tokens": 12, "seed": 7}
     one = api.chat(**options)
     three = api.chat(n=3, logprobs=True, **options)
@@ -170,7 +170,7 @@ def test_several_choices(api):
     assert text_of(greedy.choices[0].message) == text_of(greedy.choices[1].message), greedy
 
 
-def test_several_prompts(api):
+def test_several_prompts_are_answered_as_each_alone(api):
     def complete(prompt, **more):
         options = {"model": api.model, "max_tokens": 6, "temperature": 1.0, "seed": 3} | more
         return api.client.completions.create(prompt=prompt, **options)
@@ -190,7 +190,7 @@ def test_several_prompts(api):
     assert streamed == [c.text for c in both.choices], (streamed, both)
 
 
-def test_sampling_filters(api):
+def test_filters_that_leave_one_token_are_greedy(api):
     """top_k 1, and filters that leave one token, are greedy at any temperature."""
     greedy = text_of(api.chat(LONG).choices[0].message)
     for one in ({"extra_body": {"top_k": 1}}, {"extra_body": {"min_p": 1, "top_k": 0}}, {"top_p": 1e-9}):
@@ -228,7 +228,7 @@ def test_too_many_at_once(api):
     wait_for(all_left, api.server.engine)
 
 
-def test_metrics(api):
+def test_metrics_count_what_was_answered(api):
     label = f'{{model="{api.model}"}}'
     before, answer = api.server.metrics(), api.chat(LONG, n=2, max_tokens=20)
     after = api.server.metrics()
@@ -244,7 +244,7 @@ def test_metrics(api):
     assert after["process_resident_memory_bytes"] > after["anabranch_weight_bytes" + label] > 0, after
 
 
-def test_text_completion(api):
+def test_a_text_completion_is_streamed_as_whole(api):
     options = {"model": api.model, "max_tokens": 8, "temperature": 0}
     answer = api.client.completions.create(prompt="The capital of France is", **options)
     assert answer.object == "text_completion" and answer.choices[0].text, answer
@@ -252,7 +252,7 @@ def test_text_completion(api):
     assert "".join(c.choices[0].text for c in stream) == answer.choices[0].text
 
 
-def test_logprobs(api):
+def test_logprobs_are_those_of_the_tokens_and_depend_on_nothing(api):
     plain = api.chat(LONG, logprobs=True, top_logprobs=3)
     content = plain.choices[0].logprobs.content
     assert len(content) == plain.usage.completion_tokens, (content, plain.usage)
@@ -271,7 +271,7 @@ def test_logprobs(api):
     assert all(t in top for t, top in zip(logprobs.tokens, logprobs.top_logprobs)), logprobs
 
 
-def test_penalties_and_bias(api):
+def test_penalties_and_bias_change_the_text_and_drafts_do_not(api):
     options = {"messages": LONG, "max_tokens": 40}
     plain = text_of(api.chat(**options).choices[0].message)
     for penalty in ({"presence_penalty": 2}, {"frequency_penalty": 1}, {"extra_body": {"repetition_penalty": 1.5}}):
@@ -285,7 +285,7 @@ def test_penalties_and_bias(api):
     assert len(set(forced.choices[0].logprobs.tokens)) == 1, forced
 
 
-def test_tool_calls(api):
+def test_tool_calls_are_whole_and_streamed_as_whole(api):
     """Whether the model calls is its affair; what comes must be whole, and the stream must equal the answer."""
     tools = [{"type": "function", "function": {
         "name": "get_weather", "description": "Current weather of a city",
@@ -322,7 +322,7 @@ def test_tool_calls(api):
     api.expect_error(openai.BadRequestError, "invalid_value", "tool_choice", tool_choice="required")
 
 
-def test_models(api):
+def test_the_model_is_listed_and_found(api):
     models = api.client.models.list().data
     assert len(models) == 1 and models[0].object == "model", models
     assert api.client.models.retrieve(models[0].id).id == models[0].id
@@ -337,7 +337,7 @@ def test_content_parts_and_roles(api):
     assert text_of(answer.choices[0].message), answer
 
 
-def test_errors(api):
+def test_errors_name_the_field(api):
     api.chat(ASK, model="gpt-4", max_tokens=1)  # any name means the loaded model
     api.expect_error(openai.BadRequestError, "invalid_value", "messages[0].role",
                       messages=[{"role": "king", "content": "hi"}])
@@ -386,5 +386,5 @@ def test_killed_client_is_cancelled(api, stream):
 
 def test_after_all_that_it_still_serves_and_ends_in_order(api):
     assert api.server.health()["status"] == "ok"
-    test_plain(api)
+    test_an_answer_has_its_fields_and_its_usage(api)
     assert api.server.stop(signal.SIGINT) == 0

@@ -22,7 +22,7 @@ def ask(what, **more):
     return client.responses.create(model="default", input=what, temperature=0, **({"max_output_tokens": 40} | more))
 
 
-def test_text_and_usage():
+def test_a_response_has_its_text_and_its_usage():
     answer = ask("Name three rivers.", reasoning={"effort": "none"}, metadata={"a": "b"})
     assert answer.status in ("completed", "incomplete") and answer.output_text and answer.metadata == {"a": "b"}
     assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens > 20
@@ -60,7 +60,7 @@ def test_tools_go_round():
     assert whole.usage.input_tokens_details.cached_tokens > 0.8 * first.usage.input_tokens
 
 
-def test_structured_answers():
+def test_structured_answers_parse():
     class River(pydantic.BaseModel):
         name: str
         long: bool
@@ -71,7 +71,7 @@ def test_structured_answers():
     assert isinstance(json.loads(answer.output_text), dict) if answer.status == "completed" else answer.output_text.startswith("{")
 
 
-def test_sealed_thoughts():
+def test_sealed_thoughts_stand_for_plain_ones():
     first = ask("What is 17 times 23?", reasoning={"effort": "high"}, include=["reasoning.encrypted_content"], store=False,
                 max_output_tokens=200)
     thought = first.output[0]
@@ -86,7 +86,7 @@ def test_sealed_thoughts():
         client.responses.retrieve(first.id)
 
 
-def test_stored_responses():
+def test_stored_responses_are_there_until_deleted():
     first = ask("Hello", instructions="Be brief.")
     assert client.responses.retrieve(first.id).output_text == first.output_text
     assert client.responses.input_items.list(first.id).data[0].content[0].text == "Hello"
@@ -96,14 +96,14 @@ def test_stored_responses():
             call(first.id)
 
 
-def test_logprobs():
+def test_logprobs_come_if_asked():
     answer = ask("Hello", include=["message.output_text.logprobs"], top_logprobs=2, reasoning={"effort": "none"})
     logprobs = answer.output[-1].content[0].logprobs
     assert logprobs and all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in logprobs)
     assert answer.output_text.startswith("".join(one.token for one in logprobs[:3]))
 
 
-def test_errors():
+def test_errors_name_the_field():
     for fields, name in (({"background": True}, "background"), ({"input": 7}, "input"), ({"previous_response_id": "resp_x"}, "previous")):
         with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as refusal:
             client.responses.create(**({"model": "default", "input": "x"} | fields))

@@ -227,7 +227,7 @@ def test_a_stop_lets_answers_finish():
         assert server.wait(20) == 0
 
 
-def test_the_drain_ends():
+def test_the_drain_ends_after_its_seconds():
     with serving("--drain-seconds", "0.5") as server:
         response, event = start_stream(server)
         server.send_signal()

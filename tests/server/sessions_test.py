@@ -178,7 +178,7 @@ def key_file(folder, text):
     return path
 
 
-def test_one_large_session(start, tmp_path):
+def test_one_large_session_delays_no_other_key(start, tmp_path):
     """Somebody reads, exports and extends a session of 120 MB while others list and write theirs."""
     server = start("--api-key-file", key_file(tmp_path, "ann key-of-ann\nbob key-of-bob\n"))
 

@@ -29,7 +29,7 @@ def page(browser):
     page.fake.stop()
 
 
-def test_files(page):
+def test_files_of_text_are_sent_and_others_refused(page):
     b = page.b
     page.fresh()
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +55,7 @@ def test_files(page):
     page.clean()
 
 
-def test_pdf_files(page):
+def test_the_words_of_pdf_files_are_sent(page):
     b = page.b
     page.fresh()
     with tempfile.TemporaryDirectory() as folder:

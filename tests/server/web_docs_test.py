@@ -62,7 +62,7 @@ def test_all_operations_are_shown(page):
     page.clean()
 
 
-def test_search(page):
+def test_search_finds_operations_and_fields(page):
     b = page.b
     page.open()
 
@@ -106,7 +106,7 @@ def test_examples_are_copied_and_sent(page):
     page.clean(["404"])
 
 
-def test_key(page):
+def test_a_key_is_asked_for(page):
     b = page.b
     page.fake.key = "secret"
     try:
@@ -119,7 +119,7 @@ def test_key(page):
     page.clean(["401"])
 
 
-def test_narrow_and_accessible(page):
+def test_the_page_is_accessible_and_fits_a_narrow_window(page):
     b = page.b
     for scheme in ("light", "dark"):
         b.media(prefers_color_scheme=scheme)

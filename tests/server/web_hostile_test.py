@@ -188,7 +188,7 @@ def test_answers_and_thoughts_stay_text(page):
     b.see("http://evil.example/pixel.png", ".answer .prose")
 
 
-def test_each_text_alone(page):
+def test_each_text_alone_stays_text(page):
     b = page.b
     b.open(page.fake.url)
     page.feed(HOSTILE)

@@ -90,7 +90,7 @@ def test_an_image_is_sent_and_shown(page):
     page.clean()
 
 
-def test_images_without_words(page):
+def test_images_are_sent_without_words(page):
     b = page.b
     page.fresh()
     assert b.one("#send").get_attribute("disabled")
@@ -105,7 +105,7 @@ def test_images_without_words(page):
     page.clean()
 
 
-def test_paste_and_drop(page):
+def test_images_are_pasted_and_dropped(page):
     b = page.b
     page.fresh()
     data = base64.b64encode(png()).decode()
@@ -133,7 +133,7 @@ def test_large_images_are_scaled_down(page):
     page.clean()
 
 
-def test_what_is_refused(page):
+def test_files_that_are_no_images_are_refused(page):
     b = page.b
     page.fresh()
     page.attach("broken.png", png()[:50], refused="no image that the browser can read")
@@ -143,7 +143,7 @@ def test_what_is_refused(page):
     assert len(b.all("#files img")) == 8
 
 
-def test_models_that_read_text_only(page):
+def test_models_that_read_text_only_are_sent_no_images(page):
     b = page.b
     page.fresh(images=False)
     page.attach("red.png", png(), refused="red.png is an image, and this model reads text only.")
@@ -151,7 +151,7 @@ def test_models_that_read_text_only(page):
     page.clean()
 
 
-def test_reload_edit_and_versions(page):
+def test_images_outlast_a_reload_and_an_edit(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -185,7 +185,7 @@ def test_drafts_outlast_a_reload(page):
     assert page.sizes("#files img") == [[32, 24]]
 
 
-def test_export_and_import(page):
+def test_images_are_exported_and_imported(page):
     b = page.b
     with tempfile.TemporaryDirectory() as folder:
         b.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})

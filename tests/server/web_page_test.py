@@ -17,7 +17,7 @@ def page(browser):
     page.fake.stop()
 
 
-def test_send_and_answer(page):
+def test_a_message_is_sent_and_answered(page):
     b = page.b
     page.fresh()
     b.ask("hello")
@@ -33,7 +33,7 @@ def test_send_and_answer(page):
     page.clean()
 
 
-def test_streams_and_stops(page):
+def test_an_answer_streams_and_stops(page):
     b = page.b
     page.fresh()
     b.send("slow")
@@ -47,7 +47,7 @@ def test_streams_and_stops(page):
     page.clean()
 
 
-def test_regenerate_and_versions(page):
+def test_answers_are_made_again_as_versions(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -69,7 +69,7 @@ def test_regenerate_and_versions(page):
     page.clean()
 
 
-def test_edit(page):
+def test_an_edited_message_is_a_version(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -91,7 +91,7 @@ def test_edit(page):
     page.clean()
 
 
-def test_branch(page):
+def test_a_conversation_is_branched(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -109,7 +109,7 @@ def test_branch(page):
     page.clean()
 
 
-def test_reload_resumes(page):
+def test_a_reload_resumes_the_conversation(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -128,7 +128,7 @@ def test_reload_resumes(page):
     page.clean()
 
 
-def test_reload_in_the_middle(page):
+def test_a_reload_in_the_middle_of_an_answer_loses_nothing(page):
     b = page.b
     page.fresh()
     b.send("slow")
@@ -140,7 +140,7 @@ def test_reload_in_the_middle(page):
     page.clean()
 
 
-def test_another_conversation_in_the_middle(page):
+def test_another_conversation_may_be_opened_in_the_middle_of_an_answer(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -179,7 +179,7 @@ def test_thoughts_are_folded(page):
     page.clean()
 
 
-def test_consent(page):
+def test_a_tool_runs_only_after_consent(page):
     b = page.b
     page.fresh(tools=True)
     b.ask("time")
@@ -215,7 +215,7 @@ def test_consent(page):
     page.clean()
 
 
-def test_consent_of_a_kept_conversation(page):
+def test_a_kept_conversation_keeps_the_consent_and_the_call(page):
     b = page.b
     page.fresh(keep=True, tools=True)
     b.ask("time")
@@ -230,7 +230,7 @@ def test_consent_of_a_kept_conversation(page):
     page.clean()
 
 
-def test_settings(page):
+def test_settings_go_into_requests(page):
     b = page.b
     page.fresh()
     b.press(("alt", "s"))
@@ -258,7 +258,7 @@ def test_settings(page):
     page.clean()
 
 
-def test_key(page):
+def test_a_key_is_asked_for_and_sent(page):
     b = page.b
     page.fresh()
     page.fake.key = "secret"
@@ -293,7 +293,7 @@ def test_key_that_is_not_given(page):
     page.clean(["401"])
 
 
-def test_server_gone(page):
+def test_a_server_that_is_gone_is_told(page):
     b = page.b
     page.fresh()
     b.ask("hello")
@@ -312,7 +312,7 @@ def test_server_gone(page):
     page.clean(["ERR_CONNECTION_REFUSED", "Failed to load resource"])
 
 
-def test_cut_and_failed_streams(page):
+def test_cut_and_failed_streams_are_told(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -346,7 +346,7 @@ def test_busy_server_is_tried_again(page):
     page.clean(["429", "503"])
 
 
-def test_deleted_session(page):
+def test_a_session_that_was_deleted_elsewhere_is_told(page):
     b = page.b
     page.fresh(keep=True)
     b.ask("hello")
@@ -363,7 +363,7 @@ def test_deleted_session(page):
     page.clean(["404"])
 
 
-def test_sessions_that_are_off(page):
+def test_a_server_without_sessions_is_told(page):
     b = page.b
     page.fresh()
     page.fake.sessions_on = False
@@ -388,7 +388,7 @@ def test_waiting_is_explained(page):
     page.clean()
 
 
-def test_list_of_conversations(page):
+def test_the_list_of_conversations_is_searched_renamed_and_shortened(page):
     b = page.b
     for keep in (False, True):
         page.fresh(keep)
@@ -415,7 +415,7 @@ def test_list_of_conversations(page):
     page.clean()
 
 
-def test_export_and_import(page):
+def test_conversations_are_exported_and_imported(page):
     b = page.b
     with tempfile.TemporaryDirectory() as folder:
         b.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})
@@ -428,7 +428,7 @@ def test_export_and_import(page):
     page.clean()
 
 
-def test_keyboard_only(page):
+def test_everything_works_by_keyboard(page):
     b = page.b
     page.fresh()
     b.press("hello", Keys.ENTER)
@@ -464,7 +464,7 @@ def test_keyboard_only(page):
     page.clean()
 
 
-def test_narrow(page):
+def test_the_page_fits_a_narrow_window(page):
     b = page.b
     page.fresh()
     b.size(360, 740)
@@ -492,7 +492,7 @@ def test_narrow(page):
     page.clean()
 
 
-def test_accessibility(page):
+def test_the_page_is_accessible(page):
     b = page.b
     for scheme in ("light", "dark"):
         b.media(prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
@@ -516,7 +516,7 @@ def test_accessibility(page):
     page.clean()
 
 
-def test_status(page):
+def test_the_status_page_tells_what_runs(page):
     b = page.b
     page.fresh()
     page.fake.key = "secret"

@@ -36,7 +36,7 @@ class Reading:
         assert not found, found
 
 
-def test_formulas(page):
+def test_formulas_are_set(page):
     b = page.b
     page.answer("formulas")
     b.until(lambda: len(b.all(".answer .formula")) == 4)
@@ -61,7 +61,7 @@ def test_formulas(page):
     page.clean()
 
 
-def test_footnotes(page):
+def test_footnotes_are_linked(page):
     b = page.b
     page.answer("notes")
     assert [one.text for one in b.all(".note-link")] == ["1", "deep"]
@@ -72,7 +72,7 @@ def test_footnotes(page):
     page.clean()
 
 
-def test_folded_parts(page):
+def test_folded_parts_open(page):
     b = page.b
     page.answer("details")
     assert b.text(".answer details summary") == "The proof" and b.all(".answer summary strong")

@@ -16,7 +16,7 @@ def short_answers(b):
     b.button("Done").click()
 
 
-def test_headers(browser, real):
+def test_files_of_the_page_have_their_headers(browser, real):
     url = real().root + "/"
     def get(path, **headers):
         with clients.start(url + path, headers={name.replace("_", "-"): value for name, value in headers.items()}) as response:
@@ -32,7 +32,7 @@ def test_headers(browser, real):
     assert get("status")[2].startswith(b"<!doctype html>")
 
 
-def test_chat(browser, real):
+def test_a_chat_is_answered_again_and_resumed(browser, real):
     b = browser
     url = real().root + "/"
     b.open(url)
@@ -56,7 +56,7 @@ def test_chat(browser, real):
     assert not [one for one in found if "/v1/mcp" not in one], found
 
 
-def test_sessions(browser, real):
+def test_kept_conversations_are_found_branched_and_deleted(browser, real):
     b = browser
     url = real().root + "/"
     b.open(url)
@@ -88,7 +88,7 @@ def test_sessions(browser, real):
     assert not found, found
 
 
-def test_stop_and_edit(browser, real):
+def test_an_answer_is_stopped_and_its_message_edited(browser, real):
     b = browser
     url = real().root + "/"
     b.open(url)
@@ -125,7 +125,7 @@ def test_stop_and_edit(browser, real):
     assert not found, found
 
 
-def test_tools(browser, real, tmp_path):
+def test_a_tool_runs_after_consent(browser, real, tmp_path):
     """The page lets the model choose; this model is made to call a tool, with whatever arguments it writes."""
     b = browser
     config = tmp_path / "mcp.json"
@@ -159,7 +159,7 @@ def test_tools(browser, real, tmp_path):
     assert not found, found
 
 
-def test_key(browser, real):
+def test_a_key_is_asked_for(browser, real):
     b = browser
     url = real("--api-key", "secret").root + "/"
     b.open(url, "key-dialog")
