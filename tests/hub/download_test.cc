@@ -186,6 +186,15 @@ TEST_F(Download, AServerWithoutRangesSendsTheFileFromItsBeginning) {
   EXPECT_EQ(asked, 3);
 }
 
+TEST_F(Download, AServerWithoutRangesSendsLargeFilesToo) {
+  const std::string content = content_of(17u << 20);  // more than one range
+  serve([&](const Asked&, const Send& send) { send(http_answer(content)); });
+  plan(content);
+  const auto done = run();
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_TRUE(stored() == content);
+}
+
 // ---- one request
 
 HttpResponse get(const RawHttpServer& server) {

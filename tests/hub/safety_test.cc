@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "hub/blob_file.h"
 #include "hub/repository.h"
 #include "hub/retry.h"
 #include "hub/store.h"
@@ -69,6 +70,14 @@ TEST_F(StoreSafety, ABlobThatWasCutIsNotThere) {
     std::ofstream(store_.blob_path("o/n", file.oid), std::ios::trunc) << text;
     EXPECT_EQ(store_.has_blob("o/n", file), whole) << text;
   }
+}
+
+TEST_F(StoreSafety, ABlobDoesNotGrowBeyondItsSize) {
+  auto blob = BlobFile::open(store_, "o/n", {"a", 10, std::string(40, '2')});
+  ASSERT_TRUE(blob.ok() && *blob);
+  EXPECT_TRUE((*blob)->append("nine byte").ok());
+  EXPECT_FALSE((*blob)->append("xx").ok());
+  EXPECT_TRUE((*blob)->append("x").ok());
 }
 
 TEST_F(StoreSafety, ARevisionIsNoPath) {
