@@ -480,6 +480,30 @@ TEST(DiskStoreTest, RemovingWaitsForARecordThatIsBeingWritten) {
   EXPECT_FALSE(store->has(a[0]));
 }
 
+TEST(DiskStoreTest, WhatIsPutWhileItIsBeingRemovedDoesNotComeBack) {
+  TemporaryDirectory directory;
+  const auto a = chain(1, 0);
+  std::unique_ptr<DiskStore> store;
+  int unlinked = 0;
+  store = open_store(directory.path(), [&](DiskOptions& o) {
+    o.unlink = [&](const char* path) {
+      const int result = ::unlink(path);
+      if (unlinked++ == 0) {
+        put_all(*store, a);
+        store->drain();
+      }
+      return result;
+    };
+  });
+  put_all(*store, a);
+  store->drain();
+  const DiskRecord record = disk_record(kFingerprint, a[0]);
+  store->remove({&record, 1});
+  store->drain();
+  EXPECT_EQ(unlinked, 1);
+  EXPECT_TRUE(listed(directory.path()).empty());
+}
+
 TEST(DiskStoreTest, AWriteThatTakesAPartIsContinued) {
   TemporaryDirectory directory;
   const auto store = open_store(directory.path(), [](DiskOptions& o) {

@@ -441,6 +441,19 @@ TEST_F(StateCacheTest, BranchesShareTheirBlocks) {
   }
 }
 
+// Both in their first block, and behind blocks of one that had the head's part.
+TEST_F(StateCacheTest, AStateWithoutTheHeadsPartIsUsedWithoutIt) {
+  for (const int length : {200, 300, 600}) {
+    const auto cache = open(kHybrid, false);
+    const Tokens tokens = text(1, length), other = first(tokens, length - 10) + text(2, 10);
+    cache->keep(other, "", state_of(kHybrid, other));
+    cache->keep(tokens, "", state_of(kHybrid, tokens, false));
+    const auto hit = cache->find(tokens + text(4, 1), "");
+    ASSERT_EQ(hit.length, length);
+    EXPECT_TRUE(same(hit.state, state_of(kHybrid, tokens, false)));
+  }
+}
+
 TEST_F(StateCacheTest, AnotherSaltFindsNothing) {
   const Tokens tokens = text(1, 300);
   {
@@ -485,6 +498,15 @@ TEST_F(StateCacheTest, ForgottenStatesAreGone) {
       EXPECT_TRUE(listed(directory_.path()).empty());
       EXPECT_EQ(again->stats().disk_bytes, 0u);
     }
+}
+
+TEST_F(StateCacheTest, AForgottenBlockStaysForAStateThatEndsSoonBehindIt) {
+  const Tokens trunk = text(1, 300), a = trunk + text(2, 300), b = trunk + text(3, 50);
+  const auto cache = open(kHybrid, true);
+  for (const Tokens& tokens : {a, b}) cache->keep(tokens, "", state_of(kHybrid, tokens));
+  cache->forget(records_of(kFingerprint, "", a, std::vector<int>{600}));
+  EXPECT_EQ(cache->find(a + text(4, 1), "").length, 0);
+  EXPECT_EQ(cache->find(b + text(4, 1), "").length, 350);
 }
 
 // This one has not looked into the folder since.

@@ -124,7 +124,9 @@ TEST(EngineOnCuda, DraftsChangeNoSampledToken) {
       const auto got = with_drafts(*engine, {.automatic = false, .source = source, .depth = 3});
       EXPECT_EQ(got.tokens, want.tokens) << name_of(source);
       EXPECT_GT(got.drafted, 0) << name_of(source);
-      if (source == DraftSource::draft) EXPECT_EQ(got.accepted, got.drafted);
+      if (source == DraftSource::draft) {
+        EXPECT_EQ(got.accepted, got.drafted);
+      }
     }
   }
   EXPECT_EQ(fake_faults, std::vector<std::string>());

@@ -79,6 +79,27 @@ TEST_P(FailingDrafter, CostsItsOwnSequenceOnly) {
   EXPECT_EQ(later[2].size(), 3u);
 }
 
+// Copied text ends before an image's token, which lies above the vocabulary, as do those that a larger draft
+// model has more.
+TEST(Speculator, DraftsEndBeforeATokenThatTheModelDoesNotHave) {
+  auto checkpoint =
+      Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_flat_tied/model").value();
+  const auto model = Model::load(*checkpoint, ops::cpu_device(), {}).value();
+  SpecResources resources;
+  resources.model = model.get();
+  const int vocab = model->spec().vocab;
+  for (const int unknown : {vocab - 1, vocab, vocab + 40}) {
+    Speculator speculator(resources, {.automatic = false, .source = DraftSource::ngram, .depth = 3});
+    const std::vector<int> tokens = {1, 2, 3, 4, 5, 20, unknown, 7, 1, 2, 3, 4, 5};
+    SequenceState state = model->make_state();
+    TokenHistory history;
+    std::vector<SpecSeat> seats = {{&speculator, {tokens, {}, history, 3, state}}};
+    Speculator::draft_together(resources, seats, 1, true);
+    EXPECT_EQ(seats[0].draft.tokens,
+              unknown < vocab ? (std::vector<int>{20, unknown, 7}) : std::vector<int>{20});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(GreedyAndSampled, FailingDrafter, ::testing::Values(0.0f, 0.8f));
 
 }  // namespace
