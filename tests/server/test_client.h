@@ -107,6 +107,11 @@ class TestClient {
     const ssize_t n = ::recv(fd_, data.data(), most, MSG_DONTWAIT);
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
   }
+  // The server has thrown the connection away, whatever is still to be read of it.
+  bool is_reset() const {
+    pollfd p{fd_, 0, 0};
+    return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
+  }
   // The server has closed the connection (within the timeout), whatever it sent before.
   bool read_to_end(int timeout_ms = 10000 * kSlowdown) {
     while (read_more(timeout_ms)) {
