@@ -4,6 +4,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/gguf_writer.h"
 #include "engine/loader_gguf.h"
+#include "engine/loader_gguf_keys.h"
 #include "engine/memory_plan.h"
 #include "engine/tiny_model.h"
 #include "ops/open.h"
@@ -135,8 +136,8 @@ std::string gguf_of(const char* model, const testing::GgufWriter& keys) {
   return testing::with_metadata(file, keys.keys(), keys.key_count());
 }
 
-// A tiny GGUF model with a tokenizer of letters.
-std::string gguf_with_tokenizer(const char* pre) {
+// A tiny GGUF model with a tokenizer of letters, and what `add` adds.
+std::string gguf_with_tokenizer(const char* pre, const std::function<void(testing::GgufWriter&)>& add = {}) {
   std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
   for (char c = 'a'; c <= 'z'; c++) tokens.push_back({c});
   for (const char* more : {"\u0120", "\u010A", "th", "the"}) tokens.push_back(more);
@@ -148,6 +149,7 @@ std::string gguf_with_tokenizer(const char* pre) {
   keys.numbers("tokenizer.ggml.token_type", types);
   keys.u32("tokenizer.ggml.bos_token_id", 0).u32("tokenizer.ggml.eot_token_id", 2);
   keys.text("tokenizer.chat_template", "{{ messages[0].content }}<|im_end|>");
+  if (add) add(keys);
   return gguf_of("qwen35_moe_gguf", keys);
 }
 
@@ -170,6 +172,47 @@ TEST(Loader, Gemma4EndsItsTurns) {
     EXPECT_EQ(loaded->eos, (std::vector<int>{2, 5, 6}));  // the tiny model's own is 2
     for (const int mark : {6, 7, 8}) EXPECT_TRUE(loaded->tokenizer->is_special(mark)) << mark;
   }
+}
+
+TEST(Loader, GgufFilesSayHowATextBeginsAndBecomesAnEmbedding) {
+  const std::pair<uint32_t, Pooling> poolings[] = {
+      {1, Pooling::mean}, {2, Pooling::first}, {3, Pooling::last}, {4, Pooling::rank}};
+  for (const auto& pair : poolings) {
+    const uint32_t type = pair.first;
+    const bool begins = type % 2 == 0;
+    const testing::TempDir dir;
+    dir.write("model.gguf", gguf_with_tokenizer("qwen35", [&](testing::GgufWriter& keys) {
+                keys.key("tokenizer.ggml.add_bos_token", 7, std::string(1, static_cast<char>(begins)));
+                keys.u32("qwen35moe.pooling_type", type);
+              }));
+    const auto loaded = load_model(dir.file("model.gguf"), ops::open_device({}).value());
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ(loaded->info.pooling, pair.second);
+    EXPECT_EQ(loaded->tokenizer->add_bos(), begins);
+  }
+}
+
+// llama.cpp wants a type and a text for each row of the embedding table, and the end of a turn beside that of
+// a text.
+TEST(Loader, TheKeysOfAGgufFileFitTheTable) {
+  const TinyModel model("llama_tied");
+  model.write("generation_config.json", R"({"eos_token_id": [256, 258]})");
+  Json tokenizer = parse_json(testing::byte_tokenizer()).value();
+  tokenizer["model"]["vocab"]["th"] = 259;
+  tokenizer["model"]["merges"].push_back("t h");
+  model.write("tokenizer.json", tokenizer.dump());
+  const auto keys = gguf_keys_of(*Checkpoint::open(model.path()).value());
+  ASSERT_TRUE(keys.ok()) << keys.error().message;
+  const testing::TempDir dir;
+  const std::string bare = testing::GgufWriter::llama().bytes();
+  dir.write("model.gguf", testing::with_metadata(bare, keys->bytes(), keys->count()));
+  const auto written = Checkpoint::open(dir.file("model.gguf")).value();
+  const auto vocab = read_gguf_vocab(*written).value();
+  EXPECT_EQ(vocab.tokens.size(), 263u);
+  EXPECT_EQ(vocab.types.size(), 263u);
+  EXPECT_EQ(vocab.tokens[262], "[PAD262]");
+  EXPECT_EQ(vocab.eos, 256);
+  EXPECT_EQ(written->gguf_metadata()["tokenizer.ggml.eot_token_id"], 258);
 }
 
 TEST(Loader, ConvertedGgufFilesLoadWithTheirTokenizer) {
