@@ -1,5 +1,6 @@
 #include "terminal/line_editor.h"
 
+#include <fmt/format.h>
 #include <histedit.h>
 #include <poll.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 
 #include "terminal/characters.h"
 #include "terminal/history.h"
+#include "terminal/wrapper.h"
 
 namespace anabranch::terminal {
 namespace {
@@ -36,6 +38,11 @@ std::u32string_view line_of(EditLine* edit, size_t& cursor) {
   const LineInfoW* line = el_wline(edit);
   cursor = static_cast<size_t>(line->cursor - line->buffer);
   return {code_points(line->buffer), static_cast<size_t>(line->lastchar - line->buffer)};
+}
+
+// Rows that a line takes beside its first.
+size_t rows_below(std::u32string_view line, size_t width) {
+  return width > 0 ? cells(line) / width : 0;
 }
 
 enum class Side { left, right };
@@ -133,6 +140,7 @@ struct LineEditor::Impl {
         el_wset(edit, EL_REFRESH);
       }
       if (resized.exchange(false)) {
+        clear_shown();
         el_resize(edit);
         el_wset(edit, EL_REFRESH);
       }
@@ -145,6 +153,21 @@ struct LineEditor::Impl {
       if (n <= 0) return static_cast<int>(n);
       bytes += byte;
     }
+  }
+
+  // Goes back to where the prompt begins and clears what is shown from there; libedit only draws anew. The
+  // terminal has wrapped the line at its new width by now.
+  void clear_shown() const {
+    const size_t width = terminal_width();
+    size_t cursor, rows = 0, begin = 0;
+    const auto line = line_of(edit, cursor);
+    std::u32string before(code_points(prompt.data()), prompt.size());
+    before += line.substr(0, cursor);
+    for (size_t end; (end = before.find(U'\n', begin)) != before.npos; begin = end + 1)
+      rows += 1 + rows_below(std::u32string_view(before).substr(begin, end - begin), width);
+    rows += rows_below(std::u32string_view(before).substr(begin), width);
+    if (rows > 0) std::fputs(fmt::format("\033[{}A", rows).c_str(), stdout);
+    std::fputs("\r\033[J", stdout);
   }
 
   void bind() const {

@@ -284,6 +284,21 @@ def test_a_window_that_is_resized():
         assert all(len(line) <= 30 for line in shown.splitlines())
 
 
+def test_a_resized_window_shows_prompt_and_line_once():
+    with chatting(columns=60) as chat:
+        chat.terminal.wait("\n>")
+        chat.terminal.resize(50, 40)
+        chat.terminal.wait_for_quiet()
+        assert chat.terminal.text().splitlines()[-1] == ">"
+        chat.terminal.send("abc")
+        chat.terminal.wait("> abc")
+        chat.terminal.resize(70, 40)
+        chat.terminal.wait_for_quiet()
+        assert chat.terminal.text().splitlines()[-1] == "> abc"
+        assert chat.terminal.text().count("\n>") == 1
+        chat.say(" def\r", "abc def")
+
+
 def test_words_wrap_and_markdown_is_shown():
     answer = ("# Rivers\n\nThe **Rhine** flows through `Basel` and five more cities that need another line.\n\n"
               "| River | Length |\n|---|---|\n| Rhine | 1233 |\n| Aare | 288 |\n\n```python\nprint('*x*')\n```\n- one\n- two")
