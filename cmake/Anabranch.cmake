@@ -99,6 +99,7 @@ function(anabranch_library name)
   cmake_parse_arguments(A "COLD" "" "DEPS" ${ARGN})
   string(REPLACE / _ target anabranch_${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cc$")  # tests have their own
   if(sources)
     add_library(${target} STATIC ${sources})
     anabranch_unity(${target})

@@ -1,1 +1,1 @@
-target_compile_definitions(anabranch PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(anabranch_cli PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")

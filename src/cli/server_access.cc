@@ -18,6 +18,7 @@ Result<std::string> key_to_show(const std::string& api_key_file) {
 
 bool is_this_machine(const std::string& url) {
   const std::string origin = hub::origin_of(url);
+  if (origin.empty()) return false;  // no address
   const size_t host = origin.find("://") + 3;
   for (const char* own : {"localhost", "127.0.0.1", "[::1]"}) {
     const std::string_view rest = std::string_view(origin).substr(host);

@@ -2,8 +2,6 @@
 // purpose.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -12,29 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "temp_dir.h"
+
 namespace anabranch::testing {
-
-// A directory that is removed with the object.
-class TempDir {
- public:
-  TempDir() {
-    std::string path = (std::filesystem::temp_directory_path() / "anabranch-test-XXXXXX").string();
-    if (!mkdtemp(path.data())) std::abort();
-    path_ = path;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-  void write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 template <class T>
 std::string raw_bytes(const std::vector<T>& values) {
