@@ -114,7 +114,8 @@ TEST_F(ConversationsApi, TheLastItemCanBeRemoved) {
   const Answer gone = erase(5);
   EXPECT_EQ(gone.json()["id"], id);
   EXPECT_EQ(erase(5).error_code(), "item_not_found");
-  EXPECT_EQ(erase(4).error_code(), "unsupported_value") << "its message has other items";
+  for (const size_t i : {2, 3, 4})
+    EXPECT_EQ(erase(i).error_code(), "unsupported_value") << "its message has other items";
   EXPECT_EQ(list(id)["data"].size(), 5u);
   add(id, R"([{"type":"function_call_output","call_id":"call_1","output":"rain"}])");
   EXPECT_EQ(list(id)["data"][5]["output"], "rain");
