@@ -121,19 +121,6 @@ TEST_F(McpRuns, ResultsShareTheLimitOfText) {
   }
 }
 
-TEST_F(McpRuns, ResultsLeaveRoomInTheContext) {
-  constexpr int kContext = 5000;
-  engine_.mutable_info().context_length = kContext;
-  mcp_.text = [](const Json&) { return std::string(kContext - 500, 'x'); };
-  begin();
-  says({{{call()}}, {{call()}}, {{call()}}});
-  size_t bytes = 0;
-  for (const Json& one : calls_of(respond({{"input", "go"}})))
-    if (one["output"].is_string()) bytes += one["output"].get<std::string>().size();
-  EXPECT_GE(bytes, static_cast<size_t>(kContext - 500));
-  EXPECT_LE(bytes, static_cast<size_t>(kContext)) << "a byte of results for each token of the context";
-}
-
 TEST_F(McpRuns, TheServersLimitOfCallsHoldsWhateverTheClientAllows) {
   for (const auto& [asked, most] : {std::pair(50, 2), std::pair(1, 1)})
     for (const bool one_turn : {true, false}) {
