@@ -9,6 +9,10 @@ from harness import paths
 from harness.server import Server
 
 
+# Variables of the tests themselves; others would change what the program does.
+KEPT = {"ANABRANCH_NVRTC", "ANABRANCH_TEST_MODELS", "ANABRANCH_SANITIZED", "ANABRANCH_MUTANT", "ANABRANCH_MUTANTS_REACHED"}
+
+
 def pytest_addoption(parser):
     parser.addoption("--program", default=paths.PROGRAM, help="the program under test (build/anabranch)")
     parser.addoption("--model", default=paths.MODEL, help="the folder of the model to test with (models/hybrid-146m)")
@@ -23,10 +27,12 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     paths.choose(config.option.program, config.option.model)
-    # Statistics, states and conversations of the user change no result here, and the user keeps none of these.
+    # Settings, statistics, states and conversations of the user change no result here, and the user keeps none of these.
     folder = tempfile.TemporaryDirectory(prefix="anabranch-tests-")
     config.add_cleanup(folder.cleanup)
-    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+    for name in [name for name in os.environ if name.startswith("ANABRANCH_") and name not in KEPT]:
+        del os.environ[name]
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         os.environ[name] = os.path.join(folder.name, name)
 
 

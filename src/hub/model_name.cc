@@ -121,6 +121,8 @@ bool is_one_of(std::span<const std::string_view> words, std::string_view word) {
 std::optional<ModelName> parse_page(const std::vector<std::string>& parts) {
   if (!is_repo_part(parts[0]) || !is_repo_part(parts[1])) return std::nullopt;
   ModelName name{.repo = parts[0] + "/" + parts[1]};
+  if (std::string_view repo = name.repo; cut_site(repo) != Site::none)
+    return std::nullopt;  // no organisation
   if (!is_one_of(kPlaces, parts[2]) || parts.size() < 4) return name;
   if (!is_revision(parts[3])) return std::nullopt;
   name.revision = parts[3];

@@ -40,9 +40,9 @@ std::u32string_view line_of(EditLine* edit, size_t& cursor) {
   return {code_points(line->buffer), static_cast<size_t>(line->lastchar - line->buffer)};
 }
 
-// Rows that a line takes beside its first.
-size_t rows_below(std::u32string_view line, size_t width) {
-  return width > 0 ? cells(line) / width : 0;
+// Rows that so many cells take beside their first.
+size_t rows_below(size_t cells, size_t width) {
+  return width > 0 && cells > 0 ? (cells - 1) / width : 0;
 }
 
 enum class Side { left, right };
@@ -155,17 +155,18 @@ struct LineEditor::Impl {
     }
   }
 
-  // Goes back to where the prompt begins and clears what is shown from there; libedit only draws anew. The
-  // terminal has wrapped the line at its new width by now.
-  void clear_shown() const {
-    const size_t width = terminal_width();
+  // Goes back to where the prompt begins and clears what is shown from there; libedit only draws anew. Some
+  // terminals have wrapped the line at the new width by now, others have left its rows as they were: the
+  // wider one counts, so that nothing above the prompt is lost. At worst a row of the old line stays.
+  void clear_shown() {
+    const size_t now = terminal_width(), width = std::max(now, std::exchange(shown_width, now));
     size_t cursor, rows = 0, begin = 0;
     const auto line = line_of(edit, cursor);
     std::u32string before(code_points(prompt.data()), prompt.size());
     before += line.substr(0, cursor);
     for (size_t end; (end = before.find(U'\n', begin)) != before.npos; begin = end + 1)
-      rows += 1 + rows_below(std::u32string_view(before).substr(begin, end - begin), width);
-    rows += rows_below(std::u32string_view(before).substr(begin), width);
+      rows += 1 + rows_below(cells(std::u32string_view(before).substr(begin, end - begin)), width);
+    rows += rows_below(cells(std::u32string_view(before).substr(begin)) + 1, width);  // and the cursor
     if (rows > 0) std::fputs(fmt::format("\033[{}A", rows).c_str(), stdout);
     std::fputs("\r\033[J", stdout);
   }
@@ -192,7 +193,8 @@ struct LineEditor::Impl {
     for (const auto& [key, command] : kOwn) el_wset(edit, EL_BIND, key, command, nullptr);
   }
 
-  std::string held_byte;  // read, and no part of the character before it
+  size_t shown_width = 0;  // of the terminal when the line was drawn
+  std::string held_byte;   // read, and no part of the character before it
   std::string history_path;
   const std::atomic<bool>& interrupt;
   std::wstring prompt;
@@ -251,6 +253,7 @@ LineEditor::~LineEditor() {
 
 std::optional<std::string> LineEditor::read(const std::string& prompt) {
   impl_->prompt = wide(prompt);
+  impl_->shown_width = terminal_width();
   resumed = false;
   std::fputs("\033[?2004h", stdout);
   std::fflush(stdout);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fake_mcp.h"
+#include "slow.h"
 #include "temp_dir.h"
 
 namespace anabranch::cli {
@@ -191,9 +192,10 @@ TEST_F(AgentLoop, WithoutATerminalNothingRunsThatNobodyAllowed) {
 }
 
 TEST_F(AgentLoop, TheTimeOfAQuestionIsNotTheRuns) {
-  flags.limits.seconds = 0.5;
+  flags.limits.seconds = 1.0 * kSlowdown;
   ask = [](const std::string&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(600));  // longer than the whole run may take
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(600 * kSlowdown));  // twice that is too long for the run
     return "n";
   };
   partner.calls = {{echo()}, {echo(R"({"a":1})")}};

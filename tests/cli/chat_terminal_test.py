@@ -284,16 +284,22 @@ def test_a_window_that_is_resized():
         assert all(len(line) <= 30 for line in shown.splitlines())
 
 
+def resize_and_see(terminal, columns):
+    """Until the line was drawn anew."""
+    before = terminal.raw.count(b"\033[J")
+    terminal.resize(columns, 40)
+    terminal.wait(lambda: terminal.raw.count(b"\033[J") > before)
+    terminal.wait_for_quiet()
+
+
 def test_a_resized_window_shows_prompt_and_line_once():
     with chatting(columns=60) as chat:
         chat.terminal.wait("\n>")
-        chat.terminal.resize(50, 40)
-        chat.terminal.wait_for_quiet()
+        resize_and_see(chat.terminal, 50)
         assert chat.terminal.text().splitlines()[-1] == ">"
         chat.terminal.send("abc")
         chat.terminal.wait("> abc")
-        chat.terminal.resize(70, 40)
-        chat.terminal.wait_for_quiet()
+        resize_and_see(chat.terminal, 70)
         assert chat.terminal.text().splitlines()[-1] == "> abc"
         assert chat.terminal.text().count("\n>") == 1
         chat.say(" def\r", "abc def")

@@ -48,7 +48,8 @@ TEST(PidFile, WhoeverHoldsItIsFoundAndNobodyElseTakesIt) {
     while (shared.ready == 1) ::usleep(1000);
     return 0;
   });
-  while (shared.ready == 0) ::usleep(1000);
+  while (shared.ready == 0 && ::waitpid(holder, nullptr, WNOHANG) == 0) ::usleep(1000);
+  ASSERT_EQ(shared.ready, 1) << "the holder ended early";
   const auto found = find_server(path);
   ASSERT_TRUE(found && *found);
   EXPECT_EQ((*found)->pid, holder);

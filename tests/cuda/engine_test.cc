@@ -1,10 +1,9 @@
 // Whole requests on CUDA, by kernels that the emulator runs on the CPU: what the device chooses is what the
 // host would, and steps that overlap change nothing.
-#include <stdlib.h>
-
 #include "cuda/emulator.h"
 #include "cuda/fake_card.h"
 #include "engine/tiny_model.h"
+#include "variable.h"
 
 namespace anabranch::testing {
 namespace {
@@ -24,13 +23,12 @@ std::vector<Request> some_requests() {
 // overlap: null: as without the variable.
 std::vector<std::vector<int>> answers(const TinyModel& model, const char* overlap, bool logits,
                                       bool together) {
-  ::setenv("ANABRANCH_OVERLAP", overlap, 1);
+  const Variable variable("ANABRANCH_OVERLAP", overlap);
   EngineOptions options;
   options.model_path = model.path();
   options.device = "cuda";
   options.threads = 1;
   auto engine = Engine::create(options);
-  ::unsetenv("ANABRANCH_OVERLAP");
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   Collector collector;
   std::vector<std::vector<int>> out;

@@ -1,4 +1,4 @@
-// What the fake driver's streams have yet to do. A real card does it at any time until somebody waits for it;
+// Work queued on the fake driver's streams. A real card does it at any time until somebody waits for it;
 // here it is done as late as it can be, when somebody does: results that nobody waited for are not there, and
 // memory of the host that was given away too early is seen to change.
 #pragma once
@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +24,8 @@ struct LateWork {
   // Memory of the card that it clears.
   uint64_t cleared = 0;
   size_t cleared_bytes = 0;
-  size_t hash = 0;  // of the pinned memory when this was asked for
+  // Of the pinned memory when this was asked for; unset if earlier work of the stream may still change it.
+  std::optional<size_t> hash;
 
   size_t hash_now() const { return std::hash<std::string_view>()({pinned, pinned_bytes}); }
 };
@@ -31,7 +33,7 @@ struct LateWork {
 class LateStream {
  public:
   void add(LateWork work) {
-    work.hash = work.hash_now();
+    if (!touching(work.pinned, work.pinned_bytes)) work.hash = work.hash_now();
     waiting_.push_back(std::move(work));
   }
   // How much was asked for so far.
@@ -46,7 +48,7 @@ class LateStream {
       const LateWork work = std::move(waiting_.front());
       waiting_.pop_front();
       done_++;
-      const int own = work.hash == work.hash_now() ? work.carry_out() : changed(work);
+      const int own = !work.hash || *work.hash == work.hash_now() ? work.carry_out() : changed(work);
       if (error == 0) error = own;
     }
     return error;

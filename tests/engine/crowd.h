@@ -2,22 +2,20 @@
 // and two others until these have grown, and sinks that act when tokens come.
 #pragma once
 
-#include <stdlib.h>
-
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "engine/tiny_model.h"
 #include "ops/attention.h"
+#include "variable.h"
 
 namespace anabranch::testing {
 
 // overlap: $ANABRANCH_OVERLAP while the engine is made.
 inline std::unique_ptr<Engine> engine_with(const EngineOptions& options, bool overlap) {
-  ::setenv("ANABRANCH_OVERLAP", overlap ? "1" : "0", 1);
+  const Variable variable("ANABRANCH_OVERLAP", overlap ? "1" : "0");
   auto engine = Engine::create(options);
-  ::unsetenv("ANABRANCH_OVERLAP");
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   return std::move(*engine);
 }
@@ -54,7 +52,7 @@ inline uint64_t tight_memory(const EngineOptions& options, bool overlap, uint64_
   return 3 * fixed + (blocks + 3) * block;
 }
 
-// Two requests that matter more than others. Each needs another block after five tokens.
+// Two requests of higher priority. Each needs another block after five tokens.
 class Crowd {
  public:
   explicit Crowd(Engine& engine) : engine_(engine) {

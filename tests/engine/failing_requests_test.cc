@@ -4,6 +4,7 @@
 
 #include "engine/crowd.h"
 #include "engine/scripted_model.h"
+#include "variable.h"
 
 namespace anabranch::testing {
 namespace {
@@ -104,9 +105,8 @@ TEST(FailingStep, RequestsOfThePendingStepGetAllTheirTokens) {
   EngineOptions options;
   options.max_running = 24;
   for (const char* overlap : {"0", "1"}) {
-    ::setenv("ANABRANCH_OVERLAP", overlap, 1);
+    const Variable variable("ANABRANCH_OVERLAP", overlap);
     const auto engine = scripted_engine(kCounting, options);
-    ::unsetenv("ANABRANCH_OVERLAP");
     Collector collector;
     for (int i = 0; i < 20; i++)
       ASSERT_TRUE(engine->submit(request_of_script(0, 8 + i), collector.sink(i)).ok());
@@ -126,12 +126,12 @@ TEST(FailingStep, EndedRequestsMakeRoomForOthers) {
   EngineOptions options;
   options.max_running = 1;
   options.max_queue = 1;
+  Collector collector;  // outlives the engine, which still tells it of the requests that it cancels
   const auto engine = scripted_engine(kCounting, options);
   for (int i = 0; i < 6; i++) {
     EXPECT_EQ(run(*engine, request_of_script(0, 3)).size(), 3u);
     EXPECT_EQ(run_to_end(*engine, request_of_script(1, 60)).last.finish, FinishReason::error);
   }
-  Collector collector;
   for (int i = 0; i < 2; i++)
     EXPECT_TRUE(engine->submit(request_of_script(0, 20'000), collector.sink(i)).ok());
   const auto third = engine->submit(request_of_script(0, 3), collector.sink(2));

@@ -1,8 +1,7 @@
 // Steps that are submitted before the tokens of the one before them are collected: whatever the host then
 // decides, requests get the tokens that they get without, and kept states are those of delivered tokens.
-#include <stdlib.h>
-
 #include "engine/scripted_model.h"
+#include "variable.h"
 
 namespace anabranch::testing {
 namespace {
@@ -14,9 +13,8 @@ const ScriptedModel* last_model = nullptr;
 
 template <class Make>
 std::unique_ptr<Engine> with_overlap(bool overlap, const Make& make) {
-  ::setenv("ANABRANCH_OVERLAP", overlap ? "1" : "0", 1);
+  const Variable variable("ANABRANCH_OVERLAP", overlap ? "1" : "0");
   auto engine = make();
-  ::unsetenv("ANABRANCH_OVERLAP");
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   return std::move(*engine);
 }

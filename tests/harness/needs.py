@@ -12,6 +12,16 @@ sys.path.append(os.path.join(paths.ROOT, "tools"))
 import fetch_real_models  # noqa: E402
 
 
+# Whether the program was built with a sanitizer, which takes memory of its own; script/test says so.
+SANITIZED = bool(os.environ.get("ANABRANCH_SANITIZED"))
+
+
+def plain_build():
+    """The program as users have it: hardened, and with no more memory than it needs."""
+    if SANITIZED:
+        pytest.skip("the program was built with a sanitizer")
+
+
 def has_real_model(name):
     return fetch_real_models.is_there(name)
 

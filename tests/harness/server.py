@@ -78,9 +78,11 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        found = re.search(r"^.*(?:Sanitizer: |runtime error: ).*$", self.log, re.M)
+        assert not found, f"a sanitizer found something: {found[0]}"
 
     def restart(self, number=signal.SIGKILL):
-        self.stop(number)
+        assert (status := self.stop(number)) in (0, -number), f"the server ended with status {status}:\n{self.log}"
         self.earlier += self.log
         self.start()
 

@@ -21,6 +21,10 @@ TEST(ModelName, HasAFewForms) {
   EXPECT_EQ(parse_model_name("org/name@refs/pr/1")->revision, "refs/pr/1");
 
   EXPECT_FALSE(parse_model_name("hf.co/hf.co/name"));
+  // A second host, hidden from the first look.
+  for (const char* name : {"hf.co//hf.co/org/name", "www.huggingface.co//hf.co/org/x/hf.co/org/y",
+                           "hf.co/hf%2Eco/org/name", "hf.co/ollama%2Ecom/org/name/tree/main"})
+    EXPECT_FALSE(parse_model_name(name)) << name;
   for (const char* text : {"org/name:Q8_0@v1", "org/name@v1:Q8_0", "hf.co/org/name:Q8_0@v1",
                            "https://huggingface.co/org/name:Q8_0@v1"}) {
     const auto name = parse_model_name(text);

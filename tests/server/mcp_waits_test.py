@@ -96,7 +96,7 @@ class Hostile(http.server.BaseHTTPRequestHandler):
         elif mode == "trickles":
             self.events([b":\n"] * 60, 0.5)
         elif mode == "moves":
-            time.sleep(0.9)
+            time.sleep(1.5)
             return self.give(307, Location=self.path)
         elif mode == "forgets":
             time.sleep(1.5)
@@ -153,7 +153,7 @@ def serving(serve, tmp_path):
 
 def slack(usual):
     """What a busy machine may add, by how long a turn with a server that answers at once takes."""
-    return 4 + 10 * usual
+    return 2 + 3 * usual
 
 
 MOST_STOP = 20  # a stop waits 30 s for answers, and these servers hang for 60 s

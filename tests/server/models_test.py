@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from harness import clients, paths
+from harness import clients, needs, paths
 from harness.server import Server
 from harness.waiting import wait_for
 
@@ -167,6 +167,7 @@ def test_each_model_has_its_settings(folder):
 
 
 def test_load_pin_and_unload(folder):
+    needs.plain_build()
     """What clients ask for: a pinned model stays, an unloaded one gives its memory back."""
     with Models(folder, "--model", "large", "--model-memory", "100MB", "--no-cache") as server:
         def resident():
@@ -182,6 +183,7 @@ def test_load_pin_and_unload(folder):
 
 
 def test_models_come_and_go_without_leaks(folder):
+    needs.plain_build()
     """30 swaps: memory does not grow, every answer is right."""
     with Models(folder, "--model-memory", "100MB", "--no-cache") as server:
         expected = {model: told(server.complete(model)) for model in ("large", "small")}

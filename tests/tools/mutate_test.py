@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """tools/mutate: how faults are read and planted."""
 
 import importlib.machinery
