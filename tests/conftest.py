@@ -51,11 +51,6 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture(scope="session")
-def program():
-    return paths.PROGRAM
-
-
-@pytest.fixture(scope="session")
 def model():
     return paths.MODEL
 

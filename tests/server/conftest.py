@@ -15,6 +15,15 @@ def browser():
     browser.close()
 
 
+@pytest.fixture(scope="module")
+def page(browser, request):
+    """The page with a server that plays its part from a script: the file's PAGE, or a Scripted."""
+    from web_script import Scripted
+    page = getattr(request.module, "PAGE", Scripted)(browser)
+    yield page
+    page.fake.stop()
+
+
 @pytest.fixture
 def real(serve, tmp_path):
     """real(*flags) -> the real server with a cache and conversations of its own."""

@@ -1,12 +1,5 @@
 """Files that people attach to messages on the web page, in headless Chromium with a server that plays its part from a script."""
 
-import os
-import tempfile
-
-import pytest
-
-from web_script import Scripted
-
 
 def pdf_with(words):
     """A PDF file of one page with these words."""
@@ -22,32 +15,26 @@ def pdf_with(words):
     return (f"{out}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF\n").encode()
 
 
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Scripted(browser)
-    yield page
-    page.fake.stop()
+def written(folder, name, data):
+    """The path of a new file."""
+    (folder / name).write_bytes(data)
+    return str(folder / name)
 
 
-def test_files_of_text_are_sent_and_others_refused(page):
+def test_files_of_text_are_sent_and_others_refused(page, tmp_path):
     b = page.b
     page.fresh()
-    with tempfile.TemporaryDirectory() as folder:
-        def path(name, data):
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(data)
-            return file.name
-        b.one("#file-input").send_keys(path("notes.txt", "Grüße\n".encode()))
-        b.see("notes.txt", "#files")
-        for name, data, reason in (("image.png", b"\x89PNG\r\n\x1a\n\0\0", "reads text only"), ("bytes.bin", b"\xff\xfe\0\0", "not a text file"), ("zeros.txt", b"a\0b", "binary"),
-                                   ("huge.txt", b"x" * 300_000, "too large"), ("empty.txt", b"", "empty")):
-            b.one("#file-input").send_keys(path(name, data))
-            b.see(reason, "#composer-error")
-        assert len(b.all("#files li")) == 1
-        b.js("""const data = new DataTransfer(); data.items.add(new File(["dropped"], "drop.md"));
-            for (const type of ["dragenter", "dragover", "drop"])
-              document.body.dispatchEvent(new DragEvent(type, {bubbles: true, cancelable: true, dataTransfer: data}));""")
-        b.see("drop.md", "#files")
+    b.one("#file-input").send_keys(written(tmp_path, "notes.txt", "Grüße\n".encode()))
+    b.see("notes.txt", "#files")
+    for name, data, reason in (("image.png", b"\x89PNG\r\n\x1a\n\0\0", "reads text only"), ("bytes.bin", b"\xff\xfe\0\0", "not a text file"), ("zeros.txt", b"a\0b", "binary"),
+                               ("huge.txt", b"x" * 300_000, "too large"), ("empty.txt", b"", "empty")):
+        b.one("#file-input").send_keys(written(tmp_path, name, data))
+        b.see(reason, "#composer-error")
+    assert len(b.all("#files li")) == 1
+    b.js("""const data = new DataTransfer(); data.items.add(new File(["dropped"], "drop.md"));
+        for (const type of ["dragenter", "dragover", "drop"])
+          document.body.dispatchEvent(new DragEvent(type, {bubbles: true, cancelable: true, dataTransfer: data}));""")
+    b.see("drop.md", "#files")
     b.ask("read these")
     sent = page.fake.bodies[-1]["input"][0]["content"]
     assert sent == '<file name="notes.txt">\nGrüße\n</file>\n<file name="drop.md">\ndropped\n</file>\n\nread these', sent
@@ -55,19 +42,14 @@ def test_files_of_text_are_sent_and_others_refused(page):
     page.clean()
 
 
-def test_the_words_of_pdf_files_are_sent(page):
+def test_the_words_of_pdf_files_are_sent(page, tmp_path):
     b = page.b
     page.fresh()
-    with tempfile.TemporaryDirectory() as folder:
-        def path(name, data):
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(data)
-            return file.name
-        b.one("#file-input").send_keys(path("report.pdf", pdf_with("Rivers rise in spring")))
-        b.see("report.pdf", "#files")
-        for name, data, reason in (("pictures.pdf", pdf_with(""), "has no text"), ("broken.pdf", b"%PDF-1.4\nnothing", "no PDF file that can be read")):
-            b.one("#file-input").send_keys(path(name, data))
-            b.see(reason, "#composer-error")
+    b.one("#file-input").send_keys(written(tmp_path, "report.pdf", pdf_with("Rivers rise in spring")))
+    b.see("report.pdf", "#files")
+    for name, data, reason in (("pictures.pdf", pdf_with(""), "has no text"), ("broken.pdf", b"%PDF-1.4\nnothing", "no PDF file that can be read")):
+        b.one("#file-input").send_keys(written(tmp_path, name, data))
+        b.see(reason, "#composer-error")
     b.ask("read this")
     sent = page.fake.bodies[-1]["input"][0]["content"]
     assert sent == '<file name="report.pdf">\nRivers rise in spring\n</file>\n\nread this', sent

@@ -6,8 +6,6 @@ import os
 import sys
 import tempfile
 
-import pytest
-
 from harness import clients
 from web_fake_server import Fake, approval, call, text, unknown_call
 from web_script import MCP
@@ -17,13 +15,6 @@ TOOLS = {"command": sys.executable, "args": ["-u", os.path.join(HERE, "..", "mcp
 # A number that JavaScript would round, a name given twice, signs that hide or reorder text, markup, and more than fits a small field.
 ODD = ('{"id": 12345678901234567890, "path": "/tmp/a", "path": "/home", "note": "\u202edlrow\u202c\u200b\U000e0041", '
        '"markup": "<img src=x>", "body": "' + "x" * 30000 + ' the end"}')
-
-
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Scripted(browser)
-    yield page
-    page.fake.stop()
 
 
 class Scripted:
@@ -52,6 +43,9 @@ class Scripted:
     def clean(self):
         found = self.b.problems()
         assert not found, found
+
+
+PAGE = Scripted
 
 
 def test_arguments_come_before_buttons(page):

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from selenium.webdriver.common.keys import Keys
 
 from web_fake_server import Fake, openapi, text
@@ -15,13 +14,6 @@ ANSWERS = {"ollamaPull": None, "pullModel": None, "lookUpStates": 404, "infill":
 def operations():
     return {what["operationId"]: (method, path, what) for path, methods in openapi()["paths"].items()
             for method, what in methods.items() if method in METHODS}
-
-
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Page(browser)
-    yield page
-    page.fake.stop()
 
 
 class Page:
@@ -38,6 +30,9 @@ class Page:
     def clean(self, allowed=()):
         found = self.b.problems(allowed)
         assert not found, found
+
+
+PAGE = Page
 
 
 def test_all_operations_are_shown(page):

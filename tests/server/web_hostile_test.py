@@ -3,8 +3,6 @@ page does not freeze. A scripted server says what no model would."""
 
 import json
 
-import pytest
-
 from web_fake_server import Fake, approval, call, text, thought
 
 BAD = "window.hacked=1;fetch('http://evil.example/')"
@@ -152,13 +150,6 @@ def script(said, body):
     return [thought(" ".join(HOSTILE[:8])), text("\n\n".join(HOSTILE), 200)]
 
 
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Hostile(browser)
-    yield page
-    page.fake.stop()
-
-
 class Hostile:
     def __init__(self, browser):
         self.b = browser
@@ -174,6 +165,9 @@ class Hostile:
         worst = self.b.driver.execute_async_script(FEED, texts, self.fake.url)
         assert isinstance(worst, list), worst
         return worst
+
+
+PAGE = Hostile
 
 
 def test_answers_and_thoughts_stay_text(page):

@@ -4,7 +4,6 @@ import base64
 import os
 import tempfile
 
-import pytest
 from selenium.webdriver.common.keys import Keys
 
 from pictures import png
@@ -24,13 +23,6 @@ PASTE = TRANSFER + """if (arguments[3]) transfer.setData("text/plain", arguments
 
 def url_of(data):
     return "data:image/png;base64," + base64.b64encode(data).decode()
-
-
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Images(browser)
-    yield page
-    page.fake.stop()
 
 
 class Images:
@@ -71,6 +63,9 @@ class Images:
         script = """return Promise.all([...document.querySelectorAll(arguments[0])].map((one) => one.decode().then(
             () => [one.naturalWidth, one.naturalHeight])))"""
         return self.b.js(script, selector)
+
+
+PAGE = Images
 
 
 def test_an_image_is_sent_and_shown(page):

@@ -3,18 +3,9 @@
 import os
 import tempfile
 
-import pytest
 from selenium.webdriver.common.keys import Keys
 
 from harness.waiting import stays
-from web_script import Scripted
-
-
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Scripted(browser)
-    yield page
-    page.fake.stop()
 
 
 def test_a_message_is_sent_and_answered(page):

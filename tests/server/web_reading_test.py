@@ -1,8 +1,6 @@
 """How texts look on the page: formulas, footnotes, folded parts, the user's own messages. In headless Chromium with a scripted
 server."""
 
-import pytest
-
 from web_fake_server import Fake, text
 
 ANSWERS = {
@@ -13,13 +11,6 @@ ANSWERS = {
     "notes": "Rivers are long[^1] and deep[^deep].\n\n[^1]: The Nile has *6,650 km*.\n[^deep]: The Congo.\n",
     "details": "Before.\n\n<details>\n<summary>The **proof**</summary>\n\nStep one:\n\n- a\n- b\n\n```python\nprint(1)\n```\n\n</details>\n\nAfter.",
 }
-
-
-@pytest.fixture(scope="module")
-def page(browser):
-    page = Reading(browser)
-    yield page
-    page.fake.stop()
 
 
 class Reading:
@@ -34,6 +25,9 @@ class Reading:
     def clean(self):
         found = self.b.problems()
         assert not found, found
+
+
+PAGE = Reading
 
 
 def test_formulas_are_set(page):

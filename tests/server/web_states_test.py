@@ -1,7 +1,5 @@
 """What the page says of the server's state and of how answers ended, in headless Chromium with a scripted server."""
 
-import pytest
-
 from harness.waiting import stays
 from web_fake_server import Fake, ending, text
 
@@ -12,13 +10,6 @@ def script(said, body):
     if said == "length":
         return [text("a beginning"), ending("incomplete", "max_output_tokens")]
     return [text(f"You said: {said}.")]
-
-
-@pytest.fixture(scope="module")
-def page(browser):
-    page = States(browser)
-    yield page
-    page.fake.stop()
 
 
 class States:
@@ -37,6 +28,9 @@ class States:
     def clean(self, allowed=()):
         found = self.b.problems(allowed)
         assert not found, found
+
+
+PAGE = States
 
 
 def test_kept_conversations_are_listed_with_the_switch_off(page):
