@@ -23,7 +23,7 @@ class Trial {
 
   Tensor input(const Shape& shape, float scale = 1) {
     int64_t count = 1;
-    for (int i = 0; i < shape.size(); i++) count *= shape[i];
+    for (size_t i = 0; i < shape.size(); ++i) count *= shape[i];
     return device_.to_device(to_tensor(random_.vector(count, scale), shape));
   }
   Weight weight(const Matrix& m) { return Weight::make(device_, m.source()); }

@@ -106,7 +106,9 @@ TEST_F(ConsentStoreTest, ManyToolsPushOutTheLeastUsedOfTheirServerOnly) {
   EXPECT_FALSE(store->has_changed("bob", "files", "unused", "Unused."));
   for (int i = 0; i < 1100; ++i) {
     store->has_changed("bob", "files", "tool_" + std::to_string(i), "A tool.");
-    if (i % 100 == 0) EXPECT_FALSE(store->has_changed("bob", "files", "used", "Used.")) << i;
+    if (i % 100 == 0) {
+      EXPECT_FALSE(store->has_changed("bob", "files", "used", "Used.")) << i;
+    }
   }
   EXPECT_TRUE(store->has_changed("alice", "files", "write", "Erases."));
   EXPECT_TRUE(store->has_changed("bob", "shell", "run", "Erases."));
