@@ -146,6 +146,21 @@ TEST_F(AgentLoop, AQuestionThatCtrlCInterruptsIsNoAgreement) {
   EXPECT_EQ(fake.calls, 0);
 }
 
+TEST_F(AgentLoop, WhatIsTypedAsCtrlCComesIsNotRemembered) {
+  int asked = 0;
+  ask = [&](const std::string&) {
+    interrupt = ++asked == 1;
+    return asked == 1 ? "always" : "n";
+  };
+  partner.calls = {{echo()}};
+  ASSERT_TRUE(run());
+  interrupt = false;
+  partner.calls = {{echo()}};
+  ASSERT_TRUE(answer_with_tools(partner, desk.get(), messages, {}, interrupt));
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(fake.calls, 0);
+}
+
 TEST_F(AgentLoop, AnAllowedCallRuns) {
   int asked = 0;
   ask = [&](const std::string&) {

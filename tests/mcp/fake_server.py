@@ -56,6 +56,8 @@ def tools():
         return [tool("echo"), {"name": "none"}, {"name": "list", "inputSchema": [1]}, {"name": "text", "inputSchema": {"type": "string"}},
                 {"name": 7, "inputSchema": {}}, 5, tool("echo")]
     if MODE in ("changing", "changing-silently"):
+        if ARGUMENT and calls > 0:
+            return [tool("echo", "first", **{ARGUMENT: {"type": "object"} if ARGUMENT == "schema" else "other"})]
         return [tool("echo", "first" if calls == 0 else "second")]
     return [tool("echo", "Says it again"), tool("fail", "Fails"), tool("env", "The environment"), tool("sleep", "Waits")]
 

@@ -216,13 +216,14 @@ TEST(Servers, DescriptionsLoseWhatHides) {
 }
 
 TEST(Servers, AChangedToolIsNotCalled) {
-  Servers servers({fake("changing")}, quick());
-  const Tool first = named(servers, "echo");
-  EXPECT_FALSE(servers.call(first, Json{{"text", "a"}}, nullptr).is_error);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const CallResult second = servers.call(first, Json{{"text", "a"}}, nullptr);
-  EXPECT_TRUE(second.is_error && has(second.text, "has changed its tool 'echo'")) << second.text;
-  EXPECT_FALSE(servers.call(named(servers, "echo"), Json{{"text", "a"}}, nullptr).is_error);
+  for (const char* what : {"", "schema", "title"}) {  // "": its description
+    Servers servers({fake("changing", what)}, quick());
+    const Tool first = named(servers, "echo");
+    EXPECT_FALSE(servers.call(first, Json{{"text", "a"}}, nullptr).is_error);
+    const CallResult second = servers.call(first, Json{{"text", "a"}}, nullptr);
+    EXPECT_TRUE(second.is_error && has(second.text, "has changed its tool 'echo'")) << what << second.text;
+    EXPECT_FALSE(servers.call(named(servers, "echo"), Json{{"text", "a"}}, nullptr).is_error);
+  }
 }
 
 TEST(Servers, SmallOddities) {

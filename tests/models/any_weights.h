@@ -16,13 +16,16 @@ class AnyWeights final : public Checkpoint {
  public:
   AnyWeights(Json config, uint64_t seed) : config_(std::move(config)), seed_(seed) {}
 
+  std::string without;  // a tensor that it does not have
+
   const Json& config() const override { return config_; }
   std::string name() const override { return "any"; }
   std::string path() const override { return "any"; }
   std::vector<TensorInfo> tensors() const override { return {}; }
   size_t left_out() const override { return 0; }
   bool has(std::string_view name) const override {
-    return name.find("qkvz") == std::string_view::npos && name.find("in_proj_ba") == std::string_view::npos &&
+    return name != without && name.find("qkvz") == std::string_view::npos &&
+           name.find("in_proj_ba") == std::string_view::npos &&
            name.find("mtp.layers.1") == std::string_view::npos;
   }
   std::optional<TensorInfo> find(std::string_view name) const override {

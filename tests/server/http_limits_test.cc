@@ -82,6 +82,7 @@ TEST(ApiKeySums, AKeyThatIsReadAgainHasItsNewLimitsAndItsOldUse) {
   EXPECT_TRUE(KeyUse::refusal(key.get(), 100)) << "one runs";
   EXPECT_TRUE(KeyUse::tokens_refusal(key.get(), 100)) << "they are used";
   EXPECT_FALSE(KeyUse::tokens_refusal(key.get(), 110)) << "120 a minute come again";
+  EXPECT_TRUE(KeyUse::refusal(key.get(), 110)) << "still, one runs";
   use = KeyUse();
   EXPECT_FALSE(KeyUse::refusal(key.get(), 110));
 }

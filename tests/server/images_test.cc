@@ -368,6 +368,23 @@ TEST_F(ResponseImages, OldTurnsOfTheConversationAreLeftOutForTheirLimit) {
   EXPECT_EQ(request.chat.images[0].bytes, "BB");
 }
 
+TEST_F(ResponseImages, AConversationOfMoreTextThanMemoryAllowsIsNotRead) {
+  const std::string half = Json(std::string(17u << 20, 'x')).dump();
+  std::string at;
+  for (const char* id : {"resp_1", "resp_2"}) {
+    auto turn = std::get<ResponsesRequest>(read(half, at));
+    ASSERT_TRUE(turn.keeper->begin(turn.added).ok());
+    ASSERT_TRUE(turn.keeper->put_response(id, {{"id", id}}, turn.input_items).ok());
+    at = fmt::format(R"("previous_response_id":"{}")", id);
+  }
+  const ApiError error = error_of(read(R"("and now?")", at));
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_NE(error.message.find("32 MiB of text"), std::string::npos) << error.message;
+  EXPECT_EQ(std::get<ResponsesRequest>(read(R"("and now?")", R"("previous_response_id":"resp_1")"))
+                .chat.messages.size(),
+            2u);
+}
+
 TEST_F(ResponseImages, FetchAtMostAPromptsImages) {
   size_t fetched = 0;
   RequestDefaults with = defaults();

@@ -121,6 +121,24 @@ TEST_F(McpRuns, ResultsShareTheLimitOfText) {
   }
 }
 
+// A byte for each token of the context. Here every byte is a token, so that the next turn finds no room.
+TEST_F(McpRuns, ResultsAreNotLargerThanTheContext) {
+  engine_.mutable_info().context_length = 2000;
+  mcp_.text = [](const Json&) { return std::string(5000, 'x'); };
+  begin({.output_bytes = 1'000'000});
+  says({{{call()}}});
+  const Answer answer = post(
+      "/v1/responses",
+      R"({"input":"go","stream":true,"tools":[{"type":"mcp","server_label":"s","require_approval":"never"}]})");
+  size_t bytes = 0;
+  for (const Json& event : events(answer.body))
+    if (event.is_object() && event["type"] == "response.output_item.done" &&
+        event["item"]["type"] == "mcp_call")
+      bytes += event["item"]["output"].get<std::string>().size();
+  EXPECT_GT(bytes, 1000u) << answer.body;
+  EXPECT_LE(bytes, 2000u);
+}
+
 TEST_F(McpRuns, TheServersLimitOfCallsHoldsWhateverTheClientAllows) {
   for (const auto& [asked, most] : {std::pair(50, 2), std::pair(1, 1)})
     for (const bool one_turn : {true, false}) {

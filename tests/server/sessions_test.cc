@@ -1,4 +1,5 @@
 // /v1/sessions, and the conversations of the Responses API on the same store.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -254,6 +255,28 @@ TEST_F(SessionsApi, ARequestThatFailedLeavesTheConversationWhereItWas) {
   EXPECT_EQ(post("/v1/responses", place + R"(},"input":"hi"})").status, 429);
   EXPECT_EQ(post("/v1/responses", place + R"(,"parent":null},"input":"hi"})").status, 429);
   EXPECT_TRUE(comes_to_say(id, "user:q|assistant:a|"));
+}
+
+// Another process writes into the file for longer than the request may take.
+TEST_F(SessionsApi, AnAnswerThatIsBeingStoredIsNotLate) {
+  const std::string id = made()["id"];
+  std::unique_ptr<SQLite::Database> other;
+  std::promise<void> begun;
+  engine_.script = [&](const Request&) {
+    other = std::make_unique<SQLite::Database>(session_file(sessions_), SQLite::OPEN_READWRITE);
+    other->exec("BEGIN IMMEDIATE");
+    begun.set_value();
+    return Script{{"Kept."}};
+  };
+  auto answer = std::async(std::launch::async, [&] {
+    return post("/v1/responses", R"({"conversation":")" + id + R"(","input":"hi","timeout":1.5})");
+  });
+  begun.get_future().wait();
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(2)), std::future_status::timeout);
+  other.reset();
+  const Answer whole = answer.get();
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(said(read(id)), "user:hi|assistant:Kept.|");
 }
 
 TEST_F(SessionsApi, StoredResponsesAreOnDiskOnlyWhenAsked) {

@@ -129,7 +129,8 @@ class TestClient {
   Answer read_answer(bool head_only = false) {
     Answer answer;
     const std::string head = read_until("\r\n\r\n");
-    if (head.size() < 12) return answer;
+    if (head.size() < 12 || !head.starts_with("HTTP/1."))
+      return answer;  // or the last answer had more than it said
     answer.status = std::atoi(head.c_str() + 9);
     size_t line = head.find("\r\n") + 2;
     while (line + 2 < head.size()) {

@@ -47,6 +47,14 @@ TEST(SessionText, JsonLinesComeBack) {
   EXPECT_TRUE(read->back().messages.empty());
 }
 
+TEST(SessionText, AnImportedConversationBringsNoTools) {
+  Session with = session();
+  with.settings["tools"] = Json::array({{{"type", "mcp"}, {"server_label", "shell"}}});
+  const auto read = from_json_lines(to_json_lines(with, messages()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->front().settings, session().settings);
+}
+
 TEST(SessionText, OtherProgramsLinesAreTaken) {
   const auto read = from_json_lines(
       "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"text\":\"b\"}]}],"

@@ -1,0 +1,62 @@
+// What a model reads beside its weights: ends of a turn, whether it has a head, a vocabulary for drafts.
+#include <gtest/gtest.h>
+
+#include "models/any_weights.h"
+#include "models/model.h"
+#include "ops/cpu/device.h"
+
+namespace anabranch {
+namespace {
+
+constexpr int kVocab = 96;
+
+Json text_config() {
+  return Json::parse(R"({
+    "model_type": "qwen3_5_text", "hidden_size": 64, "intermediate_size": 64, "vocab_size": 96, "num_hidden_layers": 4,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32, "attn_output_gate": true,
+    "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32,
+    "linear_num_key_heads": 1, "linear_num_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
+    "hidden_act": "silu", "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": true})");
+}
+
+class LoadedModel : public ::testing::Test {
+ protected:
+  std::unique_ptr<Model> load(const Json& config, const std::string& without = "") {
+    AnyWeights weights(config, 7);
+    weights.without = without;
+    auto model = Model::load(weights, *device_);
+    EXPECT_TRUE(model) << model.error().message;
+    return model ? std::move(*model) : nullptr;
+  }
+  const std::unique_ptr<Device> device_ = ops::cpu::open_cpu(1, false);
+};
+
+TEST_F(LoadedModel, ATurnEndsWithTheTokensOfBothConfigs) {
+  Json inner = text_config();
+  inner["eos_token_id"] = Json::array({7, 9});
+  const auto only_inner = load({{"model_type", "qwen3_5"}, {"text_config", inner}});
+  ASSERT_TRUE(only_inner);
+  EXPECT_EQ(only_inner->spec().eos, (std::vector<int>{7, 9}));
+  const auto both = load({{"model_type", "qwen3_5"}, {"text_config", inner}, {"eos_token_id", 5}});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->spec().eos, (std::vector<int>{5, 7, 9}));
+}
+
+TEST_F(LoadedModel, AHeadThatTheFilesHaveIsUsedWhateverTheConfigSays) {
+  const auto with = load(text_config()), without = load(text_config(), "lm_head.weight");
+  ASSERT_TRUE(with && without);
+  EXPECT_FALSE(with->spec().tied_embeddings);
+  EXPECT_TRUE(without->spec().tied_embeddings);
+}
+
+// Statistics of another tokenizer, or of a checkpoint whose vocabulary was padded.
+TEST_F(LoadedModel, ADraftVocabularyMayNameTokensThatTheModelDoesNotHave) {
+  const auto model = load(text_config());
+  ASSERT_TRUE(model);
+  AnyWeights again(text_config(), 7);
+  ASSERT_TRUE(model->set_draft_vocab(again, {0, 5, kVocab - 1, kVocab, kVocab + 7}).ok());
+  EXPECT_EQ(model->draft_vocab(), (std::vector<int>{0, 5, kVocab - 1}));
+}
+
+}  // namespace
+}  // namespace anabranch
