@@ -15,8 +15,8 @@ debian_build_packages=(
   libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libtomlplusplus-dev cppzmq-dev
   libjpeg62-turbo-dev libpng-dev libwebp-dev
 )
-debian_test_packages=(curl libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light chromium chromium-driver)
-debian_nightly_packages=(clang-tidy-14 llvm-14)  # script/nightly's, beside these
+debian_test_packages=(curl libgtest-dev clang-format-14 nginx-light chromium chromium-driver)
+debian_nightly_packages=(clang-14 libclang-rt-14-dev clang-tidy-14 llvm-14)  # script/nightly's, beside these
 homebrew_build_packages=(
   cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus cppzmq
   jpeg-turbo libpng webp

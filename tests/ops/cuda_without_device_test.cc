@@ -129,7 +129,7 @@ TEST(CudaWithoutDevice, ShapesWithoutKernels) {
 
 void expect_compiles(const std::vector<cuda::Variant>& variants, const char* architecture) {
   for (const auto& variant : variants) {
-    const auto code = cuda::compile(variant, architecture);
+    const auto code = cuda::machine_code(variant, architecture);
     EXPECT_TRUE(code.ok()) << code.error().message;
   }
 }

@@ -175,31 +175,40 @@ void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::filesystem::remove(part, error);
 }
 
-// Machine code: what was kept, or compiled and then kept.
-struct MachineCode {
-  std::vector<char> code;
-  bool compiled = false;
-};
-Result<MachineCode> machine_code(const Variant& variant, int capability, bool use_kept = true) {
-  const std::string architecture = architecture_of(capability);
-  const auto path = cached(text_of(variant), architecture);
-  if (use_kept && !path.empty())
-    if (auto kept = read(path); !kept.empty()) return MachineCode{std::move(kept)};
-  TRY(auto code, compile(variant, architecture));
-  if (!path.empty()) write(path, code);
-  return MachineCode{std::move(code), true};
+Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture) {
+  const Nvrtc& n = nvrtc();
+  if (!n.unsupported.empty()) return make_error(ErrorKind::unsupported, "{}", n.unsupported);
+  const std::string text = text_of(variant), target = "--gpu-architecture=" + architecture;
+  const char* name = file_of(variant.source).name;
+  const char* options[] = {target.c_str(), "--std=c++17", "-w"};
+  Program program = nullptr;
+  if (n.Create(&program, text.c_str(), name, 0, nullptr, nullptr) != 0)
+    return make_error(ErrorKind::internal, "NVRTC refused {}", name);
+  const std::unique_ptr<Program, int (*)(Program*)> owner(&program, n.Destroy);
+  size_t size = 0;
+  if (n.Compile(program, 3, options) != 0) {
+    n.LogSize(program, &size);
+    std::string log(size, '\0');
+    n.Log(program, log.data());
+    return make_error(ErrorKind::internal, "{} does not compile for {}:\n{}", name, architecture,
+                      log.c_str());
+  }
+  n.CubinSize(program, &size);
+  std::vector<char> code(size);
+  n.Cubin(program, code.data());
+  return code;
 }
 
 Module* load(Context& context, const Variant& variant) {
   const char* name = file_of(variant.source).name;
-  const int capability = context.info().capability;
-  auto made = machine_code(variant, capability);
+  const std::string architecture = architecture_of(context.info().capability);
+  auto made = machine_code(variant, architecture);
   if (made && !made->compiled) {
     try {
       return context.load_module(made->code.data(), name);
     } catch (const std::runtime_error& e) {  // damaged: compiled again
       log_debug("{}, kept: {}", name, e.what());
-      made = machine_code(variant, capability, false);
+      made = machine_code(variant, architecture, false);
     }
   }
   if (!made) throw std::runtime_error(made.error().message);
@@ -226,35 +235,20 @@ std::string compiler_unsupported(int capability, int driver) {
       n.minor, capability / 10, capability % 10);
 }
 
-Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture) {
-  const Nvrtc& n = nvrtc();
-  if (!n.unsupported.empty()) return make_error(ErrorKind::unsupported, "{}", n.unsupported);
-  const std::string text = text_of(variant), target = "--gpu-architecture=" + architecture;
-  const char* name = file_of(variant.source).name;
-  const char* options[] = {target.c_str(), "--std=c++17", "-w"};
-  Program program = nullptr;
-  if (n.Create(&program, text.c_str(), name, 0, nullptr, nullptr) != 0)
-    return make_error(ErrorKind::internal, "NVRTC refused {}", name);
-  const std::unique_ptr<Program, int (*)(Program*)> owner(&program, n.Destroy);
-  size_t size = 0;
-  if (n.Compile(program, 3, options) != 0) {
-    n.LogSize(program, &size);
-    std::string log(size, '\0');
-    n.Log(program, log.data());
-    return make_error(ErrorKind::internal, "{} does not compile for {}:\n{}", name, architecture,
-                      log.c_str());
-  }
-  n.CubinSize(program, &size);
-  std::vector<char> code(size);
-  n.Cubin(program, code.data());
-  return code;
+Result<MachineCode> machine_code(const Variant& variant, const std::string& architecture, bool use_kept) {
+  const auto path = cached(text_of(variant), architecture);
+  if (use_kept && !path.empty())
+    if (auto kept = read(path); !kept.empty()) return MachineCode{std::move(kept)};
+  TRY(auto code, compile(variant, architecture));
+  if (!path.empty()) write(path, code);
+  return MachineCode{std::move(code), true};
 }
 
 // Variants that threads make the machine code of, each the next that no other has begun.
 class Compilation {
  public:
   Compilation(std::set<Variant> variants, int capability)
-      : variants_(variants.begin(), variants.end()), capability_(capability) {
+      : variants_(variants.begin(), variants.end()), architecture_(architecture_of(capability)) {
     const size_t most = std::max(1u, std::thread::hardware_concurrency());
     for (size_t i = 0; i < std::min(most, variants_.size()); i++) threads_.emplace_back([this] { work(); });
   }
@@ -276,7 +270,7 @@ class Compilation {
  private:
   bool compiles(const Variant& variant) const {
     try {
-      const auto made = machine_code(variant, capability_);
+      const auto made = machine_code(variant, architecture_);
       return made && made->compiled;
     } catch (const std::exception& e) {  // no memory
       log_debug("{}: {}", file_of(variant.source).name, e.what());
@@ -292,7 +286,7 @@ class Compilation {
   }
 
   std::vector<Variant> variants_;
-  int capability_;
+  std::string architecture_;
   std::atomic<size_t> next_{0};
   std::atomic<int> compiled_{0};
   std::vector<std::thread> threads_;

@@ -43,8 +43,14 @@ struct Variant {
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 
-// Machine code for an architecture such as "sm_90a". Needs no device.
-Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture);
+// Machine code for an architecture such as "sm_90a": what was kept, or else compiled and then kept. Needs no
+// device.
+struct MachineCode {
+  std::vector<char> code;
+  bool compiled = false;
+};
+Result<MachineCode> machine_code(const Variant& variant, const std::string& architecture,
+                                 bool use_kept = true);
 
 class Compilation;
 
