@@ -161,8 +161,7 @@ std::optional<std::string> unsigned_decimals(double low, std::optional<double> h
     if (const std::string between = unsigned_range(from->whole + 1, to->whole - 1); !between.empty())
       out.push_back(between + any);
     const auto rest = fractions.to(to->fraction, 0, below);
-    const bool alone_above = !to->fraction.empty() || !below;
-    if (rest && high) out.push_back(behind(to->whole, *rest, alone_above));
+    if (rest && high) out.push_back(behind(to->whole, *rest, true));
   }
   return joined(out);
 }

@@ -4,6 +4,9 @@
 #include "base/cpu_info.h"
 #include "engine/crowd.h"
 #include "engine/engine_model.h"
+#include "models/any_weights.h"
+#include "ops/collective.h"
+#include "ops/cpu/device.h"
 #include "ops/open.h"
 
 namespace anabranch::testing {
@@ -93,6 +96,27 @@ TEST(MemoryOfRequests, ADraftModelsStatesCount) {
   const auto other = engine_with(options, false);
   EXPECT_GE(bytes_of_small_request(*engine),
             before + other->info().state_bytes + ops::kKvBlock * other->info().kv_bytes_per_token);
+}
+
+// Five heads cannot be shared by two devices, so each has whole layers: the first one two, the last one one.
+TEST(MemoryOfAModelInParts, IsThatOfTheFullestDevice) {
+  Json config = Json::parse(R"({
+    "model_type": "qwen2", "hidden_size": 160, "intermediate_size": 512, "vocab_size": 80, "num_hidden_layers": 3,
+    "num_attention_heads": 5, "num_key_value_heads": 5, "head_dim": 32, "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-6, "hidden_act": "silu", "rope_theta": 10000.0, "tie_word_embeddings": false})");
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int i = 0; i < 2; i++) devices.push_back(ops::cpu::open_cpu(1, false));
+  const auto group = ops::make_group(std::move(devices));
+  ASSERT_TRUE(group.ok());
+  AnyWeights weights(config, 7);
+  const auto model = Model::load(weights, **group);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const auto layouts = (*model)->device_layouts();
+  ASSERT_EQ(layouts.size(), 2u);
+  ASSERT_GT(kv_bytes_per_token(layouts[0], **group), kv_bytes_per_token(layouts[1], **group));
+  ModelInfo info;
+  describe(**model, info);
+  EXPECT_EQ(info.kv_bytes_per_token, 2u * 2 * 2 * 5 * 32);  // layers, keys and values, bytes, heads, width
 }
 
 }  // namespace

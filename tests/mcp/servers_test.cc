@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "slow.h"
 
 namespace anabranch::mcp {
 namespace {
@@ -24,7 +25,7 @@ ServerConfig fake(const std::string& mode, const std::string& argument = "") {
 
 Limits quick() {
   Limits limits;
-  limits.start_seconds = 5;
+  limits.start_seconds = 10 * kSlowdown;
   limits.call_seconds = 2;
   limits.close_seconds = 0.2;
   return limits;
@@ -50,7 +51,7 @@ std::string failure(const std::string& mode, double most_seconds = 4, double cal
   Servers servers({fake(mode)}, limits);
   const double began = now_seconds();
   const CallResult result = call(servers, "echo", "x");
-  EXPECT_LT(now_seconds() - began, most_seconds) << mode;
+  EXPECT_LT(now_seconds() - began, most_seconds * kSlowdown) << mode;
   EXPECT_TRUE(result.is_error) << mode << ": " << result.text;
   return result.text;
 }

@@ -72,7 +72,7 @@ TEST_F(History, StaysWholeWhenItCannotBeWrittenAnew) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit small = before;
-  small.rlim_cur = 100;  // bytes of a file
+  small.rlim_cur = 5000;  // bytes of a file, of which all lines would take more
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   trim_history(path_, read_history(path_));
