@@ -22,6 +22,7 @@ def pytest_addoption(parser):
     parser.addoption("--effort", type=float, default=1, help="random tests do so many times as much as usual")
     parser.addoption("--seed", type=int, default=1, help="of random tests")
     parser.addoption("--full", action="store_true", help="accuracy_test.py: the whole text and all prompts")
+    parser.addoption("--record", action="store_true", help="web_streams_test.py: record the server's streams anew")
     parser.addoption("--real", default="small", choices=["small", "all"], help="which of the models of tools/fetch_real_models.py to test")
 
 

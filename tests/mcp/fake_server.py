@@ -59,6 +59,8 @@ def tools():
         if ARGUMENT and calls > 0:
             return [tool("echo", "first", **{ARGUMENT: {"type": "object"} if ARGUMENT == "schema" else "other"})]
         return [tool("echo", "first" if calls == 0 else "second")]
+    if ARGUMENT == "one":
+        return [tool("echo", "Says it again")]
     return [tool("echo", "Says it again"), tool("fail", "Fails"), tool("env", "The environment"), tool("sleep", "Waits")]
 
 

@@ -50,10 +50,12 @@ class Browser:
 
     # ---- Pages.
 
-    def open(self, url, wait_for="message"):
-        """A page without anything of earlier tests."""
+    def open(self, url, wait_for="message", remembered=None):
+        """A page without anything of earlier tests. remembered: what the browser has kept of an earlier visit, by name."""
         self.driver.get(url + "web/icon.svg")
         self.js("sessionStorage.clear(); localStorage.clear()")
+        for name, value in (remembered or {}).items():
+            self.js("localStorage.setItem(arguments[0], arguments[1])", f"anabranch.{name}", value)
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(url)
@@ -141,14 +143,18 @@ class Browser:
 
     def choose_tool(self, choice):
         """The page lets the model choose; from now on each question of the user makes it call this tool (a "tool_choice")."""
-        self.js("""const real = window.fetch, choice = arguments[0];
+        self.ask_with({"tool_choice": choice})
+
+    def ask_with(self, fields, tools=()):
+        """From now on each question of the user has these fields and further tools, which the page itself does not send."""
+        self.js("""const real = window.fetch, [fields, tools] = arguments;
             window.fetch = (address, options) => {
               if (!String(address).endsWith("/v1/responses")) return real(address, options);
-              const body = JSON.parse(options.body);
-              if (typeof body.input !== "string" && body.input.some((item) => item.role === "user"))
-                options = {...options, body: JSON.stringify({...body, tool_choice: choice})};
+              const body = JSON.parse(options.body), asked = body.input[body.input.length - 1]?.role === "user";
+              if (asked && tools.length) body.tools = [...(body.tools || []), ...tools];
+              if (asked) options = {...options, body: JSON.stringify({...body, ...fields})};
               return real(address, options);
-            };""", choice)
+            };""", fields, list(tools))
 
     def export_and_import(self, folder, name):
         """Exports the only conversation as JSON lines to folder/name.jsonl, and imports that. -> the file"""

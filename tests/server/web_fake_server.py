@@ -34,7 +34,7 @@ def policy():
 class Fake:
     """State of one server. script(last user text, request body) -> list of steps; see Steps below."""
 
-    def __init__(self, script, mcp=()):
+    def __init__(self, script, mcp=(), handler=None):
         self.script = script
         self.mcp = list(mcp)
         self.key = None            # requests need it
@@ -51,7 +51,7 @@ class Fake:
         self.images = False        # whether it takes them
         self.chat = True           # whether the model has a chat template
         self.lock = threading.RLock()
-        handler = type("Handler", (Handler,), {"fake": self})
+        handler = type("Handler", (handler or Handler,), {"fake": self})
         self.server = None
         self.make_server = lambda port: http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
         self.connections = []

@@ -11,7 +11,7 @@ export class AnswerRun {
     this.abort = new AbortController();
     this.messageIds = [];
     this.begin = performance.now();
-    this.firstToken = 0;
+    this.writing = 0;               // since when the model writes: not while a prompt is read or a tool runs
     this.outcome = null;            // the event that ended the stream
   }
 
@@ -38,8 +38,17 @@ export class AnswerRun {
     } finally {
       const time = (performance.now() - this.begin) / 1000;
       turn.seconds = (turn.seconds || 0) + time;
-      if (this.firstToken) turn.generating = (turn.generating || 0) + (performance.now() - this.firstToken) / 1000;
+      this.rests();
     }
+  }
+
+  writes() {
+    this.writing ||= performance.now();
+  }
+
+  rests() {
+    if (this.writing) this.turn.generating = (this.turn.generating || 0) + (performance.now() - this.writing) / 1000;
+    this.writing = 0;
   }
 
   failure() {
@@ -76,7 +85,7 @@ export class AnswerRun {
   }
 
   addText(event, type) {
-    this.firstToken ||= performance.now();
+    this.writes();
     const item = this.item(event);
     if (!item) return null;
     item.content ||= [];
@@ -105,7 +114,7 @@ export class AnswerRun {
       turn.usage = addUsage(turn.usage, {input_tokens: usage.input_tokens, output_tokens: usage.output_tokens,
         reasoning_tokens: usage.output_tokens_details?.reasoning_tokens,
         cached_tokens: usage.input_tokens_details?.cached_tokens});
-    turn.speculation = usage?.speculation || response.anabranch?.speculation || null;
+    turn.speculation = addDrafts(turn.speculation, usage?.speculation);
     this.countThoughts();
   }
 
@@ -126,6 +135,7 @@ const HANDLERS = {
     const item = event.item;
     this.turn.items[this.base + event.output_index] = item;
     if (item.type === "reasoning") this.beginThought(item);
+    if (item.type !== "mcp_list_tools") this.writes();
     return item;
   },
   "response.output_item.done"(event) {
@@ -154,6 +164,7 @@ const HANDLERS = {
     return item;
   },
   "response.mcp_call_arguments.done"(event) {
+    this.rests();
     return this.setCall(event, {arguments: event.arguments});
   },
   "response.mcp_call.in_progress"(event) {
@@ -179,9 +190,18 @@ const HANDLERS = {
   },
 };
 
+// An answer may take several responses, each with drafts of its own.
+function addDrafts(sum, drafts) {
+  if (!drafts) return sum || null;
+  return {drafted: (sum?.drafted || 0) + drafts.drafted, accepted: (sum?.accepted || 0) + drafts.accepted};
+}
+
 // The requests for consent that end an answer and are not decided yet.
 export const openRequests = (turn) =>
   turn.items.filter((item) => item.type === "mcp_approval_request" && !item.decision);
+
+// Whether there is nothing to see of an answer: the list of tools comes before all else, and is shown only if it failed.
+export const isEmpty = (turn) => turn.items.every((item) => item.type === "mcp_list_tools" && !item.error);
 
 // For a line of a log or an announcement.
 export const firstWords = (turn, length = 160) =>

@@ -1,7 +1,7 @@
 // What a user can do with the conversation that is open. One answer at a time is generated.
 
 import {ApiError} from "./api.js";
-import {AnswerRun, firstWords, openRequests} from "./answer_run.js";
+import {AnswerRun, firstWords, isEmpty, openRequests} from "./answer_run.js";
 import {answerBody, approvalResponse, completionBody, consentBody} from "./bodies.js";
 import {CompletionRun} from "./completion_run.js";
 import {announce, copyText, toast} from "./dom.js";
@@ -107,8 +107,9 @@ export class Chat {
   // before: the answer that this one stands beside. One in which nothing arrived is replaced.
   answer(user, before = null) {
     const conversation = this.conversation;
-    if (before && !before.items.length) conversation.turns.delete(before.id);
-    if (before) conversation.show(before.items.length ? before.id : user.id);
+    const kept = before && !isEmpty(before);
+    if (before && !kept) conversation.turns.delete(before.id);
+    if (before) conversation.show(kept ? before.id : user.id);
     const turn = {...answerTurn(temporaryId(), user.id), siblings: before?.siblings};
     conversation.add(turn);
     return this.generate(turn, () => (this.hooks.continues() ? completionBody(conversation, turn)

@@ -19,18 +19,18 @@ export class CompletionRun extends AnswerRun {
     if (choice?.finish_reason) this.finish = choice.finish_reason;
     this.about = chunk.anabranch || this.about;
     if (!chunk.usage) return;
-    const {prompt_tokens, completion_tokens, prompt_tokens_details} = chunk.usage;
+    const {prompt_tokens, completion_tokens, prompt_tokens_details, speculation} = chunk.usage;
     if (this.message) this.message.status = "completed";
     this.finished({type: "response.completed", response: {
       model: chunk.model, anabranch: this.about, incomplete_details: this.finish === "length" ? {reason: "max_output_tokens"} : null,
-      usage: {input_tokens: prompt_tokens, output_tokens: completion_tokens,
+      usage: {input_tokens: prompt_tokens, output_tokens: completion_tokens, speculation,
         input_tokens_details: {cached_tokens: prompt_tokens_details?.cached_tokens || 0}},
     }});
     this.changed(null);
   }
 
   add(text) {
-    this.firstToken ||= performance.now();
+    this.writes();
     if (!this.message) {
       this.message = {type: "message", role: "assistant", status: "in_progress", content: [{type: "output_text", text: ""}]};
       this.turn.items.push(this.message);
