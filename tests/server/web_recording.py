@@ -140,7 +140,9 @@ def items_of(events):
             if not content:
                 content.append({"type": TEXT_KINDS[kind], "text": ""})
             content[0]["text"] += event["delta"]
-        elif kind.endswith("_arguments.done"):
+        elif kind == "response.mcp_call_arguments.delta":
+            items[event["output_index"]]["arguments"] += event["delta"]
+        elif kind == "response.mcp_call_arguments.done":
             items[event["output_index"]]["arguments"] = event["arguments"]
     return [items[index] for index in sorted(items)]
 

@@ -28,7 +28,7 @@ export class AnswerRun {
     const turn = this.turn;
     turn.status = "running";
     try {
-      for await (const event of api.events(this.path, this.body, this.abort.signal)) this.take(event);
+      await this.read();
       if (!this.outcome) throw new api.ApiError("cut", "The connection broke off in the middle of the answer.");
       if (this.outcome.type === "response.failed") throw this.failure();
     } catch (error) {
@@ -39,6 +39,15 @@ export class AnswerRun {
       const time = (performance.now() - this.begin) / 1000;
       turn.seconds = (turn.seconds || 0) + time;
       this.rests();
+    }
+  }
+
+  // A connection that breaks behind the event that ends the answer takes nothing from it.
+  async read() {
+    try {
+      for await (const event of api.events(this.path, this.body, this.abort.signal)) this.take(event);
+    } catch (error) {
+      if (error.kind !== "cut" || !this.outcome) throw error;
     }
   }
 
