@@ -97,6 +97,20 @@ def consent(b, server):
     b.done()
 
 
+@conversation(mcp="good", settings=ROOM, keep=True)
+def kept_question(b, server):
+    """The page is read again while it asks, and again after the answer."""
+    b.ask_with(ECHO)
+    b.ask(QUESTION)
+    b.button("Allow once")
+    b.driver.refresh()
+    b.button("Allow once").click()
+    b.until(lambda: b.text(".tool .state") == "done")
+    b.done()
+    b.driver.refresh()
+    words(b)
+
+
 @conversation(mcp="good", settings=ROOM)
 def denied(b, server):
     b.ask_with(ECHO)

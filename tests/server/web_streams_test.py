@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import re
 
 import pytest
 
@@ -137,6 +138,8 @@ def check_shown(b, server, conversation):
     assert len(found) == len(expected), (found, expected)
     for answer, page in zip(expected, found, strict=True):
         parts = [part for part in map(as_shown, answer.items) if part]
+        if conversation.keep:  # what was decided is not told again after a reload
+            parts = [part for part in parts if part[0] != "mcp_approval_request"]
         assert len(parts) == len(page["parts"]), (page["parts"], parts)
         for one, other in zip(page["parts"], parts, strict=True):
             if one[0] == "mcp_approval_request" and len(one) == 2:  # it was decided
@@ -152,6 +155,15 @@ def check_shown(b, server, conversation):
         if answer.error:
             assert answer.error in squeezed(page["notice"]), (page["notice"], answer.error)
     assert conversation.notice in found[-1]["notice"] and bool(conversation.notice) == bool(found[-1]["notice"]), found[-1]
+
+
+def check_times(b, server):
+    """What the page says of an answer that it read from the server: the time from the question to its end."""
+    session = [exchange.json() for exchange in server.exchanges if exchange.method == "GET"][-1]
+    times = {message["response_id"]: message["seconds"] for message in session["messages"] if message["role"] == "assistant"}
+    [meta] = [one["meta"] for one in b.js(SHOWN)]
+    seconds = float(re.search(r"· ([\d.]+) s ·", meta)[1])
+    assert abs(seconds - sum(times.values())) < 0.051, (meta, times)
 
 
 def check_kept(b, server):
@@ -175,5 +187,7 @@ def test_the_page_shows_what_the_server_said(stage, browser, name):
     conversation = CONVERSATIONS[name]
     with stage(name) as server:
         check_shown(browser, server, conversation)
-        if not conversation.keep:
+        if conversation.keep:
+            check_times(browser, server)
+        else:
             check_kept(browser, server)

@@ -132,9 +132,16 @@ function addMessage(turn, message) {
   turn.model = message.model || turn.model;
   turn.status = message.status || "completed";
   if (message.usage) turn.usage = addUsage(turn.usage, message.usage);
-  if (message.seconds) turn.seconds = (turn.seconds || 0) + message.seconds;
+  if (message.seconds) addSeconds(turn, message);
   if (message.thinking_seconds) turn.thinking[`${message.id}_thought`] = {seconds: message.thinking_seconds,
     tokens: message.usage?.reasoning_tokens};
+}
+
+// A response may store several messages, each with the time since the response began.
+function addSeconds(turn, {seconds, response_id: response}) {
+  const before = response && turn.timed?.response === response ? turn.timed.seconds : 0;
+  turn.seconds = (turn.seconds || 0) + seconds - before;
+  turn.timed = {response, seconds};
 }
 
 export function addUsage(sum, usage) {
