@@ -6,8 +6,8 @@ import os
 import sys
 import tempfile
 
-from harness import clients
-from web_fake_server import Fake, approval, call, text, unknown_call
+from web_fake_answer import approval, call, text, unknown_call
+from web_fake_server import Fake
 from web_script import MCP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -94,16 +94,13 @@ def test_a_tool_that_does_not_exist(page):
     page.clean()
 
 
-def test_the_real_order_of_events(browser, real):
+def test_what_the_real_server_asks_is_what_it_runs(browser, real):
     b = browser
     with tempfile.TemporaryDirectory() as folder:
         config = os.path.join(folder, "mcp.json")
         with open(config, "w") as file:
             json.dump({"mcpServers": {"time": TOOLS}}, file)
         with real("--mcp-config", config) as server:
-            body = {"input": "Say hello.", "tools": [{"type": "mcp", "server_label": "time", "require_approval": "always"}],
-                    "tool_choice": "required", "temperature": 0, "enable_thinking": False, "max_output_tokens": 200}
-            compare_with_scripted(server.events("/v1/responses", body))
             b.open(server.root + "/")
             b.click("#keep")
             b.click("#settings")
@@ -159,18 +156,3 @@ def test_an_imported_conversation_asks_for_nothing(browser, real):
             assert status in (200, 400) and all(item["output"] is None and "not run" in item["error"] for item in ran), answer
             found = b.problems()
             assert not found, found
-
-
-def compare_with_scripted(real):
-    """Which events tell of the request for consent, and when its arguments are known."""
-    fake = Fake(lambda said, body: [approval("time", "now", "{}")]).start()
-    try:
-        scripted = list(clients.events(clients.start(fake.url + "v1/responses", {"input": [{"role": "user", "content": "x"}], "stream": True})))
-    finally:
-        fake.stop()
-
-    def outline(events):
-        index = next(event["output_index"] for event in events if event.get("item", {}).get("type") == "mcp_approval_request")
-        return [(event["type"], sorted(event["item"]), bool(event["item"]["arguments"])) for event in events
-                if event.get("output_index") == index]
-    assert outline(real) == outline(scripted), (outline(real), outline(scripted))

@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 from selenium.webdriver.common.keys import Keys
 
+import vision_model
+from harness import paths
 from pictures import png
 from web_browser import WAIT
 from web_recorder import Pause
 from web_recording import answers, items_of
 
 MCP_SERVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mcp", "fake_server.py")
-GREEDY = {"temperature": 0, "seed": 1, "thinking": "off", "max_output_tokens": 12, "speculation": "off"}
+GREEDY = {"temperature": 0, "seed": 1, "thinking": "off", "max_output_tokens": 10, "speculation": "off"}
 DRAFTS = {"speculation": ""}  # the server's own choice
 ROOM = {"max_output_tokens": 100}  # for a call and what follows it
 ECHO = {"tool_choice": {"type": "function", "name": "tools__echo"}}
@@ -47,6 +49,33 @@ class Conversation:
         return {"mcpServers": {"tools": about} if self.mcp else {}}
 
 
+    def in_short(self):
+        """The same with tools that give up soon."""
+        return dataclasses.replace(self, mcp_timeout=min(self.mcp_timeout, 1))
+
+
+def model_of(conversation, folder):
+    if conversation.model == "sees":
+        return vision_model.make(paths.MODEL, str(folder / "hybrid-146m"))
+    if conversation.model == "chat":
+        return paths.MODEL
+    base = folder / "hybrid-146m"
+    base.mkdir()
+    for name in os.listdir(paths.MODEL):
+        if name not in ("tokenizer_config.json", "chat_template.jinja"):
+            (base / name).symlink_to(os.path.join(paths.MODEL, name))
+    return str(base)
+
+
+def real_server(serve, conversation, folder):
+    """The real server behind a conversation, with what it keeps in this folder."""
+    config = folder / "mcp.json"
+    config.write_text(json.dumps(conversation.mcp_config()))
+    environment = {name: str(folder) for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")}
+    return serve("--context", "2048", "--threads", "2", "--sessions", folder / "sessions", "--mcp-config", config,
+                 *conversation.flags, model=model_of(conversation, folder), environment=environment)
+
+
 CONVERSATIONS = {}
 
 
@@ -75,7 +104,7 @@ def plain(b, server):
     b.ask("Write the word café.")
 
 
-@conversation(settings={"max_output_tokens": 24})
+@conversation(settings={"max_output_tokens": 16})
 def limit(b, server):
     """Signs of two and of four bytes, and a limit that stands within one."""
     b.ask("Send me a smiley 😀")
@@ -138,9 +167,9 @@ def failed_tool(b, server):
     b.until(lambda: b.text(".tool .state") == "failed")
 
 
-@conversation(mcp="hang-call", consent="always", settings=ROOM, mcp_timeout=16)
+@conversation(mcp="hang-call", consent="always", settings={"max_output_tokens": 35}, mcp_timeout=16)
 def slow_tool(b, server):
-    """The server says that it still works, and then that the tool took too long."""
+    """The server says that it still works, and then that the tool took too long. The limit stands right behind the call."""
     b.ask_with(ECHO)
     b.ask(QUESTION)
     b.until(lambda: b.text(".tool .state") == "failed")
@@ -177,7 +206,7 @@ def made_up_tool(b, server):
     b.see("delete_everything, which is not among the tools", "#turns")
 
 
-@conversation(pauses={0: Pause(12, "left")})
+@conversation(pauses={0: Pause(10, "left")})
 def stopped(b, server):
     b.send("List all integers from 1 to 2000.")
     all_that_came(b, server)
@@ -200,7 +229,20 @@ def stopped_before_words(b, server):
     assert not b.all(".siblings"), "an answer in which nothing came is no version"
 
 
-@conversation(pauses={0: Pause(12, "broken")},
+@conversation(pauses={0: Pause(2, "left")}, keep=True)
+def kept_and_stopped(b, server):
+    """The server has the question, and nothing of the answer."""
+    b.send("List all integers from 1 to 2000.")
+    assert server.paused.wait(WAIT)
+    b.press(Keys.ESCAPE)
+    b.done()
+    b.ask("Say hello.")
+    b.driver.refresh()
+    words(b)
+    assert [kind for kind, _ in b.turns()] == ["user", "user", "answer"], b.turns()
+
+
+@conversation(pauses={0: Pause(10, "broken")},
               console=("ERR_INCOMPLETE", "ERR_CONNECTION", "Failed to load resource"))
 def broken(b, server):
     b.send("List all integers from 1 to 2000.")
@@ -213,7 +255,7 @@ def broken(b, server):
     b.done()
 
 
-@conversation(settings={"max_output_tokens": 1500}, pauses={0: Pause(12, "stopped")}, flags=("--drain-seconds", "0"),
+@conversation(settings={"max_output_tokens": 1500}, pauses={0: Pause(10, "stopped")}, flags=("--drain-seconds", "0"),
               notice="The server is shutting down", console=("ERR_CONNECTION_REFUSED", "Failed to load resource"))
 def shut_down(b, server):
     b.send("List all integers from 1 to 2000.")

@@ -104,7 +104,7 @@ def expected(exchange, data):
     items = list(map(web_recording.brief, web_recording.items_of(events)))
     last = events[-1]["type"] if events else ""
     failed = "error" in (last, *(event["type"] for event in events[-2:-1]))
-    kind = "http" if failed else None if last in web_recording.ENDS else "cut"
+    kind = "failed" if failed else None if last in web_recording.ENDS else "cut"
     return items, "completed" if last == "response.completed" else "incomplete", kind
 
 
@@ -142,14 +142,15 @@ def stream_of(name, at=0):
 
 def test_speed_is_of_the_time_in_which_the_model_writes(page):
     """Not while a tool runs, however long that takes, and also for an answer that is nothing but a call."""
-    slow, asks = stream_of("slow_tool"), stream_of("consent")
-    cases = [(one, one.data, list(itertools.accumulate(map(len, one.chunks[:-1]))), one.end) for one in (slow, asks)]
-    tool, question = page.read(cases)
+    slow, asks, goes_on = stream_of("slow_tool"), stream_of("consent"), stream_of("consent", 1)
+    cases = [(one, one.data, list(itertools.accumulate(map(len, one.chunks[:-1]))), one.end) for one in (slow, asks, goes_on)]
+    found = page.read(cases)
 
     def seconds(exchange, text):  # those of the chunks in which this is said
         return [at for at, chunk in enumerate(exchange.chunks) if text in chunk]
-    added, ready = seconds(slow, b"event: response.output_item.added"), seconds(slow, b"event: response.mcp_call_arguments.done")[0]
-    assert ready < seconds(slow, b": still working")[0] < added[-1]
-    assert tool["generating"] == ready - added[-2] + len(slow.chunks) - 1 - added[-1], (tool, added, ready)
-    assert tool["seconds"] == len(slow.chunks)
-    assert question["generating"] == len(asks.chunks) - 1 - seconds(asks, b"event: response.output_item.added")[-1], question
+    added, ready = b"event: response.output_item.added", b"event: response.mcp_call_arguments.done"
+    assert seconds(slow, ready)[0] < seconds(slow, b": still working")[0] < seconds(slow, b"event: response.mcp_call.failed")[0]
+    written = [seconds(slow, ready)[0] - seconds(slow, added)[-1],
+               len(asks.chunks) - 1 - seconds(asks, added)[-1], len(goes_on.chunks) - 1 - seconds(goes_on, added)[-1]]
+    assert [one["generating"] for one in found] == written, (found, written)
+    assert [one["seconds"] for one in found] == [len(slow.chunks), len(asks.chunks), len(goes_on.chunks)]

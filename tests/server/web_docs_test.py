@@ -4,7 +4,8 @@ import json
 
 from selenium.webdriver.common.keys import Keys
 
-from web_fake_server import Fake, openapi, text
+from web_fake_answer import text
+from web_fake_server import Fake, openapi
 
 METHODS = ("get", "post", "put", "patch", "delete")
 # Examples that need something which the test's server does not have: the status that it answers. None: they are not sent.

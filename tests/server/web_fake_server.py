@@ -11,6 +11,8 @@ import threading
 import time
 import urllib.parse
 
+from web_fake_answer import Answer, approval, call, continuation, text, thought
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WEB = os.path.join(ROOT, "src", "server", "web")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
@@ -32,7 +34,7 @@ def policy():
 
 
 class Fake:
-    """State of one server. script(last user text, request body) -> list of steps; see Steps below."""
+    """State of one server. script(last user text, request body) -> list of steps; see web_fake_answer.py."""
 
     def __init__(self, script, mcp=(), handler=None):
         self.script = script
@@ -117,41 +119,6 @@ class Fake:
         return shown
 
 
-# What a script returns: a list of steps.
-def text(value, pieces=1, pause=0.0):
-    return ("text", value, pieces, pause)
-
-
-def thought(value, pause=0.0):
-    return ("thought", value, pause)
-
-
-def call(server, name, arguments, output=None, error=None):
-    return ("call", server, name, arguments, output, error)
-
-
-def approval(server, name, arguments, pause=0.0):
-    """As the real server sends it: the item first, its arguments at its end, `pause` later."""
-    return ("approval", server, name, arguments, pause)
-
-
-def unknown_call(name, arguments):
-    """A call of a tool that the request does not offer."""
-    return ("unknown_call", name, arguments)
-
-
-def ending(status="completed", reason=None, **about):
-    """How the answer ends; about: fields of "anabranch"."""
-    return ("ending", status, reason, about)
-
-
-def wait(seconds):
-    return ("wait", seconds)
-
-
-CUT, FAIL = ("cut",), ("fail",)
-
-
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -176,7 +143,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             pass  # the page was left meanwhile
 
     def error(self, status, message, code, headers=()):
-        self.answer(status, {"error": {"message": message, "type": "error", "param": None, "code": code}}, headers=headers)
+        self.answer(status, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}, headers=headers)
 
     def file(self, name):
         path = os.path.normpath(os.path.join(WEB, name))
@@ -230,7 +197,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                      "name": "get_current_time", "seconds": 0.012, "output_bytes": 88}] if fake.mcp else []})
         if url.path == "/v1/completions":
             fake.bodies.append(body)
-            return self.complete(body)
+            return self.answer(200, continuation(fake.model), "text/event-stream; charset=utf-8")
         if url.path == "/v1/responses":
             return self.answer_request(body)
         if url.path.startswith("/v1/sessions"):
@@ -323,16 +290,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # ---- Answers.
 
-    def complete(self, body):
-        """A continuation, as the real server streams it."""
-        head = {"id": "cmpl-1", "object": "text_completion", "model": self.fake.model}
-
-        def choice(text, finish=None):
-            return {"choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish}]}
-        chunks = [choice(" was"), choice(" a river."), choice("", "length"),
-                  {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}}]
-        self.answer(200, "".join(f"data: {json.dumps(head | chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n", "text/event-stream")
-
     def answer_request(self, body):
         fake = self.fake
         fake.bodies.append(body)
@@ -346,151 +303,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if not session:
                 return self.error(404, "There is no such conversation", "conversation_not_found")
             parent = conversation.get("parent", session["head"])
+            if parent is not None and parent not in session["tree"]:
+                return self.error(400, "'conversation.parent' must be a message's id, such as msg_12", "invalid_value")
         Answer(self, body, session, parent).send()
-
-
-def parts_of(content):
-    """The text of a user's message, and its images as the server stores them."""
-    if isinstance(content, str):
-        return content, []
-    said, images = "", []
-    for part in content:
-        if part["type"] == "input_image":
-            images.append({"at": len(said), "url": part["image_url"]})
-        else:
-            said += part["text"]
-    return said, images
-
-
-class Answer:
-    """Sends one scripted answer as events, and stores it in its session."""
-
-    def __init__(self, handler, body, session, parent):
-        self.handler, self.fake, self.body, self.session, self.parent = handler, handler.fake, body, session, parent
-        self.output, self.ids, self.number = [], [], 0
-        self.status, self.reason, self.about = "completed", None, {}
-
-    def emit(self, kind, **fields):
-        self.number += 1
-        data = json.dumps({"type": kind, "sequence_number": self.number} | fields)
-        chunk = f"event: {kind}\ndata: {data}\n\n".encode()
-        self.handler.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
-
-    def last_text(self):
-        texts = [parts_of(item["content"])[0] for item in self.body["input"] if item.get("role") == "user"]
-        if not texts and self.session:
-            texts = [m["content"] for m in self.fake.path(self.session, self.parent) if m["role"] == "user"]
-        return texts[-1] if texts else ""
-
-    def store(self, **message):
-        if not self.session:
-            return
-        self.parent = self.fake.add(self.session, self.parent, **message)
-        self.ids.append(self.parent)
-
-    def response(self, status, **more):
-        return {"id": "resp_1", "object": "response", "status": status, "model": self.body.get("model", self.fake.model),
-                "output": self.output, "conversation": {"id": self.session["id"]} if self.session else None} | more
-
-    def send(self):
-        for item in self.body["input"]:
-            if item.get("role") == "user":
-                said, images = parts_of(item["content"])
-                self.store(role="user", content=said, **({"images": images} if images else {}))
-        self.handler.send_response(200)
-        self.handler.send_header("Content-Type", "text/event-stream")
-        self.handler.send_header("Transfer-Encoding", "chunked")
-        self.handler.end_headers()
-        self.emit("response.created", response=self.response("in_progress"))
-        done = {"content": "", "reasoning_content": ""}
-        try:
-            for step in self.fake.script(self.last_text(), self.body):
-                if step == CUT:
-                    self.handler.close_connection = True
-                    return self.handler.connection.shutdown(2)
-                if step == FAIL:
-                    self.emit("error", code="engine_error", message="The engine failed.", param=None)
-                    break
-                getattr(self, "send_" + step[0])(done, *step[1:])
-            else:
-                self.end(done)
-            self.handler.wfile.write(b"0\r\n\r\n")
-        except (BrokenPipeError, ConnectionResetError):
-            self.store(role="assistant", status="incomplete", model=self.fake.model, **done)
-
-    def end(self, done):
-        if done["content"] or done["reasoning_content"]:
-            self.store(role="assistant", status=self.status, model=self.fake.model, seconds=1.0, **done)
-        self.emit(f"response.{self.status}", response=self.response(
-            self.status, usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
-                                "output_tokens_details": {"reasoning_tokens": 40 if done["reasoning_content"] else 0}},
-            incomplete_details={"reason": self.reason} if self.reason else None,
-            anabranch={"message_ids": self.ids, "cut": None} | self.about))
-
-    def item(self, item, status="completed"):
-        self.output.append(item | {"status": status})
-        self.emit("response.output_item.done", output_index=len(self.output) - 1, item=self.output[-1])
-
-    def begin(self, item):
-        self.emit("response.output_item.added", output_index=len(self.output), item=item | {"status": "in_progress"})
-        return len(self.output)
-
-    def send_wait(self, done, seconds):
-        for _ in range(max(1, int(seconds / 0.05))):
-            time.sleep(0.05)
-            self.handler.wfile.write(b"11\r\n: still working\n\n\r\n")
-
-    def send_text(self, done, value, pieces, pause):
-        item = {"type": "message", "id": self.fake.new_id("msg"), "role": "assistant", "content": []}
-        index, size = self.begin(item), max(1, -(-len(value) // pieces))
-        for at in range(0, len(value), size):
-            self.emit("response.output_text.delta", output_index=index, content_index=0, item_id=item["id"], delta=value[at:at + size])
-            done["content"] += value[at:at + size]
-            if pause:
-                time.sleep(pause)
-        self.item(item | {"content": [{"type": "output_text", "text": value, "annotations": []}]})
-
-    def send_thought(self, done, value, pause):
-        item = {"type": "reasoning", "id": self.fake.new_id("rs"), "summary": [], "content": []}
-        index = self.begin(item)
-        for word in re.findall(r"\S+\s*", value):
-            self.emit("response.reasoning_text.delta", output_index=index, content_index=0, item_id=item["id"], delta=word)
-            done["reasoning_content"] += word
-            time.sleep(pause)
-        self.item(item | {"content": [{"type": "reasoning_text", "text": value}]})
-
-    def send_call(self, done, server, name, arguments, output, error):
-        item = {"type": "mcp_call", "id": self.fake.new_id("mcp"), "server_label": server, "name": name,
-                "arguments": arguments, "output": None, "error": None}
-        index = self.begin(item | {"arguments": ""})
-        about = {"output_index": index, "item_id": item["id"]}
-        self.emit("response.mcp_call.in_progress", **about)
-        self.emit("response.mcp_call_arguments.delta", delta=arguments, **about)
-        self.emit("response.mcp_call_arguments.done", arguments=arguments, **about)
-        self.emit("response.mcp_call.failed" if error else "response.mcp_call.completed", **about)
-        self.store(role="assistant", content="", tool_calls=[{"id": item["id"], "type": "function",
-                                                              "function": {"name": name, "arguments": arguments}}])
-        self.store(role="tool", content=output or error, tool_call_id=item["id"],
-                   mcp={"server_label": server, "name": name} | ({"error": error} if error else {}))
-        self.item(item | {"output": output, "error": error}, "failed" if error else "completed")
-
-    def send_approval(self, done, server, name, arguments, pause):
-        item = {"type": "mcp_approval_request", "id": self.fake.new_id("mcpr"), "server_label": server, "name": name}
-        index = len(self.output)
-        self.emit("response.output_item.added", output_index=index, item=item | {"arguments": ""})
-        time.sleep(pause)
-        self.output.append(item | {"arguments": arguments})
-        self.emit("response.output_item.done", output_index=index, item=self.output[-1])
-
-    def send_unknown_call(self, done, name, arguments):
-        item = {"type": "function_call", "id": self.fake.new_id("fc"), "call_id": self.fake.new_id("call"), "name": name}
-        about = {"output_index": self.begin(item | {"arguments": ""}), "item_id": item["id"]}
-        self.emit("response.function_call_arguments.delta", delta=arguments, **about)
-        self.emit("response.function_call_arguments.done", arguments=arguments, name=name, **about)
-        self.item(item | {"arguments": arguments})
-
-    def send_ending(self, done, status, reason, about):
-        self.status, self.reason, self.about = status, reason, about
 
 
 def demonstration(said, body):

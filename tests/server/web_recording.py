@@ -11,11 +11,13 @@ pytest tests/server/web_streams_test.py --record makes them anew (web_recorder.p
 
 import contextlib
 import dataclasses
+import difflib
 import json
 import os
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "web_streams")
 ANEW = "pytest tests/server/web_streams_test.py --record"
+AGAIN = "the same again"
 TEXT_KINDS = {"response.output_text.delta": "output_text", "response.reasoning_text.delta": "reasoning_text"}
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -60,17 +62,28 @@ def event_text(event):
 
 
 def line_of(chunk):
-    """A chunk for the file: its events where that says every byte of it."""
+    """A chunk for the file: its events where they say every byte of it. A response that is told again is written once."""
     text = chunk.decode()
     with contextlib.suppress(ValueError):
         events = events_of(chunk)
-        if events and "".join(map(event_text, events)) == text:
-            return {"events": events}
+        told = [None, *(event.get("response") for event in events)]
+        line = {"events": [event | {"response": AGAIN} if before and event.get("response") == before else event
+                           for before, event in zip(told, events, strict=False)]}
+        if events and chunk_of(line) == chunk:
+            return line
     return {"chunk": text}
 
 
 def chunk_of(line):
-    return (line["chunk"] if "chunk" in line else "".join(map(event_text, line["events"]))).encode()
+    if "chunk" in line:
+        return line["chunk"].encode()
+    text, response = "", None
+    for event in line["events"]:
+        if event.get("response") == AGAIN:
+            event = event | {"response": response}
+        response = event.get("response")
+        text += event_text(event)
+    return text.encode()
 
 
 def events_of(data):
@@ -232,3 +245,38 @@ def said(exchanges):
             if response["usage"]:
                 add_usage(answer, response["usage"])
     return found
+
+
+# ---- What two streams must have in common: the order of their events, and the fields of each. Words and numbers may differ.
+
+NAMED = ("sources", "timings", "mcp_calls")  # objects whose fields have names of their own: ids, or what happened to be counted
+KINDS = {type(None): "null", bool: "bool", str: "text", int: "number", float: "number"}
+
+
+def fields(value, path=""):
+    """The paths of all parts of a JSON value, with their types: {"usage.input_tokens number", "output[].id text", ...}."""
+    if isinstance(value, list):
+        return {path + "[]"}.union(*(fields(part, path + "[]") for part in value))
+    if not isinstance(value, dict):
+        return {f"{path} {KINDS[type(value)]}"}
+    named = path.rpartition(".")[2] in NAMED
+    return {path + "{}"} if named else {path + "{}"}.union(*(fields(part, f"{path}.{name}".lstrip(".")) for name, part in value.items()))
+
+
+def outline(exchange):
+    """Its status, and each event with its fields. Equal ones in a row count once: there are as many as there are words."""
+    lines = [(f"{exchange.status} {exchange.type}", set())]
+    for event in exchange.events() if exchange.is_stream else [exchange.json()]:
+        line = event.get("type", "data"), fields(event)
+        if line != lines[-1]:
+            lines.append(line)
+    return lines
+
+
+def difference(recorded, now):
+    """Of two outlines: other events, or other fields of the same; "" if there is none."""
+    found = list(difflib.unified_diff([kind for kind, _ in recorded], [kind for kind, _ in now], "recorded", "now", lineterm=""))
+    if not found:
+        for (kind, before), (_, after) in zip(recorded, now, strict=True):
+            found += [f"{kind}: {'no more' if one in before else 'now'} {one}" for one in sorted(before ^ after)]
+    return "\n".join(found)

@@ -1,6 +1,7 @@
 """The answers that tests of the web page want from its server, and the page that shows them."""
 
-from web_fake_server import CUT, FAIL, Fake, approval, call, text, thought, wait
+from web_fake_answer import CUT, FAIL, approval, call, text, thought, wait
+from web_fake_server import Fake
 
 TIME_TOOL = {"name": "now", "description": "The time", "input_schema": {"type": "object"}}
 MCP = [{"id": "time", "object": "mcp_server", "transport": "stdio", "state": "connected", "tools": [TIME_TOOL]}]

@@ -1,7 +1,8 @@
 """What the page says of the server's state and of how answers ended, in headless Chromium with a scripted server."""
 
 from harness.waiting import stays
-from web_fake_server import Fake, ending, text
+from web_fake_answer import ending, text
+from web_fake_server import Fake
 
 
 def script(said, body):

@@ -6,15 +6,12 @@ are those of the recording. With --record, the same conversations are held with 
 import contextlib
 import json
 import math
-import os
 import re
 
 import pytest
 
-import vision_model
 import web_recording
-from harness import paths
-from web_conversations import CONVERSATIONS
+from web_conversations import CONVERSATIONS, real_server
 from web_recorder import Recorder
 from web_replay import Replay
 
@@ -42,37 +39,12 @@ return [...document.querySelectorAll("#turns > li.answer")].map((turn) => ({
 KEPT = """return Object.entries(sessionStorage).filter(([name]) => name.startsWith("anabranch.tab_")).map(([_, text]) => JSON.parse(text));"""
 
 
-def model_of(conversation, folder):
-    if conversation.model == "sees":
-        return vision_model.make(paths.MODEL, str(folder / "hybrid-146m"))
-    if conversation.model == "base":
-        base = folder / "hybrid-146m"
-        base.mkdir()
-        for name in os.listdir(paths.MODEL):
-            if name not in ("tokenizer_config.json", "chat_template.jinja"):
-                (base / name).symlink_to(os.path.join(paths.MODEL, name))
-        return str(base)
-    return paths.MODEL
-
-
 @pytest.fixture
-def real_for(serve, tmp_path):
-    """real_for(conversation, **fields) -> the real server behind it. fields: of the conversation, otherwise."""
-    def start(conversation):
-        config = tmp_path / "mcp.json"
-        config.write_text(json.dumps(conversation.mcp_config()))
-        environment = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")}
-        return serve("--context", "2048", "--threads", "2", "--sessions", tmp_path / "sessions", "--mcp-config", config,
-                     *conversation.flags, model=model_of(conversation, tmp_path), environment=environment)
-    return start
-
-
-@pytest.fixture
-def stage(request, browser, real_for):
+def stage(request, browser, serve, tmp_path):
     """stage(name) -> opens the page with the recorded server, or, to record, with the real one."""
     @contextlib.contextmanager
     def recorded(name, conversation):
-        recorder = Recorder(real_for(conversation), conversation.pauses).start()
+        recorder = Recorder(real_server(serve, conversation, tmp_path), conversation.pauses).start()
         try:
             yield recorder
         finally:
@@ -132,6 +104,8 @@ def same(found, expected):
 
 def check_shown(b, server, conversation):
     expected = web_recording.shown(server.exchanges)
+    if conversation.keep:  # the page was loaded again
+        expected = list(filter(web_recording.has_come, expected))
     b.js("for (const one of document.querySelectorAll('#turns details')) one.open = true")
     b.frames()
     found = b.js(SHOWN)

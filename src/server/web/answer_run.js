@@ -62,7 +62,7 @@ export class AnswerRun {
 
   failure() {
     const error = this.outcome.response?.error || {};
-    return new api.ApiError("http", error.message || "The answer ended with an error.", {status: 500, code: error.code || ""});
+    return new api.ApiError("failed", error.message || "The answer ended with an error.", {status: 500, code: error.code || ""});
   }
 
   take(event) {

@@ -6,10 +6,18 @@ import {requestFields} from "./settings.js";
 
 const CONTINUED = 400;  // tokens of a continuation, which may have no end of its own
 
-// The id under which the server has the message that a turn follows; null at the root.
-export function storedParent(conversation, turn) {
-  const parent = conversation.turns.get(turn.parent);
-  return parent ? parent.last || parent.id : turn.storedParent ?? null;
+// The id under which the server has the message that a turn follows; null at the root. Answers that failed may not be there.
+function storedParent(conversation, turn) {
+  let parent = conversation.turns.get(turn.parent);
+  for (; parent && !parent.last; parent = conversation.turns.get(turn.parent)) turn = parent;
+  return parent ? parent.last : turn.storedParent ?? null;
+}
+
+// What the user wrote that the server does not have yet, up to this turn: also what got no answer before.
+export function pendingTurns(conversation, user) {
+  const turns = [];
+  for (let at = user; at && !at.last; at = conversation.turns.get(at.parent)) if (at.pending) turns.unshift(at);
+  return turns;
 }
 
 export const approvalResponse = (item) => ({type: "mcp_approval_response", approval_request_id: item.id,
@@ -37,8 +45,9 @@ export function answerBody(conversation, turn, servers) {
   }
   body.conversation = {id: conversation.id};
   if (user.pending) {
-    body.input = inputOf([user]);
-    body.conversation.parent = storedParent(conversation, user);
+    const pending = pendingTurns(conversation, user);
+    body.input = inputOf(pending);
+    body.conversation.parent = storedParent(conversation, pending[0]);
   } else {
     body.input = [];
     body.conversation.parent = user.last || user.id;

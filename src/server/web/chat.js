@@ -2,7 +2,7 @@
 
 import {ApiError} from "./api.js";
 import {AnswerRun, firstWords, isEmpty, openRequests} from "./answer_run.js";
-import {answerBody, approvalResponse, completionBody, consentBody} from "./bodies.js";
+import {answerBody, approvalResponse, completionBody, consentBody, pendingTurns} from "./bodies.js";
 import {CompletionRun} from "./completion_run.js";
 import {announce, copyText, toast} from "./dom.js";
 import {Conversation, answerText, answerTurn, userTurn} from "./conversation.js";
@@ -274,10 +274,11 @@ export class Chat {
       return;
     }
     const left = [...ids];
-    if (user.pending && left.length) {
-      conversation.rename(user, left.shift());
-      user.last = user.id;
-      delete user.pending;
+    for (const one of pendingTurns(conversation, user)) {
+      if (!left.length) return;
+      conversation.rename(one, left.shift());
+      one.last = one.id;
+      delete one.pending;
     }
     if (!left.length) return;
     if (!turn.last) conversation.rename(turn, left[0]);
@@ -286,7 +287,7 @@ export class Chat {
 
   async failed(conversation, turn, makeBody, error) {
     turn.status = "incomplete";
-    if (conversation.kept && ["stopped", "cut"].includes(error.kind)) await this.catchUp(conversation, turn);
+    if (conversation.kept && ["stopped", "cut", "failed"].includes(error.kind)) await this.catchUp(conversation, turn);
     if (conversation !== this.conversation) return;
     if (error.kind === "stopped") announce("Stopped.");
     else this.troubles.show(turn, error, makeBody);
@@ -302,11 +303,14 @@ export class Chat {
     } catch {
       return;
     }
-    const path = fresh.path();
-    const answer = path[path.length - 1], asked = path[path.length - 2];
-    if (answer?.role !== "assistant" || asked?.text !== user.text) return;
-    this.adopt(conversation, turn, [...(user.pending ? [asked.id] : []), answer.id]);
-    turn.last = answer.last;
+    const path = fresh.path(), pending = pendingTurns(conversation, user);
+    const isNew = (one) => one.id === turn.id || !conversation.turns.has(one.id);
+    const asked = path.filter((one) => one.role === "user" && isNew(one));
+    if (asked.length !== pending.length || asked.some((one, at) => one.text !== pending[at].text)) return;
+    const parent = asked.length ? asked[asked.length - 1].id : user.id;
+    const answer = path.find((one) => one.role === "assistant" && isNew(one) && one.parent === parent);
+    this.adopt(conversation, turn, [...asked, ...(answer ? [answer] : [])].map((one) => one.id));
+    if (answer) turn.last = answer.last;
   }
 
   afterAnswer(conversation, turn) {
