@@ -190,7 +190,9 @@ def cut_question(b, server):
     b.ask_with(ECHO)
     b.ask(QUESTION)
     b.see("limit of tokens", ".ending")
-    b.button("Allow once")
+    b.button("Allow once").click()
+    b.until(lambda: b.text(".tool .state") == "done")
+    b.done()
 
 
 @conversation(mcp="exit-start")

@@ -6,6 +6,7 @@ import tempfile
 from selenium.webdriver.common.keys import Keys
 
 from harness.waiting import stays
+from web_fake_answer import CUT
 
 
 def test_a_message_is_sent_and_answered(page):
@@ -319,6 +320,41 @@ def test_cut_and_failed_streams_are_told(page):
         b.done()
         b.ask("hello")
         b.see("You said: hello.")
+    page.clean(["ERR_INCOMPLETE", "Failed to load resource"])
+
+
+def test_a_kept_question_without_an_answer_is_not_asked_twice(page):
+    b, fake = page.b, page.fake
+    page.fresh(keep=True)
+    b.ask("hello")
+    b.ask("fail")
+    [session] = fake.sessions.values()
+    question = session["head"]
+    b.button("Try again").click()
+    b.until(lambda: len(fake.bodies[-1]["input"]) == 0)
+    b.see("The engine failed.", ".notice")
+    b.done()
+    assert fake.bodies[-1]["conversation"] == {"id": session["id"], "parent": question}
+    b.ask("and then")
+    assert fake.bodies[-1]["conversation"]["parent"] == question and len(fake.bodies[-1]["input"]) == 1
+    page.clean()
+
+
+def test_an_attempt_of_which_nothing_comes_replaces_no_answer(page):
+    b, fake, script = page.b, page.fake, page.fake.script
+    page.fresh(keep=True)
+    b.ask("hello")
+    first = b.text(".answer .prose")
+    fake.script = lambda said, body: [CUT]
+    try:
+        b.button("Generate this answer again").click()
+        b.see("broke off in the middle", ".notice")
+        b.done()
+    finally:
+        fake.script = script
+    b.see("2/2", ".siblings")
+    b.button("Previous version").click()
+    b.until(lambda: b.text(".answer .prose") == first)
     page.clean(["ERR_INCOMPLETE", "Failed to load resource"])
 
 
