@@ -233,8 +233,9 @@ def stopped_before_words(b, server):
 
 @conversation(pauses={0: Pause(2, "left")}, keep=True)
 def kept_and_stopped(b, server):
-    """The server has the question, and nothing of the answer."""
-    b.send("List all integers from 1 to 2000.")
+    """The server has the question, and nothing of the answer: the page leaves while the server reads the prompt."""
+    b.driver.execute_cdp_cmd("Input.insertText", {"text": "a " * 700})
+    b.press(Keys.ENTER)
     assert server.paused.wait(WAIT)
     b.press(Keys.ESCAPE)
     b.done()

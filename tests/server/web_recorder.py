@@ -11,7 +11,6 @@ from web_recording import Exchange, answers
 from web_replay import Streaming
 
 TIMEOUT = 120
-KEPT_HEADERS = ("Content-Type", "Retry-After")
 
 
 @dataclasses.dataclass
@@ -40,20 +39,21 @@ class Recording(Streaming):
         response = server.getresponse()
         exchange = Exchange(method, self.path, json.loads(data) if data else None, response.status,
                             response.getheader("Content-Type") or "")
-        pause = None
-        if self.is_recorded(method):
-            pause = self.fake.note(exchange)
+        pause = self.fake.note(exchange) if self.is_recorded(method) else None
+
+        def hang_up():
+            response.close()
+            server.close()
         try:
             if exchange.is_stream:
-                self.stream(exchange, response, pause)
+                self.stream(exchange, response, pause, hang_up)
             else:
                 exchange.chunks.append(response.read())
                 self.answer(exchange.status, exchange.data, exchange.type)
         finally:
-            response.close()
-            server.close()
+            hang_up()
 
-    def stream(self, exchange, response, pause):
+    def stream(self, exchange, response, pause, hang_up):
         self.begin_stream(exchange.status, exchange.type)
         for chunk in chunks_of(response):
             exchange.chunks.append(chunk)
@@ -65,6 +65,7 @@ class Recording(Streaming):
                 pause = None
                 continue
             exchange.end = pause.then
+            hang_up()  # the server goes no further
             return self.pause(pause.then)
         self.wfile.write(b"0\r\n\r\n")
 
@@ -83,4 +84,4 @@ class Recorder(Fake):
     def note(self, exchange):
         with self.noting:
             self.exchanges.append(exchange)
-            return self.pauses.get(len(answers(self.exchanges)) - 1) if exchange in answers([exchange]) else None
+            return self.pauses.get(len(answers(self.exchanges)) - 1) if answers([exchange]) else None
