@@ -166,3 +166,9 @@ def test_the_page_shows_what_the_server_said(stage, browser, name):
             check_times(browser, server)
         else:
             check_kept(browser, server)
+
+
+@pytest.mark.parametrize("name", ["limit", "kept_question"])
+def test_the_page_shows_the_same_when_bytes_come_one_by_one(stage, browser, name):
+    with stage(name, cut=lambda exchange: [bytes([byte]) for byte in exchange.data]) as server:
+        check_shown(browser, server, CONVERSATIONS[name])
