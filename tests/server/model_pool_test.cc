@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <set>
 
 #include "base/clock.h"
@@ -61,13 +62,18 @@ struct FakeModels {
   std::set<std::string> unreadable, broken;  // measure fails, load fails
   std::map<std::string, KeepLoaded> keep;
   std::atomic<int> loads{0}, alive{0};
-  std::mutex gate;  // held: loads wait
+  std::mutex gate;       // held: loads wait
+  bool endless = false;  // answers go on until they are cancelled
 
   std::shared_ptr<Engine> engine(const std::string& name) {
     auto* made = new FakeEngine;
     made->mutable_info().name = name;
     made->mutable_info().path = "/models/" + name;
     made->mutable_info().weight_bytes = bytes.at(name);
+    if (endless)
+      made->script = [](const Request&) {
+        return Script{.parts = {"a"}, .delay = std::chrono::milliseconds(1), .repeat = true};
+      };
     alive++;
     return {made, [this](FakeEngine* engine) {
               delete engine;
@@ -402,6 +408,21 @@ TEST_F(ModelRoutes, RequestsChooseTheirModel) {
   EXPECT_EQ(ask_model("large")["error"]["code"], "model_not_loaded");
   fakes_.unreadable = {"b"};
   EXPECT_EQ(ask_model("b")["error"]["code"], "model_not_loaded");
+}
+
+TEST_F(ModelRoutes, ARequestThatIsCancelledWhileItsModelLoadsEndsAsCancelled) {
+  fakes_.endless = true;
+  std::unique_lock loads_wait(fakes_.gate);
+  auto answer = std::async(std::launch::async, [&] {
+    return post("/v1/generate", R"({"model":"b","prompt_token_ids":[1],"request_id":"x","timeout":10})");
+  });
+  const double end = now_seconds() + 10;
+  while (post("/v1/generate/x/cancel", "{}").status != 200 && now_seconds() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // it has not come yet
+  loads_wait.unlock();
+  const Answer ended = answer.get();
+  EXPECT_EQ(ended.status, 200) << ended.body;
+  EXPECT_EQ(ended.json()["finish_reason"], "cancelled");
 }
 
 TEST_F(ModelRoutes, LoadAndUnload) {
