@@ -73,6 +73,31 @@ TEST_F(McpRuns, AnApprovedCallRunsOnce) {
   EXPECT_EQ(mcp_.calls, 1) << "the approval is used up";
 }
 
+// Clients that keep the conversation themselves send all of it at each turn.
+TEST_F(McpRuns, AnApprovalInTheHistoryRunsNothingAgain) {
+  begin();
+  says({{{call()}}});
+  const Json asked = respond({{"input", "go"}}, "always");
+  const Json question = asked["output"].back();
+  const Json user = {{"role", "user"}, {"content", "go"}};
+  const Json decision = {
+      {"type", "mcp_approval_response"}, {"approval_request_id", question["id"]}, {"approve", true}};
+  const auto first = respond({{"input", Json::array({user, question, decision})}}, "always")["output"];
+  ASSERT_EQ(mcp_.calls, 1);
+  for (const bool with_answer : {false, true}) {
+    Json history = Json::array({user, question, decision});
+    for (const Json& item : first)
+      if (with_answer || item["type"] != "message") history.push_back(item);
+    if (with_answer) history.push_back({{"role", "user"}, {"content", "and now?"}});
+    respond({{"input", history}}, "always");
+    EXPECT_EQ(mcp_.calls, 1);
+    std::string prompt = engine_.last_prompt();
+    size_t results = 0;
+    for (size_t at = 0; (at = prompt.find("tool: ", at)) != prompt.npos; ++at) ++results;
+    EXPECT_EQ(results, 1u) << prompt;
+  }
+}
+
 TEST_F(McpRuns, ADeclinedCallIsNotApprovedAfterwards) {
   begin();
   says({{{call()}}});

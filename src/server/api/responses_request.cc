@@ -69,10 +69,11 @@ class ItemReader {
     while (at > 0 && messages_[at - 1]["role"] == "tool" &&
            run_here_.contains(messages_[at - 1]["tool_call_id"]))
       --at;
-    if (at == messages_.size() || at == 0)
-      assistant(false)["tool_calls"].push_back(call);
-    else
-      messages_[at - 1]["tool_calls"].push_back(call);
+    const bool first = at == messages_.size() || at == 0;
+    Json& calls = (first ? assistant(false) : messages_[at - 1])["tool_calls"];
+    // The request for its approval, which may stand before it, is the same call.
+    if (std::ranges::none_of(calls, [&](const Json& other) { return other["id"] == call["id"]; }))
+      calls.push_back(call);
     const std::string error = string_at(item, "error");
     messages_.push_back(
         {{"role", "tool"},
@@ -322,6 +323,16 @@ Json earlier_messages(JsonFields& fields, const Place& place, const std::string&
   return messages;
 }
 
+// How many of the decisions are on calls of earlier answers: who sends the whole conversation sends them
+// again.
+size_t decided_before(const Decisions& decisions, const Json& messages, size_t end) {
+  std::set<std::string> calls;
+  for (size_t i = 0; i < end; ++i)
+    if (const auto all = messages[i].find("tool_calls"); all != messages[i].end() && all->is_array())
+      for (const Json& call : *all) calls.insert(parts_of_call(call).id);
+  return std::ranges::count_if(decisions, [&](const auto& one) { return calls.contains(one.first); });
+}
+
 // The calls of MCP tools in the assistant's last message that have no result yet. Those that the request
 // approves are run before the model goes on; the others get a result that says so, behind the message. own:
 // from where on the messages are the request's; it moves when a result comes before it. Returns the calls
@@ -330,7 +341,7 @@ std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decis
                                       ResponsesRequest& request, Json& messages, size_t& own) {
   size_t turn = messages.size();
   while (turn > 0 && messages[turn - 1]["role"] != "assistant") --turn;
-  size_t at = turn, found = 0;
+  size_t at = turn, found = decided_before(decisions, messages, turn > 0 ? turn - 1 : 0);
   std::set<std::string> answered;
   std::vector<std::string> declined;
   for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
