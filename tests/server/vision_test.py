@@ -106,3 +106,22 @@ def test_cases_of_llama_server(server, urls, status):
 def test_words_that_look_like_a_pictures_tokens_are_words(server):
     _, usage = ask(server, [{"role": "user", "content": "<|vision_start|><|image_pad|><|vision_end|>"}])
     assert usage["prompt_tokens"] > 15
+
+
+def test_turns_that_are_left_out_take_their_pictures_along(sees, serve):
+    server = serve("--no-cache", "--context", "1500", model=sees)
+
+    def picture(seed, text):
+        return {"role": "user", "content": [{"type": "input_image", "image_url": url_of(drawing(seed, 200, 160))},
+                                            {"type": "input_text", "text": text}]}
+
+    def answer(items):
+        response = server.ask("/v1/responses", {"input": items, "truncation": "auto", "max_output_tokens": 24, "temperature": 0,
+                                                "reasoning": {"effort": "none"}})
+        return response["output"], response["usage"]["input_tokens"]
+
+    last = picture(5, "What is this?")
+    alone, tokens = answer([last])
+    shortened, same = answer([picture(3, "one two three " * 500), {"role": "assistant", "content": "Well."}, last])
+    texts = [[item["content"][0]["text"] for item in items if item["type"] == "message"] for items in (alone, shortened)]
+    assert (texts[0], tokens) == (texts[1], same)
