@@ -225,6 +225,15 @@ def test_an_index_that_lies():
             assert not hub.requests("cdn") and not os.path.exists(os.path.join(cache.repo, "snapshots", repo.commit))
 
 
+def test_files_that_are_the_same_come_once():
+    repo = small_repo()
+    repo = Repo({**repo.files, "model-00002-of-00002.safetensors": repo.files[SHARD]})
+    with setup(repo) as (cache, hub, repo):
+        done = cache.pull()
+        assert done["bytes"] - done["downloaded"] == len(repo.files[SHARD]), done
+        cache.check_model(repo)
+
+
 # ---- disk, other processes, ends
 
 def test_files_before_the_weights_have_limits():
