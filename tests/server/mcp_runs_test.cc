@@ -91,10 +91,15 @@ TEST_F(McpRuns, AnApprovalInTheHistoryRunsNothingAgain) {
     if (with_answer) history.push_back({{"role", "user"}, {"content", "and now?"}});
     respond({{"input", history}}, "always");
     EXPECT_EQ(mcp_.calls, 1);
-    std::string prompt = engine_.last_prompt();
-    size_t results = 0;
-    for (size_t at = 0; (at = prompt.find("tool: ", at)) != prompt.npos; ++at) ++results;
-    EXPECT_EQ(results, 1u) << prompt;
+    const std::string prompt = engine_.last_prompt();
+    const auto times = [&](const std::string& text) {
+      size_t count = 0;
+      for (size_t at = 0; (at = prompt.find(text, at)) != prompt.npos; ++at) ++count;
+      return count;
+    };
+    EXPECT_EQ(times("tool: "), 1u) << prompt;
+    EXPECT_EQ(times(question["id"].get<std::string>().substr(5)), 2u)
+        << "in the call and its result: " << prompt;
   }
 }
 
