@@ -19,7 +19,7 @@ import time
 
 import pyte
 
-from harness import paths, tools
+from harness import passed_on, paths
 from harness.waiting import LONG
 
 PASTE, PASTE_END = "\x1b[200~", "\x1b[201~"
@@ -126,7 +126,7 @@ class Chat:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fake)
         self.server.answers, self.server.bodies = list(answers), []
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        base = tools.variables() | {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": folder, "LANG": "C.UTF-8"}
+        base = passed_on.variables() | {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": folder, "LANG": "C.UTF-8"}
         url = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.terminal = Terminal(["--url", url, *words], columns, rows, **{k: v for k, v in (base | environment).items() if v is not None})
         self.terminal.wait(lambda: "/help for commands" in self.terminal.text().replace("\n", ""))

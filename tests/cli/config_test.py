@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 
-from harness import paths, tools
+from harness import passed_on, paths
 
 
 @contextlib.contextmanager
@@ -22,7 +22,7 @@ def home(text=None, **more):
                 file.write(content)
 
         def run(*arguments, **environment):
-            kept = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")} | tools.variables()
+            kept = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")} | passed_on.variables()
             done = subprocess.run([paths.PROGRAM, *arguments], capture_output=True, text=True, timeout=600, cwd=folder,
                                   env=kept | {"XDG_CONFIG_HOME": os.path.join(folder, "xdg")} | environment)
             return done.returncode, done.stdout, done.stderr

@@ -16,7 +16,7 @@ import zlib
 
 import pytest
 
-from harness import paths, tools
+from harness import passed_on, paths
 from harness.server import Server
 from test_hub import Hub, Repo
 
@@ -306,7 +306,7 @@ def environment(**more):
     home = os.getcwd() + "/home"
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith("ANABRANCH_") and not key.lower().endswith("_proxy") and key not in ("HF_TOKEN", "HF_HUB_OFFLINE")}
-    return kept | tools.variables() | {"HOME": home, "XDG_CONFIG_HOME": home + "/config", "XDG_STATE_HOME": home + "/state", "XDG_CACHE_HOME": home + "/cache",
+    return kept | passed_on.variables() | {"HOME": home, "XDG_CONFIG_HOME": home + "/config", "XDG_STATE_HOME": home + "/state", "XDG_CACHE_HOME": home + "/cache",
                    "XDG_DATA_HOME": home + "/data", "HF_HOME": home + "/hf", "HF_ENDPOINT": "http://127.0.0.1:9",
                    "OLLAMA_MODELS": home + "/ollama"} | more
 

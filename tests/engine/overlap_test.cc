@@ -162,15 +162,30 @@ TEST(Overlap, SlidingWindows) {
   }
 }
 
+// The host refuses a token of most of them, so that what was computed ahead is taken back, too.
 TEST(Overlap, CancelledAndPreemptedOnesDisturbNobody) {
   const TinyModel model("qwen35_nested_untied_grouped");
+  model.write("tokenizer.json", scripted_tokenizer());
+  Json config = parse_json(*read_file(model.path() + "/config.json", 1 << 20)).value();
+  config["eos_token_id"] = 262;  // of no text
+  model.write("config.json", config.dump());
   std::vector<Request> requests;
   for (int i = 0; i < 6; i++)
-    requests.push_back(request_of(150 + 20 * i, 400, 0.8f, static_cast<uint64_t>(i)));
-  for (Request& r : requests) r.speculation = kOff;
+    requests.push_back(request_of(150 + 20 * i, 400, 1.5f, static_cast<uint64_t>(i)));
   const auto plain = hybrid(false, model, false);
   std::vector<std::vector<int>> want;
-  for (const Request& request : requests) want.push_back(run(*plain, request));
+  int refused = 0;
+  for (Request& request : requests) {
+    request.speculation = kOff;
+    request.ignore_eos = false;
+    request.thinking.loops = LoopRule::none;
+    request.thinking.calls = CallPolicy::text;
+    const auto free = run(*plain, request);
+    request.thinking.calls = CallPolicy::none;
+    want.push_back(run(*plain, request));
+    refused += want.back() != free;
+  }
+  EXPECT_GE(refused, 3) << "or nothing is taken back";
   const ModelInfo& info = plain->info();
   for (const bool cache : {true, false}) {
     const auto engine = hybrid(true, model, cache,

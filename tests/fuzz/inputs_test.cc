@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "slow.h"
 
 #define ENTRY(name) extern "C" int fuzz_##name(const uint8_t*, size_t);
 #include "fuzz/entries.inc"
@@ -99,17 +104,30 @@ class Mutator {
   std::mt19937 random_;
 };
 
+// What runs: an entry that finds something aborts.
+const char* running_entry = "";
+int running_input = -1;  // -1: a seed
+
+void tell_input(int) {
+  std::fprintf(stderr, "entry %s, input %d (-1: a seed)\n", running_entry, running_input);
+  std::_Exit(134);
+}
+
 class FuzzInputs : public ::testing::TestWithParam<FuzzEntry> {};
 
 TEST_P(FuzzInputs, AreTakenOrRefused) {
   const FuzzEntry& entry = GetParam();
   const auto seeds = seeds_of(entry.name);
+  running_entry = entry.name;
+  running_input = -1;
+  const auto before = std::signal(SIGABRT, tell_input);
   const auto run = [&](const std::string& text) {
     EXPECT_EQ(entry.run(reinterpret_cast<const uint8_t*>(text.data()), text.size()), 0);
   };
   for (const std::string& seed : seeds) run(seed);
   Mutator mutator(7);
-  for (int i = 0; i < 10000; ++i) run(mutator.input(seeds));
+  for (running_input = 0; running_input < 10'000 / kSlowdown; ++running_input) run(mutator.input(seeds));
+  std::signal(SIGABRT, before);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FuzzInputs, ::testing::ValuesIn(kEntries),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import paths, tools
+from harness import passed_on, paths
 from test_hub import Hub, Repo
 
 TOKEN = "hf_test"
@@ -53,7 +53,7 @@ class Cache:
     def environment(self, **more):
         own = {"HF_HOME": self.home, "HF_ENDPOINT": self.hub.url, "HOME": self.home, "PATH": os.environ["PATH"],
                "XDG_CACHE_HOME": self.home}
-        return {**tools.variables(), **own, **more}
+        return {**passed_on.variables(), **own, **more}
 
     def start(self, *args, prefix=(), **more):
         return subprocess.Popen([*prefix, paths.PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from harness import paths, tools
+from harness import passed_on, paths
 from hub_setup import NAME, setup, small_repo
 from test_hub import Repo
 
@@ -45,7 +45,7 @@ def check_json(out):
 
 def run(*words, stdin="", ok=None, **env):
     done = subprocess.run([paths.PROGRAM, *words], input=stdin.encode(), capture_output=True, timeout=600, cwd=tempfile.gettempdir(),
-                          env=tools.variables() | {"PATH": os.environ["PATH"], "HOME": tempfile.gettempdir(), "HF_HUB_OFFLINE": "1"} | env)
+                          env=passed_on.variables() | {"PATH": os.environ["PATH"], "HOME": tempfile.gettempdir(), "HF_HUB_OFFLINE": "1"} | env)
     assert ok is None or (done.returncode == 0) == ok, done
     return done.stdout.decode(), done.stderr.decode()
 

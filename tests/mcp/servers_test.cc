@@ -49,8 +49,9 @@ std::string failure(const std::string& mode, double most_seconds = 4, double cal
   Limits limits = quick();
   limits.call_seconds = call_seconds;
   Servers servers({fake(mode)}, limits);
+  const Tool tool = named(servers, "echo");
   const double began = now_seconds();
-  const CallResult result = call(servers, "echo", "x");
+  const CallResult result = servers.call(tool, Json{{"text", "x"}}, nullptr);
   EXPECT_LT(now_seconds() - began, most_seconds * kSlowdown) << mode;
   EXPECT_TRUE(result.is_error) << mode << ": " << result.text;
   return result.text;
@@ -222,7 +223,8 @@ TEST(Servers, AChangedToolIsNotCalled) {
     const Tool first = named(servers, "echo");
     EXPECT_FALSE(servers.call(first, Json{{"text", "a"}}, nullptr).is_error);
     const CallResult second = servers.call(first, Json{{"text", "a"}}, nullptr);
-    EXPECT_TRUE(second.is_error && has(second.text, "has changed its tool 'echo'")) << what << second.text;
+    EXPECT_TRUE(second.is_error && has(second.text, "has changed its tool 'echo'"))
+        << what << ": " << second.text;
     EXPECT_FALSE(servers.call(named(servers, "echo"), Json{{"text", "a"}}, nullptr).is_error);
   }
 }

@@ -12,6 +12,8 @@
 #include "ops/cuda_cases.h"
 #include "ops/open.h"
 #include "ops/table.h"
+#include "temp_dir.h"
+#include "variable.h"
 
 namespace anabranch::ops {
 namespace {
@@ -135,6 +137,10 @@ void expect_compiles(const std::vector<cuda::Variant>& variants, const char* arc
 }
 
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
+  // What is compiled is kept for the next run only where somebody says so.
+  const anabranch::testing::TempDir folder;
+  const char* kept = std::getenv("XDG_CACHE_HOME");
+  const anabranch::testing::Variable cache("XDG_CACHE_HOME", kept ? kept : folder.path().c_str());
   if (const auto reason = cuda::compiler_unsupported(90, 1000); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_NE(cuda::compiler_unsupported(90, 11).find("driver is for CUDA 11"), std::string::npos);
   EXPECT_NE(cuda::compiler_unsupported(30, 1000).find("compute capability 3.0"), std::string::npos);

@@ -48,6 +48,18 @@ class McpRuns : public ServerTest {
     return calls;
   }
 
+  static Json user(const char* text) { return {{"role", "user"}, {"content", text}}; }
+  static Json decision_on(const Json& question, bool approve) {
+    return {{"type", "mcp_approval_response"}, {"approval_request_id", question["id"]}, {"approve", approve}};
+  }
+  // How often the last prompt has this text.
+  size_t times(const std::string& text) const {
+    const std::string prompt = engine_.last_prompt();
+    size_t count = 0;
+    for (size_t at = 0; (at = prompt.find(text, at)) != prompt.npos; ++at) ++count;
+    return count;
+  }
+
   FakeMcp mcp_;
   std::atomic<size_t> next_{0};
   int n_ = 0;
@@ -79,28 +91,62 @@ TEST_F(McpRuns, AnApprovalInTheHistoryRunsNothingAgain) {
   says({{{call()}}});
   const Json asked = respond({{"input", "go"}}, "always");
   const Json question = asked["output"].back();
-  const Json user = {{"role", "user"}, {"content", "go"}};
-  const Json decision = {
-      {"type", "mcp_approval_response"}, {"approval_request_id", question["id"]}, {"approve", true}};
-  const auto first = respond({{"input", Json::array({user, question, decision})}}, "always")["output"];
+  const Json history = Json::array({user("go"), question, decision_on(question, true)});
+  const Json first = respond({{"input", history}}, "always")["output"];
   ASSERT_EQ(mcp_.calls, 1);
-  for (const bool with_answer : {false, true}) {
-    Json history = Json::array({user, question, decision});
-    for (const Json& item : first)
-      if (with_answer || item["type"] != "message") history.push_back(item);
-    if (with_answer) history.push_back({{"role", "user"}, {"content", "and now?"}});
-    respond({{"input", history}}, "always");
-    EXPECT_EQ(mcp_.calls, 1);
-    const std::string prompt = engine_.last_prompt();
-    const auto times = [&](const std::string& text) {
-      size_t count = 0;
-      for (size_t at = 0; (at = prompt.find(text, at)) != prompt.npos; ++at) ++count;
-      return count;
-    };
-    EXPECT_EQ(times("tool: "), 1u) << prompt;
-    EXPECT_EQ(times(question["id"].get<std::string>().substr(5)), 2u)
-        << "in the call and its result: " << prompt;
+  Json with_call = history, with_answer = history;
+  for (const Json& item : first) {
+    with_answer.push_back(item);
+    if (item["type"] != "message") with_call.push_back(item);
   }
+  with_answer.push_back(user("and now?"));
+  for (const Json& input : {with_call, with_answer})
+    for (const bool with_tools : {true, false}) {
+      Json body = {{"input", input}};
+      if (!with_tools) body["tools"] = Json::array();
+      respond(body, "always");
+      EXPECT_EQ(mcp_.calls, 1);
+      EXPECT_EQ(times("tool: "), 1u) << engine_.last_prompt();
+      EXPECT_EQ(times(question["id"].get<std::string>().substr(5)), 2u)
+          << "in the call and its result: " << engine_.last_prompt();
+    }
+}
+
+TEST_F(McpRuns, ADeclinedCallInTheHistoryStaysDeclined) {
+  begin();
+  says({{{call()}}});
+  const Json question = respond({{"input", "go"}}, "always")["output"].back();
+  Json history = Json::array({user("go"), question, decision_on(question, false)});
+  const Json answer = respond({{"input", history}}, "always")["output"].back();
+  std::string before = engine_.last_prompt();
+  before.resize(before.find("assistant:", before.find("tool: ")));
+  history.push_back(answer);
+  history.push_back(user("and now?"));
+  respond({{"input", history}}, "always");
+  EXPECT_TRUE(engine_.last_prompt().starts_with(before)) << engine_.last_prompt();
+  history.erase(2);  // it was not even decided
+  respond({{"input", history}}, "always");
+  EXPECT_EQ(times("tool: "), 1u) << engine_.last_prompt();
+  respond({{"input", Json::array({user("go"), question, decision_on(question, true)})}}, "always");
+  EXPECT_EQ(mcp_.calls, 0) << "it was declined";
+}
+
+TEST_F(McpRuns, TheItemsOfAConversationComeBackAsTheyAre) {
+  begin();
+  says({{{call()}}});
+  const std::string id = post("/v1/conversations", "{}").json()["id"];
+  const Json question = respond({{"conversation", id}, {"input", "go"}}, "always")["output"].back();
+  respond({{"conversation", id}, {"input", Json::array({decision_on(question, true)})}}, "always");
+  Json items = ask(port_, "GET", "/v1/conversations/" + id + "/items?order=asc").json()["data"];
+  items.push_back(user("and now?"));
+  respond({{"input", items}}, "always");
+  EXPECT_EQ(times("tool: "), 1u) << engine_.last_prompt();
+  EXPECT_EQ(mcp_.calls, 1);
+  // Without the history a decision is on what the conversation asked last, and on nothing else.
+  const Json late = {{"conversation", id},
+                     {"input", Json::array({decision_on(question, true)})},
+                     {"tools", {{{"type", "mcp"}, {"server_label", "s"}}}}};
+  EXPECT_EQ(post("/v1/responses", late.dump()).status, 400);
 }
 
 TEST_F(McpRuns, ADeclinedCallIsNotApprovedAfterwards) {

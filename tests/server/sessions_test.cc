@@ -271,7 +271,7 @@ TEST_F(SessionsApi, AnAnswerThatIsBeingStoredIsNotLate) {
   auto answer = std::async(std::launch::async, [&] {
     return post("/v1/responses", R"({"conversation":")" + id + R"(","input":"hi","timeout":1.5})");
   });
-  begun.get_future().wait();
+  ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
   EXPECT_EQ(answer.wait_for(std::chrono::seconds(2)), std::future_status::timeout);
   other.reset();
   const Answer whole = answer.get();

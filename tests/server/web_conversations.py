@@ -48,10 +48,9 @@ class Conversation:
         about = {"command": sys.executable, "args": ["-u", MCP_SERVER, self.mcp, "one"], "timeout": self.mcp_timeout}
         return {"mcpServers": {"tools": about} if self.mcp else {}}
 
-
     def in_short(self):
-        """The same with tools that give up soon."""
-        return dataclasses.replace(self, mcp_timeout=min(self.mcp_timeout, 1))
+        """The same, where a tool that never answers is given up soon."""
+        return dataclasses.replace(self, mcp_timeout=1) if self.mcp == "hang-call" else self
 
 
 def model_of(conversation, folder):

@@ -60,6 +60,7 @@ class Reader:
         """cases: [(exchange, data, positions of cuts, how it ends)] -> what became of the answer of each."""
         if not self.opened:
             self.b.open(self.fake.url)
+            self.b.driver.set_script_timeout(300)  # streams byte by byte, on a busy machine
             self.opened = True
         found = self.b.driver.execute_async_script(RUN, self.fake.url, [
             [exchange.path, base64.b64encode(data).decode(), list(cuts), end] for exchange, data, cuts, end in cases])

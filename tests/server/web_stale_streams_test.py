@@ -156,7 +156,6 @@ def test_the_scripted_server_answers_like_the_real_one(name):
         fake.stop()
 
 
-
 def stored(session):
     """The fields of the stored messages, by who says them."""
     found = {}

@@ -131,6 +131,9 @@ std::string architecture_of(int capability) {
   return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
 
+// Options of every compilation, beside the architecture.
+constexpr const char* kOptions[] = {"--std=c++17", "-w"};
+
 uint64_t hash_of(std::string_view bytes) {
   Fnv1a hash;
   for (const char c : bytes) hash.add(static_cast<uint8_t>(c));
@@ -142,8 +145,8 @@ std::filesystem::path cached(const std::string& text, const std::string& archite
   const std::string directory = user_cache_directory();
   if (directory.empty()) return {};
   return std::filesystem::path(directory) / "kernels" /
-         fmt::format("{:016x}-{}-{}.{}.cubin", hash_of(text + architecture), architecture, nvrtc().major,
-                     nvrtc().minor);
+         fmt::format("{:016x}-{}-{}.{}.cubin", hash_of(text + architecture + kOptions[0] + kOptions[1]),
+                     architecture, nvrtc().major, nvrtc().minor);
 }
 
 // The bytes that write() put there, or none: the driver must not be given a damaged file.
@@ -180,7 +183,7 @@ Result<std::vector<char>> compile(const Variant& variant, const std::string& arc
   if (!n.unsupported.empty()) return make_error(ErrorKind::unsupported, "{}", n.unsupported);
   const std::string text = text_of(variant), target = "--gpu-architecture=" + architecture;
   const char* name = file_of(variant.source).name;
-  const char* options[] = {target.c_str(), "--std=c++17", "-w"};
+  const char* options[] = {target.c_str(), kOptions[0], kOptions[1]};
   Program program = nullptr;
   if (n.Create(&program, text.c_str(), name, 0, nullptr, nullptr) != 0)
     return make_error(ErrorKind::internal, "NVRTC refused {}", name);

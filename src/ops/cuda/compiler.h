@@ -43,12 +43,13 @@ struct Variant {
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 
-// Machine code for an architecture such as "sm_90a": what was kept, or else compiled and then kept. Needs no
-// device.
 struct MachineCode {
   std::vector<char> code;
-  bool compiled = false;
+  bool compiled = false;  // now, and not read
 };
+// Machine code for an architecture such as "sm_90a": what was kept, or else compiled and then kept. Needs no
+// device. use_kept: false compiles in any case, when what was kept is damaged. Errors: unsupported (there is
+// no NVRTC), internal (the kernel does not compile).
 Result<MachineCode> machine_code(const Variant& variant, const std::string& architecture,
                                  bool use_kept = true);
 

@@ -323,14 +323,54 @@ Json earlier_messages(JsonFields& fields, const Place& place, const std::string&
   return messages;
 }
 
-// How many of the decisions are on calls of earlier answers: who sends the whole conversation sends them
-// again.
-size_t decided_before(const Decisions& decisions, const Json& messages, size_t end) {
+struct Decided {
+  std::set<std::string> found;        // calls that decisions are on
+  std::vector<std::string> declined;  // calls
+};
+
+// The ids of the calls whose results stand from `at` on; it moves behind them.
+std::set<std::string> results_from(const Json& messages, size_t& at) {
   std::set<std::string> calls;
-  for (size_t i = 0; i < end; ++i)
-    if (const auto all = messages[i].find("tool_calls"); all != messages[i].end() && all->is_array())
-      for (const Json& call : *all) calls.insert(parts_of_call(call).id);
-  return std::ranges::count_if(decisions, [&](const auto& one) { return calls.contains(one.first); });
+  for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
+    calls.insert(string_at(messages[at], "tool_call_id"));
+  return calls;
+}
+
+// Why a call that the request leaves without a result did not run, for the model. tool: null if it is not an
+// MCP server's, or not offered now.
+std::string reason_of(const Decisions& decisions, const std::string& id, const ResponsesRequest& request,
+                      const mcp::Tool* tool) {
+  if (const auto decision = decisions.find(id); decision != decisions.end() && decision->second)
+    return declined_text(*decision->second);
+  const bool undecided = decisions.find(id) == decisions.end();
+  return undecided && tool && request.tools.agent.needs_approval(*tool) ? declined_text("it was not approved")
+                                                                        : "This was not run";
+}
+
+// The calls of MCP tools before the last answer, which a client sends again with its history, and its
+// decisions on them. Those without a result get one that says so, as when they were made: the prompt stays
+// the same. own: from where on the messages are the request's.
+void settle_earlier_calls(const Decisions& decisions, const ResponsesRequest& request, size_t own,
+                          Json& messages, Decided& decided) {
+  size_t last = messages.size();
+  while (last > 0 && messages[last - 1]["role"] != "assistant") --last;
+  for (size_t i = own; i + 1 < last; ++i) {
+    const Json calls = messages[i].value("tool_calls", Json::array());
+    size_t at = i + 1;
+    const auto answered = results_from(messages, at);
+    for (const Json& json : calls.is_array() ? calls : Json::array()) {
+      const CallParts parts = parts_of_call(json);
+      const mcp::Tool* tool = request.tools.agent.find(parts.name);
+      const auto decision = decisions.find(parts.id);
+      if (decision != decisions.end()) decided.found.insert(parts.id);
+      if (answered.contains(parts.id) || (!tool && decision == decisions.end())) continue;
+      if (decision != decisions.end() && decision->second) decided.declined.push_back(parts.id);
+      const auto result = not_run(reason_of(decisions, parts.id, request, tool));
+      messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at++),
+                      result_message({.id = parts.id}, result));
+      ++last;
+    }
+  }
 }
 
 // The calls of MCP tools in the assistant's last message that have no result yet. Those that the request
@@ -339,35 +379,31 @@ size_t decided_before(const Decisions& decisions, const Json& messages, size_t e
 // that were declined.
 std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decisions,
                                       ResponsesRequest& request, Json& messages, size_t& own) {
+  Decided decided;
+  settle_earlier_calls(decisions, request, own, messages, decided);
   size_t turn = messages.size();
   while (turn > 0 && messages[turn - 1]["role"] != "assistant") --turn;
-  size_t at = turn, found = decided_before(decisions, messages, turn > 0 ? turn - 1 : 0);
-  std::set<std::string> answered;
-  std::vector<std::string> declined;
-  for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
-    answered.insert(string_at(messages[at], "tool_call_id"));
+  size_t at = turn;
+  const auto answered = results_from(messages, at);
   const Json calls = turn > 0 ? messages[turn - 1].value("tool_calls", Json::array()) : Json::array();
   for (const Json& json : calls.is_array() ? calls : Json::array()) {
     CallParts parts = parts_of_call(json);
     const std::string& id = parts.id;
     const mcp::Tool* tool = request.tools.agent.find(parts.name);
     const auto decision = decisions.find(id);
-    found += tool && decision != decisions.end();
+    if (decision != decisions.end() && (tool || answered.contains(id))) decided.found.insert(id);
     if (answered.contains(id) || !tool) continue;
     AgentCall call{id, parts.name, *tool, std::move(parts.arguments), true};
     if (decision != decisions.end() && !decision->second) {
       request.approved.push_back(std::move(call));
       continue;
     }
-    if (decision != decisions.end()) declined.push_back(call.id);
-    const std::string text = decision != decisions.end() ? declined_text(*decision->second)
-                             : request.tools.agent.needs_approval(call.tool)
-                                 ? declined_text("it was not approved")
-                                 : "This was not run";
-    messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at), result_message(call, not_run(text)));
+    if (decision != decisions.end()) decided.declined.push_back(call.id);
+    const auto result = not_run(reason_of(decisions, call.id, request, tool));
+    messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at), result_message(call, result));
     own += at++ < own ? 1 : 0;
   }
-  if (found < decisions.size())
+  if (decided.found.size() < decisions.size())
     fields.fail(
         "input", "invalid_value",
         "An 'mcp_approval_response' names no request for approval in the conversation's last answer; its "
@@ -375,7 +411,7 @@ std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decis
   else if (!request.approved.empty() && at < messages.size())
     fields.fail("input", "invalid_value",
                 "Messages cannot come with the approval of a call: send them afterwards");
-  return declined;
+  return decided.declined;
 }
 
 // Leaves out as few of the oldest turns as it takes for the images to keep the limits of a prompt. Images of

@@ -295,6 +295,8 @@ Json call_of(const Json& item) {
   }
   std::string id = string_at(item, "call_id");
   if (id.empty()) id = string_at(item, "id");
+  // A call that was approved is the one that was asked for.
+  if (const std::string asked = string_at(item, "approval_request_id"); mcp && !asked.empty()) id = asked;
   if (mcp) id = call_id_with("call_", id);
   return {
       {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};

@@ -3,11 +3,11 @@
 const BASE = new URL("../", import.meta.url);
 const KEY = "anabranch.key";
 
-// kind: "offline" (no answer), "cut" (the answer broke off), "failed" (an event of it says so), "key" (401 and no key was
-// given), "stopped" (by the user), "http" (everything else that the server says).
 // Failures that a later attempt would only repeat, until somebody changes something.
 const LASTING = [401, 403, 404], LASTING_CODES = ["model_not_loaded", "device_lost"];
 
+// kind: "offline" (no answer), "cut" (the answer broke off), "failed" (an event of it says so), "key" (401 and no key was
+// given), "stopped" (by the user), "http" (everything else that the server says).
 export class ApiError extends Error {
   constructor(kind, message, {status = 0, code = "", retryAfter = 0} = {}) {
     super(message);
