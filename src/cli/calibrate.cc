@@ -25,8 +25,8 @@ constexpr const char* kPrompts[] = {
     "What are the main differences between TCP and UDP?",
     "Tell a short story about a lighthouse keeper and a lost dog.",
     "Write a JSON object that describes a book with title, author, year and a list of three chapters.",
-    "Summarise in three bullet points: regular exercise strengthens the heart, improves sleep and lowers "
-    "stress; most adults should be active for half an hour on most days, and even short walks help.",
+    ("Summarise in three bullet points: regular exercise strengthens the heart, improves sleep and lowers "
+     "stress; most adults should be active for half an hour on most days, and even short walks help."),
     "If a train travels 180 kilometres in 2.5 hours, what is its average speed? Show your steps.",
     "Write an SQL query that lists each customer with the number of their orders, most orders first.",
     "Rewrite this sentence politely: you did not send the report and I am waiting.",

@@ -36,7 +36,7 @@ void WaitPool::close() {
 
 void WaitPool::submit(std::string owner, std::vector<std::string> places, std::function<void()> job) {
   std::ranges::sort(places);
-  places.erase(std::ranges::unique(places).begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
   if (places.empty()) places.emplace_back();
   std::lock_guard lock(mutex_);
   if (stopping_) return;
