@@ -8,12 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "slow.h"
 
 #define ENTRY(name) extern "C" int fuzz_##name(const uint8_t*, size_t);
@@ -51,11 +50,7 @@ std::vector<std::string> seeds_of(const std::string& name) {
     for (const auto& file : std::filesystem::directory_iterator(folder)) paths.push_back(file.path());
   std::sort(paths.begin(), paths.end());
   std::vector<std::string> seeds;
-  for (const auto& path : paths) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    seeds.push_back(text.str());
-  }
+  for (const auto& path : paths) seeds.push_back(read_file(path.string(), 1 << 24).value());
   for (const char* common : {"", "{\"a\":[1,-2.5e3,null,\"\\u00e9\"]}", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"})
     seeds.push_back(common);
   return seeds;

@@ -143,17 +143,23 @@ TEST_F(Download, RedirectsInACircleEnd) {
   EXPECT_LT(asked, 20);
 }
 
+// Sends the head of the part that is asked for, of a file of so many bytes. Returns where the part begins.
+size_t begin_part(const Asked& asked, const Send& send, size_t bytes) {
+  size_t from = 0, last = 0;
+  EXPECT_EQ(std::sscanf(asked.field("Range").c_str(), "bytes=%zu-%zu", &from, &last), 2);
+  send(
+      fmt::format("HTTP/1.1 206 Partial Content\r\nConnection: close\r\nContent-Range: bytes "
+                  "{}-{}/{}\r\n\r\n",
+                  from, last, bytes));
+  return from;
+}
+
 // A later range of a file is held in memory until its turn comes.
 TEST_F(Download, MoreBytesThanARangeHasEndTheDownload) {
   constexpr size_t kRange = 16u << 20, kMost = 64u << 20;
   std::atomic<size_t> sent = 0;
   serve([&](const Asked& asked, const Send& send) {
-    size_t from = 0, last = 0;
-    ASSERT_EQ(std::sscanf(asked.field("Range").c_str(), "bytes=%zu-%zu", &from, &last), 2);
-    send(
-        fmt::format("HTTP/1.1 206 Partial Content\r\nConnection: close\r\nContent-Range: bytes "
-                    "{}-{}/{}\r\n\r\n",
-                    from, last, kRange + 1000));
+    const size_t from = begin_part(asked, send, kRange + 1000);
     const std::string piece(64u << 10, 'x');
     if (from == 0) {  // the first range begins, and goes on only when the other has ended
       send(piece);
@@ -175,12 +181,7 @@ TEST_F(Download, MoreBytesThanARangeHasInSmallPartsEndTheDownload) {
   constexpr size_t kRange = 16u << 20;
   std::atomic<bool> done = false;
   serve([&](const Asked& asked, const Send& send) {
-    size_t from = 0, last = 0;
-    ASSERT_EQ(std::sscanf(asked.field("Range").c_str(), "bytes=%zu-%zu", &from, &last), 2);
-    send(
-        fmt::format("HTTP/1.1 206 Partial Content\r\nConnection: close\r\nContent-Range: bytes "
-                    "{}-{}/{}\r\n\r\n",
-                    from, last, kRange + 1000));
+    const size_t from = begin_part(asked, send, kRange + 1000);
     for (int i = 0; !done && i < 1000 && send("x"); ++i) {
       if (from > 0) send(std::string(99, 'x'));
       ::usleep(5000);

@@ -85,6 +85,17 @@ def conversation(**about):
     return add
 
 
+def ask_for_echo(b):
+    b.ask_with(ECHO)
+    b.ask(QUESTION)
+
+
+def allow_once(b):
+    b.button("Allow once").click()
+    b.until(lambda: b.text(".tool .state") == "done")
+    b.done()
+
+
 def words(b):
     b.until(lambda: b.text("#turns > li:last-child .prose").strip(), what="a part of the last answer")
 
@@ -117,32 +128,25 @@ def thoughts(b, server):
 
 @conversation(mcp="good", settings=ROOM | DRAFTS)
 def consent(b, server):
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.see("wants to run echo", ".consent")
-    b.button("Allow once").click()
-    b.until(lambda: b.text(".tool .state") == "done")
-    b.done()
+    allow_once(b)
 
 
 @conversation(mcp="good", settings=ROOM, keep=True)
 def kept_question(b, server):
     """The page is read again while it asks, and again after the answer."""
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.button("Allow once")
     b.driver.refresh()
-    b.button("Allow once").click()
-    b.until(lambda: b.text(".tool .state") == "done")
-    b.done()
+    allow_once(b)
     b.driver.refresh()
     words(b)
 
 
 @conversation(mcp="good", settings=ROOM)
 def denied(b, server):
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.button("Not now").click()
     words(b)
     b.done()
@@ -151,8 +155,7 @@ def denied(b, server):
 @conversation(mcp="good", consent="always", settings=ROOM, keep=True)
 def habit(b, server):
     """A tool that runs without a question, in a conversation that the server keeps; it is read again."""
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.until(lambda: b.text(".tool .state") == "done")
     b.driver.refresh()
     words(b)
@@ -161,24 +164,21 @@ def habit(b, server):
 
 @conversation(mcp="bad-json", consent="always", settings=ROOM, mcp_timeout=1)
 def failed_tool(b, server):
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.until(lambda: b.text(".tool .state") == "failed")
 
 
 @conversation(mcp="hang-call", consent="always", settings={"max_output_tokens": 35}, mcp_timeout=16)
 def slow_tool(b, server):
     """The server says that it still works, and then that the tool took too long. The limit stands right behind the call."""
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.until(lambda: b.text(".tool .state") == "failed")
 
 
 @conversation(mcp="good", consent="always", settings={"max_output_tokens": 32})
 def cut_call(b, server):
     """The limit stands at the end of a call, which does not run then."""
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.until(lambda: b.text(".tool .state") == "failed")
     b.see("limit of tokens", ".ending")
 
@@ -186,12 +186,9 @@ def cut_call(b, server):
 @conversation(mcp="good", settings={"max_output_tokens": 32})
 def cut_question(b, server):
     """The limit stands at the end of a call that needs consent."""
-    b.ask_with(ECHO)
-    b.ask(QUESTION)
+    ask_for_echo(b)
     b.see("limit of tokens", ".ending")
-    b.button("Allow once").click()
-    b.until(lambda: b.text(".tool .state") == "done")
-    b.done()
+    allow_once(b)
 
 
 @conversation(mcp="exit-start")

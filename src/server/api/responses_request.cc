@@ -336,15 +336,22 @@ std::set<std::string> results_from(const Json& messages, size_t& at) {
   return calls;
 }
 
+// Where the messages behind the last answer begin; 0: there is no answer.
+size_t behind_last_answer(const Json& messages) {
+  size_t at = messages.size();
+  while (at > 0 && messages[at - 1]["role"] != "assistant") --at;
+  return at;
+}
+
 // Why a call that the request leaves without a result did not run, for the model. tool: null if it is not an
 // MCP server's, or not offered now.
 std::string reason_of(const Decisions& decisions, const std::string& id, const ResponsesRequest& request,
                       const mcp::Tool* tool) {
-  if (const auto decision = decisions.find(id); decision != decisions.end() && decision->second)
-    return declined_text(*decision->second);
-  const bool undecided = decisions.find(id) == decisions.end();
-  return undecided && tool && request.tools.agent.needs_approval(*tool) ? declined_text("it was not approved")
-                                                                        : "This was not run";
+  const auto decision = decisions.find(id);
+  const bool decided = decision != decisions.end();
+  if (decided && decision->second) return declined_text(*decision->second);
+  return !decided && tool && request.tools.agent.needs_approval(*tool) ? declined_text("it was not approved")
+                                                                       : "This was not run";
 }
 
 // The calls of MCP tools before the last answer, which a client sends again with its history, and its
@@ -352,8 +359,7 @@ std::string reason_of(const Decisions& decisions, const std::string& id, const R
 // the same. own: from where on the messages are the request's.
 void settle_earlier_calls(const Decisions& decisions, const ResponsesRequest& request, size_t own,
                           Json& messages, Decided& decided) {
-  size_t last = messages.size();
-  while (last > 0 && messages[last - 1]["role"] != "assistant") --last;
+  size_t last = behind_last_answer(messages);
   for (size_t i = own; i + 1 < last; ++i) {
     const Json calls = messages[i].value("tool_calls", Json::array());
     size_t at = i + 1;
@@ -381,8 +387,7 @@ std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decis
                                       ResponsesRequest& request, Json& messages, size_t& own) {
   Decided decided;
   settle_earlier_calls(decisions, request, own, messages, decided);
-  size_t turn = messages.size();
-  while (turn > 0 && messages[turn - 1]["role"] != "assistant") --turn;
+  const size_t turn = behind_last_answer(messages);
   size_t at = turn;
   const auto answered = results_from(messages, at);
   const Json calls = turn > 0 ? messages[turn - 1].value("tool_calls", Json::array()) : Json::array();
