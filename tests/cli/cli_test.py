@@ -10,6 +10,7 @@ import time
 
 from commands import generate, refused, run
 from harness import paths
+from harness.waiting import file_sizes
 
 SMALL = paths.DRAFT
 HELDOUT = os.path.join(os.path.dirname(__file__), "../models/data/heldout.txt")
@@ -213,7 +214,7 @@ def test_generate_keeps_states_on_disk_only_if_asked():
 
         def bytes_after(*flags):
             subprocess.run([*words, *flags], env=env, check=True, capture_output=True)
-            return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(folder + "/anabranch/states") for f in files)
+            return sum(file_sizes(folder + "/anabranch/states").values())
 
         assert bytes_after() < 100_000 < bytes_after("--cache-disk", "1GB")
 

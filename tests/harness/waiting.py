@@ -1,5 +1,6 @@
 """Waiting for a state instead of for a time."""
 
+import os
 import time
 
 LONG = 120  # seconds; a machine that is busy with other things may be many times slower than usual
@@ -23,6 +24,18 @@ def stays(condition, what, seconds=0.5):
         assert condition(), what
         time.sleep(0.05)
     assert condition(), what
+
+
+def file_sizes(folder):
+    """{path: bytes} of the files below a folder that another process may be writing to: a file that goes away meanwhile is left out."""
+    sizes = {}
+    for at, _, names in os.walk(folder):
+        for path in (os.path.join(at, name) for name in names):
+            try:
+                sizes[path] = os.stat(path).st_size
+            except FileNotFoundError:
+                pass  # it was renamed or removed after it was listed
+    return sizes
 
 
 def settled(state, still=0.5, seconds=LONG):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 from harness import passed_on, paths
+from harness.waiting import file_sizes
 from test_hub import Hub, Repo
 
 TOKEN = "hf_test"
@@ -84,6 +85,10 @@ class Cache:
         folder = os.path.join(self.repo, "blobs")
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return sorted(n for n in names if n.endswith(".incomplete") == partial)
+
+    def partial_sizes(self):
+        """{name: bytes} of the downloads that are under way or were left."""
+        return {os.path.basename(path): size for path, size in file_sizes(os.path.join(self.repo, "blobs")).items() if path.endswith(".incomplete")}
 
     def check(self):
         """Whatever has happened: what has its final name has the content that the name promises."""

@@ -62,7 +62,7 @@ def test_a_connection_that_drops_for_ever():
 def test_an_outage_of_some_seconds():
     with setup(bytes_per_second=150_000) as (cache, hub, repo):
         process = cache.start("pull", NAME)
-        wait_for(lambda: any(os.path.getsize(f"{cache.repo}/blobs/{b}") > 10_000 for b in cache.blobs(partial=True)), "the download begins")
+        wait_for(lambda: any(size > 10_000 for size in cache.partial_sizes().values()), "the download begins")
         hub.outage(6)  # longer than the first tries together
         out, err = process.communicate(timeout=300)
         assert process.returncode == 0 and b"trying again in" in out, (out, err)

@@ -287,12 +287,12 @@ def test_directories_that_cannot_be_written():
 def test_control_c_keeps_what_came():
     with setup(bytes_per_second=100_000) as (cache, hub, repo):
         process = cache.start("pull", NAME)
-        wait_for(lambda: any(os.path.getsize(f"{cache.repo}/blobs/{b}") > 30_000 for b in cache.blobs(partial=True)), "the download is under way")
+        wait_for(lambda: any(size > 30_000 for size in cache.partial_sizes().values()), "the download is under way")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)
         assert process.returncode == 130 and b"goes on from here" in err, (process.returncode, err)
         cache.check()
-        kept = {b: os.path.getsize(f"{cache.repo}/blobs/{b}") for b in cache.blobs(partial=True)}
+        kept = cache.partial_sizes()
         assert kept
         hub.rate, hub.log = None, []
         cache.pull()

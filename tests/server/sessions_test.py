@@ -15,7 +15,7 @@ import time
 import pytest
 
 from harness import paths
-from harness.waiting import settled
+from harness.waiting import file_sizes, settled
 
 WORDS = [f"{a}{b}{c}" for a in ("ba", "do", "ki", "lu", "me", "na") for b in ("ra", "se", "ti", "vo", "zu") for c in ("n", "r", "s", "x")]
 
@@ -81,11 +81,6 @@ QUESTIONS = ["What is the capital of France?", "And what is 17 plus 25?", "Name 
 ABOUT = "You answer the questions of a traveller who is curious about towns, rivers and numbers. " * 8
 
 
-def files_of(folder):
-    return sorted((os.path.join(root, name), os.path.getsize(os.path.join(root, name))) for root, _, names in os.walk(folder) for name in names
-                  if os.path.exists(os.path.join(root, name)))
-
-
 def conversation(server, states, killed):
     """The answers to QUESTIONS and the tokens of each that were cached, then the messages that are kept."""
     texts, cached = [], []
@@ -97,7 +92,7 @@ def conversation(server, states, killed):
         texts.append([[part["text"] for part in item["content"]] for item in answer["output"]])
         cached.append(answer["usage"]["input_tokens_details"]["cached_tokens"])
         if killed:
-            settled(lambda: files_of(states))  # states are written in the background
+            settled(lambda: file_sizes(states))  # states are written in the background
             server.restart()
     kept = server.ask(f"/v1/sessions/{session}")["messages"]
     return texts + [[(m["role"], m["content"], m.get("reasoning_content")) for m in kept]], cached
@@ -167,7 +162,7 @@ def test_two_processes_and_the_command_line_use_one_file(start, tmp_path):
     assert listed.returncode == 0 and json.loads(listed.stdout)[0]["id"] == session, listed.stderr
     for server in servers:
         server.kill()
-    modes = {oct(os.stat(path).st_mode & 0o777) for path, _ in files_of(tmp_path / "sessions")}
+    modes = {oct(os.stat(path).st_mode & 0o777) for path in file_sizes(tmp_path / "sessions")}
     assert modes == {"0o600"}
 
 

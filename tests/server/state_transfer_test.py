@@ -17,7 +17,7 @@ import time
 import pytest
 
 from harness import paths
-from harness.waiting import settled
+from harness.waiting import file_sizes, settled
 
 pytestmark = pytest.mark.slow
 
@@ -255,7 +255,7 @@ class Shared:
 
     def written(self):
         """Waits until all records are written."""
-        settled(lambda: sorted((path.name, path.stat().st_size) for path in self.folder.rglob("*-*-*.*")), still=1)
+        settled(lambda: file_sizes(self.folder), still=1)
 
 
 @pytest.fixture(scope="module")

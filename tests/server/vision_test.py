@@ -3,7 +3,6 @@ kill -9 (images_test.py has the official clients). The model is the default one 
 
 import base64
 import json
-import os
 import signal
 import subprocess
 
@@ -11,7 +10,7 @@ import pytest
 
 import vision_model
 from harness import paths
-from harness.waiting import settled
+from harness.waiting import file_sizes, settled
 from pictures import drawing
 
 LEAST_FOUND = 0.98  # of the tokens that a turn repeats
@@ -35,9 +34,7 @@ def sees(tmp_path_factory):
 
 def wait_until_written(directory):
     """States are written behind the answers: until no file changes any more."""
-    def files():
-        return {entry.path: entry.stat().st_size for folder, _, _ in os.walk(directory) for entry in os.scandir(folder) if entry.is_file()}
-    settled(files, still=1)
+    settled(lambda: file_sizes(directory), still=1)
 
 
 def ask(server, messages):
