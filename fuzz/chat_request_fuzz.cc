@@ -66,9 +66,9 @@ void check_chat(const anabranch::ChatRequest& request) {
 }
 
 template <class Request>
-const Request* checked(const std::variant<Request, ApiError>& result) {
-  check_error(std::get_if<ApiError>(&result));
-  return std::get_if<Request>(&result);
+const Request* checked(const ApiResult<Request>& result) {
+  check_error(result ? nullptr : &result.error());
+  return result ? &*result : nullptr;
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Result<T>: a value, or an Error that a person can act on. Used for everything that depends on input from
-// outside (files, flags, requests). Broken invariants use CHECK (check.h) instead.
+// outside (files, flags, requests). Broken invariants use CHECK (check.h) instead. E: another kind of error,
+// which every Error can become.
 #pragma once
 
 #include <fmt/core.h>
 
+#include <concepts>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,10 +25,14 @@ enum class ErrorKind {
   internal,     // a fault of ours
 };
 
-// message: what was wrong, where, and what to do about it; one line, no trailing full stop needed.
 struct Error {
   ErrorKind kind = ErrorKind::internal;
-  std::string message;
+  std::string
+      message;  // what was wrong, where, and what to do about it; one line, no trailing full stop needed
+  std::string field = {};  // of a request: the field at fault; empty: none
+  std::string code = {};   // for programs, more exact than the kind; empty: none
+  // Of a limit that was exceeded, where both are counted; else 0.
+  size_t needed = 0, limit = 0;
 };
 
 template <class... Args>
@@ -34,11 +40,12 @@ Error make_error(ErrorKind kind, fmt::format_string<Args...> format, Args&&... a
   return Error{kind, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-template <class T>
+template <class T, class E = Error>
 class [[nodiscard]] Result {
  public:
   Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}
-  Result(Error error) : v_(std::in_place_index<1>, std::move(error)) {}
+  Result(E error) : v_(std::in_place_index<1>, std::move(error)) {}
+  Result(const Error& error) requires(!std::same_as<E, Error>) : v_(std::in_place_index<1>, error) {}
 
   bool ok() const { return v_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -62,23 +69,24 @@ class [[nodiscard]] Result {
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
-  const Error& error() const { return std::get<1>(v_); }
+  const E& error() const { return std::get<1>(v_); }
 
  private:
-  std::variant<T, Error> v_;
+  std::variant<T, E> v_;
 };
 
-template <>
-class [[nodiscard]] Result<void> {
+template <class E>
+class [[nodiscard]] Result<void, E> {
  public:
   Result() = default;
-  Result(Error error) : error_(std::move(error)) {}
+  Result(E error) : error_(std::move(error)) {}
+  Result(const Error& error) requires(!std::same_as<E, Error>) : error_(std::in_place, error) {}
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const { return *error_; }
+  const E& error() const { return *error_; }
 
  private:
-  std::optional<Error> error_;
+  std::optional<E> error_;
 };
 
 // TRY(auto x, expr): x = the value of expr, or return its error from the enclosing function.

@@ -67,13 +67,4 @@ struct CompletionRequest {
   std::string field = "prompt";       // where the prompts stood, for errors
 };
 
-// Why a request cannot be served.
-struct RequestError {
-  Error error;
-  std::string field;  // of the request, at fault
-  std::string code;   // a more exact one than error.kind; empty: none
-  // Of a prompt that is too long: its tokens, as far as they were counted, and those of the context.
-  size_t prompt_tokens = 0, context = 0;
-};
-
 }  // namespace anabranch

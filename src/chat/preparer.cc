@@ -11,13 +11,8 @@ namespace {
 
 constexpr size_t kMostCounted = 256u << 10;  // tokens, unless four contexts are more
 
-// code: as of RequestError.
-RequestError fault(ErrorKind kind, std::string message, std::string field, std::string code = "") {
-  return {{kind, std::move(message)}, std::move(field), std::move(code)};
-}
-
-RequestError constraint_error(const std::string& field, const Error& error) {
-  return fault(error.kind, fmt::format("'{}': {}", field, error.message), field);
+Error constraint_error(const std::string& field, const Error& error) {
+  return {error.kind, fmt::format("'{}': {}", field, error.message), field};
 }
 
 // For a template that does not know tools.
@@ -47,56 +42,52 @@ size_t Preparer::most_counted() const {
   return context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context;
 }
 
-RequestError Preparer::too_long(size_t tokens, bool counted, const std::string& param) const {
+Error Preparer::too_long(size_t tokens, bool counted, const std::string& param) const {
   const auto context = static_cast<size_t>(engine_.info().context_length);
-  RequestError error =
-      fault(ErrorKind::exhausted,
-            fmt::format("This model's maximum context length is {} tokens, but the prompt has {}{} and needs "
-                        "room for at least one more. Shorten it",
-                        context, counted ? "" : "more than ", tokens),
-            param, "context_length_exceeded");
-  error.prompt_tokens = counted ? tokens : tokens + 1;
-  error.context = context;
-  return error;
+  return {ErrorKind::exhausted,
+          fmt::format("This model's maximum context length is {} tokens, but the prompt has {}{} and needs "
+                      "room for at least one more. Shorten it",
+                      context, counted ? "" : "more than ", tokens),
+          param,
+          "context_length_exceeded",
+          counted ? tokens : tokens + 1,
+          context};
 }
 
 // Why a prompt was not read to its end.
-RequestError Preparer::stop_error(const EncodeLimit& limit, const std::string& param) const {
-  if (limit.cancelled()) return fault(ErrorKind::busy, "The client has left", "", "cancelled");
+Error Preparer::stop_error(const EncodeLimit& limit, const std::string& param) const {
+  if (limit.cancelled()) return Error{ErrorKind::busy, "The client has left", "", "cancelled"};
   return too_long(limit.most_tokens(), false, param);
 }
 
-std::variant<std::vector<RequestImage>, RequestError> Preparer::pictures_of(
-    ChatRequest& request, size_t most_tokens, const std::function<bool()>& cancelled) const {
+Result<std::vector<RequestImage>> Preparer::pictures_of(ChatRequest& request, size_t most_tokens,
+                                                        const std::function<bool()>& cancelled) const {
   if (request.images.empty()) return std::vector<RequestImage>();
   if (const ImageFormat* format = engine_.image_format()) {
     auto read = read_pictures(request, *format, most_tokens, cancelled);
-    if (auto* error = std::get_if<RequestError>(&read); error && error->prompt_tokens > 0)
-      return too_long(most_tokens, false, error->field);
+    if (!read && read.error().needed > 0) return too_long(most_tokens, false, read.error().field);
     return read;
   }
   if (hide_images_of_tools(request.messages) == 0) {
     request.images.clear();
     return std::vector<RequestImage>();
   }
-  return fault(ErrorKind::unsupported,
+  return Error{ErrorKind::unsupported,
                "This model cannot read images (its files have no vision tower): send text only, or serve a "
                "model that has one",
-               request.images.front().field, "images_unsupported");
+               request.images.front().field, "images_unsupported"};
 }
 
-std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
-                                                            const std::function<bool()>& cancelled) {
+Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
+                                        const std::function<bool()>& cancelled) {
   EncodeLimit limit(most_tokens, cancelled);
   if (!compiler_)
-    return fault(
+    return Error{
         ErrorKind::unsupported,
         "The loaded model brings no chat template: start the server with --chat-template-file, or use "
         "/v1/completions",
-        "messages");
-  auto read = pictures_of(request, most_tokens, cancelled);
-  if (auto* error = std::get_if<RequestError>(&read)) return std::move(*error);
-  auto& images = std::get<std::vector<RequestImage>>(read);
+        "messages"};
+  TRY(auto images, pictures_of(request, most_tokens, cancelled));
   const std::string user = last_user_text(request.messages);
   split_volatile_text(request.messages, volatile_text_);
   const ChatTemplate& chat = *chat_;
@@ -121,9 +112,9 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
                     : choose_thinking(wish, chat, format_.reasoning, user, compile);
   if (limit.stopped()) return stop_error(limit, "messages");
   if (!chosen.ok())
-    return fault(ErrorKind::invalid,
+    return Error{ErrorKind::invalid,
                  "The model's chat template refused the messages: " + chosen.error().message, "messages",
-                 "template_error");
+                 "template_error"};
   using Choice = ToolChoice::Kind;
   using Format = ResponseFormat::Kind;
   const Format format = request.options.format.kind;
@@ -154,7 +145,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
 }
 
 void Preparer::compile(Prepared prepared, const GrammarClient& client,
-                       std::function<void(std::variant<Prepared, RequestError>)> done) const {
+                       std::function<void(Result<Prepared>)> done) const {
   static const Json none;
   const Json& tools = prepared.rules.tools ? *prepared.rules.tools : none;
   std::string field;
@@ -175,9 +166,8 @@ void Preparer::compile(Prepared prepared, const GrammarClient& client,
                           });
 }
 
-std::variant<std::vector<int>, RequestError> Preparer::prompt_tokens(TextOrTokens prompt,
-                                                                     const std::string& param,
-                                                                     EncodeLimit limit) const {
+Result<std::vector<int>> Preparer::prompt_tokens(TextOrTokens prompt, const std::string& param,
+                                                 EncodeLimit limit) const {
   const Tokenizer& tokenizer = engine_.tokenizer();
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     std::vector<int> ids = tokenizer.encode(*text, true, &limit);
@@ -188,15 +178,15 @@ std::variant<std::vector<int>, RequestError> Preparer::prompt_tokens(TextOrToken
   auto& ids = std::get<std::vector<int>>(prompt);
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] >= tokenizer.vocab_size())
-      return fault(ErrorKind::invalid,
+      return Error{ErrorKind::invalid,
                    fmt::format("'{}[{}]' is token {}, but the vocabulary has {}", param, i, ids[i],
                                tokenizer.vocab_size()),
-                   param);
+                   param};
   return std::move(ids);
 }
 
-std::variant<Prepared, RequestError> Preparer::completion(CompletionRequest request,
-                                                          const std::function<bool()>& cancelled) const {
+Result<Prepared> Preparer::completion(CompletionRequest request,
+                                      const std::function<bool()>& cancelled) const {
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.thinking.budget = prepared.options.thinking.budget;
@@ -204,35 +194,31 @@ std::variant<Prepared, RequestError> Preparer::completion(CompletionRequest requ
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const std::string param =
         request.prompts.size() > 1 ? fmt::format("{}[{}]", request.field, i) : request.field;
-    auto ids = prompt_tokens(std::move(request.prompts[i]), param, {most_tokens(), cancelled});
-    if (auto* error = std::get_if<RequestError>(&ids)) return std::move(*error);
-    prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
+    TRY(auto ids, prompt_tokens(std::move(request.prompts[i]), param, {most_tokens(), cancelled}));
+    prepared.prompts.push_back(std::move(ids));
   }
   prepared.constrained = is_constrained(prepared.options.format, {}, nullptr);
   return check(std::move(prepared), request.field);
 }
 
 // The checks that both share; afterwards the engine has no reason to refuse a prompt.
-std::variant<Prepared, RequestError> Preparer::check(Prepared prepared, const std::string& param) const {
+Result<Prepared> Preparer::check(Prepared prepared, const std::string& param) const {
   if (prepared.constrained && prepared.options.ignore_eos)
-    return fault(ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",
-                 "ignore_eos");
+    return Error{ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",
+                 "ignore_eos"};
   for (const auto& prompt : prepared.prompts) {
-    if (prompt.empty()) return fault(ErrorKind::invalid, "The prompt is empty", param);
+    if (prompt.empty()) return Error{ErrorKind::invalid, "The prompt is empty", param};
     if (prompt.size() >= most_tokens()) return too_long(prompt.size(), true, param);
   }
   return prepared;
 }
 
-std::variant<Prepared, RequestError> Preparer::chat(ChatRequest request,
-                                                    const std::function<bool()>& cancelled) {
-  auto result = prepare_chat(std::move(request), most_tokens(), cancelled);
-  if (std::holds_alternative<RequestError>(result)) return result;
-  return check(std::get<Prepared>(std::move(result)), "messages");
+Result<Prepared> Preparer::chat(ChatRequest request, const std::function<bool()>& cancelled) {
+  TRY(auto prepared, prepare_chat(std::move(request), most_tokens(), cancelled));
+  return check(std::move(prepared), "messages");
 }
 
-std::variant<Prepared, RequestError> Preparer::count(ChatRequest request,
-                                                     const std::function<bool()>& cancelled) {
+Result<Prepared> Preparer::count(ChatRequest request, const std::function<bool()>& cancelled) {
   return prepare_chat(std::move(request), most_counted(), cancelled);
 }
 

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "chat/chat_request.h"
@@ -44,17 +43,16 @@ class Preparer {
   Preparer(const Engine& engine, PrepareOptions options);
   // cancelled, here and below: whether nobody waits for it any more. Asked now and then; the result is then
   // an error.
-  std::variant<Prepared, RequestError> chat(ChatRequest request, const std::function<bool()>& cancelled);
+  Result<Prepared> chat(ChatRequest request, const std::function<bool()>& cancelled);
   // The most tokens of a text that are counted: more than a context, since clients ask how much to leave out.
   size_t most_counted() const;
   // For its length only: the prompt need not fit into the context.
-  std::variant<Prepared, RequestError> count(ChatRequest request, const std::function<bool()>& cancelled);
-  std::variant<Prepared, RequestError> completion(CompletionRequest request,
-                                                  const std::function<bool()>& cancelled) const;
+  Result<Prepared> count(ChatRequest request, const std::function<bool()>& cancelled);
+  Result<Prepared> completion(CompletionRequest request, const std::function<bool()>& cancelled) const;
   // Gives `done` the same with its grammar, when and where the engine has compiled it, unless the client has
   // gone.
   void compile(Prepared prepared, const GrammarClient& client,
-               std::function<void(std::variant<Prepared, RequestError>)> done) const;
+               std::function<void(Result<Prepared>)> done) const;
   // What was sampled for a request: found when the turn comes back.
   void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                 const OutputRules& rules) {
@@ -63,15 +61,15 @@ class Preparer {
   void write_turns() { turns_.write(); }
 
  private:
-  std::variant<std::vector<RequestImage>, RequestError> pictures_of(
-      ChatRequest& request, size_t most_tokens, const std::function<bool()>& cancelled) const;
-  std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, size_t most_tokens,
-                                                    const std::function<bool()>& cancelled);
-  std::variant<std::vector<int>, RequestError> prompt_tokens(TextOrTokens prompt, const std::string& param,
-                                                             EncodeLimit limit) const;
-  std::variant<Prepared, RequestError> check(Prepared prepared, const std::string& param) const;
-  RequestError too_long(size_t tokens, bool counted, const std::string& param) const;
-  RequestError stop_error(const EncodeLimit& limit, const std::string& param) const;
+  Result<std::vector<RequestImage>> pictures_of(ChatRequest& request, size_t most_tokens,
+                                                const std::function<bool()>& cancelled) const;
+  Result<Prepared> prepare_chat(ChatRequest request, size_t most_tokens,
+                                const std::function<bool()>& cancelled);
+  Result<std::vector<int>> prompt_tokens(TextOrTokens prompt, const std::string& param,
+                                         EncodeLimit limit) const;
+  Result<Prepared> check(Prepared prepared, const std::string& param) const;
+  Error too_long(size_t tokens, bool counted, const std::string& param) const;
+  Error stop_error(const EncodeLimit& limit, const std::string& param) const;
   size_t most_tokens() const;
 
   const Engine& engine_;

@@ -8,10 +8,6 @@
 namespace anabranch {
 namespace {
 
-RequestError fault(ErrorKind kind, std::string message, std::string field) {
-  return {{kind, std::move(message)}, std::move(field), ""};
-}
-
 Result<RequestImage> read_picture(const ImageInput& input, const ImageProcessor& processor) {
   TRY(const Picture picture, decode_picture(input.bytes));
   TRY(auto processed, process_image(picture, processor, input.most_pixels));
@@ -30,14 +26,12 @@ void for_each_image(Json& message, const Visit& visit) {
 
 }  // namespace
 
-std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest& request,
-                                                                    const ImageFormat& format,
-                                                                    size_t most_tokens,
-                                                                    const std::function<bool()>& cancelled) {
+Result<std::vector<RequestImage>> read_pictures(ChatRequest& request, const ImageFormat& format,
+                                                size_t most_tokens, const std::function<bool()>& cancelled) {
   std::vector<RequestImage> out;
   size_t tokens = 0;
   for (const ImageInput& input : request.images) {
-    if (cancelled && cancelled()) return fault(ErrorKind::busy, "The client has left", "");
+    if (cancelled && cancelled()) return Error{ErrorKind::busy, "The client has left"};
     const auto same = std::ranges::find_if(request.images, [&](const ImageInput& other) {
       return other.bytes == input.bytes && other.most_pixels == input.most_pixels;
     });
@@ -46,15 +40,12 @@ std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest&
       out.push_back(out[place]);
     } else {
       auto read = read_picture(input, format.processor);
-      if (!read) return fault(ErrorKind::invalid, read.error().message, input.field);
+      if (!read) return Error{ErrorKind::invalid, read.error().message, input.field};
       out.push_back(std::move(*read));
     }
     tokens += static_cast<size_t>(out.back().image->tokens);
-    if (tokens > most_tokens) {
-      RequestError error = fault(ErrorKind::exhausted, "", input.field);
-      error.prompt_tokens = tokens;
-      return error;
-    }
+    if (tokens > most_tokens)
+      return Error{ErrorKind::exhausted, "The images have too many tokens", input.field, "", tokens};
   }
   request.images.clear();
   size_t next = 0;
@@ -65,10 +56,10 @@ std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest&
   };
   for (Json& message : request.messages) for_each_image(message, name);
   if (next != out.size())
-    return fault(
+    return Error{
         ErrorKind::invalid,
         fmt::format("The messages have {} parts of type image, but {} images came", next, out.size()),
-        "messages");
+        "messages"};
   return out;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <variant>
 #include <vector>
 
 #include "chat/chat_request.h"
@@ -12,12 +11,10 @@ namespace anabranch {
 // Makes the pictures of a request what the model takes: decoded, resized, and named by their keys, which
 // their parts of the messages get as "image_key". The prompt's places are not known yet
 // (RequestImage::begin). Errors: what is wrong with which picture; that there are more pictures than parts,
-// or the other way round; exhausted, with RequestError::prompt_tokens, once they have more than most_tokens
+// or the other way round; exhausted, with Error::needed, once they have more than most_tokens
 // together.
-std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest& request,
-                                                                    const ImageFormat& format,
-                                                                    size_t most_tokens,
-                                                                    const std::function<bool()>& cancelled);
+Result<std::vector<RequestImage>> read_pictures(ChatRequest& request, const ImageFormat& format,
+                                                size_t most_tokens, const std::function<bool()>& cancelled);
 
 // For models that read text only: puts a few words in place of the images in results of tools, since agents
 // send these again with every later turn. Returns how many other images there are.

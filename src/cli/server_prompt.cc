@@ -9,16 +9,12 @@ Result<Prepared> prepare_as_server(const Engine& engine, Preparer& preparer, con
                                    const std::vector<std::string>& stop,
                                    const std::function<bool()>& cancelled) {
   TRY_VOID(check_chat_template(engine, thinking));
-  auto read =
+  auto request =
       server::read_chat_request(body, server::request_defaults(engine, sampling, thinking_wish(thinking)));
-  if (const auto* error = std::get_if<server::ApiError>(&read))
-    return Error{ErrorKind::invalid, error->message};
-  ChatRequest& request = std::get<ChatRequest>(read);
-  request.options.sampling = sampling;
-  request.options.stop = stop;
-  auto prepared = preparer.chat(std::move(request), cancelled);
-  if (const auto* error = std::get_if<RequestError>(&prepared)) return error->error;
-  return std::get<Prepared>(std::move(prepared));
+  if (!request) return Error{ErrorKind::invalid, request.error().message};
+  request->options.sampling = sampling;
+  request->options.stop = stop;
+  return preparer.chat(std::move(*request), cancelled);
 }
 
 Prompt take_prompt(Prepared& prepared) {

@@ -20,16 +20,16 @@ std::string conversation(const std::string& messages, const std::string& extra =
 
 ChatRequest parsed(const std::string& text, bool counting = false) {
   auto result = parse_messages_request(text, defaults(), counting);
-  if (auto* error = std::get_if<ApiError>(&result)) {
-    ADD_FAILURE() << text << ": " << error->message;
+  if (!result) {
+    ADD_FAILURE() << text << ": " << result.error().message;
     return {};
   }
-  return std::get<ChatRequest>(result);
+  return result.value();
 }
 
 ApiError refused(const std::string& text) {
-  auto result = parse_messages_request(text, defaults(), false);
-  if (auto* error = std::get_if<ApiError>(&result)) return *error;
+  const auto result = parse_messages_request(text, defaults(), false);
+  if (!result) return result.error();
   ADD_FAILURE() << "taken: " << text;
   return {};
 }

@@ -26,8 +26,8 @@ std::string image_url(const std::string& url, const std::string& detail = "") {
 }
 
 template <class Parsed>
-ApiError error_of(const std::variant<Parsed, ApiError>& parsed) {
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+ApiError error_of(const ApiResult<Parsed>& parsed) {
+  if (!parsed) return parsed.error();
   ADD_FAILURE() << "taken";
   return {};
 }
@@ -41,22 +41,22 @@ std::string text_of(const std::vector<ImageInput>& images) {
 }
 
 // A chat with this content of its only message.
-std::variant<ChatRequest, ApiError> chat(const std::string& content, const RequestDefaults& with = defaults(),
-                                         const std::string& role = "user") {
+ApiResult<ChatRequest> chat(const std::string& content, const RequestDefaults& with = defaults(),
+                            const std::string& role = "user") {
   return parse_chat_request(R"({"messages":[{"role":")" + role + R"(","content":)" + content + "}]}", with);
 }
 
 TEST(Images, ChatCompletions) {
-  const auto request = std::get<ChatRequest>(chat("[" + image_url(kA, "low") + R"(,{"type":"text","text":"é"},
-      {"type":"text","text":"x"},)" + image_url(kB, "high") +
-                                                  R"(,{"type":"image_url","image_url":")" + kA + "\"}]"));
+  const auto request = chat("[" + image_url(kA, "low") + R"(,{"type":"text","text":"é"},
+      {"type":"text","text":"x"},)" +
+                            image_url(kB, "high") + R"(,{"type":"image_url","image_url":")" + kA + "\"}]")
+                           .value();
   EXPECT_EQ(
       request.messages.dump(),
       R"([{"role":"user","content":[{"type":"image"},{"type":"text","text":"éx"},{"type":"image"},{"type":"image"}]}])");
   EXPECT_EQ(text_of(request.images),
             "AA<=262144@messages[0].content[0] BB@messages[0].content[3] AA@messages[0].content[4] ");
-  EXPECT_EQ(std::get<ChatRequest>(chat(R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])"))
-                .messages[0]["content"],
+  EXPECT_EQ(chat(R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])").value().messages[0]["content"],
             "ab")
       << "without images a text, as ever";
 }
@@ -100,16 +100,15 @@ TEST(Images, ChatCompletionsRefuse) {
 TEST(Images, AreLimited) {
   std::string many;
   for (size_t i = 0; i < kMaxImages; ++i) many += (i > 0 ? "," : "") + image_url(kA);
-  EXPECT_EQ(std::get<ChatRequest>(chat("[" + many + "]")).images.size(), kMaxImages);
+  EXPECT_EQ(chat("[" + many + "]").value().images.size(), kMaxImages);
   ApiError error = error_of(chat("[" + many + "," + image_url(kA) + "]"));
   EXPECT_EQ(error.code, "limit_exceeded");
   EXPECT_EQ(error.param, "messages[0].content[64]");
   const auto of_size = [](size_t bytes) {
     return "data:image/png;base64," + to_base64(std::string(bytes, 'x'));
   };
-  EXPECT_EQ(
-      std::get<ChatRequest>(chat("[" + image_url(of_size(kMaxImageBytes)) + "]")).images[0].bytes.size(),
-      kMaxImageBytes);
+  EXPECT_EQ(chat("[" + image_url(of_size(kMaxImageBytes)) + "]").value().images[0].bytes.size(),
+            kMaxImageBytes);
   error = error_of(chat("[" + image_url(of_size(kMaxImageBytes + 1)) + "]"));
   EXPECT_EQ(error.code, "limit_exceeded");
   EXPECT_NE(error.message.find("20 MiB"), std::string::npos) << error.message;
@@ -124,10 +123,10 @@ TEST(Images, ResultsOfToolsHoldThemForModelsThatReadThem) {
       [{"id":"1","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":
       [{"type":"text","text":"See "},)" +
                            image_url(kA) + "]}]}";
-  const auto request = std::get<ChatRequest>(parse_chat_request(body, defaults()));
+  const auto request = parse_chat_request(body, defaults()).value();
   EXPECT_EQ(request.messages[2]["content"].dump(), R"([{"type":"text","text":"See "},{"type":"image"}])");
   EXPECT_EQ(text_of(request.images), "AA@messages[2].content[1] ");
-  const auto blind = std::get<ChatRequest>(parse_chat_request(body, {SamplingParams{}, {}, 300}));
+  const auto blind = parse_chat_request(body, {SamplingParams{}, {}, 300}).value();
   EXPECT_EQ(blind.messages[2]["content"], "See [image: not shown, this model reads text only]");
   EXPECT_TRUE(blind.images.empty());
 }
@@ -140,8 +139,8 @@ TEST(Images, WebAddressesAreFetchedWhereThatIsAllowed) {
     if (url.ends_with("gone")) return make_error(ErrorKind::io, "404");
     return std::string("AA");
   };
-  const auto request = std::get<ChatRequest>(
-      chat("[" + image_url("https://h/a") + "," + image_url("http://h/b") + "]", fetching));
+  const auto request =
+      chat("[" + image_url("https://h/a") + "," + image_url("http://h/b") + "]", fetching).value();
   EXPECT_EQ(text_of(request.images), "AA@messages[0].content[0] AA@messages[0].content[1] ");
   EXPECT_EQ(asked, (std::vector<std::string>{"https://h/a 20971520", "http://h/b 20971518"}))
       << "one budget for all images of a request";
@@ -151,7 +150,7 @@ TEST(Images, WebAddressesAreFetchedWhereThatIsAllowed) {
   EXPECT_NE(error.message.find("404"), std::string::npos) << error.message;
 }
 
-std::variant<ChatRequest, ApiError> messages(const std::string& content) {
+ApiResult<ChatRequest> messages(const std::string& content) {
   return parse_messages_request(R"({"max_tokens":5,"messages":[{"role":"user","content":)" + content + "}]}",
                                 defaults(), false);
 }
@@ -159,11 +158,13 @@ std::variant<ChatRequest, ApiError> messages(const std::string& content) {
 TEST(Images, Anthropic) {
   constexpr const char* kImage =
       R"({"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUE="}})";
-  const auto request = std::get<ChatRequest>(messages(
-      R"([{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"See"},)" +
-      std::string(kImage) + R"(,{"type":"text","text":"it"}]},{"type":"text","text":"1:"},)" + kImage +
-      R"(,{"type":"text","text":"2:"},{"type":"text","text":"3"},{"type":"image","source":{"type":"url","url":")" +
-      kB + R"("}}])"));
+  const auto request =
+      messages(
+          R"([{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"See"},)" +
+          std::string(kImage) + R"(,{"type":"text","text":"it"}]},{"type":"text","text":"1:"},)" + kImage +
+          R"(,{"type":"text","text":"2:"},{"type":"text","text":"3"},{"type":"image","source":{"type":"url","url":")" +
+          kB + R"("}}])")
+          .value();
   EXPECT_EQ(
       request.messages.dump(),
       R"([{"role":"tool","content":[{"type":"text","text":"See"},{"type":"image"},{"type":"text","text":"it"}],)"
@@ -187,11 +188,11 @@ TEST(Images, Anthropic) {
 
 ChatRequest ollama(const std::string& body, bool generate) {
   auto parsed = parse_ollama_request(body, generate, defaults());
-  if (const auto* error = std::get_if<ApiError>(&parsed)) {
-    ADD_FAILURE() << error->message;
+  if (!parsed) {
+    ADD_FAILURE() << parsed.error().message;
     return {};
   }
-  return std::get<ChatRequest>(std::get<OllamaRequest>(parsed).asks);
+  return std::get<ChatRequest>(parsed->asks);
 }
 
 TEST(Images, Ollama) {
@@ -231,7 +232,7 @@ class ResponseImages : public ::testing::Test {
     EXPECT_TRUE(stores.ok());
     context_ = std::make_unique<ResponseContext>(std::move(*stores), nullptr, "");
   }
-  std::variant<ResponsesRequest, ApiError> read(const std::string& input, const std::string& extra = "") {
+  ApiResult<ResponsesRequest> read(const std::string& input, const std::string& extra = "") {
     return parse_responses_request("{\"input\":" + input + (extra.empty() ? "" : "," + extra) + "}",
                                    defaults(), *context_, "", [] { return false; });
   }
@@ -242,14 +243,17 @@ class ResponseImages : public ::testing::Test {
 };
 
 TEST_F(ResponseImages, StandInTheirPlaces) {
-  const auto request = std::get<ResponsesRequest>(read(
-      R"([{"role":"user","content":[{"type":"input_text","text":"a"},)" + image(kA, R"(,"detail":"low")") +
-      R"(,{"type":"input_text","text":"b"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+  const auto request =
+      read(
+          R"([{"role":"user","content":[{"type":"input_text","text":"a"},)" +
+          image(kA, R"(,"detail":"low")") +
+          R"(,{"type":"input_text","text":"b"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
       {"type":"function_call","call_id":"d","name":"f","arguments":"{}"},
       {"type":"function_call_output","call_id":"d","output":[)" +
-      image(kB) + R"(]},
+          image(kB) + R"(]},
       {"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"r"},)" +
-      image(kA) + "]}]"));
+          image(kA) + "]}]")
+          .value();
   EXPECT_EQ(request.chat.messages[0]["content"].dump(),
             R"([{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}])");
   EXPECT_EQ(request.chat.messages[2]["content"].dump(), R"([{"type":"text","text":"r"},{"type":"image"}])");
@@ -260,14 +264,15 @@ TEST_F(ResponseImages, StandInTheirPlaces) {
 }
 
 TEST_F(ResponseImages, ComeBackWithTheConversation) {
-  auto first =
-      std::get<ResponsesRequest>(read(R"([{"role":"user","content":[{"type":"input_text","text":"a"},)" +
-                                      image(kA, R"(,"detail":"low")") + "]}]"));
+  auto first = read(R"([{"role":"user","content":[{"type":"input_text","text":"a"},)" +
+                    image(kA, R"(,"detail":"low")") + "]}]")
+                   .value();
   ASSERT_TRUE(first.keeper->begin(first.added).ok());
   ASSERT_TRUE(first.keeper->add({{{{"role", "assistant"}, {"content", "It is."}}}}).ok());
   ASSERT_TRUE(first.keeper->put_response("resp_1", {{"id", "resp_1"}}, first.input_items).ok());
-  const auto next = std::get<ResponsesRequest>(read(R"([{"role":"user","content":[)" + image(kB) + "]}]",
-                                                    R"("previous_response_id":"resp_1","instructions":"S")"));
+  const auto next = read(R"([{"role":"user","content":[)" + image(kB) + "]}]",
+                         R"("previous_response_id":"resp_1","instructions":"S")")
+                        .value();
   EXPECT_EQ(next.chat.messages[1], first.chat.messages[0]);
   EXPECT_EQ(next.chat.messages[3]["content"].dump(), R"([{"type":"image"}])");
   EXPECT_EQ(text_of(next.chat.images), "AA<=262144@previous_response_id BB@input[0].content[0] ");
@@ -292,9 +297,9 @@ TEST_F(ResponseImages, Refuse) {
 
 // Those of the turns that "truncation": "auto" leaves out go with them.
 TEST_F(ResponseImages, AreCounted) {
-  const auto request =
-      std::get<ResponsesRequest>(read(R"([{"role":"user","content":[)" + image(kA) +
-                                      "]},{\"role\":\"user\",\"content\":[" + image(kB) + "]}]"));
+  const auto request = read(R"([{"role":"user","content":[)" + image(kA) +
+                            "]},{\"role\":\"user\",\"content\":[" + image(kB) + "]}]")
+                           .value();
   EXPECT_EQ(count_images(request.chat.messages), 2u);
   EXPECT_EQ(count_images(from_turn(request.chat.messages, 1)), 1u);
 }
@@ -319,7 +324,7 @@ TEST_F(ResponseImages, OldTurnsAreLeftOutForTheirLimit) {
   const ApiError error = error_of(read(input));
   EXPECT_EQ(error.code, "limit_exceeded");
   EXPECT_EQ(error.param, "input[5].content[24]");  // the 65th
-  const auto request = std::get<ResponsesRequest>(read(input, shorten));
+  const auto request = read(input, shorten).value();
   EXPECT_EQ(request.chat.images.size(), 64u);
   EXPECT_EQ(count_images(request.chat.messages), 64u);
   EXPECT_EQ(request.chat.messages[0]["content"], "S");
@@ -327,12 +332,9 @@ TEST_F(ResponseImages, OldTurnsAreLeftOutForTheirLimit) {
   EXPECT_EQ(request.added.size(), 8u) << "the conversation keeps all turns";
   EXPECT_EQ(request.added[1].message["images"].size(), 10u);
   // One image more, and another turn goes.
-  EXPECT_EQ(
-      std::get<ResponsesRequest>(read(turns_of({{10, kA}, {31, kA}, {34, kB}}), shorten)).chat.images.size(),
-      34u);
+  EXPECT_EQ(read(turns_of({{10, kA}, {31, kA}, {34, kB}}), shorten).value().chat.images.size(), 34u);
   // Nothing is left out that keeps the limit.
-  EXPECT_EQ(std::get<ResponsesRequest>(read(turns_of({{30, kA}, {34, kB}}), shorten)).chat.messages.size(),
-            6u);
+  EXPECT_EQ(read(turns_of({{30, kA}, {34, kB}}), shorten).value().chat.messages.size(), 6u);
 }
 
 TEST_F(ResponseImages, StayLimitedWhereTurnsAreLeftOut) {
@@ -341,7 +343,7 @@ TEST_F(ResponseImages, StayLimitedWhereTurnsAreLeftOut) {
   EXPECT_EQ(error_of(read("[" + user_with(1, kA) + "," + user_with(65, kA) + "]", shorten)).code,
             "limit_exceeded");
   std::vector<std::pair<size_t, std::string>> many(kMaxImagesToShorten / 64, {64, kA});
-  EXPECT_EQ(std::get<ResponsesRequest>(read(turns_of(many), shorten)).chat.images.size(), 64u);
+  EXPECT_EQ(read(turns_of(many), shorten).value().chat.images.size(), 64u);
   many.emplace_back(1, kA);
   EXPECT_EQ(error_of(read(turns_of(many), shorten)).code, "limit_exceeded");
   // What leaves is kept by the conversation, so it must be right.
@@ -350,20 +352,19 @@ TEST_F(ResponseImages, StayLimitedWhereTurnsAreLeftOut) {
   EXPECT_EQ(error_of(read(turns_of({{65, kA}, {64, kA}}), shorten)).code, "limit_exceeded") << "one message";
   const std::string large =
       "data:image/png;base64," + to_base64(std::string(kMaxAllImageBytes / 8, 'x'));  // 16 MiB
-  EXPECT_EQ(std::get<ResponsesRequest>(read(turns_of({{1, large}, {8, large}}), shorten)).chat.images.size(),
-            8u);
+  EXPECT_EQ(read(turns_of({{1, large}, {8, large}}), shorten).value().chat.images.size(), 8u);
 }
 
 TEST_F(ResponseImages, OldTurnsOfTheConversationAreLeftOutForTheirLimit) {
-  auto first = std::get<ResponsesRequest>(read(turns_of({{40, kA}})));
+  auto first = read(turns_of({{40, kA}})).value();
   ASSERT_TRUE(first.keeper->begin(first.added).ok());
   ASSERT_TRUE(first.keeper->put_response("resp_1", {{"id", "resp_1"}}, first.input_items).ok());
   const std::string next = R"([{"role":"user","content":[)" + image(kB) + "]}]",
                     at = R"("previous_response_id":"resp_1")";
-  EXPECT_EQ(std::get<ResponsesRequest>(read(next, at + R"(,"truncation":"auto")")).chat.images.size(), 41u);
+  EXPECT_EQ(read(next, at + R"(,"truncation":"auto")").value().chat.images.size(), 41u);
   const std::string more = turns_of({{30, kB}});
   EXPECT_EQ(error_of(read(more, at)).code, "limit_exceeded");
-  const auto request = std::get<ResponsesRequest>(read(more, at + R"(,"truncation":"auto")"));
+  const auto request = read(more, at + R"(,"truncation":"auto")").value();
   EXPECT_EQ(request.chat.images.size(), 30u);
   EXPECT_EQ(request.chat.images[0].bytes, "BB");
 }
@@ -372,7 +373,7 @@ TEST_F(ResponseImages, AConversationOfMoreTextThanMemoryAllowsIsNotRead) {
   const std::string half = Json(std::string(17u << 20, 'x')).dump();
   std::string at;
   for (const char* id : {"resp_1", "resp_2"}) {
-    auto turn = std::get<ResponsesRequest>(read(half, at));
+    auto turn = read(half, at).value();
     ASSERT_TRUE(turn.keeper->begin(turn.added).ok());
     ASSERT_TRUE(turn.keeper->put_response(id, {{"id", id}}, turn.input_items).ok());
     at = fmt::format(R"("previous_response_id":"{}")", id);
@@ -380,9 +381,7 @@ TEST_F(ResponseImages, AConversationOfMoreTextThanMemoryAllowsIsNotRead) {
   const ApiError error = error_of(read(R"("and now?")", at));
   EXPECT_EQ(error.code, "context_length_exceeded");
   EXPECT_NE(error.message.find("32 MiB of text"), std::string::npos) << error.message;
-  EXPECT_EQ(std::get<ResponsesRequest>(read(R"("and now?")", R"("previous_response_id":"resp_1")"))
-                .chat.messages.size(),
-            2u);
+  EXPECT_EQ(read(R"("and now?")", R"("previous_response_id":"resp_1")").value().chat.messages.size(), 2u);
 }
 
 TEST_F(ResponseImages, FetchAtMostAPromptsImages) {

@@ -123,12 +123,12 @@ class ModelPoolTest : public ::testing::Test {
   };
   std::shared_ptr<Taken> ask(const std::string& name) {
     auto taken = std::make_shared<Taken>();
-    pool_->acquire(name, [taken](std::variant<ModelLease, ApiError> got) {
+    pool_->acquire(name, [taken](ApiResult<ModelLease> got) {
       taken->done = true;
-      if (auto* error = std::get_if<ApiError>(&got))
-        taken->error = *error;
+      if (got)
+        taken->lease = *got;
       else
-        taken->lease = std::get<ModelLease>(got);
+        taken->error = got.error();
     });
     return taken;
   }

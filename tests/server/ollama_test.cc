@@ -82,7 +82,7 @@ TEST_F(Ollama, ResultsFindTheirCalls) {
       {"role":"assistant","content":"","tool_calls":[{"function":{"name":"h","arguments":{}}}]},
       {"role":"tool","content":"3"}]})",
                                            false, defaults);
-  const auto& messages = std::get<ChatRequest>(std::get<OllamaRequest>(parsed).asks).messages;
+  const auto& messages = std::get<ChatRequest>(parsed->asks).messages;
   EXPECT_EQ(messages[1]["reasoning_content"], "hm");
   EXPECT_EQ(messages[1]["tool_calls"][1]["id"], messages[3]["tool_call_id"]);
   EXPECT_EQ(messages[1]["tool_calls"][0]["id"], messages[2]["tool_call_id"]);

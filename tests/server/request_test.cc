@@ -17,16 +17,16 @@ std::string body(const std::string& extra) {
 
 ChatRequest chat(const std::string& text) {
   auto result = parse_chat_request(text, defaults());
-  if (auto* error = std::get_if<ApiError>(&result)) {
-    ADD_FAILURE() << text << ": " << error->message;
+  if (!result) {
+    ADD_FAILURE() << text << ": " << result.error().message;
     return {};
   }
-  return std::get<ChatRequest>(result);
+  return result.value();
 }
 
 ApiError chat_error(const std::string& text) {
-  auto result = parse_chat_request(text, defaults());
-  if (auto* error = std::get_if<ApiError>(&result)) return *error;
+  const auto result = parse_chat_request(text, defaults());
+  if (!result) return result.error();
   ADD_FAILURE() << "taken: " << text;
   return {};
 }
@@ -100,7 +100,7 @@ TEST(ChatRequest, ReadsPenaltiesBiasAndLogprobs) {
   penalising.sampling.repetition_penalty = 1.5f;  // the model's recommendation
   const auto penalty = [&](const std::string& extra) {
     const auto result = parse_chat_request(body(extra), penalising);
-    return std::get<ChatRequest>(result).options.sampling.repetition_penalty;
+    return result.value().options.sampling.repetition_penalty;
   };
   EXPECT_EQ(penalty(""), 1.5f);
   EXPECT_EQ(penalty(R"("repetition_penalty":1)"), 1.0f);
@@ -113,7 +113,7 @@ TEST(ChatRequest, ReadsSpeculation) {
     return parse_chat_request(body("\"speculation\":" + value), with_mtp);
   };
   const auto mode = [&](const std::string& value) {
-    return std::get<ChatRequest>(parse(value)).options.speculation.value();
+    return parse(value).value().options.speculation.value();
   };
   EXPECT_TRUE(mode(R"("auto")").automatic);
   EXPECT_EQ(mode(R"({"depth":3})").depth, 3);
@@ -124,8 +124,7 @@ TEST(ChatRequest, ReadsSpeculation) {
   EXPECT_EQ(mode(R"({"source":"mtp","depth":15})").depth, 15);
   const auto message = [&](const std::string& value) {
     const auto result = parse(value);
-    const auto* error = std::get_if<ApiError>(&result);
-    return error ? error->message : "taken";
+    return result ? "taken" : result.error().message;
   };
   for (const auto& [value, part] : std::vector<std::pair<const char*, const char*>>{
            {R"("draft")", "'speculation': the model was not loaded with what \"draft\" needs"},
@@ -179,10 +178,9 @@ TEST(ChatRequest, TakesMlxLmsDefaults) {
   EXPECT_EQ(chat(body(R"("logprobs":true,"top_logprobs":-1)")).options.logprobs, 0);
   RequestDefaults ours = defaults();
   ours.draft_model = "small";
-  EXPECT_TRUE(
-      std::holds_alternative<ChatRequest>(parse_chat_request(body(R"("draft_model":"small")"), ours)));
+  EXPECT_TRUE(parse_chat_request(body(R"("draft_model":"small")"), ours).ok());
   const auto text = [](const char* request) {
-    return std::get<CompletionRequest>(parse_completion_request(request, defaults())).options.logprobs;
+    return parse_completion_request(request, defaults()).value().options.logprobs;
   };
   EXPECT_EQ(text(R"({"prompt":"a","logprobs":true})"), 0);
   EXPECT_EQ(text(R"({"prompt":"a","logprobs":true,"top_logprobs":4})"), 4);
@@ -363,25 +361,24 @@ TEST(ChatRequest, NamesThePositionOfBadJson) {
 TEST(CompletionRequest, TakesTextTokensOrAListOfEither) {
   const auto prompt = [](const std::string& json) {
     auto result = parse_completion_request(R"({"prompt":)" + json + "}", defaults());
-    EXPECT_TRUE(std::holds_alternative<CompletionRequest>(result)) << json;
-    return std::get<CompletionRequest>(result).prompts.at(0);
+    EXPECT_TRUE(result.ok()) << json;
+    return result.value().prompts.at(0);
   };
   EXPECT_EQ(std::get<std::string>(prompt(R"("abc")")), "abc");
   EXPECT_EQ(std::get<std::string>(prompt(R"(["abc"])")), "abc");
   EXPECT_EQ(std::get<std::vector<int>>(prompt("[1,2]")), (std::vector<int>{1, 2}));
   EXPECT_EQ(std::get<std::vector<int>>(prompt("[[1,2]]")), (std::vector<int>{1, 2}));
   const auto list = parse_completion_request(R"({"prompt":["a",[1,2],"b"],"n":2,"best_of":2})", defaults());
-  ASSERT_TRUE(std::holds_alternative<CompletionRequest>(list));
-  const auto& request = std::get<CompletionRequest>(list);
+  ASSERT_TRUE(list.ok());
+  const auto& request = list.value();
   EXPECT_EQ(request.options.choices, 2);
   EXPECT_EQ(request.prompts, (std::vector<TextOrTokens>{"a", std::vector<int>{1, 2}, "b"}));
   std::string many = "\"a\"";
   for (int i = 1; i < 33; ++i) many += ",\"a\"";
-  EXPECT_TRUE(std::holds_alternative<CompletionRequest>(
-      parse_completion_request("{\"prompt\":[" + many + "]}", defaults())));
+  EXPECT_TRUE(parse_completion_request("{\"prompt\":[" + many + "]}", defaults()).ok());
   const auto too_many = parse_completion_request("{\"n\":2,\"prompt\":[" + many + "]}", defaults());
-  ASSERT_TRUE(std::holds_alternative<ApiError>(too_many));
-  EXPECT_EQ(std::get<ApiError>(too_many).param, "prompt");
+  ASSERT_TRUE(!too_many.ok());
+  EXPECT_EQ(too_many.error().param, "prompt");
   for (const char* bad : {R"({"prompt":["a",[-1]]})", R"({"prompt":["a",3]})", R"({"prompt":[-1]})",
                           R"({"prompt":[1,"a"]})", R"({"prompt":{}})", R"({"prompt":[1.5]})",
                           R"({"prompt":[4294967296]})", R"({})", R"({"prompt":"a","echo":1})",
@@ -389,8 +386,8 @@ TEST(CompletionRequest, TakesTextTokensOrAListOfEither) {
                           R"({"prompt":"a","logprobs":21})", R"({"prompt":"a","top_logprobs":2})",
                           R"({"prompt":"a","logprobs":-1})", R"({"prompt":"a","best_of":2})"}) {
     auto result = parse_completion_request(bad, defaults());
-    ASSERT_TRUE(std::holds_alternative<ApiError>(result)) << bad;
-    EXPECT_EQ(std::get<ApiError>(result).status, 400) << bad;
+    ASSERT_TRUE(!result.ok()) << bad;
+    EXPECT_EQ(result.error().status, 400) << bad;
   }
 }
 

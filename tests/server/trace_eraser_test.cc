@@ -138,7 +138,7 @@ TEST_F(TraceEraserTest, WhatCouldNotBeRemovedFromTheDiskIsRemovedLater) {
 // Its last answers still run, and it may write what it has queued.
 TEST_F(TraceEraserTest, AModelThatGivesWayForgetsToo) {
   ModelLease answer;
-  pool_->acquire(entry().name, [&](auto taken) { answer = std::get<ModelLease>(taken); });
+  pool_->acquire(entry().name, [&](auto taken) { answer = taken.value(); });
   pool_->unload(entry().name, [](const auto&) {});
   ASSERT_EQ(entry().state, ModelState::draining);
   remove_one(1);

@@ -330,13 +330,11 @@ void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent,
 
 }  // namespace
 
-std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body,
-                                                           const RequestDefaults& defaults, bool counting,
-                                                           AgentTools* tools,
-                                                           const mcp::Cancelled& cancelled) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<ChatRequest> parse_messages_request(std::string_view body, const RequestDefaults& defaults,
+                                              bool counting, AgentTools* tools,
+                                              const mcp::Cancelled& cancelled) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   ChatRequest request;
   // Clients of this API expect thoughts only if they asked for them; otherwise content[0] must be the text.
   RequestDefaults ours = defaults;

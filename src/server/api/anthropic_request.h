@@ -10,9 +10,8 @@ namespace anabranch::server {
 
 // counting: of a body for count_tokens, which needs no "max_tokens". tools: takes those of the MCP servers
 // that the body names, which are asked for them; null: there are no servers. cancelled: as of mcp::Servers.
-std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body,
-                                                           const RequestDefaults& defaults, bool counting,
-                                                           AgentTools* tools = nullptr,
-                                                           const mcp::Cancelled& cancelled = {});
+ApiResult<ChatRequest> parse_messages_request(std::string_view body, const RequestDefaults& defaults,
+                                              bool counting, AgentTools* tools = nullptr,
+                                              const mcp::Cancelled& cancelled = {});
 
 }  // namespace anabranch::server

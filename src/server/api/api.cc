@@ -368,8 +368,8 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
       sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
       return true;
     case Page::ask_mcp_servers:
-      if (const auto body = parse_body(request.body); const auto* error = std::get_if<ApiError>(&body)) {
-        out->respond(error_response(*error));
+      if (const auto body = parse_body(request.body); !body) {
+        out->respond(error_response(body.error()));
         return true;
       }
       ask_mcp_servers(responses_->servers, sender_of(call.key ? call.key->name : "", request.address),

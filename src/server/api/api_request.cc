@@ -405,7 +405,7 @@ RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sam
           {}};
 }
 
-std::variant<Json, ApiError> parse_body(std::string_view body) {
+ApiResult<Json> parse_body(std::string_view body) {
   auto parsed = parse_json(body, {.bytes = body.size()});  // the HTTP server limits it
   if (!parsed.ok())
     return ApiError{400, "The request body is not valid: " + parsed.error().message, "", "invalid_json"};
@@ -483,14 +483,12 @@ void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& s
   }
 }
 
-std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
-                                                       const RequestDefaults& defaults) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  return read_chat_request(std::get<Json>(json), defaults);
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults) {
+  TRY(auto json, parse_body(body));
+  return read_chat_request(json, defaults);
 }
 
-std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const RequestDefaults& defaults) {
+ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults) {
   JsonFields fields(body);
   ChatRequest request;
   request.options = read_options(fields, defaults, true);
@@ -508,15 +506,13 @@ std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const Re
   return request;
 }
 
-std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
-                                                                   const RequestDefaults& defaults) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  return read_completion_request(std::get<Json>(json), defaults);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body,
+                                                      const RequestDefaults& defaults) {
+  TRY(auto json, parse_body(body));
+  return read_completion_request(json, defaults);
 }
 
-std::variant<CompletionRequest, ApiError> read_completion_request(const Json& body,
-                                                                  const RequestDefaults& defaults) {
+ApiResult<CompletionRequest> read_completion_request(const Json& body, const RequestDefaults& defaults) {
   JsonFields fields(body);
   CompletionRequest request;
   request.options = read_options(fields, defaults, false);

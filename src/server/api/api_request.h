@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "chat/chat_request.h"
@@ -38,17 +37,14 @@ inline constexpr int kMaxAnswers = 64;  // to all prompts of a request
 inline constexpr size_t kMaxMessages = 65536;
 inline constexpr size_t kMaxTools = 1024;
 
-std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
-                                                       const RequestDefaults& defaults);
-std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
-                                                                   const RequestDefaults& defaults);
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestDefaults& defaults);
 // The same of a parsed body, which must be an object.
-std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const RequestDefaults& defaults);
-std::variant<CompletionRequest, ApiError> read_completion_request(const Json& body,
-                                                                  const RequestDefaults& defaults);
+ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults);
+ApiResult<CompletionRequest> read_completion_request(const Json& body, const RequestDefaults& defaults);
 
 // The following are shared with anthropic_request.h. Parses the body as a JSON object.
-std::variant<Json, ApiError> parse_body(std::string_view body);
+ApiResult<Json> parse_body(std::string_view body);
 // Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
 // "timeout", which is read before the rest (request_model.h).

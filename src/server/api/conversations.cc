@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kUsualLimit = 20, kMaxLimit = 100;
 
-using Answer = std::variant<HttpResponse, ApiError>;
+using Answer = ApiResult<HttpResponse>;
 
 // A request to a conversation that exists.
 struct Work {
@@ -176,13 +176,11 @@ Answer run(const Work& work) {
 
 }  // namespace
 
-std::variant<HttpResponse, ApiError> run_conversation_call(const ConversationCall& call,
-                                                           ResponseContext& context) {
+ApiResult<HttpResponse> run_conversation_call(const ConversationCall& call, ResponseContext& context) {
   Json body = Json::object();
   if (call.request.method == "POST") {
-    auto parsed = parse_body(call.request.body);
-    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-    body = std::get<Json>(std::move(parsed));
+    TRY(auto parsed, parse_body(call.request.body));
+    body = std::move(parsed);
   }
   if (call.action == ConversationAction::create) return create(call, context, body);
   const auto store = context.stores->of_session(call.owner, call.id);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <variant>
 
 #include "server/api/responses_request.h"
 #include "server/api/routes.h"
@@ -19,7 +18,6 @@ struct ConversationCall {
 };
 
 // For workers: reads and writes the database.
-std::variant<HttpResponse, ApiError> run_conversation_call(const ConversationCall& call,
-                                                           ResponseContext& context);
+ApiResult<HttpResponse> run_conversation_call(const ConversationCall& call, ResponseContext& context);
 
 }  // namespace anabranch::server

@@ -85,7 +85,7 @@ void Embedder::submit_some(uint64_t key) {
         job.model->engine->submit(std::move(request), [this, key, index, post = post_](const Event& event) {
           post([this, key, index, event] { receive(key, index, event); });
         });
-    if (!id) return fail(key, to_api_error(id.error()));
+    if (!id) return fail(key, id.error());
     job.note->prompt_tokens += tokens;
     job.use.add_tokens(tokens, now_seconds());
     job.ids.push_back(*id);

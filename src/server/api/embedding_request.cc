@@ -166,12 +166,10 @@ EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, Request
 
 }  // namespace
 
-std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_view body, EmbeddingApi api,
-                                                                 const ModelInfo& info,
-                                                                 RequestEncoder& texts) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, EmbeddingApi api,
+                                                    const ModelInfo& info, RequestEncoder& texts) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   fields.string("model");
   if (!info.pooling)
     return ApiError{

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "engine/engine.h"
@@ -29,8 +28,7 @@ struct EmbeddingRequest {
 // Errors: 400 (also for models that make no embeddings, and for texts beyond the context; Ollama's routes cut
 // these unless told not to).
 enum class EmbeddingApi : uint8_t { openai, ollama, ollama_one, rerank };
-std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_view body, EmbeddingApi api,
-                                                                 const ModelInfo& info,
-                                                                 RequestEncoder& texts);
+ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, EmbeddingApi api,
+                                                    const ModelInfo& info, RequestEncoder& texts);
 
 }  // namespace anabranch::server

@@ -51,11 +51,9 @@ void check_request_id(JsonFields& fields) {
 
 }  // namespace
 
-std::variant<CompletionRequest, ApiError> parse_generate_request(std::string_view body,
-                                                                 const RequestDefaults& defaults) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<CompletionRequest> parse_generate_request(std::string_view body, const RequestDefaults& defaults) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   CompletionRequest request;
   request.field = "prompt_token_ids";
   request.options = read_common_options(fields, defaults);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string_view>
-#include <variant>
 
 #include "chat/chat_request.h"
 #include "server/api/api_request.h"
@@ -12,7 +11,6 @@ namespace anabranch::server {
 
 // A text completion of one prompt of token ids. The field "request_id" is only checked: it is read before
 // the rest (request_model.h).
-std::variant<CompletionRequest, ApiError> parse_generate_request(std::string_view body,
-                                                                 const RequestDefaults& defaults);
+ApiResult<CompletionRequest> parse_generate_request(std::string_view body, const RequestDefaults& defaults);
 
 }  // namespace anabranch::server

@@ -122,16 +122,15 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
                         "request_id_in_use"});
     waiting->note->id = waiting->head.id = hints.request_id;
   }
-  models_.acquire(hints.model,
-                  [this, key, request = std::move(request)](std::variant<ModelLease, ApiError> taken) {
-                    Generation* generation = find(key);
-                    if (!generation) return;  // the client has left
-                    if (const auto* error = std::get_if<ApiError>(&taken)) return fail(key, *error);
-                    generation->model = std::get<ModelLease>(std::move(taken));
-                    generation->head.model = generation->model->name;
-                    generation->head.load_s = now_seconds() - generation->started;
-                    prepare_request(key, request);
-                  });
+  models_.acquire(hints.model, [this, key, request = std::move(request)](ApiResult<ModelLease> taken) {
+    Generation* generation = find(key);
+    if (!generation) return;  // the client has left
+    if (!taken) return fail(key, taken.error());
+    generation->model = std::move(*taken);
+    generation->head.model = generation->model->name;
+    generation->head.load_s = now_seconds() - generation->started;
+    prepare_request(key, request);
+  });
 }
 
 void Generations::submit(uint64_t key, ReadyRequest ready) {
@@ -464,7 +463,7 @@ void Generations::fail(uint64_t key, const ApiError& error) {
 
 // With the time that the queue takes, from how long the latest answers took.
 ApiError Generations::queue_full(const Error& error, const Engine& engine) const {
-  ApiError full = to_api_error(error);
+  ApiError full = error;
   if (full.status != 429) return full;
   constexpr double kMostSeconds = 600;
   const EngineStats stats = engine.stats();

@@ -116,14 +116,13 @@ void Generations::compile(uint64_t key, const GrammarClient& client, ModelLease 
   const auto take = taker(key);
   try {
     Prepared prepared = std::exchange(ready.prepared, {});
-    model->preparer.compile(
-        std::move(prepared), client,
-        [take, model, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
-          if (const auto* error = std::get_if<RequestError>(&made)) return take(to_api_error(*error));
-          ReadyRequest whole = rest;
-          whole.prepared = std::get<Prepared>(std::move(made));
-          take(std::move(whole));
-        });
+    model->preparer.compile(std::move(prepared), client,
+                            [take, model, rest = std::move(ready)](Result<Prepared> made) {
+                              if (!made) return take(ApiError(made.error()));
+                              ReadyRequest whole = rest;
+                              whole.prepared = std::move(*made);
+                              take(std::move(whole));
+                            });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }
@@ -155,7 +154,7 @@ std::function<void(double)> Generations::model_keeper(const std::string& name) {
     post([this, name, seconds] {
       constexpr double kAtOnce = 1e-3;
       const double unload_after_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
-      models_.load(name, std::nullopt, unload_after_s, [](const std::variant<ModelLease, ApiError>&) {});
+      models_.load(name, std::nullopt, unload_after_s, [](const ApiResult<ModelLease>&) {});
     });
   };
 }

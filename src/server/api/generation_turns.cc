@@ -105,9 +105,8 @@ void Generations::next_turn(uint64_t key) {
                             request = generation->agent->next_request()]() mutable {
         if (client.expired()) return;
         auto made = safely([&]() -> PreparedRequest {
-          auto result = model->preparer.chat(std::move(request), [&] { return client.expired(); });
-          if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-          return ReadyRequest{std::get<Prepared>(std::move(result)), nullptr};
+          TRY(auto prepared, model->preparer.chat(std::move(request), [&] { return client.expired(); }));
+          return ReadyRequest{std::move(prepared), nullptr};
         });
         auto* ready = std::get_if<ReadyRequest>(&made);
         if (!ready || !ready->prepared.constrained) return taker(key)(std::move(made));

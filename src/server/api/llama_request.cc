@@ -194,8 +194,8 @@ Json settings_of(const GenerationOptions& options) {
           {"stream", options.stream}};
 }
 
-std::variant<LlamaRequest, ApiError> finish(JsonFields& fields, const Json& body, LlamaRequest request,
-                                            const RequestDefaults& defaults) {
+ApiResult<LlamaRequest> finish(JsonFields& fields, const Json& body, LlamaRequest request,
+                               const RequestDefaults& defaults) {
   request.return_tokens = fields.boolean("return_tokens").value_or(false);
   request.timings_per_token = fields.boolean("timings_per_token").value_or(false);
   const bool progress = fields.boolean("return_progress").value_or(false);
@@ -204,9 +204,7 @@ std::variant<LlamaRequest, ApiError> finish(JsonFields& fields, const Json& body
       if (name.is_string() && request.response_fields.size() < kMostPieces)
         request.response_fields.push_back(name.get<std::string>());
   if (fields.error()) return *fields.error();
-  auto completion = read_completion_request(body, defaults);
-  if (auto* error = std::get_if<ApiError>(&completion)) return std::move(*error);
-  request.completion = std::get<CompletionRequest>(std::move(completion));
+  TRY(request.completion, read_completion_request(body, defaults));
   request.completion.options.progress = progress;
   request.settings = settings_of(request.completion.options);
   return request;
@@ -239,12 +237,10 @@ std::vector<FileText> read_files(JsonFields& fields) {
 
 }  // namespace
 
-std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
-                                                         const RequestDefaults& defaults,
-                                                         RequestEncoder& texts) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const RequestDefaults& defaults,
+                                            RequestEncoder& texts) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   LlamaRequest request;
   Json completion = completion_body(fields, texts);
   completion["prompt"] = prompts_of(fields, texts, request.list);
@@ -254,9 +250,8 @@ std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
 
 // The tokens' order is that of Qwen2.5-Coder's report (arXiv:2409.12186, section 3), which other families
 // share.
-std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix, const std::string& suffix,
-                                                       const std::vector<FileText>& extra,
-                                                       RequestEncoder& texts) {
+ApiResult<std::vector<int>> infill_prompt(const std::string& prefix, const std::string& suffix,
+                                          const std::vector<FileText>& extra, RequestEncoder& texts) {
   const Tokenizer& tokenizer = texts.tokenizer();
   const auto before = first_token(tokenizer, {"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>",
                                               "<｜fim▁begin｜>", "<|code_prefix|>", "▁<PRE>", "<PRE>"});
@@ -289,12 +284,10 @@ std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix
   return ids;
 }
 
-std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
-                                                          const RequestDefaults& defaults,
-                                                          RequestEncoder& texts) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<LlamaRequest> parse_infill_request(std::string_view body, const RequestDefaults& defaults,
+                                             RequestEncoder& texts) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   const std::string prefix = fields.required_string("input_prefix"),
                     suffix = fields.required_string("input_suffix");
   const std::string* begun = fields.string("prompt");
@@ -302,17 +295,15 @@ std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
   LlamaRequest request;
   Json completion = completion_body(fields, texts);
   if (fields.error()) return *fields.error();
-  auto ids = infill_prompt(begun ? prefix + *begun : prefix, suffix, files, texts);
-  if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
-  completion["prompt"] = ids_json(std::get<std::vector<int>>(ids));
+  TRY(auto ids, infill_prompt(begun ? prefix + *begun : prefix, suffix, files, texts));
+  completion["prompt"] = ids_json(ids);
   return finish(fields, completion, std::move(request), defaults);
 }
 
-std::variant<Json, ApiError> tokenize(std::string_view body, RequestEncoder& texts) {
+ApiResult<Json> tokenize(std::string_view body, RequestEncoder& texts) {
   const Tokenizer& tokenizer = texts.tokenizer();
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   const std::string* content = fields.string("content");
   const bool bos = fields.boolean("add_special").value_or(false),
              special = fields.boolean("parse_special").value_or(true),
@@ -338,10 +329,9 @@ std::variant<Json, ApiError> tokenize(std::string_view body, RequestEncoder& tex
   return Json{{"tokens", std::move(tokens)}};
 }
 
-std::variant<Json, ApiError> detokenize(std::string_view body, const Tokenizer& tokenizer) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<Json> detokenize(std::string_view body, const Tokenizer& tokenizer) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   std::vector<int> ids;
   if (const Json* tokens = fields.array("tokens"))
     for (const Json& token : *tokens) {

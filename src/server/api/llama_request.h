@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "server/api/api_request.h"
@@ -21,25 +20,22 @@ struct LlamaRequest {
   std::vector<std::string> response_fields;  // of the last object, such as "timings/prompt_n"; empty: all
   Json settings;                             // "generation_settings"
 };
-std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
-                                                         const RequestDefaults& defaults,
-                                                         RequestEncoder& texts);
+ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const RequestDefaults& defaults,
+                                            RequestEncoder& texts);
 // The prompt is put between the tokens of models that fill in the middle. Error: 400 where the tokenizer
 // lacks these tokens.
-std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
-                                                          const RequestDefaults& defaults,
-                                                          RequestEncoder& texts);
+ApiResult<LlamaRequest> parse_infill_request(std::string_view body, const RequestDefaults& defaults,
+                                             RequestEncoder& texts);
 // Prefix and suffix of a gap as a prompt that the model goes on with what is missing.
 // extra: names and texts of other files. Error: as above.
 struct FileText {
   std::string name, text;
 };
-std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix, const std::string& suffix,
-                                                       const std::vector<FileText>& extra,
-                                                       RequestEncoder& texts);
+ApiResult<std::vector<int>> infill_prompt(const std::string& prefix, const std::string& suffix,
+                                          const std::vector<FileText>& extra, RequestEncoder& texts);
 
 // The answers of /tokenize and /detokenize.
-std::variant<Json, ApiError> tokenize(std::string_view body, RequestEncoder& texts);
-std::variant<Json, ApiError> detokenize(std::string_view body, const Tokenizer& tokenizer);
+ApiResult<Json> tokenize(std::string_view body, RequestEncoder& texts);
+ApiResult<Json> detokenize(std::string_view body, const Tokenizer& tokenizer);
 
 }  // namespace anabranch::server

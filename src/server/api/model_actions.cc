@@ -71,8 +71,8 @@ void ModelActions::start(ModelAction action, const HttpRequest& request,
     out->respond(ollama ? ollama_error_response(error) : error_response(error));
   };
   const auto parsed = parse_body(request.body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(*error);
-  const Json& body = std::get<Json>(parsed);
+  if (!parsed) return refuse(parsed.error());
+  const Json& body = *parsed;
   JsonFields fields(body);
   const bool old_field = ollama && !fields.find("model") && fields.find("name");
   const std::string name = fields.required_string(old_field ? "name" : "model");
@@ -89,10 +89,9 @@ void ModelActions::load(const Json& body, std::shared_ptr<ResponseStream> out) {
   const auto unload_after_s = fields.number("unload_after_s", 0, kMostSeconds);
   if (fields.error()) return out->respond(error_response(*fields.error()));
   pool_.load(*fields.string("model"), pinned, unload_after_s,
-             [this, out](std::variant<ModelLease, ApiError> taken) {
-               if (const auto* error = std::get_if<ApiError>(&taken))
-                 return out->respond(error_response(*error));
-               const std::string& name = std::get<ModelLease>(taken)->name;
+             [this, out](const ApiResult<ModelLease>& taken) {
+               if (!taken) return out->respond(error_response(taken.error()));
+               const std::string& name = (*taken)->name;
                for (const auto* entry : pool_.entries())
                  if (entry->name == name) out->respond(json_response(model_json(*entry, created_)));
              });
@@ -168,7 +167,7 @@ void ModelActions::finish(uint64_t key, const Result<PulledModel>& result) {
   pulls_.erase(key);
   if (!result) {
     const ErrorKind kind = result.error().kind;
-    ApiError error = to_api_error(result.error());
+    ApiError error = result.error();
     error.status = kind == ErrorKind::not_found ? 404 : kind == ErrorKind::io ? 502 : error.status;
     error.code = "pull_failed";
     return fail(pull, error);

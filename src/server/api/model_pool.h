@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/worker_pool.h"
@@ -45,7 +44,7 @@ std::string_view name_of(ModelState state);
 
 class ModelPool {
  public:
-  using TakeModel = std::function<void(std::variant<ModelLease, ApiError>)>;
+  using TakeModel = std::function<void(ApiResult<ModelLease>)>;
   using Unloaded = std::function<void(std::optional<ApiError>)>;
 
   ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after);

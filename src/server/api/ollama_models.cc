@@ -104,8 +104,8 @@ void OllamaModels::list(std::shared_ptr<ResponseStream> out) const {
 
 void OllamaModels::show(const std::string& body, std::shared_ptr<ResponseStream> out) const {
   const auto parsed = parse_body(body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return out->respond(ollama_error_response(*error));
-  JsonFields fields(std::get<Json>(parsed));
+  if (!parsed) return out->respond(ollama_error_response(parsed.error()));
+  JsonFields fields(*parsed);
   const std::string* old_name = fields.string("name");
   const std::string wanted = fields.find("model") || !old_name ? fields.required_string("model") : *old_name;
   if (fields.error()) return out->respond(ollama_error_response(*fields.error()));
@@ -121,8 +121,7 @@ void OllamaModels::show(const std::string& body, std::shared_ptr<ResponseStream>
     if (!answer && loaded) answer = *loaded;
     if (answer && loaded) answer->images |= loaded->images;
     post([out, answer = std::move(answer)] {
-      out->respond(answer ? json_response(shown_json(*answer))
-                          : ollama_error_response(to_api_error(answer.error())));
+      out->respond(answer ? json_response(shown_json(*answer)) : ollama_error_response(answer.error()));
     });
   });
 }

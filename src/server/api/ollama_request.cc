@@ -117,15 +117,14 @@ Json read_images(JsonFields& fields, const std::string& where, const std::string
 }
 
 // Puts the images of each message, or null, into the chat.
-std::variant<ChatRequest, ApiError> with_images(std::variant<ChatRequest, ApiError> parsed,
-                                                std::vector<Json> images) {
-  auto* chat = std::get_if<ChatRequest>(&parsed);
-  if (!chat) return parsed;
-  for (size_t i = 0; i < std::min(images.size(), chat->messages.size()); ++i)
-    if (!images[i].is_null()) chat->messages[i]["images"] = std::move(images[i]);
+ApiResult<ChatRequest> with_images(ApiResult<ChatRequest> parsed, std::vector<Json> images) {
+  if (!parsed) return parsed;
+  ChatRequest& chat = *parsed;
+  for (size_t i = 0; i < std::min(images.size(), chat.messages.size()); ++i)
+    if (!images[i].is_null()) chat.messages[i]["images"] = std::move(images[i]);
   const Json none = Json::object();
   JsonFields fields(none);
-  take_images(fields, "messages", chat->messages, chat->images);
+  take_images(fields, "messages", chat.messages, chat.images);
   if (fields.error()) return *fields.error();
   return parsed;
 }
@@ -189,15 +188,14 @@ OllamaRequest read_envelope(JsonFields& fields) {
 }
 
 template <class Parsed>
-std::variant<OllamaRequest, ApiError> finish(OllamaRequest request, std::variant<Parsed, ApiError> parsed) {
-  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  auto& asks = std::get<Parsed>(parsed);
+ApiResult<OllamaRequest> finish(OllamaRequest request, ApiResult<Parsed> parsed) {
+  TRY(auto asks, std::move(parsed));
   asks.options.stream = request.stream;
   request.asks = std::move(asks);
   return request;
 }
 
-std::variant<OllamaRequest, ApiError> read_chat(JsonFields& fields, const RequestDefaults& defaults) {
+ApiResult<OllamaRequest> read_chat(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
   Json chat = common_fields(fields);
   const Json* messages = fields.array("messages");
@@ -212,7 +210,7 @@ std::variant<OllamaRequest, ApiError> read_chat(JsonFields& fields, const Reques
 }
 
 // With "raw" the prompt as it is, else as a user's message.
-std::variant<OllamaRequest, ApiError> read_generate(JsonFields& fields, const RequestDefaults& defaults) {
+ApiResult<OllamaRequest> read_generate(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
   Json body = common_fields(fields);
   fields.only("suffix", {""}, "filling in the middle is built as /infill");
@@ -254,11 +252,10 @@ std::optional<double> read_keep_alive(JsonFields& fields) {
   return seconds;
 }
 
-std::variant<OllamaRequest, ApiError> parse_ollama_request(std::string_view body, bool generate,
-                                                           const RequestDefaults& defaults) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<OllamaRequest> parse_ollama_request(std::string_view body, bool generate,
+                                              const RequestDefaults& defaults) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   return generate ? read_generate(fields, defaults) : read_chat(fields, defaults);
 }
 

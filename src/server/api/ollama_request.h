@@ -19,8 +19,8 @@ struct OllamaRequest {
   std::optional<double> keep_s;  // that the model stays loaded after its last request; negative: for ever
 };
 // generate: a body of /api/generate, else of /api/chat.
-std::variant<OllamaRequest, ApiError> parse_ollama_request(std::string_view body, bool generate,
-                                                           const RequestDefaults& defaults);
+ApiResult<OllamaRequest> parse_ollama_request(std::string_view body, bool generate,
+                                              const RequestDefaults& defaults);
 
 // "keep_alive": seconds, or a duration as Go writes it ("5m", "1h30m", "-1s"). Fails for other values.
 std::optional<double> read_keep_alive(JsonFields& fields);

@@ -16,17 +16,15 @@
 namespace anabranch::server {
 namespace {
 
-using Outcome = std::variant<Prepared, RequestError>;
-
-PreparedRequest ready(Outcome result, std::shared_ptr<AnswerWriter> writer) {
-  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-  return ReadyRequest{std::get<Prepared>(std::move(result)), std::move(writer)};
+PreparedRequest ready(Result<Prepared> result, std::shared_ptr<AnswerWriter> writer) {
+  TRY(auto prepared, std::move(result));
+  return ReadyRequest{std::move(prepared), std::move(writer)};
 }
 
 // The answer to a request for the length of its prompt. json: what it holds besides.
-PreparedRequest count(const Outcome& result, Json json) {
-  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-  json["input_tokens"] = std::get<Prepared>(result).prompts[0].size();
+PreparedRequest count(const Result<Prepared>& result, Json json) {
+  if (!result) return result.error();
+  json["input_tokens"] = result->prompts[0].size();
   return json_response(json);
 }
 
@@ -37,15 +35,13 @@ RequestEncoder encoder_of(const PrepareContext& context) {
 }
 
 // Puts the prompt and the suffix around the gap that the answer fills.
-std::optional<ApiError> put_suffix(CompletionRequest& completion, RequestEncoder texts) {
+ApiResult<void> put_suffix(CompletionRequest& completion, RequestEncoder texts) {
   for (TextOrTokens& prompt : completion.prompts) {
     const auto* text = std::get_if<std::string>(&prompt);
     if (!text) return ApiError{400, "'suffix' needs prompts that are texts", "suffix", "invalid_value"};
-    auto ids = infill_prompt(*text, completion.suffix, {}, texts);
-    if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
-    prompt = std::get<std::vector<int>>(std::move(ids));
+    TRY(prompt, infill_prompt(*text, completion.suffix, {}, texts));
   }
-  return std::nullopt;
+  return {};
 }
 
 std::vector<std::string> texts_of(const std::vector<TextOrTokens>& prompts, const Tokenizer& tokenizer) {
@@ -58,11 +54,8 @@ std::vector<std::string> texts_of(const std::vector<TextOrTokens>& prompts, cons
 }
 
 PreparedRequest prepare_completion(std::string_view body, const PrepareContext& context) {
-  auto request = parse_completion_request(body, context.defaults);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  auto completion = std::get<CompletionRequest>(std::move(request));
-  if (!completion.suffix.empty())
-    if (auto error = put_suffix(completion, encoder_of(context))) return std::move(*error);
+  TRY(auto completion, parse_completion_request(body, context.defaults));
+  if (!completion.suffix.empty()) TRY_VOID(put_suffix(completion, encoder_of(context)));
   auto writer = std::make_shared<OpenAiWriter>(completion.options.stream, completion.options.include_usage);
   std::vector<std::string> echo;
   if (completion.echo) echo = texts_of(completion.prompts, context.engine.tokenizer());
@@ -73,18 +66,14 @@ PreparedRequest prepare_completion(std::string_view body, const PrepareContext& 
 }
 
 PreparedRequest prepare_generate(std::string_view body, const PrepareContext& context) {
-  auto request = parse_generate_request(body, context.defaults);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  auto completion = std::get<CompletionRequest>(std::move(request));
+  TRY(auto completion, parse_generate_request(body, context.defaults));
   const GenerationOptions& options = completion.options;
   auto writer = std::make_shared<GenerateWriter>(options.stream, options.stop_tokens);
   return ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
 }
 
 PreparedRequest prepare_chat(std::string_view body, const PrepareContext& context) {
-  auto request = parse_chat_request(body, context.defaults);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  auto chat = std::get<ChatRequest>(std::move(request));
+  TRY(auto chat, parse_chat_request(body, context.defaults));
   auto writer = std::make_shared<OpenAiWriter>(chat.options.stream, chat.options.include_usage);
   return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
 }
@@ -102,9 +91,7 @@ PreparedRequest prepare_message(std::string_view body, bool counting, const Prep
   tools.allowed = context.may_use_tools;
   tools.owner = context.owner;
   tools.list = context.defaults.list_tools;
-  auto request = parse_messages_request(body, context.defaults, counting, &tools, context.cancelled);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  auto chat = std::get<ChatRequest>(std::move(request));
+  TRY(auto chat, parse_messages_request(body, context.defaults, counting, &tools, context.cancelled));
   if (counting) return count(context.preparer.count(std::move(chat), context.cancelled), Json::object());
   auto writer = std::make_shared<MessageWriter>(chat.options.stream, chat.left_out_tools, tools);
   std::shared_ptr<AgentRun> agent;
@@ -118,14 +105,13 @@ PreparedRequest prepare_message(std::string_view body, bool counting, const Prep
   return prepared;
 }
 
-bool is_too_long(const Outcome& result) {
-  const auto* error = std::get_if<RequestError>(&result);
-  return error && error->code == "context_length_exceeded";
+bool is_too_long(const Result<Prepared>& result) {
+  return !result && result.error().code == "context_length_exceeded";
 }
 
 // Without as few of the oldest turns as it takes for the prompt to fit.
-Outcome prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
-  Outcome best = context.preparer.chat(chat, context.cancelled);
+Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
+  auto best = context.preparer.chat(chat, context.cancelled);
   if (!is_too_long(best)) return best;
   size_t turns = 0;
   for (const Json& message : chat.messages) turns += message["role"] == "user";
@@ -147,10 +133,8 @@ Outcome prepare_shortened(const ChatRequest& chat, const PrepareContext& context
 }
 
 PreparedRequest prepare_response(std::string_view body, bool counting, const PrepareContext& context) {
-  auto parsed = parse_responses_request(body, context.defaults, *context.responses, context.owner,
-                                        context.cancelled, context.may_use_tools);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  auto request = std::get<ResponsesRequest>(std::move(parsed));
+  TRY(auto request, parse_responses_request(body, context.defaults, *context.responses, context.owner,
+                                            context.cancelled, context.may_use_tools));
   if (counting)
     return count(context.preparer.count(std::move(request.chat), context.cancelled),
                  {{"object", "response.input_tokens"}});
@@ -163,10 +147,8 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
                                            std::move(request.approved), limits, now_seconds());
   }
   if (!out.agent || !out.agent->has_waiting()) {
-    auto result = request.shorten ? prepare_shortened(request.chat, context)
-                                  : context.preparer.chat(request.chat, context.cancelled);
-    if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-    out.prepared = std::get<Prepared>(std::move(result));
+    TRY(out.prepared, request.shorten ? prepare_shortened(request.chat, context)
+                                      : context.preparer.chat(request.chat, context.cancelled));
   }
   out.keeper = request.keeper;
   out.added = std::move(request.added);
@@ -177,9 +159,7 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
 }
 
 PreparedRequest prepare_ollama(std::string_view body, bool generate, const PrepareContext& context) {
-  auto parsed = parse_ollama_request(body, generate, context.defaults);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  auto request = std::get<OllamaRequest>(std::move(parsed));
+  TRY(auto request, parse_ollama_request(body, generate, context.defaults));
   if (request.keep_s) context.keep_model(*request.keep_s);
   auto writer = std::make_shared<OllamaWriter>(request.stream);
   if (auto* chat = std::get_if<ChatRequest>(&request.asks))
@@ -191,27 +171,23 @@ PreparedRequest prepare_ollama(std::string_view body, bool generate, const Prepa
 
 // The prompt of a chat: its length, or the text that the chat template makes.
 PreparedRequest prepare_prompt(std::string_view body, bool counting, const PrepareContext& context) {
-  auto request = parse_chat_request(body, context.defaults);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  const auto result = context.preparer.count(std::get<ChatRequest>(std::move(request)), context.cancelled);
+  TRY(auto request, parse_chat_request(body, context.defaults));
+  const auto result = context.preparer.count(std::move(request), context.cancelled);
   if (counting) return count(result, {{"object", "response.input_tokens"}});
-  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-  const auto& ids = std::get<Prepared>(result).prompts[0];
-  return json_response({{"prompt", context.engine.tokenizer().decode(ids, false)}});
+  if (!result) return result.error();
+  return json_response({{"prompt", context.engine.tokenizer().decode(result->prompts[0], false)}});
 }
 
 PreparedRequest prepare_llama(std::string_view body, bool infill, const PrepareContext& context) {
   const Tokenizer& tokenizer = context.engine.tokenizer();
   RequestEncoder texts = encoder_of(context);
-  auto parsed = (infill ? parse_infill_request : parse_llama_request)(body, context.defaults, texts);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  auto request = std::get<LlamaRequest>(std::move(parsed));
+  TRY(auto request, (infill ? parse_infill_request : parse_llama_request)(body, context.defaults, texts));
   const bool stream = request.completion.options.stream;
   auto result = context.preparer.completion(std::move(request.completion), context.cancelled);
   request.completion = {};
   std::vector<std::string> prompts;
-  if (const auto* prepared = std::get_if<Prepared>(&result))
-    for (const auto& ids : prepared->prompts) prompts.push_back(tokenizer.decode(ids, false));
+  if (result)
+    for (const auto& ids : result->prompts) prompts.push_back(tokenizer.decode(ids, false));
   return ready(std::move(result),
                std::make_shared<LlamaWriter>(stream, std::move(request), std::move(prompts)));
 }
@@ -220,32 +196,22 @@ PreparedRequest prepare_embedding(std::string_view body, EmbeddingApi api, const
   const ModelInfo& info = context.engine.info();
   RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(),
                        static_cast<size_t>(info.context_length), context.cancelled);
-  auto request = parse_embedding_request(body, api, info, texts);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  return std::get<EmbeddingRequest>(std::move(request));
+  TRY(auto request, parse_embedding_request(body, api, info, texts));
+  return request;
 }
 
 // The answer to /tokenize.
-std::variant<Json, ApiError> tokens_of(std::string_view body, const PrepareContext& context) {
+ApiResult<Json> tokens_of(std::string_view body, const PrepareContext& context) {
   RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(), 0, context.cancelled);
   return tokenize(body, texts);
 }
 
-PreparedRequest reply(std::variant<Json, ApiError> result) {
-  if (auto* error = std::get_if<ApiError>(&result)) return std::move(*error);
-  return json_response(std::get<Json>(result));
+PreparedRequest reply(const ApiResult<Json>& json) {
+  if (!json) return json.error();
+  return json_response(*json);
 }
 
 }  // namespace
-
-ApiError to_api_error(const RequestError& error) {
-  ApiError out = to_api_error(error.error);
-  out.param = error.field;
-  out.prompt_tokens = error.prompt_tokens;
-  out.context = error.context;
-  if (!error.code.empty()) out.code = error.code;
-  return out;
-}
 
 PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareContext& context) {
   switch (kind) {

@@ -14,8 +14,6 @@
 
 namespace anabranch::server {
 
-ApiError to_api_error(const RequestError& error);
-
 struct ReadyRequest {
   Prepared prepared;
   std::shared_ptr<AnswerWriter> writer;

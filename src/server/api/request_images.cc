@@ -81,7 +81,7 @@ class MessageImages {
         return fields.fail(image_error(field, "invalid_value", "its place is not valid"));
       auto bytes = decoded(url_of(image));
       if (!bytes.ok()) {
-        ApiError error = to_api_error(bytes.error());
+        ApiError error = bytes.error();
         return fields.fail(image_error(field, error.code.c_str(), error.message));
       }
       const bool low = string_at(image, "detail") == "low";

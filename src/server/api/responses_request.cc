@@ -535,12 +535,11 @@ Json echo_of(JsonFields& fields, const ResponsesRequest& request) {
 
 }  // namespace
 
-std::variant<ResponsesRequest, ApiError> parse_responses_request(
-    std::string_view body, const RequestDefaults& defaults, ResponseContext& context,
-    const std::string& owner, const mcp::Cancelled& cancelled, bool may_use_tools) {
-  auto json = parse_body(body);
-  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const RequestDefaults& defaults,
+                                                    ResponseContext& context, const std::string& owner,
+                                                    const mcp::Cancelled& cancelled, bool may_use_tools) {
+  TRY(auto json, parse_body(body));
+  JsonFields fields(json);
   ResponsesRequest request;
   ChatRequest& chat = request.chat;
   chat.options = read_common_options(fields, defaults);

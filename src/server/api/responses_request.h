@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "server/api/api_request.h"
 #include "server/api/conversation_keeper.h"
@@ -49,9 +48,10 @@ struct ResponsesRequest {
 // owner: the name of the request's key; it sees no other's conversations. For workers: reads
 // conversations, and asks MCP servers for their tools. cancelled: whether nobody waits for it any more.
 // may_use_tools: else a request that names an MCP server fails.
-std::variant<ResponsesRequest, ApiError> parse_responses_request(
-    std::string_view body, const RequestDefaults& defaults, ResponseContext& context,
-    const std::string& owner, const mcp::Cancelled& cancelled, bool may_use_tools = true);
+ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const RequestDefaults& defaults,
+                                                    ResponseContext& context, const std::string& owner,
+                                                    const mcp::Cancelled& cancelled,
+                                                    bool may_use_tools = true);
 
 // The messages that a list of items stands for. where: the field that has them. Fails for items that cannot
 // be read, and for approvals of calls, which only a request for an answer can have.

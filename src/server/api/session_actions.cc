@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kUsualLimit = 50;
 
-using Answer = std::variant<HttpResponse, ApiError>;
+using Answer = ApiResult<HttpResponse>;
 
 // One request and what it works on.
 struct Call {
@@ -55,13 +55,13 @@ Answer with_messages(const Call& call, const Part& part) {
 }
 
 // Fails unless the query's "limit" is absent or a number from 1 to kMaxListed.
-std::optional<ApiError> read_limit(const HttpRequest& request, int& limit) {
+ApiResult<void> read_limit(const HttpRequest& request, int& limit) {
   const std::string text = query_value(request.target, "limit").value_or("");
-  if (text.empty()) return std::nullopt;
+  if (text.empty()) return {};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
   if (error == std::errc() && end == text.data() + text.size() && limit >= 1 &&
       limit <= SessionStore::kMaxListed)
-    return std::nullopt;
+    return {};
   return ApiError{400, fmt::format("'limit' must be a number from 1 to {}", SessionStore::kMaxListed),
                   "limit", "invalid_value"};
 }
@@ -82,7 +82,7 @@ Answer list(const Call& call) {
   };
   SessionQuery query{call.owner, kUsualLimit, parameter("after"), parameter("query"),
                      parameter("all") == "true"};
-  if (auto error = read_limit(call.request, query.limit)) return std::move(*error);
+  TRY_VOID(read_limit(call.request, query.limit));
   const auto found = call.store.list(query);
   if (!found) return session_error(found.error());
   return json_response(list_json(found->sessions, found->more));
@@ -227,7 +227,7 @@ Answer read(const Call& call) {
                       "invalid_value"};
     parameter == std::string_view("head") ? void(part.head = id) : void(part.before = *id);
   }
-  if (auto error = read_limit(call.request, part.limit)) return std::move(*error);
+  TRY_VOID(read_limit(call.request, part.limit));
   return with_messages(call, part);
 }
 
@@ -259,9 +259,8 @@ Answer run(SessionAction action, const HttpRequest& request, const std::string& 
            SessionStores& stores) {
   Json body = Json::object();
   if (request.method == "POST") {
-    auto parsed = parse_body(request.body);
-    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-    body = std::get<Json>(std::move(parsed));
+    TRY(auto parsed, parse_body(request.body));
+    body = std::move(parsed);
   }
   const auto store = stores.kept();
   if (!store) {
@@ -330,13 +329,10 @@ void SessionActions::submit(const std::string& owner, Effect effect, std::functi
   if (effect == Effect::reads) out->on_client_left([left] { *left = true; });
   workers_.submit({owner}, [this, effect, work = std::move(work), out = std::move(out), left] {
     auto answer = std::make_shared<Answer>(*left ? ApiError{} : work());
-    const bool erased = effect == Effect::erases && std::holds_alternative<HttpResponse>(*answer);
+    const bool erased = effect == Effect::erases && answer->ok();
     if (erased) upkeep();
     const auto respond = [answer, out] {
-      if (const auto* error = std::get_if<ApiError>(answer.get()))
-        out->respond(error_response(*error));
-      else
-        out->respond(std::get<HttpResponse>(std::move(*answer)));
+      out->respond(answer->ok() ? std::move(**answer) : error_response(answer->error()));
     };
     if (erased) return traces_.erase(respond);
     post_(respond);

@@ -32,7 +32,7 @@ class SessionActions {
   void start(ConversationCall call, std::shared_ptr<ResponseStream> out);
 
  private:
-  using Answer = std::variant<HttpResponse, ApiError>;
+  using Answer = ApiResult<HttpResponse>;
   enum class Effect { reads, writes, erases };
   // erases: answered when what removed conversations left in the cache is gone; their text is overwritten
   // afterwards.

@@ -58,7 +58,7 @@ ApiError session_error(const Error& error) {
   if (error.kind == ErrorKind::not_found) return {404, error.message, "", "session_not_found"};
   if (error.kind == ErrorKind::busy) return {503, error.message, "", "busy"};
   if (error.kind == ErrorKind::exhausted) return {507, error.message, "", "disk_full"};
-  return to_api_error(error);
+  return error;
 }
 
 }  // namespace anabranch::server

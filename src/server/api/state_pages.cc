@@ -46,12 +46,10 @@ void StatePages::with_model(const std::string& fingerprint, const std::shared_pt
       here += fmt::format("{}{} of {}", here.empty() ? "" : ", ", to_hex(states->fingerprint()), entry->name);
       continue;
     }
-    return models_.acquire(entry->name,
-                           [out, use = std::move(use)](std::variant<ModelLease, ApiError> taken) {
-                             if (const auto* error = std::get_if<ApiError>(&taken))
-                               return out->respond(error_response(*error));
-                             use(std::get<ModelLease>(std::move(taken)));
-                           });
+    return models_.acquire(entry->name, [out, use = std::move(use)](ApiResult<ModelLease> taken) {
+      if (!taken) return out->respond(error_response(taken.error()));
+      use(std::move(*taken));
+    });
   }
   refuse(*out, 409, "other_states",
          fmt::format("No states of fingerprint {} are kept here, but {}: workers share states only with the "

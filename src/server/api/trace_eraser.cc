@@ -59,8 +59,8 @@ void TraceEraser::collect(std::function<void()> done) {
     if (entry->state == ModelState::draining)
       models->draining.push_back(entry->model);
     else
-      models_.acquire(entry->name, [models](const std::variant<ModelLease, ApiError>& taken) {
-        if (const auto* lease = std::get_if<ModelLease>(&taken)) models->loaded.push_back(*lease);
+      models_.acquire(entry->name, [models](const ApiResult<ModelLease>& taken) {
+        if (taken) models->loaded.push_back(*taken);
       });
   }
   workers_.submit([this, models, done = std::move(done)]() mutable {

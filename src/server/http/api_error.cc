@@ -51,19 +51,30 @@ ApiError timeout_error(double allowed_s) {
   return {504, fmt::format("The request has not ended within {:.6g} seconds", allowed_s), "", "timeout"};
 }
 
-ApiError to_api_error(const Error& error) {
-  switch (error.kind) {
+namespace {
+
+std::pair<int, const char*> status_and_code(ErrorKind kind) {
+  switch (kind) {
     case ErrorKind::invalid:
-      return {400, error.message, "", "invalid_value"};
+      return {400, "invalid_value"};
     case ErrorKind::unsupported:
-      return {400, error.message, "", "unsupported_value"};
+      return {400, "unsupported_value"};
     case ErrorKind::exhausted:
-      return {400, error.message, "", "limit_exceeded"};
+      return {400, "limit_exceeded"};
     case ErrorKind::busy:
-      return {429, error.message, "", "queue_full"};
+      return {429, "queue_full"};
     default:
-      return {500, error.message, "", "internal_error"};
+      return {500, "internal_error"};
   }
+}
+
+}  // namespace
+
+ApiError::ApiError(const Error& error) : message(error.message), param(error.field), code(error.code) {
+  const auto [kind_status, kind_code] = status_and_code(error.kind);
+  status = kind_status;
+  if (code.empty()) code = kind_code;
+  if (code == "context_length_exceeded") prompt_tokens = error.needed, context = error.limit;
 }
 
 }  // namespace anabranch::server

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -10,6 +11,12 @@
 namespace anabranch::server {
 
 struct ApiError {
+  ApiError() = default;
+  ApiError(int status, std::string message, std::string param = "", std::string code = "")
+      : status(status), message(std::move(message)), param(std::move(param)), code(std::move(code)) {}
+  // Of a failed internal call: invalid, unsupported and exhausted are 400, busy is 429, all others are 500.
+  ApiError(const Error& error);
+
   int status = 500;
   std::string message;
   std::string param;                      // the field at fault; empty = null
@@ -17,6 +24,8 @@ struct ApiError {
   size_t prompt_tokens = 0, context = 0;  // of a prompt that is too long, or 0
   int retry_after_s = 0;                  // of 429 and 503: when to try again; 0: soon
 };
+template <class T>
+using ApiResult = Result<T, ApiError>;
 
 HttpResponse json_response(const Json& json);
 std::string error_json(const ApiError& error);
@@ -24,8 +33,5 @@ std::string error_json(const ApiError& error);
 HttpResponse error_response(const ApiError& error);
 // 504: the request had so many seconds.
 ApiError timeout_error(double allowed_s);
-// Maps a failed internal call to a status: invalid, unsupported and exhausted to 400, busy to 429, all others
-// to 500.
-ApiError to_api_error(const Error& error);
 
 }  // namespace anabranch::server
