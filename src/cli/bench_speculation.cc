@@ -11,6 +11,7 @@
 #include "chat/speculation_json.h"
 #include "cli/conversation.h"
 #include "cli/print.h"
+#include "cli/prompts.h"
 #include "cli/spread.h"
 
 namespace anabranch::cli {
@@ -121,19 +122,20 @@ class SpeculationBench {
  private:
   Result<Answer> ask(const Task& task, const SpecMode& mode, std::string salt) {
     const bool thinks = engine_.chat_template()->mentions("enable_thinking");
-    TRY(auto prompt, make_chat_prompt(engine_, task.messages, ThinkFlags{thinks ? task.thinking : ""}));
-    Request request;
-    request.sampling = sampling_params(options_.sampling, engine_, 1);
-    request.max_tokens = options_.decode;
-    prompt.thinking.budget = options_.decode;
-    request.speculation = mode;
-    request.cache_salt = std::move(salt);
-    return run_prompt(engine_, std::move(prompt), std::move(request), true, catch_interrupts());
+    GenerationOptions wanted = generation_options(options_.sampling, engine_, 1);
+    wanted.max_tokens = options_.decode;
+    wanted.speculation = mode;
+    wanted.cache_salt = std::move(salt);
+    TRY(const Prepared prepared,
+        prepare_chat(engine_, preparer_, {{"messages", task.messages}},
+                     {thinks ? task.thinking : "auto", options_.decode}, std::move(wanted)));
+    return run_prompt(engine_, prepared, true, catch_interrupts());
   }
 
   const BenchOptions& options_;
   std::vector<SpecMode> modes_;  // of options_.kinds
   Engine& engine_;
+  Preparer preparer_{engine_, {}};
 };
 
 // Of the first column, repetition by repetition.

@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
 #include "cli/print.h"
+#include "cli/prompts.h"
 #include "engine/loader.h"
 
 namespace anabranch::cli {
@@ -59,18 +60,20 @@ Result<Text> answer_prompts(const ModelOptions& model) {
     return make_error(ErrorKind::unsupported,
                       "{} brings no chat template to answer prompts with: name a text with --text",
                       engine->info().name);
+  Preparer preparer(*engine, {});
   Text out;
   for (const char* asked : kPrompts) {
     show_progress(fmt::format("answering prompt {} of {}", out.passages.size() + 1, std::size(kPrompts)));
-    TRY(Prompt prompt,
-        make_chat_prompt(*engine, Json::array({{{"role", "user"}, {"content", asked}}}), ThinkFlags{""}));
-    Passage passage{prompt.tokens, static_cast<int>(prompt.tokens.size())};
-    Request request;
-    request.sampling = engine->default_sampling();
-    request.sampling.seed = kSeed;
-    request.max_tokens = kAnswerTokens;
-    prompt.thinking.budget = kAnswerTokens;
-    TRY(const Answer answer, run_prompt(*engine, std::move(prompt), std::move(request), true, never));
+    GenerationOptions options;
+    options.sampling = engine->default_sampling();
+    options.sampling.seed = kSeed;
+    options.max_tokens = kAnswerTokens;
+    TRY(const Prepared prepared,
+        prepare_chat(*engine, preparer, {{"messages", {{{"role", "user"}, {"content", asked}}}}},
+                     {.max_tokens = kAnswerTokens}, std::move(options)));
+    const std::vector<int>& prompt = prepared.prompts[0];
+    Passage passage{prompt, static_cast<int>(prompt.size())};
+    TRY(const Answer answer, run_prompt(*engine, prepared, true, never));
     passage.tokens.insert(passage.tokens.end(), answer.tokens.begin(), answer.tokens.end());
     out.passages.push_back(std::move(passage));
   }

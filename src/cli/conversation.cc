@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/outside_text.h"
 #include "base/user_directory.h"
-#include "chat/prompt_compiler.h"
+#include "chat/engine_request.h"
 #include "cli/print.h"
 #include "cli/printer.h"
 #include "ops/open.h"
@@ -102,107 +102,6 @@ Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const S
   return make_engine(to_create);
 }
 
-SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed) {
-  SamplingParams params = engine.default_sampling();
-  if (options.temperature) params.temperature = *options.temperature;
-  if (options.top_p) params.top_p = *options.top_p;
-  if (options.top_k) params.top_k = *options.top_k;
-  if (options.min_p) params.min_p = *options.min_p;
-  if (options.repetition_penalty) params.repetition_penalty = *options.repetition_penalty;
-  if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
-  if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
-  params.seed = options.seed.value_or(default_seed);
-  return params;
-}
-
-ThinkingWish thinking_wish(const ThinkFlags& flags) {
-  ThinkingWish wish;
-  wish.budget = flags.max_tokens;
-  const bool none = flags.mode == "auto" && flags.max_tokens == 0;
-  wish.mode = flags.mode == "on"            ? ThinkMode::on
-              : flags.mode == "off" || none ? ThinkMode::off
-                                            : ThinkMode::automatic;
-  wish.said_by = none ? "--max-thinking-tokens 0" : "--thinking " + flags.mode;
-  return wish;
-}
-
-Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinking) {
-  const auto* chat = engine.chat_template();
-  if (!chat)
-    return make_error(ErrorKind::unsupported,
-                      "{} brings no chat template: give one with --chat-template-file, or use `generate "
-                      "--raw` to continue plain text",
-                      engine.info().name);
-  if (thinking.mode == "on" && !chat->mentions("enable_thinking"))
-    return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
-                      engine.info().name);
-  return {};
-}
-
-namespace {
-
-// Of what may be endless, no more is tokenised.
-EncodeLimit context_limit(const Engine& engine) {
-  return {static_cast<size_t>(engine.info().context_length), [] { return interrupt_flag().load(); }};
-}
-
-Error too_long(const Engine& engine) {
-  return make_error(
-      ErrorKind::exhausted,
-      "the prompt has more than {0} tokens, but the context is {0} tokens long and the answer needs room "
-      "too: shorten it, or raise --context as far as the model allows",
-      engine.info().context_length);
-}
-
-}  // namespace
-
-Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
-                                const std::vector<std::string>& stop) {
-  TRY_VOID(check_chat_template(engine, thinking));
-  const auto* chat = engine.chat_template();
-  PromptCompiler compiler(*chat, engine.tokenizer(), engine.image_format());
-  const auto compile = [&](std::optional<bool> enable) {
-    TemplateOptions options;
-    options.enable_thinking = enable;
-    EncodeLimit limit = context_limit(engine);
-    auto compiled = compiler.compile(messages, nullptr, options, {}, {}, &limit);
-    if (limit.too_long()) return Result<CompiledPrompt>(too_long(engine));
-    return compiled;
-  };
-  Prompt prompt;
-  const auto& tags = prompt.rules.format.reasoning = find_reasoning_tags(engine.tokenizer());
-  const auto wish = thinking_wish(thinking);
-  const std::string user = last_user_text(messages);
-  ChosenPrompt chosen;
-  if (thinking.mode.empty()) {
-    TRY(chosen.prompt, compile(std::nullopt));
-    chosen.open = tags && opens_reasoning(chosen.prompt.pieces, *tags);
-  } else {
-    TRY(chosen, choose_thinking(wish, *chat, tags, user, compile));
-    log_debug("thinking {}: {}", chosen.thinking.enabled ? "on" : "off", chosen.thinking.reason);
-  }
-  prompt.thinking = think_options(wish, chosen, {.user = user, .stop = stop});
-  prompt.tokens = std::move(chosen.prompt.tokens);
-  prompt.keep_at = std::move(chosen.prompt.stable_lengths);
-  prompt.rules.thinking_open = chosen.open;
-  prompt.think_report = std::move(chosen.thinking);
-  return prompt;
-}
-
-Result<Prompt> make_checked_raw_prompt(const Engine& engine, const std::string& text) {
-  EncodeLimit limit = context_limit(engine);
-  (void)engine.tokenizer().encode(text, true, &limit);
-  if (limit.too_long()) return too_long(engine);
-  return make_raw_prompt(engine, text);
-}
-
-Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
-  Prompt prompt;
-  prompt.tokens = engine.tokenizer().encode(text, true);
-  add_leading_bos(engine.tokenizer(), prompt.tokens);
-  return prompt;
-}
-
 std::atomic<bool>& interrupt_flag() {
   static std::atomic<bool> flag{false};
   return flag;
@@ -264,16 +163,12 @@ class EventQueue {
 
 }  // namespace
 
-Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
+Result<Answer> run_prompt(Engine& engine, const Prepared& prepared, bool silent,
                           const std::atomic<bool>& interrupt,
                           const std::function<void(int tokens)>& progress) {
-  request.prompt = std::move(prompt.tokens);
-  request.images = std::move(prompt.images);
-  request.keep_at = std::move(prompt.keep_at);
-  request.output = prompt.rules;
-  request.thinking = std::move(prompt.thinking);
+  Request request = engine_request(prepared, 0, prepared.options.sampling.seed);
   request.name_states = true;
-  OutputText output(engine.tokenizer(), request.stop, prompt.rules);
+  OutputText output(engine.tokenizer(), request.stop, prepared.rules);
   Printer printer(silent);
   Answer answer;
   ParsedOutput parsed;

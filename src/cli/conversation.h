@@ -1,5 +1,4 @@
-// What `generate` and `chat` share: an engine from flags, prompts from messages, and one answer printed as it
-// comes.
+// What `generate` and `chat` share: an engine from flags, and one answer printed as it comes.
 #pragma once
 
 #include <signal.h>
@@ -10,7 +9,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "chat/thinking.h"
+#include "chat/preparer.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "engine/loader.h"
@@ -32,31 +31,9 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const CacheFlags& keep);
 CacheOptions cache_options(const CacheFlags& keep);
-ThinkingWish thinking_wish(const ThinkFlags& flags);
 // Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
                                      const CacheFlags& keep);
-
-// Flags over the model's recommendation.
-SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed);
-
-// The conversation through the model's chat template, ready to be answered.
-struct Prompt {
-  std::vector<int> tokens;
-  std::vector<RequestImage> images;  // as of Request
-  OutputRules rules;                 // how to take the answer apart, when a chat template made the prompt
-  std::vector<int> keep_at;          // as of Request
-  ThinkingOptions thinking;          // as of Request
-  ThinkReport think_report;
-};
-// Errors: unsupported (no chat template, or one that cannot be told to think as the flags say).
-Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinking);
-// stop: as of Request. Errors: also those of check_chat_template.
-Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
-                                const std::vector<std::string>& stop = {});
-Prompt make_raw_prompt(const Engine& engine, const std::string& text);
-// The same for a text of any length. Errors: exhausted (longer than the context).
-Result<Prompt> make_checked_raw_prompt(const Engine& engine, const std::string& text);
 
 struct Answer {
   std::string text, reasoning;
@@ -69,10 +46,10 @@ struct Answer {
   std::vector<std::string> states;  // as of Event
 };
 
-// Runs the prompt, and what it says of thinking, with the rest of `request` to its end, printing the answer
-// to stdout as it comes (reasoning dimmed on a terminal) unless `silent`. Setting `interrupt` cancels it.
-// progress: told how many tokens there are, if it is set.
-Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
+// Runs the (only) prompt to its end, printing the answer to stdout as it comes (reasoning dimmed on a
+// terminal) unless `silent`. Setting `interrupt` cancels it. progress: gets the number of tokens so far, if
+// it is set.
+Result<Answer> run_prompt(Engine& engine, const Prepared& prepared, bool silent,
                           const std::atomic<bool>& interrupt,
                           const std::function<void(int tokens)>& progress = nullptr);
 

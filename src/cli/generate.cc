@@ -8,7 +8,7 @@
 #include "cli/conversation.h"
 #include "cli/image_files.h"
 #include "cli/print.h"
-#include "cli/server_prompt.h"
+#include "cli/prompts.h"
 #include "cli/standard_input.h"
 #include "grammar/schema_grammar.h"
 
@@ -66,32 +66,40 @@ Error of_flag(const char* flag, const std::string& value, const Error& error) {
   return {error.kind, fmt::format("{}{}: {}", flag, is_named ? "" : " " + value, error.message)};
 }
 
-Result<std::string> schema_grammar(const std::string& schema) {
-  TRY(const Json json, parse_json(schema));
-  GrammarRules rules;
-  TRY(const std::string element, add_schema(json, rules));
-  return rules.text(element);
+// The text of a flag that takes a file or the text itself, which `is_text` knows.
+Result<std::string> text_of_flag(const char* flag, const std::string& value, bool is_text) {
+  constexpr size_t kMostBytes = 1u << 20;
+  if (is_text) return value;
+  auto text = read_file(value, kMostBytes);
+  if (!text) return of_flag(flag, value, text.error());
+  return text;
 }
 
-// The text of the grammar that the flags ask for; "": none.
-Result<std::string> grammar_text(const GenerateOptions& options) {
-  constexpr size_t kMostBytes = 1u << 20;
-  if (!options.grammar.empty()) {
-    if (options.grammar.find("::=") != std::string::npos) return options.grammar;
-    auto text = read_file(options.grammar, kMostBytes);
-    if (!text) return of_flag("--grammar", options.grammar, text.error());
-    return text;
+Result<Json> checked_schema(const std::string& text) {
+  TRY(Json schema, parse_json(text));
+  GrammarRules rules;
+  TRY_VOID(add_schema(schema, rules));
+  return schema;
+}
+
+// What the answer keeps to, if flags say so.
+Result<ResponseFormat> response_format(const GenerateOptions& options) {
+  ResponseFormat format;
+  const std::string &grammar = options.grammar, &schema = options.json_schema;
+  if (!grammar.empty()) {
+    format.kind = ResponseFormat::Kind::grammar;
+    format.field = "--grammar";
+    TRY(format.grammar, text_of_flag("--grammar", grammar, grammar.find("::=") != grammar.npos));
+  } else if (!schema.empty()) {
+    format.kind = ResponseFormat::Kind::schema;
+    format.field = "--json-schema";
+    TRY(const std::string text,
+        text_of_flag("--json-schema", schema, schema.find_first_of("{[") != schema.npos));
+    auto checked = checked_schema(text);
+    if (!checked) return of_flag("--json-schema", schema, checked.error());
+    format.schema = std::move(*checked);
   }
-  if (options.json_schema.empty()) return std::string();
-  std::string schema = options.json_schema;
-  if (schema.find_first_of("{[") == std::string::npos) {
-    auto text = read_file(options.json_schema, kMostBytes);
-    if (!text) return of_flag("--json-schema", options.json_schema, text.error());
-    schema = std::move(*text);
-  }
-  auto grammar = schema_grammar(schema);
-  if (!grammar) return of_flag("--json-schema", options.json_schema, grammar.error());
-  return grammar;
+  return format;
 }
 
 // As in /v1/chat/completions.
@@ -101,19 +109,28 @@ Json logprobs_json(const Answer& answer, const Tokenizer& tokenizer) {
   return answer.tokens.empty() ? Json::array() : json.take()["content"];
 }
 
-Result<Prompt> chat_prompt(const GenerateOptions& options, const Engine& engine, const std::string& text,
-                           const std::vector<Json>& images) {
+Result<Prepared> prepare(const GenerateOptions& options, const Engine& engine, Preparer& preparer,
+                         const std::string& text, const std::vector<Json>& images, GenerationOptions wanted) {
+  if (options.raw) {
+    if (!options.system.empty() || options.thinking.mode != "auto" || !images.empty())
+      return make_error(ErrorKind::invalid,
+                        "--system, --thinking and --image need the chat template: leave out --raw");
+    wanted.thinking.budget = options.thinking.max_tokens;
+    return prepare_text(preparer, text, std::move(wanted));
+  }
   Json messages = Json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back(user_message(text, images));
-  if (images.empty()) return make_chat_prompt(engine, messages, options.thinking, options.sampling.stop);
-  Preparer preparer(engine, {});
-  TRY(Prepared prepared, prepare_as_server(engine, preparer, {{"messages", messages}},
-                                           sampling_params(options.sampling, engine, 0), options.thinking,
-                                           options.sampling.stop, [] { return interrupt_flag().load(); }));
-  Prompt prompt = take_prompt(prepared);
-  if (prepared.think_report) prompt.think_report = *prepared.think_report;
-  return prompt;
+  return prepare_chat(engine, preparer, {{"messages", std::move(messages)}}, options.thinking,
+                      std::move(wanted));
+}
+
+// A fault that the engine finds in what a flag gave is told with the flag.
+Error flag_error(const GenerateOptions& options, const Error& error) {
+  const std::string quoted = fmt::format("'{}': ", error.field);
+  if (!error.field.starts_with("--") || !error.message.starts_with(quoted)) return error;
+  const std::string& value = error.field == "--grammar" ? options.grammar : options.json_schema;
+  return of_flag(error.field.c_str(), value, {error.kind, error.message.substr(quoted.size())});
 }
 
 // One answer is seldom asked again: its states go to disk only if a flag says so.
@@ -131,38 +148,21 @@ Result<int> generate(const GenerateOptions& options) {
     return make_error(ErrorKind::invalid,
                       "the prompt is empty: give it as a word in quotes, with --prompt-file FILE, or on "
                       "standard input");
-  TRY(const std::string grammar, grammar_text(options));
+  TRY(ResponseFormat format, response_format(options));
   TRY(const auto engine, make_engine(options.model, options.spec, cache_of(options)));
 
-  Prompt prompt;
-  if (options.raw) {
-    if (!options.system.empty() || options.thinking.mode != "auto" || !images.empty())
-      return make_error(ErrorKind::invalid,
-                        "--system, --thinking and --image need the chat template: leave out --raw");
-    TRY(prompt, make_checked_raw_prompt(*engine, text));
-    prompt.thinking.budget = options.thinking.max_tokens;
-  } else {
-    TRY(prompt, chat_prompt(options, *engine, text, images));
-  }
-  const Json thinking = {{"enabled", prompt.think_report.enabled}, {"reason", prompt.think_report.reason}};
-  Request request;
-  request.sampling = sampling_params(options.sampling, *engine, 0);
-  request.max_tokens = options.sampling.max_tokens;
-  request.stop = options.sampling.stop;
-  request.ignore_eos = options.ignore_eos;
-  request.logprobs = options.logprobs;
-  if (!grammar.empty()) {
-    auto compiled = engine->compile_grammar(grammar);
-    if (!compiled)
-      return options.grammar.empty() ? of_flag("--json-schema", options.json_schema, compiled.error())
-                                     : of_flag("--grammar", options.grammar, compiled.error());
-    request.grammar = std::move(*compiled);
-  }
-  TRY(const Answer answer,
-      run_prompt(*engine, std::move(prompt), std::move(request), options.json, catch_interrupts()));
+  Preparer preparer(*engine, {});
+  GenerationOptions wanted = generation_options(options.sampling, *engine, 0);
+  wanted.ignore_eos = options.ignore_eos;
+  wanted.logprobs = options.logprobs;
+  wanted.format = std::move(format);
+  const auto prepared = prepare(options, *engine, preparer, text, images, std::move(wanted));
+  if (!prepared) return flag_error(options, prepared.error());
+  TRY(const Answer answer, run_prompt(*engine, *prepared, options.json, catch_interrupts()));
   if (options.json) {
     Json json = to_json(answer);
-    if (!options.raw) json["thinking"] = thinking;
+    if (const auto& report = prepared->think_report)
+      json["thinking"] = {{"enabled", report->enabled}, {"reason", report->reason}};
     if (options.logprobs >= 0) json["logprobs"] = logprobs_json(answer, engine->tokenizer());
     say_json(json);
   } else if (isatty(STDERR_FILENO)) {
@@ -176,7 +176,7 @@ Result<int> generate(const GenerateOptions& options) {
 Result<void> check_generate(const GenerateOptions& options) {
   if (!options.prompt_file.empty()) TRY_VOID(read_file(options.prompt_file, kMaxPromptBytes));
   TRY_VOID(image_parts(options.images));
-  TRY_VOID(grammar_text(options));
+  TRY_VOID(response_format(options));
   return {};
 }
 

@@ -3,7 +3,7 @@
 #include "chat/preparer.h"
 #include "cli/locate.h"
 #include "cli/partner.h"
-#include "cli/server_prompt.h"
+#include "cli/prompts.h"
 
 namespace anabranch::cli {
 namespace {
@@ -44,15 +44,15 @@ class LocalPartner : public Partner {
 
   Result<Answer> answer(const Json& messages, const AnswerOptions& wanted,
                         const std::atomic<bool>& interrupt) override {
-    TRY(Prepared prepared, prepare(messages, wanted, interrupt));
-    Prompt prompt = take_prompt(prepared);
-    Request request;
-    request.sampling = prepared.options.sampling;
-    const SamplingOptions& asked = sampling_of(wanted);
-    request.max_tokens = wanted.max_tokens.value_or(asked.max_tokens);
-    request.stop = asked.stop;
-    TRY(Answer answer, run_prompt(*engine_, std::move(prompt), std::move(request), wanted.silent, interrupt,
-                                  wanted.progress));
+    const SamplingOptions& asked = wanted.sampling ? *wanted.sampling : options_.sampling;
+    GenerationOptions generation = generation_options(asked, *engine_, seed_);
+    generation.max_tokens = wanted.max_tokens.value_or(asked.max_tokens);
+    Json body = {{"messages", messages}};
+    if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
+    TRY(const Prepared prepared,
+        prepare_chat(*engine_, *preparer_, body, wanted.thinking.value_or(options_.thinking),
+                     std::move(generation), [&] { return interrupt.load(); }));
+    TRY(Answer answer, run_prompt(*engine_, prepared, wanted.silent, interrupt, wanted.progress));
     if (prepared.remember && answer.finish == FinishReason::stop && !answer.stop_found)
       preparer_->remember(answer.tokens, TurnEndReason::end_of_turn, *prepared.remember, prepared.rules);
     preparer_->write_turns();
@@ -60,21 +60,6 @@ class LocalPartner : public Partner {
   }
 
  private:
-  const SamplingOptions& sampling_of(const AnswerOptions& wanted) const {
-    return wanted.sampling ? *wanted.sampling : options_.sampling;
-  }
-
-  Result<Prepared> prepare(const Json& messages, const AnswerOptions& wanted,
-                           const std::atomic<bool>& interrupt) {
-    const ThinkFlags& thinking = wanted.thinking ? *wanted.thinking : options_.thinking;
-    Json body = {{"messages", messages}};
-    if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
-    const SamplingOptions& asked = sampling_of(wanted);
-    const SamplingParams sampling = sampling_params(asked, *engine_, seed_);
-    return prepare_as_server(*engine_, *preparer_, body, sampling, thinking, asked.stop,
-                             [&] { return interrupt.load(); });
-  }
-
   ChatOptions options_;
   uint64_t seed_;
   std::unique_ptr<Engine> engine_;

@@ -11,6 +11,7 @@
 #include "cli/conversation.h"
 #include "cli/locate.h"
 #include "cli/preflight.h"
+#include "cli/prompts.h"
 #include "cli/reports.h"
 #include "cli/server_access.h"
 #include "engine/loader.h"

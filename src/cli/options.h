@@ -73,7 +73,7 @@ struct SamplingOptions {
 };
 
 struct ThinkFlags {
-  std::string mode = "auto";      // "on", "off"; "" = as the template does by itself (for measuring)
+  std::string mode = "auto";      // "on", "off"
   std::optional<int> max_tokens;  // of thought
 };
 

@@ -237,7 +237,8 @@ Result<int> verify(const VerifyOptions& options) {
     return describe_load(engine->info(), facts);
   }));
   if (engine) {
-    VerifySubject subject{*engine, facts.template_problem, {}};
+    Preparer preparer(*engine, {});
+    VerifySubject subject{*engine, preparer, facts.template_problem, {}};
     for (size_t i = 0; i < std::size(kChecks); i++)
       TRY_VOID(run_row(report, report.rows[i + 1], [&] { return kChecks[i].run(subject); }));
   }

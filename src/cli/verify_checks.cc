@@ -8,6 +8,7 @@
 #include <future>
 
 #include "chat/tool_prompt.h"
+#include "cli/prompts.h"
 
 namespace anabranch::cli {
 namespace {
@@ -54,18 +55,31 @@ constexpr std::array kTexts = {
     NamedText{"newlines", "\n\nfirst\n\n\n  second\r\nthird\n"},
 };
 
-Request greedy_request(int max_tokens) {
-  Request request;
-  request.max_tokens = max_tokens;
-  request.ignore_eos = true;
-  request.cache = false;
-  request.speculation = SpecMode{.automatic = false};
-  return request;
+GenerationOptions greedy(int max_tokens) {
+  GenerationOptions options;
+  options.max_tokens = max_tokens;
+  options.ignore_eos = true;
+  options.cache = false;
+  options.speculation = SpecMode{.automatic = false};
+  return options;
 }
 
-Result<Answer> ask(Engine& engine, Prompt prompt, Request request) {
+Result<Answer> run(const VerifySubject& subject, const Result<Prepared>& prepared) {
   static const std::atomic<bool> never{false};
-  return run_prompt(engine, std::move(prompt), std::move(request), true, never);
+  if (!prepared) return prepared.error();
+  return run_prompt(subject.engine, *prepared, true, never);
+}
+
+// The answer to plain text.
+Result<Answer> go_on(const VerifySubject& subject, const std::string& text, GenerationOptions options) {
+  return run(subject, prepare_text(subject.preparer, text, std::move(options)));
+}
+
+// The answer to a chat.
+Result<Answer> reply(const VerifySubject& subject, const Json& messages, GenerationOptions options,
+                     const ThinkFlags& thinking = {"off"}) {
+  return run(subject, prepare_chat(subject.engine, subject.preparer, {{"messages", messages}}, thinking,
+                                   std::move(options)));
 }
 
 // Set when the context has no room for so many tokens.
@@ -100,8 +114,7 @@ Finding pass_unless(const std::vector<std::string>& problems, std::string detail
 // Fills subject.plain.
 Result<void> answer_plainly(VerifySubject& subject) {
   for (size_t i = subject.plain.size(); i < kFixedPrompts.size(); i++) {
-    TRY(Answer answer, ask(subject.engine, make_raw_prompt(subject.engine, kFixedPrompts[i]),
-                           greedy_request(kAnswerTokens)));
+    TRY(Answer answer, go_on(subject, kFixedPrompts[i], greedy(kAnswerTokens)));
     subject.plain.push_back(std::move(answer.tokens));
   }
   return {};
@@ -142,13 +155,13 @@ Json message(const char* role, std::string_view content) {
 }
 
 // The answers to all fixed prompts, which run at the same time.
-Result<std::vector<Answer>> answer_together(Engine& engine, const SpecMode& mode) {
+Result<std::vector<Answer>> answer_together(const VerifySubject& subject, const SpecMode& mode) {
   std::vector<std::future<Result<Answer>>> running;
   for (const char* prompt : kFixedPrompts)
-    running.push_back(std::async(std::launch::async, [&engine, &mode, prompt] {
-      Request request = greedy_request(kAnswerTokens);
-      request.speculation = mode;
-      return ask(engine, make_raw_prompt(engine, prompt), std::move(request));
+    running.push_back(std::async(std::launch::async, [&subject, &mode, prompt] {
+      GenerationOptions options = greedy(kAnswerTokens);
+      options.speculation = mode;
+      return go_on(subject, prompt, std::move(options));
     }));
   std::vector<Answer> answers;
   for (auto& future : running) {
@@ -171,20 +184,22 @@ std::string acceptance(const SpecCounters::Source& s) {
 // A conversation of one turn, then the same with its answer and a second question. Without a chat template
 // the same as plain text.
 struct TwoTurns {
-  Engine& engine;
+  const VerifySubject& subject;
   std::string question, second = "And what was said about the harbour?";
 
-  Result<Prompt> first() const { return compile(Json::array({message("user", question)}), question); }
-  Result<Prompt> extended(const std::string& answer) const {
-    return compile(
+  Result<Answer> first(GenerationOptions options) const {
+    return ask(Json::array({message("user", question)}), question, std::move(options));
+  }
+  Result<Answer> extended(const std::string& answer, GenerationOptions options) const {
+    return ask(
         Json::array({message("user", question), message("assistant", answer), message("user", second)}),
-        question + answer + "\n" + second);
+        question + answer + "\n" + second, std::move(options));
   }
 
  private:
-  Result<Prompt> compile(const Json& messages, const std::string& text) const {
-    if (!engine.chat_template()) return make_raw_prompt(engine, text);
-    return make_chat_prompt(engine, messages, ThinkFlags{"off"});
+  Result<Answer> ask(const Json& messages, const std::string& text, GenerationOptions options) const {
+    if (!subject.engine.chat_template()) return go_on(subject, text, std::move(options));
+    return reply(subject, messages, std::move(options));
   }
 };
 
@@ -282,14 +297,14 @@ Result<Finding> check_template(VerifySubject& subject) {
 
 Result<Finding> show_greedy_text(VerifySubject& subject) {
   if (const auto finding = too_long(subject, kFixedPromptTokens + kAnswerTokens)) return *finding;
-  Engine& engine = subject.engine;
   Finding finding{Verdict::info, "", "Greedy text (answers begin at ⏵):\n"};
   std::vector<std::string> likelihoods;
-  const auto show = [&](const std::string& asked, Prompt prompt, bool ends) -> Result<void> {
-    Request request = greedy_request(kAnswerTokens);
-    request.ignore_eos = !ends;
-    request.logprobs = 0;
-    TRY(const Answer answer, ask(engine, std::move(prompt), std::move(request)));
+  const auto show = [&](const std::string& asked, bool chat) -> Result<void> {
+    GenerationOptions options = greedy(kAnswerTokens);
+    options.ignore_eos = !chat;
+    options.logprobs = 0;
+    TRY(const Answer answer, chat ? reply(subject, Json::array({message("user", asked)}), std::move(options))
+                                  : go_on(subject, asked, std::move(options)));
     double sum = 0;
     for (const TokenLogprobs& token : answer.logprobs) sum += token.logprob;
     likelihoods.push_back(fmt::format("{:.2f}", sum / static_cast<double>(answer.logprobs.size())));
@@ -297,12 +312,8 @@ Result<Finding> show_greedy_text(VerifySubject& subject) {
         fmt::format("\nAnswer {}:\n\n{}\n", likelihoods.size(), code_block(asked + "⏵" + answer.text));
     return {};
   };
-  for (const char* text : kFixedPrompts) TRY_VOID(show(text, make_raw_prompt(engine, text), false));
-  if (engine.chat_template()) {
-    TRY(Prompt prompt,
-        make_chat_prompt(engine, Json::array({message("user", kQuestion)}), ThinkFlags{"off"}));
-    TRY_VOID(show(kQuestion, std::move(prompt), true));
-  }
+  for (const char* text : kFixedPrompts) TRY_VOID(show(text, false));
+  if (subject.engine.chat_template()) TRY_VOID(show(kQuestion, true));
   finding.details = fmt::format("{} answers, below; mean log-probability of their tokens: {}",
                                 likelihoods.size(), fmt::join(likelihoods, ", "));
   return finding;
@@ -318,10 +329,9 @@ Result<Finding> check_speculation(VerifySubject& subject, DraftSource source) {
   std::vector<std::string> problems;
   SpecCounters drafts;
   for (size_t i = 0; i < kFixedPrompts.size(); i++) {
-    Request request = greedy_request(kAnswerTokens);
-    request.speculation = mode;
-    const auto answer =
-        ask(subject.engine, make_raw_prompt(subject.engine, kFixedPrompts[i]), std::move(request));
+    GenerationOptions options = greedy(kAnswerTokens);
+    options.speculation = mode;
+    const auto answer = go_on(subject, kFixedPrompts[i], std::move(options));
     if (!answer && !available) return Finding{Verdict::not_applicable, answer.error().message};
     if (!answer) return answer.error();
     drafts += answer->usage.speculation;
@@ -338,20 +348,16 @@ Result<Finding> check_speculation(VerifySubject& subject, DraftSource source) {
 
 Result<Finding> check_cache(VerifySubject& subject) {
   if (const auto finding = too_long(subject, 2 * kCachedTokens)) return *finding;
-  Engine& engine = subject.engine;
-  const TwoTurns turns{engine, filler(engine.tokenizer(), kCachedTokens) + "\nWhat was painted?"};
-  const auto run = [&](Result<Prompt> prompt, bool cached) -> Result<Answer> {
-    if (!prompt) return prompt.error();
-    Request request = greedy_request(kAnswerTokens / 2);
-    request.ignore_eos = false;
-    request.cache = cached;
-    return ask(engine, std::move(*prompt), std::move(request));
-  };
-  TRY(const Answer cold, run(turns.first(), false));
-  TRY(const Answer kept, run(turns.first(), true));
-  TRY(const Answer again, run(turns.first(), true));
-  TRY(const Answer cold_extended, run(turns.extended(cold.text), false));
-  TRY(const Answer extended, run(turns.extended(cold.text), true));
+  const TwoTurns turns{subject, filler(subject.engine.tokenizer(), kCachedTokens) + "\nWhat was painted?"};
+  GenerationOptions uncached = greedy(kAnswerTokens / 2);
+  uncached.ignore_eos = false;
+  GenerationOptions cached = uncached;
+  cached.cache = true;
+  TRY(const Answer cold, turns.first(uncached));
+  TRY(const Answer kept, turns.first(cached));
+  TRY(const Answer again, turns.first(cached));
+  TRY(const Answer cold_extended, turns.extended(cold.text, uncached));
+  TRY(const Answer extended, turns.extended(cold.text, cached));
   std::vector<std::string> problems;
   const auto compare = [&](const char* name, const Answer& got, const Answer& wanted) {
     if (const auto text = difference(got.tokens, wanted.tokens); !text.empty())
@@ -374,7 +380,7 @@ Result<Finding> check_batch(VerifySubject& subject) {
   TRY_VOID(answer_plainly(subject));
   std::vector<std::string> problems;
   for (const bool speculates : {false, true}) {
-    TRY(const auto answers, answer_together(subject.engine, SpecMode{.automatic = speculates}));
+    TRY(const auto answers, answer_together(subject, SpecMode{.automatic = speculates}));
     for (size_t i = 0; i < answers.size(); i++)
       if (const auto text = difference(answers[i].tokens, subject.plain[i]); !text.empty())
         problems.push_back(
@@ -388,9 +394,11 @@ Result<Finding> check_batch(VerifySubject& subject) {
 Result<Finding> measure_speed(VerifySubject& subject) {
   if (const auto finding = too_long(subject, kSpeedTokens + kAnswerTokens)) return *finding;
   Engine& engine = subject.engine;
-  Prompt prompt = make_raw_prompt(engine, filler(engine.tokenizer(), kSpeedTokens));
-  prompt.tokens.resize(std::min<size_t>(prompt.tokens.size(), kSpeedTokens));
-  TRY(const Answer answer, ask(engine, std::move(prompt), greedy_request(kAnswerTokens)));
+  TRY(Prepared prepared,
+      prepare_text(subject.preparer, filler(engine.tokenizer(), kSpeedTokens), greedy(kAnswerTokens)));
+  std::vector<int>& prompt = prepared.prompts[0];
+  prompt.resize(std::min<size_t>(prompt.size(), kSpeedTokens));
+  TRY(const Answer answer, run(subject, std::move(prepared)));
   return Finding{
       Verdict::info,
       fmt::format("prefill of {} tokens: {:.0f} tok/s; decode of {} tokens without drafts: {:.1f} tok/s",
@@ -404,27 +412,26 @@ Result<Finding> measure_needle(VerifySubject& subject) {
   Engine& engine = subject.engine;
   const std::string text =
       filler(engine.tokenizer(), kNeedleTokens, fmt::format("The secret number is {}.", kNumber));
-  const auto look = [&](const std::string& name, Result<Prompt> prompt) -> Result<std::string> {
-    if (!prompt) return prompt.error();
-    Request request = greedy_request(24);
-    request.ignore_eos = false;
-    TRY(const Answer answer, ask(engine, std::move(*prompt), std::move(request)));
-    const bool found = answer.text.find(kNumber) != answer.text.npos;
+  GenerationOptions options = greedy(24);
+  options.ignore_eos = false;
+  const auto look = [&](const std::string& name, const Result<Answer>& answer) -> Result<std::string> {
+    if (!answer) return answer.error();
+    const bool found = answer->text.find(kNumber) != answer->text.npos;
     return fmt::format("{}: {} among {} tokens, {} of thought{}", name, found ? "found" : "not found",
-                       answer.usage.prompt_tokens, answer.usage.thinking_tokens,
-                       found ? "" : ", answer " + dump_json(answer.text));
+                       answer->usage.prompt_tokens, answer->usage.thinking_tokens,
+                       found ? "" : ", answer " + dump_json(answer->text));
   };
   const ChatTemplate* chat = engine.chat_template();
   if (!chat) {
-    TRY(const auto line, look("plain text", make_raw_prompt(engine, text + "\nThe secret number is")));
+    TRY(const auto line, look("plain text", go_on(subject, text + "\nThe secret number is", options)));
     return Finding{Verdict::info, line};
   }
   const Json messages =
       Json::array({message("user", text + "\n\nWhat is the secret number? Answer with the number.")});
-  TRY(std::string lines, look("thinking off", make_chat_prompt(engine, messages, ThinkFlags{"off"})));
+  TRY(std::string lines, look("thinking off", reply(subject, messages, options)));
   if (chat->mentions("enable_thinking") && find_reasoning_tags(engine.tokenizer())) {
     TRY(const auto line,
-        look("thinking on", make_chat_prompt(engine, messages, ThinkFlags{"on", kNeedleThought})));
+        look("thinking on", reply(subject, messages, options, ThinkFlags{"on", kNeedleThought})));
     lines += "; " + line;
   }
   return Finding{Verdict::info, lines};

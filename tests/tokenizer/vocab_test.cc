@@ -66,7 +66,8 @@ TEST_P(Vocabulary, GivesThePublishersIds) {
 
 TEST_P(Vocabulary, GivesThePublishersText) {
   const TokenizerPtr tokenizer = load(fixture(GetParam()));
-  for (const Json& one : goldens(GetParam())["decoded"]) {
+  const Json golden = goldens(GetParam());
+  for (const Json& one : golden["decoded"]) {
     const std::vector<int> ids = ids_of(one[0]);
     EXPECT_EQ(tokenizer->decode(ids, true), one[1].get<std::string>()) << one[0];
     Detokenizer stream(*tokenizer, true);

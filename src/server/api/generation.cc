@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "chat/engine_request.h"
 #include "server/api/generation_parts.h"
 #include "server/api/openai_format.h"
 #include "server/api/session_json.h"
@@ -137,7 +138,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
   if (!ready.writer) {
-    begin_turn(key, *generation, std::move(ready.prepared));
+    begin_turn(key, *generation, ready.prepared);
     return;
   }
   if (ready.keeper && !ready.begun) return begin_keeping(key, *generation, std::move(ready));
@@ -152,7 +153,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
     begin_answer(*generation, 1);
     return run_calls(key, *generation);
   }
-  if (begin_turn(key, *generation, std::move(ready.prepared)))
+  if (begin_turn(key, *generation, ready.prepared))
     begin_answer(*generation, generation->choices.size());
   else
     return;
@@ -186,8 +187,8 @@ void Generations::begin_answer(Generation& generation, size_t choices) {
 }
 
 // The model has the word. False: the engine has no room; the request has failed.
-bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prepared) {
-  generation.options = std::move(prepared.options);
+bool Generations::begin_turn(uint64_t key, Generation& generation, const Prepared& prepared) {
+  generation.options = prepared.options;
   generation.remember = prepared.remember;
   generation.rules = prepared.rules;
   if (const auto& thinking = prepared.think_report)
@@ -195,31 +196,9 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
               thinking->reason);
   const GenerationOptions& options = generation.options;
   Engine& engine = *generation.model->engine;
-  Request request;
-  request.sampling = options.sampling;
   const uint64_t seed = options.seed ? *options.seed : random_();
-  request.logprobs = options.logprobs;
-  request.max_tokens = options.max_tokens;
-  request.speculation = options.speculation;
-  request.count_thoughts = options.count_thoughts;
-  request.stop_tokens = options.stop_tokens;
-  request.ignore_eos = options.ignore_eos;
-  request.priority = generation.use.priority().value_or(options.priority);
-  request.progress = options.progress;
-  request.cache = options.cache;
-  request.cache_salt = options.cache_salt;
-  request.state_from = options.state_from;
-  request.name_states = generation.keeper != nullptr;
   if (options.to_decode && share_states_)
     generation.head.transfer = transfer_json(engine, options.cache_salt, prepared.prompts, generation.host);
-  request.images = std::move(prepared.images);
-  request.keep_at = std::move(prepared.keep_at);
-  request.stop = options.stop;
-  request.output = prepared.rules;
-  request.begun = prepared.begun;
-  request.thinking = std::move(prepared.thinking);
-  request.grammar = std::move(prepared.grammar);
-  request.prompt_logprobs = !generation.echo.empty() && options.logprobs >= 0;
   generation.choices.clear();
   generation.choices.resize(prepared.prompts.size() * options.choices);
   for (size_t i = 0; i < generation.choices.size(); ++i) {
@@ -229,12 +208,14 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
       choice.logprobs.emplace(logprobs_form(generation.head.kind), engine.tokenizer());
       choice.take_logprobs = [&choice] { return choice.logprobs->take(); };
     }
-    request.prompt = prepared.prompts[i / options.choices];
+    Request request = engine_request(prepared, i / options.choices, choice_seed(seed, i % options.choices));
+    request.priority = generation.use.priority().value_or(options.priority);
+    request.name_states = generation.keeper != nullptr;
+    request.prompt_logprobs = !generation.echo.empty() && options.logprobs >= 0;
     if (request.prompt_logprobs) choice.echoed = request.prompt;
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
-    request.sampling.seed = choice_seed(seed, i % options.choices);
-    auto accepted = engine.submit(request, [this, key, i, post = post_, keeper = generation.keeper,
-                                            sender = generation.sender](const Event& event) {
+    auto accepted = engine.submit(std::move(request), [this, key, i, post = post_, keeper = generation.keeper,
+                                                       sender = generation.sender](const Event& event) {
       post([this, key, i, event, keeper, sender] {
         // Also of an answer that was given up: what it left in the cache goes with its conversation.
         if (keeper && !event.states.empty()) note(sender, keeper, event.states);

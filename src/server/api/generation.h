@@ -112,7 +112,7 @@ class Generations {
   std::function<void(double)> model_keeper(const std::string& name);
   void submit(uint64_t key, ReadyRequest ready);
   void begin_answer(Generation& generation, size_t choices);
-  bool begin_turn(uint64_t key, Generation& generation, Prepared prepared);
+  bool begin_turn(uint64_t key, Generation& generation, const Prepared& prepared);
   void end_turn(uint64_t key, Generation& generation);
   void run_calls(uint64_t key, Generation& generation);
   void next_turn(uint64_t key);

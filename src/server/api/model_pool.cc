@@ -141,8 +141,7 @@ void ModelPool::load(const std::string& wanted, std::optional<bool> pinned,
   if (!name) return take(not_found(wanted));
   want(entry(*name), [this, name = *name, pinned, unload_after_s, take = std::move(take)](auto taken) {
     KeepLoaded& keep = entry(name).keep;
-    if (std::holds_alternative<ModelLease>(taken))
-      keep = {pinned.value_or(keep.pinned), unload_after_s.value_or(keep.unload_after_s)};
+    if (taken) keep = {pinned.value_or(keep.pinned), unload_after_s.value_or(keep.unload_after_s)};
     take(std::move(taken));
   });
 }

@@ -1,0 +1,105 @@
+#include "cli/prompts.h"
+
+#include <future>
+
+#include "base/log.h"
+#include "server/api/api_request.h"
+
+namespace anabranch::cli {
+namespace {
+
+// Errors of preparing name fields of requests, where the command line has flags.
+Error in_own_words(Error error) {
+  if (error.code == "context_length_exceeded")
+    error.message = fmt::format(
+        "the prompt has {}{} tokens, but the context is {} tokens long and the answer needs room too: "
+        "shorten it, or raise --context as far as the model allows",
+        error.needed > error.limit ? "more than " : "", error.limit, error.limit);
+  else if (error.code == "cancelled")
+    error.message = "interrupted";
+  else if (error.field == "ignore_eos")
+    error.message = "--ignore-eos cannot be combined with --json-schema and --grammar, which have an end";
+  return error;
+}
+
+Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinking) {
+  const auto* chat = engine.chat_template();
+  if (!chat)
+    return make_error(ErrorKind::unsupported,
+                      "{} brings no chat template: give one with --chat-template-file, or use `generate "
+                      "--raw` to continue plain text",
+                      engine.info().name);
+  if (thinking.mode == "on" && !chat->mentions("enable_thinking"))
+    return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
+                      engine.info().name);
+  return {};
+}
+
+// With its grammar, if something restricts the answer.
+Result<Prepared> finished(const Preparer& preparer, Result<Prepared> prepared) {
+  if (prepared && prepared->constrained) {
+    std::promise<Result<Prepared>> made;
+    const auto client = std::make_shared<char>();  // it waits
+    preparer.compile(std::move(*prepared), {client},
+                     [&](Result<Prepared> whole) { made.set_value(std::move(whole)); });
+    prepared = made.get_future().get();
+  }
+  if (!prepared) return in_own_words(prepared.error());
+  return prepared;
+}
+
+}  // namespace
+
+SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed) {
+  SamplingParams params = engine.default_sampling();
+  if (options.temperature) params.temperature = *options.temperature;
+  if (options.top_p) params.top_p = *options.top_p;
+  if (options.top_k) params.top_k = *options.top_k;
+  if (options.min_p) params.min_p = *options.min_p;
+  if (options.repetition_penalty) params.repetition_penalty = *options.repetition_penalty;
+  if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
+  if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
+  params.seed = options.seed.value_or(default_seed);
+  return params;
+}
+
+GenerationOptions generation_options(const SamplingOptions& options, const Engine& engine,
+                                     uint64_t default_seed) {
+  GenerationOptions out;
+  out.sampling = sampling_params(options, engine, default_seed);
+  out.max_tokens = options.max_tokens;
+  out.stop = options.stop;
+  return out;
+}
+
+ThinkingWish thinking_wish(const ThinkFlags& flags) {
+  ThinkingWish wish;
+  wish.budget = flags.max_tokens;
+  const bool none = flags.mode == "auto" && flags.max_tokens == 0;
+  wish.mode = flags.mode == "on"            ? ThinkMode::on
+              : flags.mode == "off" || none ? ThinkMode::off
+                                            : ThinkMode::automatic;
+  wish.said_by = none ? "--max-thinking-tokens 0" : "--thinking " + flags.mode;
+  return wish;
+}
+
+Result<Prepared> prepare_chat(const Engine& engine, Preparer& preparer, const Json& body,
+                              const ThinkFlags& thinking, GenerationOptions options,
+                              const std::function<bool()>& cancelled) {
+  TRY_VOID(check_chat_template(engine, thinking));
+  options.thinking = thinking_wish(thinking);
+  auto request =
+      server::read_chat_request(body, server::request_defaults(engine, options.sampling, options.thinking));
+  if (!request) return Error{ErrorKind::invalid, request.error().message};
+  request->options = std::move(options);
+  return finished(preparer, preparer.chat(std::move(*request), cancelled));
+}
+
+Result<Prepared> prepare_text(Preparer& preparer, std::string text, GenerationOptions options) {
+  CompletionRequest request;
+  request.options = std::move(options);
+  request.prompts.emplace_back(std::move(text));
+  return finished(preparer, preparer.completion(std::move(request), {}));
+}
+
+}  // namespace anabranch::cli
