@@ -243,7 +243,7 @@ class Messages : public ServerTest {
       return script;
     };
   }
-  Answer post(const std::string& text, const std::string& path = "/v1/messages") {
+  HttpAnswer post(const std::string& text, const std::string& path = "/v1/messages") {
     return ask(port_, "POST", path, text, "x-api-key: none\r\nanthropic-version: 2023-06-01\r\n");
   }
 };
@@ -335,7 +335,7 @@ std::vector<std::string> names(const std::string& text) {
 
 TEST_F(Messages, StreamsHaveAnthropicsShape) {
   says({"<think>H", "m.</think>", "I call. ", kCall, "Done."});
-  const Answer answer = post(body(kTools + R"(,"stream":true)"));
+  const HttpAnswer answer = post(body(kTools + R"(,"stream":true)"));
   EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream; charset=utf-8");
   const auto kinds = names(answer.body);
   const auto list = events(answer.body);
@@ -399,13 +399,13 @@ TEST_F(Messages, CountsTokens) {
   EXPECT_EQ(count.dump(), R"({"input_tokens":29})");  // "system: S\nuser: hi\nassistant:"
   EXPECT_EQ(engine_.stats().requests, 0u);
   const std::string too_long(3000, 'x');  // the context has 1000
-  const Answer answer = post(R"({"messages":[{"role":"user","content":")" + too_long + R"("}]})", path);
+  const HttpAnswer answer = post(R"({"messages":[{"role":"user","content":")" + too_long + R"("}]})", path);
   EXPECT_GT(answer.json()["input_tokens"], 3000);
   EXPECT_EQ(post("{}", path).json()["error"]["type"], "invalid_request_error");
 }
 
 TEST_F(Messages, ErrorsHaveAnthropicsShape) {
-  const auto expect = [](const Answer& answer, int status, const std::string& type) {
+  const auto expect = [](const HttpAnswer& answer, int status, const std::string& type) {
     EXPECT_EQ(answer.status, status) << answer.body;
     const Json json = answer.json();
     EXPECT_EQ(json["type"], "error") << answer.body;
@@ -416,7 +416,7 @@ TEST_F(Messages, ErrorsHaveAnthropicsShape) {
   expect(post("{"), 400, "invalid_request_error");
   EXPECT_NE(expect(post("{}"), 400, "invalid_request_error").find("max_tokens"), std::string::npos);
   expect(post("{}", "/v1/messages/batches"), 404, "not_found_error");
-  const Answer get = ask(port_, "GET", "/v1/messages");
+  const HttpAnswer get = ask(port_, "GET", "/v1/messages");
   expect(get, 405, "invalid_request_error");
   EXPECT_EQ(get.headers.at("allow"), "POST");
   const std::string too_long = R"({"role":"user","content":")" + std::string(3000, 'x') + R"("})";
@@ -424,7 +424,7 @@ TEST_F(Messages, ErrorsHaveAnthropicsShape) {
             0u);
   expect(post(conversation(R"({"role":"user","content":"raise"})")), 400, "invalid_request_error");
   engine_.max_queue = 0;
-  const Answer full = post(body());
+  const HttpAnswer full = post(body());
   expect(full, 529, "overloaded_error");
   EXPECT_EQ(full.headers.count("retry-after"), 1u);
 }
@@ -441,7 +441,7 @@ TEST_F(Messages, UnreadableRequestsGetAnthropicsErrors) {
   const auto expect = [&](const std::string& rest, int status, const std::string& type) {
     TestClient client((*server)->port());
     client.send("POST /v1/messages?beta=true HTTP/1.1\r\nHost: localhost\r\n" + rest);
-    const Answer answer = client.read_answer();
+    const HttpAnswer answer = client.read_answer();
     EXPECT_EQ(answer.status, status) << rest;
     EXPECT_EQ(answer.json()["type"], "error") << answer.body;
     EXPECT_EQ(answer.json()["error"]["type"], type) << answer.body;
@@ -452,7 +452,7 @@ TEST_F(Messages, UnreadableRequestsGetAnthropicsErrors) {
   expect("Content-Length: 10\r\n\r\n{", 408, "invalid_request_error");
   expect("Content-Length: x\r\n\r\n", 400, "invalid_request_error");
   expect("X: " + std::string(40000, 'x'), 431, "invalid_request_error");
-  const Answer full =
+  const HttpAnswer full =
       expect("Content-Length: 15000\r\n\r\n" + std::string(15000, ' '), 529, "overloaded_error");
   EXPECT_EQ(full.headers.at("retry-after"), "5");
 }
@@ -464,7 +464,7 @@ TEST_F(Messages, AFailingEngineEndsTheStreamWithAnErrorEvent) {
     script.error = "out of memory";
     return script;
   };
-  const Answer answer = post(body(R"("stream":true)"));
+  const HttpAnswer answer = post(body(R"("stream":true)"));
   EXPECT_EQ(names(answer.body).back(), "error");
   const Json error = events(answer.body).back();
   EXPECT_EQ(error["error"]["type"], "api_error");
@@ -480,7 +480,7 @@ TEST_F(Messages, SilentStreamsArePinged) {
   auto server = Server::start(served_by(engine_), options);
   ASSERT_TRUE(server.ok());
   engine_.script = [](const Request&) { return Script{{"a", "b"}, std::chrono::milliseconds(400)}; };
-  const Answer answer = ask((*server)->port(), "POST", "/v1/messages", body(R"("stream":true)"));
+  const HttpAnswer answer = ask((*server)->port(), "POST", "/v1/messages", body(R"("stream":true)"));
   const auto kinds = names(answer.body);
   EXPECT_NE(std::find(kinds.begin(), kinds.end(), "ping"), kinds.end()) << answer.body;
 }

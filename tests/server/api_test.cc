@@ -6,7 +6,7 @@ namespace {
 
 class Api : public ServerTest {
  protected:
-  Answer chat(const std::string& body) { return post("/v1/chat/completions", body); }
+  HttpAnswer chat(const std::string& body) { return post("/v1/chat/completions", body); }
 
   static constexpr const char* kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
   static std::string hi(const std::string& extra) {
@@ -15,7 +15,7 @@ class Api : public ServerTest {
 };
 
 TEST_F(Api, ChatAnswersInOpenAisShape) {
-  const Answer answer = chat(kHi);
+  const HttpAnswer answer = chat(kHi);
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.headers.at("content-type"), "application/json");
   const Json json = answer.json();
@@ -87,7 +87,7 @@ TEST_F(Api, FinishReasonLength) {
 }
 
 TEST_F(Api, MlxLmsRouteAndAnAnswerOfNoTokens) {
-  const Answer answer =
+  const HttpAnswer answer =
       post("/chat/completions", R"({"max_tokens":0,"messages":[{"role":"user","content":"hi"}]})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.json()["choices"][0]["message"]["content"], "");
@@ -206,7 +206,7 @@ TEST_F(Api, AFinalAnswerIsContinued) {
   for (const char* said :
        {"", R"("continue_final_message":true)", R"("add_generation_prompt":false)",
         R"("continue_final_message":true,"add_generation_prompt":false)", R"("enable_thinking":true)"}) {
-    const Answer answer = chat(kAsked + R"("content":"So it"}])" + (*said ? "," : "") + said + "}");
+    const HttpAnswer answer = chat(kAsked + R"("content":"So it"}])" + (*said ? "," : "") + said + "}");
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:So it") << said;
     EXPECT_EQ(engine_.last_request().begun, 5);
@@ -267,12 +267,12 @@ TEST_F(Api, ContradictionsAboutTheFinalMessageAreRefused) {
       {kAsked + text + R"("continue_final_message":"yes"})", "continue_final_message"},
   };
   for (const auto& one : cases) {
-    const Answer answer = chat(one.body);
+    const HttpAnswer answer = chat(one.body);
     EXPECT_EQ(answer.status, 400) << one.body;
     EXPECT_EQ(answer.json()["error"]["param"], one.param) << answer.body;
   }
   engine_.takes_beginnings = false;  // what the grammar says
-  const Answer answer = chat(kAsked + text + R"("response_format":{"type":"json_object"}})");
+  const HttpAnswer answer = chat(kAsked + text + R"("response_format":{"type":"json_object"}})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["param"], "response_format") << answer.body;
 }
@@ -280,7 +280,7 @@ TEST_F(Api, ContradictionsAboutTheFinalMessageAreRefused) {
 TEST_F(Api, ResultsOfToolsMayHoldAnything) {
   const std::string call = R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":)"
                            R"([{"id":"1","function":{"name":"f","arguments":"{}"}}]},{"role":"tool",)";
-  const Answer answer = chat(call + R"("tool_call_id":"1","content":[{"type":"text","text":"See "},
+  const HttpAnswer answer = chat(call + R"("tool_call_id":"1","content":[{"type":"text","text":"See "},
       {"type":"image_url","image_url":{"url":"data:"}},{"type":"file","file":{}}]}]})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_NE(engine_.last_prompt().find("tool: See [image: not shown, this model reads text only][file: not"),
@@ -313,7 +313,7 @@ TEST_F(Api, StopStringsNeverReachTheClient) {
 }
 
 TEST_F(Api, TextCompletions) {
-  Answer answer = post("/v1/completions", R"({"prompt":"Once"})");
+  HttpAnswer answer = post("/v1/completions", R"({"prompt":"Once"})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.json()["object"], "text_completion");
   EXPECT_EQ(answer.json()["id"].get<std::string>().rfind("cmpl-", 0), 0u);
@@ -350,7 +350,7 @@ TEST_F(Api, OtherModelNamesMeanTheLoadedModelUnlessNamesAreStrict) {
   models.strict_names = true;
   start(std::move(models), {});
   EXPECT_EQ(chat(other).error_code(), "model_not_found");
-  const Answer missing = ask(port_, "GET", "/v1/models/gpt-4");
+  const HttpAnswer missing = ask(port_, "GET", "/v1/models/gpt-4");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(missing.error_code(), "model_not_found");
   for (const char* name : {"fake-1b", "main", "default"})
@@ -367,23 +367,23 @@ TEST_F(Api, HealthAndWelcome) {
   EXPECT_EQ(health["engine"]["requests"], 1);
   EXPECT_GE(health["uptime_s"].get<double>(), 0);
   EXPECT_FALSE(health["version"].get<std::string>().empty());
-  const Answer welcome = ask(port_, "GET", "/");
+  const HttpAnswer welcome = ask(port_, "GET", "/");
   EXPECT_EQ(welcome.status, 200);
   EXPECT_NE(welcome.body.find("fake-1b"), std::string::npos);
-  const Answer head = ask(port_, "HEAD", "/health");
+  const HttpAnswer head = ask(port_, "HEAD", "/health");
   EXPECT_EQ(head.status, 200);
   EXPECT_NE(head.headers.at("content-length"), "0");
 }
 
 TEST_F(Api, BrowsersGetThePage) {
-  const Answer page = ask(port_, "GET", "/", "", "Accept: text/html,*/*;q=0.8\r\n");
+  const HttpAnswer page = ask(port_, "GET", "/", "", "Accept: text/html,*/*;q=0.8\r\n");
   EXPECT_EQ(page.status, 200);
   EXPECT_TRUE(page.body.starts_with("<!doctype html>"));
   EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
   EXPECT_NE(page.headers.at("content-security-policy").find("script-src 'self'"), std::string::npos);
-  const Answer packed = ask(port_, "GET", "/web/vendor/marked.js", "", "Accept-Encoding: gzip\r\n");
+  const HttpAnswer packed = ask(port_, "GET", "/web/vendor/marked.js", "", "Accept-Encoding: gzip\r\n");
   EXPECT_EQ(packed.headers.at("content-encoding"), "gzip");
-  const Answer again =
+  const HttpAnswer again =
       ask(port_, "GET", "/web/vendor/marked.js", "",
           fmt::format("Accept-Encoding: gzip\r\nIf-None-Match: {}\r\n", packed.headers.at("etag")));
   EXPECT_EQ(again.status, 304);
@@ -426,7 +426,7 @@ TEST_F(Api, UnknownRoutesAndMethods) {
   EXPECT_EQ(ask(port_, "GET", "/v1/nothing").error_code(), "unknown_url");
   EXPECT_EQ(post("/v2", "{}").status, 404);
   EXPECT_EQ(ask(port_, "GET", "/%zz").status, 400);
-  const Answer wrong = ask(port_, "GET", "/v1/chat/completions");
+  const HttpAnswer wrong = ask(port_, "GET", "/v1/chat/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
   EXPECT_EQ(post("/health", "{}").headers.at("allow"), "GET, HEAD");
@@ -435,7 +435,7 @@ TEST_F(Api, UnknownRoutesAndMethods) {
 }
 
 TEST_F(Api, RequestErrors) {
-  Answer answer = chat("{\"messages\": [}");
+  HttpAnswer answer = chat("{\"messages\": [}");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
   EXPECT_NE(answer.json()["error"]["message"].get<std::string>().find("byte 14"), std::string::npos);
@@ -450,7 +450,7 @@ TEST_F(Api, RequestErrors) {
 }
 
 TEST_F(Api, TemplateErrorsAndMissingTemplate) {
-  Answer answer = chat(R"({"messages":[{"role":"user","content":"raise"}]})");
+  HttpAnswer answer = chat(R"({"messages":[{"role":"user","content":"raise"}]})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.error_code(), "template_error");
   EXPECT_NE(answer.body.find("no such conversation"), std::string::npos);
@@ -463,7 +463,7 @@ TEST_F(Api, TemplateErrorsAndMissingTemplate) {
 
 TEST_F(Api, PromptsBeyondTheContext) {
   const std::string text(2000, 'x');
-  const Answer answer = chat(R"({"messages":[{"role":"user","content":")" + text + "\"}]}");
+  const HttpAnswer answer = chat(R"({"messages":[{"role":"user","content":")" + text + "\"}]}");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.error_code(), "context_length_exceeded");
   EXPECT_EQ(answer.error_param(), "messages");
@@ -472,7 +472,7 @@ TEST_F(Api, PromptsBeyondTheContext) {
 TEST_F(Api, FullQueueAsksToRetry) {
   engine_.max_queue = 0;
   for (const char* extra : {R"("stream":false)", R"("stream":true)"}) {
-    const Answer answer = chat(hi(extra));
+    const HttpAnswer answer = chat(hi(extra));
     EXPECT_EQ(answer.status, 429);
     EXPECT_EQ(answer.headers.at("retry-after"), "1");
     EXPECT_EQ(answer.json()["error"]["type"], "rate_limit_error");
@@ -483,7 +483,7 @@ TEST_F(Api, EngineErrors) {
   engine_.script = [](const Request&) {
     return Script{{"a"}, std::chrono::milliseconds(0), FinishReason::error, "out of memory"};
   };
-  Answer answer = chat(kHi);
+  HttpAnswer answer = chat(kHi);
   EXPECT_EQ(answer.status, 500);
   EXPECT_EQ(answer.error_code(), "engine_error");
   engine_.script = [](const Request&) {
@@ -495,7 +495,7 @@ TEST_F(Api, EngineErrors) {
 TEST_F(Api, HostsOtherThanThisMachineAreRefused) {
   TestClient client(port_);
   client.send("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-  const Answer answer = client.read_answer();
+  const HttpAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 403);
   EXPECT_EQ(answer.error_code(), "host_not_allowed");
 }

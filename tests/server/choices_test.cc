@@ -17,7 +17,7 @@ class Choices : public ServerTest {
     ServerTest::SetUp();
   }
   Json chat(const std::string& extra) {
-    const Answer answer =
+    const HttpAnswer answer =
         post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)" + extra + "}");
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.json();
@@ -58,7 +58,7 @@ TEST_F(Choices, UsageIsSummedAndThePromptCountsOnce) {
 }
 
 TEST_F(Choices, PromptsTimesN) {
-  const Answer answer = post("/v1/completions", R"({"prompt":["a",[66,67],"d"],"n":2,"seed":5})");
+  const HttpAnswer answer = post("/v1/completions", R"({"prompt":["a",[66,67],"d"],"n":2,"seed":5})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   const auto list = texts(answer.json());
   ASSERT_EQ(list.size(), 6u);
@@ -67,7 +67,7 @@ TEST_F(Choices, PromptsTimesN) {
     EXPECT_EQ(list[i].substr(1), list[i % 2].substr(1));  // a prompt's answers are those it gets alone
   }
   EXPECT_EQ(answer.json()["usage"]["prompt_tokens"], 2 + 2 + 2);  // two of them begin with a BOS token
-  const Answer bad = post("/v1/completions", R"({"prompt":["a",[66,300]]})");
+  const HttpAnswer bad = post("/v1/completions", R"({"prompt":["a",[66,300]]})");
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(bad.error_param(), "prompt[1]");
 }
@@ -77,8 +77,8 @@ TEST_F(Choices, StreamsSayWhoseTextItIs) {
     return Script{{"a", "b", fmt::format("{}", r.sampling.seed % 1000)}, std::chrono::milliseconds(1)};
   };
   const auto whole = texts(chat(R"("seed":7,"n":3,"logprobs":true)"));
-  const Answer answer = post("/v1/chat/completions",
-                             R"({"messages":[{"role":"user","content":"hi"}],"seed":7,"n":3,"stream":true,
+  const HttpAnswer answer = post("/v1/chat/completions",
+                                 R"({"messages":[{"role":"user","content":"hi"}],"seed":7,"n":3,"stream":true,
                                  "logprobs":true,"stream_options":{"include_usage":true}})");
   const auto list = events(answer.body);
   std::map<int, std::string> text;
@@ -140,7 +140,7 @@ TEST_F(Choices, AllOrNoneAreTaken) {
     script.repeat = true;
     return script;
   };
-  const Answer answer =
+  const HttpAnswer answer =
       post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"n":3})");
   EXPECT_EQ(answer.status, 429);
   EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 0; }));
@@ -152,7 +152,7 @@ TEST_F(Choices, LogProbabilitiesOfAllAreLimited) {
     return post("/v1/completions",
                 fmt::format(R"({{"prompt":"a","n":{},"logprobs":20,"max_tokens":24000}})", n));
   };
-  const Answer answer = ask(2);  // 2 * 24,000 tokens * 21
+  const HttpAnswer answer = ask(2);  // 2 * 24,000 tokens * 21
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.error_code(), "limit_exceeded");
   EXPECT_EQ(answer.error_param(), "logprobs");

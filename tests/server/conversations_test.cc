@@ -111,7 +111,7 @@ TEST_F(ConversationsApi, TheLastItemCanBeRemoved) {
   const Json data = list(id)["data"];
   const auto erase = [&](size_t i) { return ask(port_, "DELETE", items + data[i]["id"].get<std::string>()); };
   EXPECT_EQ(erase(1).error_code(), "unsupported_value") << "others stand below it";
-  const Answer gone = erase(5);
+  const HttpAnswer gone = erase(5);
   EXPECT_EQ(gone.json()["id"], id);
   EXPECT_EQ(erase(5).error_code(), "item_not_found");
   for (const size_t i : {2, 3, 4})
@@ -174,7 +174,7 @@ TEST_F(ConversationsApi, CallsOfMcpToolsKeepTheirServer) {
 TEST_F(ConversationsApi, RefuseWhatIsWrong) {
   const std::string id = made(), items = path_of(id) + "/items";
   const auto expect = [&](const std::string& path, const std::string& body, int status, const char* param) {
-    const Answer answer = post(path, body);
+    const HttpAnswer answer = post(path, body);
     EXPECT_EQ(answer.status, status) << path << body << answer.body;
     EXPECT_EQ(answer.error_param(), param) << answer.body;
   };

@@ -56,7 +56,7 @@ class Family : public ServerTest {
   }
   Told ask(const Json& messages, Json more = Json::object()) {
     more["messages"] = messages;
-    const Answer whole = post("/v1/chat/completions", more.dump());
+    const HttpAnswer whole = post("/v1/chat/completions", more.dump());
     EXPECT_EQ(whole.status, 200) << whole.body;
     const Json choice = whole.json()["choices"][0];
     Told told{choice["message"].value("reasoning_content", ""), "", choice["finish_reason"], {}};

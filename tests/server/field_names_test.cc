@@ -133,7 +133,7 @@ TEST(FieldNames, MisspeltOnes) {
     EXPECT_EQ(find_unknown_fields(AnswerKind::chat, body_with({other}).dump()).misspelt, "") << other;
 }
 
-void expect(const Answer& answer, int status, const std::string& words) {
+void expect(const HttpAnswer& answer, int status, const std::string& words) {
   EXPECT_EQ(answer.status, status) << answer.body;
   EXPECT_NE(answer.body.find(words), std::string::npos) << answer.body;
 }

@@ -6,7 +6,7 @@ namespace {
 
 class Forms : public ServerTest {
  protected:
-  Answer ask(const std::string& more) {
+  HttpAnswer ask(const std::string& more) {
     return post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)" + more + "}");
   }
 };
@@ -22,14 +22,15 @@ TEST_F(Forms, GrammarsGoToTheEngineAsTheyAre) {
 TEST_F(Forms, MacrosWithPatternsAreRefused) {
   for (const std::string text : {"root ::= Regex(\"a\")", "root ::= \"a\" | Regex # why\n (\"((a))\")",
                                  "root ::= Substring(\"abc\")", "root ::= [\"] Regex(\"a\")"}) {
-    const Answer answer = ask(R"("grammar":)" + Json(text).dump());
+    const HttpAnswer answer = ask(R"("grammar":)" + Json(text).dump());
     EXPECT_EQ(answer.status, 400) << text;
     EXPECT_EQ(answer.json()["error"]["param"], "grammar") << text;
   }
 }
 
 TEST_F(Forms, AnAnswerWithoutAnEndHasNone) {
-  const Answer answer = ask(R"("ignore_eos":true,"max_tokens":5,"response_format":{"type":"json_object"})");
+  const HttpAnswer answer =
+      ask(R"("ignore_eos":true,"max_tokens":5,"response_format":{"type":"json_object"})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["param"], "ignore_eos");
   EXPECT_EQ(ask(R"("ignore_eos":true,"max_tokens":5)").status, 200);
@@ -60,7 +61,7 @@ TEST_F(Forms, OtherServersFieldsAreObeyed) {
        "Oslo"},
   };
   for (const auto& c : cases) {
-    const Answer answer = ask(c.field);
+    const HttpAnswer answer = ask(c.field);
     EXPECT_EQ(answer.status, 200) << c.field << answer.body;
     EXPECT_NE(engine_.grammar().find(c.grammar), std::string::npos) << c.field << "\n" << engine_.grammar();
   }
@@ -99,7 +100,7 @@ TEST_F(Forms, WhatCannotBeObeyedIsRefusedByName) {
       {R"("use_beam_search":true)", "use_beam_search"},
   };
   for (const auto& c : cases) {
-    const Answer answer = ask(c.field);
+    const HttpAnswer answer = ask(c.field);
     EXPECT_EQ(answer.status, 400) << c.field;
     if (answer.status == 400) {
       EXPECT_EQ(answer.json()["error"]["param"], c.param) << answer.body;

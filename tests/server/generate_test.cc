@@ -8,11 +8,11 @@ namespace {
 
 class Generate : public ServerTest {
  protected:
-  Answer generate(const std::string& extra = "") {
+  HttpAnswer generate(const std::string& extra = "") {
     return post("/v1/generate",
                 R"({"prompt_token_ids":[104,105])" + (extra.empty() ? "" : "," + extra) + "}");
   }
-  Answer cancel(const std::string& id) { return post("/v1/generate/" + id + "/cancel", "{}"); }
+  HttpAnswer cancel(const std::string& id) { return post("/v1/generate/" + id + "/cancel", "{}"); }
   void says(Script script) {
     engine_.script = [script](const Request&) { return script; };
   }
@@ -88,7 +88,7 @@ TEST_F(Generate, StreamsSayWhatWholeAnswersSay) {
 TEST_F(Generate, IsCancelledByItsId) {
   says({{"ab"}, std::chrono::milliseconds(1), FinishReason::stop, "", true});
   for (const char* stream : {"false", "true"}) {
-    Answer answer;
+    HttpAnswer answer;
     std::thread client([&] { answer = generate(fmt::format(R"("request_id":"x","stream":{})", stream)); });
     EXPECT_TRUE(runs(1));
     EXPECT_EQ(generate(R"("request_id":"x")").error_code(), "request_id_in_use");
@@ -152,7 +152,7 @@ TEST_F(Generate, RefusesWhatItCannotDo) {
   EXPECT_EQ(generate(R"("stop_token_ids":[)" + many + "]").error_param(), "stop_token_ids");
   many = "1";
   for (int i = 1; i < 1000; ++i) many += ",1";
-  const Answer longer = post("/v1/generate", R"({"prompt_token_ids":[)" + many + "]}");
+  const HttpAnswer longer = post("/v1/generate", R"({"prompt_token_ids":[)" + many + "]}");
   EXPECT_EQ(longer.error_code(), "context_length_exceeded");
   EXPECT_EQ(longer.error_param(), "prompt_token_ids");
   engine_.max_queue = 0;

@@ -47,7 +47,7 @@ class SlowImages : public ServerTest {
     clients_.push_back(std::make_unique<TestClient>(port_));
     clients_.back()->send(http_request("POST", "/v1/chat/completions", body(urls)));
   }
-  Answer images(const std::vector<std::string>& urls) { return post("/v1/chat/completions", body(urls)); }
+  HttpAnswer images(const std::vector<std::string>& urls) { return post("/v1/chat/completions", body(urls)); }
   std::multiset<std::string> asked() {
     std::lock_guard lock(mutex_);
     return {asked_.begin(), asked_.end()};
@@ -96,7 +96,7 @@ TEST_F(SlowImages, EachAddressIsFetchedOnce) {
   EXPECT_EQ(images({"http://quick/a", "http://other/b", "http://quick/a"}).error_code(),
             "images_unsupported");
   EXPECT_EQ(asked(), (std::multiset<std::string>{"http://quick/a", "http://other/b"}));
-  const Answer gone = images({"http://quick/a", "http://quick/gone"});
+  const HttpAnswer gone = images({"http://quick/a", "http://quick/gone"});
   EXPECT_EQ(gone.status, 400);
   EXPECT_EQ(gone.error_code(), "image_not_fetched");
   EXPECT_EQ(gone.error_param(), "messages[0].content[1]");
@@ -121,12 +121,12 @@ TEST_F(Hostile, EveryRouteStopsReadingAtItsLimit) {
       {"/api/embed", {{"input", text}}},
       {"/v1/rerank", {{"query", text}, {"documents", {"a"}}}}};
   for (const auto& [path, body] : requests) {
-    const Answer answer = post(path, body.dump());
+    const HttpAnswer answer = post(path, body.dump());
     EXPECT_EQ(answer.status, 400) << path;
     EXPECT_NE(answer.body.find("more than"), std::string::npos) << path << ": " << answer.body.substr(0, 300);
   }
   // As many as are counted.
-  const Answer fits = post("/tokenize", Json({{"content", std::string(256u << 10, 'x')}}).dump());
+  const HttpAnswer fits = post("/tokenize", Json({{"content", std::string(256u << 10, 'x')}}).dump());
   EXPECT_EQ(fits.json()["tokens"].size(), 256u << 10);
 }
 

@@ -25,7 +25,7 @@ TEST_F(HttpSums, RequestsBehindARunningAnswerAreNotReadWithoutEnd) {
 TEST_F(HttpSums, TheAnswerToHeadEndsWithItsHead) {
   TestClient client(port_);
   client.send(http_request("HEAD", "/v1/models") + http_request("GET", "/v1/models"));
-  const Answer head = client.read_answer(true), whole = client.read_answer();
+  const HttpAnswer head = client.read_answer(true), whole = client.read_answer();
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), whole.headers.at("content-length"));
   EXPECT_EQ(whole.json()["object"], "list");

@@ -29,7 +29,7 @@ TEST_F(Http, KeepsConnectionsOpen) {
 TEST_F(Http, ClosesWhenAsked) {
   TestClient client(port_);
   client.send(http_request("GET", "/health", "", "Connection: close\r\n"));
-  const Answer answer = client.read_answer();
+  const HttpAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("connection"), "close");
   EXPECT_TRUE(client.read_to_end(3000));
@@ -44,7 +44,7 @@ TEST_F(Http, SpeaksHttp10) {
   const std::string body = R"({"stream":true,)" + kHi.substr(1);
   stream.send(
       fmt::format("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(), body));
-  const Answer answer = stream.read_answer();
+  const HttpAnswer answer = stream.read_answer();
   EXPECT_EQ(answer.headers.count("transfer-encoding"), 0u);
   EXPECT_EQ(events(answer.body).back(), "[DONE]");
 }
@@ -59,7 +59,7 @@ TEST_F(Http, AnswersPipelinedRequestsInOrder) {
   all += http_request("GET", "/v1/models");
   client.send(all);
   for (int i = 0; i < 10; ++i) {
-    const Answer answer = client.read_answer();
+    const HttpAnswer answer = client.read_answer();
     ASSERT_EQ(answer.status, 200);
     std::string text;
     if (i % 2) {
@@ -131,7 +131,7 @@ TEST_F(Http, RefusesMalformedRequests) {
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello over TLS\r\n\r\n"}) {
     TestClient client(port_);
     client.send(bad);
-    const Answer answer = client.read_answer();
+    const HttpAnswer answer = client.read_answer();
     EXPECT_EQ(answer.status, 400) << bad;
     EXPECT_NE(answer.body.find("invalid_request_error"), std::string::npos) << bad;
     EXPECT_TRUE(client.read_to_end(4000)) << bad;
@@ -149,7 +149,7 @@ TEST_F(Http, RefusesContentLengthBesideTransferEncoding) {
 
 TEST_F(Http, RefusesCompressedBodies) {
   for (const char* coding : {"gzip", "GZIP", "gzip, identity", "zstd"}) {
-    const Answer answer =
+    const HttpAnswer answer =
         ask(port_, "POST", "/v1/chat/completions", kHi, fmt::format("Content-Encoding: {}\r\n", coding));
     EXPECT_EQ(answer.status, 415) << coding;
     EXPECT_NE(answer.body.find("Content-Encoding"), std::string::npos);
@@ -167,7 +167,7 @@ TEST_F(Http, TakesSurplusSlashes) {
 TEST_F(Http, EveryAnswerHasAnId) {
   const std::string stream = R"({"stream":true,)" + kHi.substr(1);
   std::set<std::string> seen;
-  const auto check = [&](const Answer& answer, int status) {
+  const auto check = [&](const HttpAnswer& answer, int status) {
     EXPECT_EQ(answer.status, status);
     ASSERT_EQ(answer.headers.count("x-request-id"), 1u) << status;
     EXPECT_EQ(answer.headers.at("x-request-id"), answer.headers.at("request-id"));
@@ -212,7 +212,7 @@ TEST_F(Http, LimitsBodies) {
   start(options);
   TestClient declared(port_);
   declared.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n");
-  Answer answer = declared.read_answer();
+  HttpAnswer answer = declared.read_answer();
   EXPECT_EQ(answer.status, 413);
   EXPECT_EQ(answer.error_code(), "request_too_large");
   TestClient absurd(port_);
@@ -248,7 +248,7 @@ TEST_F(Http, LimitsConnections) {
   }
   TestClient extra(port_);
   extra.send(http_request("GET", "/health"));
-  const Answer answer = extra.read_answer();
+  const HttpAnswer answer = extra.read_answer();
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.error_code(), "too_many_connections");
   EXPECT_EQ(answer.headers.count("x-request-id"), 1u);
@@ -320,7 +320,7 @@ TEST_F(Http, ALongAnswerIsNotATimeout) {
   options.limits.header_s = options.limits.body_s = options.limits.idle_s = options.limits.stall_s = 0.1;
   start(options);
   engine_.script = [](const Request&) { return Script{{"a", "b", "c"}, milliseconds(200)}; };
-  const Answer answer = post("/v1/chat/completions", kHi);
+  const HttpAnswer answer = post("/v1/chat/completions", kHi);
   EXPECT_EQ(answer.status, 200);
 }
 

@@ -403,7 +403,7 @@ class ImageRoutes : public ServerTest {};
 
 // The fake model reads text only.
 TEST_F(ImageRoutes, ModelsWithoutImagesSaySoInEveryApi) {
-  const auto message_of = [](const Answer& answer) {
+  const auto message_of = [](const HttpAnswer& answer) {
     const Json error = answer.json()["error"];
     return error.is_string() ? error.get<std::string>() : error["message"].get<std::string>();
   };
@@ -424,7 +424,7 @@ TEST_F(ImageRoutes, ModelsWithoutImagesSaySoInEveryApi) {
       {"/api/chat", R"({"messages":[{"role":"user","content":"a","images":["QUE="]}]})"},
       {"/api/generate", R"({"prompt":"a","images":["QUE="]})"}};
   for (const auto& [path, body] : cases) {
-    const Answer answer = post(path, body);
+    const HttpAnswer answer = post(path, body);
     EXPECT_EQ(answer.status, 400) << path;
     EXPECT_NE(message_of(answer).find("This model cannot read images"), std::string::npos) << answer.body;
   }

@@ -16,7 +16,7 @@ constexpr const char* kHi = R"({"messages":[{"role":"user","content":"hi"}],"max
 
 class Limits : public ServerTest {
  protected:
-  Answer chat(const std::string& headers = "", const std::string& body = kHi) {
+  HttpAnswer chat(const std::string& headers = "", const std::string& body = kHi) {
     return ask(port_, "POST", "/v1/chat/completions", body, headers);
   }
   // An answer that does not end by itself.
@@ -207,12 +207,12 @@ TEST_F(Limits, AKeyMayHaveSoManyRequestsAtATime) {
   first.send(
       http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})", "x-api-key: one\r\n"));
   ASSERT_NE(first.read_until("\"text\""), "");
-  const Answer second = chat("x-api-key: one\r\n");
+  const HttpAnswer second = chat("x-api-key: one\r\n");
   EXPECT_EQ(second.status, 429);
   EXPECT_EQ(second.error_code(), "rate_limit_exceeded");
   EXPECT_EQ(second.headers.at("retry-after"), "1");
   EXPECT_NE(second.body.find("alice"), std::string::npos);
-  const Answer message =
+  const HttpAnswer message =
       ask(port_, "POST", "/v1/messages",
           R"({"model":"m","max_tokens":3,"messages":[{"role":"user","content":"a"}]})", "x-api-key: one\r\n");
   EXPECT_EQ(message.status, 429);
@@ -241,7 +241,7 @@ TEST_F(Limits, AKeyMayUseSoManyTokensAMinute) {
       chat("x-api-key: one\r\n", R"({"messages":[{"role":"user","content":"hi"}],"priority":-9})").status,
       200);
   EXPECT_EQ(priority, 7) << "the key's, whatever the request says";
-  const Answer second = chat("x-api-key: one\r\n");
+  const HttpAnswer second = chat("x-api-key: one\r\n");
   EXPECT_EQ(second.status, 429);
   EXPECT_GT(std::stoi(second.headers.at("retry-after")), 20);  // 3 a minute, and the prompt counts, too
   EXPECT_NE(second.body.find("'key-7692c3ad'"), std::string::npos) << "named by its digest: " << second.body;
@@ -314,14 +314,14 @@ TEST_F(Limits, RequestsEndWhenTheirTimeIsOver) {
   answer_for_ever();
   const std::string ask_for =
       R"("messages":[{"role":"user","content":"hi"}],"max_tokens":100000,"timeout":0.1})";
-  const Answer whole = chat("", "{" + ask_for);
+  const HttpAnswer whole = chat("", "{" + ask_for);
   EXPECT_EQ(whole.status, 504);
   EXPECT_EQ(whole.error_code(), "timeout");
   EXPECT_NE(whole.body.find("0.1 seconds"), std::string::npos);
-  const Answer stream = chat("", R"({"stream":true,)" + ask_for);
+  const HttpAnswer stream = chat("", R"({"stream":true,)" + ask_for);
   EXPECT_EQ(stream.status, 200);
   EXPECT_NE(stream.body.find("\"code\":\"timeout\""), std::string::npos);
-  const Answer message = ask(port_, "POST", "/v1/messages", R"({"model":"m",)" + ask_for);
+  const HttpAnswer message = ask(port_, "POST", "/v1/messages", R"({"model":"m",)" + ask_for);
   EXPECT_EQ(message.status, 504);
   EXPECT_EQ(message.json()["error"]["type"], "timeout_error");
   EXPECT_EQ(post("/api/chat", R"({"model":"m","stream":false,)" + ask_for).status, 504);

@@ -8,7 +8,7 @@ namespace {
 
 class Llama : public ServerTest {
  protected:
-  Answer complete(const std::string& prompt, const std::string& extra = "") {
+  HttpAnswer complete(const std::string& prompt, const std::string& extra = "") {
     return post("/completion", "{\"prompt\":" + prompt + (extra.empty() ? "" : "," + extra) + "}");
   }
   void says(std::vector<std::string> parts, FinishReason finish = FinishReason::stop) {

@@ -9,7 +9,7 @@ namespace {
 class Logprobs : public ServerTest {
  protected:
   Json choice(const std::string& path, const std::string& body) {
-    const Answer answer = post(path, body);
+    const HttpAnswer answer = post(path, body);
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.json()["choices"][0];
   }

@@ -36,7 +36,7 @@ class McpRuns : public ServerTest {
     Json body = {{"reasoning", {{"effort", "none"}}},
                  {"tools", {{{"type", "mcp"}, {"server_label", "s"}, {"require_approval", approval}}}}};
     body.update(more);
-    const Answer answer =
+    const HttpAnswer answer =
         ask(port_, "POST", "/v1/responses", body.dump(), key.empty() ? "" : "x-api-key: " + key + "\r\n");
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.json();
@@ -203,7 +203,7 @@ TEST_F(McpRuns, ResultsAreNotLargerThanTheContext) {
   mcp_.text = [](const Json&) { return std::string(5000, 'x'); };
   begin({.output_bytes = 1'000'000});
   says({{{call()}}});
-  const Answer answer = post(
+  const HttpAnswer answer = post(
       "/v1/responses",
       R"({"input":"go","stream":true,"tools":[{"type":"mcp","server_label":"s","require_approval":"never"}]})");
   size_t bytes = 0;

@@ -372,7 +372,7 @@ class ModelRoutes : public ServerTest {
         .json();
   }
   std::string action(const std::string& action, const std::string& body) {
-    const Answer answer = post("/v1/models/" + action, body);
+    const HttpAnswer answer = post("/v1/models/" + action, body);
     return fmt::format("{} {}", answer.status, answer.status == 200 ? "" : answer.error_code());
   }
   double metric(const std::string& name) {
@@ -420,7 +420,7 @@ TEST_F(ModelRoutes, ARequestThatIsCancelledWhileItsModelLoadsEndsAsCancelled) {
   while (post("/v1/generate/x/cancel", "{}").status != 200 && now_seconds() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // it has not come yet
   loads_wait.unlock();
-  const Answer ended = answer.get();
+  const HttpAnswer ended = answer.get();
   EXPECT_EQ(ended.status, 200) << ended.body;
   EXPECT_EQ(ended.json()["finish_reason"], "cancelled");
 }

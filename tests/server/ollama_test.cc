@@ -7,7 +7,7 @@ namespace {
 
 class Ollama : public ServerTest {
  protected:
-  Answer chat(const std::string& messages, const std::string& extra = "") {
+  HttpAnswer chat(const std::string& messages, const std::string& extra = "") {
     return post("/api/chat", "{\"messages\":" + messages + (extra.empty() ? "" : "," + extra) + "}");
   }
   void says(std::vector<std::string> parts, FinishReason finish = FinishReason::stop) {
@@ -134,7 +134,7 @@ TEST_F(Ollama, Models) {
 }
 
 TEST_F(Ollama, Errors) {
-  const auto expect = [](const Answer& answer, int status, const std::string& part) {
+  const auto expect = [](const HttpAnswer& answer, int status, const std::string& part) {
     EXPECT_EQ(answer.status, status) << answer.body;
     const Json json = answer.json();
     ASSERT_TRUE(json["error"].is_string()) << answer.body;

@@ -22,7 +22,7 @@ class Operation : public ServerTest {
     options.api_keys = {{"first-key"}, {"second"}};
     start(std::move(options));
   }
-  Answer chat(const std::string& headers = "") {
+  HttpAnswer chat(const std::string& headers = "") {
     return ask(port_, "POST", "/v1/chat/completions", kHi, headers);
   }
   // The value of a line of /metrics; -1: there is none.
@@ -46,7 +46,7 @@ TEST_F(Operation, OnlyAKnownKeyIsTaken) {
                           "Authorization: first-key\r\n", "Authorization: Basic first-key\r\n",
                           "Authorization: Bearer \r\n", "x-api-key: \r\n", "x-api-key: first-key,second\r\n",
                           "Authorization: Bearer\r\n", "Cookie: first-key\r\n"}) {
-    const Answer answer = chat(bad);
+    const HttpAnswer answer = chat(bad);
     EXPECT_EQ(answer.status, 401) << bad;
     EXPECT_EQ(answer.error_code(), "invalid_api_key");
     EXPECT_EQ(answer.headers.at("www-authenticate"), "Bearer");
@@ -62,7 +62,7 @@ TEST_F(Operation, AKeyGuardsEveryRouteThatTellsSomething) {
   EXPECT_EQ(ask(port_, "GET", "/", "", "Accept: text/html\r\n").status, 200);  // the page asks for the key
   EXPECT_EQ(ask(port_, "GET", "/health").body, R"({"status":"ok"})");
   EXPECT_TRUE(ask(port_, "GET", "/health", "", "x-api-key: second\r\n").json().contains("engine"));
-  const Answer message = post("/v1/messages", kHi);
+  const HttpAnswer message = post("/v1/messages", kHi);
   EXPECT_EQ(message.status, 401);
   EXPECT_EQ(message.json()["error"]["type"], "authentication_error");
 }
@@ -76,7 +76,7 @@ TEST_F(Operation, WithoutAKeyNoBodyIsRead) {
   };
   TestClient stranger(port_);
   stranger.send(head(""));
-  const Answer refused = stranger.read_answer();
+  const HttpAnswer refused = stranger.read_answer();
   EXPECT_EQ(refused.status, 401);
   EXPECT_EQ(refused.headers.at("connection"), "close");
   TestClient polite(port_);
@@ -102,7 +102,7 @@ TEST_F(Operation, PagesOfOtherPortsGetNothing) {
   const std::string page = "Origin: http://localhost:3000\r\n";
   EXPECT_EQ(chat(page).error_code(), "origin_not_allowed");
   EXPECT_EQ(chat("Sec-Fetch-Site: same-site\r\n").error_code(), "origin_not_allowed");
-  const Answer asked =
+  const HttpAnswer asked =
       ask(port_, "OPTIONS", "/v1/models", "", page + "Access-Control-Request-Method: POST\r\n");
   EXPECT_EQ(asked.status, 403);
   EXPECT_EQ(asked.headers.count("access-control-allow-origin"), 0u);
@@ -111,7 +111,7 @@ TEST_F(Operation, PagesOfOtherPortsGetNothing) {
 // Browsers keep no answer, take it for nothing else than it is, and give it to no other site's page.
 TEST_F(Operation, EveryAnswerSaysHowBrowsersMustTreatIt) {
   const std::string stream = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
-  for (const Answer& answer :
+  for (const HttpAnswer& answer :
        {chat(), post("/v1/chat/completions", stream), post("/v1/chat/completions", "{"),
         ask(port_, "GET", "/v1/models"), ask(port_, "GET", "/health"), ask(port_, "GET", "/v1/nothing"),
         ask(port_, "DELETE", "/v1/sessions/none"), chat("Origin: http://localhost:3000\r\n")}) {
@@ -144,10 +144,10 @@ TEST_F(Operation, AllowedOriginsGetCors) {
   options.api_keys = {{"key"}};
   start(options);
   const std::string page = "Origin: http://localhost:3000\r\nSec-Fetch-Site: same-site\r\n";
-  const Answer asked = ask(port_, "OPTIONS", "/v1/chat/completions", "",
-                           page +
-                               "Access-Control-Request-Method: POST\r\n"
-                               "Access-Control-Request-Headers: authorization,content-type\r\n");
+  const HttpAnswer asked = ask(port_, "OPTIONS", "/v1/chat/completions", "",
+                               page +
+                                   "Access-Control-Request-Method: POST\r\n"
+                                   "Access-Control-Request-Headers: authorization,content-type\r\n");
   EXPECT_EQ(asked.status, 204);
   EXPECT_EQ(asked.headers.at("access-control-allow-origin"), "http://localhost:3000");
   EXPECT_EQ(asked.headers.at("access-control-allow-headers"), "authorization,content-type");
@@ -155,13 +155,13 @@ TEST_F(Operation, AllowedOriginsGetCors) {
   EXPECT_EQ(asked.headers.count("content-length"), 0u);
   // Answers, streams and errors can be read.
   const std::string stream = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
-  for (const Answer& answer :
+  for (const HttpAnswer& answer :
        {chat(page + "x-api-key: key\r\n"), chat(page), ask(port_, "GET", "/nothing", "", page),
         ask(port_, "POST", "/v1/chat/completions", stream, page + "x-api-key: key\r\n")}) {
     EXPECT_EQ(answer.headers.count("access-control-allow-origin"), 1u) << answer.status;
     EXPECT_EQ(answer.headers.at("vary"), "Origin");
   }
-  const Answer other = chat("Origin: http://localhost:4000\r\nx-api-key: key\r\n");
+  const HttpAnswer other = chat("Origin: http://localhost:4000\r\nx-api-key: key\r\n");
   EXPECT_EQ(other.status, 403);
   EXPECT_EQ(other.headers.count("access-control-allow-origin"), 0u);
   options.cors_origins = {"*"};
@@ -249,13 +249,13 @@ TEST_F(Operation, MetricsCountWhatHappened) {
   EXPECT_EQ(metric(R"(vllm:cache_config_info{model_name="fake-1b",block_size="256",num_gpu_blocks="0"})"), 1);
   EXPECT_GT(metric("process_resident_memory_bytes"), 1e6);
   EXPECT_EQ(metric(R"(anabranch_drafted_tokens_total{model="fake-1b",source="mtp"})"), 0);
-  const Answer answer = ask(port_, "GET", "/metrics");
+  const HttpAnswer answer = ask(port_, "GET", "/metrics");
   EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
 }
 
 TEST_F(Operation, SessionsOfRoutersAreRepeated) {
   const auto session = [&](const std::string& id) {
-    const Answer answer = ask(port_, "GET", "/v1/models", "", "X-Session-ID: " + id + "\r\n");
+    const HttpAnswer answer = ask(port_, "GET", "/v1/models", "", "X-Session-ID: " + id + "\r\n");
     return answer.headers.count("x-session-id") ? answer.headers.at("x-session-id") : "none";
   };
   EXPECT_EQ(session("user-7:a"), "user-7:a");
@@ -299,7 +299,7 @@ void collect_references(const Json& node, std::set<std::string>& references) {
 }
 
 TEST_F(Operation, TheDescriptionIsWholeAndServed) {
-  const Answer answer = ask(port_, "GET", "/openapi.json");
+  const HttpAnswer answer = ask(port_, "GET", "/openapi.json");
   ASSERT_EQ(answer.status, 200);
   const Json api = answer.json();
   EXPECT_EQ(api["info"]["version"], ask(port_, "GET", "/health").json()["version"]);
@@ -336,14 +336,14 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
             at, 6,
             refused ? "x"
                     : ask(port_, "GET", target.substr(0, at - 1)).json()["first_id"].get<std::string>());
-      const Answer got = method == "post"  ? post(target, "[]")
-                         : method == "get" ? ask(port_, "GET", target)
-                                           : ask(port_, "DELETE", target);
+      const HttpAnswer got = method == "post"  ? post(target, "[]")
+                             : method == "get" ? ask(port_, "GET", target)
+                                               : ask(port_, "DELETE", target);
       const bool absent = refused || path.ends_with("/cancel");  // nothing runs
       EXPECT_EQ(got.status, absent ? 404 : method == "post" ? 400 : 200) << path;
       EXPECT_TRUE(what["responses"].contains(std::to_string(got.status))) << path;
     }
-  const Answer page = ask(port_, "GET", "/docs");
+  const HttpAnswer page = ask(port_, "GET", "/docs");
   EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
   EXPECT_NE(page.headers.at("content-security-policy").find("default-src 'none'"), std::string::npos);
   EXPECT_EQ(page.body.find("http"), std::string::npos) << "the page loads something from elsewhere";
@@ -357,7 +357,7 @@ TEST_F(Operation, AllBodiesTogetherAreLimited) {
   TestClient first(port_);
   first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4100\r\n\r\n" + half);
   // Once the first one's bytes have been read, there is no room for the second's.
-  Answer second;
+  HttpAnswer second;
   for (int i = 0; i < 100 && second.status != 503; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     second = ask(port_, "POST", "/v1/completions", half);
@@ -395,7 +395,7 @@ TEST_F(Operation, LargeBodiesDoNotKeepSmallOnesOut) {
   TestClient first(port_);
   first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 524288\r\n\r\n" +
              std::string(524280, ' '));
-  Answer large;
+  HttpAnswer large;
   for (int i = 0; i < 100 && large.status != 503; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     large = ask(port_, "POST", "/v1/completions", std::string(3000, ' '));
@@ -414,7 +414,7 @@ TEST_F(Operation, WhatArrivesWhileItDrainsIsRefused) {
     server_->stop();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     late.send(text.substr(text.size() - 5));
-    const Answer answer = late.read_answer();
+    const HttpAnswer answer = late.read_answer();
     EXPECT_EQ(answer.status, path == "/v1/messages" ? 529 : 503) << answer.body;
     EXPECT_EQ(answer.headers.at("retry-after"), "5");
     EXPECT_EQ(answer.headers.at("connection"), "close");
@@ -432,17 +432,17 @@ TEST_F(Operation, WithoutItsDeviceNothingIsTaken) {
   EXPECT_EQ(post("/v1/chat/completions", kHi).status, 500);
   engine_.lost = true;
   for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/messages"}) {
-    const Answer answer = post(path, kHi);
+    const HttpAnswer answer = post(path, kHi);
     EXPECT_EQ(answer.status, path == std::string_view("/v1/messages") ? 529 : 503) << answer.body;
     EXPECT_NE(answer.body.find("must be started again"), std::string::npos) << answer.body;
   }
-  const Answer health = ask(port_, "GET", "/health");
+  const HttpAnswer health = ask(port_, "GET", "/health");
   EXPECT_EQ(health.status, 503);
   EXPECT_EQ(health.json()["status"], "device_lost");
   EXPECT_EQ(ask(port_, "GET", "/metrics").status, 200);
   patient.api_keys = {{"key"}};
   start(patient);
-  const Answer stranger = ask(port_, "GET", "/health");
+  const HttpAnswer stranger = ask(port_, "GET", "/health");
   EXPECT_EQ(stranger.status, 503);
   EXPECT_EQ(stranger.body, R"({"status":"device_lost"})");
 }
@@ -461,7 +461,7 @@ TEST_F(Operation, TheServerEndsWithItsDevice) {
   client.send(http_request("POST", "/v1/completions", R"({"prompt":"a"})"));
   ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 1; }));
   engine_.lost = true;
-  const Answer answer = client.read_answer();
+  const HttpAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 500);
   EXPECT_EQ(answer.error_code(), "engine_error");
   EXPECT_EQ(server_->run(), ServerEnd::device_lost);

@@ -14,8 +14,8 @@ class Owners : public ServerTest {
     options.api_keys = {{.key = "ann", .name = "ann"}, {.key = "bob", .name = "bob"}};
     start(options);
   }
-  Answer as(const std::string& key, const std::string& method, const std::string& path,
-            const Json& body = {}) {
+  HttpAnswer as(const std::string& key, const std::string& method, const std::string& path,
+                const Json& body = {}) {
     return ask(port_, method, path, body.is_null() ? "" : body.dump(), "x-api-key: " + key + "\r\n");
   }
   Json made(const std::string& key, const char* path, const Json& body) {

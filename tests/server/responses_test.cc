@@ -16,7 +16,7 @@ std::string call(const std::string& name, const std::string& arguments) {
 
 class Responses : public ServerTest {
  protected:
-  Answer respond(const std::string& input, const std::string& extra = "") {
+  HttpAnswer respond(const std::string& input, const std::string& extra = "") {
     return post("/v1/responses", "{\"input\":" + input + (extra.empty() ? "" : "," + extra) + "}");
   }
   void says(std::vector<std::string> parts, FinishReason finish = FinishReason::stop) {
@@ -178,7 +178,7 @@ TEST_F(Responses, AnswersThatWereStoredGoOn) {
   EXPECT_EQ(ask(port_, "DELETE", "/v1/responses/" + id).json()["deleted"], true);
   EXPECT_EQ(ask(port_, "DELETE", "/v1/responses/" + id).status, 404);
   EXPECT_EQ(ask(port_, "GET", "/v1/responses/" + id).status, 404);
-  const Answer gone = respond("\"more\"", previous);
+  const HttpAnswer gone = respond("\"more\"", previous);
   EXPECT_EQ(gone.status, 404);
   EXPECT_EQ(gone.error_code(), "previous_response_not_found");
   const std::string second_id = second["id"];
@@ -269,7 +269,7 @@ TEST_F(Responses, LongConversationsAreShortenedOnRequest) {
   const std::string prompt = engine_.last_prompt();
   EXPECT_EQ(prompt.rfind("system: S\nuser: 4x", 0), 0u) << prompt;  // one turn more would be too many
   EXPECT_NE(prompt.find("user: last\n"), std::string::npos);
-  const Answer hopeless = respond("\"" + std::string(3000, 'x') + "\"", R"("truncation":"auto")");
+  const HttpAnswer hopeless = respond("\"" + std::string(3000, 'x') + "\"", R"("truncation":"auto")");
   EXPECT_EQ(hopeless.error_code(), "context_length_exceeded");
 }
 
@@ -292,7 +292,7 @@ TEST_F(Responses, CountsAndLogprobs) {
 
 TEST_F(Responses, RefusesWhatIsNotBuiltAndWhatIsWrong) {
   const auto expect = [&](const std::string& input, const std::string& extra, const char* param) {
-    const Answer answer = respond(input, extra);
+    const HttpAnswer answer = respond(input, extra);
     EXPECT_EQ(answer.status, 400) << input << extra;
     EXPECT_EQ(answer.error_param(), param) << answer.body;
   };

@@ -21,8 +21,8 @@ class Roles : public ServerTest {
     options.api_keys.push_back({.key = "all", .name = "all"});
     start(options);
   }
-  Answer as(const std::string& key, std::string_view method, std::string_view path,
-            const std::string& body = "{}") {
+  HttpAnswer as(const std::string& key, std::string_view method, std::string_view path,
+                const std::string& body = "{}") {
     return ask(port_, std::string(method), std::string(path), method == "GET" ? "" : body,
                "x-api-key: " + key + "\r\n");
   }
@@ -39,7 +39,7 @@ TEST_F(Roles, EachRouteIsForKeysWithItsRole) {
   for (const Route& route : routes())
     for (int i = 0; i < 4; ++i) {
       const std::string where = fmt::format("{} {} as {}", route.method, route.path, kNames[i]);
-      const Answer answer = as(kNames[i], route.method, with_ids(route.path));
+      const HttpAnswer answer = as(kNames[i], route.method, with_ids(route.path));
       const bool may = route.role >= Role::any || route.role == kRoles[i];
       EXPECT_EQ(answer.status == 403, !may) << where << ": " << answer.status;
       EXPECT_NE(answer.status, 401) << where;
@@ -58,12 +58,12 @@ TEST_F(Roles, WhatShowsOthersAffairsAndWhatChangesModelsIsNotForChat) {
 }
 
 TEST_F(Roles, TheErrorNamesTheRoleAndWhereToGiveIt) {
-  const Answer answer = as("chat", "POST", "/v1/models/load", R"({"model":"x"})");
+  const HttpAnswer answer = as("chat", "POST", "/v1/models/load", R"({"model":"x"})");
   EXPECT_EQ(answer.error_code(), "missing_role");
   for (const char* part : {"'chat'", "'models'", "roles=", "--api-key-file"})
     EXPECT_NE(answer.body.find(part), std::string::npos) << part << ": " << answer.body;
   const std::string hi = R"({"model":"m","max_tokens":3,"messages":[{"role":"user","content":"a"}]})";
-  const Answer message = as("tools", "POST", "/v1/messages", hi);
+  const HttpAnswer message = as("tools", "POST", "/v1/messages", hi);
   EXPECT_EQ(message.status, 403);
   EXPECT_EQ(message.json()["error"]["type"], "permission_error");
 }
@@ -79,7 +79,7 @@ TEST_F(Roles, AnswersWithToolsOfServersNeedTheirRole) {
        std::pair{
            "/v1/messages",
            R"({"model":"m","max_tokens":3,"messages":[{"role":"user","content":"a"}],"mcp_servers":[{"type":"url","name":"s"}]})"}}) {
-    const Answer answer = as("chat", "POST", path, body);
+    const HttpAnswer answer = as("chat", "POST", path, body);
     EXPECT_EQ(answer.status, 403) << path << answer.body;
     EXPECT_NE(answer.body.find("'tools'"), std::string::npos) << answer.body;
     EXPECT_EQ(as("all", "POST", path, body).status, 400) << "there is no such server";
@@ -114,7 +114,7 @@ TEST_F(Roles, AKeyWithoutTokensLoadsAndUnloadsNothing) {
   start(options);
   EXPECT_EQ(as("one", "POST", "/v1/completions", R"({"prompt":"hello there","max_tokens":9})").status, 200);
   for (const char* path : {"/v1/models/load", "/v1/models/unload", "/v1/models/pull", "/api/pull"}) {
-    const Answer answer = as("one", "POST", path, R"({"model":"x"})");
+    const HttpAnswer answer = as("one", "POST", path, R"({"model":"x"})");
     EXPECT_EQ(answer.status, 429) << path << answer.body;
     EXPECT_NE(as("two", "POST", path, R"({"model":"x"})").status, 429) << path;
   }

@@ -34,7 +34,7 @@ class ServerTest : public ::testing::Test {
     server_ = std::move(*server);
     port_ = server_->port();
   }
-  Answer post(const std::string& path, const std::string& body) { return ask(port_, "POST", path, body); }
+  HttpAnswer post(const std::string& path, const std::string& body) { return ask(port_, "POST", path, body); }
 
   const std::string sessions_ =
       std::filesystem::temp_directory_path() / ("server_sessions_" + std::to_string(::getpid()));

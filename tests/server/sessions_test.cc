@@ -89,7 +89,7 @@ TEST_F(SessionsApi, BranchesAndExports) {
   EXPECT_EQ(post("/v1/sessions/" + id, R"({"head":")" + first + "\"}").json()["head"], first);
   const Json copy = post("/v1/sessions/" + id + "/branch", R"({"message":")" + question + "\"}").json();
   EXPECT_EQ(said(read(copy["id"])), "user:q|");
-  const Answer lines = ask(port_, "GET", "/v1/sessions/" + id + "/export");
+  const HttpAnswer lines = ask(port_, "GET", "/v1/sessions/" + id + "/export");
   EXPECT_EQ(lines.headers.at("content-type"), "application/jsonl; charset=utf-8");
   const Json again = post("/v1/sessions/import", Json{{"jsonl", lines.body}}.dump()).json();
   EXPECT_EQ(said(read(again["data"][0]["id"])), "user:q|assistant:a1|");
@@ -99,7 +99,7 @@ TEST_F(SessionsApi, BranchesAndExports) {
 TEST_F(SessionsApi, RefuseWhatIsWrong) {
   const std::string id = made()["id"];
   const auto expect = [&](const std::string& path, const std::string& body, int status, const char* param) {
-    const Answer answer = post(path, body);
+    const HttpAnswer answer = post(path, body);
     EXPECT_EQ(answer.status, status) << path << body << answer.body;
     EXPECT_EQ(answer.error_param(), param) << answer.body;
   };
@@ -241,7 +241,7 @@ TEST_F(SessionsApi, WhatWasNotAnsweredIsNotKept) {
   EXPECT_TRUE(comes_to_say(id, ""));
   engine_.max_queue = 1000;
   engine_.script = [](const Request&) { return Script{{"x"}, {}, FinishReason::error, "broken"}; };
-  const Answer failed = post("/v1/responses", "{" + conversation + R"(,"input":"hi","stream":true})");
+  const HttpAnswer failed = post("/v1/responses", "{" + conversation + R"(,"input":"hi","stream":true})");
   EXPECT_NE(failed.body.find("response.failed"), std::string::npos);
   EXPECT_TRUE(comes_to_say(id, "user:hi|assistant:x|")) << "what there was of the answer is kept";
   EXPECT_EQ(read(id)["messages"][1]["status"], "incomplete");
@@ -274,7 +274,7 @@ TEST_F(SessionsApi, AnAnswerThatIsBeingStoredIsNotLate) {
   ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
   EXPECT_EQ(answer.wait_for(std::chrono::seconds(2)), std::future_status::timeout);
   other.reset();
-  const Answer whole = answer.get();
+  const HttpAnswer whole = answer.get();
   EXPECT_EQ(whole.status, 200) << whole.body;
   EXPECT_EQ(said(read(id)), "user:hi|assistant:Kept.|");
 }

@@ -31,7 +31,7 @@ class Stream : public ServerTest {
 
 TEST_F(Stream, HasOpenAisShape) {
   start();
-  const Answer answer =
+  const HttpAnswer answer =
       post("/v1/chat/completions", chat_body(kStream + R"(,"stream_options":{"include_usage":true})"));
   ASSERT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream; charset=utf-8");
@@ -187,7 +187,7 @@ TEST_F(Stream, SilenceIsFilledWithComments) {
   ServerOptions options;
   options.limits.heartbeat_s = 0.1;
   start(options);
-  const Answer answer = post("/v1/chat/completions", chat_body(kStream));
+  const HttpAnswer answer = post("/v1/chat/completions", chat_body(kStream));
   EXPECT_NE(answer.body.find(": still working\n\n"), std::string::npos);
   EXPECT_NE(answer.body.find("late"), std::string::npos);
 }
@@ -199,7 +199,7 @@ TEST_F(Stream, AnEngineErrorIsAnEventAndCloses) {
   start();
   TestClient client(port_);
   client.send(request(kStream));
-  const Answer answer = client.read_answer();
+  const HttpAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 200);
   const auto list = events(answer.body);
   EXPECT_EQ(list.back()["error"]["code"], "engine_error");

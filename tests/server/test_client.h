@@ -20,7 +20,7 @@
 
 namespace anabranch::server {
 
-struct Answer {
+struct HttpAnswer {
   int status = 0;
   std::map<std::string, std::string> headers;  // lower-case names
   std::string body;                            // chunks joined
@@ -126,8 +126,8 @@ class TestClient {
     return take(at + mark.size());
   }
 
-  Answer read_answer(bool head_only = false) {
-    Answer answer;
+  HttpAnswer read_answer(bool head_only = false) {
+    HttpAnswer answer;
     const std::string head = read_until("\r\n\r\n");
     if (head.size() < 12 || !head.starts_with("HTTP/1."))
       return answer;  // or the last answer had more than it said
@@ -192,8 +192,8 @@ inline std::string http_request(std::string_view method, std::string_view target
   return text + "\r\n" + std::string(body);
 }
 
-inline Answer ask(uint16_t port, std::string_view method, std::string_view target, std::string_view body = "",
-                  std::string_view headers = "") {
+inline HttpAnswer ask(uint16_t port, std::string_view method, std::string_view target,
+                      std::string_view body = "", std::string_view headers = "") {
   TestClient client(port);
   client.send(http_request(method, target, body, headers));
   return client.read_answer(method == "HEAD");

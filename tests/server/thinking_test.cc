@@ -101,7 +101,7 @@ class ThinkingApi : public ServerTest {
                        more.empty() ? "" : ",", more);
   }
   Json chat(const std::string& message, const std::string& more = "") {
-    const Answer answer = post("/v1/chat/completions", body(message, more));
+    const HttpAnswer answer = post("/v1/chat/completions", body(message, more));
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.json();
   }
@@ -133,7 +133,7 @@ TEST_F(ThinkingApi, TheClientsChoiceWinsAndIsReported) {
   const Json messages = Json::array({Json{{"role", "system"}, {"content", system}},
                                      Json{{"role", "user"}, {"content", "What is the capital of France?"}}});
   engine_.mutable_info().context_length = 10000;
-  const Answer answer = post("/v1/chat/completions", Json{{"messages", messages}}.dump());
+  const HttpAnswer answer = post("/v1/chat/completions", Json{{"messages", messages}}.dump());
   EXPECT_EQ(answer.json()["anabranch"]["thinking"]["enabled"], true) << answer.body;
   EXPECT_EQ(thinking("What is the capital of France?")["enabled"], false);
 }
@@ -155,7 +155,7 @@ TEST_F(ThinkingApi, BudgetsReachTheEngine) {
   // Off: a model that thinks all the same may, unless the budget is 0.
   EXPECT_EQ(request(kHard, R"("enable_thinking":false)").thinking.budget, std::nullopt);
   EXPECT_EQ(request(kHard, R"("thinking_budget":0)").thinking.budget, 0);
-  const Answer raw = post("/v1/completions", R"({"prompt":"x","thinking_budget":5})");
+  const HttpAnswer raw = post("/v1/completions", R"({"prompt":"x","thinking_budget":5})");
   EXPECT_EQ(raw.status, 200) << raw.body;
   EXPECT_EQ(engine_.last_request().thinking.budget, 5);
   EXPECT_EQ(raw.json()["anabranch"], (Json{{"cut", nullptr}}));
@@ -191,7 +191,8 @@ TEST_F(ThinkingApi, LoopsMayBeLeftAloneOrWatchedMoreClosely) {
   EXPECT_EQ(request(kHard, R"("break_loops":false)").thinking.loops, LoopRule::none);
   EXPECT_EQ(request(kHard, R"("break_loops":"near")").thinking.loops, LoopRule::near);
   for (const char* wrong : {"\"far\"", "1", "{}"}) {
-    const Answer answer = post("/v1/chat/completions", body(kHard, std::string(R"("break_loops":)") + wrong));
+    const HttpAnswer answer =
+        post("/v1/chat/completions", body(kHard, std::string(R"("break_loops":)") + wrong));
     EXPECT_EQ(answer.status, 400) << wrong;
     EXPECT_EQ(answer.json()["error"]["param"], "break_loops");
   }
@@ -234,7 +235,7 @@ TEST_F(ThinkingApi, TellsWhatWasCut) {
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(whole["choices"][0]["message"]["content"], "Yes");
   // In streams only the chunk with the finish_reason has it.
-  const Answer stream = post("/v1/chat/completions", body(kHard, R"("stream":true)"));
+  const HttpAnswer stream = post("/v1/chat/completions", body(kHard, R"("stream":true)"));
   size_t last = stream.body.rfind("\"anabranch\":");
   ASSERT_NE(last, std::string::npos) << stream.body;
   EXPECT_EQ(stream.body.find("\"anabranch\":"), last);

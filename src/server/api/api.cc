@@ -205,8 +205,8 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path,
                                                    tools.consent)),
       traces_(pool_, responses_->stores, post_, cache_directory),
-      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
-                   share_states, traces_),
+      answers_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
+               share_states, traces_),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
       sessions_(responses_, post_, traces_),
@@ -318,7 +318,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   if (const auto* kind = std::get_if<AnswerKind>(&handler)) {
     addresses_.count(request.address, now_seconds());
     auto key = call->key ? call->key : is_open_to_all() ? stranger_ : nullptr;
-    return generations_.start(*kind, std::move(request), KeyUse::begin(std::move(key)), std::move(out));
+    return answers_.start(*kind, std::move(request), KeyUse::begin(std::move(key)), std::move(out));
   }
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
@@ -373,7 +373,7 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
         return true;
       }
       ask_mcp_servers(responses_->servers, sender_of(call.key ? call.key->name : "", request.address),
-                      generations_.mcp_workers(), post_, out);
+                      answers_.mcp_workers(), post_, out);
       return true;
     case Page::cancel_generate:
       out->respond(cancel(call));
@@ -493,7 +493,7 @@ HttpResponse Api::model(const std::string& id) const {
 
 HttpResponse Api::cancel(const Call& call) {
   const std::string& id = call.match.id;
-  if (generations_.cancel(id, call.key ? call.key->name : ""))
+  if (answers_.stop(id, call.key ? call.key->name : ""))
     return json_response({{"id", id}, {"cancelled", true}});
   return error_response(
       {404, fmt::format("No running request of /v1/generate has the id '{}'", id), "", "request_not_found"});

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "server/api/generation.h"
+#include "server/api/answers.h"
 #include "server/api/metrics.h"
 #include "server/api/model_actions.h"
 #include "server/api/model_pool.h"
@@ -23,7 +23,7 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: as of Generations. cache_directory: as of TraceEraser.
+  // timeout_s: as of AnswerServices. cache_directory: as of TraceEraser.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
@@ -50,7 +50,7 @@ class Api {
   // Writes a line about each model to the log.
   void report() const;
   // Ends every answer under way with an error.
-  void cancel_all() { generations_.cancel_all(); }
+  void cancel_all() { answers_.fail_all(); }
 
  private:
   struct Call;
@@ -86,7 +86,7 @@ class Api {
   ModelPool pool_;
   const std::shared_ptr<ResponseContext> responses_;
   TraceEraser traces_;
-  Generations generations_;
+  Answers answers_;
   ModelActions actions_;
   OllamaModels ollama_;
   SessionActions sessions_;

@@ -16,16 +16,24 @@
 namespace anabranch::server {
 namespace {
 
-PreparedRequest ready(Result<Prepared> result, std::shared_ptr<AnswerWriter> writer) {
+ApiResult<PreparedRequest> ready(Result<Prepared> result, std::shared_ptr<AnswerWriter> writer) {
   TRY(auto prepared, std::move(result));
-  return ReadyRequest{std::move(prepared), std::move(writer)};
+  return PreparedRequest(ReadyRequest{std::move(prepared), std::move(writer)});
+}
+
+ReadyRequest* ready_in(ApiResult<PreparedRequest>& prepared) {
+  return prepared ? std::get_if<ReadyRequest>(&*prepared) : nullptr;
+}
+
+ApiResult<PreparedRequest> respond(const Json& json) {
+  return PreparedRequest(json_response(json));
 }
 
 // The answer to a request for the length of its prompt. json: what it holds besides.
-PreparedRequest count(const Result<Prepared>& result, Json json) {
+ApiResult<PreparedRequest> count(const Result<Prepared>& result, Json json) {
   if (!result) return result.error();
   json["input_tokens"] = result->prompts[0].size();
-  return json_response(json);
+  return respond(json);
 }
 
 // For prompts, of which each must fit into the context.
@@ -53,7 +61,7 @@ std::vector<std::string> texts_of(const std::vector<TextOrTokens>& prompts, cons
   return texts;
 }
 
-PreparedRequest prepare_completion(std::string_view body, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_completion(std::string_view body, const PrepareContext& context) {
   TRY(auto completion, parse_completion_request(body, context.defaults));
   if (!completion.suffix.empty()) TRY_VOID(put_suffix(completion, encoder_of(context)));
   auto writer = std::make_shared<OpenAiWriter>(completion.options.stream, completion.options.include_usage);
@@ -61,18 +69,18 @@ PreparedRequest prepare_completion(std::string_view body, const PrepareContext& 
   if (completion.echo) echo = texts_of(completion.prompts, context.engine.tokenizer());
   auto prepared =
       ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
-  if (auto* made = std::get_if<ReadyRequest>(&prepared)) made->echo = std::move(echo);
+  if (auto* made = ready_in(prepared)) made->echo = std::move(echo);
   return prepared;
 }
 
-PreparedRequest prepare_generate(std::string_view body, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_generate(std::string_view body, const PrepareContext& context) {
   TRY(auto completion, parse_generate_request(body, context.defaults));
   const GenerationOptions& options = completion.options;
   auto writer = std::make_shared<GenerateWriter>(options.stream, options.stop_tokens);
   return ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
 }
 
-PreparedRequest prepare_chat(std::string_view body, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_chat(std::string_view body, const PrepareContext& context) {
   TRY(auto chat, parse_chat_request(body, context.defaults));
   auto writer = std::make_shared<OpenAiWriter>(chat.options.stream, chat.options.include_usage);
   return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
@@ -86,7 +94,8 @@ mcp::AgentLimits agent_limits(const PrepareContext& context) {
   return limits;
 }
 
-PreparedRequest prepare_message(std::string_view body, bool counting, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_message(std::string_view body, bool counting,
+                                           const PrepareContext& context) {
   AgentTools tools{context.responses->servers};
   tools.allowed = context.may_use_tools;
   tools.owner = context.owner;
@@ -101,7 +110,7 @@ PreparedRequest prepare_message(std::string_view body, bool counting, const Prep
                                        agent_limits(context), now_seconds());
   }
   auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
-  if (auto* made = std::get_if<ReadyRequest>(&prepared)) made->agent = std::move(agent);
+  if (auto* made = ready_in(prepared)) made->agent = std::move(agent);
   return prepared;
 }
 
@@ -132,7 +141,8 @@ Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext
   return best;
 }
 
-PreparedRequest prepare_response(std::string_view body, bool counting, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting,
+                                            const PrepareContext& context) {
   TRY(auto request, parse_responses_request(body, context.defaults, *context.responses, context.owner,
                                             context.cancelled, context.may_use_tools));
   if (counting)
@@ -155,10 +165,11 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
   const bool stream = request.chat.options.stream;
   request.chat = {};  // the writer needs the rest
   out.writer = std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses);
-  return out;
+  return PreparedRequest(std::move(out));
 }
 
-PreparedRequest prepare_ollama(std::string_view body, bool generate, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_ollama(std::string_view body, bool generate,
+                                          const PrepareContext& context) {
   TRY(auto request, parse_ollama_request(body, generate, context.defaults));
   if (request.keep_s) context.keep_model(*request.keep_s);
   auto writer = std::make_shared<OllamaWriter>(request.stream);
@@ -166,19 +177,20 @@ PreparedRequest prepare_ollama(std::string_view body, bool generate, const Prepa
     return ready(context.preparer.chat(std::move(*chat), context.cancelled), std::move(writer));
   if (auto* completion = std::get_if<CompletionRequest>(&request.asks))
     return ready(context.preparer.completion(std::move(*completion), context.cancelled), std::move(writer));
-  return json_response(ollama_loaded(context.model, generate, request.keep_s == 0));
+  return respond(ollama_loaded(context.model, generate, request.keep_s == 0));
 }
 
 // The prompt of a chat: its length, or the text that the chat template makes.
-PreparedRequest prepare_prompt(std::string_view body, bool counting, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_prompt(std::string_view body, bool counting,
+                                          const PrepareContext& context) {
   TRY(auto request, parse_chat_request(body, context.defaults));
   const auto result = context.preparer.count(std::move(request), context.cancelled);
   if (counting) return count(result, {{"object", "response.input_tokens"}});
   if (!result) return result.error();
-  return json_response({{"prompt", context.engine.tokenizer().decode(result->prompts[0], false)}});
+  return respond({{"prompt", context.engine.tokenizer().decode(result->prompts[0], false)}});
 }
 
-PreparedRequest prepare_llama(std::string_view body, bool infill, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_llama(std::string_view body, bool infill, const PrepareContext& context) {
   const Tokenizer& tokenizer = context.engine.tokenizer();
   RequestEncoder texts = encoder_of(context);
   TRY(auto request, (infill ? parse_infill_request : parse_llama_request)(body, context.defaults, texts));
@@ -192,12 +204,13 @@ PreparedRequest prepare_llama(std::string_view body, bool infill, const PrepareC
                std::make_shared<LlamaWriter>(stream, std::move(request), std::move(prompts)));
 }
 
-PreparedRequest prepare_embedding(std::string_view body, EmbeddingApi api, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_embedding(std::string_view body, EmbeddingApi api,
+                                             const PrepareContext& context) {
   const ModelInfo& info = context.engine.info();
   RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(),
                        static_cast<size_t>(info.context_length), context.cancelled);
   TRY(auto request, parse_embedding_request(body, api, info, texts));
-  return request;
+  return PreparedRequest(std::move(request));
 }
 
 // The answer to /tokenize.
@@ -206,14 +219,14 @@ ApiResult<Json> tokens_of(std::string_view body, const PrepareContext& context) 
   return tokenize(body, texts);
 }
 
-PreparedRequest reply(const ApiResult<Json>& json) {
+ApiResult<PreparedRequest> reply(const ApiResult<Json>& json) {
   if (!json) return json.error();
-  return json_response(*json);
+  return respond(*json);
 }
 
 }  // namespace
 
-PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare(AnswerKind kind, std::string_view body, const PrepareContext& context) {
   switch (kind) {
     case AnswerKind::completion:
       return prepare_completion(body, context);

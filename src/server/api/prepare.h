@@ -21,13 +21,12 @@ struct ReadyRequest {
   // Stores the request's messages, which are `added`, and the answer's; null: nothing is stored.
   std::shared_ptr<ConversationKeeper> keeper = {};
   std::vector<NewMessage> added = {};
-  bool begun = false;  // they are stored
   // Of an answer that calls the tools of MCP servers; else null. If it has calls waiting, `prepared` is
-  // empty. In a later turn of the model's the writer is null: it has begun.
+  // empty.
   std::shared_ptr<AgentRun> agent = {};
 };
-// What a body leads to: work for the engine, embeddings, an answer without it (a count), or an error.
-using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse, ApiError>;
+// What a body leads to: work for the engine, embeddings, or an answer without it (a count).
+using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse>;
 // What bodies are read with. cancelled: as of Preparer.
 struct PrepareContext {
   const Engine& engine;
@@ -42,7 +41,7 @@ struct PrepareContext {
   // After its last request the model stays loaded for so many seconds (negative: for ever).
   const std::function<void(double seconds)>& keep_model;
 };
-PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareContext& context);
+ApiResult<PreparedRequest> prepare(AnswerKind kind, std::string_view body, const PrepareContext& context);
 
 // For an error before an answer has begun, in the form of the API.
 HttpResponse error_response_for(AnswerKind kind, const ApiError& error);

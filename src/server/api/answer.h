@@ -1,0 +1,163 @@
+// One answer, from the request to its end: live() is the whole of it.
+//
+// Used on the I/O thread only. Work that takes long runs on pools; while an answer waits for it, whatever it
+// holds is a local variable of a coroutine, and destroying the answer ends it where it waits.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/task.h"
+#include "chat/logprobs_json.h"
+#include "engine/engine.h"
+#include "output/output_text.h"
+#include "server/api/answer_services.h"
+#include "server/api/deadline.h"
+#include "server/api/prepare.h"
+#include "server/api/request_model.h"
+#include "server/api/turn_recorder.h"
+#include "server/http/api_keys.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+class Answer {
+ public:
+  // services: must outlive it.
+  // key: this answer's among all.
+  Answer(AnswerServices& services, uint64_t key, AnswerKind kind, const HttpRequest& request, KeyUse use,
+         std::shared_ptr<ResponseStream> out);
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+
+  // Answers the request. Its `held` is released when the body has been parsed.
+  Task<> live(std::shared_ptr<const HttpRequest> request);
+
+  // Each of these ends it early; then it is destroyed. With an error, for its client:
+  void fail(const ApiError& error);
+  // Because its client has left:
+  void abandon();
+
+  // Its client asks for its end: what there is becomes the answer.
+  void stop();
+  // The id that a running request of /v1/generate has, for the key of this name.
+  bool is_generate(const std::string& id, const std::string& key_name) const;
+  const Deadline& deadline() const { return deadline_; }
+
+ private:
+  // One of a request's answers: n to each of its prompts, prompt by prompt.
+  struct Choice {
+    RequestId request = 0;
+    bool submitted = false;  // to the engine, and not ended yet
+    double last_event = 0;   // the time of the last tokens, in monotonic seconds; 0 before the first
+    std::unique_ptr<OutputText> text;
+    std::optional<LogprobsJson> logprobs;  // if asked for
+    TakeLogprobs take_logprobs = [] { return nullptr; };
+    std::vector<int> sampled;  // if the turn is to be remembered
+    std::vector<int> echoed;   // the prompt, until its log probabilities have come
+    bool begun = false;        // tokens have come, or the end
+    AnswerEnd end;             // calls: so far
+  };
+  // The engine's events, in the order in which they come.
+  struct Arrived {
+    size_t choice;
+    Event event;
+  };
+
+  // The parts of live(), in its order.
+  Callback<RequestHints> read_hints(std::shared_ptr<const HttpRequest> request);
+  std::optional<ApiError> take_hints(const RequestHints& hints);
+  Callback<ApiResult<ModelLease>> load_model(const std::string& name);
+  Task<ApiResult<PreparedRequest>> prepare(std::shared_ptr<const HttpRequest> request);
+  void embed(EmbeddingRequest texts);
+  Callback<Result<void>> keep_request(std::shared_ptr<ConversationKeeper> keeper,
+                                      std::vector<NewMessage> added);
+  void take(ReadyRequest& ready);
+  void begin(size_t choices);
+  Task<> run_calls();
+  Task<ApiResult<Prepared>> prepare_next_turn();
+  ApiResult<void> submit(const Prepared& prepared);
+  Task<ApiResult<void>> receive_turn();
+  bool end_turn();
+  Callback<std::string> keep_answer();
+  void end(std::string rest);
+
+  // Of prepare() and prepare_next_turn().
+  struct Reading;
+  Callback<ApiResult<PreparedRequest>> read(std::shared_ptr<Reading> reading);
+  Callback<bool> fetch(std::shared_ptr<Reading> reading);
+  Callback<Result<Prepared>> read_next_turn();
+  Callback<Result<Prepared>> compile(Prepared prepared);
+  // Of run_calls().
+  struct CallLimits {
+    double until;  // monotonic seconds
+    int calls;     // that may still run
+    size_t bytes;  // of their output
+    // Why no further call runs, for the model; empty: one may.
+    std::string refusal() const;
+  };
+  Callback<mcp::CallResult> run_and_keep(const AgentCall& call, const CallLimits& limits);
+  // Of receive_turn().
+  Sink event_sink(size_t index);
+  Callback<bool> next_event();
+  ApiResult<void> receive(size_t index, const Event& event);
+  ApiResult<void> finish_choice(size_t index, const Event& event);
+  void deliver(size_t index, const std::vector<OutputEvent>& events);
+  void echo(size_t index, const Event& event);
+  void count_prompt(size_t index, const Usage& usage);
+  bool holds_too_much(const Event& event);
+  void observe(Choice& choice, const Event& event);
+  void remember(const Choice& choice);
+  std::string new_call_id();
+  // Of all.
+  ApiError queue_full(const Error& error) const;
+  NewMessage recorded(const char* status, const Usage& usage);
+  std::vector<AnswerEnd> ends() const;
+  Usage total_usage() const;
+  void cancel();
+  void keep_cut();
+  JobOwner job(size_t bytes = 0) const { return {sender_, bytes}; }
+  std::weak_ptr<const void> alive() const { return alive_; }
+  void send(const std::string& text) {
+    if (!text.empty()) out_->write(text);
+  }
+
+  AnswerServices& services_;
+  const uint64_t key_;
+  AnswerHead head_;
+  const std::string host_;    // this server, as the request names it
+  const std::string sender_;  // as sender_of(), for pools
+  const double started_;      // monotonic seconds
+  Deadline deadline_;
+  KeyUse use_;
+  const std::shared_ptr<ResponseStream> out_;
+  // Nobody else holds it, so that other threads see when the answer is gone.
+  const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
+  const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for the logs
+  ModelLease model_;                                                         // null until it is loaded
+
+  std::shared_ptr<AnswerWriter> writer_;  // null before the request is prepared, and while its end is written
+  std::shared_ptr<ConversationKeeper> keeper_;  // as of ReadyRequest; null while the end is kept
+  std::shared_ptr<AgentRun> agent_;             // as of ReadyRequest
+  std::vector<std::string> echo_;               // as of ReadyRequest
+  GenerationOptions options_;
+  OutputRules rules_;                 // of this turn
+  std::optional<uint64_t> remember_;  // as of Prepared
+  std::vector<Choice> choices_;
+  size_t running_ = 0;        // of these
+  size_t logprobs_held_ = 0;  // alternatives kept for the end of a whole answer
+  std::deque<Arrived> arrived_;
+  Callback<bool>::Done wake_;       // set while the answer waits for an event
+  TurnRecorder recorder_;           // of this turn of the model's, if it is kept or an agent's
+  std::vector<NewMessage> unkept_;  // turns that have ended
+  Usage spent_;                     // in earlier turns
+  bool streaming_ = false;          // the stream has started
+  bool unwanted_ = false;           // stop() was called
+  bool turned_ = false;             // a turn has ended, or calls were begun
+};
+
+}  // namespace anabranch::server

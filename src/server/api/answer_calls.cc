@@ -1,0 +1,134 @@
+// Between two turns of the model's: the calls of tools that this server runs, and what is kept of all that.
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/api/answer.h"
+#include "server/api/answer_parts.h"
+
+namespace anabranch::server {
+
+void note_traces(AnswerServices& services, const std::string& sender,
+                 std::shared_ptr<ConversationKeeper> keeper, std::vector<std::string> traces) {
+  services.keep_workers.submit({sender}, [&services, keeper = std::move(keeper), traces = std::move(traces)] {
+    keeper->note(traces);
+    services.traces.erase();  // the conversation, or one that has grown too old, may be gone
+  });
+}
+
+namespace {
+
+void add_to(ConversationKeeper& keeper, const std::vector<NewMessage>& messages, const char* what) {
+  if (const auto added = keeper.add(messages); !added)
+    log_warning("{} could not be kept: {}", what, added.error().message);
+}
+
+NewMessage kept_result(const AgentCall& call, const mcp::CallResult& result) {
+  NewMessage message{result_message(call, result)};
+  message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};
+  if (result.is_error) message.about["mcp"]["error"] = true;
+  message.about["seconds"] = result.seconds;
+  return message;
+}
+
+}  // namespace
+
+// One after the other. The model learns why one did not run.
+Task<> Answer::run_calls() {
+  turned_ = true;
+  CallLimits limits{now_seconds() + agent_->seconds_left(now_seconds()), agent_->calls_left(),
+                    agent_->bytes_left()};
+  const std::vector<AgentCall> calls = agent_->take_waiting();
+  for (const AgentCall& call : calls) {
+    if (call.approved) send(writer_->call_started(call));
+    const mcp::CallResult result = co_await run_and_keep(call, limits);
+    limits.calls--;
+    limits.bytes -= std::min(limits.bytes, result.text.size());
+    agent_->add_result(call, result);
+    send(writer_->call_finished(call, result));
+  }
+  choices_.clear();  // their usage is in spent_
+}
+
+// The result is kept, even if nobody waits for it any more: the call has had its effect.
+Callback<mcp::CallResult> Answer::run_and_keep(const AgentCall& call, const CallLimits& limits) {
+  return Callback<mcp::CallResult>([this, call, limits](auto done) {
+    auto run = [call, limits, done, alive = alive(), keeper = keeper_, turns = std::exchange(unkept_, {}),
+                servers = agent_->servers(), owner = use_.name(), responses = services_.responses,
+                post = services_.post] {
+      if (keeper && !turns.empty()) add_to(*keeper, turns, "a turn");
+      if (alive.expired()) return;
+      const mcp::Cancelled ended = [&] { return alive.expired() || now_seconds() > limits.until; };
+      std::string refusal = limits.refusal();
+      if (refusal.empty() && call.approved)
+        refusal = refusal_of(responses->consent->approve(question_of(call, owner)));
+      if (refusal.empty()) refusal = call.refusal;
+      const auto result =
+          refusal.empty() ? run_call(call, *servers, owner, limits.bytes, ended) : not_run(refusal);
+      if (keeper) add_to(*keeper, {kept_result(call, result)}, "a tool's result");
+      post([done, result] { done(result); });
+    };
+    services_.mcp_workers.submit(sender_, {call.tool.server}, std::move(run));
+  });
+}
+
+std::string Answer::CallLimits::refusal() const {
+  if (now_seconds() > until)
+    return "This was not run: the answer has taken as long as it may. Answer with what is known";
+  if (calls <= 0 || bytes == 0)
+    return "This was not run: the calls so far are as many as they may be. Answer with what is known";
+  return "";
+}
+
+Task<ApiResult<Prepared>> Answer::prepare_next_turn() {
+  auto prepared = co_await read_next_turn();
+  if (prepared && prepared->constrained) prepared = co_await compile(std::move(*prepared));
+  if (!prepared) co_return ApiError(prepared.error());
+  co_return std::move(*prepared);
+}
+
+Callback<Result<Prepared>> Answer::read_next_turn() {
+  return Callback<Result<Prepared>>([this](auto done) {
+    services_.workers.submit(job(), [done, alive = alive(), model = model_, request = agent_->next_request(),
+                                     post = services_.post]() mutable {
+      if (alive.expired()) return;
+      auto made = std::make_shared<Result<Prepared>>(
+          safely([&] { return model->preparer.chat(std::move(request), [&] { return alive.expired(); }); }));
+      post([done, made] { done(std::move(*made)); });
+    });
+  });
+}
+
+// The answer so far as a message to keep.
+NewMessage Answer::recorded(const char* status, const Usage& usage) {
+  const double thinking_s = recorder_.thinking_s();
+  NewMessage message{recorder_.take()};
+  message.about = {{"model", head_.model},
+                   {"response_id", head_.id},
+                   {"status", status},
+                   {"seconds", now_seconds() - started_}};
+  if (thinking_s > 0) message.about["thinking_seconds"] = thinking_s;
+  if (usage.prompt_tokens == 0) return message;
+  message.about["usage"] = {{"input_tokens", usage.prompt_tokens},
+                            {"cached_tokens", usage.cached_tokens},
+                            {"output_tokens", usage.completion_tokens},
+                            {"reasoning_tokens", usage.thinking_tokens}};
+  // The cache has a state of this beginning of the conversation.
+  message.about["cache_point"] = {{"tokens", usage.prompt_tokens + usage.completion_tokens}};
+  return message;
+}
+
+// Keeps what there is of an answer that ends early; of one that has not begun, not even its request.
+void Answer::keep_cut() {
+  if (!keeper_) return;
+  if (!recorder_.empty()) unkept_.push_back(recorded("incomplete", {}));
+  if (!unkept_.empty())
+    services_.keep_workers.submit(job(), [keeper = keeper_, messages = std::exchange(unkept_, {})] {
+      add_to(*keeper, messages, "the beginning of an answer");
+    });
+  else if (!streaming_ && !turned_)
+    services_.keep_workers.submit(job(), [keeper = keeper_] { keeper->take_back(); });
+}
+
+}  // namespace anabranch::server

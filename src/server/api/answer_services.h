@@ -1,0 +1,56 @@
+// What the answers of a server share.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "base/worker_pool.h"
+#include "server/api/embedder.h"
+#include "server/api/metrics.h"
+#include "server/api/model_pool.h"
+#include "server/api/responses_request.h"
+#include "server/api/trace_eraser.h"
+#include "server/api/wait_pool.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// Used on the I/O thread, but for the pools and `post`.
+struct AnswerServices {
+  ModelPool& models;
+  WorkerPool& workers;  // for short requests
+  const Post post;
+  const double timeout_s;  // for each request, from its arrival to the end of its answer; 0: no limit
+  Metrics& metrics;
+  const std::shared_ptr<ResponseContext> responses;
+  const mcp::AgentLimits agent_limits;
+  const bool share_states;  // other workers may go on with the states that requests leave
+  TraceEraser& traces;
+  Embedder embedder;
+  std::mt19937_64 random;  // of ids and seeds
+  double usual_s = 0;      // from arrival to end, of the latest answers on average
+  // There is an answer with a deadline.
+  std::function<void()> watch_deadlines;
+  // Whether a request of /v1/generate with this id runs for the key of this name.
+  std::function<bool(const std::string& id, const std::string& key_name)> runs_generate;
+
+  // Pools, which keys and networks share fairly. close_pools() must be called before they go.
+  // The texts of grammars; and conversations, whose database may be held by others for seconds.
+  WorkerPool grammar_workers{{.threads = 2, .per_client = 1}}, keep_workers{1};
+  // Requests that go on with conversations, which may be long.
+  WorkerPool stored_workers{{.threads = 4, .per_client = 2}};
+  // Long requests never keep short ones waiting, and the longest leave a thread to the rest.
+  WorkerPool long_workers{{.threads = 2, .background = true, .large_bytes = 2u << 20}};
+  // MCP servers may take a minute to answer, when they are asked for their tools and when these are called;
+  // and web servers that have images may never do.
+  WaitPool mcp_workers{WaitLimits()}, image_workers{{.threads = 32, .per_owner = 8, .per_place = 4}};
+
+  void close_pools() {
+    for (WaitPool* pool : {&image_workers, &mcp_workers}) pool->close();
+    for (WorkerPool* pool : {&long_workers, &stored_workers, &grammar_workers, &keep_workers}) pool->close();
+  }
+};
+
+}  // namespace anabranch::server

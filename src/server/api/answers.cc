@@ -1,0 +1,103 @@
+#include "server/api/answers.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "base/clock.h"
+#include "server/api/answer_parts.h"
+
+namespace anabranch::server {
+
+Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After& after, double timeout_s,
+                 Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
+                 bool share_states, TraceEraser& traces)
+    : services_{.models = models,
+                .workers = workers,
+                .post = post,
+                .timeout_s = timeout_s,
+                .metrics = metrics,
+                .responses = std::move(responses),
+                .agent_limits = agent_limits,
+                .share_states = share_states,
+                .traces = traces,
+                .embedder = Embedder(post, after)},
+      watch_(after, [this] { return end_late_ones(); }) {
+  std::random_device device;
+  std::seed_seq seed{device(), device(), device(), device()};
+  services_.random.seed(seed);
+  services_.watch_deadlines = [this] { watch_.start(); };
+  services_.runs_generate = [this](const std::string& id, const std::string& key_name) {
+    return find_generate(id, key_name) != nullptr;
+  };
+}
+
+Answers::~Answers() {
+  running_.clear();  // what is waited for on behalf of clients ends
+  services_.close_pools();
+}
+
+void Answers::start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out) {
+  const uint64_t key = next_key_++;
+  out->on_client_left([this, key] { client_left(key); });
+  auto& running = running_[key];
+  running = std::make_unique<Running>(services_, key, kind, request, std::move(use), std::move(out));
+  running->life = run(key, std::make_shared<const HttpRequest>(std::move(request)));
+  running->life.start();
+}
+
+Task<> Answers::run(uint64_t key, std::shared_ptr<const HttpRequest> request) {
+  Answer& answer = running_.at(key)->answer;
+  try {
+    co_await answer.live(std::move(request));
+  } catch (const std::exception& e) {
+    answer.fail(preparing_failed(e));
+  }
+  // This coroutine goes with the answer, when nothing of it runs any more.
+  services_.post([ended = std::shared_ptr<Running>(std::exchange(running_.at(key), nullptr))] {});
+  running_.erase(key);
+}
+
+void Answers::fail(uint64_t key, const ApiError& error) {
+  running_.at(key)->answer.fail(error);
+  running_.erase(key);
+}
+
+void Answers::client_left(uint64_t key) {
+  const auto it = running_.find(key);
+  if (it == running_.end()) return services_.embedder.forget(key);
+  it->second->answer.abandon();
+  running_.erase(it);
+}
+
+bool Answers::end_late_ones() {
+  const double now = now_seconds();
+  std::vector<uint64_t> late;
+  bool others = false;
+  for (const auto& [key, running] : running_) {
+    others |= running->answer.deadline().is_set();
+    if (running->answer.deadline().at <= now) late.push_back(key);
+  }
+  for (const uint64_t key : late) fail(key, timeout_error(running_.at(key)->answer.deadline().allowed_s));
+  return others;
+}
+
+Answer* Answers::find_generate(const std::string& id, const std::string& key_name) {
+  const auto it = std::ranges::find_if(
+      running_, [&](const auto& entry) { return entry.second->answer.is_generate(id, key_name); });
+  return it == running_.end() ? nullptr : &it->second->answer;
+}
+
+bool Answers::stop(const std::string& id, const std::string& key_name) {
+  Answer* answer = find_generate(id, key_name);
+  if (answer) answer->stop();
+  return answer != nullptr;
+}
+
+void Answers::fail_all() {
+  services_.embedder.cancel_all();
+  while (!running_.empty())
+    fail(running_.begin()->first, {503, "The server is shutting down", "", "shutting_down"});
+}
+
+}  // namespace anabranch::server
