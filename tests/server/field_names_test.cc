@@ -195,5 +195,107 @@ TEST_F(NearRoutes, AreNamed) {
     EXPECT_EQ(near_route(far), "") << far;
 }
 
+// A request that is taken.
+Json body_of(AnswerKind kind) {
+  switch (kind) {
+    case AnswerKind::response:
+    case AnswerKind::input_count:
+    case AnswerKind::embedding:
+    case AnswerKind::ollama_embed:
+      return {{"input", "x"}};
+    case AnswerKind::generate:
+      return {{"prompt_token_ids", {65}}};
+    case AnswerKind::completion:
+    case AnswerKind::llama_completion:
+    case AnswerKind::ollama_generate:
+    case AnswerKind::ollama_embedding:
+      return {{"prompt", "x"}};
+    case AnswerKind::infill:
+      return {{"input_prefix", "x"}, {"input_suffix", "y"}};
+    case AnswerKind::tokenize:
+      return {{"content", "x"}};
+    case AnswerKind::detokenize:
+      return {{"tokens", {65}}};
+    case AnswerKind::rerank:
+      return {{"query", "x"}, {"documents", {"y"}}};
+    default:
+      return {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 5}};
+  }
+}
+
+class FieldErrors : public ServerTest {
+ protected:
+  void SetUp() override {
+    engine_.mutable_info().pooling = Pooling::mean;
+    ServerTest::SetUp();
+  }
+  // The message about the first of some odd values that is refused; "": all are taken. place: of the field's
+  // object in the body.
+  std::string refusal(const std::string& path, const Json& body, const Json::json_pointer& field) {
+    for (const Json& odd :
+         {Json{{"no such", 1}}, Json("no such"), Json(7.5), Json::array({Json::object()})}) {
+      Json wrong = body;
+      wrong[field] = odd;
+      const auto answer = post(path, wrong.dump());
+      EXPECT_LT(answer.status, 500) << path << " " << wrong.dump() << answer.body;
+      if (answer.status != 400) continue;
+      const Json error = answer.json()["error"];
+      return error.is_string() ? error.get<std::string>() : error["message"].get<std::string>();
+    }
+    return "";
+  }
+};
+
+TEST_F(FieldErrors, NameTheFieldAsItsClientWroteIt) {
+  size_t refused = 0;
+  for (const Route& route : routes()) {
+    const auto* kind = std::get_if<AnswerKind>(&route.handler);
+    if (!kind) continue;
+    const std::string path(route.path);
+    if (*kind == AnswerKind::infill)
+      continue;  // the fake tokenizer has no tokens for it; it reads as /completion does
+    for (const std::string& name : known_fields(*kind)) {
+      const std::string message = refusal(path, body_of(*kind), Json::json_pointer("/" + name));
+      EXPECT_TRUE(message.empty() || message.find(name) != message.npos)
+          << path << " " << name << ": " << message;
+      refused += !message.empty();
+    }
+  }
+  EXPECT_GT(refused, 400u);
+}
+
+TEST_F(FieldErrors, NameOllamasOptions) {
+  const auto check = [&](const std::string& path, AnswerKind kind, const char* name) {
+    const std::string message =
+        refusal(path, body_of(kind), Json::json_pointer(fmt::format("/options/{}", name)));
+    EXPECT_NE(message.find(fmt::format("'options.{}", name)), message.npos)
+        << path << " " << name << ": " << message;
+  };
+  for (const char* name :
+       {"num_predict", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "repeat_penalty",
+        "repeat_last_n", "presence_penalty", "frequency_penalty", "mirostat", "typical_p", "tfs_z"}) {
+    check("/api/chat", AnswerKind::ollama_chat, name);
+    check("/api/generate", AnswerKind::ollama_generate, name);
+  }
+  const auto said = [&](const Json& options) {
+    return post("/api/chat",
+                Json{{"messages", body_of(AnswerKind::chat)["messages"]}, {"options", options}}.dump())
+        .body;
+  };
+  EXPECT_NE(said({{"num_predict", "abc"}}).find("'options.num_predict' must be a whole number"),
+            std::string::npos);
+  EXPECT_NE(said({{"repeat_penalty", 0.001}}).find("'options.repeat_penalty' is"), std::string::npos);
+  EXPECT_NE(said({{"stop", {"a", 5}}}).find("'options.stop[1]' must be"), std::string::npos);
+  EXPECT_NE(said(7).find("'options' must be an object"), std::string::npos);
+}
+
+TEST_F(FieldErrors, NameLlamaServersFields) {
+  for (const char* name : {"n_predict", "repeat_penalty", "repeat_last_n", "n_probs", "cache_prompt"}) {
+    const std::string message = refusal("/completion", body_of(AnswerKind::llama_completion),
+                                        Json::json_pointer(fmt::format("/{}", name)));
+    EXPECT_NE(message.find(fmt::format("'{}'", name)), message.npos) << name << ": " << message;
+  }
+}
+
 }  // namespace
 }  // namespace anabranch::server

@@ -78,9 +78,9 @@ void read_penalties(JsonFields& fields, SamplingParams& sampling) {
   if (auto v = fields.number("frequency_penalty", -2, 2)) sampling.frequency_penalty = static_cast<float>(*v);
   if (auto v = fields.number("repetition_penalty", 0, 100)) {
     if (*v > 0 && *v < kLeastPenalty)
-      fields.fail(
-          "repetition_penalty", "invalid_value",
-          fmt::format("'repetition_penalty' is {}, but must be at least {} (or 0: none)", *v, kLeastPenalty));
+      fields.fail("repetition_penalty", "invalid_value",
+                  fmt::format("'{}' is {}, but must be at least {} (or 0: none)",
+                              fields.named("repetition_penalty"), *v, kLeastPenalty));
     sampling.repetition_penalty = *v > 0 ? static_cast<float>(*v) : 1.0f;
   }
   if (auto v = fields.integer("repetition_context_size", 0, INT_MAX))
@@ -276,6 +276,8 @@ Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& 
   return result;
 }
 
+}  // namespace
+
 Json read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images) {
   const std::string where = fmt::format("messages[{}].", index);
   Json result = Json::object();
@@ -315,6 +317,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index, ImageR
   if (fields.error()) request.fail(*fields.error());
   return result;
 }
+
+namespace {
 
 void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
   const Json* list = fields.array("messages");
@@ -458,27 +462,30 @@ void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& s
   if (!value) return;
   if (!value->is_string() && !value->is_array()) {
     fields.fail(name, "invalid_type",
-                fmt::format("'{}' must be a string or an array of strings, not {}", name, json_type(*value)));
+                fmt::format("'{}' must be a string or an array of strings, not {}", fields.named(name),
+                            json_type(*value)));
     return;
   }
   if (*value == "") return;
   const Json list = value->is_array() ? *value : Json::array({*value});
   if (list.size() > kMaxStops)
     fields.fail(name, "invalid_value",
-                fmt::format("'{}' has {} entries, but at most {} are allowed", name, list.size(), kMaxStops));
+                fmt::format("'{}' has {} entries, but at most {} are allowed", fields.named(name),
+                            list.size(), kMaxStops));
   size_t index = 0;
   for (const Json& entry : list) {
     if (fields.error()) return;
     const std::string where = fmt::format("{}[{}]", name, index++);
     if (!entry.is_string()) {
       fields.fail(where, "invalid_type",
-                  fmt::format("'{}' must be a string, not {}", where, json_type(entry)));
+                  fmt::format("'{}' must be a string, not {}", fields.named(where), json_type(entry)));
       return;
     }
     const auto& text = entry.get_ref<const std::string&>();
     if (text.empty() || text.size() > kMaxStopBytes)
       fields.fail(where, "invalid_value",
-                  fmt::format("'{}' has {} bytes, but must have 1 to {}", where, text.size(), kMaxStopBytes));
+                  fmt::format("'{}' has {} bytes, but must have 1 to {}", fields.named(where), text.size(),
+                              kMaxStopBytes));
     stop.push_back(text);
   }
 }
@@ -494,6 +501,10 @@ ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults
   request.options = read_options(fields, defaults, true);
   ImageReader images(defaults.fetch_image, defaults.images);
   read_messages(fields, images, request.messages);
+  return finish_chat(fields, std::move(request));
+}
+
+ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request) {
   read_tools(fields, request);
   check_tool_choice(fields, request.tool_choice, request.tools);
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);

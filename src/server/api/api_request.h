@@ -43,10 +43,16 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
 ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults);
 ApiResult<CompletionRequest> read_completion_request(const Json& body, const RequestDefaults& defaults);
 
-// The following are shared with anthropic_request.h. Parses the body as a JSON object.
+// The following are shared by the APIs. Parses the body as a JSON object.
 ApiResult<Json> parse_body(std::string_view body);
 // Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
+// One of OpenAI's messages, as the template takes it; its images are noted (request_images.h). index: its
+// place among the messages.
+Json read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images);
+// What a chat has beside options and messages: tools, what the template takes, whether the last message is
+// continued, and the noted images.
+ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request);
 // "timeout", which is read before the rest (request_model.h).
 void check_timeout(JsonFields& fields);
 // "logprobs" and "top_logprobs" of a chat; of a text completion "logprobs" may be a number, too.

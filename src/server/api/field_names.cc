@@ -80,8 +80,9 @@ Names words_of(std::initializer_list<const char*> lists) {
   return words;
 }
 
-// The names that an API reads.
-const Names& names_for(AnswerKind kind) {
+}  // namespace
+
+const Names& known_fields(AnswerKind kind) {
   static const Names openai = words_of({kOwn, kForms, kOpenAi}),
                      generate = words_of({kOwn, kForms, kGenerate}),
                      responses = words_of({kOwn, kForms, kResponses}),
@@ -112,6 +113,8 @@ const Names& names_for(AnswerKind kind) {
       return llama;
   }
 }
+
+namespace {
 
 bool refuses_unknown(AnswerKind kind) {
   switch (kind) {
@@ -182,7 +185,7 @@ UnknownFields find_unknown_fields(AnswerKind kind, const simdjson::padded_string
       document.get_object().get(object) != simdjson::SUCCESS)
     return unknown;
   size_t shown = 0;
-  list_unknown(object, names_for(kind), "", shown, unknown);
+  list_unknown(object, known_fields(kind), "", shown, unknown);
   return unknown;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api/answer_writer.h"
 #include "server/http/api_error.h"
@@ -20,6 +21,9 @@ struct UnknownFields {
   // The first one that is nearly the name of a field that it reads, and that name; "": none is.
   std::string misspelt, meant;
 };
+
+// The fields that an API reads, and those of its original without an effect here.
+const std::vector<std::string>& known_fields(AnswerKind kind);
 
 // Of a JSON object with a request of this kind. Fields of the API's original without an effect here are
 // known.

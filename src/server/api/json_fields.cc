@@ -1,5 +1,6 @@
 #include "server/api/json_fields.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace anabranch::server {
@@ -21,18 +22,46 @@ const char* json_type(const Json& value) {
   }
 }
 
+namespace {
+
+// The member at this path, such as "options.seed"; null: it is not there, or null.
+const Json* member_at(const Json& object, std::string_view path) {
+  const size_t dot = path.find('.');
+  const auto it = object.find(path.substr(0, dot));
+  if (it == object.end() || it->is_null()) return nullptr;
+  if (dot == path.npos) return &*it;
+  return it->is_object() ? member_at(*it, path.substr(dot + 1)) : nullptr;
+}
+
+}  // namespace
+
 const Json* JsonFields::find(const char* name) const {
-  const auto it = object_.find(name);
-  return it == object_.end() || it->is_null() ? nullptr : &*it;
+  if (names_.empty()) {
+    const auto it = object_.find(name);
+    return it == object_.end() || it->is_null() ? nullptr : &*it;
+  }
+  // An API may have two names for one field.
+  for (const FieldName& one : names_)
+    if (std::string_view(one.ours) == name)
+      if (const Json* value = member_at(object_, one.theirs)) return value;
+  return nullptr;
+}
+
+std::string JsonFields::named(const std::string& name) const {
+  const size_t end = std::min(name.find_first_of(".["), name.size());
+  const std::string_view head = std::string_view(name).substr(0, end);
+  const FieldName* found = nullptr;
+  for (const FieldName& one : names_)
+    if (one.ours == head && (!found || member_at(object_, one.theirs))) found = &one;
+  return prefix_ + (found ? found->theirs + name.substr(end) : name);
 }
 
 void JsonFields::fail(const std::string& field, const char* code, std::string message) {
-  fail(ApiError{400, std::move(message), prefix_ + field, code});
+  fail(ApiError{400, std::move(message), named(field), code});
 }
 
 void JsonFields::wrong_type(const char* name, const char* expected, const Json& value) {
-  fail(name, "invalid_type",
-       fmt::format("'{}{}' must be {}, not {}", prefix_, name, expected, json_type(value)));
+  fail(name, "invalid_type", fmt::format("'{}' must be {}, not {}", named(name), expected, json_type(value)));
 }
 
 std::optional<bool> JsonFields::boolean(const char* name) {
@@ -53,7 +82,7 @@ std::optional<double> JsonFields::number(const char* name, double low, double hi
   const double number = value->get<double>();
   if (number >= low && number <= high) return number;
   fail(name, "invalid_value",
-       fmt::format("'{}{}' is {}, but must be between {} and {}", prefix_, name, number, low, high));
+       fmt::format("'{}' is {}, but must be between {} and {}", named(name), number, low, high));
   return std::nullopt;
 }
 
@@ -78,7 +107,7 @@ std::optional<int64_t> JsonFields::integer(const char* name, int64_t low, int64_
   }
   if (in_range && whole >= low && whole <= high) return whole;
   fail(name, "invalid_value",
-       fmt::format("'{}{}' is {}, but must be between {} and {}", prefix_, name, value->dump(), low, high));
+       fmt::format("'{}' is {}, but must be between {} and {}", named(name), value->dump(), low, high));
   return std::nullopt;
 }
 
@@ -92,7 +121,7 @@ const std::string* JsonFields::string(const char* name) {
 
 std::string JsonFields::required_string(const char* name) {
   const std::string* value = string(name);
-  if (!value) fail(name, "missing_required_parameter", fmt::format("'{}{}' is missing", prefix_, name));
+  if (!value) fail(name, "missing_required_parameter", fmt::format("'{}' is missing", named(name)));
   return value ? *value : "";
 }
 
@@ -115,7 +144,7 @@ void JsonFields::only(const char* name, std::initializer_list<Json> allowed, con
   if (!value) return;
   for (const Json& one : allowed)
     if (*value == one) return;
-  fail(name, "unsupported_value", fmt::format("'{}{}': {}", prefix_, name, why));
+  fail(name, "unsupported_value", fmt::format("'{}': {}", named(name), why));
 }
 
 }  // namespace anabranch::server

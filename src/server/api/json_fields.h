@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/json.h"
@@ -14,11 +15,23 @@ namespace anabranch::server {
 // "a string", "an object", ...: for messages.
 const char* json_type(const Json& value);
 
+// What an API calls a field that others call otherwise, and where it stands: "num_predict", "options.seed".
+struct FieldName {
+  const char* ours;
+  const char* theirs;
+};
+
 class JsonFields {
  public:
   // prefix: the object's own place, prepended to field names in messages ("messages[3].").
   explicit JsonFields(const Json& object, std::string prefix = "")
       : object_(object), prefix_(std::move(prefix)) {}
+  // Of an API with names of its own: the members take our names, and errors have the API's. Fields that the
+  // table has not are not read. It must live as long as this.
+  JsonFields(const Json& object, std::span<const FieldName> names) : object_(object), names_(names) {}
+
+  // The field as the API calls it, for messages. name: perhaps with a part behind it, such as "stop[2]".
+  std::string named(const std::string& name) const;
 
   // The field's value, or nullptr when absent or null.
   const Json* find(const char* name) const;
@@ -47,6 +60,7 @@ class JsonFields {
 
   const Json& object_;
   std::string prefix_;
+  std::span<const FieldName> names_;  // empty: the object's own names
   std::optional<ApiError> error_;
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
+#include <map>
 
+#include "server/api/format_fields.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch::server {
@@ -11,39 +13,38 @@ namespace {
 
 constexpr size_t kMostPieces = 65536;  // of a prompt, and of a list of other files
 
-// llama-server's names that have another name here.
-constexpr std::pair<const char*, const char*> kRenamed[] = {{"n_predict", "max_tokens"},
-                                                            {"repeat_penalty", "repetition_penalty"},
-                                                            {"repeat_last_n", "repetition_context_size"},
-                                                            {"cache_prompt", "cache"},
-                                                            {"n_probs", "logprobs"}};
-constexpr const char* kSameNames[] = {"temperature",
-                                      "top_p",
-                                      "top_k",
-                                      "min_p",
-                                      "seed",
-                                      "stop",
-                                      "max_tokens",
-                                      "ignore_eos",
-                                      "stream",
-                                      "presence_penalty",
-                                      "frequency_penalty",
-                                      "xtc_probability",
-                                      "xtc_threshold",
-                                      "grammar",
-                                      "json_schema",
-                                      "speculation",
-                                      "cache_salt",
-                                      "priority",
-                                      "timeout",
-                                      "model"};
+// What /completion and /infill take.
+constexpr FieldName kNames[] = {{"model", "model"},
+                                {"temperature", "temperature"},
+                                {"top_p", "top_p"},
+                                {"top_k", "top_k"},
+                                {"min_p", "min_p"},
+                                {"seed", "seed"},
+                                {"stop", "stop"},
+                                {"max_tokens", "n_predict"},
+                                {"max_tokens", "max_tokens"},
+                                {"ignore_eos", "ignore_eos"},
+                                {"stream", "stream"},
+                                {"presence_penalty", "presence_penalty"},
+                                {"frequency_penalty", "frequency_penalty"},
+                                {"repetition_penalty", "repeat_penalty"},
+                                {"xtc_probability", "xtc_probability"},
+                                {"xtc_threshold", "xtc_threshold"},
+                                {"grammar", "grammar"},
+                                {"json_schema", "json_schema"},
+                                {"logprobs", "n_probs"},
+                                {"cache", "cache_prompt"},
+                                {"speculation", "speculation"},
+                                {"cache_salt", "cache_salt"},
+                                {"priority", "priority"},
+                                {"timeout", "timeout"}};
 
-// [[token or text, bias], ...], as OpenAI's object: a text stands for each of its tokens, false for "never".
-Json logit_bias_object(JsonFields& fields, RequestEncoder& texts) {
+// [[token or text, bias], ...] or {token or text: bias}. A text stands for each of its tokens, false for
+// "never"; of several biases of a token the last counts.
+void read_logit_bias(JsonFields& fields, RequestEncoder& texts, int vocab_size, SamplingParams& sampling) {
   constexpr double kMostBias = 100;
-  Json out = Json::object();
   const Json* value = fields.find("logit_bias");
-  if (!value) return out;
+  if (!value) return;
   Json pairs = Json::array();
   if (value->is_object())
     for (const auto& [key, bias] : value->items()) {
@@ -54,30 +55,32 @@ Json logit_bias_object(JsonFields& fields, RequestEncoder& texts) {
     }
   else
     pairs = *value;
-  if (!pairs.is_array()) {
-    fields.fail("logit_bias", "invalid_type", "'logit_bias' must be an array of pairs, or an object");
-    return out;
-  }
+  if (!pairs.is_array())
+    return fields.fail("logit_bias", "invalid_type", "'logit_bias' must be an array of pairs, or an object");
+  std::map<int, float> biases;
   for (const Json& pair : pairs) {
     const bool usable = pair.is_array() && pair.size() == 2 &&
                         (pair[0].is_string() || pair[0].is_number_unsigned()) &&
                         (pair[1].is_number() || pair[1] == false);
-    if (!usable) {
-      fields.fail("logit_bias", "invalid_value",
-                  fmt::format("'logit_bias' has the entry {}, which is no pair of a token or a text and a "
-                              "number or false",
-                              pair.dump(-1, ' ', false, Json::error_handler_t::replace)));
-      return out;
-    }
-    const double bias =
-        pair[1].is_number() ? std::clamp(pair[1].get<double>(), -kMostBias, kMostBias) : -kMostBias;
+    if (!usable)
+      return fields.fail("logit_bias", "invalid_value",
+                         fmt::format("'logit_bias' has the entry {}, which is no pair of a token or a text "
+                                     "and a number or false",
+                                     pair.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    const auto bias = static_cast<float>(
+        pair[1].is_number() ? std::clamp(pair[1].get<double>(), -kMostBias, kMostBias) : -kMostBias);
     if (pair[0].is_string()) {
-      for (const int id : texts.encode(pair[0].get<std::string>(), true)) out[std::to_string(id)] = bias;
-    } else {
-      out[pair[0].dump()] = bias;
+      for (const int id : texts.encode(pair[0].get<std::string>(), true)) biases[id] = bias;
+      continue;
     }
+    const auto id = pair[0].get<uint64_t>();
+    if (id >= static_cast<uint64_t>(vocab_size))
+      return fields.fail("logit_bias", "invalid_value",
+                         fmt::format("'logit_bias' names {}, which is no token id: they go from 0 to {}", id,
+                                     vocab_size - 1));
+    biases[static_cast<int>(id)] = bias;
   }
-  return out;
+  sampling.logit_bias.assign(biases.begin(), biases.end());
 }
 
 // What would change the answer and is not built.
@@ -92,24 +95,26 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("n_cmpl", {1}, "ask /v1/completions for several answers");
 }
 
-// The fields that /v1/completions takes, without "prompt".
-Json completion_body(JsonFields& fields, RequestEncoder& texts) {
+GenerationOptions read_options(JsonFields& fields, const Json& body, const RequestDefaults& defaults,
+                               RequestEncoder& texts) {
   refuse_what_is_not_built(fields);
-  Json out = Json::object();
-  for (const char* name : kSameNames)
-    if (const Json* value = fields.find(name)) out[name] = *value;
-  for (const auto& [theirs, ours] : kRenamed)
-    if (const Json* value = fields.find(theirs)) out[ours] = *value;
-  if (out.value("logprobs", Json()) == 0) out.erase("logprobs");
-  if (out.value("seed", Json()) == -1) out.erase("seed");
-  if (out.value("repetition_context_size", Json()) == -1) out["repetition_context_size"] = INT_MAX;
-  if (out.value("max_tokens", Json()) == -2) out["max_tokens"] = -1;
-  if (Json bias = logit_bias_object(fields, texts); !bias.empty()) out["logit_bias"] = std::move(bias);
-  return out;
-}
-
-Json ids_json(const std::vector<int>& ids) {
-  return std::vector<unsigned>(ids.begin(), ids.end());
+  JsonFields named(body, kNames);
+  GenerationOptions options = read_common_options(named, defaults);
+  if (options.seed == static_cast<uint64_t>(-1)) options.seed.reset();
+  options.format = read_response_format(named);
+  read_stop(named, "stop", options.stop);
+  if (const auto alternatives = named.integer("logprobs", 0, kMaxLogprobs); alternatives.value_or(0) > 0)
+    options.logprobs = static_cast<int>(*alternatives);
+  // -1: no limit. -2: up to the context, which is the same.
+  if (const auto most = named.integer("max_tokens", -2, INT_MAX))
+    options.max_tokens = std::max(-1, static_cast<int>(*most));
+  if (named.error()) fields.fail(*named.error());
+  // -1: the whole context.
+  if (const auto last = fields.integer("repeat_last_n", -1, INT_MAX))
+    options.sampling.repetition_window = *last < 0 ? INT_MAX : static_cast<int>(*last);
+  read_logit_bias(fields, texts, defaults.vocab_size, options.sampling);
+  options.progress = fields.boolean("return_progress").value_or(false);
+  return options;
 }
 
 // A text, {"prompt_string": text}, or a list of token ids and texts that are joined; a text that begins a
@@ -149,26 +154,26 @@ bool is_list(const Json& prompt) {
   return true;
 }
 
-Json prompts_of(JsonFields& fields, RequestEncoder& texts, bool& list) {
+std::vector<TextOrTokens> prompts_of(JsonFields& fields, RequestEncoder& texts, bool& list) {
+  std::vector<TextOrTokens> out;
   const Json* prompt = fields.find("prompt");
   if (!prompt) {
     fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
-    return nullptr;
+    return out;
   }
   list = is_list(*prompt);
   const Json all = list ? *prompt : Json::array({*prompt});
-  Json out = Json::array();
   for (const Json& one : all) {
-    const auto ids = all.size() <= kMaxAnswers ? prompt_ids(one, texts) : std::nullopt;
+    auto ids = all.size() <= kMaxAnswers ? prompt_ids(one, texts) : std::nullopt;
     if (!ids) {
       fields.fail(
           "prompt", "invalid_value",
           fmt::format("'prompt' must be a text, a list of token ids and texts, or a list of at most {} "
                       "of these",
                       kMaxAnswers));
-      return nullptr;
+      return out;
     }
-    out.push_back(ids_json(*ids));
+    out.emplace_back(std::move(*ids));
   }
   return out;
 }
@@ -194,20 +199,15 @@ Json settings_of(const GenerationOptions& options) {
           {"stream", options.stream}};
 }
 
-ApiResult<LlamaRequest> finish(JsonFields& fields, const Json& body, LlamaRequest request,
-                               const RequestDefaults& defaults) {
+// What both routes take besides.
+void read_rest(JsonFields& fields, LlamaRequest& request) {
   request.return_tokens = fields.boolean("return_tokens").value_or(false);
   request.timings_per_token = fields.boolean("timings_per_token").value_or(false);
-  const bool progress = fields.boolean("return_progress").value_or(false);
   if (const Json* names = fields.array("response_fields"))
     for (const Json& name : *names)
       if (name.is_string() && request.response_fields.size() < kMostPieces)
         request.response_fields.push_back(name.get<std::string>());
-  if (fields.error()) return *fields.error();
-  TRY(request.completion, read_completion_request(body, defaults));
-  request.completion.options.progress = progress;
   request.settings = settings_of(request.completion.options);
-  return request;
 }
 
 std::optional<int> first_token(const Tokenizer& tokenizer, std::initializer_list<const char*> names) {
@@ -239,13 +239,15 @@ std::vector<FileText> read_files(JsonFields& fields) {
 
 ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const RequestDefaults& defaults,
                                             RequestEncoder& texts) {
-  TRY(auto json, parse_body(body));
+  TRY(const auto json, parse_body(body));
   JsonFields fields(json);
   LlamaRequest request;
-  Json completion = completion_body(fields, texts);
-  completion["prompt"] = prompts_of(fields, texts, request.list);
+  request.completion.options = read_options(fields, json, defaults, texts);
+  request.completion.prompts = prompts_of(fields, texts, request.list);
   if (texts.stopped()) return texts.error("prompt");
-  return finish(fields, completion, std::move(request), defaults);
+  read_rest(fields, request);
+  if (fields.error()) return *fields.error();
+  return request;
 }
 
 // The tokens' order is that of Qwen2.5-Coder's report (arXiv:2409.12186, section 3), which other families
@@ -293,11 +295,12 @@ ApiResult<LlamaRequest> parse_infill_request(std::string_view body, const Reques
   const std::string* begun = fields.string("prompt");
   const auto files = read_files(fields);
   LlamaRequest request;
-  Json completion = completion_body(fields, texts);
+  request.completion.options = read_options(fields, json, defaults, texts);
+  read_rest(fields, request);
   if (fields.error()) return *fields.error();
   TRY(auto ids, infill_prompt(begun ? prefix + *begun : prefix, suffix, files, texts));
-  completion["prompt"] = ids_json(ids);
-  return finish(fields, completion, std::move(request), defaults);
+  request.completion.prompts.emplace_back(std::move(ids));
+  return request;
 }
 
 ApiResult<Json> tokenize(std::string_view body, RequestEncoder& texts) {

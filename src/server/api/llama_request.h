@@ -1,5 +1,5 @@
 // Reads the bodies of llama-server's own routes: /completion, /infill, /tokenize, /detokenize and
-// /apply-template. Those that generate are translated to what OpenAI's /v1/completions takes.
+// /apply-template.
 // Reference: llama.cpp's tools/server/README.md.
 #pragma once
 

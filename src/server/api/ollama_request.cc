@@ -4,6 +4,8 @@
 #include <charconv>
 #include <climits>
 
+#include "server/api/format_fields.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -45,56 +47,65 @@ std::optional<double> parse_duration(std::string_view text) {
   return negative ? -seconds : seconds;
 }
 
-// Ollama's names of "options" that have another name here.
-constexpr std::pair<const char*, const char*> kRenamed[] = {{"repeat_penalty", "repetition_penalty"},
-                                                            {"repeat_last_n", "repetition_context_size"},
-                                                            {"num_predict", "max_tokens"}};
-constexpr const char* kSameNames[] = {
-    "temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty"};
-// Fields of this server that /api/chat and /api/generate take, too.
-constexpr const char* kOurs[] = {"model",
-                                 "format",
-                                 "think",
-                                 "speculation",
-                                 "cache",
-                                 "cache_salt",
-                                 "priority",
-                                 "timeout",
-                                 "break_loops",
-                                 "tools",
-                                 "tool_choice",
-                                 "thinking_budget",
-                                 "chat_template_kwargs",
-                                 "logprobs",
-                                 "top_logprobs"};
+// Its own fields, those of "options", and fields of this server that /api/chat and /api/generate take, too.
+constexpr FieldName kNames[] = {{"messages", "messages"},
+                                {"prompt", "prompt"},
+                                {"system", "system"},
+                                {"suffix", "suffix"},
+                                {"raw", "raw"},
+                                {"images", "images"},
+                                {"template", "template"},
+                                {"keep_alive", "keep_alive"},
+                                {"stream", "stream"},
+                                {"options", "options"},
+                                {"model", "model"},
+                                {"format", "format"},
+                                {"think", "think"},
+                                {"tools", "tools"},
+                                {"logprobs", "logprobs"},
+                                {"top_logprobs", "top_logprobs"},
+                                {"temperature", "options.temperature"},
+                                {"top_p", "options.top_p"},
+                                {"top_k", "options.top_k"},
+                                {"min_p", "options.min_p"},
+                                {"seed", "options.seed"},
+                                {"stop", "options.stop"},
+                                {"presence_penalty", "options.presence_penalty"},
+                                {"frequency_penalty", "options.frequency_penalty"},
+                                {"repetition_penalty", "options.repeat_penalty"},
+                                {"repeat_last_n", "options.repeat_last_n"},
+                                {"max_tokens", "options.num_predict"},
+                                {"mirostat", "options.mirostat"},
+                                {"typical_p", "options.typical_p"},
+                                {"tfs_z", "options.tfs_z"},
+                                {"speculation", "speculation"},
+                                {"cache", "cache"},
+                                {"cache_salt", "cache_salt"},
+                                {"priority", "priority"},
+                                {"timeout", "timeout"},
+                                {"break_loops", "break_loops"},
+                                {"tool_choice", "tool_choice"},
+                                {"thinking_budget", "thinking_budget"},
+                                {"chat_template_kwargs", "chat_template_kwargs"}};
 
-void copy_options(JsonFields& fields, Json& to) {
-  const Json* options = fields.object("options");
-  if (!options) return;
-  JsonFields inner(*options, "options.");
-  for (const char* name : kSameNames)
-    if (const Json* value = inner.find(name)) to[name] = *value;
-  for (const auto& [theirs, ours] : kRenamed)
-    if (const Json* value = inner.find(theirs)) to[ours] = *value;
-  // -1 and -2: no limit. -1 of the penalty's window: the whole context.
-  if (to.contains("max_tokens") && to["max_tokens"].is_number() && to["max_tokens"] < 0)
-    to.erase("max_tokens");
-  if (to.contains("repetition_context_size") && to["repetition_context_size"] == -1)
-    to["repetition_context_size"] = INT_MAX;
-  for (const char* name : {"mirostat"}) inner.only(name, {0}, "mirostat is not built");
-  inner.only("typical_p", {1, 1.0}, "typical sampling is not built");
-  inner.only("tfs_z", {1, 1.0}, "tail-free sampling is not built");
-  if (inner.error()) fields.fail(*inner.error());
-}
-
-Json common_fields(JsonFields& fields) {
-  Json to = Json::object();
-  for (const char* name : kOurs)
-    if (const Json* value = fields.find(name)) to[name] = *value;
-  copy_options(fields, to);
+GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults) {
+  fields.object("options");
+  GenerationOptions options = read_common_options(fields, defaults);
+  options.format = read_response_format(fields);
+  options.logprobs = read_logprobs(fields, true);
+  read_stop(fields, "stop", options.stop);
+  // Negative ones: no limit.
+  if (const auto most = fields.integer("max_tokens", INT_MIN, INT_MAX))
+    options.max_tokens = std::max(-1, static_cast<int>(*most));
+  // -1: the whole context.
+  if (const auto last = fields.integer("repeat_last_n", -1, INT_MAX))
+    options.sampling.repetition_window = *last < 0 ? INT_MAX : static_cast<int>(*last);
+  fields.only("mirostat", {0}, "mirostat is not built");
+  fields.only("typical_p", {1, 1.0}, "typical sampling is not built");
+  fields.only("tfs_z", {1, 1.0}, "tail-free sampling is not built");
   fields.only("template", {""},
               "the model's own template is used; `serve --chat-template-file` names another");
-  return to;
+  return options;
 }
 
 // "images" of a message: files in base64, which stand before its text. Noted as request_images.h says; null:
@@ -116,24 +127,18 @@ Json read_images(JsonFields& fields, const std::string& where, const std::string
   return noted.value("images", Json());
 }
 
-// Puts the images of each message, or null, into the chat.
-ApiResult<ChatRequest> with_images(ApiResult<ChatRequest> parsed, std::vector<Json> images) {
-  if (!parsed) return parsed;
-  ChatRequest& chat = *parsed;
-  for (size_t i = 0; i < std::min(images.size(), chat.messages.size()); ++i)
-    if (!images[i].is_null()) chat.messages[i]["images"] = std::move(images[i]);
-  const Json none = Json::object();
-  JsonFields fields(none);
-  take_images(fields, "messages", chat.messages, chat.images);
-  if (fields.error()) return *fields.error();
-  return parsed;
+// images: as read_images gives them. They stand before those that the message has otherwise.
+void add_images(Json& message, Json images) {
+  if (images.is_null() || !message.is_object()) return;
+  if (message.contains("images"))
+    for (Json& image : message["images"]) images.push_back(std::move(image));
+  message["images"] = std::move(images);
 }
 
 // Ollama's messages name no calls by ids: results belong to the calls before them, in their order.
 class MessageReader {
  public:
-  explicit MessageReader(const RequestDefaults& defaults)
-      : image_reader_(defaults.fetch_image, defaults.images) {}
+  explicit MessageReader(ImageReader& images) : images_(images) {}
 
   Json read(JsonFields& request, const Json& message, size_t index) {
     const std::string where = fmt::format("messages[{}]", index);
@@ -143,17 +148,17 @@ class MessageReader {
       return nullptr;
     }
     JsonFields fields(message, where + ".");
-    images_.push_back(read_images(fields, where + ".", string_at(message, "role"), image_reader_));
+    Json images = read_images(fields, where + ".", string_at(message, "role"), images_);
     Json out = message;
     out.erase("images");
     if (const std::string* thought = fields.string("thinking")) out["reasoning_content"] = *thought;
     if (const Json* calls = fields.array("tool_calls")) out["tool_calls"] = name_calls(*calls);
     if (out.value("role", Json()) == "tool") name_result(fields, out);
     if (fields.error()) request.fail(*fields.error());
+    out = read_message(request, out, index, images_);
+    add_images(out, std::move(images));
     return out;
   }
-  // Of each message that was read; null: none.
-  std::vector<Json> take_noted_images() { return std::move(images_); }
 
  private:
   Json name_calls(const Json& calls) {
@@ -174,8 +179,7 @@ class MessageReader {
     first_open_++;
   }
 
-  ImageReader image_reader_;
-  std::vector<Json> images_;
+  ImageReader& images_;
   size_t calls_ = 0, first_open_ = 0;
   std::vector<std::string> ids_;
 };
@@ -187,32 +191,33 @@ OllamaRequest read_envelope(JsonFields& fields) {
   return request;
 }
 
-template <class Parsed>
-ApiResult<OllamaRequest> finish(OllamaRequest request, ApiResult<Parsed> parsed) {
-  TRY(auto asks, std::move(parsed));
-  asks.options.stream = request.stream;
-  request.asks = std::move(asks);
+ApiResult<OllamaRequest> finish(JsonFields& fields, OllamaRequest request, ChatRequest chat) {
+  chat.options.stream = request.stream;
+  TRY(request.asks, finish_chat(fields, std::move(chat)));
   return request;
 }
 
 ApiResult<OllamaRequest> read_chat(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
-  Json chat = common_fields(fields);
+  ChatRequest chat;
+  chat.options = read_options(fields, defaults);
   const Json* messages = fields.array("messages");
-  if (!fields.error() && (!messages || messages->empty())) return request;
-  chat["messages"] = Json::array();
-  MessageReader reader(defaults);
+  if (messages && messages->size() > kMaxMessages)
+    fields.fail("messages", "invalid_value",
+                fmt::format("'messages' must have at most {} messages", kMaxMessages));
+  ImageReader images(defaults.fetch_image, defaults.images);
+  MessageReader reader(images);
   for (size_t i = 0; messages && i < messages->size() && !fields.error(); ++i)
-    chat["messages"].push_back(reader.read(fields, (*messages)[i], i));
+    chat.messages.push_back(reader.read(fields, (*messages)[i], i));
   if (fields.error()) return *fields.error();
-  return finish(std::move(request),
-                with_images(read_chat_request(chat, defaults), reader.take_noted_images()));
+  if (chat.messages.empty()) return request;
+  return finish(fields, std::move(request), std::move(chat));
 }
 
 // With "raw" the prompt as it is, else as a user's message.
 ApiResult<OllamaRequest> read_generate(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
-  Json body = common_fields(fields);
+  GenerationOptions options = read_options(fields, defaults);
   fields.only("suffix", {""}, "filling in the middle is built as /infill");
   const std::string* prompt = fields.string("prompt");
   const std::string* system = fields.string("system");
@@ -224,17 +229,20 @@ ApiResult<OllamaRequest> read_generate(JsonFields& fields, const RequestDefaults
   if (fields.error()) return *fields.error();
   if (!prompt || prompt->empty()) return request;
   if (raw) {
-    body["prompt"] = *prompt;
-    if (body.contains("logprobs") && body["logprobs"] == true)
-      body["logprobs"] = body.value("top_logprobs", Json(0));
-    return finish(std::move(request), read_completion_request(body, defaults));
+    CompletionRequest completion;
+    completion.options = std::move(options);
+    completion.options.stream = request.stream;
+    completion.prompts.emplace_back(*prompt);
+    request.asks = std::move(completion);
+    return request;
   }
-  body["messages"] = Json::array();
-  if (system && !system->empty()) body["messages"].push_back({{"role", "system"}, {"content", *system}});
-  body["messages"].push_back({{"role", "user"}, {"content", *prompt}});
-  std::vector<Json> noted(body["messages"].size());
-  noted.back() = std::move(images);
-  return finish(std::move(request), with_images(read_chat_request(body, defaults), std::move(noted)));
+  ChatRequest chat;
+  chat.options = std::move(options);
+  if (system && !system->empty()) chat.messages.push_back({{"role", "system"}, {"content", *system}});
+  Json message = {{"role", "user"}, {"content", *prompt}};
+  add_images(message, std::move(images));
+  chat.messages.push_back(std::move(message));
+  return finish(fields, std::move(request), std::move(chat));
 }
 
 }  // namespace
@@ -254,8 +262,8 @@ std::optional<double> read_keep_alive(JsonFields& fields) {
 
 ApiResult<OllamaRequest> parse_ollama_request(std::string_view body, bool generate,
                                               const RequestDefaults& defaults) {
-  TRY(auto json, parse_body(body));
-  JsonFields fields(json);
+  TRY(const auto json, parse_body(body));
+  JsonFields fields(json, kNames);
   return generate ? read_generate(fields, defaults) : read_chat(fields, defaults);
 }
 

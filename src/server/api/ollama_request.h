@@ -1,6 +1,5 @@
-// Reads the bodies of Ollama's /api/chat and /api/generate. They are translated to what OpenAI's routes take,
-// and read as these are; what would change the answer and is not built is refused by name.
-// Reference: Ollama's docs/api.md.
+// Reads the bodies of Ollama's /api/chat and /api/generate. What would change the answer and is not built is
+// refused by name. Reference: Ollama's docs/api.md.
 #pragma once
 
 #include <optional>
