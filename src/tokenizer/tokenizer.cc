@@ -266,11 +266,8 @@ void add_leading_bos(const Tokenizer& tokenizer, std::vector<int>& ids) {
 std::string Detokenizer::push(int id) {
   if (skip_special_ && tokenizer_->is_special(id)) return {};
   std::string_view bytes = tokenizer_->token_bytes(id);
-  if (first_ && !bytes.empty()) {
-    first_ = false;
-    int drop = tokenizer_->leading_spaces_dropped();
-    for (; drop > 0 && !bytes.empty() && bytes[0] == ' '; --drop) bytes.remove_prefix(1);
-  }
+  for (; to_drop_ > 0 && bytes.starts_with(' '); --to_drop_) bytes.remove_prefix(1);
+  if (!bytes.empty()) to_drop_ = 0;
   held_ += bytes;
   const size_t tail = unfinished_utf8_tail(held_);
   std::string out = replace_invalid_utf8(std::string_view(held_).substr(0, held_.size() - tail));

@@ -90,14 +90,14 @@ void add_leading_bos(const Tokenizer& tokenizer, std::vector<int>& ids);
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)
-      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+      : tokenizer_(&tokenizer), skip_special_(skip_special), to_drop_(tokenizer.leading_spaces_dropped()) {}
   std::string push(int id);
   std::string flush();
 
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  bool first_ = true;  // SentencePiece drops the first token's leading space
+  int to_drop_;  // spaces at the beginning of the text, of which SentencePiece drops one or all
   std::string held_;
 };
 

