@@ -130,10 +130,12 @@ class CudaCollective final : public Collective {
   void abort() override {
     if (device_.noting()) return;  // nobody waits
     meeting_->abort();
-    *failed_->address<volatile unsigned>() = 1;
+    failed().store(1, std::memory_order_relaxed);
   }
 
  private:
+  // Set by any rank's thread; the host and the kernels that wait look at it.
+  std::atomic_ref<unsigned> failed() const { return std::atomic_ref(*failed_->address<unsigned>()); }
   // One long row that is this rank's whole part.
   ExchangeArgs args_of(const Tensor& own, int row_bytes) const {
     CHECK(row_bytes % static_cast<int>(kPiece) == 0, "rows of {} bytes", row_bytes);
@@ -160,7 +162,7 @@ class CudaCollective final : public Collective {
   }
 
   size_t next_slot() {
-    if (*failed_->address<volatile unsigned>())
+    if (failed().load(std::memory_order_relaxed) != 0)
       throw std::runtime_error("another device of the group has failed");
     const size_t slot = next_++ % kSlots;
     // Nothing that is launched from here on reads the next two slots.

@@ -20,6 +20,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "base/user_directory.h"
 
 namespace anabranch::ops::cuda {
@@ -281,6 +282,7 @@ class Compilation {
     }
   }
   void work() {
+    name_thread("cuda compiler");
     for (size_t i = next_++; i < variants_.size(); i = next_++) {
       if (!compiles(variants_[i])) continue;
       const int done = ++compiled_;  // of those that were not kept
