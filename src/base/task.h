@@ -1,6 +1,9 @@
-// Coroutines of one thread. A Task runs while somebody awaits it, and a Callback waits for a function to be
-// called. Who destroys a Task ends it where it waits: its locals are destroyed, and what it waited for does
-// nothing any more. So whatever can end early needs no flags and no checks behind every wait.
+// Coroutines of one thread. A Task is a lazy coroutine: it runs when it is awaited or started. A Callback is
+// an awaitable for a function that is called later.
+//
+// Destroying a Task ends it at the point where it waits: its locals are destroyed, and what it waited for has
+// no effect any more. So what may end early needs no flags and no checks after each wait. A Task must not be
+// destroyed while it runs.
 #pragma once
 
 #include <coroutine>
@@ -9,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 
 namespace anabranch {
 
@@ -105,6 +109,9 @@ inline Task<void> Promise<void>::get_return_object() {
 }
 
 }  // namespace task_detail
+
+// The value of a Callback that only says when.
+using Nothing = std::monostate;
 
 // co_await Callback<T>(begin) calls begin(done), and goes on when done(value) is called: on the task's
 // thread, perhaps at once. Later calls do nothing, and neither does one after the task was destroyed.

@@ -1,5 +1,7 @@
 #include "base/thread_pool.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/cpu_info.h"
+#include "base/thread_name.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -41,7 +44,11 @@ constexpr uint32_t kPauses = 256;
 class ThreadPool::Workers {
  public:
   explicit Workers(int threads) : shares_(static_cast<size_t>(threads)) {
-    for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { work(i); });
+    for (int i = 1; i < threads; i++)
+      workers_.emplace_back([this, i] {
+        name_thread(fmt::format("kernels {}", i).c_str());
+        work(i);
+      });
   }
 
   ~Workers() {

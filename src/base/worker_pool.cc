@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread_name.h"
 
 #if defined(__linux__)
 #include <sys/resource.h>
@@ -18,10 +19,6 @@ constexpr double kLeastCost = 16 << 10;      // in bytes
 constexpr size_t kMostClients = 1024;        // that are remembered while others wait
 
 }  // namespace
-
-WorkerPool::WorkerPool(PoolLimits limits) : limits_(limits) {
-  for (int i = 0; i < limits.threads; ++i) threads_.emplace_back([this] { work(); });
-}
 
 void WorkerPool::close() {
   std::deque<Job> dropped;  // freed outside the lock
@@ -45,6 +42,8 @@ void WorkerPool::submit(JobOwner owner, std::function<void()> job) {
     if (client.waiting++ == 0) client.cost = std::max(client.cost, cost_);
     const double due = now_seconds() + static_cast<double>(owner.bytes) / kBytesPerSecond;
     jobs_.push_back({std::move(owner), due, std::move(job)});
+    if (jobs_.size() > idle_ && static_cast<int>(threads_.size()) < limits_.threads)
+      threads_.emplace_back([this] { work(); });
   }
   wake_.notify_one();
 }
@@ -85,13 +84,16 @@ void WorkerPool::end(const JobOwner& owner) {
 }
 
 void WorkerPool::work() {
+  name_thread(limits_.name);
 #if defined(__linux__)
   if (limits_.background) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread only
 #endif
   std::unique_lock lock(mutex_);
   while (true) {
     auto job = jobs_.end();
+    ++idle_;
     wake_.wait(lock, [&] { return stopping_ || (job = next()) != jobs_.end(); });
+    --idle_;
     if (stopping_) return;
     Job taken = std::move(*job);
     jobs_.erase(job);

@@ -16,7 +16,8 @@
 namespace anabranch {
 
 struct PoolLimits {
-  int threads = 1;
+  const char* name = "worker";    // of its threads (thread_name.h)
+  int threads = 1;                // at most; each is started when a job first needs it
   bool background = false;        // the threads have a lower priority than the others of the process
   int per_client = INT_MAX;       // threads that the jobs of one client may take at once
   size_t large_bytes = SIZE_MAX;  // jobs of so many bytes leave one thread to the others, if there are two
@@ -30,9 +31,7 @@ struct JobOwner {
 
 class WorkerPool {
  public:
-  explicit WorkerPool(PoolLimits limits);
-  explicit WorkerPool(int threads, bool background = false)
-      : WorkerPool(PoolLimits{.threads = threads, .background = background}) {}
+  explicit WorkerPool(PoolLimits limits) : limits_(limits) {}
   ~WorkerPool() { close(); }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -72,6 +71,7 @@ class WorkerPool {
   std::map<std::string, Client> clients_;
   double cost_ = 0;  // of the client that was served last
   int large_ = 0;    // large jobs that run
+  size_t idle_ = 0;  // threads that wait for a job
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

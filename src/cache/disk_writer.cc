@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "cache/disk_store_impl.h"
 
 namespace anabranch {
@@ -160,6 +161,7 @@ void DiskStore::Impl::start() {
 }
 
 void DiskStore::Impl::run() {
+  name_thread("disk writer");
   make_room(0, {});
   std::unique_lock lock(mutex);
   while (true) {

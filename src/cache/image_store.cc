@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/thread_name.h"
 #include "cache/disk_files.h"
 #include "tensor/device.h"
 
@@ -218,6 +219,7 @@ void ImageStore::make_room() const {
 }
 
 void ImageStore::run_writer() {
+  name_thread("image writer");
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [&] { return stopping_ || !to_write_.empty(); });

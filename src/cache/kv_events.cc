@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 
 namespace anabranch {
 namespace {
@@ -96,6 +97,7 @@ class KvEvents::Impl {
 
  private:
   void run() {
+    name_thread("cache events");
     while (true) {
       std::vector<BlockChange> changes;
       {

@@ -31,7 +31,7 @@ Result<std::vector<RequestImage>> read_pictures(ChatRequest& request, const Imag
   std::vector<RequestImage> out;
   size_t tokens = 0;
   for (const ImageInput& input : request.images) {
-    if (cancelled && cancelled()) return Error{ErrorKind::busy, "The client has left"};
+    if (cancelled && cancelled()) return Error{ErrorKind::busy, "The client has left", "", "cancelled"};
     const auto same = std::ranges::find_if(request.images, [&](const ImageInput& other) {
       return other.bytes == input.bytes && other.most_pixels == input.most_pixels;
     });

@@ -95,10 +95,10 @@ Result<Prepared> prepare_chat(const Engine& engine, Preparer& preparer, const Js
   return finished(preparer, preparer.chat(std::move(*request), cancelled));
 }
 
-Result<Prepared> prepare_text(Preparer& preparer, std::string text, GenerationOptions options) {
+Result<Prepared> prepare_text(Preparer& preparer, TextOrTokens text, GenerationOptions options) {
   CompletionRequest request;
   request.options = std::move(options);
-  request.prompts.emplace_back(std::move(text));
+  request.prompts.push_back(std::move(text));
   return finished(preparer, preparer.completion(std::move(request), {}));
 }
 

@@ -22,7 +22,7 @@ ThinkingWish thinking_wish(const ThinkFlags& flags);
 Result<Prepared> prepare_chat(const Engine& engine, Preparer& preparer, const Json& body,
                               const ThinkFlags& thinking, GenerationOptions options,
                               const std::function<bool()>& cancelled = {});
-// A text to go on with, without a chat template.
-Result<Prepared> prepare_text(Preparer& preparer, std::string text, GenerationOptions options);
+// A text to go on with, or its tokens, without a chat template.
+Result<Prepared> prepare_text(Preparer& preparer, TextOrTokens text, GenerationOptions options);
 
 }  // namespace anabranch::cli

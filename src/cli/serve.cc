@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "base/private_file.h"
+#include "base/thread_name.h"
 #include "base/user_directory.h"
 #include "cli/background.h"
 #include "cli/conversation.h"
@@ -80,6 +81,7 @@ class SignalThread {
   }
 
   void watch() {
+    name_thread("signals");
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !done_;) {
       std::lock_guard lock(mutex_);
       const bool stop =

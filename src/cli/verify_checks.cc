@@ -394,11 +394,10 @@ Result<Finding> check_batch(VerifySubject& subject) {
 Result<Finding> measure_speed(VerifySubject& subject) {
   if (const auto finding = too_long(subject, kSpeedTokens + kAnswerTokens)) return *finding;
   Engine& engine = subject.engine;
-  TRY(Prepared prepared,
-      prepare_text(subject.preparer, filler(engine.tokenizer(), kSpeedTokens), greedy(kAnswerTokens)));
-  std::vector<int>& prompt = prepared.prompts[0];
-  prompt.resize(std::min<size_t>(prompt.size(), kSpeedTokens));
-  TRY(const Answer answer, run(subject, std::move(prepared)));
+  std::vector<int> tokens = engine.tokenizer().encode(filler(engine.tokenizer(), kSpeedTokens), true);
+  tokens.resize(std::min<size_t>(tokens.size(), kSpeedTokens));
+  TRY(const Answer answer,
+      run(subject, prepare_text(subject.preparer, std::move(tokens), greedy(kAnswerTokens))));
   return Finding{
       Verdict::info,
       fmt::format("prefill of {} tokens: {:.0f} tok/s; decode of {} tokens without drafts: {:.1f} tok/s",

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/cpu_info.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "engine/engine_loop.h"
 #include "engine/state_fetcher.h"
 
@@ -124,6 +125,7 @@ Result<void> EngineImpl::start() {
   std::promise<Result<void>> ready;
   auto loaded = ready.get_future();
   thread_ = std::thread([this, &ready] {
+    name_thread("engine");
     run_on_fast_cores(cpu_info(),
                       options_.threads > 0 ? options_.threads : choose_threads(cpu_info()).threads);
     auto loop = load_safely();

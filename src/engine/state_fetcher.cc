@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 
 namespace anabranch {
 namespace {
@@ -68,6 +69,7 @@ std::unique_ptr<Sequence> StateFetcher::take_next() {
 }
 
 void StateFetcher::work() {
+  name_thread("state fetcher");
   std::unique_lock lock(mutex_);
   while (true) {
     std::unique_ptr<Sequence> sequence;

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/thread_name.h"
 #include "base/worker_pool.h"
 #include "grammar/compiled_grammar.h"
 #include "grammar/grammar.h"
@@ -118,7 +119,7 @@ class GrammarCompiler::Impl {
   size_t bytes_ = 0;
   GrammarStats stats_;
   bool stopping_ = false;
-  WorkerPool pool_{{.threads = 2, .large_bytes = kLargeText}};
+  WorkerPool pool_{{.name = "grammar", .threads = 2, .large_bytes = kLargeText}};
   std::thread watch_;
 };
 
@@ -263,6 +264,7 @@ void GrammarCompiler::Impl::expire(Answers& answers) {
 }
 
 void GrammarCompiler::Impl::watch() {
+  name_thread("grammar watch");
   constexpr std::chrono::milliseconds kOften(20);
   std::unique_lock lock(mutex_);
   while (!stopping_) {

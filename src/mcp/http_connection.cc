@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/event_stream.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "mcp/connection.h"
 #include "mcp/flood.h"
 #include "mcp/http_exchange.h"
@@ -168,6 +169,7 @@ class HttpConnection : public Connection {
  private:
   // The stream of what the server says by itself, opened again when it ends. Servers may offer none.
   void hold_stream() {
+    name_thread("mcp stream");
     for (double pause = kFirstPauseSeconds; !closing_; pause = std::min(2 * pause, kLongestPauseSeconds)) {
       Answers answers(config_.name, "", 0, limits_, changes_);
       HttpExchange exchange = prepare({}, kStreamSeconds);
@@ -239,6 +241,7 @@ class HttpConnection : public Connection {
   }
 
   void carry() {
+    name_thread("mcp answers");
     const auto must_leave = [this] { return closing_ && now_seconds() >= leave_at_; };
     std::unique_lock lock(mutex_);
     while (true) {

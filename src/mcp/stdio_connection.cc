@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "mcp/child_process.h"
 #include "mcp/connection.h"
 #include "mcp/flood.h"
@@ -144,6 +145,7 @@ class StdioConnection : public Connection {
 
   // The thread.
   void run(std::promise<Result<void>>& started) {
+    name_thread("mcp program");
     // A write to a process that has ended must not end ours.
     sigset_t pipe_signal;
     sigemptyset(&pipe_signal);

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "mcp/line_reader.h"
 #include "mcp/message.h"
 #include "mcp/text.h"
@@ -134,6 +135,7 @@ class StdioServer {
   }
 
   void work() {
+    name_thread("mcp calls");
     for (;;) {
       std::unique_lock lock(mutex_);
       ready_.wait(lock, [&] { return closing_ || !waiting_.empty(); });

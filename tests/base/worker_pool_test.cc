@@ -62,7 +62,7 @@ class Order {
 // Runs what `submit` puts into a pool whose only thread is held meanwhile.
 std::string order_of(const std::function<void(WorkerPool&, Order&)>& submit) {
   Order order;
-  WorkerPool pool(1);
+  WorkerPool pool({});
   Gate gate;
   pool.submit({"first"}, gate.job());
   gate.wait_until_it_runs();
@@ -97,7 +97,7 @@ TEST(WorkerPool, ClientsShareByWhatTheirJobsCostAndNotByTheirNumber) {
 
 TEST(WorkerPool, WhoWasAwayHasSavedNothingUp) {
   Order order;
-  WorkerPool pool(1);
+  WorkerPool pool({});
   Gate gate;
   for (int i = 0; i < 10; ++i) pool.submit({"busy"}, order.job("b"));
   pool.submit({"busy"}, gate.job());
@@ -151,7 +151,7 @@ TEST(WorkerPool, OneClientTakesNoMoreThreadsThanItMay) {
 }
 
 TEST(WorkerPool, AClosedPoolDropsJobs) {
-  WorkerPool pool(1);
+  WorkerPool pool({});
   Gate gate;
   pool.submit(gate.job());
   gate.wait_until_it_runs();

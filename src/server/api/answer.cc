@@ -14,7 +14,7 @@
 #include "server/http/admission.h"
 #include "server/http/request_record.h"
 
-// For live(): x = the value of expr, or the answer fails with its error.
+// In live(): decl = the value of expr; or the answer fails with expr's error, and live() returns.
 #define TRY_OR_FAIL_(tmp, decl, expr)         \
   auto tmp = (expr);                          \
   if (!tmp.ok()) co_return fail(tmp.error()); \
@@ -94,7 +94,9 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
       if (!agent_->goes_on(now_seconds())) break;
       TRY_OR_FAIL(ready.prepared, co_await prepare_next_turn());
     }
-    if (const auto submitted = submit(ready.prepared); !submitted) co_return fail(submitted.error());
+    // What was prepared is not needed any more while the answer comes.
+    if (const auto submitted = submit(std::exchange(ready.prepared, {})); !submitted)
+      co_return fail(submitted.error());
     if (!begun) begin(choices_.size());
     begun = true;
     if (unwanted_) stop();
@@ -215,22 +217,22 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
 
 // The engine's events come by another thread.
 Sink Answer::event_sink(size_t index) {
-  return [&services = services_, alive = std::weak_ptr(alive_), index, keeper = keeper_,
-          sender = sender_](const Event& event) {
-    services.post([&services, alive, index, keeper, sender, event] {
+  return [post = services_.post, &services = services_, alive = std::weak_ptr(alive_), index,
+          keeper = keeper_, sender = sender_](const Event& event) {
+    post([&services, alive, index, keeper, sender, event] {
       // Also of an answer that was given up: what it left in the cache goes with its conversation.
       if (keeper && !event.states.empty()) note_traces(services, sender, keeper, event.states);
       const auto answer = alive.lock();
       if (!answer) return;
       Answer& self = **answer;
       self.arrived_.push_back({index, event});
-      if (self.wake_) std::exchange(self.wake_, nullptr)(true);
+      if (self.wake_) std::exchange(self.wake_, nullptr)({});
     });
   };
 }
 
-Callback<bool> Answer::next_event() {
-  return Callback<bool>([this](Callback<bool>::Done done) { wake_ = std::move(done); });
+Callback<Nothing> Answer::next_event() {
+  return Callback<Nothing>([this](Callback<Nothing>::Done done) { wake_ = std::move(done); });
 }
 
 // Until all choices have ended.
@@ -279,7 +281,7 @@ Usage Answer::total_usage() const {
   return usage;
 }
 
-// From here on nothing ends the answer but its client's leaving: it is stored whole.
+// The answer has no deadline any more: it is stored whole, even if its client leaves.
 Callback<std::string> Answer::keep_answer() {
   deadline_ = {};
   return Callback<std::string>([this, usage = total_usage()](auto done) {

@@ -1,7 +1,8 @@
 // One answer, from the request to its end: live() is the whole of it.
 //
 // Used on the I/O thread only. Work that takes long runs on pools; while an answer waits for it, whatever it
-// holds is a local variable of a coroutine, and destroying the answer ends it where it waits.
+// holds is a local variable of a coroutine. Destroying the task of live() ends the answer where it waits; it
+// must be destroyed before the answer.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace anabranch::server {
 class Answer {
  public:
   // services: must outlive it.
-  // key: this answer's among all.
+  // key: identifies this answer in Answers and Embedder.
   Answer(AnswerServices& services, uint64_t key, AnswerKind kind, const HttpRequest& request, KeyUse use,
          std::shared_ptr<ResponseStream> out);
   Answer(const Answer&) = delete;
@@ -89,7 +90,7 @@ class Answer {
   // Of prepare() and prepare_next_turn().
   struct Reading;
   Callback<ApiResult<PreparedRequest>> read(std::shared_ptr<Reading> reading);
-  Callback<bool> fetch(std::shared_ptr<Reading> reading);
+  Callback<Nothing> fetch(std::shared_ptr<Reading> reading);
   Callback<Result<Prepared>> read_next_turn();
   Callback<Result<Prepared>> compile(Prepared prepared);
   // Of run_calls().
@@ -103,7 +104,7 @@ class Answer {
   Callback<mcp::CallResult> run_and_keep(const AgentCall& call, const CallLimits& limits);
   // Of receive_turn().
   Sink event_sink(size_t index);
-  Callback<bool> next_event();
+  Callback<Nothing> next_event();
   ApiResult<void> receive(size_t index, const Event& event);
   ApiResult<void> finish_choice(size_t index, const Event& event);
   void deliver(size_t index, const std::vector<OutputEvent>& events);
@@ -151,13 +152,13 @@ class Answer {
   size_t running_ = 0;        // of these
   size_t logprobs_held_ = 0;  // alternatives kept for the end of a whole answer
   std::deque<Arrived> arrived_;
-  Callback<bool>::Done wake_;       // set while the answer waits for an event
+  Callback<Nothing>::Done wake_;    // set while the answer waits for an event
   TurnRecorder recorder_;           // of this turn of the model's, if it is kept or an agent's
   std::vector<NewMessage> unkept_;  // turns that have ended
   Usage spent_;                     // in earlier turns
   bool streaming_ = false;          // the stream has started
   bool unwanted_ = false;           // stop() was called
-  bool turned_ = false;             // a turn has ended, or calls were begun
+  bool calls_begun_ = false;        // of tools that this server runs
 };
 
 }  // namespace anabranch::server

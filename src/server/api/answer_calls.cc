@@ -36,7 +36,7 @@ NewMessage kept_result(const AgentCall& call, const mcp::CallResult& result) {
 
 // One after the other. The model learns why one did not run.
 Task<> Answer::run_calls() {
-  turned_ = true;
+  calls_begun_ = true;
   CallLimits limits{now_seconds() + agent_->seconds_left(now_seconds()), agent_->calls_left(),
                     agent_->bytes_left()};
   const std::vector<AgentCall> calls = agent_->take_waiting();
@@ -51,7 +51,8 @@ Task<> Answer::run_calls() {
   choices_.clear();  // their usage is in spent_
 }
 
-// The result is kept, even if nobody waits for it any more: the call has had its effect.
+// Each call waits its turn among those of all clients. The result is kept, even if nobody waits for it any
+// more: the call has had its effect.
 Callback<mcp::CallResult> Answer::run_and_keep(const AgentCall& call, const CallLimits& limits) {
   return Callback<mcp::CallResult>([this, call, limits](auto done) {
     auto run = [call, limits, done, alive = alive(), keeper = keeper_, turns = std::exchange(unkept_, {}),
@@ -127,7 +128,7 @@ void Answer::keep_cut() {
     services_.keep_workers.submit(job(), [keeper = keeper_, messages = std::exchange(unkept_, {})] {
       add_to(*keeper, messages, "the beginning of an answer");
     });
-  else if (!streaming_ && !turned_)
+  else if (!streaming_ && !calls_begun_)
     services_.keep_workers.submit(job(), [keeper = keeper_] { keeper->take_back(); });
 }
 

@@ -31,8 +31,8 @@ struct ReturnMemory {
 // After its last request the model stays loaded for so many seconds (negative: for ever). Any thread may call
 // it.
 std::function<void(double)> model_keeper(AnswerServices& services, const std::string& name) {
-  return [&services, name](double seconds) {
-    services.post([&services, name, seconds] {
+  return [post = services.post, &services, name](double seconds) {
+    post([&services, name, seconds] {
       constexpr double kAtOnce = 1e-3;
       const double unload_after_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
       services.models.load(name, std::nullopt, unload_after_s, [](const ApiResult<ModelLease>&) {});
@@ -64,9 +64,11 @@ struct Answer::Reading {
   const bool may_use_tools;
   const std::function<void(double)> keep_model;
   WebImages images;
-  Awaited<std::vector<mcp::Tool>> offers;  // of MCP servers
+  // Of MCP servers. What was read may outlive the rest, and still ask.
+  const std::shared_ptr<Awaited<std::vector<mcp::Tool>>> offers =
+      std::make_shared<Awaited<std::vector<mcp::Tool>>>();
 
-  bool lacks_any() const { return images.lacks_any() || offers.lacks_any(); }
+  bool lacks_any() const { return images.lacks_any() || offers->lacks_any(); }
   size_t bytes() const { return request->body.size() + images.bytes(); }
 };
 
@@ -106,8 +108,8 @@ Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> readi
       defaults.cache_space = r.space;
       if (r.model->fetch_image)
         defaults.fetch_image = [&](const std::string& url, size_t most) { return r.images.take(url, most); };
-      defaults.list_tools = [reading](const std::string& server) {
-        auto tools = reading->offers.take(server);
+      defaults.list_tools = [offers = r.offers](const std::string& server) {
+        auto tools = offers->take(server);
         return tools ? std::move(*tools) : Result<std::vector<mcp::Tool>>(std::vector<mcp::Tool>());
       };
       const auto given_up = [&] { return r.alive.expired() || r.lacks_any(); };
@@ -123,17 +125,17 @@ Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> readi
 }
 
 // Waits for each server apart.
-Callback<bool> Answer::fetch(std::shared_ptr<Reading> reading) {
-  return Callback<bool>([this, reading](auto done) {
+Callback<Nothing> Answer::fetch(std::shared_ptr<Reading> reading) {
+  return Callback<Nothing>([this, reading](auto done) {
     const auto hosts = reading->images.begin_fetching();
-    const auto servers = reading->offers.begin();
+    const auto servers = reading->offers->begin();
     const auto missing = std::make_shared<std::atomic<size_t>>(hosts.size() + servers.size());
     const auto submit = [&](WaitPool& pool, const std::string& place, std::function<void()> wait) {
       pool.submit(sender_, {place}, [reading, missing, done, post = services_.post, wait = std::move(wait)] {
         wait();
         if (--*missing > 0) return;
         if (reading->alive.expired()) return reading->request.reset();
-        post([done] { done(true); });
+        post([done] { done({}); });
       });
     };
     for (const auto& [host, urls] : hosts)
@@ -142,7 +144,7 @@ Callback<bool> Answer::fetch(std::shared_ptr<Reading> reading) {
       });
     for (const std::string& server : servers)
       submit(services_.mcp_workers, server, [reading, server, servers = services_.responses->servers] {
-        reading->offers.put(server, servers->tools(server, [&] { return reading->alive.expired(); }));
+        reading->offers->put(server, servers->tools(server, [&] { return reading->alive.expired(); }));
       });
   });
 }
@@ -151,7 +153,8 @@ Callback<bool> Answer::fetch(std::shared_ptr<Reading> reading) {
 Callback<Result<Prepared>> Answer::compile(Prepared prepared) {
   auto shared = std::make_shared<Prepared>(std::move(prepared));
   return Callback<Result<Prepared>>([this, shared](auto done) {
-    const auto give = [done, post = services_.post](Result<Prepared> made) {
+    // The callback uses the model's Preparer.
+    const auto give = [done, model = model_, post = services_.post](Result<Prepared> made) {
       post([done, made = std::make_shared<Result<Prepared>>(std::move(made))] { done(std::move(*made)); });
     };
     services_.grammar_workers.submit(

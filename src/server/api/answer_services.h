@@ -17,7 +17,8 @@
 
 namespace anabranch::server {
 
-// Used on the I/O thread, but for the pools and `post`.
+// Used on the I/O thread. Other threads use the pools, and copies of `post`: they may still call it when this
+// is gone.
 struct AnswerServices {
   ModelPool& models;
   WorkerPool& workers;  // for short requests
@@ -38,14 +39,17 @@ struct AnswerServices {
 
   // Pools, which keys and networks share fairly. close_pools() must be called before they go.
   // The texts of grammars; and conversations, whose database may be held by others for seconds.
-  WorkerPool grammar_workers{{.threads = 2, .per_client = 1}}, keep_workers{1};
+  WorkerPool grammar_workers{{.name = "grammar texts", .threads = 2, .per_client = 1}},
+      keep_workers{{.name = "conversations"}};
   // Requests that go on with conversations, which may be long.
-  WorkerPool stored_workers{{.threads = 4, .per_client = 2}};
+  WorkerPool stored_workers{{.name = "stored requests", .threads = 4, .per_client = 2}};
   // Long requests never keep short ones waiting, and the longest leave a thread to the rest.
-  WorkerPool long_workers{{.threads = 2, .background = true, .large_bytes = 2u << 20}};
+  WorkerPool long_workers{
+      {.name = "long requests", .threads = 2, .background = true, .large_bytes = 2u << 20}};
   // MCP servers may take a minute to answer, when they are asked for their tools and when these are called;
   // and web servers that have images may never do.
-  WaitPool mcp_workers{WaitLimits()}, image_workers{{.threads = 32, .per_owner = 8, .per_place = 4}};
+  WaitPool mcp_workers{{.name = "tools"}},
+      image_workers{{.name = "images", .threads = 32, .per_owner = 8, .per_place = 4}};
 
   void close_pools() {
     for (WaitPool* pool : {&image_workers, &mcp_workers}) pool->close();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "server/api/answer_parts.h"
+#include "base/log.h"
 
 namespace anabranch::server {
 
@@ -40,10 +40,11 @@ Answers::~Answers() {
 void Answers::start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out) {
   const uint64_t key = next_key_++;
   out->on_client_left([this, key] { client_left(key); });
-  auto& running = running_[key];
-  running = std::make_unique<Running>(services_, key, kind, request, std::move(use), std::move(out));
+  auto running = std::make_unique<Running>(services_, key, kind, request, std::move(use), std::move(out));
   running->life = run(key, std::make_shared<const HttpRequest>(std::move(request)));
-  running->life.start();
+  Task<>& life = running->life;
+  running_.emplace(key, std::move(running));
+  life.start();
 }
 
 Task<> Answers::run(uint64_t key, std::shared_ptr<const HttpRequest> request) {
@@ -51,11 +52,12 @@ Task<> Answers::run(uint64_t key, std::shared_ptr<const HttpRequest> request) {
   try {
     co_await answer.live(std::move(request));
   } catch (const std::exception& e) {
-    answer.fail(preparing_failed(e));
+    log_error("an answer failed: {}", e.what());
+    answer.fail({500, "Internal error while answering", "", "internal_error"});
   }
-  // This coroutine goes with the answer, when nothing of it runs any more.
-  services_.post([ended = std::shared_ptr<Running>(std::exchange(running_.at(key), nullptr))] {});
-  running_.erase(key);
+  // This coroutine goes with the answer.
+  ended_.push_back(std::move(running_.extract(key).mapped()));
+  services_.post([this] { ended_.clear(); });
 }
 
 void Answers::fail(uint64_t key, const ApiError& error) {

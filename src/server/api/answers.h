@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "server/api/answer.h"
 #include "server/api/answer_services.h"
@@ -32,7 +33,7 @@ class Answers {
   WaitPool& mcp_workers() { return services_.mcp_workers; }
 
  private:
-  // The task is a member of the answer, which it ends before.
+  // The task uses the answer, so it is declared after it and destroyed first.
   struct Running {
     template <class... Args>
     explicit Running(Args&&... args) : answer(std::forward<Args>(args)...) {}
@@ -51,6 +52,7 @@ class Answers {
   DeadlineWatch watch_;
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Running>> running_;
+  std::vector<std::unique_ptr<Running>> ended_;  // to be destroyed when nothing of them runs any more
 };
 
 }  // namespace anabranch::server

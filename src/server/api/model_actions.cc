@@ -57,7 +57,7 @@ ModelActions::ModelActions(ModelPool& pool, Post post, int64_t created)
     : pool_(pool),
       post_(std::move(post)),
       created_(created),
-      workers_(std::make_unique<WorkerPool>(1, true)) {}
+      workers_(std::make_unique<WorkerPool>(PoolLimits{.name = "downloads", .background = true})) {}
 
 ModelActions::~ModelActions() {
   cancel_all();

@@ -57,7 +57,7 @@ ModelPool::ModelPool(ServerModels models, PrepareOptions prompts, Post post, Aft
       prompts_(std::move(prompts)),
       post_(std::move(post)),
       after_(std::move(after)),
-      loader_(std::make_unique<WorkerPool>(1)) {
+      loader_(std::make_unique<WorkerPool>(PoolLimits{.name = "model loader"})) {
   if (!models_.first) return;
   first_ = models_.first->engine->info().name;
   entry(first_).keep = models_.first_keep;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/rotating_log.h"
+#include "base/thread_name.h"
 #include "server/api/api.h"
 #include "server/http/access_log.h"
 
@@ -30,7 +31,10 @@ class ServerImpl final : public Server {
              options.request_timeout_s, options.requests_per_minute, options.share_states,
              options.cache_directory),
         access_log_(std::move(access_log)),
-        thread_([this] { serve(); }) {}
+        thread_([this] {
+          name_thread("connections");
+          serve();
+        }) {}
 
   ~ServerImpl() override {
     http_->post()([this] { cut_off(); });
@@ -117,7 +121,7 @@ class ServerImpl final : public Server {
 
   const ServerOptions options_;
   std::unique_ptr<HttpServer> http_;
-  WorkerPool workers_{kWorkers};
+  WorkerPool workers_{{.name = "requests", .threads = kWorkers}};
   Api api_;
   const std::unique_ptr<RotatingLog> access_log_;  // may be null
   bool stopping_ = false;

@@ -44,8 +44,9 @@ class SessionActions {
   const std::shared_ptr<ResponseContext> context_;
   const Post post_;
   TraceEraser& traces_;
-  WorkerPool scrubber_{1, true};                         // SessionStore::upkeep
-  WorkerPool workers_{{.threads = 4, .per_client = 2}};  // their jobs submit to the one above
+  WorkerPool scrubber_{{.name = "session upkeep", .background = true}};  // SessionStore::upkeep
+  WorkerPool workers_{
+      {.name = "sessions", .threads = 4, .per_client = 2}};  // their jobs submit to the one above
 };
 
 }  // namespace anabranch::server

@@ -34,7 +34,7 @@ class StatePages {
   const Post post_;
   const bool shared_;
   std::shared_ptr<std::atomic<int>> under_way_ = std::make_shared<std::atomic<int>>(0);  // records
-  WorkerPool workers_{2};
+  WorkerPool workers_{{.name = "state sender", .threads = 2}};
 };
 
 // For the answer to a request that another worker goes on with: where this worker's states are. host: as the

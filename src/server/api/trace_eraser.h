@@ -48,7 +48,8 @@ class TraceEraser {
   const std::shared_ptr<SessionStores> stores_;
   const Post post_;
   const std::string directory_;
-  WorkerPool workers_{1};  // one: whoever finds that others took the traces comes after them
+  WorkerPool workers_{
+      {.name = "state eraser"}};  // one: whoever finds that others took the traces comes after them
 };
 
 }  // namespace anabranch::server

@@ -1,5 +1,7 @@
 #include "server/api/wait_pool.h"
 
+#include "base/thread_name.h"
+
 #include <algorithm>
 
 namespace anabranch::server {
@@ -80,6 +82,7 @@ void WaitPool::count(const Job& job, int by) {
 }
 
 void WaitPool::work() {
+  name_thread(limits_.name);
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || !ready_.empty(); });

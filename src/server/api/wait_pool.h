@@ -16,6 +16,7 @@
 namespace anabranch::server {
 
 struct WaitLimits {
+  const char* name = "waiter";  // of its threads (base/thread_name.h)
   int threads = 128;   // started when they are needed; the last quarter is for owners without a running job
   int per_owner = 32;  // jobs of one owner at a time
   int per_place = 8;   // of these, jobs at one place

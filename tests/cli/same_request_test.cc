@@ -11,7 +11,7 @@
 namespace anabranch::cli {
 namespace {
 
-class Doors : public server::ServerTest {
+class SameRequest : public server::ServerTest {
  protected:
   // Through HTTP.
   Request served(const Json& body) {
@@ -51,7 +51,7 @@ const std::array kConversations = {
                      {"function", {{"name", "weather"}, {"arguments", R"({"city": "Oslo"})"}}}}}}},
                  {{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", "12 degrees"}}})};
 
-TEST_F(Doors, LeadToTheSameRequest) {
+TEST_F(SameRequest, ByHttpAndByTheCommandLine) {
   const Json schema = Json::parse(R"({"type": "object", "properties": {"code": {"type": "string"}}})");
   const Json tool = Json::parse(
       R"({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}})");
@@ -78,8 +78,10 @@ TEST_F(Doors, LeadToTheSameRequest) {
           format.kind = ResponseFormat::Kind::schema;
           format.schema = schema;
         }
+        (void)engine_.compile_grammar("none");
         const Request there = served(body);
         const std::string grammar = engine_.grammar();
+        (void)engine_.compile_grammar("none");
         const Request here = asked(said, {mode, budget}, format);
         EXPECT_EQ(here.prompt, there.prompt);
         EXPECT_EQ(here.keep_at, there.keep_at);
@@ -94,23 +96,29 @@ TEST_F(Doors, LeadToTheSameRequest) {
         EXPECT_EQ(*here.output.tools, *there.output.tools);
         EXPECT_EQ(here.stop, there.stop);
         EXPECT_EQ(here.max_tokens, there.max_tokens);
-        EXPECT_EQ(here.sampling.temperature, there.sampling.temperature);
+        const auto rest = [](const Request& r) {
+          return std::tuple(r.sampling.temperature, r.sampling.top_p, r.sampling.top_k, r.sampling.min_p,
+                            r.sampling.repetition_penalty, r.logprobs, r.count_thoughts, r.stop_tokens,
+                            r.ignore_eos, r.cache, r.cache_salt, r.priority, r.output.only_calls,
+                            r.output.goes_on, r.speculation.has_value());
+        };
+        EXPECT_TRUE(rest(here) == rest(there));
         EXPECT_EQ(engine_.grammar(), grammar);
+        EXPECT_EQ(grammar != "none", with_schema);
         compared++;
       }
   EXPECT_GE(compared, 30);
 }
 
-// The twin: what is asked otherwise is not the same.
-TEST_F(Doors, DifferentWordsAreNoticed) {
+// The opposite.
+TEST_F(SameRequest, IsNotMadeOfOtherWords) {
   const Json messages = kConversations[1];
   const Request there = served({{"messages", messages}, {"enable_thinking", true}});
   EXPECT_NE(asked({{"messages", messages}}, {"off", std::nullopt}, {}).prompt, there.prompt);
   EXPECT_NE(asked({{"messages", kConversations[0]}}, {"on", std::nullopt}, {}).prompt, there.prompt);
 }
 
-// Errors speak of flags.
-TEST_F(Doors, ErrorsAreInTheWordsOfTheCommandLine) {
+TEST_F(SameRequest, ErrorsSpeakOfFlags) {
   const auto error_of = [&](std::string text, GenerationOptions options) {
     const auto prepared = prepare_text(preparer_, std::move(text), std::move(options));
     return prepared.ok() ? "taken" : prepared.error().message;
