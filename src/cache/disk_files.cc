@@ -112,7 +112,7 @@ DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head) {
 
 namespace {
 
-// The fingerprint in a folder's name; none when the name has another form.
+// The fingerprint in a folder's name; nullopt when the name has another format.
 std::optional<Fingerprint> parse_folder_name(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return key_from_hex(name.substr(prefix.size()));

@@ -41,8 +41,8 @@ struct DiskRecord {
 
 std::string folder_path(const std::string& directory, const Fingerprint& fingerprint);
 std::string record_path(const std::string& directory, const DiskRecord& record);
-// The last part of it, and the record that has this name; none: no record has. The fingerprint is not part of
-// it.
+// The file name of a record, without the directory; and the record with this name, or nullopt if it is no
+// record's name. The name does not contain the fingerprint.
 std::string record_name(const DiskRecord& record);
 std::optional<DiskRecord> parse_record_name(std::string_view name);
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head);
@@ -87,7 +87,7 @@ int write_about(const std::string& folder, const std::string& text);
 std::string read_about(const std::string& folder);
 void remove_about(const std::string& folder);
 
-// The default budget: a tenth of the space that is free or used by the cache already, at most 32 GiB.
+// The default budget: a tenth of the space that is free or already used by the cache, at most 32 GiB.
 uint64_t default_budget(const std::string& directory, uint64_t used);
 // Bytes that this user can still write there, if the system reports it.
 std::optional<uint64_t> free_space(const std::string& directory);

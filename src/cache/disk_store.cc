@@ -124,7 +124,7 @@ DiskStore::~DiskStore() {
   impl_->writer.join();
 }
 
-// --- What is there
+// --- Listing
 
 uint64_t DiskStore::Impl::begin_listing() {
   const std::lock_guard lock(mutex);
@@ -145,8 +145,8 @@ void DiskStore::Impl::merge(std::span<const DiskRecord> files, uint64_t listing)
   });
 }
 
-// The file is there and the caller knows it. It may have been missing before, if another process wrote it
-// again.
+// Notes that the file exists and that the caller knows it. It may have been missing before, if another
+// process wrote it again.
 void DiskStore::Impl::set_reported(const DiskRecord& record) {
   known_files.try_emplace(record.key, KnownFile{record, true, listings}).first->second.reported = true;
   missing.erase(record.key);

@@ -28,7 +28,7 @@ struct DiskOptions {
   std::string directory;
   Fingerprint fingerprint;
   // The limit for all records in the directory, of any fingerprint. 0: a tenth of the space that is free or
-  // used by the cache already, at most 32 GiB.
+  // already used by the cache, at most 32 GiB.
   uint64_t budget_bytes = 0;
   // The most bytes that may wait to be written; further records are dropped. A single record is always
   // accepted.
@@ -37,14 +37,14 @@ struct DiskOptions {
   double close_seconds = 10;               // how long the destructor waits for queued records
   std::string about;                       // contents of about.txt: describes the fingerprint for people
   WriteCall write;                         // write(2); tests replace it
-  std::function<int(const char*)> unlink;  // unlink(2), of remove(); likewise
+  std::function<int(const char*)> unlink;  // unlink(2) in remove(); tests replace it
 };
 
 inline constexpr double kUsualSpeed = 500e6;  // bytes a second of a usual solid-state disk
 
 struct DiskStats {
   bool writable = false;
-  uint64_t bytes = 0, files = 0, budget_bytes = 0;  // on disk, of any fingerprint, as of the last listing
+  uint64_t bytes = 0, files = 0, budget_bytes = 0;  // on disk, of any fingerprint, at the last listing
   uint64_t queued_bytes = 0, queued_records = 0;    // including the record being written
   // Since open():
   uint64_t written_bytes = 0, written_records = 0;
@@ -73,8 +73,9 @@ class DiskStore {
   // Reads every head on the caller's thread.
   std::vector<RecordHead> scan();
   // The same for records that other processes added since the last scan() or refresh(). Costs one stat() when
-  // nothing changed. After a change by this store, it looks for others' changes at most once a second, and
-  // where listing takes more than 2 ms, for a twentieth of the time, unless it is to look at once.
+  // nothing changed. After a change by this store, it lists the directory at most once a second, and if a
+  // listing takes more than 2 ms, it spends at most a twentieth of the time on listings, unless the caller
+  // asks to look at once.
   std::vector<RecordHead> refresh(bool at_once = false);
 
   // Returns records that scan() or refresh() reported or put() accepted, but that are not on disk: evicted
@@ -82,7 +83,7 @@ class DiskStore {
   // that another process writes again before this call is not returned.
   std::vector<DiskRecord> take_missing();
 
-  // The speed of writing so far; kUsualSpeed before there is one.
+  // The speed of writing so far; kUsualSpeed before the first write.
   double bytes_per_second() const;
 
   // Queues a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint is
@@ -100,8 +101,9 @@ class DiskStore {
   // again; put() overwrites it although it exists.
   void mark_unusable(const RecordHead& head, const std::string& reason);
   // Removes the files of these records, in this order, also if they wait to be written. Returns when they are
-  // gone; others use the store meanwhile. What of these is put before that is not written, but told by
-  // take_missing(). The caller names no record that others depend on.
+  // gone; other threads can use the store meanwhile. If put() is called for one of them before that, the
+  // record is not written and take_missing() returns it. The caller must not name a record that others depend
+  // on.
   void remove(std::span<const DiskRecord> records);
   // Reports that the records of a prefix were used just now, the longest prefix first. The files'
   // modification times keep this.

@@ -59,7 +59,7 @@ struct RecordFilter {
 // The records to clear, children before parents. A block stays if any record that depends on it stays.
 std::vector<DiskRecord> records_to_clear(const CacheFolder& folder, const RecordFilter& filter);
 
-// Whether all that is kept is meant.
+// Whether the filter selects everything.
 bool is_empty(const RecordFilter& filter);
 
 struct DiskCleared {
@@ -67,8 +67,8 @@ struct DiskCleared {
   ImageFiles images;
 };
 // Removes these records, temporary files of dead writers, and folders that are then empty; without a filter,
-// also the folders of older formats, the hashes of models' files (weights_key.h) and what vision towers made
-// of images (image_store.h). Files that do not belong to the cache stay.
+// also the folders of older formats, the hashes of models' files (weights_key.h) and the embeddings of images
+// (image_store.h). Files that do not belong to the cache stay.
 Result<DiskCleared> clear_records(const std::string& directory, const RecordFilter& filter = {});
 
 }  // namespace anabranch

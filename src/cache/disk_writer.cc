@@ -76,7 +76,7 @@ void DiskStore::put(RecordHead head, std::vector<Section> sections) {
   impl_->work.notify_one();
 }
 
-// What remove() made of a record, whose unlink() had this error. The caller holds `mutex`.
+// Notes that remove() called unlink() for the record, with this errno or 0. The caller holds `mutex`.
 void DiskStore::Impl::removed(const DiskRecord& record, int error) {
   leaving.erase(record.key);
   if (error && error != ENOENT) {
@@ -113,12 +113,12 @@ void DiskStore::remove(std::span<const DiskRecord> records) {
     return true;
   });
   impl_->leaving.insert(keys.begin(), keys.end());
-  // One of them may be being written.
+  // Wait for the writer, which may be writing one of them.
   impl_->idle.wait(lock, [&] {
     return std::ranges::none_of(keys, [&](const PrefixKey& key) { return impl_->queued.contains(key); });
   });
   impl_->changed_it = true;
-  // The engine needs the lock, and a disk may be slow.
+  // Unlink in batches without the lock: the engine needs it, and a disk may be slow.
   for (; !records.empty(); records = records.subspan(std::min(kBatch, records.size()))) {
     const auto batch = records.first(std::min(kBatch, records.size()));
     lock.unlock();

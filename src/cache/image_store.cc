@@ -22,14 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file is this, then the numbers as they lie in memory.
+// The head of a file. The embeddings follow it as they lie in memory.
 struct FileHead {
   char magic[8] = {'A', 'B', 'I', 'M', 'A', 'G', 'E', '1'};
   uint32_t rows = 0, width = 0;
-  uint64_t check = 0;  // XXH3-64 of the numbers
+  uint64_t check = 0;  // XXH3-64 of the embeddings
 };
 
-constexpr uint64_t kMostWaiting = uint64_t{256} << 20;  // bytes that wait to be written; more are left out
+constexpr uint64_t kMostWaiting =
+    uint64_t{256} << 20;  // limit on bytes that wait to be written; images beyond it are not written
 
 std::vector<fs::path> folders_of(const std::string& directory) {
   std::vector<fs::path> out;
@@ -181,7 +182,7 @@ std::optional<Tensor> ImageStore::read(const PrefixKey& key, const Shape& shape)
   return out;
 }
 
-// To a file of another name first, so that nobody sees a part of it.
+// Writes to a temporary name first, so that nobody sees a partial file.
 void ImageStore::write(const Entry& entry) const {
   const Tensor& numbers = entry.embeddings;
   FileHead head;
@@ -204,7 +205,7 @@ void ImageStore::write(const Entry& entry) const {
   ::unlink(temporary.c_str());
 }
 
-// Removes the files that were used least recently, of all fingerprints, and what a killed process left.
+// Removes the least recently used files, of all fingerprints, and files that a killed process left.
 void ImageStore::make_room() const {
   std::vector<File> files = files_of(options_.directory);
   std::error_code error;

@@ -1,8 +1,9 @@
-// What a vision tower made of images (embeddings), for later prompts: in memory, and on disk between runs. It
-// is found by the image's key. Both tiers are bounded and forget what was used least recently.
+// Caches the embeddings that a vision tower made of images, for later prompts: in memory, and on disk between
+// runs. Embeddings are found by the image's key. Both tiers are bounded and evict the least recently used
+// entries.
 //
-// Used on the engine thread; files are written on a thread of its own. A file that cannot be read or written
-// only costs the time to encode the image again.
+// Used on the engine thread; a separate thread writes the files. A file that cannot be read or written only
+// costs the time to encode the image again.
 #pragma once
 
 #include <condition_variable>
@@ -29,23 +30,23 @@ struct ImageStoreOptions {
   uint64_t disk_bytes = kMostImageDiskBytes;
 };
 
-// What is kept in the cache's directory, of all fingerprints.
+// The files in the cache's directory, of all fingerprints.
 struct ImageFiles {
   uint64_t files = 0, bytes = 0;
 };
 ImageFiles images_on_disk(const std::string& directory);
-// Removes it; returns what is gone.
+// Removes these files; returns what was removed.
 ImageFiles forget_images(const std::string& directory);
 
 class ImageStore {
  public:
   explicit ImageStore(ImageStoreOptions options);
-  ~ImageStore();  // writes what waits
+  ~ImageStore();  // writes the waiting files first
   ImageStore(const ImageStore&) = delete;
   ImageStore& operator=(const ImageStore&) = delete;
 
-  // [tokens, width] f32 in the host's memory. Found only under the salt that it was kept with. Nothing for
-  // other shapes.
+  // Embeddings [tokens, width], f32, in the host's memory. They are found only under the salt that they were
+  // kept with, and only if their shape is `shape`.
   std::optional<Tensor> find(const ImageKey& key, std::string_view salt, const Shape& shape);
   void keep(const ImageKey& key, std::string_view salt, const Tensor& embeddings);
   uint64_t ram_bytes() const { return used_; }

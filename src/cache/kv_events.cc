@@ -20,12 +20,12 @@
 namespace anabranch {
 namespace {
 
-constexpr int kQueuedMessages = 1000;            // for each subscriber; further ones are lost to it
+constexpr int kQueuedMessages = 1000;            // for each subscriber, which misses further ones
 constexpr size_t kBlocksInMessage = 64;          // about 80 kB
-constexpr int kLingerMilliseconds = 500;         // for what is queued when the publisher ends
-constexpr std::chrono::milliseconds kTick{100};  // between two looks for new subscribers
+constexpr int kLingerMilliseconds = 500;         // how long the destructor sends queued messages
+constexpr std::chrono::milliseconds kTick{100};  // between checks for new subscribers
 
-// The hash that others know a block by. It covers all tokens before the block, too.
+// The hash that identifies a block to others. It also covers all tokens before the block.
 uint64_t hash_of(const PrefixKey& key) {
   return key.low;
 }
@@ -39,7 +39,7 @@ Json stored_json(std::span<const BlockChange> chain) {
   }
   const BlockChange& first = chain.front();
   const bool begins = first.length == kBlockTokens;
-  // At the end: lora_id and medium, which is the engine's own memory if nothing is said.
+  // At the end: lora_id and medium. Without a medium, the block is in the engine's own memory.
   return Json::array({"BlockStored", std::move(hashes), begins ? Json() : Json(hash_of(first.parent)),
                       std::move(tokens), kBlockTokens, nullptr, nullptr});
 }
@@ -74,7 +74,7 @@ class KvEvents::Impl {
     socket_.set(zmq::sockopt::sndhwm, kQueuedMessages);
     socket_.set(zmq::sockopt::linger, kLingerMilliseconds);
     socket_.set(zmq::sockopt::ipv6, true);
-    socket_.set(zmq::sockopt::xpub_verbose, true);  // tells of every new subscriber
+    socket_.set(zmq::sockopt::xpub_verbose, true);  // reports every new subscriber
     socket_.bind(endpoint);
     thread_ = std::thread([this] { run(); });
   }
@@ -123,7 +123,7 @@ class KvEvents::Impl {
     }
   }
 
-  // Keeps what a new subscriber has to know: every block, parents before children.
+  // Updates the list of all blocks, parents before children, which is sent to new subscribers.
   void note(const BlockChange& change) {
     const auto known = places_.find(change.key);
     if (known != places_.end()) {
@@ -154,7 +154,7 @@ class KvEvents::Impl {
     }
   }
 
-  // The topic, which is empty; the message's number; the batch.
+  // Sends a message of three parts: an empty topic, the message's number, and the batch.
   void send(Json events) {
     constexpr int kRank = 0;  // of data parallelism
     const double now = static_cast<double>(unix_nanoseconds()) / 1e9;
@@ -170,7 +170,7 @@ class KvEvents::Impl {
   }
 
   zmq::context_t context_;
-  zmq::socket_t socket_;  // of the thread, once it runs
+  zmq::socket_t socket_;  // used by the thread only, once it runs
   uint64_t sent_ = 0;
   std::list<BlockChange> blocks_;
   std::unordered_map<PrefixKey, std::list<BlockChange>::iterator> places_;

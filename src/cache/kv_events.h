@@ -1,5 +1,5 @@
-// Tells routers which blocks of tokens a prompt can be resumed from here: messages over ZeroMQ, in the form
-// of vLLM's engines. docs/server.md describes them.
+// Reports to routers the blocks of tokens after which this server can resume a prompt: messages over ZeroMQ,
+// in the format of vLLM's engines. docs/server.md describes them.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ class KvEvents {
  public:
   // Listens on a ZeroMQ endpoint, such as tcp://127.0.0.1:5557. Errors: io (it cannot listen there).
   static Result<std::unique_ptr<KvEvents>> open(const std::string& endpoint);
-  // Says that all blocks are gone, and waits for a moment until subscribers have been told.
+  // Reports that all blocks are gone, and waits a moment until subscribers have received it.
   ~KvEvents();
   KvEvents(const KvEvents&) = delete;
   KvEvents& operator=(const KvEvents&) = delete;
 
-  // Queues changes. A thread of its own sends them, which never waits for subscribers either: one that is too
-  // slow misses messages and sees it by their numbers.
+  // Queues changes; a separate thread sends them. Nothing waits for subscribers: one that is too slow misses
+  // messages, and sees that from their numbers.
   void publish(std::vector<BlockChange> changes);
 
  private:

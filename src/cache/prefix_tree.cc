@@ -124,7 +124,7 @@ void PrefixTree::watch(const PrefixKey& root, bool every_block) {
   every_block_ = every_block;
 }
 
-// A point at the end of the node's prefix, or behind it, was added or removed.
+// Reports that a point at the end of the node's prefix, or after it, was added or removed.
 void PrefixTree::count_states(Node& node, int more) {
   if (!node.watched) return;
   const auto first = static_cast<std::ptrdiff_t>(changes_.size());

@@ -21,7 +21,7 @@
 
 namespace anabranch {
 
-// A block that a prompt can be resumed behind now, or not any more.
+// A block after which a prompt can be resumed now, or no longer.
 struct BlockChange {
   bool stored = false;
   PrefixKey key, parent;
@@ -62,7 +62,7 @@ class PrefixTree {
   struct Found {
     Node* node = nullptr;              // the end of the longest path of whole blocks; null: no root exists
     Checkpoint* checkpoint = nullptr;  // the longest one of at most `most` tokens on that path
-    // Tokens that the prompt shares with a kept sequence: those of the path, and part of one more block or
+    // Tokens that the prompt shares with a cached sequence: those of the path, and part of one more block or
     // tail.
     int shared = 0;
     Node* next = nullptr;            // that block, a child of `node`; or null
@@ -78,10 +78,11 @@ class PrefixTree {
   void set_data(Node& node, Data data, uint64_t bytes);
   void set_data(Checkpoint& checkpoint, Data data, uint64_t bytes);
 
-  // From now on changes under this root are noted; call it before the root is added. A block counts while it
-  // or a block below it has a checkpoint, in memory or on disk; every_block: as long as it is there.
+  // From now on, changes under this root are recorded; call it before the root is added. A block counts while
+  // it or a block below it has a checkpoint, in memory or on disk. every_block: it counts as long as it
+  // exists.
   void watch(const PrefixKey& root, bool every_block);
-  // Those since the last call. Parents are stored before their children, and removed after them.
+  // The changes since the last call. Parents are stored before their children, and removed after them.
   std::vector<BlockChange> take_changes() { return std::exchange(changes_, {}); }
 
   Node* node(const PrefixKey& key) const;
@@ -126,7 +127,7 @@ class PrefixTree {
   std::vector<BlockChange> changes_;
 };
 
-// The heads of their records. Not of a root, which has none.
+// The heads of the entries' records. The node must not be a root, which has no record.
 RecordHead head_of(const PrefixTree::Node& node);
 RecordHead head_of(const PrefixTree::Checkpoint& checkpoint);
 

@@ -1,4 +1,5 @@
-// What StateCache does for other workers: it tells of states, gives records, and takes those of others.
+// The part of StateCache that serves other workers: it reports cached states, returns records, and accepts
+// records of other workers.
 #include "cache/shared_states.h"
 
 #include <unistd.h>
@@ -46,7 +47,7 @@ std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_v
 
 namespace {
 
-// In the order in which they can be removed: none before those that depend on it.
+// Sorts records in the order in which they can be removed: dependents first.
 void sort_to_remove(std::vector<DiskRecord>& records) {
   std::ranges::sort(records, [](const DiskRecord& a, const DiskRecord& b) {
     return std::tie(b.length, b.kind, a.key) < std::tie(a.length, a.kind, b.key);
@@ -159,7 +160,7 @@ StateCache::KeptHere StateCache::kept_here(std::span<const int> prompt, std::str
 
 namespace {
 
-// Whether another kept sequence goes on behind the checkpoint.
+// Whether another cached sequence continues after the checkpoint.
 bool goes_on(const PrefixTree::Checkpoint& point) {
   const auto begins = [&](const std::vector<int>& tokens) {
     return tokens.size() > point.tail.size() &&
@@ -196,7 +197,7 @@ void StateCache::forget(std::vector<DiskRecord> records) {
   {
     const std::lock_guard lock(mutex_);
     take_added();
-    if (disk()) index(disk()->refresh(true));  // another process may go on from some
+    if (disk()) index(disk()->refresh(true));  // another process may have continued from some of them
     std::erase_if(records, [&](const DiskRecord& record) {
       return record.fingerprint != options_.fingerprint || !forget_one(record);
     });
@@ -233,7 +234,7 @@ void StateCache::take_added() {
   }
 }
 
-// All sections that one record of such states can have, and the largest head.
+// The sum of all sections that one record of such states can have, and the largest head.
 uint64_t StateCache::most_record_bytes() const {
   uint64_t bytes = kMaxHeadBytes + kMaxSections * kSectionAlignment;
   const auto add = [&](SectionKind kind, Stack stack, size_t layer) {

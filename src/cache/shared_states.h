@@ -1,7 +1,8 @@
-// What one worker tells another of its kept states: which prefixes it has, and records as bytes, in the form
-// of files (record.h). docs/state-transfer.md describes the exchange.
+// What workers exchange about their cached states: which prefixes a worker has, and records as bytes, in the
+// format of files (record.h). docs/state-transfer.md describes the exchange.
 //
-// Prefixes are named by their keys, so only who has the tokens can ask for a record, which contains them.
+// Prefixes are named by their keys. A record contains its tokens, but only somebody who has the tokens
+// already can ask for it.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,21 @@
 
 namespace anabranch {
 
-// The keys of a prompt's beginnings: of the empty one, then of each further whole block.
+// The keys of a prompt's prefixes: of the empty prefix, then one for each whole block.
 std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_view salt,
                                    std::span<const int> tokens);
-// The key of the whole prompt, whose prefix_keys() these are.
+// The key of the whole prompt. keys: its prefix_keys().
 PrefixKey prompt_key(std::span<const PrefixKey> keys, std::span<const int> tokens);
 
 // The records of a sequence's states under a salt: its whole blocks, and the checkpoints at these lengths.
 std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_view salt,
                                    std::span<const int> tokens, std::span<const int> lengths);
-// Removes the files of these records of models that are not loaded, without those that other files depend on.
-// Errors: io (the others are removed all the same).
+// Removes the files of these records, for models that are not loaded. Files that other files depend on stay.
+// Errors: io (the other files are removed all the same).
 Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records);
 
-// A checkpoint, without its key: the mark is the key's first 32 bits. Who has the tokens knows the key and
-// recognises the mark; others cannot name the record.
+// A checkpoint, without its key: the mark is the key's first 32 bits. Somebody who has the tokens can compute
+// the key and recognise the mark; others cannot name the record.
 struct KeptPoint {
   uint32_t length = 0;  // tokens of the prefix
   uint32_t mark = 0;
@@ -43,8 +44,8 @@ inline uint32_t mark_of(const PrefixKey& key) {
 constexpr size_t kMaxKeptPoints = 1024;
 
 struct KeptPrefix {
-  uint32_t blocks = 0;            // so many whole blocks of the prompt are kept
-  std::vector<KeptPoint> points;  // on the path of these, the longest first, at most kMaxKeptPoints
+  uint32_t blocks = 0;            // number of whole blocks of the prompt that are cached
+  std::vector<KeptPoint> points;  // checkpoints on these blocks, the longest first, at most kMaxKeptPoints
 };
 
 // Every function may be called from any thread.
@@ -52,12 +53,12 @@ class SharedStates {
  public:
   virtual ~SharedStates() = default;
   virtual const Fingerprint& fingerprint() const = 0;
-  // keys: as of prefix_keys(), of any prompt.
+  // keys: the prefix_keys() of any prompt.
   virtual KeptPrefix kept(std::span<const PrefixKey> keys) const = 0;
-  // The bytes of a record; name: all but its size and time. Errors: not_found (evicted, or never kept), and
-  // those of DiskStore::get().
+  // The bytes of a record. name: its size and time are ignored. Errors: not_found (evicted, or never cached),
+  // and those of DiskStore::get().
   virtual Result<std::string> record(const DiskRecord& name) const = 0;
-  // Removes these records from memory and disk, without those that other kept states depend on. Returns when
+  // Removes these records from memory and disk, except those that other cached states depend on. Returns when
   // their files are gone.
   virtual void forget(std::vector<DiskRecord> records) = 0;
 };

@@ -29,7 +29,7 @@ bool has_shared_blocks(const LayerLayout& layer) {
   return kv && !is_windowed(*kv);
 }
 
-// The blocks of a layer that a checkpoint of so many tokens holds: those of a window, or the last partial
+// The blocks of a layer that a checkpoint of `length` tokens holds: those of a window, or the last partial
 // one.
 struct BlockRange {
   int begin = 0, end = 0;
@@ -68,7 +68,7 @@ struct StateCache::Plan {
   PrefixTree::Checkpoint* rest_tail = nullptr;  // ... which is either a block or a checkpoint's tail
 };
 
-// How a prompt matches the tree: `most` tokens are looked up, the first `shared` of them begin a kept
+// How a prompt matches the tree: `most` tokens are looked up, the first `shared` of them begin a cached
 // sequence (at_end: and end at a checkpoint of it), and a state of the first `length` tokens exists.
 struct StateCache::Match {
   int most = 0, shared = 0, length = 0;
@@ -117,7 +117,7 @@ void StateCache::forget_missing() {
   }
 }
 
-// Tells others which blocks have come and gone.
+// Reports to subscribers which blocks were added and removed.
 void StateCache::tell() {
   if (options_.events) options_.events->publish(tree_.take_changes());
 }
@@ -175,8 +175,8 @@ SavedState StateCache::empty_state(int length, bool with_mtp) const {
   return state;
 }
 
-// Adds a block to each attention layer with shared blocks. False when a section is missing or of another
-// form.
+// Adds a block to each attention layer with shared blocks. False when a section is missing or has another
+// format.
 bool StateCache::read_blocks(Stack stack, int block, const StateSections& sections, Snapshot& state) const {
   const StateLayout& layout = stack == Stack::model ? format_.model : format_.mtp;
   for (size_t i = 0; i < state.layers.size(); i++) {
@@ -272,7 +272,7 @@ StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) cons
   plan.rest_block = found.next;
   plan.rest_tail = found.overhang;
   const size_t blocks = static_cast<size_t>(whole_blocks(plan.length));
-  if (blocks < plan.blocks.size()) {  // the whole prompt is kept, and its last token is not used
+  if (blocks < plan.blocks.size()) {  // the whole prompt is cached, and its last token is not used
     plan.rest_block = plan.blocks[blocks];
     plan.blocks.resize(blocks);
   }
@@ -464,7 +464,7 @@ bool StateCache::is_worth_disk(const PrefixTree::Node& end, int length, uint64_t
   if (options_.disk_worth_s <= 0) return true;
   int there = 0;  // tokens of the longest state on disk that begins this one
   for (const PrefixTree::Node* node = &end; node; node = node->parent) {
-    if (node->parent && !node->stored) there = 0;  // nothing behind a block that is not there can be resumed
+    if (node->parent && !node->stored) there = 0;  // without a block, nothing after it can be resumed
     if (there > 0 || (node->parent && !node->stored)) continue;
     if (any_token_ && node->stored) there = node->length;
     for (const auto& checkpoint : node->checkpoints)

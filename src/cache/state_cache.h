@@ -1,13 +1,14 @@
 // Saved states of sequences, found by the prefix of a prompt; in memory, and on disk between runs. A cached
-// state has the same bits as one that is computed from the tokens, unless keys and values are kept in 8 bits.
+// state has the same bits as one that is computed from the tokens, unless keys and values are stored in 8
+// bits.
 //
-// Keys and values are kept once for each block of kBlockTokens tokens, and sequences share them
-// (prefix_tree.h). The rest of a state (recurrent state, conv rows, the started block, the MTP head's part)
-// is kept once for each checkpoint: a point at which a sequence was kept. A model with recurrent state can
-// continue only from checkpoints; other models can continue from any kept token.
+// Keys and values are stored once for each block of kBlockTokens tokens, and sequences share them
+// (prefix_tree.h). The rest of a state (recurrent state, conv rows, the partial last block, the MTP head's
+// part) is stored once for each checkpoint: a point at which keep() was called. A model with recurrent state
+// can continue only from checkpoints; other models can continue from any cached token.
 //
-// Engine thread only, except what SharedStates has and what says so; disk_store.h writes on a thread of its
-// own.
+// Engine thread only, except the functions of SharedStates and those that say so. DiskStore writes on its own
+// thread.
 #pragma once
 
 #include <memory>
@@ -43,10 +44,10 @@ struct StateCacheOptions {
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
-  // A state is written to disk only if computing it again, from the last one that is there, would take longer
-  // than this and than writing and reading it. 0: every state is.
+  // A state is written to disk only if computing it again, from the longest one on disk, would take longer
+  // than this and than writing and reading it. 0: every state is written.
   double disk_worth_s = 0;
-  std::unique_ptr<KvEvents> events;  // told of the states without a salt; may be null
+  std::unique_ptr<KvEvents> events;  // gets the changes of states without a salt; may be null
 };
 
 class StateCache final : public SharedStates {
@@ -56,44 +57,45 @@ class StateCache final : public SharedStates {
 
   struct Hit {
     int length = 0;          // tokens of the prompt that the state covers; 0: a miss
-    int shared = 0;          // tokens that the prompt shares with kept sequences, >= length
+    int shared = 0;          // tokens that the prompt shares with cached sequences, >= length
     bool from_disk = false;  // at least one record was read from disk
     int disk_tokens = 0;     // the part of `length` whose keys and values were read from disk
     bool lost = false;       // a longer state was known, but could not be read
     std::string miss;        // why the state does not cover the whole prompt; empty: it does
     SavedState state;
   };
-  // Finds the longest state of a prefix of the prompt, at most up to the token before its last, whose logits
-  // are needed. States that were kept under another salt are not found.
+  // Finds the longest cached state of a prefix of the prompt. It excludes the last token, whose logits are
+  // needed. States that were kept under another salt are not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
-  // Keeps the state after `tokens`; state.model.length must be their number. Shares the state's storage,
+  // Caches the state after `tokens`; state.model.length must be their number. Shares the state's storage,
   // except for keys and values in 8 bits. token_s: seconds that each token takes to compute.
   void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state, double token_s = 0);
 
   // Sets the memory budget and evicts entries of the least worth that exceed it. Records on disk stay.
   void set_ram_budget(uint64_t bytes);
 
-  // Whether a sequence can continue from any kept token: the model has neither recurrent state nor an MTP
+  // Whether a sequence can continue from any cached token: the model has neither recurrent state nor an MTP
   // head.
   bool any_token() const { return any_token_; }
   StateCacheStats stats() const;
   DiskStore* disk() const { return options_.disk.get(); }
 
-  // For other workers, and for states of theirs (shared_states.cc). Any thread.
+  // For exchange with other workers (shared_states.cc). Any thread.
   const Fingerprint& fingerprint() const override { return options_.fingerprint; }
   KeptPrefix kept(std::span<const PrefixKey> keys) const override;
   Result<std::string> record(const DiskRecord& name) const override;
   void forget(std::vector<DiskRecord> records) override;
-  // What is kept of a prompt: the tokens after which it can be continued, and its whole blocks.
+  // The cached part of a prompt: the number of tokens after which it can be continued, and of its whole
+  // blocks.
   struct KeptHere {
     int length = 0, blocks = 0;
   };
   KeptHere kept_here(std::span<const int> prompt, std::string_view salt);
-  // Takes records that another worker kept, parents before children. The next find() has them. Errors:
+  // Adds records of another worker, parents before children. The next find() can use them. Errors:
   // unsupported (they do not fit this model's states).
   Result<void> add(std::span<const StoredRecord> records);
-  // A limit for the size of a record of such states.
+  // The largest possible size of a record of this model's states.
   uint64_t most_record_bytes() const;
 
  private:

@@ -34,7 +34,7 @@ int64_t nanoseconds(const timespec& t) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// The times at which a file was changed, and at which its inode was: nobody sets the second but the system.
+// The times of the last change of the file's contents and of its inode. Only the system can set the second.
 std::pair<int64_t, int64_t> changed(const struct stat& info) {
 #if defined(__APPLE__)
   return {nanoseconds(info.st_mtimespec), nanoseconds(info.st_ctimespec)};
@@ -43,12 +43,12 @@ std::pair<int64_t, int64_t> changed(const struct stat& info) {
 #endif
 }
 
-// Whether only this user can have written the file.
+// Whether no other user can have written the file.
 bool is_ours(const struct stat& info) {
   return S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 022) == 0;
 }
 
-// The whole of a file of at most `most` bytes; empty: it cannot be read.
+// The contents of a file of at most `most` bytes; empty if it is larger or cannot be read.
 std::string read_whole(int fd, size_t most) {
   std::string text(most + 1, '\0');
   size_t size = 0;
@@ -65,7 +65,7 @@ std::string read_whole(int fd, size_t most) {
 
 // XXH3-128 in 32 digits. Error: io.
 Result<std::string> content_hash(int fd, const std::string& path) {
-  std::vector<char> part(256 << 10);  // from the page cache into the processor's
+  std::vector<char> part(256 << 10);  // small enough for the processor's cache
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   XXH3_128bits_reset(state.get());
   while (const ssize_t n = ::read(fd, part.data(), part.size())) {
@@ -77,8 +77,8 @@ Result<std::string> content_hash(int fd, const std::string& path) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-// What the hashes of one model's files were when they were last made: a line for each, with all that says
-// whether the file is still the same. Nothing is believed that somebody else may have written.
+// The hashes of one model's files from the last run. Each file has a line with everything that shows whether
+// it is still the same. A cache that another user may have written is ignored.
 class KnownHashes {
  public:
   KnownHashes(const std::string& memory, const std::string& model_path) : memory_(memory) {
@@ -108,7 +108,7 @@ class KnownHashes {
     if (hash.empty()) {
       fresh_ = true;
       TRY(hash, content_hash(*file, path));
-      // Of a file that was changed or renamed while it was read, the next start makes the hash again.
+      // If the file was changed or renamed while it was read, its hash is not cached.
       struct stat now {};
       if (!line.empty() && ::fstat(*file, &now) == 0 && describe(path, now) == line)
         text_ += line + hash + "\n";
@@ -118,13 +118,13 @@ class KnownHashes {
     return fmt::format("{} {}", info.st_size, hash);
   }
 
-  // Without an effect where it cannot be written, or while another process writes it.
+  // Does nothing if the file cannot be written, or while another process writes it.
   void save() const {
     if (name_.empty() || !fresh_ || text_.size() > kMostBytes) return;
     if (make_private_directory(memory_) != 0) return;
     const FileDescriptor directory = open_memory();
     if (!directory.ok()) return;
-    // One name, so that what a process leaves that died is written over.
+    // A fixed name, so that the file that a killed process left is overwritten.
     const std::string temporary = name_ + std::string(kTemporary);
     const FileDescriptor file(::openat(*directory, temporary.c_str(), kFlags | O_WRONLY | O_CREAT, 0600));
     if (!file.ok() || ::flock(*file, LOCK_EX | LOCK_NB) != 0) return;
@@ -145,7 +145,7 @@ class KnownHashes {
   static constexpr std::string_view kHeader = "anabranch-weights 1\n";
   static constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
-  // None where others may put files in our place: these would be another user's, or renamed ones of ours.
+  // Fails if other users could replace files in the directory.
   FileDescriptor open_memory() const {
     const int fd = ::open(memory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat info {};
@@ -155,7 +155,8 @@ class KnownHashes {
     return FileDescriptor(-1);
   }
 
-  // The beginning of a file's line; empty: its times may be too coarse to tell of the next change.
+  // The beginning of a file's line. Empty if the file changed so recently that its times may not show the
+  // next change, or if its name has a line break.
   static std::string describe(const fs::path& path, const struct stat& info) {
     const auto [content, inode] = changed(info);
     constexpr int64_t kCoarse = 2'000'000'000;
@@ -165,7 +166,7 @@ class KnownHashes {
     return fmt::format("{} {} {} {} {} {} ", name, info.st_dev, info.st_ino, info.st_size, content, inode);
   }
 
-  // The hash of the file with this line; empty: it must be made.
+  // The cached hash of the file with this line; empty if there is none.
   std::string known(const std::string& line) const {
     const size_t at = line.empty() ? known_.npos : known_.find("\n" + line);
     if (at == known_.npos) return {};
