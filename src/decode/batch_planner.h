@@ -41,7 +41,8 @@ class BatchPlanner {
   // One choice per seat. sequences: the number that decode in this step, >= seats.size() and >= 2. measured:
   // the step's time will be known, so an alternative to the best choice may be tried.
   std::vector<RoundChoice> choose(int sequences, std::span<const BatchSeat> seats, bool measured);
-  // The choices are not made, but asked for again later: the next step to be observed is no trial.
+  // Call when the choices were not used and choose() will be called again: the next observed step is then no
+  // trial.
   void drop_choice() { trying_ = -1; }
   void observe(const BatchStep& step);
   // Whether drafts of this source have not paid for a while.

@@ -37,7 +37,7 @@ double log_likelihood(std::span<const float> row, int token) {
   return row[token] - top - std::log(sum);
 }
 
-// Adds each row's most likely token to `best`; the sum of log-likelihoods of the tokens `next`.
+// Adds each row's most likely token to `best`; returns the sum of log-likelihoods of the tokens `next`.
 double read_logits(const Tensor& logits, const int* next, std::vector<int>& best) {
   const size_t width = logits.shape(1);
   double sum = 0;
@@ -254,7 +254,7 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
   const int wanted = static_cast<int>(std::clamp<uint64_t>(kMemory / each, kFewest, kMostPlaces));
   const int length = std::clamp(kTokens / wanted, kLeast, kMaxDraftTokens);
 
-  // Each passage's stretches of that length; every so many of them are taken.
+  // Split each passage into stretches of `length` tokens, and take `wanted` of them, spread evenly.
   int stretches = 0, number = 0, offset = 0;
   for (const auto& p : passages) stretches += std::max(0, measured_positions(p)) / length;
   for (const auto& passage : passages) {

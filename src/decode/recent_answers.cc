@@ -2,12 +2,12 @@
 
 namespace anabranch {
 
-// What a salt takes beside its text, about.
+// The approximate memory that a salt takes besides its answers.
 size_t RecentAnswers::bytes_of(std::string_view salt) {
   return sizeof(Texts::value_type) + salt.size() + 4 * sizeof(void*);
 }
 
-// What one more answer of so many tokens adds.
+// The memory that one more answer of `tokens` tokens adds.
 size_t RecentAnswers::bytes_more(std::string_view salt, size_t tokens) const {
   const auto text = texts_.find(salt);
   if (text == texts_.end()) return bytes_of(salt) + SuffixIndex().bytes_with(tokens) + sizeof(Answer);
@@ -18,7 +18,7 @@ void RecentAnswers::add(std::string_view salt, std::span<const int> answer) {
   const size_t tokens = answer.size() + 1;
   const bool fits = RecentAnswers().bytes_more(salt, tokens) <= most_bytes_;
   if (answer.empty() || !fits) return;
-  while (bytes_ + bytes_more(salt, tokens) > most_bytes_) drop_oldest();  // room first
+  while (bytes_ + bytes_more(salt, tokens) > most_bytes_) drop_oldest();  // make room first
   bytes_ += bytes_more(salt, tokens);
   auto text = texts_.find(salt);
   if (text == texts_.end()) text = texts_.emplace(std::string(salt), SuffixIndex()).first;

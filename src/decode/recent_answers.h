@@ -1,5 +1,5 @@
-// The latest answers of an engine, from which the drafts of later requests can be copied. Requests see only
-// answers that were given under their own cache salt: how fast an answer comes would tell of others.
+// The latest answers of an engine, from which the drafts of later requests can be copied. A request sees only
+// answers with its own cache salt; otherwise the speed of its answer would reveal answers to others.
 //
 // Memory is bounded at all times: the oldest answers of all salts are forgotten before one is added. Used on
 // the engine thread only.
@@ -21,7 +21,7 @@ class RecentAnswers {
 
   explicit RecentAnswers(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
 
-  // An answer that no memory of this size holds is not kept.
+  // An answer that does not fit into the memory limit is not stored.
   void add(std::string_view salt, std::span<const int> answer);
   // Proposes what may follow `context`, as SuffixIndex::find() does.
   SuffixIndex::Proposal find(std::string_view salt, std::span<const int> context, int count) const;

@@ -24,7 +24,7 @@ bool ahead(const Candidate& a, const Candidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
-// Of a sorted list.
+// For a sorted list.
 uint64_t weight_of(const std::vector<Candidate>& list, size_t i) {
   return ops::weight_of(static_cast<double>(list[i].score) - list[0].score);
 }

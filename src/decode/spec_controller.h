@@ -74,7 +74,8 @@ class SpecController {
   SpecController(SpecCosts& costs, SpecMode mode);
 
   RoundChoice choose(const RoundLimits& limits);
-  // The choice is not made, but asked for again later: the next round to be observed is no trial.
+  // Call when the choice was not used and choose() will be called again: the next observed round is then no
+  // trial.
   void drop_choice() { trying_ = -1; }
   // Call once after each round, including plain ones.
   void observe(const RoundResult& result);

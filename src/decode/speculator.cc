@@ -28,9 +28,9 @@ bool SpecResources::has(DraftSource source) const {
 
 namespace {
 
-// How far a proposal can be trusted, as the length of a match at a single place of the sequence itself: on
-// bench/prompts, proposals with the same such length are right equally often. Places that all agree count for
-// twice their length, other answers for half of it. 0: hardly ever right.
+// How far a proposal can be trusted, as the equivalent length of a match at one place of the sequence itself.
+// On bench/prompts, proposals of the same equivalent length are right equally often. If several places agree,
+// their length counts twice; in other answers it counts half. 0: hardly ever right.
 int trusted_match(const SuffixIndex::Proposal& proposal, bool own) {
   if (5 * proposal.agree < 4 * proposal.places) return 0;
   const int match = proposal.match * (proposal.places > 1 ? 2 : 1);
@@ -51,7 +51,7 @@ void Speculator::ended(std::span<const int> answer) {
   if (!salt_ || !may_use(DraftSource::ngram)) return;
   try {
     resources_.answers.add(*salt_, answer);
-  } catch (const std::bad_alloc&) {  // the request has its answer; other drafts are made without it
+  } catch (const std::bad_alloc&) {  // the request already has its answer; later drafts do without it
     log_warning("no memory to keep an answer for drafts: recent answers are forgotten");
     resources_.answers = RecentAnswers();
   }
@@ -130,7 +130,7 @@ RoundLimits Speculator::limits_of(const DraftRequest& request) {
   return limits;
 }
 
-// From the sequence itself, or from another answer where that says more.
+// The n-gram proposal: from the sequence itself, or from another answer if that can be trusted more.
 void Speculator::find_copy(const DraftRequest& request) {
   own_.append(request.tokens.subspan(own_.size()));
   const int count = std::clamp(request.count, 0, kMaxDraft);

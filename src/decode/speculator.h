@@ -30,7 +30,7 @@ struct SpecResources {
   bool has(DraftSource source) const;
 };
 
-// Guessed next tokens.
+// A draft: guessed next tokens.
 struct Draft {
   DraftSource source = DraftSource::none;
   std::vector<int> tokens;  // empty: decode plainly
@@ -57,8 +57,9 @@ struct DraftTimes {
 class Speculator {
  public:
   // mode.source must be among the resources. salt: drafts may be copied from answers to earlier requests with
-  // this salt, and those of later ones from this answer; unset: from the sequence's own tokens only. images:
-  // of the sequence, or null: as in make_mtp_drafter(). A draft model has no use for prompts with images.
+  // this salt, and later requests with it may copy from this answer; unset: only from the sequence's own
+  // tokens. images: of the sequence, or null: as in make_mtp_drafter(). A draft model has no use for prompts
+  // with images.
   Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt,
              const PromptImages* images = nullptr);
 
@@ -66,7 +67,7 @@ class Speculator {
   void ended(std::span<const int> answer);
 
   // Reports the hidden states of committed tokens, in order. tokens: all known tokens. busy: other sequences
-  // run, too.
+  // run as well.
   void applied(const HiddenRows& hidden, std::span<const int> tokens, bool busy);
 
   // The same as in Drafter, for the sequence.

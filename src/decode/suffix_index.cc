@@ -11,7 +11,7 @@ size_t room_for(size_t tokens) {
   return std::max(size_t{16}, std::bit_ceil(tokens));
 }
 
-// Of the last tokens up to `end`, for tables of a power of two.
+// The hash of the last tokens up to `end`, as an index of a table whose size is a power of two.
 size_t hash_of(std::span<const int> tokens, size_t end, int order, size_t table) {
   uint64_t h = static_cast<uint64_t>(order);
   for (size_t i = end + 1 - static_cast<size_t>(order); i <= end; i++)
@@ -27,7 +27,7 @@ int equal_length(std::span<const int> tokens, size_t first, size_t next, std::sp
   return static_cast<int>(n);
 }
 
-// The most frequent of the tokens; of equally frequent ones that of the first, which is the latest place's.
+// The most frequent token. Among equally frequent ones the first wins, which is the latest place's.
 struct Vote {
   int token = SuffixIndex::kEnd, count = 0;
 };
@@ -50,10 +50,10 @@ void SuffixIndex::append(std::span<const int> tokens) {
   link(from);
 }
 
-// Makes tables of the new size for what is not forgotten. The old tables go first: both are never held at
-// once.
+// Makes tables of the new size for the tokens that are not forgotten. Frees the old tables first, so that
+// both never exist at once.
 void SuffixIndex::rebuild(size_t room) {
-  room_ = 0;  // until all is there, should memory end
+  room_ = 0;  // stays 0 if an allocation below fails
   chains_ = {};
   std::vector<int> kept;
   kept.reserve(room);
@@ -126,7 +126,7 @@ SuffixIndex::Proposal SuffixIndex::propose(std::span<const int> context, int cou
     nexts.clear();
     for (const Place& place : alive) nexts.push_back(token_at(place, i));
     const Vote vote = most_frequent(nexts);
-    // Of five places, four must agree. The first token is for the caller to judge.
+    // Four of five places must agree. The caller judges the first token.
     if (vote.count == 0 || (i > 0 && 5 * vote.count < 4 * static_cast<int>(alive.size()))) break;
     if (i == 0) proposal.agree = vote.count;
     std::erase_if(alive, [&](const Place& place) { return token_at(place, i) != vote.token; });

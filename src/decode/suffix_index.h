@@ -1,10 +1,10 @@
-// Finds where the last tokens of a sequence stood before, and proposes what followed there (Saxena 2023,
-// "Prompt lookup decoding"; Oliaro et al. 2024, "SuffixDecoding", arXiv 2411.04975). As a suffix tree would:
-// the longest match decides, and of several places with equally long matches the most frequent continuation.
+// Finds earlier places of the last tokens of a sequence, and proposes the tokens that followed there (Saxena
+// 2023, "Prompt lookup decoding"; Oliaro et al. 2024, "SuffixDecoding", arXiv 2411.04975). As with a suffix
+// tree, the longest match decides; if several places match equally, the most frequent continuation does.
 //
 // In place of a tree there are chains of earlier positions with the same last 2, 4 and 8 tokens, as in a
-// compressor. They take O(1) time per token, can forget the oldest tokens, and find the same matches, except
-// where the same tokens occur very often: then the latest places decide.
+// compressor. They take O(1) time per token, can forget the oldest tokens, and find the same matches. Only
+// where the same tokens occur very often, they look at the latest places only.
 //
 // Not thread-safe.
 #pragma once
@@ -32,7 +32,8 @@ class SuffixIndex {
   };
 
   void append(std::span<const int> tokens);
-  // Forgets the oldest tokens. They take memory until they are a quarter of all, or until the tables grow.
+  // Forgets the oldest tokens. Their memory is freed when they are a quarter of all tokens, or when the
+  // tables grow.
   void drop_front(size_t tokens);
 
   // Proposes at most `count` tokens that may follow `context`, whose tokens are not kEnd. Stops before a
@@ -42,13 +43,14 @@ class SuffixIndex {
   Proposal find_own(int count) const { return propose(text(), count, true); }
 
   size_t size() const { return tokens_.size() - first_; }  // tokens
-  // Memory has room for a power of two of tokens. It is never above this, also while it grows.
+  // The bytes in use. Memory has room for a power of two of tokens. It never exceeds this, even while it
+  // grows.
   size_t bytes() const { return bytes_for(room_); }
-  size_t bytes_with(size_t tokens) const;  // bytes() after append() of so many tokens
+  size_t bytes_with(size_t tokens) const;  // bytes() after append() of `tokens` tokens
 
  private:
   static constexpr std::array<int, 3> kOrders = {2, 4, 8};
-  static constexpr int kMostSteps = 256;  // of a walk, with places that only share a hash
+  static constexpr int kMostSteps = 256;  // of a walk along a chain, including places that only share a hash
   struct Chains {
     std::vector<int32_t> last;    // by hash of `order` tokens: the last place where they end, -1: none
     std::vector<int32_t> before;  // of each position: the place before with this hash
