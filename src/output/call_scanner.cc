@@ -140,7 +140,7 @@ std::optional<Scan> CallScanner::fence() {
   return std::nullopt;
 }
 
-// False: not all of it is calls.
+// Adds the calls in `json`. False if anything in it is not a call.
 bool CallScanner::take_calls(std::string_view json) {
   const bool plain = form_ == ToolForm::plain;
   std::vector<std::string_view> all{json};
@@ -152,7 +152,7 @@ bool CallScanner::take_calls(std::string_view json) {
   std::vector<ToolCall> calls;
   for (const std::string_view one : all) {
     auto call = call_from_json(one, plain);
-    // An answer may be any JSON; only a known name makes it a call.
+    // A plain answer may be any JSON; it is a call only if it names a known tool.
     if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
     calls.push_back(std::move(*call));
   }
@@ -180,7 +180,8 @@ std::optional<Scan> CallScanner::after_json() {
       return std::nullopt;
     }
     at_ = call_end;
-    return close == Match::more ? Scan::more : Scan::complete;  // complete: a whole call all the same
+    return close == Match::more ? Scan::more
+                                : Scan::complete;  // the call is complete even without the closing tag
   }
   if (text_[at_] == ';') {
     ++at_;
@@ -236,7 +237,8 @@ std::optional<Scan> CallScanner::parameter() {
   return std::nullopt;
 }
 
-// A value may itself speak of </parameter>: the one that counts is followed by what may follow.
+// A value may itself contain </parameter>. The value ends at the one after which a parameter or a closing tag
+// follows.
 std::optional<Scan> CallScanner::value() {
   constexpr std::string_view kClose = "</parameter>";
   const size_t close = text_.find(kClose, search_);

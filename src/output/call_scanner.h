@@ -17,11 +17,11 @@ class CallScanner {
   // tools: OpenAI's array; must outlive the scanner.
   CallScanner(ToolForm form, const Json& tools) : form_(form), tools_(&tools) {}
 
-  // text: the block so far, from its marker on; longer with every call. end: nothing will follow.
+  // text: the block so far, from its marker on; it grows from call to call. end: nothing will follow.
   Scan advance(std::string_view text, bool end);
-  // Complete: where the block ends. Broken: the first byte that does not fit.
+  // After `complete`: the end of the block. After `broken`: the first byte that does not fit.
   size_t at() const { return at_; }
-  // Of a complete block, at least one.
+  // The calls of a complete block, at least one.
   const std::vector<ToolCall>& calls() const { return calls_; }
 
  private:
@@ -47,7 +47,7 @@ class CallScanner {
   };
   enum class Match { no, more, yes };
 
-  // One step; nullopt: it is done, step_ names the next.
+  // Each function does one step. nullopt: the step is done, and step_ is the next one.
   std::optional<Scan> step();
   std::optional<Scan> opener();
   std::optional<Scan> body();
@@ -68,9 +68,9 @@ class CallScanner {
   bool take_calls(std::string_view json);
   bool take_function();
 
-  // Whether `literal` stands at at_ (then it is passed).
+  // Whether `literal` is at at_; if so, moves past it.
   Match match(std::string_view literal);
-  // Passes white space; false: the text ends before anything else.
+  // Skips white space; false if the text ends there.
   bool next();
 
   ToolForm form_;
@@ -79,7 +79,7 @@ class CallScanner {
   std::string_view text_;
   size_t at_ = 0;
   size_t begin_ = 0;   // of the JSON value, parameter or name being read
-  size_t search_ = 0;  // no closing tag before it
+  size_t search_ = 0;  // there is no closing tag before it
   bool fenced_ = false;
   std::optional<JsonScan> json_;
   std::optional<GemmaScan> gemma_;

@@ -3,7 +3,7 @@
 namespace anabranch {
 namespace {
 
-// How the template writes down a call of its own; "" when it cannot.
+// A call as the template renders it; "" if it cannot.
 std::string rendered_call(const ChatTemplate& chat) {
   const Json schema = {{"type", "object"}, {"properties", {{"key", {{"type", "string"}}}}}};
   const Json tools = Json::array(
@@ -52,7 +52,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
     const char* token;
     ToolForm form;
   };
-  // <start_of_turn> alone: Gemma 2 and 3, which call as the prompt taught them to.
+  // Only <start_of_turn>: Gemma 2 and 3, which write calls as the prompt tells them to.
   for (const TokenForm& one : {TokenForm{"<|tool_call>", ToolForm::gemma4},
                                {"<start_function_call>", ToolForm::function_gemma},
                                {"[TOOL_CALLS]", ToolForm::mistral},

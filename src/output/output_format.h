@@ -27,7 +27,7 @@ struct OutputFormat {
   bool function_tags = false;  // tagged, and the template writes <function=NAME>
 };
 
-// From how the template renders a call, else from the vocabulary. chat: may be null.
+// Finds the format from the template's rendering of a call, otherwise from the vocabulary. chat: may be null.
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer);
 
 // The marks that open a call anywhere in the output. (Calls without a mark must begin the answer.)

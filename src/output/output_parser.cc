@@ -123,7 +123,7 @@ bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
   for (const Deferred& one : deferred_) all += one.calls.size();
   if (scan != Scan::complete || all > kMaxCalls) {
     text_until_ = at_ + length;
-    // Llama writes it before code, too; it is a switch, not text.
+    // Llama also writes it before code. It is a marker, not text.
     constexpr std::string_view kPython = "<|python_tag|>";
     if (rest.substr(0, kPython.size()) == kPython) at_ += kPython.size();
   } else if (inside_) {
@@ -153,7 +153,7 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
     const auto here = text.substr(i);
     const bool marked = std::binary_search(marks_.begin(), marks_.end(), dropped_ + i);
     bool may = false;
-    // token: the one that the marker begins with, when it is one.
+    // token: the token that the marker begins with, if that is a token of the vocabulary.
     const auto stands = [&](std::string_view marker, std::string_view token) {
       if (!marked && is_token(token)) return false;
       if (here.substr(0, marker.size()) == marker) return true;
@@ -176,7 +176,8 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
   return {Marker::none, text.size(), 0};
 }
 
-// Both tags are taken out wherever they stand: models close twice, or open what the template had opened.
+// Removes both tags wherever they occur: some models close twice, or open a block that the template has
+// opened already.
 void OutputParser::cross(Marker tag, std::vector<OutputEvent>& out) {
   resolve(tag == Marker::open, out);
   if (!inside_) append(Kind::content, spaces_, out);
@@ -202,7 +203,7 @@ void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& ou
   const Kind kind = inside_ ? Kind::reasoning : Kind::content;
   const auto last = text.find_last_not_of(kSpace);
   if (!inside_ && last != std::string_view::npos) blank_ = false;
-  // Content's white space needs holding back only before calls.
+  // White space in content is held back only if calls may follow.
   if (!inside_ && openers_.empty()) return append(kind, text, out);
   if (last == std::string_view::npos) {
     spaces_ += text;

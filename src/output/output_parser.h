@@ -17,8 +17,8 @@ namespace anabranch {
 struct OutputEvent {
   enum class Kind { reasoning, content, call_begin, call_arguments, call_end };
   Kind kind = Kind::content;
-  std::string text;  // the piece; of call_begin: the function's name
-  int call = -1;     // of the call_... kinds: which, from 0
+  std::string text;  // the piece; for call_begin, the function's name
+  int call = -1;     // for the call_... kinds: number of the call, from 0
   bool operator==(const OutputEvent&) const = default;
 };
 
@@ -31,8 +31,8 @@ struct OutputRules {
   // Markers that are tokens of the vocabulary. They count only where mark() reports such a token; the same
   // characters spelled with other tokens are text.
   std::vector<std::string> tokens = {};
-  bool goes_on = false;     // the output continues a thought or an answer at the end of the prompt
-  bool only_calls = false;  // the answer is nothing but calls
+  bool goes_on = false;     // the output continues a thought or an answer that the prompt ends with
+  bool only_calls = false;  // the answer consists of calls only
   bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
 
@@ -51,22 +51,23 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 class OutputParser {
  public:
   explicit OutputParser(OutputRules rules);
-  // One of `tokens` begins at byte `at` of all text, which is not pushed yet.
+  // Reports that one of `tokens` begins at byte `at` of the whole text. Call it before that text is pushed.
   void mark(size_t at) { marks_.push_back(at); }
   OutputParser(const OutputParser&) = delete;
   OutputParser& operator=(const OutputParser&) = delete;
 
   void push(std::string_view text, std::vector<OutputEvent>& out);
-  // When no text follows. cut: it was not the model that ended it here.
+  // Call when no text follows. cut: the output was cut off, not ended by the model.
   void finish(std::vector<OutputEvent>& out, bool cut = false);
-  // The last allowed call is out; nothing more will come.
+  // Whether the last allowed call was returned; no more events follow.
   bool done() const { return done_; }
 
  private:
   enum class Marker { none, open, close, call };
   struct Found {
     Marker marker = Marker::none;
-    // none: begin is how far the text is certain to be text. size: of the marker; of a call without one, 0.
+    // begin: where the marker begins; for `none`, the end of what is certainly text. size: bytes of the
+    // marker; 0 for a call without one.
     size_t begin = 0, size = 0;
   };
   // Calls inside an open block, and the reasoning after them.
@@ -95,14 +96,14 @@ class OutputParser {
   bool blank_;                             // no content so far
   bool done_ = false;
   int calls_ = 0;
-  std::string held_;  // not decided yet, from at_ on
+  std::string held_;  // from at_ on: text that is not decided yet
   size_t at_ = 0;
   size_t dropped_ = 0;         // bytes of the text before held_
   std::vector<size_t> marks_;  // ascending
   size_t text_until_ = 0;      // in held_: no call begins before it
   std::string spaces_;         // white space that may be the last before a border
   std::optional<CallScanner> scanner_;
-  bool certain_ = false;  // what the scanner reads is no answer in JSON
+  bool certain_ = false;  // the text that the scanner reads cannot be an answer in JSON
   std::vector<Deferred> deferred_;
 };
 

@@ -46,7 +46,7 @@ OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop
 std::string OutputText::text_of(int token) {
   std::string text;
   if (std::find(markers_.begin(), markers_.end(), token) != markers_.end()) {
-    // One that the vocabulary calls special would be left out of the text.
+    // The detokenizer would leave out a marker that the vocabulary calls special.
     text = detokenizer_.flush();
     parser_.mark(length_ + text.size());
     text += tokenizer_.token_bytes(token);

@@ -18,10 +18,10 @@ class OutputText {
   // Returns the events that these tokens made certain. Text that may still become part of a stop string, a
   // tag or a call is held back.
   std::vector<OutputEvent> push(std::span<const int> tokens);
-  // Returns what was held back; no token follows. cut: the text was ended by something else than the model or
-  // a stop string.
+  // Returns the events that were held back; call it when no token follows. cut: something else than the model
+  // or a stop string ended the text.
   std::vector<OutputEvent> finish(bool cut = false);
-  // A stop string was found, or the last allowed call: everything from it on is dropped.
+  // Whether a stop string or the last allowed call was found: everything from it on is dropped.
   bool stopped() const { return stops_.stopped() || parser_.done(); }
   // The stop string that was found; empty: none.
   const std::string& stop_found() const { return stops_.found(); }

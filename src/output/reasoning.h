@@ -12,17 +12,17 @@ namespace anabranch {
 struct ReasoningTags {
   std::string open = "<think>";
   std::string close = "</think>";
-  std::string open_token;  // the token that `open` begins with, when it is more than one
+  std::string open_token;  // the token that `open` begins with, if `open` is more than one token
 };
 
-// Where a stream of tokens is: in a thought, in the white space behind one, or in the answer.
+// Tracks whether a stream of tokens is in a thought, in the white space after one, or in the answer.
 class ThoughtTracker {
  public:
-  // open, close: the tags' tokens; none: all is answer. inside: the stream begins in a thought.
+  // open, close: the tags' tokens; without them everything is answer. inside: the stream begins in a thought.
   ThoughtTracker(std::optional<int> open, std::optional<int> close, bool inside)
       : open_(open), close_(close), inside_(inside && close) {}
-  // The next token; blank: it is white space. True: it is part of a thought, whose tags and the white space
-  // behind it (up to kMostBlanks tokens) are, too.
+  // Takes the next token; blank: it is white space. Returns whether it is part of a thought. The tags and up
+  // to kMostBlanks tokens of white space after them belong to the thought.
   bool accept(int token, bool blank);
   bool inside() const { return inside_; }
   bool answering() const { return !inside_ && blanks_left_ == 0; }

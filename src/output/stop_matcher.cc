@@ -30,7 +30,7 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) {
     if (!stop.empty()) patterns_.emplace_back(std::move(stop));
 }
 
-// The pattern whose match begins first; null: none has matched.
+// The pattern whose match begins first; null if none has matched.
 const StopMatcher::Pattern* StopMatcher::first_match() const {
   const Pattern* first = nullptr;
   for (const Pattern& pattern : patterns_)
@@ -64,13 +64,13 @@ StopMatcher::Step StopMatcher::push(std::string_view text) {
   if (stopped_) return {"", true};
   const size_t begin = before_ + text_.size(), end = begin + text.size();
   text_ += text;
-  // Where a stop string begins that may still be completed.
+  // The first position at which a stop string may have begun that is not complete yet.
   size_t possible = end;
   for (Pattern& pattern : patterns_) {
     pattern.push(text, begin);
     possible = std::min(possible, end - pattern.matched);
   }
-  // A longer stop string may have begun before the complete one: then wait, it would win.
+  // If a longer stop string may have begun before the complete one, wait: the earlier one wins.
   const Pattern* complete = first_match();
   if (complete && complete->first <= possible) return {end_at(*complete), true};
   return {take(possible), false};

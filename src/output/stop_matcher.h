@@ -1,4 +1,5 @@
-// Ends a stream of text at the first of several stop strings, holding back only what could still become one.
+// Ends a stream of text at the first of several stop strings, holding back only text that could still become
+// one.
 #pragma once
 
 #include <string>
@@ -19,8 +20,8 @@ class StopMatcher {
   // However the text is cut into pushes, the joined output is the same: everything before the stop string
   // that begins first (of two that begin together, either: the output does not differ).
   Step push(std::string_view text);
-  // What was held back, when what follows it (if anything) is no part of the text: up to a stop string that
-  // waited for an earlier one to be completed, which then counts.
+  // Call when the text ends here. Returns the text that was held back, up to a stop string that is complete,
+  // even if it still waited for one that begins earlier. That stop string then counts as found.
   std::string flush();
   bool stopped() const { return stopped_; }
   // The stop string that was met; empty: none so far.
@@ -44,7 +45,7 @@ class StopMatcher {
 
   std::vector<Pattern> patterns_;
   std::string found_;
-  std::string text_;   // what is held back, from `shown_` on
+  std::string text_;   // from `shown_` on: text that is held back
   size_t shown_ = 0;   // bytes of text_ that were returned
   size_t before_ = 0;  // bytes of the whole text before text_
   bool stopped_ = false;

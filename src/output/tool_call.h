@@ -11,7 +11,7 @@ struct ToolCall {
   bool operator==(const ToolCall&) const = default;
 };
 
-// What a model writes is bounded all the same; beyond these it is text, not a call.
+// Limits for a call that a model writes. Beyond them it is text, not a call.
 inline constexpr size_t kMaxCallBytes = 1 << 20;
 inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr int kMaxCalls = 256;

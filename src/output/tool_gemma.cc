@@ -31,7 +31,7 @@ class Reader {
     return true;
   }
 
-  // A string between marks, or JSON's own; false: neither is here, or it has no end.
+  // Reads a string between marks, or a JSON string. False: there is neither, or it has no end.
   bool string(std::string& out) {
     const char first = peek();
     if (text_.substr(at_, quote_.size()) == quote_) {
@@ -151,7 +151,7 @@ Scan GemmaScan::advance(std::string_view text, size_t& at) {
 
 std::optional<std::string> gemma_to_json(std::string_view text, std::string_view quote) {
   auto json = Reader(text, quote).whole();
-  // An object of too many keys ends here.
+  // parse_json() rejects objects with too many keys.
   if (!json || !parse_json(*json).ok()) return std::nullopt;
   return json;
 }

@@ -1,4 +1,4 @@
-// Gemma's way to write arguments: {key:value,...} with bare keys, and strings between marks of their own.
+// Gemma's notation for arguments: {key:value,...} with bare keys, and special marks around strings.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace anabranch {
 
-// As JsonScan, for an object in this notation. quote: the mark around strings.
+// Like JsonScan, for an object in this notation. quote: the mark around strings.
 class GemmaScan {
  public:
   explicit GemmaScan(std::string_view quote) : quote_(quote) {}
@@ -23,7 +23,7 @@ class GemmaScan {
   bool fresh_ = true;  // a value or key may begin here
 };
 
-// The object as JSON text; nullopt: it is none.
+// The object as JSON text; nullopt if the text is no such object.
 std::optional<std::string> gemma_to_json(std::string_view text, std::string_view quote);
 
 }  // namespace anabranch

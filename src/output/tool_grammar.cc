@@ -36,9 +36,9 @@ class CallWriter {
     const std::string body =
         rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark("</tool_call>")));
     const auto opener = tokenizer_.find("<tool_call>");
-    if (!opener)  // it is spelled
+    if (!opener)  // the model spells it with ordinary tokens
       return rules_.add("free_text", fmt::format("TagDispatch((\"<tool_call>\", {}))", body));
-    // Marks that the model must not write by itself.
+    // Marks that the model must not write in free text.
     std::string excluded;
     for (const int id : mark_tokens(format_, tokenizer_))
       if (id != *opener) excluded += fmt::format("{}, ", id);
@@ -56,20 +56,20 @@ class CallWriter {
     const bool held = forced || (strict != function.end() && *strict == true);
     return !held || it == function.end() || it->is_null() ? kAnyArguments : *it;
   }
-  // A mark is a token where the vocabulary has one.
+  // The element for a mark: a token if the vocabulary has it, otherwise its text.
   std::string mark(std::string_view text) const {
     const auto id = tokenizer_.find(text);
     return id ? fmt::format("Token({})", *id) : literal(text);
   }
 
-  // Of names and values of which nothing is said.
+  // Parameters with any names and values, for tools whose arguments are not constrained.
   Result<std::string> any_parameters() {
     TRY(const std::string text, text_to_tag(rules_));
     return rules_.add("any_parameters",
                       fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
   }
 
-  // Without what stands around all calls.
+  // One call, without the marks around it.
   Result<std::string> call(const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
     const std::string where = fmt::format("the parameters of {}: #", name);

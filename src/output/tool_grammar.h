@@ -1,4 +1,4 @@
-// A model's tool calls as a grammar: in the form that its template taught it, of the tools that are there,
+// A model's tool calls as a grammar: in the format of the model's template, for the tools of the request,
 // with arguments that satisfy their schemas.
 #pragma once
 
@@ -14,18 +14,19 @@ namespace anabranch {
 
 struct CallWishes {
   std::string only;      // the one tool that may be called; empty: any
-  bool several = false;  // calls one after another
-  bool forced = false;   // arguments satisfy the schemas of all tools; else of those with "strict": true
+  bool several = false;  // several calls, one after another
+  bool forced =
+      false;  // arguments satisfy the schemas of all tools; otherwise only of tools with "strict": true
 };
 
-// Adds what calls are written as; gives the element for one or more. tools: OpenAI's array. Errors: invalid
-// and unsupported, as of add_schema, with the tool's name; unsupported (the model's form is not built, or it
-// has none).
+// Adds the rules for calls; returns the element for one or more calls. tools: OpenAI's array. Errors: those
+// of add_schema (invalid, unsupported), with the tool's name; unsupported (no rules exist for the model's
+// format, or it has no format for calls).
 Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
                               const CallWishes& wishes, GrammarRules& rules);
 
-// Free text and, wherever the model opens one, calls: of tools with "strict": true, arguments that satisfy
-// their schemas, of others any. Errors: as of add_calls; unsupported unless calls are tagged.
+// Free text, with calls wherever the model opens one. Arguments satisfy the schema if the tool has "strict":
+// true; for other tools any are allowed. Errors: those of add_calls; unsupported unless calls are tagged.
 Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
                                              const Json& tools, GrammarRules& rules);
 

@@ -5,7 +5,7 @@
 namespace anabranch {
 namespace {
 
-// The arguments as the text of an object; nullopt: they are something else.
+// The arguments as the text of a JSON object; nullopt if they are something else.
 std::optional<std::string> arguments_text(const Json& value, std::string_view text) {
   if (value.is_null()) return "{}";
   if (value.is_object()) return std::string(text);
@@ -20,7 +20,7 @@ std::optional<ToolCall> call_from(const Json& json, std::string_view text, bool 
   if (!json.is_object()) return std::nullopt;
   ToolCall call{string_at(json, "name"), ""};
   bool found = false;
-  // Of repeated keys the last counts, as in parse_json.
+  // If a key is repeated, the last one counts, as in parse_json.
   for (const JsonItem& item : json_items(text)) {
     if (item.key == "arguments" || item.key == "parameters") {
       auto arguments = arguments_text(json[item.key], item.value);

@@ -33,7 +33,7 @@ std::string type_of(const Json& value) {
   return value.type_name();  // string, number, boolean, null, object, array
 }
 
-using Types = std::optional<std::set<std::string>>;  // nothing: any
+using Types = std::optional<std::set<std::string>>;  // nullopt: any type
 
 Types common(const Types& a, const Types& b) {
   if (!a || !b) return a ? a : b;
@@ -44,13 +44,13 @@ Types common(const Types& a, const Types& b) {
   return out;
 }
 
-// What a tool's schema says of the types of a parameter. Each part is read once, and so many of them: a
-// client's references may name each other.
+// Finds the types that a tool's schema allows for a parameter. Reads each part of the schema at most once,
+// and a limited number of parts, because a client's references may be circular.
 class ParameterTypes {
  public:
   explicit ParameterTypes(const Json& root) : root_(root) {}
 
-  // Of a parameter of the object that `schema` describes.
+  // The types of a parameter of the object that `schema` describes.
   Types of(const Json& schema, const std::string& parameter) {
     if (!first_time(schema)) return std::nullopt;
     Types types;
@@ -66,7 +66,7 @@ class ParameterTypes {
     return seen_.size() < kMost && seen_.insert(&schema).second;
   }
 
-  // What holds together with the schema's own keywords.
+  // Calls use(other) for each schema that applies in addition to the schema's own keywords ($ref, allOf).
   template <class Use>
   void for_joined(const Json& schema, const Use& use) {
     if (const std::string ref = schema.is_object() ? string_at(schema, "$ref") : ""; !ref.empty())
@@ -125,7 +125,8 @@ std::string typed_argument(const Json& tools, std::string_view tool, const std::
   const auto literal = literal_json(text);
   if (!literal) return json_string(text);
   if (!is_string) return *literal;
-  // A string or something else: the other only if it is one of the named.
+  // The schema allows strings and other types: the value counts as another type only if the schema names that
+  // type.
   const std::string type = type_of(*parse_json(*literal));
   const bool named = types.count(type) > 0 || (type == "integer" && types.count("number") > 0);
   return named && type != "string" ? *literal : json_string(text);
