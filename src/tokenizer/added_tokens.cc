@@ -38,7 +38,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& norma
   std::vector<std::string> texts;
   texts.reserve(tokens_.size());
   for (AddedToken& t : tokens_) t.control = is_control(t);
-  // Special tokens come first: of equal texts the first counts.
+  // Special tokens come first, because among equal texts the first counts.
   for (const bool special : {true, false}) {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const AddedToken& t = tokens_[i];
@@ -100,7 +100,8 @@ std::vector<AddedTokens::Part> AddedTokens::split(const MarkedText& marked, bool
       parts.push_back({begin, end, found});
       done = end;
     }
-    // As in Hugging Face: a token within white space that the one before has swallowed counts all the same.
+    // As in Hugging Face, a token counts even if it lies in white space that the token before it has
+    // swallowed.
     pos = match_end;
   }
   if (done < text.size()) parts.push_back({done, text.size(), nullptr});

@@ -21,9 +21,9 @@ struct AddedToken {
   bool control = false;                 // is_control(), set by AddedTokens
 };
 
-// Whether a token steers the conversation, so that it must never come out of text from outside: every special
-// one, and every other one that is more than white space (<think>, [INST], <tool_call> are often not marked
-// special).
+// Whether a token steers the conversation, so that untrusted text must never produce it: every special token,
+// and every other added token that is more than white space (<think>, [INST], <tool_call> are often not
+// marked special).
 bool is_control(const AddedToken& token);
 
 class AddedTokens {
@@ -31,13 +31,13 @@ class AddedTokens {
   AddedTokens() = default;
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
-  // A stretch of the text: an added token, or (token == nullptr) text between them.
+  // A part of the text: an added token, or (token == nullptr) the text between two.
   struct Part {
     size_t begin, end;
     const AddedToken* token;
   };
   // Cuts text (leftmost, then longest) at the tokens that are looked for before or after normalising. Special
-  // ones stay text unless parse_special; a control token also needs every byte of it to be trusted.
+  // tokens stay text unless parse_special is set. A control token is found only if all its bytes are trusted.
   std::vector<Part> split(const MarkedText& text, bool normalized, bool parse_special) const;
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 

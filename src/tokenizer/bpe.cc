@@ -66,7 +66,7 @@ Result<void> Bpe::add_merge(std::string_view left, std::string_view right, uint3
   size_t i = slot_of(key, mask);
   while (merges_[i].id >= 0 && merges_[i].pair != key) i = (i + 1) & mask;
   if (merges_[i].id < 0) ++merge_count_;
-  merges_[i] = {key, rank, id};  // of equal pairs the last counts
+  merges_[i] = {key, rank, id};  // if a pair is repeated, the last one counts
   return {};
 }
 
@@ -119,7 +119,8 @@ bool Bpe::candidate(std::string_view word, const std::vector<Symbol>& symbols, i
   return true;
 }
 
-// Cuts a word into its characters' tokens, with <0xHH> or unknown tokens for what the vocabulary lacks.
+// Splits a word into the tokens of its characters, with <0xHH> or unknown tokens for characters that the
+// vocabulary lacks.
 void Bpe::split(std::string_view word, std::vector<Symbol>& symbols) const {
   const auto push = [&](int id, size_t begin, size_t size, uint32_t chars) {
     const int index = static_cast<int>(symbols.size());
@@ -199,7 +200,7 @@ void Bpe::merge_long(std::string_view word, std::vector<Symbol>& symbols, std::v
     std::pop_heap(heap.begin(), heap.end(), later);
     const Candidate top = heap.back();
     heap.pop_back();
-    // Out of date when either symbol has merged since: then the pair now there is another, or none.
+    // Skip an outdated entry: if one of the symbols has merged since, the pair no longer exists.
     if (symbols[top.left].size == 0 || !candidate(word, symbols, top.left, c) || c.id != top.id) continue;
     Symbol& left = symbols[top.left];
     Symbol& right = symbols[left.next];

@@ -16,7 +16,8 @@ namespace anabranch {
 class Bpe {
  public:
   struct Options {
-    int unk = -1;  // id of the token for what the vocabulary lacks; -1: dropped, as Hugging Face does
+    int unk = -1;  // id of the token for characters that the vocabulary lacks; -1: they are dropped, as in
+                   // Hugging Face
     bool fuse_unk = false;       // neighbours become one unknown token
     bool byte_fallback = false;  // <0xHH> tokens before unk
     bool ignore_merges = false;  // a word that is a token stays whole
@@ -30,8 +31,8 @@ class Bpe {
   Result<void> add_merge(std::string_view left, std::string_view right, uint32_t rank);
   void reserve_merges(size_t count);
   // Instead of merges: any two neighbours whose joined text is a token may merge, the highest score first
-  // (SentencePiece, tiktoken; scores by id). Of equal scores the leftmost pair goes first, as in
-  // SentencePiece itself, or as in the merge list that Transformers derives from such a vocabulary.
+  // (SentencePiece, tiktoken; scores by id). Pairs of equal scores are ordered as in SentencePiece (the
+  // leftmost first), or as in the merge list that Transformers derives from such a vocabulary.
   enum class Ties { leftmost, derived_merges };
   void merge_by_score(const std::vector<float>& scores, Ties ties);
   // Tokens (by id) that ordinary text must never become: control markers. Call before adding merges.
@@ -45,8 +46,8 @@ class Bpe {
 
   // Appends the ids of a word of valid UTF-8.
   void encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit = nullptr) const;
-  // Every such byte of a text is part of a token's text. byte_level: words are written in GPT-2's characters
-  // for bytes.
+  // Whether this byte of a text always becomes part of a token's text. byte_level: words are written in
+  // GPT-2's characters for bytes.
   bool keeps(uint8_t byte, bool byte_level) const;
 
  private:
@@ -61,7 +62,7 @@ class Bpe {
     uint32_t chars = 0;            // 0: a fallback byte or unknown, which never merges by score
     int prev = -1, next = -1;
   };
-  // Order of a merge: smaller goes first, then the leftmost.
+  // The order of a merge: the smallest goes first, then the leftmost.
   struct Candidate {
     uint64_t order = 0;
     int left = 0;

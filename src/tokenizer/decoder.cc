@@ -143,7 +143,7 @@ std::string Decoder::bytes_of(std::string_view token) const {
         if (const auto byte = fallback_byte(text)) return std::string(1, *byte);
         break;
       case Kind::fuse:
-        return text;  // what follows concerns the whole text
+        return text;  // the remaining steps concern the whole text
       case Kind::strip:
         text = strip(step, text);
         break;

@@ -13,8 +13,8 @@ struct DecoderStep {
   enum class Kind { byte_level, replace, byte_fallback, fuse, strip, metaspace };
   Kind kind = Kind::fuse;
   std::vector<Regex> pattern;  // replace: exactly one
-  std::string content;         // replace: what to put; strip: the character; metaspace: the replacement
-  int start = 0, stop = 0;     // strip: at most so many characters
+  std::string content;         // replace: the new text; strip: the character; metaspace: the replacement
+  int start = 0, stop = 0;     // strip: at most this many characters
   bool drop_first = false;     // metaspace: the first token loses its replacements
 };
 
@@ -24,7 +24,7 @@ class Decoder {
   explicit Decoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {}
   // The text of a whole sequence; invalid UTF-8 becomes U+FFFD.
   std::string decode(std::vector<std::string> tokens) const;
-  // What one token adds to a text that is already under way; may be part of a code point.
+  // The bytes that one token adds after other tokens; may be part of a code point.
   std::string bytes_of(std::string_view token) const;
   // Spaces that decode() drops at the start of a text (INT_MAX: all that its first token begins with).
   int leading_spaces_dropped() const;

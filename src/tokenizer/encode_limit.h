@@ -1,5 +1,4 @@
-// Ends the tokenising of a text early: when it has more tokens than anyone wants, or when nobody waits for
-// it.
+// Ends the tokenising of a text early: when it has too many tokens, or when nobody waits for it.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +9,27 @@ namespace anabranch {
 // For one text, perhaps in several parts; used by one thread at a time.
 class EncodeLimit {
  public:
-  // cancelled: asked now and then; may be empty.
+  // cancelled: called now and then; may be empty.
   EncodeLimit(size_t most_tokens, std::function<bool()> cancelled)
       : most_tokens_(most_tokens), cancelled_(std::move(cancelled)) {}
 
-  // Afterwards one of these may be set; then the tokens are not all there.
+  // If one of these is set after tokenising, the tokens are incomplete.
   bool too_long() const { return too_long_; }
   bool cancelled() const { return was_cancelled_; }
   bool stopped() const { return too_long_ || was_cancelled_; }
   size_t most_tokens() const { return most_tokens_; }
-  // The next part comes after so many tokens of the text.
+  // The next part follows after `tokens` tokens of the text.
   void go_on_after(size_t tokens) { before_ = tokens; }
 
-  // For the tokenizer, which catches it.
+  // Thrown by check(); the tokenizer catches it.
   struct Stopped {};
-  // The part has at least so many tokens. Throws Stopped.
+  // Reports that the part has at least `tokens` tokens. Throws Stopped.
   void check(size_t tokens) {
     too_long_ = too_long_ || before_ + tokens > most_tokens_;
     if (++checks_ % kChecksPerQuestion == 0) ask();
     if (stopped()) throw Stopped{};
   }
-  // Asks at once.
+  // Calls `cancelled` at once.
   void ask() { was_cancelled_ = was_cancelled_ || (cancelled_ && cancelled_()); }
 
  private:

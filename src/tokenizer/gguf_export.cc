@@ -11,7 +11,7 @@
 namespace anabranch {
 namespace {
 
-// What the ways to cut a text differ in: contractions in either case, digits, marks, punctuation before
+// Text on which the pre-tokenizers differ: contractions in either case, digits, marks, punctuation before
 // letters and lines, capitals within words, scripts, and white space.
 constexpr std::string_view kProbe =
     "I'm HE'LL they've IT'S  don'T 1 12 123 1234 12345678 3.14 \xD9\xA1\xD9\xA2\xD9\xA3\xD9\xA4 caf\xC3\xA9 "
@@ -81,8 +81,8 @@ Result<void> add_byte_level(const TokenizerParts& parts, const Bpe& bpe, GgufVoc
   return {};
 }
 
-// SentencePiece merges by score: the better, the earlier a token's merge. Runs of its sign for a space are
-// written as spaces where they are tokens of their own.
+// SentencePiece merges by score: the earlier a token's merge, the better its score. In user-defined tokens,
+// its sign for a space is written as a space.
 void add_sentencepiece(const TokenizerParts& parts, const Bpe& bpe, GgufVocab& v) {
   v.pre = "default";
   v.add_space_prefix = parts.normalizer.apply({"a", ""}).text != "a" ||

@@ -11,7 +11,7 @@ namespace anabranch {
 namespace {
 
 constexpr size_t kMaxMerges = 8u << 20;
-constexpr size_t kMaxMergeBytes = 128u << 20;  // half of what the reader takes
+constexpr size_t kMaxMergeBytes = 128u << 20;  // half of the reader's limit
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
@@ -89,8 +89,8 @@ struct ScoredMerge {
   size_t id, cut;  // the token, and the bytes of its left part
 };
 
-// Every way to cut a token in two tokens. Bytes and the unknown token stand for text that is not their own,
-// so they are no parts.
+// Every way to split a token into two tokens. Byte tokens and the unknown token are not used as parts,
+// because they stand for other text than their own.
 Result<std::vector<ScoredMerge>> cut_tokens(const GgufVocab& v, const Texts& texts) {
   std::vector<ScoredMerge> out;
   size_t bytes = 0;
@@ -121,7 +121,7 @@ Result<std::vector<ScoredMerge>> cut_tokens(const GgufVocab& v, const Texts& tex
   return out;
 }
 
-// In the order of Bpe::merge_by_score.
+// The merges in the order of Bpe::merge_by_score.
 Result<std::string> scored_merges(const GgufVocab& v, const Texts& texts) {
   TRY(auto cuts, cut_tokens(v, texts));
   std::sort(cuts.begin(), cuts.end(), [](const ScoredMerge& a, const ScoredMerge& b) {
@@ -195,7 +195,7 @@ Result<Pipeline> sentencepiece(const GgufVocab& v, const Texts& texts) {
   return out;
 }
 
-// Hugging Face's tokenizers add BOS here.
+// The post-processor, in which Hugging Face's tokenizers add BOS.
 std::string post_processor(const std::string& bos, int id) {
   return fmt::format(
       "{{\"type\": \"TemplateProcessing\",\n    \"single\": [{{\"SpecialToken\": {{\"id\": {0}, \"type_id\": "

@@ -14,7 +14,7 @@ struct TokenizerFiles {
 };
 
 // Files that give the tokens of Tokenizer::from_gguf(vocab). The merges of a SentencePiece vocabulary are
-// derived from its scores as Transformers derives them. Errors: as from_gguf's; invalid (a token is not
+// derived from its scores as Transformers derives them. Errors: those of from_gguf; invalid (a token is not
 // UTF-8), exhausted (too many merges).
 Result<TokenizerFiles> tokenizer_files(const GgufVocab& vocab);
 

@@ -1,4 +1,4 @@
-// What both readers of a GgufVocab need: Tokenizer::from_gguf and the writer of tokenizer.json.
+// Helpers that both readers of a GgufVocab need: Tokenizer::from_gguf and the writer of tokenizer.json.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace anabranch {
 
 enum GgufTokenType { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-// What a name in tokenizer.ggml.pre stands for.
+// The meaning of a name in tokenizer.ggml.pre.
 struct GgufPreTokenizer {
   std::string_view name;
   std::array<std::string_view, 3> patterns;  // applied one after another, all isolated; empty: unused
@@ -24,20 +24,21 @@ struct GgufPreTokenizer {
   bool add_bos = false;  // when the file does not say
 };
 
-// All of them; of names that mean the same, the one that llama.cpp's own files have comes first.
+// All of them. Among names with the same meaning, the one in llama.cpp's own files comes first.
 std::span<const GgufPreTokenizer> gguf_pre_tokenizers();
 // Error (unsupported): lists the names that are known.
 Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name);
-// That of a byte-level vocabulary. Where the file does not name one, the model's architecture together with a
-// token that only one family has decides. Error (unsupported): an unknown name, or no name and no such token.
+// The pre-tokenizer of a byte-level vocabulary. If the file does not name one, it is chosen by the model's
+// architecture and a token that only one family has. Error (unsupported): an unknown name, or no name and no
+// such token.
 Result<const GgufPreTokenizer*> gguf_pre_tokenizer(const GgufVocab& vocab);
 
-// SentencePiece's vocabularies ("llama") merge by score; Gemma 4's, which are otherwise alike, have a list.
+// SentencePiece's vocabularies ("llama") merge by score. Gemma 4's are like them, but have a list of merges.
 bool is_sentencepiece(const GgufVocab& vocab);
 bool has_listed_merges(const GgufVocab& vocab);
 
-// A GgufTokenType, or 1. llama.cpp's converter calls those of Gemma 4's control tokens user-defined that mark
-// thoughts and calls, to see them in its output.
+// A GgufTokenType, or 1. Gemma 4's control tokens for thoughts and calls are kControl here. llama.cpp's
+// converter marks them user-defined, so that its output shows them.
 int gguf_token_type(const GgufVocab& vocab, size_t id);
 
 std::string gguf_token_text(const GgufVocab& vocab, size_t id);

@@ -38,15 +38,17 @@ class Rebuilder {
   MarkedText out_;
 };
 
-// Whether `c` may reorder or compose with what stands before it. Everything else starts afresh, so a text can
-// be normalised in short chunks. (Jamo and half-width voicing marks are no marks by category.)
+// Whether `c` may reorder or compose with the characters before it. All other characters start a new chunk,
+// so that a text can be normalised in short chunks. (Jamo and half-width voicing marks are not marks by
+// category.)
 bool joins_previous(char32_t c) {
   if (c < 0x300) return false;
   if (is_mark(c)) return true;
   return (c >= 0x1160 && c <= 0x11FF) || (c >= 0x3131 && c <= 0x318E) || (c >= 0xFF9E && c <= 0xFFDC);
 }
 
-// One chunk: a starter and what may join it. Sorted here since utf8proc's own reordering is quadratic.
+// One chunk: a starter and the characters that may join it. Sorted here because utf8proc's own reordering is
+// quadratic.
 void normalise_chunk(std::string_view chunk, Kind kind, std::string& out) {
   const bool compose = kind == Kind::nfc || kind == Kind::nfkc;
   const bool compat = kind == Kind::nfkc || kind == Kind::nfkd;

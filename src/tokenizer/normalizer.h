@@ -1,5 +1,5 @@
-// Normalisation before tokenising: Unicode forms, replacements, prefixes. Optionally carries along which
-// bytes may be trusted, so that a special token is never made of text from outside.
+// Normalisation before tokenising: Unicode forms, replacements, prefixes. Optionally tracks which bytes are
+// trusted, so that untrusted text never becomes a special token.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,8 @@ class Normalizer {
   Normalizer() = default;
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
   bool empty() const { return steps_.empty(); }
-  // text: valid UTF-8; at_start: it is the beginning of the whole text. A byte of the result is trusted when
-  // all it was made of is.
+  // text: valid UTF-8; at_start: it is the beginning of the whole text. A byte of the result is trusted if
+  // all bytes that it was made from are.
   MarkedText apply(MarkedText text, bool at_start = true) const;
 
  private:

@@ -19,7 +19,7 @@ struct Part {
   bool match;
 };
 
-// counts: each part is a word in the end.
+// counts: each part becomes a word, so that the limit can count them.
 void regex_parts(const Regex& regex, std::string_view word, std::vector<Part>& parts, EncodeLimit* limit,
                  bool counts) {
   size_t last = 0, words = 0;  // words: parts that are not empty
@@ -180,7 +180,7 @@ void split_words(const Step& step, Words& words, EncodeLimit* limit, bool words_
   words.spans = std::move(out);
 }
 
-// Every word rewritten by write(word, at_start, out).
+// Rewrites every word by write(word, at_start, out).
 template <class Write>
 void rewrite_words(Words& words, Write write) {
   std::string text;

@@ -1,4 +1,4 @@
-// Cutting text into the words that a model tokenises one by one.
+// Splits text into the words that a model tokenises one by one.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace anabranch {
 
-// What becomes of the separators found.
+// What to do with the separators.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 struct PreTokenizerStep {
@@ -44,9 +44,9 @@ class PreTokenizer {
   };
   // limit: may be null. words_count: each word has at least one token.
   Words apply(std::string text, bool at_start, EncodeLimit* limit = nullptr, bool words_count = false) const;
-  // No part of the text is left out.
+  // Whether every part of the text becomes part of a word.
   bool keeps_all() const;
-  // Words come out in GPT-2's characters for bytes.
+  // Whether the words are in GPT-2's characters for bytes.
   bool writes_bytes() const;
 
  private:

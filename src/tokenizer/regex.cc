@@ -18,7 +18,7 @@ constexpr uint32_t kMatchLimit =
 constexpr size_t kJitStack = 1 << 20;
 
 // Rewrites a pattern one construct at a time. Escapes that mean the same in both dialects pass through, those
-// that differ are spelled out, and what it does not know is an error rather than a silent difference.
+// that differ are spelled out, and unknown constructs are errors, never silent differences.
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}

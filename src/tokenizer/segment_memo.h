@@ -1,5 +1,5 @@
-// The tokens of long texts that come again and again (tool schemas, system prompts, earlier turns),
-// remembered so that each is tokenised once. Thread-safe.
+// Remembers the tokens of long texts that occur again and again (tool schemas, system prompts, earlier
+// turns), so that each is tokenised once. Thread-safe.
 #pragma once
 
 #include <list>
@@ -14,7 +14,7 @@ namespace anabranch {
 
 class SegmentMemo {
  public:
-  // Keeps at most about `bytes`; what was not used for longest goes first.
+  // Keeps at most about `bytes`; evicts the least recently used texts.
   explicit SegmentMemo(size_t bytes) : budget_(bytes) {}
 
   // Appends the tokens kept for exactly this key; false if there are none.

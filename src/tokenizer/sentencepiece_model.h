@@ -20,7 +20,7 @@ struct SentencePieceModel {
   bool unigram = true;        // else BPE
   bool byte_fallback = false;
   int unk = 0, bos = 1, eos = 2;  // -1: none
-  // Normalizer: what is done to a text before it is cut into pieces.
+  // Normalizer: changes to a text before it is split into pieces.
   std::string charsmap;  // see Charsmap; empty: every character stays as it is
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;

@@ -13,9 +13,9 @@
 
 namespace anabranch {
 
-// A normalizer's precompiled_charsmap: which sequences of characters become which text. A number of 4 bytes
+// A normalizer's precompiled_charsmap: which sequences of characters become which text. It has 4 bytes
 // (little-endian) with the size of a double array (Darts), the array, and then the texts, each with a zero
-// byte behind it.
+// byte after it.
 class Charsmap {
  public:
   Charsmap() = default;  // changes nothing
@@ -46,7 +46,7 @@ class SentencePieceNormalizer {
   MarkedText apply(const MarkedText& text, bool at_start) const;
 
  private:
-  // What becomes of the characters at text[pos], and how many bytes these are.
+  // The replacement of the characters at text[pos], and how many bytes these are.
   Charsmap::Match next(std::string_view text, size_t pos) const;
 
   Charsmap charsmap_;

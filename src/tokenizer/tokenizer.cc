@@ -89,7 +89,7 @@ class TokenizerImpl final : public Tokenizer {
     return it != added_by_id_.end() ? std::string_view(it->second->content) : parts_.vocab->text(id);
   }
 
-  // What least_tokens() counts by.
+  // Sets longest_, kept_ and keeps_all_, which least_tokens() and encode_words() use.
   void find_least_tokens() {
     for (int id = 0; id < size_; ++id)
       if (has(id)) longest_ = std::max({longest_, content(id).size(), token_bytes(id).size()});
@@ -103,14 +103,14 @@ class TokenizerImpl final : public Tokenizer {
     keeps_all_ = std::all_of(kept_.begin(), kept_.end(), [](bool kept) { return kept; });
   }
 
-  // Normalised text without added tokens has no fewer tokens: those bytes that are in one, by the longest
-  // token.
+  // A lower bound for the number of tokens of normalised text without added tokens: the bytes that become
+  // part of a token, divided by the bytes of the longest token.
   size_t least_tokens(std::string_view text) const {
     const auto kept = [this](char c) { return kept_[static_cast<uint8_t>(c)]; };
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), kept)) / longest_;
   }
 
-  // What `encode` returns, unless the limit stops it.
+  // The result of `encode`; empty if the limit stops it.
   template <class Encode>
   std::vector<int> limited(EncodeLimit* limit, Encode encode) const {
     if (!limit) return encode();
@@ -137,7 +137,7 @@ class TokenizerImpl final : public Tokenizer {
     return encode_marked(std::move(all), true, memo, salt, limit);
   }
 
-  // replace_invalid_utf8 that keeps the marks: a replacement is trusted when all its bytes were.
+  // Like replace_invalid_utf8, but keeps the marks: a replacement is trusted if all replaced bytes were.
   static MarkedText replace_invalid(const MarkedText& in) {
     MarkedText out;
     for (size_t pos = 0; pos < in.text.size();) {
@@ -187,7 +187,8 @@ class TokenizerImpl final : public Tokenizer {
     return ids;
   }
 
-  // All that the tokens of a segment depend on. Lengths come first, so no two lists of parts look alike.
+  // Everything that the tokens of a segment depend on. Lengths come first, so that different parts never give
+  // the same key.
   static std::string memo_key(const MarkedText& segment, bool at_start, bool parse_special,
                               std::string_view salt) {
     std::string key = std::to_string(salt.size()) + ' ' + std::to_string(segment.text.size()) + ' ';

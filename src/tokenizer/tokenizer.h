@@ -21,7 +21,7 @@ namespace anabranch {
 class EncodeLimit;
 class SegmentMemo;
 
-// What a GGUF file says about its tokenizer (tokenizer.ggml.*), as plain data.
+// The metadata of a GGUF file's tokenizer (tokenizer.ggml.*), as plain data.
 struct GgufVocab {
   std::string model;         // "gpt2", "llama"
   std::string pre;           // "smollm", "qwen35", "llama-bpe", ...; "" or "default": the file does not say
@@ -47,17 +47,16 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Token ids of `text`. With parse_special, added tokens that stand in it (special or not) are recognised;
-  // otherwise only non-special added tokens are, and special ones are ordinary text. No BOS is added.
-  // Invalid UTF-8 is replaced by U+FFFD first.
-  // limit: may end it early; the tokens are then no use.
+  // otherwise only non-special added tokens are, and special ones are ordinary text. No BOS is added. Invalid
+  // UTF-8 is replaced by U+FFFD first. limit: may end it early; the tokens are then incomplete.
   virtual std::vector<int> encode(std::string_view text, bool parse_special,
                                   EncodeLimit* limit = nullptr) const = 0;
-  // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; special tokens (and the
-  // family's control markers such as <think>, whatever their `special` flag) never come out of an untrusted
-  // piece. Ordinary tokens may span a border between pieces, as they would in the joined text.
+  // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; an untrusted piece never
+  // produces special tokens, or the family's control markers such as <think>, whatever their `special` flag.
+  // Ordinary tokens may span a border between pieces, as they would in the joined text.
   //
-  // memo: remembers the tokens of long stretches between added tokens; what is kept under another salt is not
-  // used. The result is the same without.
+  // memo: remembers the tokens of long texts between added tokens; entries under another salt are not used.
+  // The result is the same without it.
   virtual std::vector<int> encode(std::span<const PromptPiece> pieces, SegmentMemo* memo = nullptr,
                                   std::string_view salt = {}, EncodeLimit* limit = nullptr) const = 0;
 
@@ -76,13 +75,13 @@ class Tokenizer {
   // Spaces that decode() drops at the start of a text (SentencePiece's own); INT_MAX: all of the first
   // token's.
   virtual int leading_spaces_dropped() const { return 0; }
-  // All tokens' text; special tokens are left out when skip_special. Invalid UTF-8 becomes U+FFFD.
+  // The text of all tokens; skip_special leaves out special tokens. Invalid UTF-8 becomes U+FFFD.
   virtual std::string decode(std::span<const int> ids, bool skip_special) const = 0;
 };
 
-// BOS, where a plain text starts with it.
+// BOS, if a plain text starts with it.
 std::optional<int> leading_bos(const Tokenizer& tokenizer);
-// Puts it before `ids`, unless they start with it.
+// Inserts it before `ids`, unless they start with it.
 void add_leading_bos(const Tokenizer& tokenizer, std::vector<int>& ids);
 
 // Turns a stream of tokens into text that is valid UTF-8 at every step: bytes of an unfinished code point are

@@ -19,7 +19,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, code);
 }
 
-// "": there is no such file.
+// "" if there is no such file.
 Result<std::string> read_if_there(const fs::path& path) {
   auto text = read_file(path.string(), kMaxSideFile);
   if (text.ok() || text.error().kind != ErrorKind::not_found) return text;
@@ -40,7 +40,7 @@ Result<TokenizerSettings> settings_of(const fs::path& directory) {
   return settings;
 }
 
-// tokenizer.model, or the newest of Mistral's tokenizer.model.v1, v2, ...; empty: there is none.
+// tokenizer.model, or the newest of Mistral's tokenizer.model.v1, v2, ...; empty if there is none.
 fs::path find_sentencepiece(const fs::path& directory) {
   if (is_there(directory / "tokenizer.model")) return directory / "tokenizer.model";
   for (int version = 15; version > 0; --version)

@@ -42,7 +42,7 @@ constexpr GgufPreTokenizer kPre[] = {
     {"llama4", {kGpt4o}, false, false, true},
 };
 
-// Vocabularies that show by themselves whose they are. The first row that fits counts.
+// Vocabularies that are recognised by the architecture and a token. The first matching row counts.
 struct PlainFamily {
   std::string_view architecture, token, pre;
 };
@@ -126,7 +126,7 @@ Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
   return {};
 }
 
-// The score of a user-defined token is 0 in SentencePiece, and lost in GGUF.
+// In SentencePiece, the score of a user-defined token is 0; GGUF loses it.
 Result<void> merge_by_score(const GgufVocab& v, Bpe& bpe) {
   if (v.scores.size() != v.tokens.size())
     return make_error(ErrorKind::invalid, "tokenizer.ggml.scores has {} entries for {} tokens",
@@ -250,7 +250,7 @@ std::string gguf_token_text(const GgufVocab& v, size_t id) {
 }
 
 Result<std::pair<std::string_view, std::string_view>> split_gguf_merge(std::string_view merge, size_t rank) {
-  // The left part is never empty, so the space is looked for behind its first character.
+  // The left part is never empty, so search for the space after its first character.
   const size_t space = merge.find(' ', 1);
   if (space == std::string_view::npos || space + 1 >= merge.size())
     return make_error(ErrorKind::invalid, "tokenizer.ggml.merges: entry {} is not two tokens: '{}'", rank,

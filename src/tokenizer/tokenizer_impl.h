@@ -1,4 +1,4 @@
-// What the loaders (tokenizer.json, GGUF) hand to the one tokenizer.
+// The parts that loaders (tokenizer.json, GGUF) pass to the tokenizer.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace anabranch {
 
-// Of one token in a file.
+// The limit for one token in a file.
 constexpr size_t kMaxTokenBytes = 4096;
 
 struct TokenizerParts {
@@ -34,11 +34,11 @@ struct TokenizerParts {
 
 // By id: the control tokens among `added`, which the model itself must never produce.
 std::vector<bool> control_ids(const std::vector<AddedToken>& added);
-// Of the contents of tokenizer.json and (may be empty) tokenizer_config.json.
+// Parses the contents of tokenizer.json and of tokenizer_config.json (may be empty).
 Result<TokenizerParts> read_tokenizer_json(std::string_view json, std::string_view config);
 Result<std::shared_ptr<const Tokenizer>> parse_tokenizer_json(std::string_view json, std::string_view config);
 std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerParts parts);
-// What Tokenizer::from_file and Tokenizer::from_directory make a tokenizer of.
+// The parts from which Tokenizer::from_file and Tokenizer::from_directory make a tokenizer.
 Result<TokenizerParts> read_tokenizer_file(const std::string& tokenizer_json);
 Result<TokenizerParts> read_tokenizer_directory(const std::string& directory);
 

@@ -21,7 +21,7 @@ using simdjson::dom::object;
 constexpr size_t kMaxFile = 256u << 20;
 constexpr int kMaxNesting = 8;       // of sequences in sequences
 constexpr size_t kMaxSteps = 64;     // of one pipeline
-constexpr size_t kMaxGrowth = 4096;  // how many times as long a pipeline may make a text
+constexpr size_t kMaxGrowth = 4096;  // the factor by which a pipeline may lengthen a text
 constexpr size_t kMaxAdded = 100'000;
 
 simdjson::simdjson_result<element> parse_text(simdjson::dom::parser& parser, std::string_view text) {
@@ -99,7 +99,8 @@ class Growth {
   size_t steps_ = 0, factor_ = 1;
 };
 
-// Of replacing a literal, or (empty) a regex, which may match between any two characters.
+// The growth from replacing a literal, or a regex (literal is empty), which may match between any two
+// characters.
 size_t growth_of_replace(const std::string& literal, const std::string& content) {
   return literal.empty() ? content.size() + 1 : (content.size() + literal.size() - 1) / literal.size();
 }
@@ -307,7 +308,8 @@ Result<Decoder> read_decoder(const element& e) {
   return Decoder(std::move(steps));
 }
 
-// A TemplateProcessing whose template starts with a special token adds that one: BOS. Returns its content.
+// A TemplateProcessing whose template starts with a special token adds this token as BOS. Returns its
+// content.
 Result<std::string> read_post_processor(const element& e) {
   constexpr std::string_view where = "post_processor";
   std::string first;
@@ -493,8 +495,8 @@ Result<void> read_config(std::string_view text, TokenizerParts& parts) {
   return {};
 }
 
-// An id must not mean one text to the added tokens and another to the model, nor a text two ids: ordinary
-// text could become a special token.
+// An id must not have one text among the added tokens and another in the model, nor a text two ids. Otherwise
+// ordinary text could become a special token.
 Result<void> check_added(const TokenizerParts& parts) {
   std::unordered_map<int, std::string_view> contents;
   for (const AddedToken& token : parts.added) {

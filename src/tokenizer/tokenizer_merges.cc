@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxMerges = 8u << 20;
 
-// How a class of tokenizers cuts a text into words, and the tokens that it has when no file names others.
+// The pre-tokenizer of a class of tokenizers, and its tokens if no file names others.
 struct Class {
   std::string_view name;
   std::string_view pre;  // as GGUF names it
@@ -25,7 +25,7 @@ constexpr Class kClasses[] = {{"Qwen2Tokenizer", "qwen2", "", "<|endoftext|>"},
                               {"Qwen3_5Tokenizer", "qwen35", "", "<|endoftext|>"},
                               {"GPT2Tokenizer", "gpt-2", "<|endoftext|>", "<|endoftext|>"}};
 
-// Models whose family decides, whatever class their files name.
+// Models for which the family decides, whatever class their files name.
 struct Family {
   std::string_view model_type, name;
 };

@@ -13,9 +13,9 @@ namespace {
 
 using Piece = SentencePieceModel::Piece;
 
-// Fine-tuned models name reserved pieces anew. User-defined pieces are looked for as SentencePiece does it,
-// whatever the settings say, so these drop out of the settings. The others are looked for in the text as it
-// is: normalised text has a dummy prefix.
+// Fine-tuned models rename reserved pieces. User-defined pieces are found as SentencePiece finds them,
+// whatever the settings say, so they are removed from the settings. The others are searched in the text
+// before normalisation, because normalised text has a dummy prefix.
 void rename_pieces(SentencePieceModel& model, TokenizerSettings& settings) {
   for (AddedToken& token : settings.added) {
     token.normalized = false;
@@ -61,7 +61,7 @@ Result<void> fill_vocab(const SentencePieceModel& model, TokenizerParts& parts) 
   return {};
 }
 
-// By id: what ordinary text never becomes by merging.
+// By id: tokens that ordinary text never becomes by merging.
 std::vector<bool> blocked_ids(const SentencePieceModel& model, const TokenizerParts& parts) {
   std::vector<bool> blocked = control_ids(parts.added);
   blocked.resize(std::max(blocked.size(), model.pieces.size()));

@@ -46,7 +46,7 @@ Result<std::optional<bool>> bool_at(const Json& json, const char* file, const ch
   return std::optional(at->get<bool>());
 }
 
-// The roles of tokens in tokenizer_config.json or special_tokens_map.json. What was read first stays.
+// The roles of tokens in tokenizer_config.json or special_tokens_map.json. The first value read stays.
 Result<void> read_roles(const Json& json, const char* file, TokenizerSettings& out) {
   for (const char* role : kRoles) {
     const auto at = json.find(role);

@@ -1,4 +1,4 @@
-// What the small files beside a vocabulary say (tokenizer_config.json, special_tokens_map.json,
+// The settings in the small files beside a vocabulary (tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json, config.json), for vocabularies that are not tokenizer.json.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A byte trie in one array: every string of a fixed set that starts at a place of a text, in one walk.
+// A byte trie in one array. One walk finds all strings of a fixed set that start at a position of a text.
 #pragma once
 
 #include <array>

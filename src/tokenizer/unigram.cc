@@ -15,7 +15,7 @@ Unigram::Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool b
   std::vector<std::pair<std::string_view, int>> entries;
   for (size_t id = 0; id < scores_.size(); ++id) {
     const bool usable = id >= blocked.size() || !blocked[id];
-    // Of tokens with one text the vocabulary's own answer counts, as for every lookup.
+    // If several tokens have the same text, the vocabulary decides, as for every lookup.
     if (usable)
       entries.emplace_back(vocab->text(static_cast<int>(id)),
                            vocab->lookup(vocab->text(static_cast<int>(id))));
@@ -56,7 +56,8 @@ void Unigram::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* 
   }
 
   const size_t first = ids.size();
-  // Walked from the end, so ids are appended backwards and reversed at last; unknown neighbours are fused.
+  // Walk from the end: ids are appended backwards and reversed at the end. Neighbouring unknown characters
+  // are fused.
   for (size_t end = word.size(); end > 0;) {
     size_t begin = best[end].begin;
     if (best[end].id >= 0 && best[end].id != unk_) {

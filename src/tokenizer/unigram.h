@@ -22,7 +22,7 @@ class Unigram {
           const std::vector<bool>& blocked, Sums sums = Sums::double_precision);
   // Appends the ids of a word of valid UTF-8. Linear in its length.
   void encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit = nullptr) const;
-  // All of a text is part of some token's text.
+  // Whether all of a text becomes part of a token's text.
   bool keeps_all() const;
 
  private:

@@ -14,8 +14,8 @@ class Vocab {
   static constexpr int kMaxId = (1 << 22) - 1;
 
   void reserve(size_t tokens);
-  // Gives id (0..kMaxId) the text; a text that is already there keeps its first id for find(). False when the
-  // id is taken by another text.
+  // Gives id (0..kMaxId) the text. For a text that exists already, find() still returns its first id. False
+  // if the id has another text.
   bool add(std::string_view text, int id);
 
   std::optional<int> find(std::string_view text) const {

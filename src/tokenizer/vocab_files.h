@@ -1,5 +1,5 @@
-// Tokenizers from vocabularies that are not tokenizer.json. Each reader takes the file's content and what the
-// small files beside it say.
+// Tokenizers from vocabularies that are not tokenizer.json. Each reader takes the file's content and the
+// settings of the small files beside it.
 //
 // Errors: invalid (damaged; what and where), exhausted (a limit), unsupported.
 #pragma once
