@@ -1,4 +1,4 @@
-// MLX's affine quantisation as it lies in a file: codes packed as a little-endian bit stream per row (u32
+// MLX's affine quantisation as stored in files: codes packed as a little-endian bit stream per row (u32
 // words), one scale and one bias per `group` consecutive inputs.
 #pragma once
 

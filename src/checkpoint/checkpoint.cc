@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is in a directory, as far as it can be read.
+// The names in a directory, as far as it can be read.
 std::vector<std::string> names_in(const fs::path& directory) {
   constexpr size_t kMost = 10'000;
   std::vector<std::string> names;
@@ -34,7 +34,7 @@ std::string near_name(fs::path path) {
   return found ? "; did you mean " + (path.parent_path() / *found).string() + "?" : "";
 }
 
-// Whether a directory has files of a kind that is read, if it has any model's files.
+// Fails if a directory contains model files only of kinds that cannot be read.
 Result<void> check_formats(const fs::path& directory) {
   std::string gguf, other;
   for (const std::string& name : names_in(directory)) {
@@ -59,7 +59,7 @@ Result<void> check_formats(const fs::path& directory) {
   return {};
 }
 
-// Of a file with another ending; "": nothing is known of it.
+// A hint for a file with another ending; "" if nothing is known about it.
 std::string what_instead(const fs::path& path) {
   if (path.extension() == ".onnx")
     return "; it is an ONNX file: download the same model as safetensors or GGUF";

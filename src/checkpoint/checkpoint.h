@@ -46,14 +46,13 @@ struct TensorInfo {
   NormConvention norms = NormConvention::offset;
 };
 
-// How Sentence Transformers makes embeddings of the model's hidden states.
+// The file that describes how Sentence Transformers makes embeddings from the model's hidden states.
 inline constexpr std::string_view kPoolingFile = "1_Pooling/config.json";
 
 class Checkpoint {
  public:
-  // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping
-  // or out-of-range offsets, absurd header, duplicate names, wrong sizes), unsupported (a type we do not
-  // read).
+  // Errors name the file, and the tensor if there is one: not_found, io, invalid (truncated, overlapping or
+  // out-of-range offsets, absurd header, duplicate names, wrong sizes), unsupported (a type we do not read).
   static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, Extent extent = Extent::whole);
   virtual ~Checkpoint() = default;
 
@@ -63,10 +62,10 @@ class Checkpoint {
   virtual std::string path() const = 0;
 
   virtual std::vector<TensorInfo> tensors() const = 0;  // sorted by name; quantised triples are one entry
-  virtual size_t left_out() const = 0;  // how many tensors for images or sound the files have besides
-  // The tensors of the vision tower, with their own names (vision_name() in checkpoint/names.h): of the same
-  // files, or of a GGUF file mmproj*.gguf beside the model's. config() is config.json's; of GGUF it has
-  // "model_type", "vision_config" and "preprocessor_config". Null: there are none.
+  virtual size_t left_out() const = 0;  // number of tensors for images or sound that were left out
+  // The tensors of the vision tower, with their own names (vision_name() in checkpoint/names.h): from the
+  // same files, or from a GGUF file mmproj*.gguf beside the model's. Its config() is config.json; for GGUF it
+  // has "model_type", "vision_config" and "preprocessor_config". Null if there are none.
   virtual Checkpoint* vision() const { return nullptr; }
   virtual bool has(std::string_view name) const = 0;
   virtual std::optional<TensorInfo> find(std::string_view name) const = 0;
@@ -77,29 +76,29 @@ class Checkpoint {
   virtual Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) = 0;
   // The matrix "<name>" = "....weight" [rows, cols], dense or quantised. The source keeps the map alive.
   virtual Result<WeightSource> take_matrix(std::string_view name, int64_t rows, int64_t cols) = 0;
-  // The same of a tensor [count, rows, cols]: one matrix below the other.
+  // The same for a tensor [count, rows, cols]: one matrix below the other.
   virtual Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,
                                              int64_t cols) = 0;
   // Tensors with this prefix may be taken once more: several devices take a share of each.
   virtual void reopen(std::string_view prefix) = 0;
   // Tensors with this prefix need not be taken. Returns how many there are.
   virtual int ignore(std::string_view prefix) = 0;
-  // Whether the type of every tensor can be read, those of the MTP head aside. Error: the first one's.
+  // Whether the type of every tensor can be read, except those of the MTP head. Returns the first error.
   virtual Result<void> check_types() const { return {}; }
   // Error (invalid) naming tensors that were neither taken nor ignored.
   virtual Result<void> finish() const = 0;
 
-  // Gives back the memory of what has been read: after a part of the model, so that the file and its repacked
-  // copy are never both in memory as a whole.
+  // Releases the memory of the file's pages that were read. Call it after each part of the model, so that the
+  // file and its repacked copy are never both in memory as a whole.
   virtual void release_pages() const = 0;
 
   // Further files of the model, and kPoolingFile: text of `name` ("tokenizer.json", "chat_template.jinja",
-  // "generation_config.json") beside config.json, if there; null for GGUF.
+  // "generation_config.json") beside config.json; nullopt if it does not exist, and for GGUF.
   virtual std::optional<std::string> side_file(std::string_view name) const = 0;
-  // GGUF metadata as JSON (arrays included, but for those of gguf_texts()); null object for other formats.
+  // GGUF metadata as JSON, including arrays except those of gguf_texts(); null object for other formats.
   virtual const Json& gguf_metadata() const = 0;
-  // The arrays of texts among a GGUF file's metadata on its tokenizer: "tokenizer.ggml.tokens", ... They are
-  // there as long as the checkpoint is.
+  // The arrays of texts in a GGUF file's metadata about its tokenizer: "tokenizer.ggml.tokens", ... They live
+  // as long as the checkpoint.
   virtual const GgufTexts& gguf_texts() const = 0;
 };
 

@@ -28,7 +28,7 @@ constexpr const char* kSideFiles[] = {
     "special_tokens_map.json", "tokenizer.model",       "tokenizer.model.v1",  "tokenizer.model.v2",
     "tokenizer.model.v3",      "tokenizer.model.v7",    "tekken.json",
 };
-// Each of these is a vocabulary, with the small files or alone.
+// Each of these files is a vocabulary, alone or with the small files.
 constexpr std::string_view kVocabularies[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
                                               "vocab.json"};
 
@@ -179,7 +179,7 @@ class Converter {
     for (const char* name : kSideFiles)
       if (auto text = source_.side_file(name)) files[name] = std::move(*text);
     if (auto text = source_.side_file(kPoolingFile)) {
-      std::error_code failed;  // the write below tells
+      std::error_code failed;  // the write below reports the error
       const std::filesystem::path file = std::filesystem::path(directory) / kPoolingFile;
       std::filesystem::create_directory(file.parent_path(), failed);
       files[std::string(kPoolingFile)] = std::move(*text);

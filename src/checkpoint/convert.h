@@ -1,7 +1,7 @@
-// Writes a model as a directory: affine-quantised or dense safetensors as mlx-community's, or FP8 as Hugging
-// Face's, in shards with an index, config.json with the quantisation of each module, tokenizer and template
-// copied; mtp.* tensors go to mtp.safetensors beside the shards. Or writes it as one GGUF file. The same
-// input gives the same bytes.
+// Converts a model to a directory or to one GGUF file. A directory has affine-quantised or dense safetensors
+// as in mlx-community's models, or FP8 as in Hugging Face's, in shards with an index; config.json with the
+// quantisation of each module; and copies of the tokenizer and template. mtp.* tensors go to mtp.safetensors
+// beside the shards. The same input gives the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct Target {
   AffineFormat format{4, 64};  // of `affine`
 };
 
-// A row of the table of formats each (write_format.h).
+// Each format is a row of the table in write_format.h.
 enum class ConvertFormat {
-  mlx,  // a directory as mlx-community's
-  fp8,  // one as Hugging Face's, "quant_method": "fp8"
-  // One GGUF file, of the mixes of types that llama.cpp gives these names:
+  mlx,  // a directory like mlx-community's
+  fp8,  // a directory like Hugging Face's, "quant_method": "fp8"
+  // One GGUF file, with the mix of types to which llama.cpp gives this name:
   q4_k_m,
   iq4_xs,
   q8_0,
@@ -54,20 +54,19 @@ struct ConvertOptions {
   std::string output;  // directory or file to make; must not exist unless `force`
   bool force = false;  // replace an existing model directory or GGUF file
   ConvertFormat format = ConvertFormat::mlx;
-  std::optional<Target> fallback;       // of matrices that no rule matches; none: 4 bits in groups of 64, or
-                                        // what the format says
-  std::vector<QuantRule> rules;         // the first that matches decides
+  std::optional<Target> fallback;  // for matrices that no rule matches; nullopt: 4 bits in groups of 64, or
+                                   // the format's default
+  std::vector<QuantRule> rules;    // the first that matches decides
   TargetKind dense = TargetKind::bf16;  // bf16 or f16: scales, vectors, matrices that cannot be quantised,
                                         // and mtp.* without a rule
   uint64_t max_shard_bytes = 48'000'000;
   // Text of further files by name ("tokenizer.json"), where the source directory has none of that name.
   std::map<std::string, std::string> side_files;
-  // Of a GGUF file: what it says about tokenizer, template and origin, and the name of the text of
-  // calibration.
+  // For a GGUF file: the metadata about tokenizer, template and origin, and the name of the calibration text.
   GgufKeys gguf_keys{};
   std::string calibration_text{};
-  // Of the inputs of matrices; those that it lacks are rounded without. Called once, when all that can be
-  // checked without it has been. Null: none.
+  // Returns the importance of the inputs of matrices. Matrices that are missing in it are quantised without.
+  // It is called once, after all other checks. Null: no calibration.
   std::function<Result<Importance>()> calibrate;
   // (module being written, share of all weights done); from the calling thread.
   std::function<void(std::string_view module, double done)> progress;
@@ -79,8 +78,8 @@ struct ConvertReport {
   int files = 0;
   uint64_t parameters = 0;
   uint64_t source_bytes = 0, bytes = 0;
-  // Squared error of the affine matrices over that of MLX's own quantiser on the same values; 1 if there is
-  // none, nothing if none is affine.
+  // The squared error of the affine matrices divided by that of MLX's own quantiser on the same values; 1 if
+  // that has no error, nullopt if no matrix is affine.
   std::optional<double> error_ratio;
   double relative_error = 0;  // squared error over squared weights
   int calibrated = 0;         // of `quantised`: weighted by importance, as are their errors above
@@ -101,7 +100,7 @@ Json recipe_json(const ConvertOptions& options);
 // * any run of characters, ? any one.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
-// Errors: what Checkpoint::open says; invalid (output exists, a rule that cannot be met or matches nothing,
+// Errors: those of Checkpoint::open; invalid (output exists, a rule that cannot be met or matches nothing,
 // values that are not finite), unsupported (a family that the format is not written for), io.
 Result<ConvertReport> convert(const std::string& source, const ConvertOptions& options);
 

@@ -15,8 +15,8 @@ namespace anabranch {
 
 namespace {
 
-// One kind of scales and biases for all parts: where they differ, fp32 scales with all factors in them, and
-// biases instead of zero points.
+// Gives all parts the same kind of scales and biases. If they differ, scales become fp32 and include all
+// factors, and zero points become biases.
 void unify_scales(std::vector<WeightSource>& parts) {
   const WeightSource first = parts.front();
   const auto all = [&](auto same) { return std::ranges::all_of(parts, same); };
@@ -86,7 +86,7 @@ constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kStacked = ".mlp.switch_mlp.";
 constexpr int64_t kMaxExperts = 1 << 16;
 
-// The name of a projection, also where Mixtral calls it w1, w3 or w2; empty for others.
+// The name of a projection, also for Mixtral's names w1, w3 and w2; empty for other names.
 std::string_view projection(std::string_view name) {
   for (const auto& [mixtral, common] : {std::pair{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
     if (name == mixtral || name == common) return common;
@@ -117,7 +117,7 @@ std::optional<ExpertName> split_name(std::string_view name) {
       expert, std::string(name.substr(0, at)).append(kStacked).append(common).append(module.substr(suffix))};
 }
 
-// Why these cannot be one tensor.
+// The reason why these cannot be one tensor.
 std::optional<Error> stacking_error(const std::string& name, const std::map<int64_t, Entry>& experts) {
   const Entry& first = experts.begin()->second;
   const int64_t last = experts.rbegin()->first;
@@ -188,7 +188,7 @@ std::vector<Entry> stack_experts(std::vector<Entry> entries) {
     };
     if (auto expert = split_name(name)) {
       auto& experts = unfused[expert->stacked];
-      // A second one, under Mixtral's name or the common one, is left over.
+      // If the same matrix occurs under Mixtral's name and the common one, the second is left over.
       if (!experts.try_emplace(expert->expert, std::move(entry)).second) out.push_back(std::move(entry));
     } else if (name.ends_with(kGateUp) && shape.size() == 3 && shape[1] % 2 == 0 && shape[1] > 0 &&
                shape[2] > 0) {

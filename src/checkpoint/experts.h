@@ -1,4 +1,4 @@
-// Mixtures of experts: one name and shape for the matrices of all experts, however a checkpoint holds them.
+// Mixtures of experts: one name and shape for the matrices of all experts, however a checkpoint stores them.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,9 @@
 
 namespace anabranch {
 
-// Sources of as many rows each and of one format (kind, width, group and table), below one another. Where
-// their scales are of different types, or some have biases, all have fp32 scales, or biases. Not empty.
+// Stacks sources with equal rows and the same format (kind, width, group and table). If their scales differ
+// in type or factor, the result has fp32 scales; if their zero points differ, or only some have biases, it
+// also has biases. parts: not empty.
 WeightSource join_rows(std::vector<WeightSource> parts);
 bool same_format(const Entry& a, const Entry& b);
 

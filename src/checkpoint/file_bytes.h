@@ -1,4 +1,4 @@
-// A file's bytes and what keeps them alive: lets the parsers run on mapped files and on memory alike.
+// A file's bytes and their owner. Parsers can run on mapped files and on memory.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace anabranch {
 
-// How much of a file is looked at. `headers`: of weights only the headers, because there are zeros after them
-// (a model that is not downloaded yet) or because the values are not needed: these are then not judged, and
-// nothing may be loaded. `some_headers`: files that an index names may be missing as well.
+// How much of a file is read. `headers`: only the headers of weight files, because zeros follow them (a model
+// that is not downloaded yet) or because the values are not needed. The values are not checked then, and
+// nothing may be loaded. `some_headers`: in addition, files that an index names may be missing.
 enum class Extent { whole, headers, some_headers };
 
 struct FileBytes {

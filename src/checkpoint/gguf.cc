@@ -11,7 +11,7 @@ namespace anabranch {
 
 namespace {
 
-constexpr uint64_t kMaxKeys = 4096;  // Json objects are quadratic in their keys
+constexpr uint64_t kMaxKeys = 4096;  // Json objects take quadratic time in their keys
 constexpr uint64_t kMaxTensors = 1u << 17;
 constexpr uint64_t kMaxName = 1024;
 constexpr uint64_t kMaxString = 16u << 20;
@@ -40,7 +40,7 @@ class Parser {
     return std::move(file_);
   }
 
-  uint64_t header_end() const { return header_end_; }  // 0: parse() did not get there
+  uint64_t header_end() const { return header_end_; }  // 0: parse() failed before it
   bool is_cut() const { return cut_; }                 // the bytes end within metadata or tensor directory
 
  private:
@@ -62,7 +62,7 @@ class Parser {
     return true;
   }
 
-  // Where the file has it.
+  // Points into the file.
   Result<std::string_view> read_text(uint64_t most, const std::string& what) {
     uint64_t length;
     if (!read(length)) return truncated(what);
@@ -121,7 +121,7 @@ class Parser {
     return invalid("{}: value type {} is not known", what, type);
   }
 
-  // The type of an array's elements, and how many there are.
+  // The type and the number of an array's elements.
   Result<std::pair<uint32_t, uint64_t>> read_array_head(const std::string& what) {
     uint32_t type;
     uint64_t count;
@@ -241,7 +241,7 @@ class Parser {
     return {};
   }
 
-  // Finds each tensor's bytes, and checks that they are there and its own.
+  // Finds each tensor's bytes, and checks that they lie in the file and do not overlap another tensor's.
   Result<void> place(const std::vector<uint64_t>& offsets, uint64_t alignment) {
     const uint64_t start = (at_ + alignment - 1) / alignment * alignment;
     const auto data = start <= bytes_.size() ? bytes_.subspan(start) : std::span<const std::byte>();

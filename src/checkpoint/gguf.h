@@ -20,7 +20,7 @@ struct GgufTensor {
   const GgufType* type;
   std::vector<int64_t> shape;  // slowest dimension first: [out, in], the file's order reversed
   std::span<const std::byte> data;
-  size_t file = 0;  // which of a split model's files it is in
+  size_t file = 0;  // number of the file that contains it, in a split model
 };
 
 struct GgufFile {
@@ -34,9 +34,9 @@ struct GgufFile {
 // order, tensor type), exhausted. A part of a split model is parsed alone (gguf_split.h).
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
 
-// How many bytes metadata and tensor directory take, of a file that begins with these. More than there are:
-// they go on, and so many are to be looked at next. As many as there are: they decide, since they cannot be
-// read. 0: it is no GGUF file.
+// The size of the metadata and tensor directory of a file that begins with `first`. If it is more than
+// first.size(), they are incomplete: call again with that many bytes. first.size() is also returned for a
+// damaged header; parsing `first` then gives the error. 0: not a GGUF file.
 uint64_t gguf_header_bytes(std::span<const std::byte> first);
 
 }  // namespace anabranch

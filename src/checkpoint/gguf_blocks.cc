@@ -62,7 +62,7 @@ void decode_q8_0(const uint8_t* b, uint8_t* codes, float* scales, float*) {
   for (int i = 0; i < 32; i++) codes[i] = b[2 + i] ^ 0x80;  // int8 + 128
 }
 
-// The K-quants hold integers and a common factor for `kGroups` groups: what decode() makes of them.
+// Computes scales and biases for decode(): K-quants have integers for `kGroups` groups, and common factors.
 template <int kGroups>
 void multiply_scales(void (*decode_scales)(const uint8_t*, const BlockScales&), const uint8_t* block,
                      float* scales, float* biases) {

@@ -32,10 +32,10 @@ struct GgufType {
   float scale_factor = 1;
 };
 
-// Null for a type that we do not read.
+// Null for a type that we cannot read.
 const GgufType* find_gguf_type(uint32_t id);
 const GgufType* find_gguf_type(std::string_view name);
-// "IQ4_XS", or "number 99" for one that nobody knows.
+// "IQ4_XS", or "number 99" for an unknown type.
 std::string gguf_type_name(uint32_t id);
 
 // cols is a multiple of type.block.

@@ -71,8 +71,8 @@ class Builder {
   }
 
  private:
-  // Keys that change what other architectures compute. None of ours has them, so that nothing would read
-  // them.
+  // Checks keys that change a model's computation. If an architecture does not read a key (read_by), the key
+  // must have its neutral value.
   Result<void> check_neutral() const {
     struct Key {
       const char* name;
@@ -156,12 +156,12 @@ class Builder {
     c["attention_qkv_bias"] = in_any_layer("attn_q.bias");
     c["attention_out_bias"] = in_any_layer("attn_output.bias");
     c["attention_bias"] =
-        c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;  // of converted files
+        c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;  // for converted files
     c["mlp_bias"] = in_any_layer("ffn_up.bias");
     return {};
   }
 
-  // Gemma 2 and 3 alone may scale their scores otherwise (gguf_gemma.cc).
+  // Only Gemma 2 and 3 may scale their scores differently (gguf_gemma.cc).
   Result<void> check_scale(int64_t head_dim) const {
     if (out_.arch == GgufArch::gemma2 || out_.arch == GgufArch::gemma3) return {};
     const double usual = out_.arch == GgufArch::gemma4 ? 1 : 1 / std::sqrt(static_cast<double>(head_dim));
@@ -179,7 +179,7 @@ class Builder {
     return m_.real(kKey, 1e-6);
   }
 
-  // In Ollama's files of hybrids a list, in which recurrent layers have none.
+  // In Ollama's files of hybrid models it is a list, in which recurrent layers have 0.
   Result<int64_t> read_kv_heads() {
     constexpr const char* kKey = "attention.head_count_kv";
     const Json* value = m_.find(kKey);
@@ -208,15 +208,16 @@ class Builder {
     return std::nullopt;
   }
 
-  // The readers of the config ask for it in every layer then, and the loader refuses it where it is not asked
-  // for.
+  // Whether any layer has this tensor. If so, the readers of the config expect it in every layer. If not, the
+  // loader refuses it.
   bool in_any_layer(const char* part) const {
     for (int64_t i = 0; i < out_.layers; i++)
       if (m_.tensor(fmt::format("blk.{}.{}", i, part))) return true;
     return false;
   }
 
-  // Of Gemma 4, whose layers differ, the first entry: gguf_gemma.cc reads all of them.
+  // One number for all layers. For Gemma 4, whose layers differ, the first entry; gguf_gemma.cc reads all of
+  // them.
   Result<int64_t> of_layers(const char* key, int64_t least, int64_t fallback) const {
     const Json* value = m_.find(key);
     if (out_.arch != GgufArch::gemma4 || !value || !value->is_array())
@@ -319,8 +320,8 @@ class Builder {
     return {};
   }
 
-  // A list of the recurrent layers or of all layers' key heads; in older files what the layers hold and,
-  // where they hold nothing, one full layer in each `interval`.
+  // Finds the recurrent layers: from their list, or from the list of key heads. In older files, from the
+  // layers' tensors, or else one full layer in each `interval`.
   Result<void> add_hybrid_layers(int64_t interval) {
     TRY(auto recurrent, m_.flags("attention.recurrent_layers", blocks_));
     if (recurrent.empty()) recurrent = recurrent_;
@@ -339,8 +340,8 @@ class Builder {
   const std::string& path_;
   const ArchName& arch_;
   GgufMetadata m_;
-  int64_t blocks_ = 0, mtp_ = 0;   // as the file counts layers; layers of the MTP module
-  std::vector<bool> recurrent_{};  // of each block, where the list of key heads says it
+  int64_t blocks_ = 0, mtp_ = 0;   // number of layers as in the file; layers of the MTP module
+  std::vector<bool> recurrent_{};  // for each block, if the list of key heads says it
   GgufConfig out_;
 };
 

@@ -37,8 +37,8 @@ constexpr const char* kRopeFactors = "rope_freqs.weight";
 // Errors: invalid (a key is missing or makes no sense), unsupported (an architecture that we cannot read).
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
 
-// Parts of it: the rope of every architecture but gemma4 (gguf_rope.cc), and what only Gemma has
-// (gguf_gemma.cc).
+// Parts of it: the rope of every architecture except gemma4 (gguf_rope.cc), and the settings that only Gemma
+// has (gguf_gemma.cc).
 Result<void> add_gguf_rope(const GgufMetadata& metadata, GgufConfig& out);
 Result<void> add_gguf_gemma(const GgufMetadata& metadata, GgufConfig& out);
 

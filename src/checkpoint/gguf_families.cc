@@ -81,7 +81,7 @@ class Description {
   GgufModel& out_;
 };
 
-// What all families have.
+// Metadata that all families have.
 Result<void> add_shapes(Description& d) {
   GgufModel& m = d.out();
   TRY(m.layers, d.integer("num_hidden_layers"));
@@ -135,7 +135,7 @@ Result<void> add_llama3_factors(Description& d, double theta, int64_t rotary) {
   return {};
 }
 
-// A longrope with one table for every length, as the reader of GGUF files makes it of divisors.
+// A longrope with the same table for every length, which the reader of GGUF files makes from divisors.
 Result<void> add_longrope_factors(Description& d, int64_t rotary) {
   const auto near = d.rope().find("short_factor"), far = d.rope().find("long_factor");
   const bool one = near != d.rope().end() && far != d.rope().end() && *near == *far && near->is_array() &&
@@ -205,7 +205,7 @@ Result<void> add_llama(Description& d) {
   return {};
 }
 
-// Each layer's kind, as config.json lists it; empty: it does not.
+// For each layer, whether config.json lists it as this kind; empty if it has no list.
 std::vector<bool> layers_of_kind(const Description& d, int64_t layers, const char* kind) {
   std::vector<bool> out;
   const Json* types = d.find("layer_types");
@@ -346,7 +346,7 @@ int64_t count_mtp_layers(const Checkpoint& source) {
   return count;
 }
 
-// Rows, or elements of a vector, and what they are in Hugging Face's order.
+// Finds how the rows of a matrix, or the elements of a vector, differ from Hugging Face's.
 class Changer {
  public:
   Changer(const GgufModel& model, const TensorInfo& info)

@@ -1,5 +1,5 @@
-// Families of models that can be written as GGUF files: how llama.cpp calls them, what their metadata are,
-// and how their rows and values differ from Hugging Face's. The way back from gguf_config.h and gguf_model.h.
+// Families of models that can be written as GGUF files: llama.cpp's names for them, their metadata, and how
+// their rows and values differ from Hugging Face's. The inverse of gguf_config.h and gguf_model.h.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ namespace anabranch {
 struct GgufModel {
   GgufArch arch = GgufArch::llama;
   const char* arch_name = "";  // "llama"
-  bool shifted_norms = false;  // the model applies 1 + w, of which files have the sum
+  bool shifted_norms = false;  // the model applies 1 + w, and files contain the sum
   int64_t layers = 0, mtp_layers = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  // Of recurrent layers.
+  // For recurrent layers.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
   GgufKeys keys;
-  std::vector<float> rope_factors;  // of tensor kRopeFactors; empty: there is none
+  std::vector<float> rope_factors;  // values of tensor kRopeFactors; empty: there is none
   std::vector<std::string> warnings;
 };
 
@@ -34,7 +34,7 @@ struct GgufModel {
 // makes no sense). They name `path`.
 Result<GgufModel> describe_gguf_model(const Checkpoint& source);
 
-// How a tensor of the file is made of the source's.
+// How a tensor of the file is made from the source's tensor.
 struct GgufChange {
   std::vector<int64_t> rows, columns;  // row i is row rows[i] of the source; empty: all stay
   std::vector<int64_t> shape;          // the slowest dimension first

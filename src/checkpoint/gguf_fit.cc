@@ -44,14 +44,14 @@ void choose_codes(const FitGroup& g, float scale, float min, float top, uint8_t*
   }
 }
 
-// A scale and what is subtracted, of one group, before they become integers.
+// The scale and min (subtracted) of one group, before they become integers.
 struct Affine {
   float scale = 0, min = 0, error = INFINITY;
 };
 
 class AffineGroupFit {
  public:
-  // least: what is subtracted is at least this.
+  // least: lower bound of the min.
   AffineGroupFit(const FitGroup& group, float top, float least) : group_(group), top_(top), least_(least) {
     for (int i = 0; i < kGroup; i++) {
       count_ += group.h[i];
@@ -64,14 +64,14 @@ class AffineGroupFit {
     const float high = std::max(low, *std::max_element(group_.w, group_.w + kGroup));
     const float range = high - low;
     if (!(range > 0)) return {0, -low, 0};
-    // Cut off at either end, or left over, in steps of the codes.
+    // How much of the range is cut off at an end, in steps of the codes; below 0: the range is extended.
     constexpr float kCuts[] = {-0.4f, 0, 0.4f, 0.9f, 1.8f};
     for (const float below : kCuts)
       for (const float above : kCuts) search(low + below / top_ * range, high - above / top_ * range);
     return best_;
   }
 
-  // The min that suits the codes of a scale best.
+  // The best min for the codes of a scale.
   float min_for(float scale, const AffineSums& s) const {
     return count_ > 0 ? std::max(least_, (scale * s.q - sum_) / count_) : 0;
   }
@@ -130,8 +130,8 @@ class AffineBlockFit {
     AffineSums sums{INFINITY, 0, 0, 0};
   };
 
-  // Integers for these factors (rounded to f16); keeps them if they are the best so far. The factors become
-  // those that would be best for the codes that they give.
+  // Chooses the integers for these factors (rounded to f16), and keeps them if they are the best so far. Sets
+  // the factors to the best ones for the resulting codes.
   void consider(float& d, float& dmin) {
     const uint16_t d_bits = float_to_f16(d), dmin_bits = float_to_f16(dmin);
     const float factor = f16_to_float(d_bits), min_factor = f16_to_float(dmin_bits);
@@ -222,7 +222,7 @@ AffineGroup fit_affine_group(const float* w, const float* h, int top) {
   const Affine wanted = fit.best();
   AffineGroup out;
   float least = INFINITY;
-  // The scale rounded to f16 and its neighbours, each with the bias that suits it.
+  // The scale rounded to f16 and its neighbours, each with its best bias.
   const uint16_t near = float_to_f16(wanted.scale);
   for (const int step : {0, -1, 1}) {
     if (near + step < 0) continue;

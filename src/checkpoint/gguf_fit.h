@@ -11,10 +11,10 @@
 
 namespace anabranch {
 
-// What stands for a factor that no f16 can hold: infinity.
+// Infinity, which stands for a factor that no f16 can hold.
 constexpr uint16_t kNoHalf = 0x7c00;
 
-// Weights, and how much the square of each one's error counts.
+// Weights w, and for each the weight h of its squared error.
 struct FitGroup {
   const float *w, *h;
   int n;
@@ -56,7 +56,7 @@ struct FitSums {
   float error = 0, vw = 0, vv = 0;  // vw, vv: of the grid's values with the weights and with themselves
 };
 
-// With the codes that are nearest at this scale.
+// The sums for the codes that are nearest at this scale.
 template <class Grid>
 FitSums evaluate_scale(const FitGroup& g, float scale) {
   const float inverse = scale == 0 ? 0 : 1 / scale;
@@ -70,8 +70,8 @@ FitSums evaluate_scale(const FitGroup& g, float scale) {
   return s;
 }
 
-// The scale with the least error: the largest weight stands at or near an end of the grid, or is cut off.
-// Infinite where errors are too large for a float.
+// The scale with the least error, among scales that put the largest weight at or near an end of the grid, or
+// beyond it (clipped). Infinite if errors are too large for a float.
 template <class Grid>
 float best_scale(const FitGroup& g) {
   constexpr float kShares[] = {0.92f, 0.96f, 1.0f, 1.04f, 1.08f, 1.13f, 1.2f, 1.3f};
@@ -96,7 +96,7 @@ void choose_grid_codes(const FitGroup& g, float scale, uint8_t* codes) {
   for (int i = 0; i < g.n; i++) codes[i] = static_cast<uint8_t>(Grid::nearest(g.w[i] * inverse));
 }
 
-// One group with a scale of f16, whose bits are the result.
+// Fits one group with an f16 scale; returns the scale's bits.
 template <class Grid>
 uint16_t fit_half_scale(const FitGroup& g, uint8_t* codes) {
   const uint16_t d = float_to_f16(best_scale<Grid>(g));
@@ -104,7 +104,7 @@ uint16_t fit_half_scale(const FitGroup& g, uint8_t* codes) {
   return d;
 }
 
-// 256 weights in groups of kGroup, whose scales are integers from `low` to `high` times a common f16.
+// Fits 256 weights in groups of kGroup, whose scales are integers from `low` to `high` times a common f16.
 template <class Grid, int kGroup>
 class ScaledBlockFit {
  public:
@@ -135,8 +135,8 @@ class ScaledBlockFit {
   }
 
  private:
-  // Integers for this factor; keeps them if they are the best so far. Returns the factor that would be best
-  // for the codes that they give.
+  // Chooses the integers for this factor, and keeps them if they are the best so far. Returns the best factor
+  // for the resulting codes.
   float consider(uint16_t bits) {
     const float d = f16_to_float(bits);
     if (!std::isfinite(d)) return d;
@@ -171,7 +171,7 @@ class ScaledBlockFit {
   double least_ = INFINITY;
 };
 
-// The factor's bits.
+// Returns the bits of the common factor.
 template <class Grid, int kGroup>
 uint16_t fit_scaled_block(const float* w, const float* h, int low, int high, int8_t* scales, uint8_t* codes) {
   return ScaledBlockFit<Grid, kGroup>(w, h, low, high).run(scales, codes);

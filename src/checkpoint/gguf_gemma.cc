@@ -22,7 +22,8 @@ Result<std::vector<bool>> add_layer_types(const GgufMetadata& m, GgufConfig& out
   return windowed;
 }
 
-// Ollama's files of Gemma 3, of which the earlier ones lack what Ollama itself corrects.
+// Whether the file is Ollama's file of a Gemma 3. Earlier ones lack values that Ollama corrects when it loads
+// them.
 bool is_gemma3_of_ollama(const GgufMetadata& m) {
   for (const char* key : {"mm.tokens_per_image", "rope.global.freq_base", "rope.local.freq_base"})
     if (m.find(key)) return true;
@@ -31,8 +32,8 @@ bool is_gemma3_of_ollama(const GgufMetadata& m) {
   return m.has_tensor_of("v.") || m.has_tensor_of("mm.") || !m.find("attention.layer_norm_rms_epsilon");
 }
 
-// The models from 4B on stretch the rope of their full layers by 8. The final soft cap of the 1B model's file
-// is one that the model does not have.
+// Models from 4B on scale the rope of their full layers by 8. The 1B model's file has a final soft cap that
+// the model does not have.
 void correct_gemma3_of_ollama(const GgufMetadata& m, GgufConfig& out) {
   constexpr int64_t kLong = 131072, kLayersOf1b = 26;
   const bool scaled = m.find("rope.scaling.type") || m.find("rope.scaling.factor");
@@ -43,8 +44,8 @@ void correct_gemma3_of_ollama(const GgufMetadata& m, GgufConfig& out) {
   if (marked && out.layers == kLayersOf1b) out.config.erase("final_logit_softcapping");
 }
 
-// The scale of the scores as the config states it: the square of its inverse. Files that do not have it leave
-// it to the models' sizes: the 27B models alone scale by their hidden size per head.
+// The config's query_pre_attn_scalar: 1 / scale^2 of the scores. Without a scale in the file, it depends on
+// the model's size: hidden size / heads for 27B models, head_dim for others.
 Result<double> read_query_scalar(const GgufMetadata& m, const GgufConfig& out) {
   const Json& c = out.config;
   const bool largest = out.layers == (out.arch == GgufArch::gemma2 ? 46 : 62);
@@ -84,7 +85,7 @@ Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
   return {};
 }
 
-// Gemma 4's full layers turn the pairs whose frequency is not divided by a huge number.
+// Gemma 4's full layers rotate only the pairs whose frequency is not divided by a huge number.
 Result<void> add_gemma4_ropes(const GgufMetadata& m, Json& c) {
   TRY(const double full_theta, m.real("rope.freq_base", 1e6));
   TRY(const double theta, m.real("rope.freq_base_swa", 10000));
@@ -111,8 +112,8 @@ Result<void> add_gemma4_ropes(const GgufMetadata& m, Json& c) {
   return {};
 }
 
-// Keys and values: full layers may have other heads, without values of their own, and the last layers may
-// read those of earlier ones.
+// Heads of keys and values: full layers may have another number of heads and no separate values, and the last
+// layers may use the keys and values of earlier ones.
 Result<void> add_gemma4_heads(const GgufMetadata& m, GgufConfig& out, const std::vector<bool>& windowed) {
   Json& c = out.config;
   c["global_head_dim"] = c["head_dim"];

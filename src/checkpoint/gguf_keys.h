@@ -1,4 +1,5 @@
-// Metadata of a GGUF file that is to be written: keys with typed values, in the order in which they came.
+// Metadata of a GGUF file that is to be written: keys with typed values, in the order in which they were
+// added.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace anabranch {
 
 class GgufKeys {
  public:
-  // Of a key that is there already, the first value stays.
+  // If a key exists already, its first value stays.
   GgufKeys& u32(std::string_view key, uint64_t value);
   GgufKeys& f32(std::string_view key, double value);
   GgufKeys& flag(std::string_view key, bool value);
@@ -24,8 +25,8 @@ class GgufKeys {
   GgufKeys& i32s(std::string_view key, std::span<const int32_t> values);
   GgufKeys& f32s(std::string_view key, std::span<const float> values);
   GgufKeys& flags(std::string_view key, const std::vector<bool>& values);
-  // As the reader of GGUF files gives it (GgufFile::metadata): unsigned numbers are u32, others i32, f32.
-  // Nested and empty lists are left out.
+  // A value as the reader of GGUF files returns it (GgufFile::metadata): unsigned numbers become u32, others
+  // i32 or f32. Nested and empty lists are left out.
   GgufKeys& json(std::string_view key, const Json& value);
   GgufKeys& add(const GgufKeys& others);
 

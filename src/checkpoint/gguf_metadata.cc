@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 30;  // of any count or length
 
-// Names that other programs write for the same fact. The first that a file has counts.
+// Names that other programs use for the same value. The first one in a file counts.
 struct Alias {
   std::string_view key, other;
 };

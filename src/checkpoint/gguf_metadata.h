@@ -1,4 +1,4 @@
-// What a GGUF file says about its model: metadata under the prefix of its architecture, and small tensors.
+// A GGUF file's metadata about its model, under the prefix of its architecture, and small tensors.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class GgufMetadata {
       : file_(file), path_(path), prefix_(std::move(prefix)) {}
 
   const std::string& path() const { return path_; }
-  // Under this name or, where other programs have one for it, theirs; null: absent.
+  // The value under this name, or under another program's name for it; null if absent.
   const Json* find(std::string_view key) const;
-  // The same of a whole key, as "tokenizer.ggml.bos_token_id".
+  // The same for a whole key, such as "tokenizer.ggml.bos_token_id".
   const Json* find_whole(const std::string& key) const;
-  // A whole number from `least`; `fallback` when the key is absent (none: the key must be there). A list is
+  // A whole number from `least`; `fallback` when the key is absent (nullopt: the key must exist). A list is
   // unsupported unless all its entries are equal.
   Result<int64_t> integer(const char* key, int64_t least,
                           std::optional<int64_t> fallback = std::nullopt) const;
@@ -38,10 +38,10 @@ class GgufMetadata {
   // A number above zero; `fallback` when the key is absent.
   Result<double> real(const char* key, double fallback) const;
 
-  // Whether a tensor's name begins so.
+  // Whether the name of any tensor begins with this prefix.
   bool has_tensor_of(std::string_view prefix) const;
   const GgufTensor* tensor(std::string_view name) const;  // null: absent
-  // A vector of `count` numbers above zero; ones where only the header is there.
+  // A vector of `count` numbers above zero; ones if only the header was read.
   Result<std::vector<float>> positive_vector(std::string_view name, int64_t count) const;
 
  private:

@@ -20,7 +20,7 @@ bool goes_down(const GgufMatrix& m) {
   return m.name.ends_with(".ffn_down.weight");
 }
 
-// A prediction head guesses badly when it is quantised, and is small.
+// A prediction head is small, and its drafts get worse when it is quantised.
 std::string_view choose_q4_k_m(const GgufMix& mix, const GgufMatrix& m) {
   if (m.head) return m.cols % 256 == 0 ? "Q6_K" : "Q8_0";
   if (m.predicts) return "Q8_0";

@@ -9,12 +9,12 @@
 
 namespace anabranch {
 
-// What the choice of a matrix's type depends on.
+// The properties of a matrix on which the choice of its type depends.
 struct GgufMatrix {
   std::string_view name;  // as in the file
   int64_t cols = 0;
   int64_t layer = -1;       // -1: in none
-  int64_t layers = 0;       // those of a prediction head included
+  int64_t layers = 0;       // including those of a prediction head
   bool head = false;        // the output matrix, or the embedding where it is both
   bool predicts = false;    // in the prediction head
   int64_t sharing = 1;      // query heads that share a key head
@@ -31,8 +31,8 @@ struct GgufMix {
 
 std::span<const GgufMix> gguf_mixes();
 
-// Rows that blocks of the chosen type do not divide fall back as llama.cpp's do: Q4_K to Q5_0, Q5_K to Q5_1,
-// Q6_K to Q8_0, IQ4_XS to IQ4_NL, and where groups of 32 do not divide them either, to F16.
+// If the rows are no multiple of the type's blocks, the type falls back as in llama.cpp: Q4_K to Q5_0, Q5_K
+// to Q5_1, Q6_K to Q8_0, IQ4_XS to IQ4_NL; if they are no multiple of 32 either, to F16.
 const GgufType& choose_gguf_type(const GgufMix& mix, const GgufMatrix& matrix);
 
 }  // namespace anabranch

@@ -19,7 +19,7 @@ namespace anabranch {
 
 namespace {
 
-// A reranker's: the head's rows for "yes" and "no" once more.
+// A tensor of rerankers: a copy of the head's rows for "yes" and "no".
 constexpr std::string_view kClassifier = "cls.output.weight";
 
 // Column block i of the result is block order[i] of `source`; blocks of `width` columns.
@@ -59,8 +59,8 @@ WeightSource select_column_blocks(WeightSource source, int64_t width, std::vecto
   return out;
 }
 
-// GGUF's norms are stored as 1 + w. Ollama adds the 1 where the name ends in "_norm.weight", which is not so
-// of all that an MTP module has.
+// GGUF's norms are stored as 1 + w. Ollama adds the 1 only if the name ends in "_norm.weight"; some norms of
+// an MTP module have other names.
 NormConvention norms_of(const std::string& name) {
   return name.starts_with("mtp.") && !name.ends_with("_norm.weight") ? NormConvention::offset
                                                                      : NormConvention::plain;
@@ -71,8 +71,9 @@ const GgufTensor* find_tensor(const std::vector<GgufTensor>& tensors, std::strin
   return found != tensors.end() && found->name == name ? &*found : nullptr;
 }
 
-// Beside a matrix of NVFP4 stands "<module>.scale", a factor of it or of each expert, and
-// "<module>.input_scale" for activations. The matrix that a tensor with such a name belongs to, or null.
+// A matrix of NVFP4 comes with "<module>.scale", a factor for the matrix or for each expert, and
+// "<module>.input_scale" for activations. Returns the matrix to which a tensor with such a name belongs, or
+// null.
 const GgufTensor* matrix_of_scale(const std::vector<GgufTensor>& tensors, const GgufConfig& config,
                                   const std::string& name) {
   for (const std::string_view suffix : {".input_scale", ".scale"}) {
@@ -94,7 +95,7 @@ WeightSource scaled(WeightSource source, float factor) {
   return source;
 }
 
-// The matrix of NVFP4 with its factor, or those of its `parts` (experts).
+// Applies the factor of an NVFP4 matrix, or the factors of its `parts` (experts).
 Result<WeightSource> with_factors(WeightSource source, int64_t parts, const GgufTensor& scale,
                                   const std::string& path) {
   const auto [lines, last] = rows_and_cols(scale.shape);
@@ -221,8 +222,8 @@ class Translator {
   const FileBytes& file_;
 };
 
-// What a model's own file has of a tower for images; what is for sound, and towers that we do not have, are
-// left out.
+// Adds the vision tower in a model's own file. Leaves out towers that we do not support, and tensors for
+// sound.
 void add_inner_tower(const GgufParts& parts, const GgufConfig& config, StoreParts& out) {
   const auto count = std::ranges::count_if(
       parts.joined.tensors, [](const GgufTensor& tensor) { return is_tower_tensor(tensor.name); });

@@ -8,8 +8,8 @@
 
 namespace anabranch {
 
-// Of a split model the files of all its parts, in their order. A vision tower that we do not have, and what
-// is for sound, is left out.
+// files: for a split model, the files of all parts, in order. Leaves out vision towers that we do not
+// support, and tensors for sound.
 Result<StoreParts> read_gguf(std::vector<FileBytes> files);
 // `path`: the model's file, or one of its parts, with a vision tower beside it or within it.
 Result<StoreParts> open_gguf(const std::string& path, Extent extent = Extent::whole);

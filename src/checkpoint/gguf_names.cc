@@ -113,7 +113,7 @@ std::span<const NamePair> arch_names(GgufArch arch) {
   return kLlama;
 }
 
-// Ollama's names of the MTP module. Within a layer they are those of the trunk's layers.
+// Ollama's names of the MTP module. Within a layer, the names are those of the trunk's layers.
 std::string mtp_name(const GgufConfig& config, const std::string& name) {
   constexpr std::string_view kLayers = "mtp.layers.";
   constexpr NamePair kOwn[] = {{"mtp.shared_head.norm.weight", "mtp.norm.weight"},
@@ -127,7 +127,7 @@ std::string mtp_name(const GgufConfig& config, const std::string& name) {
   return name;
 }
 
-// The key of a value, as lookup() and lookup_part() the other way round. The first of several counts.
+// The key of a value: the inverse of lookup() and lookup_part(). The first of several keys counts.
 std::string reverse_lookup(std::span<const NamePair> table, std::string_view name) {
   const auto key_of = [&](std::string_view value) -> std::string_view {
     for (const auto& [from, to] : table)

@@ -11,11 +11,11 @@
 
 namespace anabranch {
 
-// "blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight"; names that we do not know stay.
+// "blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight"; unknown names stay as they are.
 std::string hf_name(const GgufConfig& config, const std::string& gguf_name);
 
-// The way back, as llama.cpp's files have it; empty: this architecture has no such tensor. layers: without
-// those of the prediction head, whose layers follow them.
+// The inverse: the name in llama.cpp's files; empty if this architecture has no such tensor. layers: without
+// those of the prediction head, which follow them.
 std::string gguf_name(GgufArch arch, int64_t layers, std::string_view hf_name);
 
 // "blk.12.attn_q.weight" -> 12, "attn_q.weight"

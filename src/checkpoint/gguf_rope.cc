@@ -26,7 +26,7 @@ Result<void> add_yarn(const GgufMetadata& m, Json& scaling) {
       TRY(scaling[config], m.real(gguf, 1));
     }
   if (scaling.contains("mscale_all_dim") && !scaling.contains("mscale"))
-    scaling["mscale"] = 1.0;  // as llama.cpp takes it to be
+    scaling["mscale"] = 1.0;  // llama.cpp's default
   for (const char* key : {"rope.scaling.yarn_ext_factor", "rope.scaling.attn_factor"}) {
     TRY(const double value, m.real(key, 1));
     if (value != 1)
@@ -36,8 +36,8 @@ Result<void> add_yarn(const GgufMetadata& m, Json& scaling) {
   return {};
 }
 
-// As config.json's "rope_scaling"; empty when there is none. Ollama also writes what configs call the plain
-// rope, a factor of 0 where there is none, and no name beside the divisors of Llama 3.1.
+// Returns config.json's "rope_scaling"; empty when there is none. Ollama also writes the names that configs
+// use for a plain rope, a factor of 0 if there is none, and no type beside the divisors of Llama 3.1.
 Result<Json> read_scaling(const GgufMetadata& m) {
   const Json* named = m.find("rope.scaling.type");
   const Json type = named ? *named : Json("linear");
@@ -56,7 +56,7 @@ Result<Json> read_scaling(const GgufMetadata& m) {
   return scaling;
 }
 
-// Whether these are the divisors of Llama 3.1 and later, of which the largest is the factor.
+// Whether these are the divisors of Llama 3.1 and later. The last one is the factor.
 bool is_llama3(const std::vector<float>& divisors, double theta, double original) {
   const double factor = divisors.back(), pairs = static_cast<double>(divisors.size());
   for (size_t i = 0; i < divisors.size(); i++) {
@@ -68,8 +68,8 @@ bool is_llama3(const std::vector<float>& divisors, double theta, double original
   return true;
 }
 
-// Conversions of Llama 3.1 and later have divisors instead of the scaling's parameters. Divisors that no such
-// parameters give are a longrope with one table for every length.
+// GGUF files of Llama 3.1 and later have divisors instead of the scaling's parameters. Divisors that do not
+// come from such parameters become a longrope with the same table for every length.
 Json scaling_of_divisors(const std::vector<float>& divisors, double theta, int64_t context) {
   constexpr int64_t kOriginal = 8192;  // in every published Llama
   if (std::ranges::all_of(divisors, [](float v) { return v == 1; })) return Json::object();

@@ -12,9 +12,9 @@ namespace anabranch {
 
 namespace {
 
-constexpr size_t kMaxTensors = 1u << 17;  // as of one file
+constexpr size_t kMaxTensors = 1u << 17;  // the same limit as for one file
 
-// What a file says of itself. A whole model is part 1 of 1.
+// A file's own metadata about the split. A model in one file is part 1 of 1.
 struct Split {
   int64_t part = 1, count = 1;
   std::optional<int64_t> tensors;  // of all parts

@@ -12,13 +12,13 @@ namespace anabranch {
 
 struct GgufParts {
   std::vector<FileBytes> files;
-  GgufFile joined;  // metadata of the first file, tensors of all; GgufTensor::file says of which
+  GgufFile joined;  // metadata of the first file, tensors of all; GgufTensor::file is the number of the file
 };
 
-// `path` may be any of the parts. Errors: as parse_gguf(), not_found (a part is missing), invalid (parts that
-// are not of one model, or not named after what they are).
+// `path` may be any of the parts. Errors: those of parse_gguf(), not_found (a part is missing), invalid
+// (parts of different models, or with wrong names).
 Result<GgufParts> open_gguf_parts(const std::string& path, Extent extent = Extent::whole);
-// Files in the order of their parts.
+// files: in the order of the parts.
 Result<GgufParts> join_gguf(std::vector<FileBytes> files);
 
 }  // namespace anabranch

@@ -38,7 +38,7 @@ void low_then_high(const uint8_t* bytes, int half, uint8_t* codes) {
   }
 }
 
-// Eight signs by an index of 7 bits: their number is even.
+// Eight signs by an index of 7 bits: the number of minus signs is even.
 uint32_t even_signs(uint32_t index) {
   index &= 127;
   return index | (std::popcount(index) & 1u) << 7;

@@ -1,5 +1,5 @@
 // Decoding of the GGUF types whose weights are table codes (IQ types, MXFP4, NVFP4), and of the ternary TQ
-// types. Functions are those of GgufType: one block to codes and scales.
+// types. The functions are those in GgufType: they decode one block to codes and scales.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Arrays of texts among the metadata of a GGUF file. A vocabulary has half a million of them, so they stay
-// where the file has them.
+// Arrays of texts among the metadata of a GGUF file. A vocabulary has half a million of them, so they are not
+// copied from the file.
 #pragma once
 
 #include <functional>

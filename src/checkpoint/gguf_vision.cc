@@ -21,10 +21,10 @@ namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
-// What differs between the towers: the name of the projector, and names of modules, llama.cpp's and then
-// Ollama's where they differ.
+// The differences between the towers: the projector's name and the names of modules (llama.cpp's, then
+// Ollama's if they differ).
 struct Tower {
-  std::string_view projector, model_type, layers;  // layers: what stands before a layer's number
+  std::string_view projector, model_type, layers;  // layers: the prefix of a layer's number
   std::vector<NamePair> top, layer;
 };
 
@@ -85,7 +85,7 @@ std::string_view lookup(const std::vector<NamePair>& table, std::string_view key
   return {};
 }
 
-// Names that are not in the tables stay: the tower says that it does not use them.
+// Names that are not in the tables are kept: the tower reports that it does not use them.
 std::string hf_vision_name(const Tower& tower, const std::string& name) {
   if (name == "mm.input_projection.weight" || name == "mm.mm_input_projection.weight")
     return "multi_modal_projector.mm_input_projection_weight";
@@ -100,7 +100,7 @@ std::string hf_vision_name(const Tower& tower, const std::string& name) {
          std::string(module) + name.substr(dot);
 }
 
-// Older files have the names of an MLP's two matrices the wrong way round.
+// In older files the names of an MLP's two matrices are swapped.
 void swap_mlp_names(std::vector<Entry>& entries, int64_t hidden, int64_t intermediate) {
   constexpr std::string_view kFirst = ".mlp.fc1.", kSecond = ".mlp.fc2.";
   const bool swapped = std::ranges::any_of(entries, [&](const Entry& e) {
@@ -126,10 +126,10 @@ Result<Json> read_numbers(const GgufMetadata& metadata, const char* key) {
   return *found;
 }
 
-// What a tower within a model's file leaves to be seen elsewhere.
+// Values that are missing in the metadata of a tower within a model's file, and are inferred.
 struct Inferred {
   std::optional<int64_t> intermediate, image_size, out_hidden;
-  std::optional<int64_t> image_tokens;  // of Gemma 3; in a file of its own they follow from the pooling
+  std::optional<int64_t> image_tokens;  // for Gemma 3; in a separate file they follow from the pooling
 };
 
 Result<Json> deepstack_layers(const GgufMetadata& metadata, int64_t depth) {
@@ -215,8 +215,8 @@ bool is_mmproj(const fs::path& path) {
   return lower_name(path).find("mmproj") != std::string::npos && path.extension() == ".gguf";
 }
 
-// How many characters of whole words a tower's name, without "mmproj", shares with the model's from the
-// start.
+// The number of leading characters, in whole words, that a tower's name (without "mmproj") shares with the
+// model's name.
 size_t shared_name(const fs::path& tower, const std::string& model) {
   std::string name = lower_name(tower);
   name.erase(name.find("mmproj"), 6);
@@ -225,7 +225,7 @@ size_t shared_name(const fs::path& tower, const std::string& model) {
   return name.find_last_of("-_.") + 1;  // npos + 1 is 0
 }
 
-// The one whose name is closest to the model's, and then the first.
+// The tower whose name is closest to the model's, then the first by name.
 std::optional<fs::path> find_mmproj_in(const fs::path& directory, const std::string& model) {
   constexpr int kMostEntries = 10'000;
   std::optional<fs::path> found;
@@ -267,8 +267,8 @@ const Tower* inner_tower(GgufArch arch) {
   return arch == GgufArch::gemma3 ? &kTowers[1] : nullptr;
 }
 
-// Ollama's files have Qwen's attention in three matrices, of which the tower has one, and count the channels
-// of a patch with the outputs.
+// Ollama's files have three matrices for Qwen's attention where the tower has one, and combine the channels
+// of a patch with the outputs. Undoes both.
 Result<std::vector<Entry>> as_one_matrix(std::vector<Entry> entries) {
   std::vector<Entry> out;
   std::map<std::string, std::array<std::optional<Entry>, 3>> apart;  // by the name of the joined tensor

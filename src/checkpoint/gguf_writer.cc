@@ -39,8 +39,8 @@ struct Job {
   std::string name;
   const GgufType* type;
   GgufChange change;
-  std::optional<WeightSource> matrix;  // none: a vector or a convolution
-  std::vector<float> values;           // what it holds, where it is no tensor of the source
+  std::optional<WeightSource> matrix;  // nullopt: a vector or a convolution
+  std::vector<float> values;           // its values, if it is not a tensor of the source
   std::vector<float> importance;       // of the columns; empty: all count alike
   uint64_t offset = 0, bytes = 0;      // from the beginning of the data
 };
@@ -90,7 +90,7 @@ class RowEncoder {
       encoder_->encode(&values_[static_cast<size_t>(at)], &importance_[static_cast<size_t>(at)], block);
   }
 
-  // What a reader makes of the blocks.
+  // The values that a reader decodes from the blocks.
   void measure(const std::byte* blocks, QuantizeStats& stats) {
     scratch_.resize(values_.size());
     read_values(gguf_source(*job_.type, blocks, 1, cols_, nullptr), 0, 1, scratch_.data());
@@ -240,7 +240,7 @@ class GgufConversion {
       out += job.name;
       append<uint32_t>(out, static_cast<uint32_t>(job.change.shape.size()));
       for (size_t d = job.change.shape.size(); d-- > 0;)
-        append(out, static_cast<uint64_t>(job.change.shape[d]));  // the fastest first
+        append(out, static_cast<uint64_t>(job.change.shape[d]));  // the fastest dimension first
       append<uint32_t>(out, job.type->id);
       append<uint64_t>(out, job.offset);
     }

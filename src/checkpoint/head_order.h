@@ -1,4 +1,4 @@
-// Orders of rows and heads in which GGUF and Mistral's own files differ from Hugging Face.
+// Orders of rows and heads that differ between Hugging Face and GGUF or Mistral's own files.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace anabranch {
 
 // GGUF (of llama) and Mistral's own files store query and key rows for interleaved rotary pairs: row (head,
-// i, p) of the file is row (head, p, i) of Hugging Face, p in {0, 1}, i in [0, dim / 2). The result has the
-// file's row of each of Hugging Face's.
+// i, p) of the file is row (head, p, i) of Hugging Face, p in {0, 1}, i in [0, dim / 2). result[i] is the
+// file's row for row i of Hugging Face.
 inline std::vector<int64_t> rotary_order(int64_t heads, int64_t dim) {
   std::vector<int64_t> order;
   for (int64_t h = 0; h < heads; h++)
@@ -18,9 +18,9 @@ inline std::vector<int64_t> rotary_order(int64_t heads, int64_t dim) {
   return order;
 }
 
-// The value heads of qwen35: Hugging Face has them by key head, (key head, j); GGUF has (j, key head). The
-// result has the file's row of each of Hugging Face's; heads have `width` rows, after `before` rows that
-// stay.
+// The value heads of qwen35: Hugging Face has them by key head, (key head, j); GGUF has (j, key head).
+// result[i] is the file's row for row i of Hugging Face. Heads have `width` rows; the `before` rows in front
+// of them stay.
 inline std::vector<int64_t> value_head_order(int64_t key_heads, int64_t value_heads, int64_t width,
                                              int64_t before) {
   std::vector<int64_t> order(static_cast<size_t>(before));

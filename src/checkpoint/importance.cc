@@ -6,8 +6,7 @@
 
 namespace anabranch {
 
-// A share of the mean is added: inputs that were small on the text of calibration may be larger on another
-// one.
+// A share of the mean is added: inputs that were small on the calibration text may be larger on other texts.
 std::vector<std::vector<float>> relative_importance(const Importance& importance, std::string_view name,
                                                     int64_t columns) {
   constexpr float kFloor = 0.1f;

@@ -10,16 +10,16 @@
 
 namespace anabranch {
 
-// By the name of the tensor ("model.layers.0.mlp.up_proj.weight"), then by expert (one entry for a matrix
-// without experts): mean squares [inputs], or nothing for an expert that no token reached.
+// Mean squares [inputs] by the tensor's name ("model.layers.0.mlp.up_proj.weight"), then by expert (one entry
+// for a matrix without experts). Empty for an expert that no token reached.
 using Importance = std::map<std::string, std::vector<std::vector<float>>, std::less<>>;
 
-// How much the columns of a tensor count, by expert: its mean squares over their mean, so that matrices count
-// alike in a report, and a floor. Nothing where there are none, or none that make sense.
+// The weight of each column of a tensor, by expert: its mean square divided by the mean over all columns, so
+// that matrices count alike in a report, plus a floor. Empty if there are no valid mean squares.
 std::vector<std::vector<float>> relative_importance(const Importance& importance, std::string_view name,
                                                     int64_t columns);
 
-// That calibration may do harm to a source that is quantised already.
+// The warning that calibration may harm a source that is quantised already.
 std::string calibration_warning(const std::string& path);
 
 }  // namespace anabranch

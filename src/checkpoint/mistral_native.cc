@@ -17,7 +17,7 @@ using NamePair = std::pair<std::string_view, std::string_view>;
 constexpr NamePair kTop[] = {{"tok_embeddings.weight", "model.embed_tokens.weight"},
                              {"norm.weight", "model.norm.weight"},
                              {"output.weight", "lm_head.weight"}};
-// Behind "layers.N.", without ".weight" and the like.
+// Names after "layers.N.", without ".weight" and the like.
 constexpr NamePair kLayer[] = {
     {"attention.wq", "self_attn.q_proj"},  {"attention.wk", "self_attn.k_proj"},
     {"attention.wv", "self_attn.v_proj"},  {"attention.wo", "self_attn.o_proj"},
@@ -39,7 +39,7 @@ std::string_view lookup(std::span<const NamePair> table, std::string_view key) {
   return {};
 }
 
-// The name as it is where it is none of Mistral's.
+// Names that are not Mistral's stay as they are.
 std::string hf_name(const std::string& name) {
   if (const auto top = lookup(kTop, name); !top.empty()) return std::string(top);
   constexpr std::string_view kLayers = "layers.";
@@ -73,7 +73,7 @@ Result<std::optional<int64_t>> whole(const Json& value, const char* key, const s
   return make_error(ErrorKind::invalid, "{}: \"{}\" is not a whole number", path, key);
 }
 
-// A number or, of several layers that take turns, a list.
+// A number, or a list if layers take turns.
 Result<void> read_window(const Json& params, const std::string& path, Json& config) {
   const Json* window = find(params, "sliding_window");
   if (!window) window = find(params, "_sliding_window");
@@ -107,7 +107,7 @@ Result<void> read_window(const Json& params, const std::string& path, Json& conf
 }
 
 Result<void> read_rope(const Json& params, const std::string& path, Json& config) {
-  // Where the file says nothing, Mistral's code takes another base for models with a window.
+  // Without "rope_theta", Mistral's code uses a different base for models with a window.
   const bool windowed = !config["sliding_window"].is_null();
   Json rope = {{"rope_type", "default"}, {"rope_theta", windowed ? 10000.0 : 1000000.0}};
   if (const Json* theta = find(params, "rope_theta")) rope["rope_theta"] = *theta;
@@ -161,7 +161,7 @@ Result<void> read_experts(const Json& params, const std::string& path, Json& con
   return {};
 }
 
-// What changes a model's arithmetic and is not read.
+// Refuses settings that change a model's arithmetic and that we do not support.
 Result<void> check_supported(const Json& params, const std::string& path) {
   for (const char* key : {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim"})
     if (find(params, key))
@@ -190,7 +190,7 @@ bool is_consolidated(std::string_view file_name) {
 
 Result<Json> mistral_config(const Json& params, const std::string& path) {
   TRY_VOID(check_supported(params, path));
-  // What is null differs from the meaning that Transformers gives to an absent key.
+  // Keys are null if Transformers' default for an absent key would be wrong.
   Json config = {{"model_type", find(params, "llama_4_scaling") ? "ministral3" : "mistral"},
                  {"hidden_act", "silu"},
                  {"num_key_value_heads", nullptr},
@@ -217,7 +217,7 @@ Result<Json> mistral_config(const Json& params, const std::string& path) {
     if (!value || !value->is_number_integer() || *value < 1 || *value > (1 << 24))
       return make_error(ErrorKind::invalid, "{}: \"{}\" should be a number from 1 to {}", path, key, 1 << 24);
   }
-  // The models whose files do not say it: 32,768, and 131,072 since the vocabulary of tekken.json.
+  // Models whose files do not state it have 32,768; since the vocabulary of tekken.json 131,072.
   if (!config.contains("max_position_embeddings"))
     config["max_position_embeddings"] = config["vocab_size"] < 131072 ? 32768 : 131072;
   TRY_VOID(read_window(params, path, config));

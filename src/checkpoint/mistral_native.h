@@ -16,8 +16,8 @@ inline constexpr const char* kMistralParams = "params.json";
 
 bool is_consolidated(std::string_view file_name);
 
-// config.json of the text model that params.json (at `path`) describes.
-// Errors: invalid (a wrong type), unsupported (what Hugging Face's Mistral models cannot express).
+// config.json of the text model that params.json (at `path`) describes. Errors: invalid (a wrong type),
+// unsupported (settings that Hugging Face's Mistral models cannot express).
 Result<Json> mistral_config(const Json& params, const std::string& path);
 
 // Gives the tensors Hugging Face's names, and drops those for images. Returns how many were dropped.

@@ -1,4 +1,4 @@
-// How an MLX directory (mlx-lm 0.32.2) names, shapes and describes the tensors of a family.
+// Names, shapes and descriptions of a family's tensors in an MLX directory (mlx-lm 0.32.2).
 #pragma once
 
 #include "checkpoint/output_layout.h"
@@ -12,7 +12,7 @@ class MlxLayout : public OutputLayout {
 
   Result<std::string> name(const std::string& hf_name) const override;
   std::vector<int64_t> shape(std::string_view hf_name, const std::vector<int64_t>& shape) const override;
-  // MLX's files of hybrids have 1 + w, those of Gemma 2 and 3 w.
+  // MLX's files of hybrid models store 1 + w, those of Gemma 2 and 3 store w.
   int norm_shift(std::string_view hf_name, NormConvention norms) const override;
   bool stays_f32(std::string_view hf_name) const override;
   Target default_target(std::string_view module, const std::optional<Target>& fallback) const override;

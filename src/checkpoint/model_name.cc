@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "ORG/NAME" of ".../models--ORG--NAME/snapshots/COMMIT"; "" of other paths.
+// "ORG/NAME" for ".../models--ORG--NAME/snapshots/COMMIT"; "" for other paths.
 std::string repository_of(const fs::path& snapshot) {
   constexpr std::string_view kStart = "models--";
   const std::string folder = snapshot.parent_path().parent_path().filename().string();

@@ -57,8 +57,8 @@ bool flag(const Json& text, const char* key, bool fallback) {
 
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
-// The tensors that a head of this model has, from config.json. Reference: Transformers' Qwen3_5 decoder layer
-// with full attention, and vLLM's Qwen3_5MultiTokenPredictor for what is around it.
+// The tensors that the head of this model must have, according to config.json. Reference: Transformers'
+// Qwen3_5 decoder layer with full attention, and vLLM's Qwen3_5MultiTokenPredictor for what is around it.
 class HeadShapes {
  public:
   HeadShapes(const Json& config, const std::string& path) : text_(text_config(config)), path_(path) {}
@@ -156,7 +156,7 @@ Result<std::vector<Entry>> open_source(const std::string& path) {
   return entries;
 }
 
-// Layers 0, 1, ... that the head has tensors of.
+// The number of layers 0, 1, ... for which the head has tensors.
 int64_t count_layers(const std::vector<Entry>& entries) {
   int64_t layers = 0;
   while (layers < kMaxLayers && std::ranges::any_of(entries, [&](const Entry& e) {
@@ -190,7 +190,7 @@ Result<void> check_shapes(const Shapes& expected, const std::vector<Entry>& entr
   return {};
 }
 
-// Norms that a file stores as 1 + w are written as f32: without the one they have more digits than bf16.
+// Norms that a file stores as 1 + w are written as f32: after subtracting 1 they have more digits than bf16.
 bool is_unshifted(const TensorInfo& info) {
   return is_shifted_norm(info.name) && info.norms == NormConvention::plain;
 }
@@ -259,7 +259,7 @@ struct HeadSize {
   uint64_t bytes = 0, parameters = 0;
 };
 
-// The index of a directory, where it has one, in which the head's tensors can be changed.
+// The index of a directory, if it has one; the head's tensors in it can be changed.
 class Index {
  public:
   static Result<Index> read(const fs::path& directory) {
@@ -268,7 +268,7 @@ class Index {
     auto text = read_file(out.path_.string(), kMaxIndexBytes);
     if (!text.ok() && text.error().kind == ErrorKind::not_found) return out;
     if (!text.ok()) return text.error();
-    // Checkpoint::open has judged the file.
+    // Checkpoint::open has already checked the file.
     TRY(out.json_, parse_json(*text, {.bytes = kMaxIndexBytes, .keys_per_object = kMaxIndexKeys}));
     const auto map = out.json_.find("weight_map");
     if (!out.json_.is_object() || map == out.json_.end() || !map->is_object())
@@ -300,7 +300,7 @@ class Index {
 
   template <class Unwanted>
   size_t remove(Unwanted unwanted) {
-    // The values can be moved, the names cannot: the wanted ones go to a new object.
+    // Values can be moved but names cannot, so the wanted entries go to a new object.
     Json::object_t kept;
     for (auto& [name, file] : files())
       if (!unwanted(name)) kept.emplace_back(name, std::move(file));
@@ -331,7 +331,7 @@ class Index {
   bool there_ = false;
 };
 
-// What stands in the way of the new file: the files of the old head, to be removed.
+// The files of the old head, which must be removed before the new file is written.
 Result<std::set<std::string>> old_files(const Checkpoint& model, const fs::path& directory, bool force) {
   std::set<std::string> files;
   for (const TensorInfo& info : model.tensors())
@@ -349,7 +349,8 @@ Result<std::set<std::string>> old_files(const Checkpoint& model, const fs::path&
                         "{} holds other tensors beside the prediction head: it cannot be replaced alone",
                         file);
   }
-  for (const auto& file : fs::directory_iterator(directory, code)) {  // perhaps only some scales
+  for (const auto& file :
+       fs::directory_iterator(directory, code)) {  // a file may contain only some scales of the head
     if (file.path().extension() != ".safetensors") continue;
     const auto alone = holds_only_mtp(file.path().string());
     if (alone.ok() && *alone) files.insert(file.path().string());
@@ -382,7 +383,7 @@ Result<std::unique_ptr<Checkpoint>> open_target(const std::string& path) {
   return model;
 }
 
-// The head's tensors, all that the model's config.json asks for and no others.
+// The head's tensors: exactly those that the model's config.json requires.
 Result<std::vector<Entry>> read_head(const std::string& original, const Checkpoint& model,
                                      std::vector<std::string>& warnings) {
   TRY(auto entries, open_source(original));
@@ -416,7 +417,7 @@ Result<void> write_head(const std::vector<Entry>& entries, const std::string& st
   return {};
 }
 
-// Puts the written head in the place of the old one's files. The index never names what is not there.
+// Replaces the old head's files by the written one. The index never names a file that does not exist.
 Result<void> replace_head(const Checkpoint& model, const std::set<std::string>& old,
                           const TemporaryFile& written, const std::vector<Entry>& entries, uint64_t bytes) {
   const fs::path directory(model.path());
@@ -454,7 +455,7 @@ Result<MtpReport> add_mtp_head(const std::string& model_path, const std::string&
   MtpReport report;
   TRY(const auto entries, read_head(original, *model, report.warnings));
 
-  // Under a name that no loader looks at until it is whole.
+  // Write under a name that loaders ignore until the file is complete.
   const std::string stem = fmt::format(".mtp-{}", ::getpid());
   const TemporaryFile written(directory / (stem + ".safetensors"));
   ShardWriter writer(directory.string(), "pt");

@@ -1,5 +1,5 @@
-// The multi-token prediction head of Qwen3.5's families (tensors "mtp.*"): whether a checkpoint has what its
-// config.json promises, and adding it to a model directory that lacks it.
+// The multi-token prediction head of Qwen3.5's families (tensors "mtp.*"): checks whether a checkpoint has
+// the head that its config.json promises, and adds it to a model directory that lacks it.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace anabranch {
 
-// "" unless config.json promises a head that is not there; else a sentence that says so. With the name of a
-// model directory to add one to, it says how.
+// A sentence for people if config.json promises a head that is missing, otherwise "". With the name of a
+// model directory, the sentence also says how to add the head to it.
 std::string missing_mtp_note(const Checkpoint& checkpoint, const std::string& directory = "");
 
 struct MtpReport {
-  std::string file;  // that was written
+  std::string file;  // the file that was written
   int tensors = 0;
   uint64_t bytes = 0;  // of the file
   std::vector<std::string> warnings;

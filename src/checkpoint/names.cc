@@ -10,8 +10,8 @@ bool strip(std::string_view& name, std::string_view prefix) {
   return true;
 }
 
-// The modules of experts of Mixtral and Gemma 4 have the other families' names here. Gemma 4's stand beside
-// its MLP; MLX calls them switch_glu.
+// The modules of experts of Mixtral and Gemma 4 have the other families' names here. Gemma 4's experts are
+// beside its MLP; MLX calls them switch_glu.
 std::string common_moe_name(std::string name) {
   struct Names {
     std::string_view own, common;
@@ -38,8 +38,8 @@ std::optional<std::string> fold_name(std::string_view name) {
   for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
                                   "embed_vision.", "audio_tower.", "embed_audio."})
     if (rest.starts_with(vision)) return std::nullopt;
-  // The head and the MTP module stand beside the model, wherever a conversion nested them.
-  // Models that make embeddings have no head, and are saved without what stands around the layers.
+  // The head and the MTP module are siblings of the model, wherever a conversion nested them. Embedding
+  // models have no head, and are saved without the prefix around the layers.
   const bool alone =
       rest.starts_with("layers.") || rest.starts_with("embed_tokens.") || rest == "norm.weight";
   if (alone || (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head.")))

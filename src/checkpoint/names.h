@@ -7,12 +7,13 @@
 
 namespace anabranch {
 
-// A safetensors name; none for tensors of the vision part, which are left aside.
+// The folded form of a safetensors name; nullopt for tensors of the vision part, which are left out.
 std::optional<std::string> fold_name(std::string_view name);
-// A name of the vision part, without what conversions put before it: "blocks.0.attn.qkv.weight",
-// "encoder.layers.0.mlp.fc1.weight", "multi_modal_projector.mm_soft_emb_norm.weight". None for others.
+// A name of the vision part, without the prefixes that conversions add: "blocks.0.attn.qkv.weight",
+// "encoder.layers.0.mlp.fc1.weight", "multi_modal_projector.mm_soft_emb_norm.weight". nullopt for other
+// names.
 std::optional<std::string> vision_name(std::string_view name);
-// Of the multi-token prediction head.
+// Whether the name belongs to the multi-token prediction head.
 bool is_mtp_name(std::string_view name);
 
 // "layers.2" before "layers.10".

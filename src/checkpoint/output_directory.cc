@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Only what looks like a converted model is ever removed: config.json and safetensors, no folders.
+// Removes only directories that look like a converted model: config.json and safetensors, no folders.
 bool is_model_or_empty(const fs::path& path) {
   std::error_code code;
   if (!fs::is_directory(path, code)) return false;

@@ -14,7 +14,7 @@ class OutputDirectory {
   // source, or is not a model directory that `force` may replace), io.
   static Result<std::unique_ptr<OutputDirectory>> make(const std::string& target, const std::string& source,
                                                        bool force);
-  ~OutputDirectory();  // removes what was not published
+  ~OutputDirectory();  // removes the directory if it was not published
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 

@@ -10,16 +10,16 @@
 
 namespace anabranch {
 
-// All of `data` into the open file, `offset` bytes from its beginning. `path` is for the error: io.
+// Writes all of `data` into the open file, `offset` bytes from its beginning. `path` is for the error: io.
 Result<void> write_fully(int fd, const std::string& path, uint64_t offset, const void* data, uint64_t bytes);
 
 class OutputFile {
  public:
-  // Works in a new file beside `target`. `magic`: what a file begins with that `force` may replace. Errors:
-  // invalid (`target` exists and not `force`, is the source, or is no file that begins so), io.
+  // Works in a new file beside `target`. `force` may replace a file that begins with `magic`. Errors: invalid
+  // (`target` exists and not `force`, is the source, or is no file that begins so), io.
   static Result<std::unique_ptr<OutputFile>> make(const std::string& target, const std::string& source,
                                                   std::string_view magic, bool force);
-  ~OutputFile();  // removes what was not published
+  ~OutputFile();  // removes the file if it was not published
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 

@@ -1,5 +1,5 @@
-// How the directories that `convert` writes name, shape and describe the tensors of a family: one
-// implementation for each format of output.
+// Names, shapes and descriptions of a family's tensors in the directories that `convert` writes. Each output
+// format has one implementation.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ namespace anabranch {
 // Whether a model of a family that applies 1 + w does so for this norm.
 bool is_shifted_norm(std::string_view hf_name);
 
-// Of the experts of a mixture.
+// Whether the module is the router of a mixture of experts.
 bool is_router(std::string_view module);
 
 class OutputLayout {
  public:
   virtual ~OutputLayout() = default;
 
-  // Of a Hugging Face name; "*" in it stands for the number of an expert, whose matrix is a tensor of its
-  // own. Errors: unsupported (not a tensor of this family).
+  // The name in the directory for a Hugging Face name. "*" in the result stands for the number of an expert,
+  // if each expert's matrix is a separate tensor. Errors: unsupported (not a tensor of this family).
   virtual Result<std::string> name(const std::string& hf_name) const = 0;
   virtual std::vector<int64_t> shape(std::string_view hf_name, const std::vector<int64_t>& shape) const = 0;
-  // What to add to a norm's values, which come as `norms` says.
+  // The number to add to a norm's values. norms: the convention of these values.
   virtual int norm_shift(std::string_view hf_name, NormConvention norms) const = 0;
   virtual bool stays_f32(std::string_view hf_name) const = 0;
-  // What becomes of a matrix without a rule. fallback: the options'.
+  // The target of a matrix without a rule. fallback: the one in the options.
   virtual Target default_target(std::string_view module, const std::optional<Target>& fallback) const = 0;
   // Error (invalid): files of this format cannot hold it.
   virtual Result<void> check(const Target& target) const = 0;
-  // config.json; the targets of all matrices, by module name in the directory.
+  // config.json. matrices: the targets of all matrices, by module name in the directory.
   virtual Json config(const std::map<std::string, Target>& matrices) const = 0;
-  // ShardWriter's: whose norms the files have.
+  // The `format` for ShardWriter, which states the norm convention of the files.
   virtual const char* norm_format() const = 0;
 };
 

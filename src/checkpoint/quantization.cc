@@ -88,7 +88,7 @@ Result<QuantizationConfig> parse_mlx(const Json& object, const std::string& wher
   return out;
 }
 
-// Where a config states its quantisation, or null.
+// The object in which a config states its quantisation, or null.
 const Json* find_quantization(const Json& config) {
   for (const char* key : {"quantization", "quantization_config", "compression_config"})
     if (const auto found = config.find(key); found != config.end() && !found->is_null()) return &*found;
@@ -100,7 +100,7 @@ const Json* find_quantization(const Json& config) {
 Result<std::optional<QuantizationConfig>> parse_quantization(const Json& config, const std::string& path) {
   if (!config.is_object()) return make_error(ErrorKind::invalid, "{} is not a JSON object", path);
   const Json* found = find_quantization(config);
-  const auto text = config.find("text_config");  // some multimodal models say it there
+  const auto text = config.find("text_config");  // some multimodal models state it there
   if (!found && text != config.end() && text->is_object()) found = find_quantization(*text);
   if (!found) return std::optional<QuantizationConfig>();
   const std::string where = path + ": quantization";

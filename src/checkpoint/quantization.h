@@ -1,6 +1,7 @@
 // The quantisation that a model's config.json states: MLX's "quantization" with its exceptions for modules,
 // and "quantization_config" of other tools. Most facts about a matrix are read from its tensors
-// (quantized/layouts.h); here is what these do not show, and which configs cannot be read at all.
+// (quantized/layouts.h); this file has the facts that tensors do not show, and decides which configs cannot
+// be read.
 #pragma once
 
 #include <array>
@@ -49,8 +50,8 @@ Result<std::optional<QuantizationConfig>> parse_quantization(const Json& config,
 
 // NVIDIA's ModelOpt may state the quantisation in this file beside config.json only.
 inline constexpr const char* kModelOptFile = "hf_quant_config.json";
-// config.json with what that file (`text`) says as its "quantization_config"; unchanged when it has a
-// quantisation of its own. Errors: invalid (not ModelOpt's file).
+// config.json with the contents of that file (`text`) as its "quantization_config"; unchanged when it has its
+// own quantisation. Errors: invalid (not ModelOpt's file).
 Result<Json> with_model_opt_config(Json config, std::string_view text, const std::string& path);
 
 }  // namespace anabranch

@@ -16,7 +16,7 @@ namespace {
 constexpr int kLanes = 8;
 constexpr int kMaxGroup = 128;
 
-// A group of weights, and how much the square of each one's error counts; null: all by one.
+// A group of weights, and the weight of each one's squared error; null: all are 1.
 struct Group {
   const float* w;
   const float* importance;
@@ -73,8 +73,8 @@ class GroupFit {
     }
   }
 
-  // As mlx.quantize (mlx/backend/cpu/quantized.cpp): the end farther from zero is met exactly and zero is a
-  // code.
+  // Like mlx.quantize (mlx/backend/cpu/quantized.cpp): the end farther from zero is represented exactly, and
+  // zero is a code.
   Fit minmax() const {
     const float eps = 1e-7f;
     const bool from_low = std::abs(low_) > std::abs(high_);
@@ -106,7 +106,7 @@ class GroupFit {
   }
 
  private:
-  // Shares of the range worth cutting off at an end: the fewer codes, the more.
+  // Shares of the range to try cutting off at an end: the fewer codes, the larger.
   std::span<const float> shrinks() const {
     static constexpr float k2[] = {0, 0.06f, 0.12f, 0.18f, 0.24f};
     static constexpr float k3[] = {0, 0.05f, 0.1f, 0.15f};

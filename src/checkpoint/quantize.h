@@ -1,4 +1,4 @@
-// Weights in fewer bits: slowly and well for files, or at once as they are loaded.
+// Quantises weights: slowly and well for files, or fast while they are loaded.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct QuantizeStats {
 
 // Affine quantisation of a row: better scales and biases than the minimum and maximum of a group give.
 //
-// importance [cols]: how much the square of each column's error counts, or null: all alike; `stats` counts so
-// too. values [cols] -> codes [cols], scales and biases [cols / group] as bits of f16 (`half`) or bf16. Adds
-// to `stats`. The codes are chosen for the rounded scale and bias.
+// importance [cols]: the weight of each column's squared error, also in `stats`; null: all count alike.
+// values [cols] -> codes [cols], scales and biases [cols / group] as bits of f16 (`half`) or bf16. Adds to
+// `stats`. The codes are chosen for the rounded scale and bias.
 void quantize_row(const float* values, const float* importance, int64_t cols, const AffineFormat& format,
                   bool half, uint8_t* codes, uint16_t* scales, uint16_t* biases, QuantizeStats& stats);
 
-// The same values rounded to 8 bits as they are read, each group of 64 or 32 with a scale of its own and no
-// bias. A source that is quantised already, or whose rows no such group divides, stays what it is.
+// Rounds a source's values to 8 bits as they are read, with a scale and no bias for each group of 64 or 32. A
+// source stays as it is if it is quantised already, or if its rows are no multiple of such a group.
 WeightSource rounded_to_8_bits(WeightSource source);
 
 }  // namespace anabranch

@@ -32,8 +32,8 @@ Entry dense_entry(const RawTensor& raw, std::string name) {
   return entry;
 }
 
-// The modules by the names of their main tensors, the names of all their other tensors, and of the biases
-// that they may have: AutoGPTQ wrote one of zeros for each module that has none.
+// The quantised modules by the names of their main tensors, the names of all their other tensors, and the
+// names of their possible biases: AutoGPTQ wrote a bias of zeros for each module that has none.
 struct Modules {
   std::map<std::string_view, FoundLayout> found;
   std::set<std::string, std::less<>> parts, biases;

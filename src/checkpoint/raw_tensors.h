@@ -1,4 +1,4 @@
-// The tensors of a model's safetensors files by their names there, before quantised ones are put together.
+// The tensors of a model's safetensors files by their names in the files, before quantised ones are joined.
 #pragma once
 
 #include <functional>
@@ -23,12 +23,13 @@ struct RawTensor {  // points into a parsed file
 };
 using RawTensors = std::map<std::string_view, RawTensor, std::less<>>;
 
-// A name as the model has it; none: not a tensor of the part that is read.
+// Returns the name in the model; nullopt if the tensor is not in the part that is read.
 using NameOf = std::optional<std::string> (*)(std::string_view);
 
-// The tensors that have a name, those of a quantised module as one entry "<module>.weight". Scales of
-// activations are left out when there are such modules. A module of a vision tower or a draft head ("mtp.")
-// that cannot be read becomes an unreadable entry: the rest of the model can do without.
+// The tensors for which name_of returns a name. The tensors of a quantised module become one entry
+// "<module>.weight". Scales of activations are left out when there are such modules. A module of a vision
+// tower or a draft head ("mtp.") that cannot be read becomes an unreadable entry, because the rest of the
+// model works without it.
 Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
                                         const std::optional<QuantizationConfig>& quantization,
                                         const std::string& config_path, NameOf name_of);

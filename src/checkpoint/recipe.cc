@@ -1,4 +1,4 @@
-// Which format a module gets: targets and recipes as users write them.
+// Chooses the format of each module: parses targets and recipes that users write.
 #include <algorithm>
 #include <charconv>
 

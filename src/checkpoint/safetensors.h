@@ -32,15 +32,15 @@ struct SafetensorsFile {
 // exhausted.
 Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, const std::string& path);
 
-// How many bytes length and header take, of a file that begins with these; more than there are: so many are
-// needed to know. 0: it is no safetensors file.
+// The size of the length and header of a file that begins with `first`. If `first` is too short, the number
+// of bytes that are needed to find out. 0: not a safetensors file.
 uint64_t safetensors_header_bytes(std::span<const std::byte> first);
 
 // model.safetensors.index.json: (tensor, file) pairs. File names are plain names ending in ".safetensors".
 Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index(std::string_view text,
                                                                                  const std::string& path);
 
-// How to read a type as floats; none for integers and 8-bit floats.
+// The kind that reads a type as floats; nullopt for integers and 8-bit floats.
 std::optional<WeightKind> dense_kind(std::string_view dtype);
 const char* dtype_name(WeightKind kind);  // of a dense kind
 

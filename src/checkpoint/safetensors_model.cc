@@ -55,7 +55,8 @@ bool is_bare_mtp(const SafetensorsFile& file) {
   return find_tensor(file, kBareMtp[0]) && find_tensor(file, kBareMtp[1]);
 }
 
-// A file without evidence of its own follows the others, and Hugging Face's way when none has any.
+// The convention for files that do not show their own: that of the first file that does; nullopt if none
+// does.
 std::optional<NormConvention> convention_of_all(const std::vector<ParsedFile>& files) {
   for (const auto& file : files)
     if (const auto norms = norm_evidence(file.content)) return *norms;
@@ -91,7 +92,7 @@ Result<Json> read_config(const fs::path& path) {
   return config;
 }
 
-// An adapter changes the weights of a model. It must not be ignored, since the model without it is another.
+// An adapter changes the weights of a model, so it must not be ignored.
 Error adapter_found(const fs::path& adapter, bool beside_weights) {
   std::string base;
   if (const auto config = read_config(adapter.parent_path() / "adapter_config.json"); config.ok())
@@ -146,7 +147,7 @@ std::string index_path(const fs::path& directory) {
   return (directory / "model.safetensors.index.json").string();
 }
 
-// (tensor, file) pairs; none where there is no index.
+// (tensor, file) pairs; empty if there is no index.
 Result<std::vector<std::pair<std::string, std::string>>> read_index(const fs::path& directory) {
   const std::string path = index_path(directory);
   auto text = read_file(path, kMaxIndex);
@@ -181,7 +182,7 @@ std::string_view matrix_name(std::string_view tensor) {
   return tensor.substr(0, weight != tensor.npos ? weight : tensor.rfind('.'));
 }
 
-// Leaves out the matrices of which some tensors are in files that are not there.
+// Leaves out matrices if some of their tensors are in files that do not exist.
 Result<void> leave_out_torn(const fs::path& directory, std::vector<ParsedFile>& files) {
   TRY(const auto index, read_index(directory));
   std::set<std::string> there;
@@ -209,7 +210,8 @@ void complete_mtp_names(SafetensorsFile& file) {
     for (auto& tensor : file.tensors) tensor.name = "mtp." + tensor.name;
 }
 
-// What config.json states, unless the tensors are plain: quantisation that a conversion left in config.json.
+// The quantisation in config.json. If it cannot be read but all tensors are plain, there is none: a
+// conversion left it in config.json.
 Result<std::optional<QuantizationConfig>> quantization_of(const Json& config, const std::string& config_path,
                                                           const RawTensors& raw) {
   auto quantization = parse_quantization(config, config_path);
@@ -227,7 +229,7 @@ Result<ParsedEntries> read_parsed(const Json& config, const std::string& config_
                                   std::vector<ParsedFile> files) {
   RawTensors raw;
   const NormConvention norms = convention_of_all(files).value_or(NormConvention::offset);
-  // MLX's conversions of Gemma keep w, other than those of the hybrids.
+  // MLX's conversions of Gemma keep w, unlike those of hybrid models.
   const bool gemma = string_at(config, "model_type").starts_with("gemma");
   for (auto& file : files) {
     complete_mtp_names(file.content);
@@ -293,7 +295,7 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   return out;
 }
 
-// The files that hold the head: by the index if it names them, else all that it does not know.
+// The files that contain the head: those that the index names, otherwise all files that are not in the index.
 Result<std::vector<fs::path>> list_mtp_files(const fs::path& directory) {
   TRY(const auto index, read_index(directory));
   const bool bare = std::ranges::any_of(index, [](const auto& e) { return e.first == kBareMtp[0]; });
@@ -328,7 +330,8 @@ Result<std::vector<ParsedFile>> map_and_parse(const std::vector<fs::path>& paths
   return parse_files(std::move(files));
 }
 
-// What the other files of a model's directory say about norms. They may be damaged: nothing else is read.
+// The norm convention of the other files of a model's directory. They may be damaged, so nothing else is
+// read.
 NormConvention convention_of_siblings(const fs::path& directory) {
   const auto files = list_files(directory);
   if (!files.ok()) return NormConvention::offset;
@@ -354,7 +357,7 @@ Result<std::vector<Entry>> read_mtp(const std::vector<fs::path>& paths, const fs
     for (const auto& tensor : file.content.tensors) quantised |= !dense_kind(tensor.dtype);
     TRY_VOID(add_raw(file, own, raw));
   }
-  std::optional<QuantizationConfig> quantization;  // what config.json says of others need not be readable
+  std::optional<QuantizationConfig> quantization;  // not read if the head is plain
   if (quantised && in_model) {
     TRY(const Json config, read_config(config_path));
     TRY(const Json full, read_quantized_config(directory, config));

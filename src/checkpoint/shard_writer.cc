@@ -15,9 +15,9 @@ namespace anabranch {
 
 namespace {
 
-constexpr uint64_t kHeaderShare = 120;  // of a tensor's entry, beside its name
+constexpr uint64_t kHeaderShare = 120;  // for a tensor's entry, besides its name
 
-// flags: further ones for open().
+// flags: additional flags for open().
 Result<void> write_at(const std::string& path, uint64_t offset, const void* data, uint64_t bytes,
                       int flags = 0) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
@@ -48,7 +48,7 @@ Result<void> write_file(const std::string& path, std::string_view text) {
 Result<void> ShardWriter::begin_file(const std::string& file, std::vector<Piece> pieces) {
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const auto& a, const auto& b) { return width(a) > width(b); });
-  // By hand: a Json object is quadratic in its keys.
+  // Written by hand, because a Json object takes quadratic time in its keys.
   std::string header = "{\"__metadata__\":" + Json{{"format", format_}}.dump();
   uint64_t at = 0;
   for (const Piece& piece : pieces) {

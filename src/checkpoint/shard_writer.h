@@ -19,7 +19,7 @@ struct Piece {
 
 class ShardWriter {
  public:
-  // `format`: whose norms these are (metadata of each file): "mlx", or "pt" for Hugging Face's.
+  // `format`: the norm convention, for the metadata of each file: "mlx", or "pt" for Hugging Face's.
   explicit ShardWriter(std::string directory, std::string format = "mlx")
       : directory_(std::move(directory)), format_(std::move(format)) {}
 
@@ -28,9 +28,9 @@ class ShardWriter {
   // headers.
   Result<void> add_files(const std::string& stem, const std::vector<std::vector<Piece>>& modules,
                          uint64_t max_bytes);
-  // The data of a piece. Each is written once.
+  // Writes the data of a piece. Each piece is written once.
   Result<void> write(const std::string& name, const void* data, uint64_t bytes);
-  // A part of it, `offset` bytes from its beginning.
+  // Writes a part of a piece, `offset` bytes from its beginning.
   Result<void> write_part(const std::string& name, uint64_t offset, const void* data, uint64_t bytes);
   // model.safetensors.index.json
   Result<void> write_index(uint64_t parameters) const;
@@ -52,7 +52,7 @@ class ShardWriter {
   uint64_t bytes_ = 0, data_bytes_ = 0;
 };
 
-// Writes a small file; what it had before is replaced. Errors: io.
+// Writes a small file, replacing its contents. Errors: io.
 Result<void> write_file(const std::string& path, std::string_view text);
 
 }  // namespace anabranch

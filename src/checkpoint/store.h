@@ -20,7 +20,7 @@ struct Entry {
 
 struct StoreParts {
   std::string path;
-  std::string side_directory;  // of further files; empty: none
+  std::string side_directory;  // directory of further files; empty: none
   Json config;
   Json gguf_metadata;
   std::vector<Entry> entries;

@@ -33,7 +33,7 @@ Result<void> for_blocks(const WeightSource& m, const Checkpoint& source, const W
   return {};
 }
 
-// `values` from element `first` of the tensor on.
+// Writes `values` from element `first` of the tensor on.
 Result<void> write_values(const TensorConversion& job, int shift, int64_t first, std::span<float> values,
                           ShardWriter& writer) {
   if (shift != 0)
@@ -64,7 +64,7 @@ Result<void> write_dense(const TensorConversion& job, int shift, Checkpoint& sou
   });
 }
 
-// Of the columns of row r; null: all count alike.
+// The importance of the columns of row r; null: all count alike.
 const float* importance_of(const TensorConversion& job, int64_t r) {
   if (job.importance.empty()) return nullptr;
   const int64_t experts = job.info.shape.size() == 3 ? job.info.shape[0] : 1;

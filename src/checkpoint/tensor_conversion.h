@@ -1,5 +1,5 @@
-// One tensor of a conversion: what becomes of it, and the writing of it. Matrices are read, converted and
-// written a block of rows at a time, so that the memory needed does not depend on their size.
+// Converts and writes one tensor. Matrices are read, converted and written a block of rows at a time, so that
+// the memory needed does not depend on their size.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct TensorConversion {
   WeightKind scale_kind = WeightKind::bf16;
   std::vector<int64_t> shape;
   std::optional<WeightSource> matrix;
-  // How much the columns count, by expert, or nothing (quantize_row).
+  // The importance of the columns, by expert; may be empty (quantize_row).
   std::vector<std::vector<float>> importance{};
 };
 
@@ -36,8 +36,8 @@ std::vector<Piece> pieces_of(const TensorConversion& job);
 // Names the file and the tensor.
 Error conversion_error(const TensorConversion& job, ErrorKind kind, const std::string& why);
 
-// shift: added to every value. Gives back the source's pages as it goes. Adds to `stats`. Errors:
-// invalid (values that are not finite, or too large for their type), io.
+// shift: added to every value. Releases the source's pages as it goes. Adds to `stats`. Errors: invalid
+// (values that are not finite, or too large for their type), io.
 Result<void> write_tensor(const TensorConversion& job, int shift, Checkpoint& source, ShardWriter& writer,
                           QuantizeStats& stats);
 

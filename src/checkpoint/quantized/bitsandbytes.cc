@@ -74,7 +74,7 @@ Result<State> read_state(const QuantizedModule& m) {
   return out;
 }
 
-// Where `count` floats lie.
+// Points to `count` floats.
 Result<const std::byte*> find_floats(const QuantizedModule& m, std::string_view suffix, size_t count) {
   TRY(const auto* tensor, m.need(suffix));
   if (tensor->dtype != "F32" || tensor->data.size() != count * 4)
@@ -99,7 +99,7 @@ float float_at(const std::byte* floats, int64_t i) {
 // The factor of each block, read where it is needed: those of a whole model are hundreds of megabytes.
 struct Factors {
   const std::byte* codes = nullptr;   // of the inner quantisation; null: there is none
-  const std::byte* floats = nullptr;  // of each block, or of each nested block
+  const std::byte* floats = nullptr;  // one for each block, or for each nested block
   int64_t nested_block = 1;
   float offset = 0;
   std::vector<float> map{};  // of codes

@@ -53,7 +53,7 @@ Result<IntScales> find_scales(const QuantizedModule& m, const std::vector<int64_
 // How codes lie in words.
 struct Packing {
   int bits = 8;
-  bool whole = false;  // no code lies in two words
+  bool whole = false;  // no code crosses a word boundary
   int64_t words(int64_t count) const {
     return whole ? whole_word_count(count, bits) : word_count(count, bits);
   }
@@ -110,7 +110,7 @@ Result<void> find_zeros(const QuantizedModule& m, const IntScales& s, int64_t ro
                    zeros->dtype, shape_text(zeros->shape));
 }
 
-// All but how codes are read.
+// Everything except the reader of codes.
 Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationContext& context,
                                    std::vector<int64_t> shape, Packing packing, IntCodes codes,
                                    std::shared_ptr<const void> keep) {
@@ -144,8 +144,8 @@ Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationC
   return out;
 }
 
-// The shape before packing: weight_shape's numbers. These are zeros where only the header of a file is there;
-// the shape is then that of whole words.
+// The shape before packing, from the values of weight_shape. They are zeros if only the header of a file
+// exists; the shape is then computed from the packed words.
 Result<std::vector<int64_t>> unpacked_shape(const QuantizedModule& m, const QuantizationContext& context) {
   TRY(const auto* tensor, m.need(".weight_shape"));
   const auto& packed = m.main().shape;

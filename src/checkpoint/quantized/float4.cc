@@ -87,7 +87,8 @@ struct MatrixShape {
   int64_t rows, cols, experts;
 };
 
-// Codes [rows, cols / 2] or [experts, rows, cols / 2]; scales alike, groups of `group`.
+// Codes [rows, cols / 2] or [experts, rows, cols / 2]; scales with the same dimensions, for groups of
+// `group`.
 Result<MatrixShape> check_shapes(const QuantizedModule& m, const SafetensorsTensor& scale, int64_t group) {
   const auto& w = m.main().shape;
   const auto& s = scale.shape;
@@ -100,7 +101,7 @@ Result<MatrixShape> check_shapes(const QuantizedModule& m, const SafetensorsTens
   return MatrixShape{rows_and_cols(w).first, cols, w.size() == 3 ? w[0] : 1};
 }
 
-// The factors of a matrix, or of each expert.
+// The factor of a matrix, or of each expert.
 Result<std::vector<float>> read_factors(const QuantizedModule& m, const SafetensorsTensor& tensor,
                                         int64_t experts) {
   const auto kind = dense_kind(tensor.dtype);

@@ -32,12 +32,12 @@ std::optional<ScaleType> scale_type(std::string_view dtype) {
   return std::nullopt;
 }
 
-// How the scales lie: [experts, rows, cols] of them, each for a block of the matrix.
+// The layout of the scales: [experts, rows, cols], each for a block of the matrix.
 struct Scales {
   ScaleType type;
   const std::byte* data;
-  int64_t rows, cols;              // of scales, for one expert
-  int64_t block_rows, block_cols;  // that share one
+  int64_t rows, cols;              // number of scales, for one expert
+  int64_t block_rows, block_cols;  // size of a block that shares a scale
   bool one;                        // a single scale for all experts
 };
 

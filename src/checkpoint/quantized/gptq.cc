@@ -31,7 +31,7 @@ struct Sizes {
   int bits;
 };
 
-// The width of codes is seen from the zero points.
+// Finds the width of the codes from the zero points.
 Result<Sizes> find_sizes(const QuantizedModule& m, const QuantizationContext& context) {
   const auto& w = m.main().shape;
   const auto* scales = m.find(".scales");
@@ -49,8 +49,8 @@ Result<Sizes> find_sizes(const QuantizedModule& m, const QuantizationContext& co
   return Sizes{rows, inputs(bits), groups, bits};
 }
 
-// Codes of `count` outputs. Neighbouring outputs lie side by side in the file, so its lines are read for all
-// of them, and the words of each output put one after another.
+// Codes of `count` outputs. Neighbouring outputs lie side by side in the file, so reads the file's lines for
+// all of them, and puts the words of each output one after another.
 void read_gptq_codes(const std::byte* words, const Sizes& s, int64_t first, int64_t count, uint8_t* out) {
   const int64_t lines = word_count(s.cols, s.bits), whole = s.cols / 8 * 8;
   std::vector<uint32_t> own(static_cast<size_t>(count * lines));
@@ -114,11 +114,11 @@ Result<QuantizedMatrix> read(const QuantizedModule& m, const QuantizationContext
                          int_source(std::move(codes))};
 }
 
-// ---- AWQ ("gemm"): a matrix [in, out] in words along the outputs, in an order of its own; zero points
-// alike.
+// ---- AWQ ("gemm"): a matrix [in, out] in words along the outputs, in a special order; zero points in the
+// same way.
 
 constexpr int kAwqBits = 4, kAwqPack = 8;
-// Where in its word a code of output 8 i + j lies, in nibbles.
+// The position of the code of output 8 i + j in its word, in nibbles.
 constexpr int kAwqPlace[kAwqPack] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 bool matches_awq(const QuantizedModule& m) {
@@ -131,8 +131,8 @@ uint8_t awq_code(const std::byte* line, int64_t output) {
   return (word_at(line, output / kAwqPack) >> (kAwqBits * kAwqPlace[output % kAwqPack])) & 15;
 }
 
-// Codes of `count` outputs, a tile of inputs after another: one input's codes lie side by side in the file
-// and far apart in `out`.
+// Codes of `count` outputs. Works in tiles of inputs, because one input's codes are adjacent in the file and
+// far apart in `out`.
 void read_awq_codes(const std::byte* words, int64_t cols, int64_t line, int64_t first, int64_t count,
                     uint8_t* out) {
   constexpr int64_t kTile = 64;

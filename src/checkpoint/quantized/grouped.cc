@@ -10,7 +10,7 @@ namespace anabranch {
 
 namespace {
 
-// Groups that kernels know, the longest first (ops/weight.cc).
+// Group lengths that kernels support, the longest first (ops/weight.cc).
 std::span<const int64_t> packed_groups(WeightKind kind) {
   static constexpr int64_t kAffine[] = {128, 64, 32, 16}, kTable[] = {32, 16}, kFp8[] = {128, 64, 32};
   if (kind == WeightKind::affine) return kAffine;
@@ -18,7 +18,7 @@ std::span<const int64_t> packed_groups(WeightKind kind) {
   return kFp8;
 }
 
-// The longest group of the packed kind that lies within those of the file; 0: none does.
+// The longest group length of the packed kind that divides the file's groups; 0 if none does.
 int64_t packed_group(const GroupedCodes& codes) {
   const int64_t cols = codes.format.cols;
   if (codes.group_of) return 0;

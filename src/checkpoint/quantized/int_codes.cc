@@ -51,7 +51,7 @@ WeightSource int_source(IntCodes c) {
     };
     return grouped_source(std::move(out));
   }
-  out.format.scale_type = ScaleType::f32;  // which a 16-bit scale times a zero point needs
+  out.format.scale_type = ScaleType::f32;  // a 16-bit scale times a zero point needs it
   out.read_scales = [scales_of = c.read_scales, zeros_of = c.read_zeros, groups = c.groups](
                         int64_t first, int64_t count, float* scales, float* biases) {
     std::vector<uint8_t> zeros(static_cast<size_t>(count * groups));

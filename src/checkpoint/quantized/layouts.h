@@ -1,5 +1,5 @@
-// All layouts of quantised matrices that are read. Which one a module has is seen from its tensors; what they
-// do not show comes from the quantisation config.
+// All layouts of quantised matrices that can be read. A module's tensors determine its layout; other facts
+// come from the quantisation config.
 #pragma once
 
 #include <optional>

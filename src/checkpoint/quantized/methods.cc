@@ -123,7 +123,7 @@ Result<void> parse_awq(Parser& p) {
   return p.read_group();
 }
 
-// Its packing_format is GPTQ's, AWQ's, or its own, which is GPTQ's with zero points as they are.
+// Its packing_format is GPTQ's, AWQ's, or its own, which is GPTQ's with unmodified zero points.
 Result<void> parse_auto_round(Parser& p) {
   const std::string packing = p.lower_text("packing_format", "auto_round:auto_gptq");
   TRY_VOID(p.expect("data_type", {"int"}));

@@ -9,10 +9,10 @@
 
 namespace anabranch {
 
-// Whether the object is one of these tools' ("quant_method", or ModelOpt's "quant_algo").
+// Whether the object comes from one of these tools ("quant_method", or ModelOpt's "quant_algo").
 bool names_quantization_method(const Json& object);
 
-// Errors: as parse_quantization.
+// Errors: those of parse_quantization.
 Result<QuantizationConfig> parse_quantization_method(const Json& object, const std::string& where);
 
 }  // namespace anabranch

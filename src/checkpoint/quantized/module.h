@@ -1,5 +1,5 @@
-// What the readers of quantised formats are given and return: the tensors of one matrix, or of a stack of
-// matrices (the experts of a mixture), and the matrix as one weight source.
+// Input and output of the readers of quantised formats: the tensors of one matrix, or of a stack of matrices
+// (the experts of a mixture), and the matrix as one weight source.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace anabranch {
 
-// The tensors whose names are one stem and different suffixes.
+// Tensors whose names have the same stem and different suffixes.
 class QuantizedModule {
  public:
   QuantizedModule(const RawTensors& all, std::string_view stem, const RawTensor& main)
@@ -25,13 +25,13 @@ class QuantizedModule {
 
   std::string_view stem() const { return stem_; }
   const SafetensorsTensor& main() const { return *main_.tensor; }
-  // Values of tensors are not to be judged: they may be missing, or take long to read.
+  // Whether the values of tensors must not be checked: they may be missing, or slow to read.
   bool headers_only() const { return main_.file->extent != Extent::whole; }
   const SafetensorsTensor* find(std::string_view suffix) const;
   bool has(std::string_view suffix, std::string_view dtype) const;
-  // Error (invalid): it is missing.
+  // Error (invalid): the tensor is missing.
   Result<const SafetensorsTensor*> need(std::string_view suffix) const;
-  // Keeps the files of the module's tensors.
+  // Keeps the files of these tensors alive.
   std::shared_ptr<const void> keep(std::span<const std::string_view> suffixes) const;
   // Bytes in the files.
   uint64_t bytes(std::span<const std::string_view> suffixes) const;
@@ -67,7 +67,7 @@ struct ScaleShape {
   std::vector<int64_t> one;
   bool shared = false;  // it is a single number for all experts; `one` is empty
 };
-// matrix: the shape that the scales are for. None: they are not those of so many experts.
+// matrix: the shape that the scales are for. nullopt if they do not fit the number of experts.
 std::optional<ScaleShape> scale_shape(const std::vector<int64_t>& matrix, const SafetensorsTensor& scale);
 
 struct QuantizedMatrix {
