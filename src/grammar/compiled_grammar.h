@@ -1,4 +1,4 @@
-// What grammar_compiler.cc makes and grammar.cc matches with.
+// The compiled form that grammar_compiler.cc makes and grammar.cc uses for matching.
 #pragma once
 
 #include <xgrammar/xgrammar.h>

@@ -1,5 +1,5 @@
 // Constrains output to a grammar. A grammar is compiled once for the model's vocabulary; each sequence has a
-// matcher that tells which tokens may come next. xgrammar does the work (docs/dependencies.md).
+// matcher that reports which tokens may come next. xgrammar does the work (docs/dependencies.md).
 //
 // Grammars are text in xgrammar's EBNF, which includes nearly all of GBNF; grammar/schema_grammar.h and
 // output/tool_grammar.h write such text. A match begins with the rule `root`.
@@ -33,16 +33,16 @@ struct GrammarLimits {
   size_t cache_entries = 256;
   size_t waiting = 256, waiting_of_client = 32;
   double seconds = 5;  // for compiling one grammar; one that takes longer is refused
-  // Of these, for a first attempt. A grammar that takes longer is begun anew when no other client waits, and
-  // beside it others are compiled.
+  // The part of `seconds` for a first attempt. A grammar that takes longer is started again when no other
+  // client waits; other grammars are compiled at the same time.
   double first_seconds = 0.5;
 };
 
-// Who waits for a grammar.
+// A client that waits for a grammar.
 struct GrammarClient {
   std::weak_ptr<const void> waits;  // expires when nobody waits any more
-  std::string name = {};            // whose turn it is, if many wait
-  std::string space = {};           // whose results it finds: those of clients of the same space
+  std::string name = {};            // names the client: if many wait, they take turns
+  std::string space = {};           // a client finds only results of clients with the same space
 };
 
 struct GrammarStats {
@@ -52,19 +52,18 @@ struct GrammarStats {
 
 using GrammarDone = std::function<void(Result<std::shared_ptr<const CompiledGrammar>>)>;
 
-// Compiles grammars on threads of its own, fairly for its clients, and caches the results by text.
-// Thread-safe.
+// Compiles grammars on its own threads, fairly between clients, and caches the results by text. Thread-safe.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(GrammarVocab vocab, GrammarLimits limits = {});
-  // Stops what is being compiled. Clients get no answers after this.
+  // Stops all compilations. Clients get no answers after this.
   ~GrammarCompiler();
 
   // Calls `done` at once if the result is cached; otherwise later from another thread, at the latest after
   // limits.seconds in the queue for each attempt and limits.seconds of compilation. Does not call it if
-  // nobody waits any more; a grammar for which nobody waits is not compiled, or no further. Errors: invalid
-  // (a mistake in the grammar, with line and column; or no text matches it), exhausted (too long, takes too
-  // long or too much memory), busy (other grammars are being compiled).
+  // nobody waits any more; a grammar for which nobody waits is not compiled, or its compilation stops.
+  // Errors: invalid (a mistake in the grammar, with line and column; or no text matches it), exhausted (too
+  // long, takes too long or too much memory), busy (other grammars are being compiled).
   void compile(std::string text, const GrammarClient& client, GrammarDone done);
   // The same, but waits for the result.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);

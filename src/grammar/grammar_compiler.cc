@@ -25,8 +25,10 @@ namespace {
 
 using Compiled = Result<std::shared_ptr<const CompiledGrammar>>;
 
-constexpr size_t kLargeText = 64u << 10;  // of these one is compiled at a time, as xgrammar is slow to stop
-constexpr size_t kSecondAttempt = 2u << 20;  // bytes that it counts in the pool; no text has so many
+// Only one text of this size is compiled at a time, because xgrammar stops slowly on it.
+constexpr size_t kLargeText = 64u << 10;
+// The bytes that the pool counts for a second attempt; more than any text has.
+constexpr size_t kSecondAttempt = 2u << 20;
 
 // The message without the time, source file and line with which the library's messages begin.
 std::string message_of(const std::exception& e) {
@@ -45,8 +47,8 @@ Error busy() {
 
 }  // namespace
 
-// Two threads compile: the first attempts of all, in turn by client, and one of them a grammar that takes
-// longer. A third stops what takes too long or has lost its clients.
+// Two threads compile. They make the first attempts, taking turns between clients; at most one of them works
+// on a grammar that takes longer. A third thread stops attempts that take too long or whose clients are gone.
 class GrammarCompiler::Impl {
  public:
   Impl(GrammarVocab vocab, GrammarLimits limits);
@@ -228,7 +230,8 @@ void GrammarCompiler::Impl::conclude(const JobPtr& job, Compiled result, Answers
   make_room();
 }
 
-// After an attempt that was stopped: nobody waits any more, or it comes again behind the others.
+// Called after an attempt was stopped: forgets the job if nobody waits any more, otherwise queues it behind
+// the others.
 void GrammarCompiler::Impl::put_off(const JobPtr& job) {
   if (job->waiters.empty()) return forget(job);
   job->second = true;
@@ -236,7 +239,7 @@ void GrammarCompiler::Impl::put_off(const JobPtr& job) {
   submit(job);
 }
 
-// Stops attempts that take too long, and collects the answers for clients whose time is over.
+// Stops attempts that take too long, and collects the answers for clients whose waiting time is over.
 void GrammarCompiler::Impl::expire(Answers& answers) {
   const double now = now_seconds();
   for (const Entry& entry : entries_) {
@@ -283,7 +286,7 @@ void GrammarCompiler::Impl::watch() {
   }
 }
 
-// Too many grammars wait, or too many of this client's.
+// Whether too many grammars wait, in total or for this client.
 bool GrammarCompiler::Impl::is_full(const std::string& client) const {
   size_t waiting = 0, own = 0;
   for (const Entry& entry : entries_) {

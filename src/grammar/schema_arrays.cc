@@ -27,7 +27,7 @@ std::string add_array(const Items& items, GrammarRules& rules) {
   if (!items.further.empty() && items.most.value_or(INT64_MAX) > count_of) {
     const int64_t low = std::max<int64_t>(items.least - count_of, 0);
     const std::string next = count_of > 0 ? comma : "";
-    std::string more;  // the further items behind the first of them
+    std::string more;  // the further items after the first of them
     if (!items.most) {
       more = low > 1 ? fmt::format("({}{}){{{},}}", comma, items.further, low - 1)
                      : fmt::format("({}{})*", comma, items.further);

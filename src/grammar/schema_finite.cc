@@ -67,7 +67,7 @@ bool FiniteSchemas::has_finite_value(const Json& schema, int depth) const {
          !(only("array") && !items_finite(schema, depth + 1));
 }
 
-// Whether an object with all the members that it must have can be finite.
+// Whether an object with all required members can be finite.
 bool FiniteSchemas::members_finite(const Json& schema, int depth) const {
   const Json &properties = part_of(schema, "properties"), &required = part_of(schema, "required");
   if (!document_.work().spend(2 * required.size() * properties.size())) return true;
@@ -91,7 +91,7 @@ bool FiniteSchemas::members_finite(const Json& schema, int depth) const {
   return *least <= possible || (others && others_finite);
 }
 
-// Whether an array with all the items that it must have can be finite.
+// Whether an array with all required items can be finite.
 bool FiniteSchemas::items_finite(const Json& schema, int depth) const {
   const auto least = schema.find("minItems"), items = schema.find("items");
   if (least == schema.end() || !least->is_number() || *least <= 0) return true;

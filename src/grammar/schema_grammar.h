@@ -16,8 +16,8 @@
 namespace anabranch {
 
 // Adds rules for the values of the schema; returns the element that stands for them in other rules. Errors:
-// invalid (it is no schema, or nothing satisfies it), unsupported (a keyword cannot be enforced), exhausted
-// (it is too large). The message names the place as a JSON pointer that begins with `where`.
+// invalid (it is not a schema, or nothing satisfies it), unsupported (a keyword cannot be enforced),
+// exhausted (it is too large). The message names the place as a JSON pointer that begins with `where`.
 Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where = "#");
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);

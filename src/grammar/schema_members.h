@@ -30,11 +30,11 @@ class MembersWriter {
   // Both must outlive this.
   MembersWriter(const Members& members, GrammarRules& rules) : members_(members), rules_(rules) {}
 
-  // The element behind the opening brace; "": no object has so few or so many members.
+  // The element after the opening brace; "" if no object meets the limits on the number of members.
   std::string add() { return rest(0, 0); }
 
  private:
-  // The element behind the first i named members, of which `count` are written (the others are left out).
+  // The element after the first i named members, of which `count` are written (the others are left out).
   // Counts above both limits are not distinguished.
   std::string rest(size_t i, int64_t count);
 

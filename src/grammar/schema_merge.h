@@ -1,4 +1,4 @@
-// Merges two JSON schemas into one that demands both, and tells whether two schemas exclude each other.
+// Merges two JSON schemas into one that requires both, and decides whether two schemas exclude each other.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace anabranch {
 
-// The steps of work that copying costs.
+// The steps of work for copying a schema.
 size_t copying_steps(const Json& json);
 
-// The schema that demands both. `a` and `b` are flat (SchemaDocument::flatten; their properties and items
+// The schema that requires both. `a` and `b` are flat (SchemaDocument::flatten; their properties and items
 // need not be). The result is `false` if no value satisfies both. Errors: unsupported (keywords that one
 // schema cannot express together), exhausted.
 Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget& work);

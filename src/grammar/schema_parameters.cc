@@ -9,7 +9,7 @@
 
 namespace anabranch {
 
-// Readers take the text of a parameter for a string if the schema allows nothing but strings (tool_schema.h).
+// Readers treat the text of a parameter as a string if the schema allows only strings (tool_schema.h).
 Result<std::string> SchemaWriter::bare(const Json& schema, const std::string& where) {
   if (!finite_.has_finite_value(schema)) return std::string();
   TRY(const Json flat, document_.flatten(schema, where));
@@ -28,7 +28,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
   TRY(const TypeSet wanted, types_of(flat, where));
   const bool anything = std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; });
   if (!wanted[kString]) return value(flat, where);
-  // A string must not begin like a value of another named type: a reader would take it for that type.
+  // A string must not begin like a value of another named type, because a reader would treat it as that type.
   std::string others;
   if (!anything) {
     if (named[kNumber] || named[kInteger]) others += "0-9\\-";

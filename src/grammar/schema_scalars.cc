@@ -120,7 +120,7 @@ Result<bool> admits(const Json& flat, const Json& value, const std::string& wher
   return true;
 }
 
-// Whether a reader takes the text of a string for a value of another type, one of `types`.
+// Whether a reader would interpret the text of a string as a value of another type, one of `types`.
 bool misread(std::string_view text, const TypeSet& types) {
   const auto spelled = literal_json(text);
   if (!spelled) return false;

@@ -18,8 +18,8 @@ Result<std::string> add_number(const Json& flat, const std::string& where, Gramm
 // plain: the element for a string without any limits.
 Result<std::string> add_string(const Json& flat, const std::string& where, StringForm form,
                                const std::string& plain, GrammarRules& rules);
-// Those of the values of enum and const that satisfy the other keywords. bare: null for JSON; otherwise
-// strings are written without quotes, and these are the types that a reader may take such text for.
+// The values of enum and const that satisfy the other keywords. bare: null for JSON; otherwise strings are
+// written without quotes, and these are the types as which a reader may interpret such text.
 Result<std::string> add_constants(const Json& flat, const Json& values, const std::string& where,
                                   const TypeSet* bare, GrammarRules& rules);
 

@@ -26,7 +26,7 @@ bool only_refers(const Json& schema) {
   return refers;
 }
 
-// Fails unless it is certain that no value satisfies both `schema` and one of the others: oneOf demands it.
+// Fails unless it is certain that no value satisfies both `schema` and one of the others, as oneOf requires.
 Result<void> check_apart(const std::vector<Json>& others, const Json& schema, const std::string& where,
                          WorkBudget& work) {
   for (size_t i = 0; i < others.size(); i++) {

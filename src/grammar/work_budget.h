@@ -10,7 +10,7 @@ class WorkBudget {
  public:
   // A step takes 3 to 10 ns, so all of them together take about a second at most.
   explicit WorkBudget(int64_t steps = 100'000'000) : left_(steps) {}
-  // False from the first time on that more steps were asked for than were left.
+  // False once more steps were requested than were left, and from then on.
   bool spend(size_t steps) {
     left_ -= static_cast<int64_t>(steps < kMost ? steps : kMost);
     if (left_ < -1) left_ = -1;
