@@ -19,7 +19,7 @@ using Variables = std::vector<std::pair<std::string, Value>>;
 constexpr size_t kProbeSteps = 100'000;
 constexpr const char* kProbe = "a7f3 probe";
 
-// The form of messages that the template takes.
+// The format of messages that the template accepts.
 struct MessageForm {
   bool parts = true;             // content may be a list of parts
   bool thinking_parts = false;   // reasoning is such a part: {"type": "thinking", "thinking": ...}
@@ -89,7 +89,7 @@ Value tool_call_value(const Json& call, bool& parsed_any) {
   return jinja::make_dict(std::move(pairs));
 }
 
-// Of an assistant's message, under any of its names; null: there is none.
+// The reasoning of an assistant's message, under any of its names; null if there is none.
 const Json* reasoning_of(const Json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"})
     if (const auto it = message.find(name); it != message.end() && !it->is_null()) return &*it;
@@ -209,7 +209,7 @@ class Template final : public ChatTemplate {
   // Whether the template renders kProbe in this field of a message, and not as Python prints a list.
   bool renders(const std::string& role, const std::string& field, const Value& value) const {
     std::vector<Value> messages;
-    if (role != "user")  // who begins
+    if (role != "user")  // a user begins the conversation
       messages.push_back(jinja::make_dict({{own("role"), own("user")}, {own("content"), own("A")}}));
     Pairs pairs{{own("role"), own(role)}, {own(field), value}};
     if (field != "content") pairs.emplace_back(own("content"), own("B"));

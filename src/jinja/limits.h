@@ -1,5 +1,5 @@
-// The limits on one template, and how they end it. Templates come from model files and values from requests,
-// so neither is trusted.
+// The limits on one template, and the errors when they are exceeded. Templates come from model files and
+// values from requests, so neither is trusted.
 #pragma once
 
 #include <fmt/core.h>

@@ -71,7 +71,7 @@ class Value {
   const Function& function() const { return *std::get<std::shared_ptr<const Function>>(v_); }
   const Loop& loop() const { return *std::get<std::shared_ptr<const Loop>>(v_); }
   std::shared_ptr<const List> shared_list() const { return std::get<std::shared_ptr<const List>>(v_); }
-  // Why an undefined value is undefined.
+  // The reason why an undefined value is undefined.
   std::string why() const;
 
  private:
