@@ -29,8 +29,8 @@ struct FileHead {
   uint64_t check = 0;  // XXH3-64 of the embeddings
 };
 
-constexpr uint64_t kMostWaiting =
-    uint64_t{256} << 20;  // limit on bytes that wait to be written; images beyond it are not written
+// Limit on bytes that wait to be written; images beyond it are not written.
+constexpr uint64_t kMostWaiting = uint64_t{256} << 20;
 
 std::vector<fs::path> folders_of(const std::string& directory) {
   std::vector<fs::path> out;

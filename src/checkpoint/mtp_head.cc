@@ -349,8 +349,8 @@ Result<std::set<std::string>> old_files(const Checkpoint& model, const fs::path&
                         "{} holds other tensors beside the prediction head: it cannot be replaced alone",
                         file);
   }
-  for (const auto& file :
-       fs::directory_iterator(directory, code)) {  // a file may contain only some scales of the head
+  // A file may contain only some scales of the head.
+  for (const auto& file : fs::directory_iterator(directory, code)) {
     if (file.path().extension() != ".safetensors") continue;
     const auto alone = holds_only_mtp(file.path().string());
     if (alone.ok() && *alone) files.insert(file.path().string());

@@ -180,8 +180,8 @@ std::optional<Scan> CallScanner::after_json() {
       return std::nullopt;
     }
     at_ = call_end;
-    return close == Match::more ? Scan::more
-                                : Scan::complete;  // the call is complete even without the closing tag
+    // The call is complete even without the closing tag.
+    return close == Match::more ? Scan::more : Scan::complete;
   }
   if (text_[at_] == ';') {
     ++at_;

@@ -15,8 +15,8 @@ namespace anabranch {
 struct CallWishes {
   std::string only;      // the one tool that may be called; empty: any
   bool several = false;  // several calls, one after another
-  bool forced =
-      false;  // arguments satisfy the schemas of all tools; otherwise only of tools with "strict": true
+  // Arguments satisfy the schemas of all tools; otherwise only of tools with "strict": true.
+  bool forced = false;
 };
 
 // Adds the rules for calls; returns the element for one or more calls. tools: OpenAI's array. Errors: those

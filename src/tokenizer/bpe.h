@@ -16,8 +16,7 @@ namespace anabranch {
 class Bpe {
  public:
   struct Options {
-    int unk = -1;  // id of the token for characters that the vocabulary lacks; -1: they are dropped, as in
-                   // Hugging Face
+    int unk = -1;  // token id for characters that the vocabulary lacks; -1: dropped, as Hugging Face does
     bool fuse_unk = false;       // neighbours become one unknown token
     bool byte_fallback = false;  // <0xHH> tokens before unk
     bool ignore_merges = false;  // a word that is a token stays whole
