@@ -150,8 +150,7 @@ struct Inputs {
 Inputs norm_inputs(CudaDevice& on, const Tensor& x, const RowNorm& norm, bool packed) {
   const int rows = x.shape(0), width = x.shape(1);
   Inputs in{make_lanes(on, rows, width, false), x};
-  const bool same =
-      layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows are stored by lanes anyway
+  const bool same = layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows are by lanes
   packed = packed && !same;
   in.packed = packed ? make_packed(on, rows, width) : in.lanes;
   norm_rows(on, x, &norm, nullptr, packed ? &in.packed : nullptr, &in.lanes);

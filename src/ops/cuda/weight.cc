@@ -204,8 +204,7 @@ PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
   out.size = static_cast<size_t>(tiles * tile_bytes);
-  out.memory =
-      std::make_unique_for_overwrite<uint8_t[]>(out.size);  // each thread clears the part that it fills
+  out.memory = std::make_unique_for_overwrite<uint8_t[]>(out.size);  // each thread clears its part
   threads.parallel_for(tiles, std::max<int64_t>(1, tiles / 64), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const int64_t first = t * kRows, count = std::min<int64_t>(kRows, s.rows - first);
