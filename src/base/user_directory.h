@@ -1,4 +1,5 @@
-// Where this user's programs keep what they can make again, what tells of their runs, and what is the user's.
+// The user's directories for files that can be made again (cache), records of the program's runs (state), and
+// the user's own data.
 #pragma once
 
 #include <string>

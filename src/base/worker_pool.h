@@ -20,8 +20,8 @@ struct PoolLimits {
   int threads = 1;              // maximum; each is started when a job first needs it
   bool background = false;      // the threads have a lower priority than the others of the process
   int per_client = INT_MAX;     // maximum threads for the jobs of one client at a time
-  size_t large_bytes =
-      SIZE_MAX;  // jobs of at least this size leave one thread to other jobs, if there are two
+  // Jobs of at least this size leave one thread to other jobs, if there are two.
+  size_t large_bytes = SIZE_MAX;
 };
 
 // The job's owner and size.

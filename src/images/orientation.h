@@ -11,7 +11,7 @@ namespace anabranch {
 // the data is damaged.
 int exif_orientation(std::string_view exif);
 
-// Turns and mirrors the picture. orientation: 1 to 8.
+// Rotates and mirrors the image. orientation: 1 to 8.
 Picture upright(Picture picture, int orientation);
 
 }  // namespace anabranch

@@ -34,7 +34,7 @@ struct ImageProcessor {
 // does not support).
 Result<ImageProcessor> read_image_processor(const Json& preprocessor_config, std::string_view path);
 
-// A resized picture, before normalisation.
+// A resized image, before normalisation.
 struct ProcessedImage {
   int width = 0, height = 0;
   std::vector<uint8_t> rgb;   // [height, width, 3]

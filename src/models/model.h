@@ -84,7 +84,7 @@ class Model {
   const StateLayout& state_layout() const { return layout_; }
   const std::vector<Device*>& state_devices() const { return part_devices_; }  // of each part
   int ranks() const { return static_cast<int>(others_.size()) + 1; }
-  // The parts that lie on each device.
+  // The parts that are on each device.
   std::vector<StateLayout> device_layouts() const;
   uint64_t parameters() const;    // without the MTP head
   uint64_t weight_bytes() const;  // all matrices, including those for drafts

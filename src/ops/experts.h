@@ -68,8 +68,8 @@ struct MixtureWeights {
   const RowNorm* router_norm = nullptr;  // norm of the router's input; null: the same norm as for the experts
   const Tensor* expert_scale = nullptr;  // see route()
   const Weight *gate = nullptr, *up = nullptr, *down = nullptr;  // the shared expert; null: there is none
-  const Weight* output_gate =
-      nullptr;  // [1, H]: multiplied with the router's input, gives gate_logits; may be null
+  // [1, H]: multiplied with the router's input, gives gate_logits; may be null.
+  const Weight* output_gate = nullptr;
 };
 
 // mix_experts() with the routing that route() computes from the router's logits; with add_x, plus x.

@@ -45,7 +45,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   DeviceKind kind() const { return kind_; }
-  // Tensors of this device lie in the host's memory.
+  // Tensors of this device are in the host's memory.
   bool is_host() const { return kind_ == DeviceKind::host || kind_ == DeviceKind::cpu; }
   // The device's memory is separate from the machine's.
   bool has_own_memory() const { return kind_ == DeviceKind::cuda; }

@@ -69,8 +69,8 @@ const Angles& angles(CpuDevice& device, std::span<const int> positions, int rows
     if (a.queries == queries && a.rows == rows && std::ranges::equal(a.positions, positions) &&
         a.rope == rope)
       return a;
-  Angles& to =
-      kept[next++ % kept.size()];  // worker threads have their own `kept`, so they must use this reference
+  // Worker threads have their own `kept`, so they must use this reference.
+  Angles& to = kept[next++ % kept.size()];
   to.positions.assign(positions.begin(), positions.end());
   to.rows = rows;
   to.rope = rope;

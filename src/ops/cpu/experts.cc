@@ -124,7 +124,7 @@ void run(CpuDevice& device, std::vector<Product>& products) {
   });
 }
 
-// The (row, expert) pairs of a step, sorted by expert: pairs of one expert lie together, rows ascending.
+// The (row, expert) pairs of a step, sorted by expert: pairs of one expert are adjacent, rows ascending.
 struct SortedPairs {
   std::vector<int> rows;    // [pairs] row of x
   std::vector<int> index;   // [M, top_k] the pair's index in `rows`

@@ -207,8 +207,8 @@ constexpr int packed_panels([[maybe_unused]] int height) {
   return 1;
 #endif
 }
-constexpr int64_t kPanelBlock =
-    4;  // panels that are multiplied with all tiles of a task before the next panels
+// Panels that are multiplied with all tiles of a task before the next panels.
+constexpr int64_t kPanelBlock = 4;
 
 // A panel that is read together with NP - 1 others, before the next NP panels. Prefetching goes
 // kPrefetchBeside bytes ahead in the sequence of panels at this place, which are NP panels apart.
