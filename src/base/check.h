@@ -1,5 +1,5 @@
-// CHECK(condition, "what {}", values...): a broken invariant of ours. Prints file, line, condition and the
-// values, then aborts. Always on. Never used for input from outside (that is Result, result.h).
+// CHECK(condition, "what {}", values...): aborts on a bug of ours (a broken invariant), after printing file,
+// line, condition and the values. Always on. Never used for input from outside (use Result, result.h).
 #pragma once
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Time: of a clock that only goes forward, and of the calendar.
+// A monotonic clock, thread CPU time, and calendar time.
 #pragma once
 
 #include <time.h>
@@ -14,7 +14,7 @@ inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What the calling thread has computed, whoever else wanted the processor meanwhile.
+// CPU time of the calling thread; time of other threads and processes does not count.
 inline double thread_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

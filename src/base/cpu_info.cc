@@ -21,7 +21,7 @@
 namespace anabranch {
 namespace {
 
-// Linux allows at most 8192; what claims more is not a list of CPUs.
+// Linux allows at most 8192; text with higher numbers is not a list of CPUs.
 constexpr int kMaxCpus = 1 << 14;
 
 std::string first_line(const std::string& path) {
@@ -31,7 +31,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// Takes a number that is not negative off the front.
+// Removes a non-negative number from the front and returns it.
 std::optional<int64_t> take_number(std::string_view& text) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
@@ -70,7 +70,7 @@ uint64_t parse_size(std::string_view text) {
 class LinuxCores {
  public:
   explicit LinuxCores(const std::string& root) : cpus_(root + "/sys/devices/system/cpu/") {
-    // Intel processors with two types of cores name the small ones.
+    // On Intel processors with two types of cores, this file lists the efficiency cores.
     atoms_ = parse_cpu_list(first_line(root + "/sys/devices/cpu_atom/cpus"));
     for (const int cpu : parse_cpu_list(first_line(cpus_ + "online"))) {
       most_ = std::max(most_, capacity(cpu));
@@ -78,15 +78,15 @@ class LinuxCores {
     }
   }
 
-  // Of a core's hardware threads the first stands for it.
+  // The first hardware thread represents its core.
   int core_of(int cpu) const {
     const auto siblings = parse_cpu_list(first_line(of(cpu) + "topology/thread_siblings_list"));
     return siblings.empty() ? cpu : siblings.front();
   }
 
-  // Arm gives capacities relative to the largest core's 1024; those of small cores lie between 150 and 500.
-  // Where neither that nor a list is there, frequencies tell: AMD's compact cores reach two thirds of the
-  // others', while cores of one type differ by a few percent.
+  // Arm states capacities relative to the largest core's 1024; those of small cores are between 150 and 500.
+  // Without capacities or a list, frequencies decide: AMD's compact cores reach two thirds of the others'
+  // frequency, while cores of one type differ by a few percent.
   bool is_efficient(int cpu) const {
     if (std::find(atoms_.begin(), atoms_.end(), cpu) != atoms_.end()) return true;
     if (most_ > 0) return 2 * capacity(cpu) < most_;
@@ -126,7 +126,7 @@ class LinuxCores {
   int64_t most_ = 0, fastest_ = 0;
 };
 
-// The CPUs that one control group may use, quota / period; 0: no limit ("max", in version 1 -1).
+// The CPUs that one control group may use, quota / period; 0: no limit ("max"; in version 1: -1).
 double group_quota(const std::string& folder, bool v2) {
   std::string line = first_line(folder + (v2 ? "/cpu.max" : "/cpu.cfs_quota_us"));
   if (!v2) line += " " + first_line(folder + "/cpu.cfs_period_us");
@@ -138,9 +138,9 @@ double group_quota(const std::string& folder, bool v2) {
   return period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period) : 0;
 }
 
-// The least of what the process's control group and those around it grant; 0: no limit. Lines of
+// The minimum over the process's control group and all groups that contain it; 0: no limit. Lines of
 // /proc/self/cgroup are "number:controllers:path", without controllers in version 2. In a container the path
-// may be the host's: then only the mount's own folder, which is the container's group, is there to be read.
+// may be the host's; then only the mount's root folder can be read, which is the container's group.
 double read_quota(const std::string& root) {
   double least = 0;
   std::ifstream in(root + "/proc/self/cgroup");
@@ -170,7 +170,7 @@ uint64_t sysctl_number(const char* name) {
   return sysctlbyname(name, &value, &size, nullptr, 0) == 0 ? value : 0;
 }
 
-// Level 0 is the fastest type of core; Intel processors have no levels.
+// Level 0 is the fastest type of core; Intel processors report no levels.
 CpuInfo read_cores() {
   CpuInfo info;
   const bool levels = sysctl_number("hw.nperflevels") > 0;
@@ -265,7 +265,7 @@ CpuInfo read_linux_cores(const std::string& root, const std::vector<int>& allowe
 ThreadChoice choose_threads(const CpuInfo& info) {
   const bool pinned_to_slow = info.performance_cores == 0;
   const int cores = std::max(1, pinned_to_slow ? info.efficiency_cores : info.performance_cores);
-  // More threads than the quota's whole CPUs would all be stopped together once it is used up.
+  // More threads than the quota's whole CPUs would all be stopped together when it is used up.
   if (info.quota > 0 && info.quota < cores)
     return {std::max(1, static_cast<int>(info.quota)),
             fmt::format("this container may use {:.4g} CPUs", info.quota)};

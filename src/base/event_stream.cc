@@ -4,7 +4,7 @@ namespace anabranch {
 
 bool EventStream::push(std::string_view bytes) {
   while (!bytes.empty()) {
-    if (after_cr_ && bytes.front() == '\n') bytes.remove_prefix(1);  // the rest of a line's end
+    if (after_cr_ && bytes.front() == '\n') bytes.remove_prefix(1);  // the second half of a line end
     after_cr_ = false;
     const size_t end = bytes.find_first_of("\r\n");
     line_.append(bytes.substr(0, end));

@@ -1,5 +1,5 @@
-// Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) out of bytes as they
-// come.
+// Parses server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) from bytes as
+// they arrive.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace anabranch {
 
 class EventStream {
  public:
-  // on_data: takes the data of each event; comments and other fields are left out.
+  // on_data: receives the data of each event; comments and other fields are ignored.
   explicit EventStream(std::function<void(const std::string& data)> on_data,
                        size_t max_event_bytes = 16 << 20)
       : on_data_(std::move(on_data)), max_event_bytes_(max_event_bytes) {}

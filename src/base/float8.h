@@ -11,8 +11,8 @@ namespace anabranch {
 inline float e4m3_to_float(uint8_t code) {
   const uint32_t magnitude = code & 0x7Fu, sign = (code & 0x80u) << 24;
   if (magnitude == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000u);
-  // As the upper bits of a float its exponent is 120 too small; subnormal numbers become normal by the
-  // product.
+  // Moved to the upper bits of a float, its exponent is 120 too small; the product also makes subnormal
+  // numbers normal.
   const float value = std::bit_cast<float>(magnitude << 20) * 0x1p120f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
@@ -23,8 +23,7 @@ inline float e8m0_to_float(uint8_t code) {
   return std::bit_cast<float>(code == 0 ? 0x00400000u : uint32_t{code} << 23);
 }
 
-// The nearest number, the one with an even mantissa if two are equally near; beyond the largest (448) it is
-// that. NaN gives NaN.
+// The nearest number, ties to the even mantissa; values beyond the largest (448) become 448. NaN gives NaN.
 uint8_t float_to_e4m3(float value);
 
 }  // namespace anabranch

@@ -1,8 +1,9 @@
-// Token ids of the positions that images take in a prompt.
+// Token ids for the positions of images in a prompt.
 //
-// Such a position holds no word of the vocabulary. Its id is made of a hash of the image and of its place
-// within it, so that whatever compares tokens (the state cache, records on disk, copies for drafts) tells
-// images apart without knowing of them: of two images all but one in 2^30 of the positions differ.
+// Such a position has no token of the vocabulary. Its id is computed from a hash of the image and the place
+// within the image. So code that compares tokens (the prefix cache, records on disk, drafts copied from
+// earlier tokens) distinguishes images without knowing about them: for two images, all but one in 2^30 of the
+// positions differ.
 #pragma once
 
 #include <compare>
@@ -10,7 +11,7 @@
 
 namespace anabranch {
 
-// The first half of a SHA-256 of what a vision tower is given of the image.
+// The first half of the SHA-256 of the vision tower's input for the image.
 struct ImageKey {
   uint64_t high = 0, low = 0;
   auto operator<=>(const ImageKey&) const = default;

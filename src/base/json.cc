@@ -9,8 +9,9 @@
 namespace anabranch {
 namespace {
 
-// Builds the value from parser events, so that a limit ends the parse before its cost is paid. Objects are
-// filled through an index of their keys: ordered_json's own insertion is linear in the keys already there.
+// Builds the value from parser events, so that a limit stops the parse before its cost is paid. Objects are
+// filled through an index of their keys: ordered_json's own insertion is linear in the number of existing
+// keys.
 class Builder {
  public:
   explicit Builder(const JsonLimits& limits) : limits_(limits) {}
@@ -60,7 +61,7 @@ class Builder {
  private:
   struct Frame {
     Json value;
-    size_t slot = 0;                                // where the next value of an object goes
+    size_t slot = 0;                                // the object's slot for the next value
     std::unordered_map<std::string, size_t> index;  // key -> slot
   };
 
@@ -122,7 +123,7 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
     return make_error(ErrorKind::exhausted, "JSON: {} bytes, more than the limit of {}", text.size(),
                       limits.bytes);
-  // nlohmann takes a zero byte for the end of the input and would ignore what follows.
+  // nlohmann treats a zero byte as the end of the input and would ignore the rest.
   if (const void* zero = text.empty() ? nullptr : std::memchr(text.data(), 0, text.size()))
     return make_error(ErrorKind::invalid, "JSON: a zero byte at byte {}",
                       static_cast<const char*>(zero) - text.data());

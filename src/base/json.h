@@ -31,20 +31,20 @@ struct JsonLimits {
   int depth = 128;
   size_t keys_per_object = 4096;
   size_t values =
-      4u << 20;  // of all kinds together: a 2-byte "0," becomes 16 bytes of memory, "[]," about 70
+      4u << 20;  // of all kinds in total: a 2-byte "0," becomes 16 bytes of memory, "[]," about 70
 };
 
-// Strict JSON in UTF-8. Of a repeated key the last value counts. Integers beyond 64 bits become doubles.
+// Strict JSON in UTF-8. If a key is repeated, the last value wins. Integers beyond 64 bits become doubles.
 // Errors: invalid (with the byte offset), exhausted (a limit of `limits`).
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
-// As text, whatever strings hold: bytes that are no UTF-8 become U+FFFD. indent: -1 = on one line.
+// Prints any strings: invalid UTF-8 bytes become U+FFFD. indent: -1 = on one line.
 std::string dump_json(const Json& json, int indent = -1);
 
-// As people write it: 0.6, where the float's value is 0.60000002384185791.
+// The float's shortest decimal notation: 0.6 for a float whose value is 0.60000002384185791.
 double shortest(float value);
 
-// The string under `key`; "" when `object` is no object, has no such key, or has something else there.
+// The string under `key`; "" if `object` is not an object, has no such key, or the value is not a string.
 std::string string_at(const Json& object, const char* key);
 
 }  // namespace anabranch

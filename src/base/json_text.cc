@@ -7,7 +7,7 @@
 namespace anabranch {
 namespace {
 
-// After the opening quote: the index behind the closing one.
+// at: after the opening quote. Returns the index after the closing one.
 size_t string_end(std::string_view text, size_t at) {
   while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
   return std::min(at + 1, text.size());
@@ -22,7 +22,7 @@ size_t value_end(std::string_view text, size_t at) {
   return std::min(text.find_first_of(",]} \t\r\n", at), text.size());
 }
 
-// Outside strings JSON has only these: brackets, separators, numbers, true, false, null.
+// Whether JSON can have c outside strings: brackets, separators, numbers, true, false, null.
 bool fits(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
          std::string_view(" \t\r\n{}[],:\"+-.E").find(c) != std::string_view::npos;

@@ -1,5 +1,5 @@
-// JSON inside a model's output: where it ends, and the text of its parts. Values keep the model's own text,
-// so that no number changes on its way through a double.
+// JSON inside a model's output: finds its end, and the text of its parts. Values keep the model's own text,
+// so that no number changes by a conversion to double.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace anabranch {
 
 enum class Scan { more, complete, broken };
 
-// Where a JSON string ends that comes byte by byte, from behind its opening quote on.
+// Finds the end of a JSON string that arrives byte by byte, starting after its opening quote.
 class StringScan {
  public:
   void open() { open_ = true; }
@@ -31,16 +31,16 @@ class StringScan {
   bool open_ = false, escaped_ = false;
 };
 
-// Finds the end of an object or array that comes in pieces. It looks at brackets and strings, and stops early
-// at what no JSON has; the rest is parse_json's affair.
+// Finds the end of an object or array that arrives in pieces. It only looks at brackets and strings, and
+// stops early at bytes that cannot be JSON; parse_json checks the rest.
 class JsonScan {
  public:
-  // text[at] is the next byte to look at; each call gets the text so far, longer than before. Complete: `at`
-  // is after the value. Broken: at the first byte that does not fit.
+  // text[at] is the next byte to look at; each call gets the whole text so far. Complete: `at` is after the
+  // value. Broken: `at` is the first byte that does not fit.
   Scan advance(std::string_view text, size_t& at);
 
  private:
-  std::string open_;  // the brackets to come
+  std::string open_;  // the closing brackets that are still expected
   StringScan string_;
 };
 
@@ -53,7 +53,8 @@ std::vector<JsonItem> json_items(std::string_view text);
 
 // As a JSON string.
 std::string json_string(std::string_view text);
-// What a model wrote without quotes: JSON as it is, Python's True, False and None; nullopt: none of them.
+// Converts a value that a model wrote without quotes: JSON is unchanged, and Python's True, False and None
+// are recognised; nullopt: anything else.
 std::optional<std::string> literal_json(std::string_view text);
 
 }  // namespace anabranch

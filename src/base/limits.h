@@ -3,12 +3,12 @@
 
 namespace anabranch {
 
-// Positions in a block of keys and values: what attention reads at a time, memory grows by, and the state
+// Positions in a block of keys and values: the unit in which attention reads, memory grows, and the prefix
 // cache shares between sequences.
 constexpr int kKvBlock = 256;
-// Draft tokens that a sequence can have at a time, the token before the draft included.
+// Maximum draft tokens of a sequence at a time, including the token before the draft.
 constexpr int kMaxDraftTokens = 16;
-// Taps of a convolution, at most.
+// Maximum taps of a convolution.
 constexpr int kMaxConvKernel = 16;
 
 }  // namespace anabranch

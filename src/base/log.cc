@@ -80,7 +80,7 @@ Result<void> log_to_file(const std::string& path) {
   if (!done) return make_error(ErrorKind::io, "cannot send stderr to '{}': {}", path, std::strerror(errno));
   Log& log = the_log();
   log.sink->set_color_mode(spdlog::color_mode::automatic);
-  // A file holds more than one day.
+  // With the date, because a file covers more than one day.
   if (log.format == LogFormat::text) log.logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   return {};
 }
@@ -97,7 +97,8 @@ void log_message(LogLevel level, std::string_view message) {
 
 LogField::LogField(std::string_view field, std::string_view text) : name(field), json(json_string(text)) {}
 
-// What clients, files and servers choose of a message stays on its line, and acts on no terminal.
+// Escapes the parts of a message that clients, files and servers choose: they stay on one line, and do not
+// control the terminal.
 void log_fields(LogLevel level, std::string_view message, const std::vector<LogField>& fields) {
   Log& log = the_log();
   if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", escape_line(message));

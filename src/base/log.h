@@ -1,5 +1,5 @@
-// Logging to stderr, as lines of text or as JSON objects, one a line. The backend (spdlog) is hidden: its
-// headers are heavy.
+// Logging to stderr, as lines of text or as JSON objects, one per line. The backend (spdlog) is hidden,
+// because its headers are large.
 //
 // Messages and fields never hold text of prompts or answers, nor keys.
 #pragma once
@@ -21,15 +21,16 @@ enum class LogFormat { text, json };
 // Before the first thread starts. JSON: {"time": RFC 3339 in UTC, "level", "message", fields}.
 void set_log_format(LogFormat format);
 LogFormat log_format();
-// From now on stderr, and so the log, goes to the end of this file, which is made for its owner alone. The
-// same path again opens a new file if the old one was moved away. Errors: io (stderr stays as it was).
+// From now on stderr, and so the log, is appended to this file, which is created for its owner only. Calling
+// it with the same path again opens a new file if the old one was moved away. Errors: io (stderr does not
+// change).
 Result<void> log_to_file(const std::string& path);
 
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 void log_message(LogLevel level, std::string_view message);
 
-// A value that a JSON line has beside its message.
+// An additional value of a JSON line.
 struct LogField {
   LogField(std::string_view name, std::string_view text);
   template <class Number>
@@ -38,7 +39,7 @@ struct LogField {
 
   std::string name, json;
 };
-// The fields are left out of a text line.
+// Text lines omit the fields.
 void log_fields(LogLevel level, std::string_view message, const std::vector<LogField>& fields);
 
 template <class... Args>

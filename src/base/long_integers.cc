@@ -11,7 +11,7 @@ bool is_number_char(char c) {
   return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-// Of a run of characters of numbers.
+// Whether a run of number characters is such an integer.
 bool is_long_integer(std::string_view number) {
   if (number.find_first_of(".eE+") != number.npos) return false;
   const char *begin = number.data(), *end = begin + number.size();
@@ -22,7 +22,7 @@ bool is_long_integer(std::string_view number) {
           std::from_chars(begin, end, positive).ec == std::errc::result_out_of_range);
 }
 
-// The end of the string that begins at `at`, behind its quotation mark.
+// The end of the string that begins at `at`, after its closing quotation mark.
 size_t end_of_string(std::string_view json, size_t at) {
   for (at++; at < json.size() && json[at] != '"'; at++)
     if (json[at] == '\\') at++;

@@ -1,4 +1,4 @@
-// Integers that 64 bits cannot hold, in JSON for parsers that refuse them.
+// Handles integers that do not fit in 64 bits, in JSON for parsers that refuse them.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace anabranch {
 
-// `json` with an exponent of zero behind each such integer, which makes it a floating-point number. All other
-// bytes stay, whether they are JSON or not. Files have them: Transformers writes int(1e30) for a length that
-// nobody stated.
+// Returns `json` with an exponent of zero after each such integer, which makes it a floating-point number.
+// All other bytes are unchanged, even if they are not JSON. Such files exist: Transformers writes int(1e30)
+// for a length that was not specified.
 std::string with_exponents_on_long_integers(std::string_view json);
 
 }  // namespace anabranch

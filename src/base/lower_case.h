@@ -6,7 +6,7 @@
 
 namespace anabranch {
 
-// With a to z for A to Z; every other byte stays.
+// A to Z become a to z; every other byte is unchanged.
 std::string lower_case(std::string_view text);
 
 }  // namespace anabranch

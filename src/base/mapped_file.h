@@ -21,7 +21,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
-  // Gives back the memory of pages read so far; reading them again fetches them again.
+  // Frees the memory of pages read so far; they are loaded again when they are read again.
   void release_pages() const;
 
  private:
@@ -32,7 +32,7 @@ class MappedFile {
   size_t size_;
 };
 
-// The whole of a text file of at most max_bytes.
+// Reads a whole text file of at most max_bytes.
 Result<std::string> read_file(const std::string& path, size_t max_bytes);
 
 }  // namespace anabranch

@@ -27,7 +27,7 @@
 namespace anabranch {
 namespace {
 
-// The number after `name` in a file of lines "name number"; without a name the file's only one.
+// The number after `name` in a file with lines "name number"; without a name, the file's only number.
 std::optional<uint64_t> read_number(const std::string& path, std::string_view name = {}) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -42,7 +42,7 @@ std::optional<uint64_t> read_number(const std::string& path, std::string_view na
   return std::nullopt;
 }
 
-// What a container's limit leaves, where there is one: pages of files that were not read lately make room.
+// Bytes left within a container's limit, if there is one. File pages that were not read lately count as free.
 std::optional<uint64_t> left_in_group(const std::string& group) {
   const auto most = read_number(group + "/memory.max"), used = read_number(group + "/memory.current");
   if (!most || !used) return std::nullopt;
@@ -52,7 +52,7 @@ std::optional<uint64_t> left_in_group(const std::string& group) {
   return *most - std::min(*most, held);
 }
 
-// This process's group, and those around it.
+// The path of this process's control group.
 std::string own_group(const std::string& root) {
   std::ifstream in(root + "/proc/self/cgroup");
   for (std::string line; std::getline(in, line);)
@@ -62,7 +62,7 @@ std::string own_group(const std::string& root) {
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-// The least of what `read` tells of this process's group and those around it.
+// The minimum of read(group) over this process's group and all groups that contain it.
 template <class Read>
 uint64_t least_of_groups(const std::string& root, uint64_t least, Read read) {
   for (std::string group = own_group(root);;) {
@@ -115,7 +115,8 @@ uint64_t available_memory() {
 
 void return_large_blocks() {
 #if defined(__GLIBC__)
-  // By default both thresholds rise to the largest block ever freed; what is then freed stays in the heaps.
+  // By default both thresholds rise to the largest block ever freed, and blocks freed later then stay in the
+  // heaps.
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
 #endif
@@ -123,7 +124,7 @@ void return_large_blocks() {
 
 Result<void> lock_memory() {
 #if defined(__linux__)
-  // Pages that are not there yet (of stacks, and of files) stay away until they are used.
+  // Pages that are not in memory yet (of stacks, and of files) are only loaded when they are used.
   if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0) return {};
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);

@@ -6,7 +6,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kLongest = 200;  // words beyond that are no typing errors
+constexpr size_t kLongest = 200;  // longer words are not typing errors
 
 }  // namespace
 

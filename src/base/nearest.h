@@ -1,4 +1,4 @@
-// What a mistyped word was meant to be.
+// Suggestions for mistyped words.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace anabranch {
 
-// The letters to insert, remove, replace or swap with a neighbour until a is b (optimal string alignment).
+// Number of letters to insert, remove, replace or swap with a neighbour to turn a into b (optimal string
+// alignment).
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate with the fewest letters to insert, remove, replace or swap with a neighbour; none when that
-// would be more than a third of the word's letters (at least two).
+// The candidate with the smallest edit_distance(); none if that is more than a third of the word's letters
+// (at least two are allowed).
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 // "; did you mean X?", or nothing.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);

@@ -7,7 +7,7 @@
 namespace anabranch {
 namespace {
 
-// How many bytes the first byte of a character announces; 0: it begins none.
+// The number of bytes that a character's first byte announces; 0: it is not a first byte.
 size_t announced(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first < 0xE0) return 2;
@@ -28,7 +28,7 @@ void append_escaped(std::string& out, char32_t c, std::string_view bytes) {
   }
 }
 
-// Unicode 15's Default_Ignorable_Code_Point, separators of lines, and letters that are drawn as spaces. By
+// Unicode 15's Default_Ignorable_Code_Point, line separators, and letters that are drawn as spaces: pairs of
 // first and last.
 constexpr char32_t kInvisible[][2] = {
     {0xA0, 0xA0},       {0xAD, 0xAD},      {0x34F, 0x34F},   {0x61C, 0x61C},   {0x115F, 0x1160},

@@ -12,7 +12,7 @@ std::string PartName::of(int other) const {
 
 std::optional<PartName> parse_part_name(const std::string& path) {
   constexpr std::string_view kForm = "-00001-of-00001.gguf";
-  constexpr size_t kPart = 6;  // where the first number ends
+  constexpr size_t kPart = 6;  // end of the first number
   if (path.size() <= kForm.size()) return std::nullopt;
   const size_t at = path.size() - kForm.size();
   PartName out{path.substr(0, at)};

@@ -14,7 +14,7 @@ std::string escape_json(std::string_view json) {
       out.append(json, at, length);
     } else if (c < 0x10000) {
       out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
-    } else {  // as a pair of UTF-16
+    } else {  // as a UTF-16 surrogate pair
       const auto above = static_cast<uint32_t>(c - 0x10000);
       out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (above >> 10), 0xDC00 + (above & 0x3FF));
     }

@@ -1,5 +1,5 @@
-// JSON with text from files, servers and clients where it is printed: by base/log.h, and by cli/print.h for
-// what commands print.
+// Printing of JSON that contains text from files, servers and clients: for base/log.h, and for cli/print.h,
+// which prints the results of commands.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace anabranch {
 
-// Of JSON: what is hidden in its strings as JSON's own escapes ("\u202e"). Line feeds stay.
+// Replaces hidden characters in the strings of a JSON text by JSON escapes ("\u202e"). Line feeds stay.
 std::string escape_json(std::string_view json);
 
 }  // namespace anabranch

@@ -5,7 +5,7 @@
 
 namespace anabranch {
 
-// Text of which only `trusted` pieces (what the chat template itself wrote) may become special tokens.
+// Only `trusted` pieces (written by the chat template itself) may contain special tokens.
 struct PromptPiece {
   std::string text;
   bool trusted = false;

@@ -1,6 +1,6 @@
 // Result<T>: a value, or an Error that a person can act on. Used for everything that depends on input from
-// outside (files, flags, requests). Broken invariants use CHECK (check.h) instead. E: another kind of error,
-// which every Error can become.
+// outside (files, flags, requests). Broken invariants use CHECK (check.h) instead. E: another error type, to
+// which every Error can be converted.
 #pragma once
 
 #include <fmt/core.h>
@@ -30,8 +30,8 @@ struct Error {
   std::string
       message;  // what was wrong, where, and what to do about it; one line, no trailing full stop needed
   std::string field = {};  // of a request: the field at fault; empty: none
-  std::string code = {};   // for programs, more exact than the kind; empty: none
-  // Of a limit that was exceeded, where both are counted; else 0.
+  std::string code = {};   // for programs, more specific than the kind; empty: none
+  // For a limit that was exceeded, if both numbers are known; else 0.
   size_t needed = 0, limit = 0;
 };
 

@@ -51,7 +51,7 @@ Result<void> RotatingLog::reopen() {
   return open_file();
 }
 
-// If a file cannot be moved or made, the one that is open grows on.
+// If a file cannot be moved or created, the current file continues to grow.
 void RotatingLog::rotate() {
   std::error_code error;
   for (int number = kOldFiles - 1; number >= 0; number--) {
@@ -63,7 +63,7 @@ void RotatingLog::rotate() {
   const auto opened = error ? make_error(ErrorKind::io, "{}", error.message()) : open_file();
   if (opened) return;
   log_error("'{}' cannot be begun anew: {}", path_, opened.error().message);
-  size_ = 0;  // the next attempt comes after as many bytes
+  size_ = 0;  // try again after as many bytes
 }
 
 void RotatingLog::write(std::string_view line) {

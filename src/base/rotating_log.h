@@ -1,4 +1,4 @@
-// A file of lines that is moved away when it is full, and begun again.
+// A file of lines that is renamed when it is full, and started again.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace anabranch {
 
-// Any thread may write. What cannot be written, because the disk is full, is lost.
+// Any thread may write. Lines that cannot be written, for example because the disk is full, are lost.
 class RotatingLog {
  public:
-  // Appends to `path`, which is made for its owner alone; its folder must be there. Before it exceeds
-  // `bytes`, it becomes NAME.1.EXT, and so on to NAME.5.EXT, which goes. Errors: io.
+  // Appends to `path`, which is created for its owner only; its folder must exist. Before it exceeds `bytes`,
+  // it is renamed to NAME.1.EXT, and so on to NAME.5.EXT, which is deleted. Errors: io.
   static Result<std::unique_ptr<RotatingLog>> open(const std::string& path, size_t bytes);
   ~RotatingLog();
   RotatingLog(const RotatingLog&) = delete;
   RotatingLog& operator=(const RotatingLog&) = delete;
 
-  // Appends a line, at once.
+  // Appends a line immediately.
   void write(std::string_view line);
   // Opens the path again, in case it was moved away. Errors: io (the old file stays open).
   Result<void> reopen();

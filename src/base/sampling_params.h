@@ -7,7 +7,7 @@
 
 namespace anabranch {
 
-constexpr int kMaxLogprobs = 20;  // alternatives told beside a token
+constexpr int kMaxLogprobs = 20;  // maximum alternatives reported with a token
 
 struct SamplingParams {
   float temperature = 0.0f;  // 0 = greedy
@@ -15,20 +15,20 @@ struct SamplingParams {
   float top_p = 1.0f;
   float min_p = 0.0f;
   uint64_t seed = 0;
-  // XTC (exclude top choices): at a position, with this probability, of the tokens that have at least the
-  // threshold's probability only the least likely one stays.
+  // XTC (exclude top choices): with this probability, at each position, of all tokens with at least the
+  // threshold's probability only the least likely one is kept.
   float xtc_probability = 0.0f, xtc_threshold = 0.0f;
 
-  // What changes the logits before all of the above, greedy too, in this order.
-  // Of tokens in the prompt or generated: positive logits are divided by it, negative ones multiplied (Keskar
-  // et al. 2019, "CTRL", section 4.1).
+  // The settings below change the logits before all of the above, also for greedy sampling, in this order.
+  // For tokens in the prompt or the answer: positive logits are divided by it, negative ones multiplied
+  // (Keskar et al. 2019, "CTRL", section 4.1).
   float repetition_penalty = 1.0f;
-  int repetition_window = 0;  // only the last so many tokens count for it; 0 = all
-  // Of generated tokens, how often each is there: logit - frequency * count - presence (as OpenAI defines
-  // them).
+  int repetition_window = 0;  // number of last tokens to which it applies; 0 = all
+  // For generated tokens, by their count in the answer: logit - frequency * count - presence (OpenAI's
+  // definition).
   float frequency_penalty = 0.0f, presence_penalty = 0.0f;
-  int frequency_window = 0, presence_window = 0;  // only the answer's last so many tokens count; 0 = all
-  std::vector<std::pair<int, float>> logit_bias;  // token, added to its logit; ids differ
+  int frequency_window = 0, presence_window = 0;  // number of the answer's last tokens to count; 0 = all
+  std::vector<std::pair<int, float>> logit_bias;  // token, added to its logit; tokens are unique
 
   bool penalises() const {
     return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;

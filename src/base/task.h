@@ -1,9 +1,9 @@
 // Coroutines of one thread. A Task is a lazy coroutine: it runs when it is awaited or started. A Callback is
 // an awaitable for a function that is called later.
 //
-// Destroying a Task ends it at the point where it waits: its locals are destroyed, and what it waited for has
-// no effect any more. So what may end early needs no flags and no checks after each wait. A Task must not be
-// destroyed while it runs.
+// Destroying a Task ends it at the point where it waits: its locals are destroyed, and the event that it
+// waited for has no effect any more. So code that may end early needs no flags, and no checks after each
+// wait. A Task must not be destroyed while it runs.
 #pragma once
 
 #include <coroutine>
@@ -22,10 +22,10 @@ class Task;
 namespace task_detail {
 
 struct PromiseBase {
-  std::coroutine_handle<> awaiter;  // goes on at the end; null: the outermost task
+  std::coroutine_handle<> awaiter;  // resumed at the end; null: this is the outermost task
   std::exception_ptr failure;
 
-  // Goes on with the awaiter.
+  // Resumes the awaiter.
   struct Final {
     bool await_ready() noexcept { return false; }
     template <class Promise>
@@ -66,7 +66,7 @@ struct Promise<void> : PromiseBase {
 
 }  // namespace task_detail
 
-// What co_return gives; co_await throws what the coroutine threw. Awaited once.
+// The value of co_return; co_await throws the coroutine's exception. May be awaited once.
 template <class T>
 class [[nodiscard]] Task {
  public:
@@ -84,7 +84,7 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // Runs an outermost task until it waits for the first time. What it throws is lost.
+  // Runs an outermost task until it waits for the first time. Its exceptions are lost.
   void start() { handle_.resume(); }
 
   bool await_ready() const noexcept { return false; }
@@ -110,11 +110,12 @@ inline Task<void> Promise<void>::get_return_object() {
 
 }  // namespace task_detail
 
-// The value of a Callback that only says when.
+// The value of a Callback that carries no data.
 using Nothing = std::monostate;
 
-// co_await Callback<T>(begin) calls begin(done), and goes on when done(value) is called: on the task's
-// thread, perhaps at once. Later calls do nothing, and neither does one after the task was destroyed.
+// co_await Callback<T>(begin) calls begin(done), and resumes when done(value) is called: on the task's
+// thread, perhaps immediately. Later calls of done are ignored, and so is a call after the task was
+// destroyed.
 template <class T>
 class [[nodiscard]] Callback {
  public:
@@ -122,7 +123,7 @@ class [[nodiscard]] Callback {
   explicit Callback(std::function<void(Done)> begin) : begin_(std::move(begin)) {}
 
   bool await_ready() const noexcept { return false; }
-  // False: the value is there already.
+  // Returns false if the value has already arrived.
   bool await_suspend(std::coroutine_handle<> waiting) {
     const auto state = state_ = std::make_shared<State>();
     begin_([weak = std::weak_ptr(state)](T value) {

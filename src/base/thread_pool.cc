@@ -31,16 +31,16 @@ inline void cpu_relax() {
 
 // How long a worker spins before it sleeps: longer than the gap between two stages of a forward pass.
 constexpr double kSpinSeconds = 200e-6;
-// Pauses between two looks at the clock, and offers of the core to others: some microseconds, as such an
-// offer costs half a microsecond in which no work is seen.
+// Pause instructions between checks of the clock and yields: some microseconds, because a yield costs half a
+// microsecond during which new work is not seen.
 constexpr uint32_t kPauses = 256;
 
 }  // namespace
 
-// The caller does all the work that nobody else takes, and waits only for workers that are inside the job:
-// one that the operating system has not scheduled (other programs want the cores too) costs nothing. `state_`
-// says it all: bits 0-10 workers inside, bit 11 open, bits 12-31 the job's number. Nobody enters a closed
-// job, and the caller closes a job only when nobody is inside.
+// The caller does all the work that nobody else takes, and waits only for workers that are inside the job: a
+// worker that the operating system has not scheduled (because other programs use the cores) costs nothing.
+// `state_` is the whole state: bits 0-10: number of workers inside, bit 11: open, bits 12-31: the job's
+// number. Workers do not enter a closed job, and the caller closes a job only when no worker is inside.
 class ThreadPool::Workers {
  public:
   explicit Workers(int threads) : shares_(static_cast<size_t>(threads)) {
@@ -77,16 +77,16 @@ class ThreadPool::Workers {
  private:
   static constexpr uint32_t kOpen = 1u << 11, kJob = 1u << 12;
 
-  // A thread's part of a job: pieces [begin, end) of `grain` items, the bounds in the halves of one word. Its
-  // thread takes them from the front, in the order in which they lie in memory; threads that have finished
-  // their own take from the back.
+  // A thread's share of a job: pieces [begin, end) of `grain` items, with both bounds in one word. Its own
+  // thread takes pieces from the front, in memory order; threads that have finished their own share take from
+  // the back.
   class alignas(64) Share {
    public:
     static constexpr int64_t kMost = int64_t{1} << 31;
 
     void set(int64_t begin, int64_t end) { bounds_.store(pack(begin, end), std::memory_order_relaxed); }
 
-    // A quarter of what is left: nobody waits long for a thread that the system holds up.
+    // Takes a quarter of the rest, so that others do not wait long for a thread that the system delays.
     template <class Body>
     void take_all(bool own, const Body& body) {
       uint64_t bounds = bounds_.load(std::memory_order_relaxed);
@@ -119,7 +119,7 @@ class ThreadPool::Workers {
       shares_[static_cast<size_t>(i % size())].take_all(i == self, run);
   }
 
-  // Waits until nobody is inside.
+  // Waits until no worker is inside.
   void close(uint32_t open) {
     for (uint32_t i = 1;; i++) {
       uint32_t idle = open;
@@ -130,7 +130,7 @@ class ThreadPool::Workers {
     }
   }
 
-  // An open job that this worker has not been in.
+  // Whether there is an open job that this worker has not entered yet.
   static bool is_new(uint32_t state, uint32_t last) { return (state & kOpen) != 0 && state / kJob != last; }
 
   void wait_for_work(uint32_t last) {

@@ -10,7 +10,7 @@
 
 namespace anabranch {
 
-// A reference to something that is called with a range and outlives the call: nothing is copied or allocated.
+// A reference to a callable that takes a range and outlives the call: nothing is copied or allocated.
 class RangeBody {
  public:
   template <class Body>
@@ -27,23 +27,23 @@ class RangeBody {
 
 class ThreadPool {
  public:
-  // Threads that take part, the caller included; 0 = as many as choose_threads (base/cpu_info.h) finds good
-  // for this machine. Workers start with the first call that needs them.
+  // Number of threads, including the caller; 0 = the choice of choose_threads (base/cpu_info.h) for this
+  // machine. Workers start with the first call that needs them.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return size_; }
-  // Another number of threads from now on, as in the constructor. Not while the pool works.
+  // Changes the number of threads; see the constructor. Must not be called while the pool works.
   void resize(int threads);
 
   // Calls body(begin, end) for consecutive ranges that together cover [0, count), each of at least `grain`
   // items (grain >= 1; the last may be shorter), on the pool's threads, and returns when all are done. body
   // must not throw, and must not call parallel_for of the same pool. Concurrent callers take turns.
   //
-  // Thread i of n (the caller is 0) takes its share, from grain share_begin(grains, i, n) on, front to back;
-  // when nothing of it is left it helps the others.
+  // Thread i of n (the caller is 0) processes its share, from grain share_begin(grains, i, n) on, front to
+  // back; when its share is done it helps the others.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
   static int64_t share_begin(int64_t count, int64_t thread, int64_t threads) {
     return (thread * count + threads - 1) / threads;
@@ -54,10 +54,10 @@ class ThreadPool {
   Workers& workers();
   int size_;
   std::mutex starting_;
-  std::unique_ptr<Workers> workers_;  // made by the first call that needs them
+  std::unique_ptr<Workers> workers_;  // created by the first call that needs them
 };
 
-// A pool for work that belongs to no device, such as the conversion of files.
+// A pool for work that does not belong to a device, such as the conversion of files.
 ThreadPool& shared_threads();
 
 }  // namespace anabranch

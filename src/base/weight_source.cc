@@ -55,7 +55,7 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
   for (int64_t row : rows) CHECK(row >= 0 && row < source.rows, "row {} of {}", row, source.rows);
   WeightSource out = source;
   out.rows = static_cast<int64_t>(rows.size());
-  // Consecutive rows are read in one call: permutations here move whole heads.
+  // Reads consecutive rows in one call: permutations here move whole heads.
   const auto for_runs = [rows = std::move(rows)](int64_t first, int64_t count, auto&& read) {
     for (int64_t i = 0; i < count;) {
       int64_t n = 1;
@@ -126,7 +126,7 @@ WeightSource select_columns(WeightSource source, int64_t first, int64_t last) {
 
 namespace {
 
-// A code and a scale that stand for zero. No scale of e8m0 is zero: it has to be the code then.
+// A code and a scale that represent zero. e8m0 has no zero scale, so there the code has to be zero.
 struct Zero {
   uint8_t code = 0;
   float scale = 0;
@@ -146,7 +146,7 @@ WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
   if (padded == rows) return source;
   WeightSource out = source;
   out.rows = source.rows / rows * padded;
-  // Calls read(row of the source, or -1 for a zero row; index of the row in the call).
+  // Calls read(source row, or -1 for a zero row; index of the row in this call).
   const auto for_rows = [rows, padded](int64_t first, int64_t count, auto&& read) {
     for (int64_t i = 0; i < count; i++) {
       const int64_t block = (first + i) / padded, row = (first + i) % padded;

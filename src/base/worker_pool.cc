@@ -14,9 +14,9 @@
 namespace anabranch {
 namespace {
 
-constexpr double kBytesPerSecond = 1 << 20;  // of large jobs, about
-constexpr double kLeastCost = 16 << 10;      // in bytes
-constexpr size_t kMostClients = 1024;        // that are remembered while others wait
+constexpr double kBytesPerSecond = 1 << 20;  // processing speed of large jobs, roughly
+constexpr double kLeastCost = 16 << 10;      // of a job, in bytes
+constexpr size_t kMostClients = 1024;        // remembered while jobs wait
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void WorkerPool::submit(JobOwner owner, std::function<void()> job) {
     std::lock_guard lock(mutex_);
     if (stopping_) return;
     Client& client = clients_[owner.client];
-    // Whoever was away has saved nothing up.
+    // A client that was away has not saved up any share.
     if (client.waiting++ == 0) client.cost = std::max(client.cost, cost_);
     const double due = now_seconds() + static_cast<double>(owner.bytes) / kBytesPerSecond;
     jobs_.push_back({std::move(owner), due, std::move(job)});
@@ -74,7 +74,7 @@ void WorkerPool::begin(const JobOwner& owner) {
 
 void WorkerPool::end(const JobOwner& owner) {
   --clients_.at(owner.client).running;
-  // What others had does not matter once nobody waits, and so many are not told apart.
+  // Past costs do not matter once nobody waits, and more clients than kMostClients are not distinguished.
   const bool all = jobs_.empty() || clients_.size() > kMostClients;
   std::erase_if(clients_, [&](const auto& entry) {
     const Client& client = entry.second;
@@ -103,7 +103,7 @@ void WorkerPool::work() {
     taken.run = nullptr;  // frees its captures outside the lock
     lock.lock();
     end(taken.owner);
-    wake_.notify_all();  // jobs that might not run beside this one
+    wake_.notify_all();  // wakes threads for jobs that could not run beside this one
   }
 }
 

@@ -1,5 +1,5 @@
 // A few threads for work that would block the I/O thread: parsing, templates, tokenising. Clients share them
-// fairly, by what their jobs cost.
+// fairly, by the cost of their jobs.
 #pragma once
 
 #include <climits>
@@ -16,17 +16,18 @@
 namespace anabranch {
 
 struct PoolLimits {
-  const char* name = "worker";    // of its threads (thread_name.h)
-  int threads = 1;                // at most; each is started when a job first needs it
-  bool background = false;        // the threads have a lower priority than the others of the process
-  int per_client = INT_MAX;       // threads that the jobs of one client may take at once
-  size_t large_bytes = SIZE_MAX;  // jobs of so many bytes leave one thread to the others, if there are two
+  const char* name = "worker";  // of its threads (thread_name.h)
+  int threads = 1;              // maximum; each is started when a job first needs it
+  bool background = false;      // the threads have a lower priority than the others of the process
+  int per_client = INT_MAX;     // maximum threads for the jobs of one client at a time
+  // Jobs of at least this size leave one thread to other jobs, if there are two.
+  size_t large_bytes = SIZE_MAX;
 };
 
-// Whose job it is, and what it takes.
+// The job's owner and size.
 struct JobOwner {
   std::string client;  // a key's name or a network address; all jobs without one count as one client's
-  size_t bytes = 0;    // of the request; its time is taken to grow with them
+  size_t bytes = 0;    // size of the request, from which its time is estimated
 };
 
 class WorkerPool {
@@ -36,14 +37,14 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Finishes running jobs, and drops those that wait or are still submitted.
+  // Finishes running jobs, and drops jobs that wait or are submitted later.
   void close();
 
-  // A thread takes the client whose jobs have cost least so far, among those that wait and may run, and of
-  // its jobs the one that is due first: when it came, and a second later for each MiB. So a small job waits
-  // for few large ones, and no job waits for ever. Jobs must not throw.
+  // A thread takes the client whose jobs have cost least so far, among those with a waiting job that may run.
+  // Of its jobs it takes the one that is due first: its time of arrival, plus a second for each MiB. So a
+  // small job waits for few large ones, and no job waits for ever. Jobs must not throw.
   void submit(JobOwner owner, std::function<void()> job);
-  // For jobs of nobody in particular, which start in the order submitted.
+  // For jobs without a client, which start in the order of submission.
   void submit(std::function<void()> job) { submit({}, std::move(job)); }
 
  private:
@@ -53,7 +54,7 @@ class WorkerPool {
     std::function<void()> run;
   };
   struct Client {
-    double cost = 0;  // of the jobs that have begun, or what others had when it came back
+    double cost = 0;  // of the jobs started so far; after an absence at least that of the client served last
     size_t waiting = 0;
     int running = 0;
   };
@@ -69,9 +70,9 @@ class WorkerPool {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   std::map<std::string, Client> clients_;
-  double cost_ = 0;  // of the client that was served last
-  int large_ = 0;    // large jobs that run
-  size_t idle_ = 0;  // threads that wait for a job
+  double cost_ = 0;  // of the client served last
+  int large_ = 0;    // number of large jobs that run
+  size_t idle_ = 0;  // number of threads that wait for a job
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kLooked = 256;
 
-// "<!DOCTYPE html>" or "<html>", in any letters and after white space.
+// "<!DOCTYPE html>" or "<html>", in upper or lower case and after white space.
 bool is_web_page(std::string_view text) {
   const std::string low = lower_case(text.substr(0, kLooked));
   const size_t at = low.find_first_not_of(" \t\r\n");

@@ -1,4 +1,5 @@
-// What a file is that cannot be read as what its name says: a download often leaves something else there.
+// Finds out what a file really is when it does not match its name: a download often leaves something else
+// there.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace anabranch {
 
-// "; it is X: DO Y", from how the file begins; "": it is nothing that is known.
+// "; it is X: DO Y", judged by the file's first bytes; "": unknown.
 std::string what_it_is_instead(std::span<const std::byte> bytes);
 std::string what_it_is_instead(std::string_view text);
 

@@ -6,8 +6,8 @@
 namespace anabranch {
 
 struct DecodedFile {
-  Picture picture;      // as stored
-  int orientation = 1;  // as EXIF counts: 1 = upright, up to 8
+  Picture picture;      // in the stored orientation
+  int orientation = 1;  // EXIF's number: 1 = upright, up to 8
 };
 
 // Each takes a whole file of its type.
@@ -15,13 +15,13 @@ Result<DecodedFile> decode_jpeg(std::string_view bytes, const PictureLimits& lim
 Result<DecodedFile> decode_png(std::string_view bytes, const PictureLimits& limits);
 Result<DecodedFile> decode_webp(std::string_view bytes, const PictureLimits& limits);
 
-// Errors: exhausted (the header promises more than the limits allow).
+// Errors: exhausted (the size in the header exceeds the limits).
 Result<void> check_size(const char* type, int64_t width, int64_t height, const PictureLimits& limits);
-// What a decoder found wrong. `reason` is the library's text, of a damaged file.
+// An error for a damaged file. `reason` is the library's text.
 Error damaged(const char* type, std::string_view reason);
 Error cut_short(const char* type);
 
-// Turns [pixels, 4] into [pixels, 3]: lays RGB with an alpha channel on white. The rounding is Pillow's.
+// Converts RGBA [pixels, 4] to [pixels, 3] on a white background. The rounding is Pillow's.
 void lay_on_white(std::vector<uint8_t>& pixels);
 
 }  // namespace anabranch

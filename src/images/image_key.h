@@ -5,7 +5,7 @@
 
 namespace anabranch {
 
-// Names what a vision tower is given: a hash of the pixels and of their arrangement.
+// Identifies the input of a vision tower: a hash of the pixels and of their arrangement.
 ImageKey image_key(const ProcessedImage& image);
 
 }  // namespace anabranch

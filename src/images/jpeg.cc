@@ -2,7 +2,7 @@
 #include <csetjmp>
 #include <cstdio>
 
-// It needs cstdio, and jerror.h needs it.
+// jerror.h needs cstdio.
 #include <jpeglib.h>
 
 #include <jerror.h>
@@ -14,8 +14,8 @@ namespace anabranch {
 
 namespace {
 
-// A progressive file refines the whole picture with every scan. Encoders write about ten. Large pictures may
-// have as many scans as come to kMostScannedPixels, but always kAlwaysScans.
+// A progressive file refines the whole image with every scan. Encoders write about ten. An image may have
+// kAlwaysScans scans in any case, and more up to a total of kMostScannedPixels.
 constexpr int kMostScans = 100, kAlwaysScans = 20;
 constexpr int64_t kMostScannedPixels = 1'000'000'000;
 constexpr std::string_view kExifHeader("Exif\0\0", 6);
@@ -28,7 +28,7 @@ struct JpegReader {
   std::jmp_buf failed;
   bool ended_early = false;
   char message[JMSG_LENGTH_MAX] = "";
-  uint8_t* rows = nullptr;  // where pixels go, [height, row_bytes]
+  uint8_t* rows = nullptr;  // destination of the pixels, [height, row_bytes]
   size_t row_bytes = 0;
   int most_scans = 0;
 
@@ -46,7 +46,7 @@ JpegReader& reader_of(j_common_ptr info) {
   std::longjmp(reader.failed, 1);
 }
 
-// After these, libjpeg would go on with pixels that the file does not hold.
+// After these warnings, libjpeg would continue with pixels that are not in the file.
 bool loses_pixels(int code) {
   return code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
          code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC;
@@ -97,8 +97,7 @@ int orientation_of(const JpegReader& reader) {
   return 1;
 }
 
-// From inverted CMYK, which is what Adobe's programs write and Pillow takes for granted. The rounding is
-// Pillow's.
+// Converts from inverted CMYK, which Adobe's programs write and Pillow assumes. The rounding is Pillow's.
 void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   const size_t count = pixels.size() / 4;
   for (size_t i = 0; i < count; i++) {
@@ -144,7 +143,7 @@ Result<DecodedFile> decode_jpeg(std::string_view bytes, const PictureLimits& lim
   TRY_VOID(check_header(info, limits));
   reader.most_scans = most_scans(info);
   const bool cmyk = info.num_components == 4;
-  const int orientation = orientation_of(reader);  // finishing frees the markers
+  const int orientation = orientation_of(reader);  // first, because finishing frees the markers
   info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
   reader.row_bytes = size_t{info.image_width} * (cmyk ? 4 : 3);
   std::vector<uint8_t> pixels(reader.row_bytes * info.image_height);

@@ -7,9 +7,9 @@ namespace anabranch {
 namespace {
 
 constexpr uint32_t kOrientationTag = 0x0112, kShort = 3;
-constexpr int kTile = 32;  // pixels; a tile's lines stay in the cache while they are read across
+constexpr int kTile = 32;  // pixels; the cache lines of a tile stay cached while it is read across them
 
-// The number of `size` bytes at `at`; 0 where the data ends before.
+// The number of `size` bytes at `at`; 0 if the data ends before.
 uint32_t number_at(std::string_view data, size_t at, int size, bool big_endian) {
   if (at > data.size() || data.size() - at < static_cast<size_t>(size)) return 0;
   uint32_t value = 0;
@@ -44,7 +44,7 @@ Picture upright(Picture picture, int orientation) {
   const bool turned = orientation >= 5;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  // A step to the right and one down in the result are these steps in the stored pixels.
+  // Steps in the stored pixels for one step to the right and one step down in the result.
   const int64_t column = from_right ? -1 : 1, row = from_bottom ? -width : width;
   const int64_t right = turned ? row : column, down = turned ? column : row;
   const int64_t start = (from_bottom ? (height - 1) * width : 0) + (from_right ? width - 1 : 0);

@@ -1,4 +1,4 @@
-// EXIF's orientation: a camera stores pixels as its sensor lies, and says how to turn them.
+// EXIF's orientation: a camera stores pixels in the order of its sensor, and states how to rotate them.
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,11 @@
 
 namespace anabranch {
 
-// From EXIF data (a TIFF header and what follows it). 1 (upright) when it says nothing or is damaged.
+// Reads EXIF data (a TIFF header and the data after it). Returns 1 (upright) if there is no orientation or
+// the data is damaged.
 int exif_orientation(std::string_view exif);
 
-// Turns and mirrors the picture. orientation: 1 to 8.
+// Rotates and mirrors the image. orientation: 1 to 8.
 Picture upright(Picture picture, int orientation);
 
 }  // namespace anabranch

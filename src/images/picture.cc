@@ -14,7 +14,7 @@ struct Signature {
 };
 
 using namespace std::literals;
-// Types that people send although this program does not read them: the error names them.
+// File types that people send although this program cannot read them; the error names them.
 constexpr Signature kOtherTypes[] = {
     {0, "GIF8"sv, "a GIF"},
     {0, "BM"sv, "a BMP"},
@@ -86,7 +86,7 @@ void lay_on_white(std::vector<uint8_t>& pixels) {
   for (size_t i = 0; i < count; i++) {
     const uint32_t alpha = pixels[4 * i + 3];
     for (size_t c = 0; c < 3; c++) {
-      // 255 * the result, with 7 more bits.
+      // 255 * the result, shifted by 7 more bits.
       const uint32_t sum = (pixels[4 * i + c] * alpha + 255 * (255 - alpha) + 128) << 7;
       pixels[3 * i + c] = static_cast<uint8_t>((((sum >> 8) + sum) >> 8) >> 7);
     }

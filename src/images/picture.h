@@ -1,4 +1,4 @@
-// Decodes pictures that come from outside: JPEG, PNG and WebP.
+// Decodes images from outside: JPEG, PNG and WebP.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace anabranch {
 
-// 8-bit RGB, upright: the orientation that the file's EXIF data asks for has been applied.
+// 8-bit RGB, upright: the orientation in the file's EXIF data has been applied.
 struct Picture {
   int width = 0, height = 0;
   std::vector<uint8_t> rgb;  // [height, width, 3]
 };
 
-// Checked against the file's header before memory for pixels is taken.
+// Checked against the file's header before memory for pixels is allocated.
 struct PictureLimits {
   size_t bytes = 20u << 20;  // of the file
   int side = 16384;          // width and height
   int64_t pixels = 50'000'000;
 };
 
-// The type is found from the bytes. Transparent pixels are laid on white, as the image processors of
-// Transformers (since 5.x) and vLLM do: behind drawings with a transparent ground there is often black, which
-// hides them. Errors: invalid (no picture, cut short, damaged), unsupported (another type, an animation),
-// exhausted (a limit).
+// The type is detected from the bytes. Transparent pixels are composited on white, like the image processors
+// of Transformers (since 5.x) and vLLM: drawings with a transparent background often have black behind it,
+// which would hide them. Errors: invalid (not an image, cut short, damaged), unsupported (another type, an
+// animation), exhausted (a limit).
 Result<Picture> decode_picture(std::string_view bytes, const PictureLimits& limits = {});
 
 }  // namespace anabranch

@@ -11,9 +11,9 @@ namespace anabranch {
 
 namespace {
 
-constexpr png_alloc_size_t kMostChunkBytes = 1 << 20;  // of EXIF data
-// Chunks that say nothing about pixels; some hold compressed text or profiles. libpng skips them unread.
-// Colours are not managed, as in Pillow.
+constexpr png_alloc_size_t kMostChunkBytes = 1 << 20;  // for EXIF data
+// Chunks that do not affect pixels; some contain compressed text or profiles. libpng skips them unread.
+// Colour profiles are ignored, as in Pillow.
 constexpr char kSkippedChunks[] =
     "iCCP\0zTXt\0iTXt\0tEXt\0sPLT\0hIST\0sCAL\0pCAL\0tIME\0gAMA\0cHRM\0sRGB\0bKGD\0oFFs\0pHYs";
 
@@ -21,11 +21,11 @@ constexpr char kSkippedChunks[] =
 struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
-  std::string_view rest;  // of the file
+  std::string_view rest;  // the unread rest of the file
   std::jmp_buf failed;
   bool ended_early = false;
   char message[128] = "";
-  uint8_t* rows = nullptr;  // where pixels go, [height, row_bytes]
+  uint8_t* rows = nullptr;  // destination of the pixels, [height, row_bytes]
   size_t row_bytes = 0;
 
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
@@ -65,7 +65,7 @@ void create(PngReader& reader) {
 void read_header(PngReader& reader) {
   png_structp png = reader.png;
   png_set_read_fn(png, &reader, read_bytes);
-  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() follows
+  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() checks the size later
   png_set_chunk_malloc_max(png, kMostChunkBytes);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, reinterpret_cast<png_const_bytep>(kSkippedChunks),
@@ -73,8 +73,8 @@ void read_header(PngReader& reader) {
   png_read_info(png, reader.info);
 }
 
-// Asks for 8-bit RGB, or RGBA where the file has an alpha channel or a transparent colour. Of 16 bits the
-// upper 8 count.
+// Asks for 8-bit RGB, or RGBA if the file has an alpha channel or a transparent colour. Of 16 bits only the
+// upper 8 are used.
 void choose_format(PngReader& reader) {
   png_set_expand(reader.png);
   png_set_strip_16(reader.png);

@@ -15,8 +15,8 @@ struct Size {
   int width, height;
 };
 
-// The multiples of a token's side nearest to the picture's sides, or as many of them as the limits on pixels
-// ask for.
+// The multiples of a token's side nearest to the image's sides; if the limits on pixels require it, smaller
+// or larger ones.
 Size qwen_size(const Picture& picture, const ImageProcessor& processor, int64_t min_pixels,
                int64_t max_pixels) {
   const double side = processor.patch * processor.merge;
@@ -48,8 +48,8 @@ Result<Size> size_for(const Picture& picture, const ImageProcessor& processor,
   return qwen_size(picture, processor, std::min(processor.min_pixels, most), most);
 }
 
-// What each byte of each channel becomes. The arithmetic is that of Transformers: the factor 1 / 255 is taken
-// into mean and std.
+// The value that each byte of each channel becomes. Same arithmetic as Transformers: the factor 1 / 255 is
+// folded into mean and std.
 using ByteTable = std::array<std::array<float, 256>, 3>;
 ByteTable normalised_bytes(const ImageProcessor& processor) {
   ByteTable table;

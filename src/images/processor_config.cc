@@ -9,7 +9,7 @@ namespace {
 constexpr int kGemmaPatch = 14;
 constexpr int64_t kMostPixels = 1 << 26;
 
-// Values read key by key; the first wrong one is remembered. A key with null counts as absent.
+// Reads values key by key; remembers the first wrong one. A null value counts as absent.
 class Reader {
  public:
   Reader(const Json& config, std::string_view path) : config_(config), path_(path) {}
@@ -37,7 +37,7 @@ class Reader {
     if (!list) invalid(key);
     return out;
   }
-  // The steps that this program does, or leaves out, for every picture.
+  // Steps that this program always performs, or always omits.
   void always(const char* key) { fixed(key, true); }
   void never(const char* key) { fixed(key, false); }
   void resample(int works, const char* name) {
@@ -133,7 +133,7 @@ ImageProcessor read_gemma3(Reader& reader) {
 }  // namespace
 
 Result<ImageProcessor> read_image_processor(const Json& preprocessor_config, std::string_view path) {
-  // processor_config.json has the number of tokens beside the image processor.
+  // In processor_config.json the number of tokens is beside the image processor.
   Json config = preprocessor_config;
   if (const auto nested = preprocessor_config.find("image_processor"); nested != preprocessor_config.end()) {
     config = *nested;

@@ -24,12 +24,12 @@ double bicubic(double x) {
   return 0;
 }
 
-// For each position along the result's axis: the range of the source's positions that it is made of, with
+// For each position along the result's axis: the range of source positions from which it is computed, with
 // weights in fixed point.
 struct Taps {
   int precision = 0;  // 1.0 is 1 << precision
   std::vector<int> first, count;
-  std::vector<size_t> begin;  // of the position's weights
+  std::vector<size_t> begin;  // index of the position's first weight
   std::vector<int16_t> weights;
 };
 
@@ -49,7 +49,7 @@ void add_weights(double center, int first, int last, double inverse_scale, Resiz
 
 Taps make_taps(int source, int result, ResizeFilter filter) {
   const double scale = static_cast<double>(source) / result;
-  const double widened = std::max(1.0, scale);  // an antialiasing filter spans the pixels that become one
+  const double widened = std::max(1.0, scale);  // an antialiasing filter covers all pixels that become one
   const double support = (filter == ResizeFilter::bicubic ? 2 : 1) * widened;
   Taps taps;
   std::vector<double> weights;
@@ -89,10 +89,10 @@ void weighted_sum(const Value* rows, size_t stride, const int16_t* weights, int 
   for (int i = 0; i < kLanes; i++) out[i] = to_byte(sums[i], precision);
 }
 
-constexpr int kRows = 8;  // a block of rows is resized at once, so that values for one weight lie together
+constexpr int kRows = 8;                // resized together, so that the values for one weight are adjacent
 constexpr int kBlockLanes = 3 * kRows;  // [3, kRows]
 
-// rows -> [width, 3, kRows]. Rows beyond the last repeat it.
+// rows -> [width, 3, kRows]. Missing rows repeat the last one.
 void pack_rows(const uint8_t* rgb, int width, int rows, std::vector<int16_t>& block) {
   const uint8_t* row[kRows];
   for (int r = 0; r < kRows; r++) row[r] = rgb + 3 * size_t(width) * std::min(r, rows - 1);
@@ -140,7 +140,7 @@ Picture resize_height(const Picture& picture, int height, ResizeFilter filter) {
 }  // namespace
 
 Picture resize(const Picture& picture, int width, int height, ResizeFilter filter) {
-  // Width first and rounding between the two, as torchvision.
+  // Width first, with rounding in between, like torchvision.
   if (picture.width == width)
     return picture.height == height ? picture : resize_height(picture, height, filter);
   Picture wide = resize_width(picture, width, filter);

@@ -1,6 +1,6 @@
-// Resizing with antialiasing, to the same bits as torchvision's (which Transformers' image processors use) on
-// 8-bit pictures. Pillow's results differ by one step of 255 here and there, and by more in noise with
-// bicubic filters.
+// Resizing with antialiasing, to the same bits as torchvision (which Transformers' image processors use) on
+// 8-bit images. Pillow's results sometimes differ by one step of 255, and by more in noise with bicubic
+// filters.
 #pragma once
 
 #include "images/picture.h"

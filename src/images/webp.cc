@@ -15,7 +15,7 @@ uint32_t number_at(std::string_view bytes, size_t at) {
   return value;
 }
 
-// Looks for the EXIF chunk. `chunks` is what follows the file's header; chunks have even sizes.
+// Looks for the EXIF chunk. `chunks`: the data after the file's header; chunks have even sizes.
 int orientation_of(std::string_view chunks) {
   while (chunks.size() >= kChunkHeader) {
     const size_t size = number_at(chunks, 4);

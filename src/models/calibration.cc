@@ -24,7 +24,7 @@ bool is_id(const Json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX;
 }
 
-// Ascending numbers from 0 on, [first, last] standing for a run of them; absent: none.
+// A list of ascending numbers from 0 on, where [first, last] stands for a range. Absent: an empty list.
 Result<std::vector<int>> read_ids(const Json& object, const char* key) {
   std::vector<int> out;
   const auto it = object.find(key);
@@ -65,7 +65,7 @@ double read_number(const Json& object, const char* key) {
   return it != object.end() && it->is_number() ? std::max(0.0, it->get<double>()) : 0;
 }
 
-// Enough digits for people; a file of a few thousand numbers should stay readable.
+// Rounds to enough digits for people, so that a file of a few thousand numbers stays readable.
 double rounded(double x) {
   return std::isfinite(x) ? std::round(x * 1e4) / 1e4 : 0;
 }
@@ -122,7 +122,7 @@ std::string calibration_text(const Calibration& c) {
                      {"lossy_agreement", rounded(c.lossy_agreement)},
                      {"draft_vocab_coverage", rounded(c.vocab_coverage)},
                      {"draft_vocab", ids_json(c.draft_vocab)}};
-  // One key a line, lists on theirs.
+  // One key per line; lists stay on the line of their key.
   std::string text;
   for (const auto& [key, value] : json.items())
     text += fmt::format("{}{}: {}", text.empty() ? "{\n " : ",\n ", Json(key).dump(), dump_json(value));

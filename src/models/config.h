@@ -1,5 +1,5 @@
-// config.json (or its text_config) read key by key. The first wrong value is remembered and reported by
-// check(), so that a family's parser reads as a list.
+// Reads config.json (or its text_config) key by key. The reader remembers the first wrong value and check()
+// reports it, so that a family's parser can be written as a plain list.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ class ConfigReader {
   void unsupported(const char* key, const std::string& value, const std::string& what_works);
   void invalid(const std::string& message);
 
-  // The first thing that was wrong.
+  // Reports the first wrong value.
   Result<void> check() const;
 
  private:
@@ -46,7 +46,7 @@ class ConfigReader {
   std::optional<Error> error_;
 };
 
-// "eos_token_id": a number, or a list of them. What cannot be a token's id is passed over.
+// "eos_token_id": a number, or a list of them. Values that cannot be a token's id are skipped.
 std::vector<int> read_token_ids(const Json& value);
 
 }  // namespace anabranch

@@ -24,7 +24,7 @@ double divergence(const float* original, const float* model, int vocab) {
     const double log_p = original[i] - of_original, p = std::exp(log_p);
     if (p != 0) sum += p * (log_p - (model[i] - of_model));
   }
-  return sum < 0 ? 0 : sum;  // rounding; NaN stays
+  return sum < 0 ? 0 : sum;  // rounding can make it negative; NaN stays
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ double Comparison::divergence_quantile(double share) const {
   std::vector<double> sorted = divergences;
   const double rank = std::ceil(share * static_cast<double>(sorted.size()));
   const auto at = static_cast<std::ptrdiff_t>(std::max(rank, 1.0)) - 1;
-  // NaN is greater than everything, so that it does not go unnoticed.
+  // NaN sorts after everything, so that it does not go unnoticed.
   std::nth_element(sorted.begin(), sorted.begin() + at, sorted.end(),
                    [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
   return sorted[static_cast<size_t>(at)];

@@ -108,7 +108,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
                                      const LayerSpec& layer) {
   const auto& a = std::get<AttentionSpec>(layer.mixer);
   const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
-  const int queries = a.heads / a.kv_heads * a.head_dim;  // rows of the queries of a key head
+  const int queries = a.heads / a.kv_heads * a.head_dim;  // query rows per key head
   const auto by_queries = builder.split(a.kv_heads, queries), by_keys = builder.split(a.kv_heads, a.head_dim);
   const int rank = builder.rank();
   std::vector<int64_t> query_rows, key_rows;
@@ -139,7 +139,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   if (a.qk_norm) {
     TRY(out.q_norm, take_norm(builder, prefix + "q_norm", a.head_dim, layer.norms));
   }
-  if (a.kv_layer >= 0) {  // some files have matrices that are not used
+  if (a.kv_layer >= 0) {  // some files contain matrices that are not used
     for (const char* name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})
       builder.checkpoint.ignore(prefix + name);
     return out;

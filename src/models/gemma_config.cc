@@ -51,10 +51,10 @@ void read_layer_types(GemmaReader& r, int layers) {
       r.c.unsupported("layer_types", type, "sliding_attention and full_attention are");
     r.windowed.push_back(listed ? type == "sliding_attention" : (i + 1) % pattern != 0);
   }
-  if (r.gemma4()) r.windowed.back() = false;  // Transformers makes it so
+  if (r.gemma4()) r.windowed.back() = false;  // as Transformers does
 }
 
-// Gemma 4's full layers turn the first part of a head's pairs; the others have frequency 0.
+// Gemma 4's full layers rotate only the first part of a head's pairs; the others have frequency 0.
 ops::Rope proportional_rope(ConfigReader& rope, int head_dim, double default_theta) {
   if (head_dim % 2 != 0) rope.invalid(fmt::format("heads of {} dimensions cannot turn in pairs", head_dim));
   const double theta = rope.number_or("rope_theta", 1, 1e12, default_theta);
@@ -68,7 +68,7 @@ ops::Rope proportional_rope(ConfigReader& rope, int head_dim, double default_the
   return out;
 }
 
-// One kind of layer's rope, from "rope_parameters" by kind or from the keys of older files.
+// The rope of one kind of layer, from "rope_parameters" by kind or from the keys of older files.
 ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
   const char* kind = windowed ? "sliding_attention" : "full_attention";
   const double default_theta = windowed || r.generation == Generation::gemma2 ? 10000 : 1e6;
@@ -124,7 +124,7 @@ AttentionSpec read_attention(GemmaReader& r) {
   return a;
 }
 
-// What the full layers have instead, written for each of them.
+// Settings of the full layers that differ, given separately for each of them.
 void read_per_layer(GemmaReader& r, const Json& each, AttentionSpec& a) {
   for (const auto& [layer, values] : each.items()) {
     ConfigReader own(values, "per_layer_config");
@@ -142,7 +142,7 @@ void read_per_layer(GemmaReader& r, const Json& each, AttentionSpec& a) {
       r.c.unsupported("per_layer_config", "not that of the full layers", "that is");
 }
 
-// Of Gemma 4's full layers.
+// The attention of Gemma 4's full layers.
 AttentionSpec full_attention(GemmaReader& r, AttentionSpec a) {
   const auto each = r.json.find("per_layer_config");
   if (each != r.json.end() && each->is_object())

@@ -1,4 +1,4 @@
-// Collects checkpoint/importance.h while a model reads text.
+// Collects the statistics of checkpoint/importance.h while a model reads text.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace anabranch {
 
-// Set as the input observer of the model's device for its lifetime.
+// While it exists, it is the input observer of the model's device.
 class ImportanceCollector : public ops::InputObserver {
  public:
   explicit ImportanceCollector(Device& device) : device_(device) { device_.set_input_observer(this); }

@@ -7,13 +7,14 @@
 namespace anabranch {
 namespace {
 
-// Kernels differ by the rows that they take at once; these lie on both sides of every change known.
+// Kernels differ by the number of rows that they process at once. These values lie on both sides of every
+// known switch.
 constexpr int kRows[] = {1,   2,   4,   5,   8,   9,   16,  17,  24,  25,  32,   33,
                          40,  48,  56,  64,  65,  72,  80,  88,  96,  104, 112,  120,
                          128, 129, 160, 192, 224, 256, 320, 384, 512, 700, 1024, 1536};
 constexpr int kPromptChunks = 2;    // the second one has context
 constexpr int kMostDrafting = 16;   // sequences that draft together
-constexpr size_t kLogitRows = 128;  // more would take much memory, of which pools keep what they had once
+constexpr size_t kLogitRows = 128;  // more would take much memory, which pools would then keep
 
 class Passes {
  public:
@@ -28,7 +29,7 @@ class Passes {
     SequenceState other = state_;
     run({&state_, &other}, 1, Batch::Logits::all);
   }
-  // What was drafted is applied by the pass after it.
+  // The pass after it applies the drafted tokens.
   void drafts() {
     for (const int n : kRows) {
       if (n > ops::kMaxDraftTokens) break;
@@ -78,7 +79,7 @@ void prepare_kernels(const Model& model) {
 }
 
 void prepare_kernels(const VisionTower& tower, const ImageProcessor& processor, Device& device) {
-  constexpr int kBlocks[] = {1, 2, 4, 8, 12, 16, 32};  // on each side of a picture
+  constexpr int kBlocks[] = {1, 2, 4, 8, 12, 16, 32};  // on each side of an image
   const VisionSpec& spec = tower.spec();
   const auto encode = [&](int rows) {
     ProcessedImage blank;

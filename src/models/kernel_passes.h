@@ -1,4 +1,4 @@
-// Which kernels a model needs, found by passes that compute nothing (Device::prepare_kernels).
+// Finds the kernels that a model needs, by passes that compute nothing (Device::prepare_kernels).
 #pragma once
 
 #include "models/model.h"
@@ -6,10 +6,10 @@
 
 namespace anabranch {
 
-// The device notes what answers of this model will need, and compiles it on threads of its own: for prompts,
-// for many sequences that decode at once, for drafts.
+// The device notes which kernels this model will need, and compiles them on its own threads: for prompts, for
+// many sequences that decode at once, for drafts.
 void prepare_kernels(const Model& model);
-// The same for pictures of many sizes.
+// The same for images of many sizes.
 void prepare_kernels(const VisionTower& tower, const ImageProcessor& processor, Device& device);
 
 }  // namespace anabranch

@@ -1,6 +1,7 @@
-// The Llama family: one decoder of attention and SwiGLU with pre-norms, and a table of what its members
-// differ in. A new member is a row. References: Transformers' modeling_llama.py, modeling_mistral.py,
-// modeling_ministral3.py, modeling_mixtral.py, modeling_qwen2.py, modeling_qwen3.py, modeling_qwen3_moe.py.
+// The Llama family: one decoder of attention and SwiGLU with pre-norms, and a table of the differences
+// between its members. A new member is a new row. References: Transformers' modeling_llama.py,
+// modeling_mistral.py, modeling_ministral3.py, modeling_mixtral.py, modeling_qwen2.py, modeling_qwen3.py,
+// modeling_qwen3_moe.py.
 #include <algorithm>
 #include <iterator>
 
@@ -13,17 +14,18 @@ namespace {
 
 struct Member {
   const char* model_type;
-  // `config`: "attention_bias" says whether q, k, v and o have biases. The others do not read that key.
+  // config: "attention_bias" says whether q, k, v and o have biases. The other kinds do not read that key.
   enum class Biases { none, qkv, config } biases = Biases::none;
-  bool mlp_bias = false;  // "mlp_bias" says whether gate, up and down have them
+  bool mlp_bias = false;  // "mlp_bias" says whether gate, up and down have biases
   bool qk_norm = false;
-  // Which layers have windows. all: each if "sliding_window" is a number. by_type: those that "layer_types"
-  // names. The switches: if "use_sliding_window" says so, those that "layer_types" names, else those from
-  // "max_window_layers" on; or each.
+  // Which layers have windows. all: every layer, if "sliding_window" is a number. by_type: those that
+  // "layer_types" names. switched, switched_all: only if "use_sliding_window" is set; then those that
+  // "layer_types" names, and without that key the layers from "max_window_layers" on (switched) or every
+  // layer (switched_all).
   enum class Windows { none, all, by_type, switched, switched_all } windows = Windows::none;
   enum class Experts { none, all_layers, some_layers } experts = Experts::none;
-  // What a key that is absent means in Transformers. 0: as many as heads, their share of the width, no
-  // windows.
+  // The defaults of absent keys in Transformers. 0: as many kv heads as heads; head_dim is the width divided
+  // by the heads; no window.
   int kv_heads = 0, head_dim = 0, window = 0, context = 2048;
   double eps = 1e-6, theta = 10000;
 };
@@ -116,8 +118,8 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
   return attention;
 }
 
-// Whether a layer has a window by what Transformers reads of this member, and by "layer_types", which it
-// reads of some: where a config states both and they differ, neither is right.
+// Whether each layer has a window, by the keys that Transformers reads for this member, and by "layer_types",
+// which it reads for some members. If a config states both and they differ, it is an error.
 std::vector<bool> read_windows(ConfigReader& c, const Member& member, int layers, int window) {
   using Windows = Member::Windows;
   const bool switched = member.windows == Windows::switched || member.windows == Windows::switched_all;
@@ -143,7 +145,7 @@ std::vector<bool> read_windows(ConfigReader& c, const Member& member, int layers
   return windows;
 }
 
-// One for all layers or, where the config has one for each kind, another for those with windows.
+// One rope for all layers; or two, if the config has one for each kind and some layers have windows.
 void read_ropes(ConfigReader& c, const Member& member, int head_dim, ModelSpec& spec) {
   if (spec.family == "ministral3" && !c.has("rope_parameters") && !c.has("rope_scaling"))
     c.unsupported("rope_parameters", "absent", "they are needed in ministral3");

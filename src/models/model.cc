@@ -29,8 +29,8 @@ const Family* find_family(const std::string& model_type) {
   return find_llama_family(model_type);
 }
 
-// The flag stands at the top and in text_config, and one of the two may be a default: the files decide. As in
-// Transformers, a head that a file has counts, whatever the config says.
+// The flag can be at the top level and in text_config, and one of the two may be a default, so the files
+// decide. As in Transformers, a head in the files is used, whatever the config says.
 bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
   const Json& config = checkpoint.config();
   const auto flag = config.find("tie_word_embeddings");
@@ -54,7 +54,7 @@ std::vector<int> read_eos(const Json& config) {
   return out;
 }
 
-// What the device has no kernels for is told before anything is put there.
+// Reports shapes that the device has no kernels for, before anything is loaded onto it.
 Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
     if (!std::holds_alternative<MlpSpec>(spec.layers[i].mlp) && !device.ops().mix_experts)
@@ -76,8 +76,7 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
   return {};
 }
 
-// The family that config.json's model_type names. Errors: invalid (there is
-// none), unsupported.
+// The family that config.json's model_type names. Errors: invalid (no model_type), unsupported.
 Result<const Family*> family_of(const Checkpoint& checkpoint) {
   const std::string type = string_at(checkpoint.config(), "model_type");
   if (type.empty())
@@ -153,7 +152,8 @@ Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& de
 
 namespace {
 
-// The first layers among which every kind of layer is, of more than twice as many; else 0.
+// The number of leading layers that include every kind of layer, if the model has more than twice as many;
+// else 0.
 int layers_of_each_kind(const ModelSpec& spec) {
   std::set<std::pair<size_t, size_t>> kinds;
   size_t first = 0;
@@ -162,8 +162,8 @@ int layers_of_each_kind(const ModelSpec& spec) {
   return 2 * first < spec.layers.size() ? static_cast<int>(first) : 0;
 }
 
-// Why layers cannot be split among so many devices, or empty: each layer's heads and units must be enough for
-// every rank, and lie in whole tiles of packed rows.
+// Says why layers cannot be split among this many devices; empty: they can. Each layer must have enough heads
+// and units for every rank, in whole tiles of packed rows.
 std::string unsplit_because(const ModelSpec& spec, int ranks) {
   if (spec.hidden % kSharedTile != 0 || spec.hidden / kSharedColumns < ranks)
     return fmt::format("layers of width {}", spec.hidden);
@@ -183,7 +183,7 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
   return "";
 }
 
-// Empty where layers are split; else of each layer the device that has it. Error: unsupported.
+// For each layer, the device that has all of it; empty if layers are split. Error: unsupported.
 Result<std::vector<int>> owners_of_layers(const ModelSpec& spec, int ranks, const std::string& path) {
   const std::string why = unsplit_because(spec, ranks);
   const auto layers = static_cast<int>(spec.layers.size());
@@ -202,15 +202,15 @@ void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
   uint64_t experts = 0, others = 0;
   for (const TensorInfo& tensor : checkpoint.tensors())
     (is_expert_module(tensor.name) ? experts : others) += tensor.bytes;
-  // The first device may have all the others: embeddings, head, drafts.
+  // The first device may hold everything else: embeddings, head, drafts.
   const auto devices = split ? device.peers().size() + 1 : 1;
   device.plan_experts(experts / devices, others);
   if (devices > 1)
     for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
 }
 
-// Whether there is memory for what few rows are multiplied with in other shares: own_inputs (nn/linear.h),
-// about a quarter of a device's share once more, and the head's.
+// Whether there is memory for own_inputs (nn/linear.h), the second copies split by inputs that few rows are
+// multiplied with: about a quarter of a device's share again, plus the head's.
 bool keeps_own_inputs(const Checkpoint& checkpoint, const Device& device) {
   uint64_t bytes = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) bytes += tensor.bytes;
@@ -225,7 +225,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
   const ModelBuilder builder{checkpoint, spec, device};
   plan_experts(checkpoint, device, options.split);
-  // A device that stands alone has every layer as a whole.
+  // A device that stands alone has all of every layer.
   std::vector<Rank> others;
   std::vector<int> owners;
   if (options.split && device.collective()) {
@@ -297,10 +297,10 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   model->mtp_ = std::move(mtp);
   if (own_inputs) model->share_head(head_rows);
   if (options.draft_vocab) model->load_draft_head(head_rows, options.draft_vocab());
-  // Not every file lists the rotary frequencies; those that do repeat what the config says.
+  // Some files list the rotary frequencies; they repeat the config, so they are ignored.
   for (int i = 0; i < layer_count; i++)
     checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
-  if (model->mtp_) {  // GGUF files may repeat the trunk's
+  if (model->mtp_) {  // GGUF files may repeat the trunk's embedding and head
     checkpoint.ignore("mtp.embed_tokens.");
     checkpoint.ignore("mtp.lm_head.");
   } else {
@@ -350,7 +350,7 @@ Tensor Model::embed(const Batch& batch) const {
   };
   if (batch.images.empty()) return of_text(batch.ids);
   std::vector<int> ids = batch.ids;
-  std::ranges::replace_if(ids, is_image_id, 0);  // any token: other rows take its place
+  std::ranges::replace_if(ids, is_image_id, 0);  // any valid token: the image's rows replace it
   const Tensor x = of_text(ids);
   std::vector<Tensor> parts;
   int done = 0;

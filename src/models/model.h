@@ -16,15 +16,16 @@
 namespace anabranch {
 
 struct ModelLoadOptions {
-  // Token ids, ascending, that drafts are chosen from (those that the model has): the head's rows for them
-  // are kept once more, so that a draft does not pay for the whole vocabulary. Null, or none: drafts use the
-  // whole head. Called when the other weights are there.
+  // Token ids, ascending, from which drafts are chosen (only ids that the model has are used). The head's
+  // rows for them are copied, so that a draft does not pay for the whole vocabulary. Null or empty: drafts
+  // use the whole head. Called when the other weights are loaded.
   std::function<std::vector<int>()> draft_vocab;
   std::function<Result<void>(int done, int total)> progress;  // per layer; an error ends the loading
-  // Called as soon as there is a layer of each kind, with a model of the layers so far, which has no use but
-  // to find out what the whole one will need: its head is the embedding. Not called for models of few layers.
+  // Called as soon as there is a layer of each kind, with a partial model of the layers loaded so far. It
+  // only serves to find out which kernels the whole model will need: its head is the embedding. Not called
+  // for models of few layers.
   std::function<void(const class Model& begun)> begun;
-  bool split = true;  // among the device's group, if it is in one
+  bool split = true;  // split layers among the device's group, if it is in one
 };
 
 // The model that config.json describes, without its weights. Errors: unsupported (a family or value that this
@@ -45,12 +46,12 @@ class Model {
     Tensor logits;  // [logit_rows, vocab] f32; [0, vocab] when none were asked for
   };
   // Applies each span's tokens to its state (committed, or as drafts) and returns hidden states and logits.
-  // Throws on ids out of range. after_layer: also [rows, hidden] after each layer and the final norm, of
-  // which draft_logits() makes an early exit's; the last one is `hidden`.
+  // Throws on ids out of range. after_layer: also receives [rows, hidden] after each layer and the final
+  // norm, from which draft_logits() computes the logits of an early exit; the last one is `hidden`.
   virtual Output forward(const Batch& batch, std::vector<Tensor>* after_layer = nullptr) const;
 
-  // The same through some layers only (ascending): a draft of what forward() would say. On trial only; what
-  // the layers left in the states is worth nothing after it, so commit nothing. -> [rows, hidden].
+  // The same through only some layers (ascending): a draft of forward()'s result. Only for drafts; afterwards
+  // the layers' states are invalid, so commit nothing. -> [rows, hidden].
   Tensor forward_some(const Batch& batch, std::span<const int> layers) const;
 
   // hidden [n, hidden], as forward() returns it -> logits [n, vocab] f32.
@@ -58,37 +59,37 @@ class Model {
   // hidden [n, hidden] -> logits over draft_vocab() (or the vocabulary, when that is empty) [n, ...] f32.
   Tensor draft_logits(const Tensor& hidden) const;
   const std::vector<int>& draft_vocab() const { return draft_vocab_; }
-  // Drafts are chosen from other ids from now on (as ModelLoadOptions::draft_vocab). checkpoint: the model's
-  // files, opened again. Errors: as Checkpoint::take_matrix.
+  // Changes the ids from which drafts are chosen (see ModelLoadOptions::draft_vocab). checkpoint: the model's
+  // files, opened again. Errors: see Checkpoint::take_matrix.
   Result<void> set_draft_vocab(Checkpoint& checkpoint, const std::vector<int>& vocab);
 
-  // The checkpoint's multi-token-prediction head. Row i pairs `hidden` row i, of a position (after the final
-  // norm, or what mtp() returned for it), with the token after it; the batch's ids are these tokens, its
-  // state one made from mtp_layout(). -> [n, hidden], whose logits are of the token after that one.
-  // Reference: Qwen3.5's MTP module as vLLM and SGLang run it.
+  // The checkpoint's multi-token-prediction head. Row i pairs `hidden` row i, a position's hidden state
+  // (after the final norm, or returned by mtp()), with the token after that position. The batch's ids are
+  // these tokens; its state was made from mtp_layout(). -> [n, hidden], whose logits predict the token after
+  // that one. Reference: Qwen3.5's MTP module as vLLM and SGLang run it.
   bool has_mtp() const { return mtp_.has_value(); }
   Tensor mtp(const Tensor& hidden, const Batch& batch) const;
   StateLayout mtp_layout() const;
 
-  // Removes layers; those after them move up. Lossy: the model is another one then, and states made before
-  // are not its own.
+  // Removes layers; those after them move up. Lossy: it is a different model then, and states made before do
+  // not fit it.
   void drop_layers(std::span<const int> layers);
-  // False where layers need others: they read their keys and values, or take inputs of their own.
+  // False if layers depend on others: they read their keys and values, or take per-layer inputs.
   bool can_skip_layers() const;
 
   SequenceState make_state() const { return SequenceState(part_devices_, layout_); }
   Device& device() const { return *device_; }
   const ModelSpec& spec() const { return spec_; }
-  // The parts of a state; of a model that is split among devices those of rank 0, then those of rank 1, ...
+  // The parts of a state. For a model that is split among devices: those of rank 0, then those of rank 1, ...
   const StateLayout& state_layout() const { return layout_; }
   const std::vector<Device*>& state_devices() const { return part_devices_; }  // of each part
   int ranks() const { return static_cast<int>(others_.size()) + 1; }
-  // The parts that lie on each device.
+  // The parts that are on each device.
   std::vector<StateLayout> device_layouts() const;
   uint64_t parameters() const;    // without the MTP head
-  uint64_t weight_bytes() const;  // all matrices, those for drafts included
-  // Read by one decode step, of a split model on its first device: the layers and the head, not the embedding
-  // table.
+  uint64_t weight_bytes() const;  // all matrices, including those for drafts
+  // Bytes that one decode step reads (of a split model: on its first device): the layers and the head, not
+  // the embedding table.
   uint64_t bytes_per_token() const;
   uint64_t layer_bytes_per_token() const;  // without the head
   // Bytes of all matrices, by part.
@@ -96,8 +97,8 @@ class Model {
     std::vector<uint64_t> layers;
     uint64_t head = 0, mtp = 0;  // mtp: without a head of its own
     uint64_t embedding = 0;      // 0 when it is the head
-    uint64_t draft_head = 0;     // the head's rows draft_vocab(), kept once more
-    uint64_t copies = 0;         // of a split model: what few rows are multiplied with
+    uint64_t draft_head = 0;     // copy of the head's rows draft_vocab()
+    uint64_t copies = 0;         // of a split model: copies of matrices for few rows (own_inputs)
   };
   PartBytes part_bytes() const;
 
@@ -106,7 +107,7 @@ class Model {
         nn::RmsNorm norm, ops::Weight head);
 
  private:
-  // Another device of the group, and its share of each layer where layers are split.
+  // Another device of the group, with its share of each layer if layers are split.
   struct Rank {
     Device* device;
     std::vector<nn::DecoderLayer> layers;
@@ -136,22 +137,21 @@ class Model {
   StateLayout layout_;
   std::vector<Device*> part_devices_;
   std::vector<Rank> others_;  // ranks 1, 2, ...
-  // Of each layer the rank that has all of it, where layers are not split: ranks work in turns. Else empty.
+  // For each layer the rank that has all of it, if layers are not split and ranks work in turns. Else empty.
   std::vector<int> owners_;
   std::unique_ptr<ThreadPool> rank_threads_;  // one for each rank; null: there is one rank
   ops::Weight embedding_;                     // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
-  std::vector<int> parts_;  // of each layer: which part of the states it uses
+  std::vector<int> parts_;  // for each layer: which part of the states it uses
   std::optional<nn::PerLayerInputs> per_layer_inputs_;
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied
-  // Each rank's rows of the head, once more, for few rows of x; empty: the first device has the whole head
-  // only.
+  // Each rank's copy of its rows of the head, for few rows of x; empty: only the first device has the head.
   std::vector<ops::Weight> head_shares_;
   ops::Split head_split_;
   std::optional<nn::Mtp> mtp_;
   std::vector<int> draft_vocab_;
-  std::optional<ops::Weight> draft_head_;  // head_'s rows draft_vocab_
+  std::optional<ops::Weight> draft_head_;  // rows draft_vocab_ of head_
 };
 
 }  // namespace anabranch

@@ -1,4 +1,5 @@
-// A model that several devices share: what each of them does (Model::load() gives out the weights).
+// The forward pass of a model that several devices share: the work of each device (Model::load() distributes
+// the weights).
 #include <exception>
 #include <mutex>
 
@@ -27,7 +28,7 @@ void Model::share_head(const WeightSource& head_rows) {
   }
 }
 
-// Each rank has its share of every layer, and all of the residual stream between them.
+// Each rank has its share of every layer, and the whole residual stream between them.
 Tensor Model::run_shares(int rank, std::span<const int> layers, const Batch& batch,
                          std::vector<Tensor>* after_layer) const {
   const auto& own = rank == 0 ? layers_ : others_[static_cast<size_t>(rank) - 1].layers;
@@ -42,8 +43,8 @@ Tensor Model::run_shares(int rank, std::span<const int> layers, const Batch& bat
   return x;
 }
 
-// Each rank has some layers as a whole (pipeline parallelism, one batch at a time): those of one rank run
-// while the others wait for what comes out of them.
+// Each rank has all of some layers (pipeline parallelism, one batch at a time): the layers of one rank run
+// while the other ranks wait for the result.
 Tensor Model::run_turns(int rank, std::span<const int> layers, const Batch& batch,
                         std::vector<Tensor>* after_layer) const {
   ops::Collective& group = *rank_device(rank).collective();
@@ -68,9 +69,8 @@ Tensor Model::run_turns(int rank, std::span<const int> layers, const Batch& batc
 
 // Calls run(rank) for all ranks, on a thread each. When one fails, the others stop waiting for it.
 //
-// Kernels wait for other devices and hold their own meanwhile: two models that are split among the same
-// devices would wait for each other for ever. So where another one is there, a pass ends before one of the
-// other begins.
+// Kernels wait for other devices and occupy their own meanwhile: two models that are split among the same
+// devices would deadlock. So if another such model exists, a pass ends before a pass of the other begins.
 void Model::on_ranks(const std::function<void(int)>& run) const {
   static std::mutex turn;
   std::unique_lock<std::mutex> lock(turn, std::defer_lock);
@@ -93,7 +93,7 @@ void Model::on_ranks(const std::function<void(int)>& run) const {
     if (error) std::rethrow_exception(error);
 }
 
-// Rank 0 makes the embeddings and keeps what comes after the last layer.
+// Rank 0 computes the embeddings and keeps the result of the last layer.
 Tensor Model::run_ranks(std::span<const int> layers, const Batch& batch,
                         std::vector<Tensor>* after_layer) const {
   Tensor out;
@@ -106,7 +106,7 @@ Tensor Model::run_ranks(std::span<const int> layers, const Batch& batch,
   return out;
 }
 
-// What an exchange gives lasts for a few exchanges only: the logits are copied.
+// The result of an exchange is valid for only a few exchanges, so the logits are copied.
 Tensor Model::logits_of_ranks(const Tensor& hidden) const {
   Tensor out;
   on_ranks([&](int rank) {

@@ -19,7 +19,7 @@ struct AttentionSpec {
   bool output_gate = false;
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
-  bool v_norm = false;           // values are normalised, without a multiplier
+  bool v_norm = false;           // values are normalised, without a weight
   bool keys_are_values = false;  // there is no v_proj
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
 };
@@ -49,21 +49,21 @@ using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec>;
 
 struct NormsSpec {
   float eps = 1e-6f;
-  bool offset = false;  // the family applies (1 + w)
+  bool offset = false;  // the family multiplies by (1 + w)
 };
 
 struct LayerSpec {
   MixerSpec mixer;
   FeedForwardSpec mlp;
   NormsSpec norms;
-  int rope = 0;  // which of ModelSpec::ropes; attention only
+  int rope = 0;  // index in ModelSpec::ropes; attention only
 };
 
 struct ModelSpec {
   std::string family;  // config.json's model_type
   int hidden = 0, vocab = 0;
   int context_length = 0;
-  NormsSpec norms;  // of the final norm
+  NormsSpec norms;  // the final norm
   bool tied_embeddings = false;
   std::vector<ops::Rope> ropes;
   std::vector<LayerSpec> layers;
@@ -72,13 +72,13 @@ struct ModelSpec {
   int per_layer_width = 0,
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none
   std::vector<int> eos;         // token ids that end a turn
-  int mtp_layers = 0;           // that the config promises; the files may lack them
-  std::string mtp_unsupported;  // why its MTP head cannot be run, or empty
+  int mtp_layers = 0;           // as config.json states; the files may lack them
+  std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
 
-  // The parts of a sequence's state: one for each layer that has memory of its own. Of a rank: with its share
-  // of the heads.
+  // The parts of a sequence's state: one for each layer that has its own memory. For one rank of several,
+  // with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
-  // Of each layer, the part that it uses.
+  // For each layer, the part of the state that it uses.
   std::vector<int> state_parts() const;
 };
 

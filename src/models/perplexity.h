@@ -1,7 +1,7 @@
 // Perplexity of a text: it is cut into independent windows, and every token but a window's first is predicted
 // from those before it in the window.
 //
-// Some models have always seen BOS at the start of a text, and predict badly without. With `bos`, every
+// Some models have always seen BOS at the start of a text, and predict badly without it. With `bos`, every
 // window starts with it, and all tokens of the text are predicted.
 #pragma once
 
@@ -29,13 +29,13 @@ struct Likelihood {
 
 // A predicted token.
 struct Prediction {
-  size_t at = 0;  // its place in the text
+  size_t at = 0;  // position in the text
   double logprob = 0;
-  int best = 0;  // the most likely token in its place
+  int best = 0;  // the most likely token at its position
 };
 
 // Calls visit(ids, begin, end) for each window: the text's tokens [begin, end), after BOS where it was added
-// (ids.size() is end - begin or one more). A window of one token alone is passed over with all that follows.
+// (ids.size() is end - begin or one more). Stops at a window of a single token, which has nothing to predict.
 void for_each_window(std::span<const int> tokens, int window, std::optional<int> bos,
                      const std::function<void(std::span<const int> ids, size_t begin, size_t end)>& visit);
 
@@ -59,13 +59,13 @@ class WindowReader {
   size_t at_ = 0;
 };
 
-// How a row of logits [vocab] predicts `token`, which stands at `at`.
+// Evaluates how a row of logits [vocab] predicts `token`, at position `at` of the text.
 Prediction judge(const float* logits, int vocab, int token, size_t at);
 
 // after_window: called after each window with the number of tokens read and the window's predictions. Throws
 // on ids that the model does not have.
 using AfterWindow = std::function<void(size_t done, std::span<const Prediction> predictions)>;
-// window: at most so many tokens, BOS included; at least 1, and 2 for BOS to be added.
+// window: the maximum number of tokens, BOS included; at least 1, or 2 for BOS to be added.
 Likelihood measure_likelihood(const Model& model, std::span<const int> tokens, int window,
                               std::optional<int> bos = {}, const AfterWindow& after_window = {});
 

@@ -6,8 +6,8 @@
 namespace anabranch {
 namespace {
 
-// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF): the same memory. -> [k,
-// C]
+// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF), all with the same memory
+// layout. -> [k, C]
 Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
   const auto info = checkpoint.find(name);
   const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
@@ -30,7 +30,8 @@ struct InputProjections {
   nn::Linear qkv, z, b, a;
 };
 
-// Rows of a matrix that go by key head: of each head's `head_rows` rows the `count` from `begin` on.
+// Selects rows of a matrix that is ordered by key head: `count` rows from `begin` on, of each head's
+// `head_rows` rows.
 struct RowsByHead {
   int first_head, last_head, head_rows;
   std::vector<int64_t> rows = {};
@@ -44,7 +45,7 @@ nn::Linear linear_of_rows(const ModelBuilder& builder, const WeightSource& sourc
   return {ops::Weight::make(builder.device, select_rows(source, std::move(rows.rows))), {}};
 }
 
-// A device's share of a layer's heads: all of them when it is alone. A key head's value heads stay with it.
+// A device's share of a layer's heads (all of them without a group). A key head's value heads stay with it.
 struct HeadShare {
   int first, last, values;  // key heads [first, last), value heads of each
   ops::Split outputs;       // how the layer's output is split
@@ -55,7 +56,7 @@ struct HeadShare {
     const auto heads = builder.split(shape.key_heads, 1);
     first = heads.first(builder.rank()), last = heads.last(builder.rank());
   }
-  // Of rows of which each key head has `each`, behind `offset` others.
+  // Appends the rows of this share, where each key head has `each` rows and `offset` other rows come first.
   void append(std::vector<int64_t>& rows, int64_t each, int64_t offset = 0) const {
     append_rows(rows, offset + first * each, offset + last * each);
   }
@@ -74,9 +75,9 @@ struct HeadShare {
   }
 };
 
-// Qwen3-Next's in_proj_qkvz has [q, k, v of its value heads, z of them] for each key head. Rows of all heads'
-// q come first here, then k, then v. Reference: Transformers' fix_query_key_value_ordering. GGUF files have
-// the two matrices that Qwen3.5 has.
+// Qwen3-Next's in_proj_qkvz has [q, k, v of its value heads, z of them] for each key head. The result has the
+// q rows of all heads first, then k, then v. Reference: Transformers' fix_query_key_value_ordering. GGUF
+// files have the two separate matrices of Qwen3.5.
 Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
                             const ops::GatedDeltaShape& shape, const HeadShare& share,
                             InputProjections& out) {

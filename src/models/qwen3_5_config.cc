@@ -9,7 +9,8 @@
 namespace anabranch {
 namespace {
 
-// Every published head has one layer and the trunk's embedding; what others would compute is nowhere defined.
+// Every published head has one layer and the trunk's embedding; other configurations are not defined
+// anywhere.
 void read_mtp(ConfigReader& c, ModelSpec& spec) {
   spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
   if (spec.mtp_layers > 1)
@@ -20,8 +21,8 @@ void read_mtp(ConfigReader& c, ModelSpec& spec) {
         "it has an embedding of its own (mtp_use_dedicated_embeddings), which is not supported";
 }
 
-// SwiGLU or, in models with experts, a mixture with a shared expert; in Qwen3-Next not in every layer, and
-// not always with weights that add up to 1. Transformers does not read those keys of the others.
+// SwiGLU or, in models with experts, a mixture with a shared expert. In Qwen3-Next not every layer has to be
+// a mixture, and the weights may not add up to 1. Transformers does not read those keys for the other models.
 void read_feed_forward(ConfigReader& c, ModelSpec& spec, bool next) {
   const bool moe = c.has(experts_key(c)) && c.integer(experts_key(c), 0, 1 << 16) > 0;
   const int dense =
@@ -41,8 +42,8 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec, bool next) {
     c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");
 }
 
-// Which of a position's axes (time, height, width) turns each pair of dimensions: the axes take turns as long
-// as each has pairs left, and time turns the others. Text stands at the same place on all of them. Reference:
+// Which of a position's axes (time, height, width) rotates each pair of dimensions: the axes alternate while
+// each has pairs left, and time rotates the rest. Text has the same position on all axes. Reference:
 // Transformers' apply_interleaved_mrope.
 std::vector<uint8_t> interleaved_axes(ConfigReader& rope, size_t pairs) {
   std::vector<int> sections = rope.integers("mrope_section");

@@ -1,5 +1,5 @@
-// Qwen3.5's vision tower: patches with two-dimensional rotary positions beside learned ones that are
-// interpolated to the picture's grid, and a merger of merge x merge patches into a token. Reference:
+// Qwen3.5's vision tower: patches with two-dimensional rotary positions plus learned positions that are
+// interpolated to the image's grid, and a merger of merge x merge patches into a token. Reference:
 // Transformers' modeling_qwen3_5.py.
 #include <algorithm>
 #include <cmath>
@@ -39,7 +39,7 @@ VisionSpec read_config(ConfigReader& c, const Json&, const std::string&) {
   return spec;
 }
 
-// Half of the frequencies turn by the row, half by the column.
+// Half of the frequencies rotate by the row, half by the column.
 ops::Rope make_rope(const VisionSpec& spec) {
   ops::Rope rope;
   const int each = spec.head_dim() / 4;
@@ -61,10 +61,10 @@ Result<void> load_end(Checkpoint& checkpoint, VisionWeights& weights) {
   return {};
 }
 
-// Where a row (or column) of `count` lies in a table with `side` of them: between two neighbours.
+// The position of a row (or column) of `count` in a table with `side` of them: between two neighbours.
 struct Between {
   int low, high;
-  float share;  // of high
+  float share;  // interpolation weight of high
 };
 Between place_in_table(int index, int count, int side) {
   const float at = static_cast<float>(index * (side - 1)) / static_cast<float>(std::max(count - 1, 1));

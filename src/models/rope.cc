@@ -11,14 +11,14 @@ namespace {
 
 struct RopeReader {
   ConfigReader& config;
-  ConfigReader rope;  // the object of the rope's own keys
+  ConfigReader rope;  // reads the object with the rope's own keys
   double theta;
   int dims, context_length;
   RopeConfig out = {};
 
   double frequency(int i) const { return std::pow(theta, -2.0 * i / dims); }
   int pairs() const { return dims / 2; }
-  // Written beside the rope's keys or in the config itself, which Transformers prefers.
+  // Found beside the rope's keys or in the config itself, which Transformers prefers.
   double original_context() {
     if (config.has("original_max_position_embeddings"))
       return config.number("original_max_position_embeddings", 1, 1e9);
@@ -114,7 +114,7 @@ bool is_kind(const std::string& key) {
   return std::ranges::find(kKinds, key) != std::end(kKinds);
 }
 
-// The entry of one kind of layers, where there is one for each.
+// The entry for one kind of layers, if there is one for each kind.
 Json entry_of_kind(ConfigReader& config, const Json& all, const char* kind) {
   for (const auto& [key, value] : all.items())
     if (!is_kind(key))

@@ -9,21 +9,21 @@ namespace anabranch {
 
 struct RopeConfig {
   ops::Rope rope;
-  int context_length = 0;  // that it reaches, where that is more than max_position_embeddings; else 0
+  int context_length = 0;  // context length reached by scaling, if it exceeds max_position_embeddings; else 0
 };
 
-// The keys of the rope of layers of a kind ("full_attention", ...): "rope_parameters", which may have one for
-// each kind, and "rope_scaling", which older configs have instead. An object; wrong ones are remembered in
+// The rope keys for layers of a kind ("full_attention", ...): "rope_parameters", which may have an entry for
+// each kind, or "rope_scaling" in older configs. Always returns an object; wrong values are remembered in
 // `config`.
 Json rope_parameters_of(ConfigReader& config, const char* kind);
 
-// From these keys + "rope_theta": default, linear, llama3, yarn, longrope and dynamic. rotated_dims is how
-// many of a head's dimensions turn. Reference: Transformers' modeling_rope_utils.py; what depends on the
-// length of the sequence there (longrope, dynamic) depends on the position here: a position has the
-// frequencies of a sequence that ends with it.
+// Reads a rope from these keys and "rope_theta": default, linear, llama3, yarn, longrope and dynamic.
+// rotated_dims: how many of a head's dimensions are rotated. Reference: Transformers' modeling_rope_utils.py.
+// Where Transformers depends on the length of the sequence (longrope, dynamic), we depend on the position: a
+// position has the frequencies of a sequence that ends with it.
 RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_dims, double default_theta);
 
-// Remembers an error in `config` if only a part of each head turns.
+// Remembers an error in `config` if only a part of each head is rotated.
 void require_whole_heads(ConfigReader& config, const Json& parameters);
 
 }  // namespace anabranch

@@ -1,5 +1,6 @@
-// The pass of one picture through a tower, in pieces: rows of patches through what makes queries, keys and
-// values of them, or through attention and the MLP. A row's result depends on no other row of its piece.
+// The pass of one image through a tower, in pieces: rows of patches go through the query, key and value
+// projections, or through attention and the MLP. A row's result does not depend on the other rows of its
+// piece.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -16,8 +17,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Rows of a piece, in whole blocks: what the device likes; of the CPU half of it, which takes tens of
-// milliseconds where all see thousands of patches, and 3 % longer for a picture.
+// Rows of a piece, in whole blocks: the device's preferred number; on the CPU half of it, which takes tens of
+// milliseconds when all rows see thousands of patches, and makes an image 3 % slower.
 int piece_rows(const VisionWeights& w) {
   const int block = w.spec.merge * w.spec.merge, liked = w.device->prefill_chunk();
   return std::max((w.device->is_host() ? liked / 2 : liked) / block, 1) * block;
@@ -60,7 +61,7 @@ class EncodingImpl final : public VisionTower::Encoding {
   }
 
  private:
-  // Stages of `pieces_` pieces each: the patches, two for each layer, the end.
+  // Each stage has `pieces_` pieces: the patches, two stages for each layer, the end.
   int stages() const { return 2 + 2 * static_cast<int>(w_.layers.size()); }
   bool done() const { return stage_ == stages(); }
 

@@ -1,4 +1,4 @@
-// What the towers are made of, and what each family does its own way.
+// The building blocks of vision towers, and the parts that differ between families.
 #pragma once
 
 #include <optional>
@@ -24,8 +24,8 @@ struct VisionLayer {
   nn::Linear q, k, v, out, up, down;
 };
 
-// A picture's patches, `rows` by `columns`. Inside the tower they stand in blocks of merge x merge, each of
-// which becomes a token.
+// An image's patches, `rows` by `columns`. Inside the tower they are ordered in blocks of merge x merge, each
+// of which becomes a token.
 struct PatchGrid {
   int rows = 0, columns = 0;
   int count() const { return rows * columns; }
@@ -42,10 +42,10 @@ struct VisionWeights {
   VisionSpec spec;
   Device* device = nullptr;
   const VisionFamily* family = nullptr;
-  int head_dim =
-      0;  // of queries and keys on the device: zeros follow the spec's where it has no kernels for it
-  ops::Rope rope;            // without frequencies: none
-  nn::Linear patches;        // [hidden, patch_inputs]
+  int head_dim = 0;    // head size of queries and keys on the device: larger than the spec's, zero-padded,
+                       // where it has no kernels for that
+  ops::Rope rope;      // without frequencies: no rotation
+  nn::Linear patches;  // [hidden, patch_inputs]
   std::vector<float> table;  // learned positions [table_side * table_side, hidden]
   std::vector<VisionLayer> layers;
   LayerNorm last_norm;
@@ -58,7 +58,7 @@ struct VisionWeights {
 struct VisionNames {
   std::string layers;
   std::string norm1, norm2, out, up, down;
-  std::string qkv;  // of one matrix with all three; empty: q, k and v
+  std::string qkv;  // one matrix with all three; empty: q, k and v are separate
   std::string q, k, v;
   std::string patches, table, last_norm;
 };
@@ -67,11 +67,11 @@ struct VisionFamily {
   VisionNames names;
   VisionSpec (*read_config)(ConfigReader& config, const Json& whole, const std::string& file);
   ops::Rope (*rope)(const VisionSpec& spec);
-  // What follows the layers.
+  // Loads the weights that follow the layers.
   Result<void> (*load_end)(Checkpoint& checkpoint, VisionWeights& weights);
   // The learned position of a patch, [hidden].
   void (*position)(const VisionWeights& weights, const PatchGrid& grid, PatchPlace place, float* out);
-  // Rows of whole blocks, after the layers -> a row for each block.
+  // Rows of whole blocks, after the layers -> one row for each block.
   Tensor (*finish)(const VisionWeights& weights, const Tensor& x);
 };
 const VisionFamily& qwen_vision();

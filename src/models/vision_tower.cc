@@ -17,7 +17,7 @@ const VisionFamily* find_vision(const std::string& model_type) {
   return model_type == "gemma3" ? &siglip_vision() : nullptr;
 }
 
-// Of the tower that the files have, if the text model is of the same family.
+// The family of the tower in the files, if the text model is of the same family.
 const VisionFamily* family_of(const Checkpoint& checkpoint) {
   if (!checkpoint.vision()) return nullptr;
   const std::string tower = string_at(checkpoint.vision()->config(), "model_type");
@@ -59,7 +59,7 @@ Result<VisionSpec> read_spec(const Checkpoint& checkpoint, const VisionFamily& f
   return spec;
 }
 
-// The spec's, or the next larger one that the device has kernels for.
+// The spec's head size, or the next larger one that the device has kernels for.
 Result<int> choose_head_dim(const VisionSpec& spec, const ops::Rope& rope, const Device& device,
                             const std::string& path) {
   const std::string why = device.ops().attention_unsupported(spec.head_dim(), rope);
@@ -111,7 +111,7 @@ class Loader {
  private:
   Device& device() { return *weights_.device; }
 
-  // The convolution over a patch as a matrix. MLX has channels last, GGUF a tensor for each frame.
+  // Loads the convolution over a patch as a matrix. MLX has channels last, GGUF one tensor per frame.
   Result<void> load_patches(const std::string& name) {
     const VisionSpec& s = weights_.spec;
     const int64_t out = s.hidden, time = s.temporal_patch, side = s.patch;
@@ -139,7 +139,8 @@ class Loader {
       const auto info = checkpoint_.find(own);
       const bool channels_last = info && info->shape == last && last != first;
       TRY(const Tensor values, checkpoint_.take(own, channels_last ? last : first));
-      matrix.resize(static_cast<size_t>(out * s.patch_inputs()));  // now that the file is known to have it
+      matrix.resize(static_cast<size_t>(
+          out * s.patch_inputs()));  // allocated only once the file is known to have the tensor
       put(values, apart ? 1 : time, frame, channels_last);
     }
     TRY(const Tensor bias, checkpoint_.take(name + ".bias", {out}));
@@ -170,7 +171,8 @@ class Loader {
     return layer;
   }
 
-  // Rows [first, first + hidden) of "<name>", heads of queries, keys or values; zeros follow each.
+  // Rows [first, first + hidden) of "<name>", the heads of queries, keys or values; each head is padded with
+  // zeros.
   Result<void> load_heads(const std::string& name, int rows, int first, nn::Linear& out) {
     const VisionSpec& s = weights_.spec;
     TRY(WeightSource source, checkpoint_.take_matrix(name + ".weight", rows, s.hidden));
@@ -190,7 +192,7 @@ class Loader {
     return {};
   }
 
-  // The projection of all heads, whose zeros it meets with zeros.
+  // The output projection of all heads, with zero columns for the padding of each head.
   Result<void> load_out(const std::string& name, nn::Linear& out) {
     const VisionSpec& s = weights_.spec;
     const int dim = s.head_dim(), padded = weights_.head_dim;
@@ -309,7 +311,7 @@ Result<ImageProcessor> image_processor_of(const Checkpoint& checkpoint) {
       spec.family == VisionSpec::Family::gemma3 ? ImageProcessor::Kind::gemma3 : ImageProcessor::Kind::qwen;
   bool fits = processor.kind == kind;
   if (kind == ImageProcessor::Kind::gemma3) {
-    processor.patch = spec.patch;  // its own config does not say
+    processor.patch = spec.patch;  // the image processor's own config does not state it
     const int across = spec.table_side / spec.merge;
     fits = fits && processor.size == spec.patch * spec.table_side && processor.tokens == across * across;
   } else {

@@ -1,5 +1,5 @@
-// The part of a model that sees pictures: a vision transformer whose outputs stand in the text model's input,
-// one row for each of a picture's tokens. Made and used on the engine thread, as the text model is.
+// The part of a model that sees images: a vision transformer whose outputs are used as input rows of the text
+// model, one row for each of an image's tokens. Made and used on the engine thread, like the text model.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct VisionSpec {
   int merge = 1;                      // merge x merge patches become a token
   int out_hidden = 0;                 // width of the text model
   float eps = 1e-6f;
-  double rope_theta = 0;  // 0: positions are not rotated in
+  double rope_theta = 0;  // 0: no rotary positions
 
   int head_dim() const { return hidden / heads; }
   int patch_inputs() const { return 3 * temporal_patch * patch * patch; }
@@ -36,28 +36,29 @@ class VisionTower {
   // Whether the files have a tower of a supported family beside the text model.
   static bool present(const Checkpoint& checkpoint);
   // Errors: not_found (there is no tower), unsupported (a value that this program cannot run), invalid (a
-  // value or a tensor is missing, misshapen or left over; the tower is of another text model). The device
-  // outlives the tower.
+  // value or a tensor is missing, misshapen or left over; the tower belongs to another text model). The
+  // device outlives the tower.
   static Result<std::unique_ptr<VisionTower>> load(const Checkpoint& checkpoint, Device& device);
   ~VisionTower();
 
   const VisionSpec& spec() const;
   uint64_t weight_bytes() const;
-  // Of the device's memory, that an encoding of a picture with so many patches takes at most.
+  // The most device memory that the encoding of an image with this many patches takes, in bytes.
   uint64_t working_bytes(int64_t patches) const;
 
-  // The work on one picture. It ends with the tower's life, and is for the thread of the device.
+  // The work on one image. It must not outlive the tower, and runs on the device's thread.
   class Encoding {
    public:
     virtual ~Encoding() = default;
-    // Works for about so long, or to the end; true when done. The result does not depend on how often it is
-    // called, or with what.
+    // Works for about this many seconds, or to the end; true when done. The result does not depend on the
+    // number of calls or their arguments.
     virtual bool step(double seconds) = 0;
-    // [tokens, width of the text model] f32 on the device, in the order of the picture's tokens. When done.
+    // [tokens, width of the text model] f32 on the device, in the order of the image's tokens. Only when
+    // done.
     virtual Tensor result() const = 0;
   };
-  // The image must fit the processor, and the processor the tower (image_processor_of()). It must outlive the
-  // encoding.
+  // The image must fit the processor, and the processor the tower (image_processor_of()). The image must
+  // outlive the encoding.
   std::unique_ptr<Encoding> begin(const ProcessedImage& image, const ImageProcessor& processor) const;
 
  private:
@@ -65,8 +66,8 @@ class VisionTower {
   std::unique_ptr<VisionWeights> weights_;
 };
 
-// The processor that the files ask for, checked against the tower. Errors: as read_image_processor(), and
-// not_found.
+// The image processor that the files describe, checked against the tower. Errors: see read_image_processor(),
+// and not_found.
 Result<ImageProcessor> image_processor_of(const Checkpoint& checkpoint);
 
 }  // namespace anabranch

@@ -12,8 +12,8 @@ Tensor norm_heads(const Tensor& x, const std::optional<RmsNorm>& norm, int heads
   return normed.reshape({rows, heads, head_dim});
 }
 
-// All spans of a sequence as one, up to an image that is seen as a whole: keys and values are read once, and
-// a snapshot between them only has a shorter length.
+// Joins all spans of a sequence into one, up to an image with bidirectional attention: keys and values are
+// read once, and a snapshot between spans only has a shorter length.
 std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part) {
   std::vector<ops::AttentionSpan> spans;
   for (size_t i = 0; i < batch.spans.size(); i++) {
@@ -66,7 +66,7 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   for (size_t i = 0; i < batch.spans.size(); i++) {
     const Span& span = batch.spans[i];
     if (!span.keep) continue;
-    int later = 0;  // rows of the sequence that are in the cache already
+    int later = 0;  // later rows of the sequence, which are already in the cache
     for (size_t next = i + 1; next < batch.spans.size() && batch.spans[next].state == span.state; next++)
       later += batch.spans[next].count;
     span.state->snapshot_layer(part, *span.keep, later);

@@ -12,8 +12,8 @@ struct Attention {
   ops::ScoreSpec scores;
   ops::Rope rope;
   Linear q, o;  // [heads * D, H], [H, heads * D]
-  // [kv_heads * D, H]. Without v, the values are the keys as projected. Without both, the layer reads the
-  // keys and values of the layer whose part of the states it is given, which has run before (Gemma 4).
+  // [kv_heads * D, H]. Without v, the projected keys are also the values. Without both, the layer reads the
+  // keys and values of an earlier layer, whose part of the states it is given (Gemma 4).
   std::optional<Linear> k, v;
   std::optional<Linear> gate;                     // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
   std::optional<RmsNorm> q_norm, k_norm, v_norm;  // over head_dim
@@ -31,14 +31,14 @@ struct Attention {
   }
 
  private:
-  // The products of x; keys, values and gate where the layer has them, values normalised.
+  // The projections of x; keys, values and gate if the layer has them, values normalised.
   struct Projected {
     Tensor q, k, v, gate;
   };
   Projected project_all(const Normed& x) const;
   // -> [M, heads * D], for `o`.
   ops::MatmulInput attend(const Projected& in, const Batch& batch, int part) const;
-  // The same where keys and values are another layer's.
+  // The same when keys and values belong to another layer.
   ops::MatmulInput attend_shared(const Projected& in, const Batch& batch, int part) const;
 };
 

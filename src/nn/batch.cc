@@ -22,7 +22,7 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
   }
   add_axes(sequence_images, position, begin, count);
   if (sequence_images) add_images(*sequence_images, position, begin, count);
-  // Images that are seen as a whole have spans of their own.
+  // Images with bidirectional attention have spans of their own.
   int at = begin;
   if (sequence_images && sequence_images->see_each_other)
     for (const PromptImage& image : sequence_images->images) {
@@ -46,7 +46,7 @@ void Batch::add_behind(SequenceState& state, std::span<const int> tokens, const 
     add_images(*sequence_images, position + behind, begin, static_cast<int>(tokens.size()));
 }
 
-// The parts of images among `count` rows from `row` on, of which the first is that of `position`.
+// Adds the parts of images that are in `count` rows from `row` on. The first of these rows is at `position`.
 void Batch::add_images(const PromptImages& of_sequence, int position, int row, int count) {
   for (const PromptImage& image : of_sequence.images) {
     const int from = std::max(image.begin, position), to = std::min(image.end(), position + count);

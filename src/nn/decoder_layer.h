@@ -1,5 +1,5 @@
-// A layer of a decoder. It is immutable weights plus a call; its mutable memory lies in the SequenceState of
-// each span of the batch.
+// A layer of a decoder: immutable weights plus a call. Its mutable memory is in the SequenceState of each
+// span of the batch.
 #pragma once
 
 #include <optional>
@@ -20,12 +20,13 @@ struct DecoderLayer {
   Mixer mixer;
   RmsNorm norm2;
   FeedForward mlp;
-  std::optional<RmsNorm> post1 = {}, post2 = {};  // of what is added to the residual stream
+  std::optional<RmsNorm> post1 = {},
+                         post2 = {};  // norms of the outputs that are added to the residual stream
 
   std::optional<PerLayerGate> per_layer = {};
   float scale = 1;  // of the output
 
-  // x [M, H] -> [M, H]. part: which part of the states the layer uses. input [M, width]: for per_layer.
+  // x [M, H] -> [M, H]. part: the part of the states that the layer uses. input [M, width]: for per_layer.
   Tensor operator()(const Tensor& x, const Batch& batch, int part, const Tensor* input = nullptr) const;
 
   // Calls visit(const ops::Weight&) for every matrix.
@@ -35,7 +36,7 @@ struct DecoderLayer {
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
     if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
   }
-  // The same for what is kept once more (Linear::own_inputs).
+  // The same for the copies of matrices (Linear::own_inputs).
   template <class Visit>
   void visit_copies(const Visit& visit) const {
     std::visit([&](const auto& m) { m.visit_copies(visit); }, mixer);

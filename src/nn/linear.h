@@ -1,5 +1,5 @@
-// Linear layers and norms, and the two places where a layer meets the residual stream: its normed input and
-// its last product. Activations are [M, hidden] f32, M rows of the batch.
+// Linear layers and norms, and the two places where a layer is connected to the residual stream: its normed
+// input and its last product. Activations are [M, hidden] f32, M rows of the batch.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ struct RmsNorm : ops::RowNorm {
   Tensor operator()(const Tensor& x) const { return ops::rms_norm(x, weight, eps); }
 };
 
-// Where a linear has only some of its outputs, because devices share it: how its input and its output are
-// cut.
+// For a linear that has only some of its outputs, because devices share it: how its input and its output are
+// split.
 struct Share {
   ops::Collective* group = nullptr;
   ops::Split inputs, outputs;
@@ -27,21 +27,21 @@ struct Share {
 
 struct Linear {
   ops::Weight weight;          // [out, in]
-  std::optional<Tensor> bias;  // [out], of all outputs
+  std::optional<Tensor> bias;  // [out], for all outputs of the split linear
   std::shared_ptr<const Share> share = {};
-  // [all outputs, own inputs]: the same product split by its inputs, for few rows (ops/collective.h).
+  // [all outputs, own inputs]: a copy of the matrix that is split by inputs, for few rows (ops/collective.h).
   std::optional<ops::Weight> own_inputs = {};
 };
 
-// norm(x), the input of a layer. It is computed together with the first products of it.
+// norm(x), the input of a layer. It is computed together with the layer's first products.
 struct Normed {
   const Tensor& x;
   const RmsNorm& norm;
-  bool add_x = false;  // the layer may add x to its output itself: it says so in LayerOutput
+  bool add_x = false;  // the layer may add x to its output itself, and then says so in LayerOutput
 };
 
-// The output of a layer: linear(y), which is computed together with the addition to the residual stream, or y
-// itself when there is no linear.
+// The output of a layer: linear(y), which is computed together with the addition to the residual stream; or y
+// itself if there is no linear.
 struct LayerOutput {
   ops::MatmulInput y;
   const Linear* linear;
@@ -49,14 +49,14 @@ struct LayerOutput {
   bool added_x = false;
 };
 
-// The products of one input with several matrices.
+// Multiplies one input with several matrices.
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
 
-// linear(y) as it stands in all its outputs, plus residual unless it is null; without the bias.
+// All outputs of linear(y), without the bias; plus residual unless it is null.
 Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual = nullptr);
 
-// x + post(output), or the output where x is in it already. With a linear and without a norm: (x + W y) +
-// bias, in this order.
+// x + post(output), or only the output if it already contains x. With a linear and without a norm: (x + W y)
+// + bias, in this order.
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output);
 
 }  // namespace anabranch::nn

@@ -9,7 +9,7 @@ struct Mlp {
   ops::Weight gate, up;  // [intermediate, hidden]
   Linear down;           // [hidden, intermediate]
   ops::Activation activation = ops::Activation::silu;
-  // [intermediate]: both or none. With them the products are not computed together.
+  // [intermediate]: both or none. With biases, the products are not computed together.
   std::optional<Tensor> gate_bias = {}, up_bias = {};
 
   LayerOutput operator()(const Normed& x) const;

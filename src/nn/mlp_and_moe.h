@@ -5,8 +5,8 @@
 
 namespace anabranch::nn {
 
-// A dense MLP and a mixture of experts beside each other (Gemma 4): post_mlp(mlp(x)) + post_moe(moe(x)), each
-// of the two with norms of its own.
+// A dense MLP and a mixture of experts in parallel (Gemma 4): post_mlp(mlp(x)) + post_moe(moe(x)), each with
+// its own norms.
 struct MlpAndMoe {
   Mlp mlp;
   RmsNorm post_mlp;
@@ -14,7 +14,7 @@ struct MlpAndMoe {
   Moe moe;
   RmsNorm post_moe;
 
-  // x: with the norm before the MLP.
+  // x: carries the norm before the MLP.
   LayerOutput operator()(const Normed& x) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {

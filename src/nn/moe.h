@@ -7,10 +7,10 @@
 
 namespace anabranch::nn {
 
-// A mixture of experts instead of one SwiGLU (Shazeer et al. 2017): each row goes through top_k of the
-// experts, and, where there is one, through the shared expert.
+// A mixture of experts instead of one SwiGLU (Shazeer et al. 2017): each row is processed by top_k of the
+// experts, and by the shared expert if there is one.
 struct Moe {
-  // The expert that every row uses, times the sigmoid of x . output_gate.
+  // The expert that every row uses; its output is multiplied by sigmoid(x . output_gate).
   struct Shared {
     ops::Weight gate, up, down;                   // [intermediate, H], [intermediate, H], [H, intermediate]
     std::optional<ops::Weight> output_gate = {};  // [1, H]
@@ -20,9 +20,9 @@ struct Moe {
   ops::Weight router;  // [experts, H]
   ops::ExpertMatrices gate, up, down;
   std::optional<Shared> shared = {};
-  ops::Activation activation = ops::Activation::silu;  // of all experts
-  std::optional<RmsNorm> router_norm = {};             // of the router's input, when it is not the experts'
-  std::optional<Tensor> expert_scale = {};             // [experts]: multiplies the weights of each expert
+  ops::Activation activation = ops::Activation::silu;  // for all experts
+  std::optional<RmsNorm> router_norm = {};  // for the router's input, if it differs from the experts' input
+  std::optional<Tensor> expert_scale = {};  // [experts]: multiplies the weight of each expert
 
   LayerOutput operator()(const Normed& x) const;
   template <class Visit>
@@ -32,7 +32,7 @@ struct Moe {
     visit(shared->gate), visit(shared->up), visit(shared->down);
     if (shared->output_gate) visit(*shared->output_gate);
   }
-  // Bytes of the experts that one row does not use.
+  // Bytes of the experts that a single row does not use.
   uint64_t idle_bytes() const;
 };
 

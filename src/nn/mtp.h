@@ -6,16 +6,16 @@
 
 namespace anabranch::nn {
 
-// Qwen3.5's multi-token-prediction head: from the hidden state of a position and the token after it, the
-// hidden state that the model would have at the next position, after the final norm.
+// Qwen3.5's multi-token-prediction head: from the hidden state of a position and the token after it, predicts
+// the model's hidden state at the next position, after the final norm.
 struct Mtp {
   RmsNorm norm_embedding, norm_hidden;
   Linear fc;  // [H, 2 H], of (embedding, hidden)
   std::vector<DecoderLayer> layers;
   RmsNorm norm;
 
-  // embedding [n, H] of the tokens after the positions of hidden [n, H]; the batch's states keep the layers'
-  // keys and values.
+  // embedding [n, H]: of the tokens that follow the positions of hidden [n, H]. The batch's states hold the
+  // layers' keys and values.
   Tensor operator()(const Tensor& embedding, const Tensor& hidden, const Batch& batch) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {

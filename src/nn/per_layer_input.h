@@ -1,4 +1,4 @@
-// Per-layer embeddings (Gemma 3n, Gemma 4): each token has, beside its embedding, a short vector for every
+// Per-layer embeddings (Gemma 3n, Gemma 4): besides its embedding, each token has a short vector for every
 // layer, which the layer adds to the residual stream through a gate. Reference: Transformers' Gemma4TextModel
 // (get_per_layer_inputs, project_per_layer_inputs) and Gemma4TextDecoderLayer.
 #pragma once
@@ -7,16 +7,16 @@
 
 namespace anabranch::nn {
 
-// Makes the inputs of all layers from the ids and the scaled embeddings of a batch.
+// Computes the inputs of all layers from the ids and the scaled embeddings of a batch.
 struct PerLayerInputs {
   int layers = 0, width = 0;
   ops::Weight table;       // [vocab, layers * width]
-  float table_scale = 1;   // of its rows
+  float table_scale = 1;   // factor of its rows
   ops::Weight projection;  // [layers * width, H]
   RmsNorm norm;            // over width
 
   // embedding [M, H] -> [layers * M, width]: layer i's rows begin at i * M.
-  // chosen: as in ops::embed().
+  // chosen: see ops::embed().
   Tensor operator()(std::span<const int> ids, const Tensor& embedding, const Tensor* chosen = nullptr) const;
 };
 

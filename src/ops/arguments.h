@@ -1,4 +1,4 @@
-// What the functions of ops/ check before a backend sees their arguments.
+// Checks of arguments that the functions of ops/ make before they call a backend.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
-// Several devices that hold the matrices of one model in shares (tensor parallelism; Shoeybi et al. 2019,
-// "Megatron-LM"), and what they tell each other.
+// Several devices that each hold a share of one model's matrices (tensor parallelism; Shoeybi et al. 2019,
+// "Megatron-LM"), and the data that they exchange.
 //
 // Every product is split by its outputs: heads, intermediate units, columns of the residual stream. Between
-// products the activations are gathered. So no sum is split, and a number has the same bits whatever the
-// number of devices. Of few rows a product may be split by its inputs instead, where a rank's inputs are
-// whole segments of a dot product: every rank gets the sums of all segments, and adds them in their order.
+// products the activations are gathered. So no sum is split, and a number has the same bits for any number of
+// devices. For few rows a product may be split by its inputs instead, if a rank's inputs are whole segments
+// of a dot product: every rank receives the sums of all segments, and adds them in their order.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@
 namespace anabranch::ops {
 
 constexpr int kMostRanks = 8;
-// Up to so many rows, as in decoding, may be multiplied with other shares of a matrix than more are.
+// Batches with at most this many rows (as in decoding) may be multiplied with a different split of a matrix.
 constexpr int kFewRows = 16;
 
 // Rank r has columns [begin[r], begin[r + 1]) of a row.
@@ -30,7 +30,8 @@ struct Split {
   int last(int rank) const { return begin[static_cast<size_t>(rank) + 1]; }
   int size(int rank) const { return last(rank) - first(rank); }
 };
-// `units` units of `size` columns, as evenly as they go; each rank gets at least one if there are enough.
+// Splits `units` units of `size` columns as evenly as possible; each rank gets at least one if there are
+// enough.
 Split split_units(int units, int size, int ranks);
 
 // One rank's end of a group. Each rank calls the same functions in the same order, with the same shapes, on a
@@ -50,25 +51,27 @@ class Collective {
   virtual MatmulInput gather_inputs(const MatmulInput& own, const Split& columns) = 0;
   // own [M, columns.size(rank)] f32 -> [M, columns.all()], plus residual of that shape if it is not null.
   virtual Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) = 0;
-  // Whether products with so many inputs, of which each rank has those that `columns` says, can be split by
-  // inputs.
+  // Whether a product whose inputs are split among the ranks as `columns` says can be split by inputs.
   virtual bool splits_inputs(const Split& /*columns*/) const { return false; }
-  // own: this rank's inputs, of at most kFewRows rows; weight [N, own inputs] -> [M, N], the whole
-  // product, plus residual of that shape if it is not null. The same bits as gather_inputs() and linear().
+  // own: this rank's inputs, of at most kFewRows rows; weight [N, own inputs] -> [M, N], the whole product,
+  // plus residual of that shape if it is not null. The same bits as gather_inputs() and linear().
   virtual Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual);
-  // x [M, N] f32 of rank `root`, which the others leave null -> the same on every rank.
+  // x [M, N] f32 on rank `root`, null on the other ranks -> the same tensor on every rank.
   virtual Tensor broadcast(const Tensor* x, int root, const Shape& shape) = 0;
-  // No other device of this process is open on this rank's card, or nothing runs (Device::prepare_kernels()).
+  // No other device of this process is open on this rank's card, or no kernel runs
+  // (Device::prepare_kernels()).
   virtual bool alone() const { return true; }
-  // This rank has failed: the others stop waiting. Any thread. The group is of no use after it.
+  // Reports that this rank has failed, so that the others stop waiting. Any thread. The group cannot be used
+  // afterwards.
   virtual void abort() = 0;
 
  private:
   int rank_, ranks_;
 };
 
-// Makes the devices, all of one kind, a group: the first is rank 0 and owns the others (Device::peers()).
-// Errors: unsupported (devices that cannot reach each other's memory, or that know no groups).
+// Makes a group of devices, which are all of one kind: the first is rank 0 and owns the others
+// (Device::peers()). Errors: unsupported (devices that cannot reach each other's memory, or that do not
+// support groups).
 Result<std::unique_ptr<Device>> make_group(std::vector<std::unique_ptr<Device>> devices);
 
 }  // namespace anabranch::ops

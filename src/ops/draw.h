@@ -1,5 +1,5 @@
-// The arithmetic by which tokens are drawn, the same to the bit on the host and in a kernel: single
-// additions, multiplications and divisions in one order, and integers. decode/sampler.h says what is drawn.
+// The arithmetic for drawing tokens, the same to the bit on the host and in a kernel: single additions,
+// multiplications and divisions in a fixed order, and integers. decode/sampler.h describes the draw.
 #pragma once
 
 #ifdef __CUDACC__
@@ -15,7 +15,7 @@ namespace anabranch::ops {
 using Word = unsigned int;
 using LongWord = unsigned long long;
 
-// The compiler of kernels would make one operation (fma) of some of these.
+// Prevents the kernel compiler from fusing some of these operations into one (fma).
 #ifdef __CUDACC__
 ANABRANCH_BOTH double plus(double a, double b) {
   return __dadd_rn(a, b);
@@ -79,14 +79,14 @@ ANABRANCH_BOTH RandomWords random_words(LongWord seed, LongWord position, Word t
   return {c0, c1};
 }
 
-// Of 52 bits, uniform in (0, 1): bits + 0.5 stays exact.
+// Uniform in (0, 1), made from 52 bits: bits + 0.5 stays exact.
 ANABRANCH_BOTH double uniform(RandomWords words) {
   const LongWord bits = (LongWord)words.first << 20 | words.second >> 12;
   return times(plus((double)bits, 0.5), 0x1p-52);
 }
 
-// The natural logarithm of a normal number: of its mantissa within [sqrt(1/2), sqrt(2)) by the series of
-// 2 atanh(f / (2 + f)).
+// The natural logarithm of a normal number. The mantissa is brought to [sqrt(1/2), sqrt(2)); its logarithm is
+// the series of 2 atanh(f / (2 + f)).
 ANABRANCH_BOTH double log_of(double x) {
   constexpr double kSeries[] = {1. / 21, 1. / 19, 1. / 17, 1. / 15, 1. / 13, 1. / 11,
                                 1. / 9,  1. / 7,  1. / 5,  1. / 3,  1.};
@@ -105,13 +105,13 @@ constexpr float kMostNoise = 37, kLeastNoise = -4;
 ANABRANCH_BOTH float noise_of(RandomWords words) {
   return (float)-log_of(-log_of(uniform(words)));
 }
-// At least that, and cheap: -log(-log u) <= -log(1 - u).
+// A cheap upper bound of the noise: -log(-log u) <= -log(1 - u).
 ANABRANCH_BOTH float most_noise(RandomWords words) {
   const Word rest = ~words.first;
   return rest == 0 ? kMostNoise : 0.6932f * (float)(leading_zeros(rest) + 1);
 }
 
-// 2^40 exp(x) without its fraction, x <= 0: the weight of a candidate. Sums of weights are exact in any
+// The weight of a candidate: 2^40 exp(x) without its fraction, x <= 0. Sums of weights are exact in any
 // order.
 ANABRANCH_BOTH LongWord weight_of(double x) {
   constexpr double kSeries[] = {
@@ -125,9 +125,10 @@ ANABRANCH_BOTH LongWord weight_of(double x) {
   return (LongWord)times(sum, from_bits((LongWord)(n + 40 + 1023) << 52));
 }
 
-// Numbers in the order of (value, then the lower token): a float and a token as one word. 0 is below all.
+// Packs a float and a token into one word that sorts by value, then by the lower token. 0 is below all of
+// them.
 ANABRANCH_BOTH LongWord rank_of(float value, int token) {
-  const Word bits = bits_of(value + 0.0f);  // one zero
+  const Word bits = bits_of(value + 0.0f);  // -0 becomes +0
   const Word ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
   return (LongWord)ordered << 32 | (Word)~token;
 }

@@ -18,14 +18,14 @@ Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
 
-// What a gated linear unit applies to its gate (Shazeer 2020): silu makes SwiGLU; gelu_tanh makes GeGLU, with
-// gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks & Gimpel 2016).
+// The activation of the gate of a gated linear unit (Shazeer 2020): silu makes SwiGLU; gelu_tanh makes GeGLU,
+// with gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks & Gimpel 2016).
 enum class Activation { silu, gelu_tanh };
 
 // activation(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation = Activation::silu);
 
-// x times the normal distribution's share below x, by tanh as above or by erf. x of any shape.
+// GELU: x times the standard normal cumulative distribution at x, by tanh as above or by erf. x of any shape.
 enum class Gelu { tanh, erf };
 Tensor gelu(const Tensor& x, Gelu kind);
 
@@ -39,15 +39,16 @@ Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
 // Rows `rows` of x [M, K] -> [rows.size(), K].
 Tensor take_rows(const Tensor& x, std::span<const int> rows);
 
-// Rows [begin, end) of x in storage of their own: the rest of x is not kept alive. x f32.
+// Rows [begin, end) of x in their own storage, so that the rest of x is not kept alive. x f32.
 Tensor copy_rows(const Tensor& x, int begin, int end);
 
 // Tensors [M_i, ...] stacked along the first axis -> [sum M_i, ...]. One tensor is returned as it is.
 Tensor concat_rows(const std::vector<Tensor>& parts);
 
-// The first largest element of each row of x [M, N]; -1 for a row with a NaN or whose largest is not finite.
+// The index of the first largest element in each row of x [M, N]; -1 for a row with a NaN or whose largest
+// element is not finite.
 std::vector<int> best_of_rows(const Tensor& x);
-// The same of one row, not empty, in the host's memory.
+// The same for one row, not empty, in the host's memory.
 int best_of_row(std::span<const float> row);
 
 }  // namespace anabranch::ops

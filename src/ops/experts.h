@@ -7,10 +7,10 @@
 
 namespace anabranch::ops {
 
-constexpr int kMostExperts = 2048;  // of a mixture; published ones have up to 512
+constexpr int kMostExperts = 2048;  // in a mixture; published ones have up to 512
 
-// The same matrix of every expert, below one another in one weight. Each expert begins at a multiple of
-// kExpertAlign rows, so that backends find it by its index; the rows between are zero.
+// One matrix of every expert, stacked in one weight. Each expert begins at a multiple of kExpertAlign rows,
+// so that backends find it by its index; the padding rows are zero.
 constexpr int kExpertAlign = 16;
 struct ExpertMatrices {
   Weight weight;  // [experts * padded rows, in]
@@ -36,10 +36,9 @@ struct Routing {
   Tensor weights;  // [M, top_k] f32
 };
 
-// The top_k largest scores of each row of logits [M, E] f32; of equal ones the lower index. E is at
-// most kMostExperts. expert_scale [E]:
-// multiplies the weights of each expert; may be null. A row with a NaN takes experts 0 to top_k - 1 with
-// weights of NaN. Reference: Transformers' Qwen3MoeTopKRouter.
+// Selects the top_k largest scores of each row of logits [M, E] f32; among equal ones the lower index. E is
+// at most kMostExperts. expert_scale [E]: multiplies the weights of each expert; may be null. A row with a
+// NaN gets experts 0 to top_k - 1 with NaN weights. Reference: Transformers' Qwen3MoeTopKRouter.
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale = nullptr);
 
 struct Experts {
@@ -61,18 +60,19 @@ struct SharedExpert {
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared = nullptr);
 
-// A whole layer of them.
+// All weights of a mixture layer.
 struct MixtureWeights {
   const Weight* router;  // [experts, H]
   RouterSpec routing;
   Experts experts;
-  const RowNorm* router_norm = nullptr;                          // of the router's input; null: the experts'
-  const Tensor* expert_scale = nullptr;                          // as route() has it
+  const RowNorm* router_norm = nullptr;  // norm of the router's input; null: the same norm as for the experts
+  const Tensor* expert_scale = nullptr;  // see route()
   const Weight *gate = nullptr, *up = nullptr, *down = nullptr;  // the shared expert; null: there is none
-  const Weight* output_gate = nullptr;  // [1, H]: its gate_logits, of the router's input; may be null
+  // [1, H]: multiplied with the router's input, gives gate_logits; may be null.
+  const Weight* output_gate = nullptr;
 };
 
-// mix_experts() with the routing that route() makes of the router's logits; with add_x, x + that.
+// mix_experts() with the routing that route() computes from the router's logits; with add_x, plus x.
 Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights, bool add_x);
 
 }  // namespace anabranch::ops

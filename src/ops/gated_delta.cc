@@ -39,7 +39,7 @@ void check_inputs(const char* op, const GatedDeltaInputs& in, const GatedDeltaSh
   require_shape(op, "norm_weight", weights.norm_weight, {shape.value_dim});
 }
 
-// Makes the window if there is none yet.
+// Creates the window if it does not exist yet.
 void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens) {
   if (!state.window) state.window = make_window(state.s.device(), shape);
   const GatedDeltaWindow& window = *state.window;
@@ -47,8 +47,8 @@ void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& 
           window.open, tokens, kMaxDraftTokens);
 }
 
-// What is applied to S before a span's rows: accepted entries, which are then in it, or those of draft
-// tokens.
+// Plans which window entries are applied to S before a span's rows: accepted entries, which then become part
+// of S, or entries of draft tokens.
 void plan_replay(GatedDeltaWindow& window, DeltaRun& run) {
   run.fold = window.accepted > 0;
   run.replay = run.fold ? std::exchange(window.accepted, 0) : window.open;
@@ -61,7 +61,7 @@ void check_span(const char* op, const GatedDeltaShape& shape, const GatedDeltaSp
   require(span.trial || !state.window || state.window->open == 0, op, "there are draft tokens.");
 }
 
-// Advances the books of the span's window past it.
+// Advances the window's counters (open, accepted) past the span.
 DeltaRun plan_run(const GatedDeltaSpan& span) {
   GatedDeltaState& state = *span.state;
   DeltaRun run{&state, span.begin, span.count};
@@ -119,7 +119,7 @@ void gated_delta_commit(GatedDeltaState& state, int count) {
   const int open = state.window ? state.window->open : 0;
   require(count >= 0 && count <= open, "gated_delta_commit", "{} of {} draft tokens cannot stay.", count,
           open);
-  if (open == 0) return;  // nothing was applied: what was accepted before stays
+  if (open == 0) return;  // nothing was applied: entries accepted earlier stay
   state.window->accepted = count;
   state.window->open = 0;
 }

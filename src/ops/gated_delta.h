@@ -22,25 +22,26 @@ struct GatedDeltaShape {
   int conv_channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
 };
 
-// Parameters, all f32: conv_weight [kernel, C] (tap-major; tap kernel-1 meets the newest row), a_log [Hv],
-// dt_bias [Hv], norm_weight [Dv].
+// Parameters, all f32: conv_weight [kernel, C] (tap-major; tap kernel-1 multiplies the newest row), a_log
+// [Hv], dt_bias [Hv], norm_weight [Dv].
 struct GatedDeltaWeights {
   Tensor conv_weight, a_log, dt_bias, norm_weight;
   float eps = 1e-6f;
 };
 
-// Draft tokens: instead of advancing S, each leaves an entry from which its update can be made again. All
+// Draft tokens: instead of advancing S, each leaves an entry from which its update can be computed again. All
 // f32: normalised keys k [kMaxDraftTokens, Hk * Dk], delta [kMaxDraftTokens, Hv * Dv] and decay g
 // [kMaxDraftTokens, Hv] of the formula below, and rows, the tokens' qkv [kMaxDraftTokens, C]. A backend may
-// move a factor from k to delta: their product is what counts.
+// move a factor from k to delta, because only their product matters.
 struct GatedDeltaWindow {
   Tensor k, delta, decay, rows;
-  int open = 0;      // entries of draft tokens, not committed yet
-  int accepted = 0;  // the first so many entries turned out real, and are not in S yet
+  int open = 0;      // number of entries of draft tokens that are not committed yet
+  int accepted = 0;  // number of leading entries that were accepted but are not in S yet
 };
 
 // One sequence's recurrent memory for one layer, f32: s [Hv, Dk, Dv] and the last kernel - 1 rows of conv
-// input, oldest first, conv [kernel - 1, C]. Zeros for a new sequence. The window comes with the first trial.
+// input, oldest first, conv [kernel - 1, C]. Zeros for a new sequence. The window is created by the first
+// draft.
 struct GatedDeltaState {
   Tensor s, conv;
   std::optional<GatedDeltaWindow> window;
@@ -58,7 +59,7 @@ struct GatedDeltaSpan {
   int begin = 0, count = 0;
   bool trial = false;
   GatedDeltaState* keep =
-      nullptr;  // where the whole state after these rows is left (not with draft tokens); or null
+      nullptr;  // receives the whole state after these rows (not with draft tokens); or null
 };
 
 // The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover every row in order; a
@@ -69,32 +70,33 @@ struct GatedDeltaSpan {
 //   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z), or * sigmoid(z)
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
 //
-// For good: the state advances by the tokens; accepted entries of the window are applied first. Throws while
-// tokens are drafts. With drafts: S is read once, accepted entries are folded into it while it is there (one
-// write), and the tokens become entries of the window. Throws when more than kMaxDraftTokens would be open.
+// Without drafts: accepted entries of the window are applied first, then the state advances by the tokens.
+// Throws while draft tokens are open. With drafts: S is read once, accepted entries are folded into it in the
+// same pass (one write), and the tokens become entries of the window. Throws when more than kMaxDraftTokens
+// would be open.
 MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
                         const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
-// The same as a plain tensor: what tests compare.
+// The same as a plain tensor, for tests.
 Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
                          const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
 
-// What a backend does for a span: planned by gated_delta(), which has already advanced the books of the
-// window (open, accepted) past it.
+// A backend's work for one span. Planned by gated_delta(), which has already advanced the window's counters
+// (open, accepted) past it.
 struct DeltaRun {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
-  int replay = 0;      // the window's first so many entries are applied to S before the rows
-  bool fold = false;   // the replayed entries are real: they go into s and conv for good
-  bool trial = false;  // the rows become entries [entry, entry + count), and leave s and conv alone
+  int replay = 0;      // number of leading window entries that are applied to S before the rows
+  bool fold = false;   // the replayed entries are accepted: they go into s and conv permanently
+  bool trial = false;  // draft: the rows become entries [entry, entry + count), and leave s and conv alone
   int entry = 0;
   GatedDeltaState* keep = nullptr;
 };
 
-// Ends a trial: the first `count` entries are real, the others never were. Integers only: S takes them in
-// when it is read next.
+// Ends a draft: the first `count` entries are accepted, the others are discarded. Changes only counters: S
+// takes the entries in when it is read next.
 void gated_delta_commit(GatedDeltaState& state, int count);
 
-// Applies accepted entries to s and conv now, so that these are the whole state. Throws during a trial.
+// Applies accepted entries to s and conv now, so that these are the whole state. Throws during a draft.
 void gated_delta_fold(const GatedDeltaShape& shape, GatedDeltaState& state);
 
 }  // namespace anabranch::ops

@@ -1,6 +1,6 @@
-// Sees the inputs of matrix products with weights, for statistics of what a model computes with
-// (Device::set_input_observer). On CPU devices; products of packed inputs, which others have, are refused
-// while it is set.
+// Observes the inputs of matrix products with weights, for statistics about a model's computation
+// (Device::set_input_observer). CPU devices only; while an observer is set, products of packed inputs, which
+// other devices use, are refused.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace anabranch::ops {
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
-  // rows [count, weight.in_features()] on the host, after the norm where there is one, are multiplied with
-  // the weight, or with the matrix of one expert in it. Called on the thread that calls the op.
+  // Called with rows [count, weight.in_features()] on the host, after the norm if there is one, that are
+  // multiplied with the weight, or with one expert's matrix in it. Called on the thread that calls the op.
   virtual void observe(const Weight& weight, int expert, const float* rows, int64_t count) = 0;
 };
 

@@ -16,9 +16,9 @@ struct RowNorm {
   float eps = 1e-6f;
 };
 
-// x [M, in] -> y [M, out] f32, y = x W^T, for each weight (all with the same `in`; at most
-// kMaxLinearWeights), of norm(x) when a norm is given (x is plain then). The input is prepared (rounded to
-// int8 per group, once per group size) one time for all of them. A row's result does not depend on M. Throws
+// x [M, in] -> y [M, out] f32, y = x W^T, for each weight (at most kMaxLinearWeights, all with the same
+// `in`). With a norm, norm(x) is multiplied (x must be plain then). The input is prepared once for all
+// weights (rounded to int8 per group, once per group size). A row's result does not depend on M. Throws
 // std::invalid_argument on a shape or dtype that does not fit.
 constexpr size_t kMaxLinearWeights = 8;
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
@@ -34,7 +34,8 @@ MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up,
                           Activation activation = Activation::silu);
 
 // Rows `ids` of a table [vocab, K], dequantised -> [ids.size(), K] f32. Throws if an id is out of range.
-// chosen (ops/choose.h): an id of -1 - i means its element i; where that is no token, a row is undefined.
+// chosen (ops/choose.h): an id of -1 - i stands for element i of `chosen`; if that element is not a token,
+// the row is undefined.
 Tensor embed(std::span<const int> ids, const Weight& table, const Tensor* chosen = nullptr);
 
 }  // namespace anabranch::ops

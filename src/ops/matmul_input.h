@@ -6,8 +6,8 @@
 namespace anabranch::ops {
 
 // Rows [rows, inputs], f32: either a plain tensor, or packed in a layout that only the matrix products of its
-// device read (the backend's linear.h says which). Ops whose result always goes into a product return it
-// packed where that saves a pass over the memory.
+// device read (see the backend's linear.h). Ops whose result always goes into a product return it packed if
+// that saves a pass over the memory.
 struct MatmulInput {
   MatmulInput(Tensor x)  // NOLINT: every tensor [M, K] is an input
       : values(std::move(x)), rows(values.shape(0)), inputs(values.shape(1)) {}

@@ -1,5 +1,5 @@
-// Where the threads of several ranks meet on the host: each shows what it has, and all see it until all have
-// gone on.
+// A meeting point on the host for the threads of several ranks: each shows a value, and all can see it until
+// all have gone on.
 #pragma once
 
 #include <condition_variable>
@@ -14,8 +14,8 @@ class Meeting {
  public:
   explicit Meeting(int ranks) : shown_(static_cast<size_t>(ranks)) {}
 
-  // Shows something to the others, and waits for theirs. It is valid until the next wait() or show() returns.
-  // Throws std::runtime_error after abort().
+  // Shows a value to the others, and waits for theirs. It stays valid until the next wait() or show()
+  // returns. Throws std::runtime_error after abort().
   void show(int rank, const void* what) {
     shown_[static_cast<size_t>(rank)] = what;
     wait();

@@ -1,4 +1,4 @@
-// What a build without MLX has instead of ops/reference and ops/metal (ops/kernels.cmake).
+// Replaces ops/reference and ops/metal in a build without MLX (ops/kernels.cmake).
 #include "ops/open.h"
 
 namespace anabranch::ops {

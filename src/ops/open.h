@@ -15,9 +15,9 @@ struct DeviceOptions {
   bool reference = false;      // CPU: the ops as the specification states them, in MLX
   bool precise = false;        // CPU: fp32 activations and keys and values, instead of int8 and f16
   int threads = 0;             // host threads; 0 = chosen for this machine
-  uint64_t expert_bytes = 0;   // CUDA: memory of the device for the experts of mixtures; 0 = what is free
-  // CUDA: indices of the devices that share each model; empty: the first one alone. On the CPU as many groups
-  // of threads share it.
+  uint64_t expert_bytes = 0;   // CUDA: device memory for the experts of mixtures; 0 = all free memory
+  // CUDA: indices of the devices that share each model; empty: only the first one. CPU: the number of entries
+  // is the number of thread groups that share it.
   std::vector<int> devices = {};
 };
 
@@ -25,12 +25,13 @@ struct DeviceOptions {
 // used on this machine or by this build).
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options);
 
-// Why `--device cuda` and `--device metal` cannot be used here, or empty. The first call opens the driver.
+// Says why `--device cuda` and `--device metal` cannot be used here; empty: they can. The first call opens
+// the driver.
 std::string cuda_unsupported();
 std::string metal_unsupported();
 
-// A device of MLX ops (the specification, for tests; metal: with kernels of ours on Apple's GPUs).
-// Null in a build without MLX.
+// A device of MLX ops: the specification, for tests. metal: with our own kernels on Apple's GPUs. Null in a
+// build without MLX.
 std::unique_ptr<Device> open_reference(bool metal, int threads);
 
 }  // namespace anabranch::ops

@@ -27,7 +27,7 @@ Stage::~Stage() {
   profile.inside = false;
   try {
     device_.synchronize();
-  } catch (const std::exception&) {  // told again by the next who waits for the device
+  } catch (const std::exception&) {  // the next call that waits for the device reports it again
     return;
   }
   const double seconds = now_seconds() - start_;

@@ -1,6 +1,5 @@
-// Where the time of a forward pass goes: wall time per named stage on the thread that runs the model. Off by
-// default; a stage then costs one test of a flag. Stages do not nest: an inner one inside an outer one is
-// charged to the outer.
+// Wall time per named stage of a forward pass, on the thread that runs the model. Off by default; a stage
+// then costs one test of a flag. Stages do not nest: an inner stage is charged to the outer one.
 #pragma once
 
 #include "tensor/device.h"
@@ -10,7 +9,7 @@ namespace anabranch::ops {
 // Starts counting from zero (true), or stops (false). The counts are in device.profile().rows.
 void set_profiling(Device& device, bool on);
 
-// Charges its lifetime to `stage`, a string literal. On the thread that runs the device's models.
+// Charges its lifetime to `stage`, a string literal. Used on the thread that runs the device's models.
 class Stage {
  public:
   Stage(Device& device, const char* stage);

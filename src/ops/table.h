@@ -1,8 +1,9 @@
-// The table of ops that a backend fills: cpu, cuda, reference (and with it metal). The functions of
-// ops/{linear,elementwise,attention,gated_delta}.h check shapes, keep the books of speculative windows, and
-// call the table of their operands' device. So a backend's function may rely on what these headers promise.
+// The table of ops that a backend fills: cpu, cuda, reference (which metal also uses). The functions of
+// ops/{linear,elementwise,attention,gated_delta}.h check shapes, keep the counters of speculative windows,
+// and call the table of their operands' device. So a backend's function may rely on the guarantees in these
+// headers.
 //
-// Every entry must be filled, but for those that say "null: ...".
+// Every entry must be filled, except those that say "null: ...".
 #pragma once
 
 #include <span>
@@ -21,16 +22,16 @@
 namespace anabranch::ops {
 
 struct OpTable {
-  // What runs, for people: "avx512-vnni", "cuda", "reference".
+  // The kernels in use, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Why the backend has no kernels for attention with such heads and positions, or for a gated-delta layer;
-  // or empty.
+  // Says why the backend has no kernels for attention with such heads and positions, or for a gated-delta
+  // layer; empty: it has them.
   std::string (*attention_unsupported)(int head_dim, const Rope& rope);
   std::string (*gated_delta_unsupported)(const GatedDeltaShape& shape);
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
-  // The same of a mixture's experts, one matrix below the other; null: as any weight.
+  // The same for a mixture's experts, whose matrices are stacked; null: stored like any weight.
   std::shared_ptr<const Weight::Storage> (*make_experts)(Device& device, const WeightSource& source,
                                                          int experts) = nullptr;
   MachineLimits (*measure_limits)(Device& device);
@@ -42,14 +43,14 @@ struct OpTable {
   MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                                Activation activation);
   Tensor (*embed)(std::span<const int> ids, const Weight& table);
-  // null: `chosen` lies in the host's memory, or is never given
+  // null: `chosen` is in the host's memory, or is never given
   Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
 
   // experts.h; null: the backend has no kernels for mixtures of experts
   Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
   Tensor (*mix_experts)(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                         const SharedExpert* shared) = nullptr;
-  // null: made of the ops here
+  // null: built from the ops here
   Tensor (*mixture)(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights,
                     bool add_x) = nullptr;
 
@@ -64,7 +65,7 @@ struct OpTable {
   Tensor (*soft_cap)(const Tensor& x, float cap);
   Tensor (*sigmoid_gate)(const Tensor& x, const Tensor& gate);
   Tensor (*take_rows)(const Tensor& x, std::span<const int> rows);
-  Tensor (*concat_rows)(const std::vector<Tensor>& parts);  // always makes storage of its own
+  Tensor (*concat_rows)(const std::vector<Tensor>& parts);  // always allocates new storage
   std::vector<int> (*best_of_rows)(const Tensor& x);        // null: done by the host
   // choose.h; null: done by the host
   std::unique_ptr<ChosenTokens> (*choose_tokens)(const Tensor& logits,
@@ -75,12 +76,12 @@ struct OpTable {
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);
   void (*kv_append)(PagedKv& kv, const Tensor& k, const Tensor& v);
   Tensor (*attention)(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole);
-  // null: made of the ops above
+  // null: built from the ops above
   MatmulInput (*attend)(const AttentionInputs& in, std::span<const AttentionSpan> spans);
 
-  // gated_delta.h: carries out the runs in order. The books of the windows are kept already; what is left to
-  // the backend is the tensors s, conv, and those of the window. A run's `keep` gets s and conv as they are
-  // after it. plain: the result must be an f32 tensor, else it may be packed.
+  // gated_delta.h: carries out the runs in order. The windows' counters are updated by the caller; the
+  // backend updates only the tensors s, conv, and those of the window. A run's `keep` receives s and conv
+  // after the run. plain: the result must be an f32 tensor; otherwise it may be packed.
   MatmulInput (*gated_delta)(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
                              const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain);
   // A run of no rows: folds accepted entries into s and conv.

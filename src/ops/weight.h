@@ -14,8 +14,8 @@ namespace anabranch::ops {
 class Weight {
  public:
   // Reads every row once and packs it for the device, on all its threads. Aborts on a source that breaks the
-  // rules of base/weight_source.h; sources are checked where files are read.
-  // experts: of a mixture, if the source is their matrices, one below the other.
+  // rules of base/weight_source.h; sources are checked where files are read. experts: the number of experts,
+  // if the source is their stacked matrices.
   static Weight make(Device& device, const WeightSource& source, int experts = 0);
 
   int64_t out_features() const { return rows_; }
@@ -28,7 +28,7 @@ class Weight {
   uint64_t bytes() const { return storage_->bytes; }
 
   Device& device() const { return *device_; }
-  // The backend's own (ops/cpu/packed.h, ops/cuda/weight.h, ops/reference/weight.h).
+  // Defined by each backend (ops/cpu/packed.h, ops/cuda/weight.h, ops/reference/weight.h).
   struct Storage {
     virtual ~Storage() = default;
     uint64_t bytes = 0;

@@ -21,7 +21,7 @@ struct Half {
   explicit operator float() const { return f16_to_float(bits); }
 };
 
-// A tensor as [groups, chunks, rows, width]: a row is its `width` values in each of its group's chunks.
+// A tensor seen as [groups, chunks, rows, width]: a row has `width` values in each chunk of its group.
 struct Rows {
   int64_t groups, chunks, rows, width;
   int64_t group_values() const { return chunks * rows * width; }
@@ -29,7 +29,8 @@ struct Rows {
   int64_t scales() const { return groups * rows; }
 };
 
-// Positions are the last axis of keys, and the last but one of values; on the CPU, both are cut into tiles.
+// Positions are the last axis of keys, and the second to last of values; on the CPU, both are divided into
+// tiles.
 Rows rows_of(const Shape& shape, KvPart part) {
   const int axes = static_cast<int>(shape.size());
   CHECK(axes == 3 || axes == 4, "a block of keys or values with {} axes", axes);
@@ -52,7 +53,7 @@ float finite_magnitude(T value) {
   return x <= std::numeric_limits<float>::max() ? x : 0;
 }
 
-// At 1.5 * 2^52, the unit of a double's last place is 1: adding it rounds to nearest, without a call.
+// At 1.5 * 2^52, the last place of a double is 1: adding this rounds to nearest, without a function call.
 constexpr double kRound = 6755399441055744.0;
 
 int8_t code_of(float x, float scale, double codes_per_unit) {
@@ -78,7 +79,7 @@ void encode(const Rows& r, const T* x, int8_t* codes, T* scales) {
         codes[at] = code_of(static_cast<float>(x[at]), largest[row], codes_per_unit[row]);
 }
 
-// In double, 127 steps make exactly the scale again once rounded to float.
+// In double precision, 127 steps give exactly the scale again when rounded to float.
 template <class T>
 void decode(const Rows& r, const int8_t* codes, const T* scales, T* x) {
   std::array<double, ops::kKvBlock> step;

@@ -1,10 +1,10 @@
-// How saved keys and values are kept.
+// The storage format of cached keys and values.
 #pragma once
 
 namespace anabranch {
 
-// As they are, or in 8 bits (state/kv_codec.h). q8 takes half the space or less, and what follows a restored
-// state then only resembles what a cold run would say.
+// Unchanged, or in 8 bits (state/kv_codec.h). q8 takes half the space or less, but output that continues from
+// a restored state is only similar to that of a cold run.
 enum class KvForm { exact, q8 };
 inline const char* to_string(KvForm form) {
   return form == KvForm::q8 ? "q8" : "exact";

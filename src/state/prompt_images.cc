@@ -12,7 +12,7 @@ const PromptImage* PromptImages::at(int position) const {
 
 std::array<int, 3> PromptImages::axes_of(int position) const {
   if (!grid_positions) return {position, position, position};
-  int saved = 0;  // positions that images so far have taken less than they have tokens
+  int saved = 0;  // the tokens of the images so far, minus the positions that these images take
   for (const PromptImage& image : images) {
     if (position < image.begin) break;
     const int begin = image.begin - saved;

@@ -1,5 +1,5 @@
-// The images of a prompt as the model sees them: where they stand, and the rows that a vision tower made of
-// them.
+// The images of a prompt as the model sees them: their positions, and the rows that a vision tower has
+// computed for them.
 #pragma once
 
 #include <array>
@@ -13,22 +13,22 @@ namespace anabranch {
 struct PromptImage {
   int begin = 0;
   int rows = 0, columns = 0;
-  Tensor embeddings;  // [rows * columns, hidden] f32 on the model's device; empty until it is needed
+  Tensor embeddings;  // [rows * columns, hidden] f32 on the model's device; empty until needed
   int tokens() const { return rows * columns; }
   int end() const { return begin + tokens(); }
 };
 
 struct PromptImages {
-  std::vector<PromptImage> images;  // ascending, and apart
-  bool grid_positions = false;      // an image's positions are those of its grid (axes_of())
-  bool see_each_other = false;      // attention within an image goes both ways
+  std::vector<PromptImage> images;  // ascending and disjoint
+  bool grid_positions = false;      // an image's positions follow its grid (axes_of())
+  bool see_each_other = false;      // attention within an image is bidirectional
 
-  // The image that covers the position of the sequence, or null.
+  // The image at this position of the sequence, or null.
   const PromptImage* at(int position) const;
-  // Where a row stands for rotary positions over time, height and width. With grid_positions all tokens of an
-  // image have the time at which it begins, and height and width count from there; the text after it goes on
-  // behind the largest of these. Else, and of text before all images, all three are the position. Reference:
-  // Qwen2-VL (Wang et al. 2024), section 2.1, and Transformers' get_rope_index.
+  // The rotary positions of a row in time, height and width. With grid_positions, all tokens of an image have
+  // as time the position where the image begins, and height and width count from there; the text after it
+  // continues after the largest of these. Otherwise, and for text before all images, all three are the
+  // position. Reference: Qwen2-VL (Wang et al. 2024), section 2.1, and Transformers' get_rope_index.
   std::array<int, 3> axes_of(int position) const;
 };
 

@@ -18,7 +18,7 @@ const LayerLayout* layer_of(const SectionFormat& format, const SectionTag& tag) 
   return tag.layer < layers.size() ? &layers[tag.layer] : nullptr;
 }
 
-// A block's keys or values as they are on the device.
+// A block's keys or values, unchanged, on the device.
 ArrayForm exact_block(const SectionFormat& format, SectionKind kind, const KvLayout& layout) {
   const auto shapes = ops::kv_block_shapes(*format.device, layout.kv_heads, layout.head_dim);
   return {kind == SectionKind::keys ? shapes.k : shapes.v, format.device->kv_dtype()};
@@ -48,7 +48,7 @@ SectionTag tag_of(SectionKind kind, Stack stack, int layer, int block = 0) {
   return {kind, stack, static_cast<uint32_t>(layer), static_cast<uint32_t>(block)};
 }
 
-// The section's array; null when it is missing or not as the format says.
+// The section's array; null when it is missing or does not match the format.
 const Tensor* find_section(const SectionFormat& format, const StateSections& sections,
                            const SectionTag& tag) {
   const auto found = sections.find(tag);
@@ -63,7 +63,7 @@ Device& device_of(const SectionFormat& format, Stack stack, int layer) {
   return several ? *format.devices.at(static_cast<size_t>(layer)) : *format.device;
 }
 
-// A section's keys or values on the device.
+// Decodes a section's keys or values and copies them to the device.
 Tensor block_on_device(const SectionFormat& format, SectionKind kind, const KvLayout& layout,
                        const Tensor& stored, Device& device) {
   if (format.kv == KvForm::exact) return device.to_device(stored);
@@ -98,7 +98,7 @@ std::optional<ArrayForm> section_form(const SectionFormat& format, const Section
       if (tag != kHidden || format.mtp.empty()) return std::nullopt;
       return ArrayForm{{1, format.mtp_hidden}, Dtype::f32};
   }
-  return std::nullopt;  // a kind that this program does not know
+  return std::nullopt;  // a kind that this version does not know
 }
 
 Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std::span<const std::byte> bytes,

@@ -1,6 +1,6 @@
-// A saved state as sections: arrays on the host, each under a tag that says what it holds. Each kind of layer
-// state writes its own sections and reads them back by tag, so their order means nothing.
-// docs/cache-format.md has the tags and the arrays to the byte.
+// A cached state as sections: host arrays, each with a tag that describes its contents. Each kind of layer
+// state writes its own sections and reads them back by tag, so their order does not matter.
+// docs/cache-format.md specifies the tags and the arrays to the byte.
 #pragma once
 
 #include <compare>
@@ -24,26 +24,26 @@ struct SectionTag {
   SectionKind kind = SectionKind::keys;
   Stack stack = Stack::model;
   uint32_t layer = 0;  // index in the stack; 0 for the hidden state
-  uint32_t block = 0;  // of keys and values: position / ops::kKvBlock; otherwise 0
+  uint32_t block = 0;  // for keys and values: position / ops::kKvBlock; otherwise 0
   auto operator<=>(const SectionTag&) const = default;
 };
 static_assert(sizeof(SectionTag) == 16);
 
 using StateSections = std::map<SectionTag, Tensor>;  // tensors of the host
 uint64_t bytes_of(const StateSections& sections);
-// Whether any section is of this stack.
+// Whether any section belongs to this stack.
 bool holds(const StateSections& sections, Stack stack);
 
-// All that the sections of a model's states depend on.
+// Everything that the sections of a model's states depend on.
 struct SectionFormat {
-  Device* device = nullptr;  // of the states
+  Device* device = nullptr;  // device of the states
   StateLayout model, mtp;    // mtp: empty when there is no head
   int mtp_hidden = 0;        // width of its hidden states
   KvForm kv = KvForm::exact;
-  std::vector<Device*> devices = {};  // of each part of `model`; empty: all lie on `device`
+  std::vector<Device*> devices = {};  // one for each part of `model`; empty: all are on `device`
 };
 
-// The shape and type of a section's array; none when such states have no section with this tag.
+// The shape and type of a section's array; none if such states have no section with this tag.
 struct ArrayForm {
   Shape shape;
   Dtype dtype = Dtype::f32;
@@ -55,23 +55,23 @@ std::optional<ArrayForm> section_form(const SectionFormat& format, const Section
 Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std::span<const std::byte> bytes,
                          StateSections& out);
 
-// The functions below write a part of a state to `out`, and read it back. Reading returns false when a
-// section is missing or is not of the shape and type that the format says; what was read by then is
+// The functions below write a part of a state to `out`, or read it back. Reading returns false if a section
+// is missing or does not have the shape and type of the format; the part that was read so far is then
 // undefined.
 
-// Keys and values of one block of an attention layer. Reading adds the block to `kv`, with empty ones before
-// it where blocks are missing; length stays.
+// Keys and values of one block of an attention layer. Reading adds the block to `kv`, after empty blocks for
+// any missing ones before it; length does not change.
 void write_kv_block(const SectionFormat& format, Stack stack, int layer, int block, const ops::PagedKv& kv,
                     StateSections& out);
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
                    const StateSections& sections, ops::PagedKv& kv);
 
-// The recurrent state and the conv rows of a gated-delta layer of the model, which has no window.
+// The recurrent state and the conv rows of a gated-delta layer of the model. It must have no window.
 void write_delta(int layer, const ops::GatedDeltaState& delta, StateSections& out);
 bool read_delta(const SectionFormat& format, int layer, const StateSections& sections,
                 ops::GatedDeltaState& delta);
 
-// The hidden state that waits for its token in the MTP head.
+// The MTP head's hidden state, whose next token is not known yet.
 void write_hidden(const Tensor& hidden, StateSections& out);
 bool read_hidden(const SectionFormat& format, const StateSections& sections, Tensor& hidden);
 

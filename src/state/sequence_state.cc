@@ -32,7 +32,7 @@ uint64_t fixed_bytes(const StateLayout& layout, const Device& device) {
   for (const auto& layer : layout) {
     const auto* kv = std::get_if<KvLayout>(&layer);
     if (!kv || !is_windowed(*kv)) continue;
-    // The window, the rest of the block in which it begins, and the tokens of a pass.
+    // The window, the rest of its first block, and the tokens of a pass.
     const uint64_t positions = static_cast<uint64_t>(kv->window + kKvBlock + device.prefill_chunk());
     windows += 2 * positions * kv->kv_heads * kv->head_dim * anabranch::bytes_of(device.kv_dtype());
   }
@@ -87,8 +87,8 @@ void SequenceState::commit(int tokens) {
       continue;
     }
     auto& kv = std::get<AttentionState>(layer).kv;
-    if (kv.length <= length_) continue;  // left out of the trial
-    kv.length = length_ + tokens;        // blocks that a draft began stay: the next tokens need them
+    if (kv.length <= length_) continue;  // layers that were skipped in the draft
+    kv.length = length_ + tokens;        // keep blocks that a draft began: the next tokens need them
   }
   length_ += tokens;
   open_ = 0;
@@ -109,7 +109,7 @@ void SequenceState::forget() {
     if (auto* delta = std::get_if<Delta>(&layer)) delta->before.reset();
 }
 
-// The tensors are enough: what others have, too, is written elsewhere.
+// Keeping references to the tensors is enough: shared tensors are not changed in place.
 void SequenceState::remember() {
   CHECK(!on_trial_, "a trial is open");
   forget();
@@ -133,13 +133,13 @@ void SequenceState::take_back() {
       delta->before.reset();
     } else {
       auto& kv = std::get<AttentionState>(layer).kv;
-      kv.length -= length_ - remembered_;  // blocks that these tokens began stay: the next ones need them
+      kv.length -= length_ - remembered_;  // keep blocks that these tokens began: the next tokens need them
     }
   }
   length_ = std::exchange(remembered_, -1);
 }
 
-// Drafts begin at the length, so what a query there cannot see is not needed any more.
+// Drafts begin at the length, so blocks that a query at that position does not see are not needed any more.
 void SequenceState::drop_unseen() {
   for (auto& layer : layers_)
     if (auto* attention = std::get_if<AttentionState>(&layer); attention && attention->window > 0)
@@ -163,7 +163,7 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
     to = ops::GatedDeltaState{delta->state.s, delta->state.conv, {}};
   } else {
     ops::PagedKv kv = std::get<AttentionState>(from).kv;
-    ops::kv_truncate(kv, kv.length - later);  // without blocks that only a draft reached, too
+    ops::kv_truncate(kv, kv.length - later);  // also drops blocks that only a draft reached
     ops::kv_drop_unseen(kv, std::get<AttentionState>(from).window);
     to = std::move(kv);
   }

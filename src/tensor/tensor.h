@@ -36,7 +36,7 @@ class Shape {
   int& operator[](size_t i) { return dims_[i]; }
   const int* begin() const { return dims_.data(); }
   const int* end() const { return dims_.data() + size_; }
-  // Elements: the product of the dimensions.
+  // Number of elements: the product of the dimensions.
   int64_t count() const;
   friend bool operator==(const Shape&, const Shape&) = default;
 
@@ -45,11 +45,11 @@ class Shape {
   size_t size_ = 0;
 };
 
-// A piece of a device's memory. It goes back to the device with the last tensor that refers to it. The device
-// must outlive it.
+// A block of a device's memory. It is returned to the device with the last tensor that refers to it. The
+// device must outlive it.
 class Storage {
  public:
-  // address: as the device knows it; null where only the backend can tell (MLX).
+  // address: in the device's address space; null if only the backend knows it (MLX).
   Storage(Device& device, void* address, size_t bytes) : device_(&device), address_(address), bytes_(bytes) {}
   virtual ~Storage() = default;
   Storage(const Storage&) = delete;
@@ -67,7 +67,7 @@ class Storage {
 
 class Tensor {
  public:
-  // No storage, shape [0], f32. Only assignment and size() are of use.
+  // No storage, shape [0], f32. Only good for assignment and size().
   Tensor() : shape_({0}) {}
   // Elements [offset, offset + shape.count()) of the storage.
   Tensor(std::shared_ptr<Storage> storage, const Shape& shape, Dtype dtype, int64_t offset = 0);
@@ -82,7 +82,7 @@ class Tensor {
   bool empty() const { return size() == 0; }
   Device& device() const { return storage().device(); }
 
-  // The elements in the host's memory. Throws on a tensor whose device has memory of its own: copy it with
+  // The elements in the host's memory. Throws if the tensor is on a device with its own memory: copy it with
   // to_host() (tensor/device.h) first.
   template <class T>
   T* data() {
@@ -92,11 +92,11 @@ class Tensor {
   const T* data() const {
     return static_cast<const T*>(host_address(sizeof(T)));
   }
-  // The address of the elements in the memory of a device, for the backend of that device. Throws on a tensor
-  // of the host.
+  // The address of the elements in the device's memory, for the device's backend. Throws if the tensor is on
+  // the host.
   uint64_t device_address() const;
 
-  // Nothing else refers to the storage: it may be changed in place.
+  // Nothing else refers to the storage, so it may be changed in place.
   bool is_unshared() const {
     const bool alone = storage_.use_count() == 1;
     std::atomic_thread_fence(std::memory_order_acquire);  // another thread may have read it until just now

@@ -12,10 +12,11 @@ namespace {
 
 constexpr int64_t kSerialElements = 32 << 10;
 constexpr int64_t kSerialWork = 16 << 10;  // multiplications of q and k
-// Query rows that share a block's keys and values, with scores and sums of their own, in the L2 cache: as
-// many as leave every thread a few tasks, within these limits, in steps of what a kernel takes at once.
+// Query rows that share a block's keys and values; each has its own scores and sums, in the L2 cache. The
+// number is chosen so that every thread gets a few tasks, within these limits, and in steps of the rows that
+// a kernel processes at once.
 constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96, kRowStep = 6;
-// Blocks whose partials exist at a time.
+// Blocks whose partial results exist at the same time.
 constexpr int64_t kWave = 64;
 // Lanes of a tile (ops/cpu/attention.h).
 constexpr int64_t kTile = 16;
@@ -24,7 +25,7 @@ int64_t padded(int64_t n) {
   return (n + kTile - 1) / kTile * kTile;
 }
 
-// The block, ready to be written: a new one, or a copy if others refer to it.
+// Makes the block writable: allocates a copy if others refer to it.
 Tensor& writable(Tensor& block) {
   if (!block.is_unshared()) {
     Tensor copy = cpu_device(block).empty(block.shape(), block.dtype());
@@ -34,7 +35,7 @@ Tensor& writable(Tensor& block) {
   return block;
 }
 
-// Tokens [t0, t1) into one block, the first of them at column `column`.
+// Appends tokens [t0, t1) to one block; the first goes to column `column`.
 struct Append {
   const CpuKernels& kernel;
   const float *k, *v;
@@ -43,7 +44,7 @@ struct Append {
   int64_t t0, t1, column;
 };
 
-// One token's keys and values, converted, to the tiles of its head (layout: ops/cpu/attention.h).
+// Writes one token's converted keys and values to the tiles of its head (layout: ops/cpu/attention.h).
 template <class T>
 void scatter(const T* k, const T* v, T* k_tiles, T* v_tiles, int64_t d, int64_t column) {
   T* to = k_tiles + column / kTile * kTile * d + column % kTile;
@@ -100,7 +101,7 @@ struct Job {
   }
 };
 
-// Where a partial's arrays lie in partial_floats() floats; cleared.
+// Size of a partial result in floats. make_partial() places its arrays there and clears them.
 int64_t partial_floats(int64_t rows, int64_t dp) {
   return 2 * padded(rows) + rows * dp;
 }
@@ -111,7 +112,7 @@ AttentionPartial make_partial(float* base, int64_t rows, int64_t dp) {
   return {base, base + n, base + 2 * n};
 }
 
-// One kv head and row block: all its blocks in order.
+// Processes all blocks of one kv head and row block in order.
 void run_rows(const Job& job, int64_t kv_head, int64_t row_block) {
   const CpuKernels& kernel = job.device.kernels();
   const int64_t begin = job.row_begin(row_block), rows = job.row_count(row_block);
@@ -129,8 +130,9 @@ void run_rows(const Job& job, int64_t kv_head, int64_t row_block) {
   kernel.attention_finish(job.args, kv_head, begin, begin + rows, sum);
 }
 
-// Few tasks and many blocks: blocks run in parallel, each into a partial of its own, merged in order
-// afterwards. Units of work are ordered (block, kv head, row block), as the keys and values lie in memory.
+// For few tasks and many blocks: blocks run in parallel, each into its own partial result, and these are
+// merged in order afterwards. Units of work are ordered (block, kv head, row block), like keys and values in
+// memory.
 struct BlockJob {
   const Job& job;
   int64_t tasks;                   // kv heads * row blocks
@@ -270,7 +272,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
     return out;
   }
   const auto body = [&](int64_t begin, int64_t end) {
-    // Later rows see more blocks: they go first, so that no thread is left with the longest task.
+    // Later rows see more blocks, so they go first: otherwise the longest task could run alone at the end.
     for (int64_t u = begin; u < end; u++) run_rows(job, u % a.kv_heads, job.row_blocks - 1 - u / a.kv_heads);
   };
   if (serial)

@@ -1,7 +1,7 @@
 // Attention over keys and values in blocks.
 //
-// A block's keys and values, in tiles that the kernels read from front to back, 16 floats at a time; f16, or
-// f32 on a precise device:
+// Layout of a block's keys and values: tiles that the kernels read from front to back, 16 numbers at a time;
+// f16, or f32 on a precise device:
 //   k [Hkv, kKvBlock / 16, D, 16], position p of the block in tile p / 16, lane p % 16;
 //   v [Hkv, ceil(D / 16), kKvBlock, 16], dimension d in tile d / 16, lane d % 16 (0 beyond D).
 #pragma once

@@ -37,7 +37,7 @@ void* BufferPool::take(size_t bytes) {
   return buffer;
 }
 
-// One that waits, or a new one; null: no memory.
+// Returns a free buffer, or a new one; null: no memory.
 void* BufferPool::find(size_t size) {
   if (Slabs::suits(size)) return slabs_.take(size);
   const auto found = free_.find(size);
@@ -69,7 +69,7 @@ size_t BufferPool::kept_bytes() const {
   return kept_ + slabs_.idle_bytes();
 }
 
-// Largest first: these are the cheapest to ask for again, by the byte.
+// Drops the largest first: per byte they are the cheapest to allocate again.
 void BufferPool::drop_beyond(size_t limit) {
   if (limit == 0) slabs_.trim();
   for (auto at = free_.rbegin(); at != free_.rend() && kept_ > limit; ++at) {

@@ -1,4 +1,5 @@
-// Memory of tensors, kept for later ones when they go: fresh pages cost more than the kernels that fill them.
+// Keeps the memory of freed tensors for later ones, because fresh pages cost more than the kernels that fill
+// them.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,9 @@
 
 namespace anabranch::ops::cpu {
 
-// Buffers of a size class wait for the next tensor of that class. As many bytes are kept as the largest pass
-// so far needed beyond what it left behind; without that limit one buffer of every size that was ever needed
-// would pile up. Any thread.
+// A freed buffer is kept for the next tensor of its size class. The pool keeps at most as many bytes as the
+// largest pass so far needed beyond the memory that stayed in use after it; without that limit, one buffer of
+// every size that was ever needed would accumulate. Any thread.
 class BufferPool {
  public:
   BufferPool() = default;
@@ -22,12 +23,12 @@ class BufferPool {
 
   // At least `bytes`, 64-byte aligned, uninitialised. Throws std::bad_alloc.
   void* take(size_t bytes);
-  // What take(bytes) returned.
+  // Returns a buffer from take(bytes).
   void put(void* buffer, size_t bytes);
   void begin_pass();
 
-  size_t kept_bytes() const;  // waiting for reuse, with slabs of which nothing is in use
-  // What a request of so many bytes takes: at most an eighth more.
+  size_t kept_bytes() const;  // free for reuse, including slabs with no piece in use
+  // The bytes that take(bytes) really allocates: at most an eighth more.
   static size_t size_class(size_t bytes);
 
  private:
@@ -36,7 +37,7 @@ class BufferPool {
   void* find(size_t size);
 
   mutable std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;  // by size class; those that suit slabs are there
+  std::map<size_t, std::vector<void*>> free_;  // by size class; sizes that suit slabs are in slabs_ instead
   Slabs slabs_;
   size_t kept_ = 0, used_ = 0, peak_ = 0, limit_ = 0;
 };

@@ -21,7 +21,8 @@ class CpuCollective final : public Collective {
   Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) override {
     const int rows = own.shape(0), all = columns.all();
     CHECK(own.shape(1) == columns.size(rank()), "rank {} has {} of {} columns", rank(), own.shape(1), all);
-    Tensor out = device_.empty({rows, all}, Dtype::f32);  // whoever fails does so before the others look
+    // May throw, so it comes before the others look at this rank.
+    Tensor out = device_.empty({rows, all}, Dtype::f32);
     meeting_->show(rank(), &own);
     for (int r = 0; r < ranks(); r++) copy_columns(meeting_->of<Tensor>(r), columns, r, out);
     meeting_->wait();

@@ -8,7 +8,7 @@
 
 namespace anabranch::ops::cpu {
 
-// The ends of a group of CPU devices, whose memory is one.
+// Makes one Collective for each CPU device of a group. They all share the host's memory.
 std::vector<std::shared_ptr<Collective>> make_collectives(std::span<Device* const> devices);
 
 }  // namespace anabranch::ops::cpu

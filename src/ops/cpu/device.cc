@@ -89,7 +89,7 @@ std::unique_ptr<Device> open_cpu(int threads, bool precise, const std::string& t
 namespace {
 
 constexpr uint64_t kHugePage = 2u << 20;
-// Smaller pieces share chunks: a page of their own each would waste up to half of it.
+// Smaller pieces share chunks: in pages of their own, up to half of a page would be wasted.
 constexpr uint64_t kChunk = 16 * kHugePage, kLargestPiece = kChunk / 4;
 
 }  // namespace
@@ -107,7 +107,7 @@ std::shared_ptr<void> allocate_huge(uint64_t bytes) {
 std::shared_ptr<void> allocate_large(uint64_t bytes) {
   if (bytes > kLargestPiece) return allocate_huge(bytes);
   static std::mutex mutex;
-  static std::weak_ptr<void> current;  // its pieces keep a chunk alive
+  static std::weak_ptr<void> current;  // its pieces keep the chunk alive
   static uint64_t used = 0;
   const uint64_t size = (bytes + kAlign - 1) / kAlign * kAlign;
   std::lock_guard lock(mutex);

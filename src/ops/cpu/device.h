@@ -37,8 +37,8 @@ class CpuDevice final : public Device {
   uint64_t memory_bytes() const override;
   uint64_t free_bytes() const override;
   std::vector<std::vector<uint64_t>> expert_rows() override;
-  // Counts rows for expert_rows(): expert e has begins[e + 1] - begins[e]. mixture: the address of its
-  // weights.
+  // Counts rows for expert_rows(): adds begins[e + 1] - begins[e] for expert e. mixture: the address of its
+  // weights, which identifies it.
   void count_experts(const void* mixture, std::span<const int> begins);
 
  private:
@@ -60,16 +60,16 @@ inline CpuDevice& cpu_device(const Tensor& x) {
   return cpu_device(x.device());
 }
 
-// Uninitialised memory for weights, 64-byte aligned, in huge pages where the system has them (4 KiB pages
-// cost a fifth of the bandwidth of what is streamed once a token). Throws std::bad_alloc when there is none.
-// Any thread.
+// Uninitialised memory for weights, 64-byte aligned, in huge pages if the system has them (with 4 KiB pages,
+// weights that are read once per token lose a fifth of the bandwidth). Throws std::bad_alloc if there is no
+// memory. Any thread.
 std::shared_ptr<void> allocate_large(uint64_t bytes);
 
-// The same with pages of its own, 2 MiB aligned.
+// The same in pages that it does not share, 2 MiB aligned.
 std::shared_ptr<void> allocate_huge(uint64_t bytes);
 
-// A buffer of the calling thread that grows and is kept: work space of one op. 64-byte aligned. `slot` tells
-// apart buffers that one op uses at once.
+// A scratch buffer of the calling thread that grows and is kept, for one op at a time. 64-byte aligned.
+// `slot` distinguishes buffers that one op uses at the same time.
 void* thread_scratch(int slot, size_t bytes);
 
 }  // namespace anabranch::ops::cpu

@@ -11,7 +11,7 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-constexpr int64_t kSerial = 32 << 10;  // elements below which one thread does it all
+constexpr int64_t kSerial = 32 << 10;  // with fewer elements, one thread does all the work
 
 // body(begin, end) over rows of `width` elements.
 template <class Body>
@@ -49,8 +49,8 @@ Tensor unary(const Tensor& x, float parameter, Unary kernel) {
   return y;
 }
 
-// Cosines and sines [rows, frequencies]. Every layer of a step with the same rope asks for the same
-// ones.
+// Cosines and sines [rows, frequencies]. Cached, because every layer of a step with the same rope needs the
+// same ones.
 struct Angles {
   std::vector<int> positions;
   int rows = 0;
@@ -59,7 +59,7 @@ struct Angles {
   std::vector<float> cosines, sines;
 };
 
-// The last few are kept: models have up to two ropes, and queries may have factors of their own.
+// Caches the last few: models have up to two ropes, and queries may have their own factors.
 const Angles& angles(CpuDevice& device, std::span<const int> positions, int rows, const Rope& rope,
                      bool queries) {
   static thread_local std::array<Angles, 4> kept;
@@ -69,7 +69,8 @@ const Angles& angles(CpuDevice& device, std::span<const int> positions, int rows
     if (a.queries == queries && a.rows == rows && std::ranges::equal(a.positions, positions) &&
         a.rope == rope)
       return a;
-  Angles& to = kept[next++ % kept.size()];  // the workers' own are other objects
+  // Worker threads have their own `kept`, so they must use this reference.
+  Angles& to = kept[next++ % kept.size()];
   to.positions.assign(positions.begin(), positions.end());
   to.rows = rows;
   to.rope = rope;

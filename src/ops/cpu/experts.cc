@@ -24,7 +24,8 @@ PackedMatrix matrix_of(const ExpertMatrices& all, int expert) {
   return m;
 }
 
-// The product of one expert's rows with its matrix, or with gate and up. Rows of x: row_list[i], or i.
+// The product of one expert's rows with its matrix, or with gate and up. Row i of the input is row
+// row_list[i] of x, or row i if row_list is null.
 struct Product {
   PackedMatrix weight, up = {};
   const float* x = nullptr;
@@ -34,7 +35,7 @@ struct Product {
   std::optional<Activation> glu = {};
 
   // Filled by run():
-  Prepared forms[2] = {};  // x for weight, and for up where that has another format
+  Prepared forms[2] = {};  // x in the format for weight, and for up if that differs
   size_t form_count = 0;
   ProductPart part = {};
   int64_t first_tile = 0;
@@ -70,7 +71,8 @@ void prepare_tile(const CpuKernels& k, const Product& p, int64_t tile) {
     (p.forms[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, p.forms[i].a, begin, end);
 }
 
-// The product to which entry `index` of a list belongs that counts up over the products.
+// Finds the product that entry `index` of a combined list belongs to. first(product): the index of its first
+// entry.
 template <class First>
 size_t find_product(const std::vector<Product>& products, int64_t index, const First& first) {
   const auto next = std::upper_bound(products.begin(), products.end(), index,
@@ -100,7 +102,7 @@ void prepare(CpuDevice& device, std::vector<Product>& products) {
   elements < kParallelElements ? body(0, tiles) : device.threads().parallel_for(tiles, 1, body);
 }
 
-// All products as one list of units. Uses thread_scratch(0) of the calling thread until it returns.
+// Runs all products as one list of units. Uses thread_scratch(0) of the calling thread until it returns.
 void run(CpuDevice& device, std::vector<Product>& products) {
   prepare(device, products);
   int64_t units = 0;
@@ -122,10 +124,10 @@ void run(CpuDevice& device, std::vector<Product>& products) {
   });
 }
 
-// The (row, expert) pairs of a step, sorted by expert: pairs of one expert lie together, rows ascending.
+// The (row, expert) pairs of a step, sorted by expert: pairs of one expert are adjacent, rows ascending.
 struct SortedPairs {
   std::vector<int> rows;    // [pairs] row of x
-  std::vector<int> index;   // [M, top_k] where the pair lies in `rows`
+  std::vector<int> index;   // [M, top_k] the pair's index in `rows`
   std::vector<int> begins;  // [experts + 1]
 };
 
@@ -147,7 +149,8 @@ SortedPairs sort_pairs(const Routing& routing, int experts) {
   return out;
 }
 
-// The inputs of gate and up, and of down, of every expert that has rows, and of the shared expert.
+// Reports the inputs of gate and up, and of down, to the observer, for every expert with rows and the shared
+// expert.
 void show_observer(InputObserver& observer, const Tensor& normed, const Tensor& inner,
                    const Tensor& shared_inner, const SortedPairs& sorted, const Experts& experts,
                    const SharedExpert* shared) {

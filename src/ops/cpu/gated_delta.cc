@@ -17,7 +17,7 @@ void run_heads(CpuDevice& device, const GatedDeltaArgs& args) {
   const bool serial = work < (32 << 10);
   const int64_t heads = args.key_heads, sharers = serial ? 1 : threads.size();
   const int64_t head_floats = args.value_heads / heads * args.key_dim * args.value_dim;
-  // Some thread's share begins with head h.
+  // Whether head h is the first of some thread's share.
   const auto begins_share = [&](int64_t h) {
     return ThreadPool::share_begin(heads, h * sharers / heads, sharers) == h;
   };
@@ -33,7 +33,7 @@ void run_heads(CpuDevice& device, const GatedDeltaArgs& args) {
   serial ? body(0, heads) : threads.parallel_for(heads, 1, body);
 }
 
-// conv = the last kernel - 1 rows of (conv, `count` rows), row i at `row(i)`.
+// Sets conv to the last kernel - 1 rows of (conv, `count` new rows). row(i): new row i.
 template <class Row>
 void advance_conv(const GatedDeltaArgs& args, Tensor& conv, int64_t count, const Row& row) {
   const int64_t keep = args.conv_kernel - 1, c = args.channels, from_old = std::max<int64_t>(0, keep - count);
@@ -47,7 +47,7 @@ void advance_conv(const GatedDeltaArgs& args, Tensor& conv, int64_t count, const
   conv = std::move(next);
 }
 
-// A window that a copy of the state shares is left as it is.
+// Makes x unshared; used for the window, which a copy of the state may share.
 void own(Tensor& x) {
   if (x.is_unshared()) return;
   Tensor copy = cpu_device(x).make(x.shape());
@@ -66,7 +66,8 @@ GatedDeltaArgs make_args(const GatedDeltaShape& shape) {
   return args;
 }
 
-// Replayed entries: those that are real go into conv at once, and into S on the way (args.fold).
+// Passes the replayed entries to the kernel. Accepted entries go into conv here, and into S in the kernel
+// (args.fold).
 void take_window(const DeltaRun& run, GatedDeltaArgs& args) {
   GatedDeltaState& state = *run.state;
   if (!state.window) return;
@@ -79,8 +80,8 @@ void take_window(const DeltaRun& run, GatedDeltaArgs& args) {
                  [&](int64_t i) { return args.window.rows + i * args.channels; });
 }
 
-// The heads from state.s to the new state. A state that a snapshot shares is left as it is: the new one goes
-// elsewhere.
+// Computes all heads from state.s to the new state. If a snapshot shares state.s, the new state is written to
+// new memory.
 void run_state(CpuDevice& device, GatedDeltaState& state, GatedDeltaArgs& args) {
   const bool written = !args.trial || args.fold;
   const bool elsewhere = written && !state.s.is_unshared();
@@ -91,7 +92,7 @@ void run_state(CpuDevice& device, GatedDeltaState& state, GatedDeltaArgs& args) 
   state.s = std::move(s);
 }
 
-// One run's rows; `args` has the inputs of all rows.
+// Runs the rows of one run; `args` has the inputs of all rows.
 void run_rows(CpuDevice& device, const DeltaRun& run, GatedDeltaArgs args) {
   GatedDeltaState& state = *run.state;
   const int64_t values = args.value_heads * args.value_dim;

@@ -1,7 +1,7 @@
-// The table of CPU kernels, compiled once per instruction set (target_*.cc), and the plain structs they take.
-// Raw pointers only: nothing of MLX or the standard library may be compiled with a target's flags.
+// The table of CPU kernels, compiled once per instruction set (target_*.cc), and the plain structs that they
+// take. Raw pointers only: no MLX or standard library code may be compiled with a target's flags.
 //
-// A task says which part of the output it makes; tasks of one op are disjoint and run on any thread.
+// A task specifies a part of the output; tasks of one op are disjoint and run on any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace anabranch::ops::cpu {
 constexpr int kPanelRows = 16;
 constexpr int kMaxTileRows = 8;
 
-// A packed weight matrix (layout: ops/cpu/packed.h). A panel of one of codes is a row of records: the codes
-// of `record` inputs, then what scales and biases are made of.
+// A packed weight matrix (layout: ops/cpu/packed.h). A panel of a coded matrix is a sequence of records: the
+// codes of `record` inputs, then the data for their scales and biases.
 struct PackedMatrix {
-  enum Kind : int { affine, table, fp8, f32, f16, bf16, e8m0, e4m3 };  // the last two: of scales only
+  enum Kind : int { affine, table, fp8, f32, f16, bf16, e8m0, e4m3 };  // e8m0 and e4m3: of scales only
   const uint8_t* data = nullptr;
   int64_t rows = 0, cols = 0, padded_cols = 0;
   int64_t panel_bytes = 0;
@@ -29,8 +29,8 @@ struct PackedMatrix {
   bool symmetric = false;
   float zero_point = 0;  // bias = -zero_point * scale when symmetric
   int record = 0, record_bytes = 0;
-  int factor_offset = 0, scale_offset = 0, bias_offset = 0;  // in a record
-  // table only: the values plus 128, and the least n such that all values are in [-n, n).
+  int factor_offset = 0, scale_offset = 0, bias_offset = 0;  // within a record
+  // table only: the values plus 128, and the smallest n such that all values are in [-n, n).
   uint8_t values[16] = {};
   int most = 0;
   bool has_nan = false;  // fp8 only: some codes are NaN
@@ -41,9 +41,9 @@ struct PackedMatrix {
   int64_t records() const { return padded_cols / record; }
 };
 
-// Activations ready for the linear kernels. Rows are cut into tiles of `tile` rows (the last may be lower,
-// height h); everything of tile t lies together: q [padded_cols / 4][h][4], x [padded_cols][h], scale [x
-// groups][h], sum and int_sum [weight groups][h].
+// Activations in the format of the linear kernels. Rows are cut into tiles of `tile` rows (the last may be
+// shorter; h is its height). All data of tile t are adjacent: q [padded_cols / 4][h][4], x [padded_cols][h],
+// scale [x groups][h], sum and int_sum [weight groups][h].
 struct Activations {
   int64_t rows = 0, cols = 0, padded_cols = 0;
   int64_t tile = 1;
@@ -63,7 +63,7 @@ struct LinearTask {
   float* y;
   int64_t y_stride;
   int64_t panel_begin, panel_end, tile_begin, tile_end;
-  bool unpack;    // unpack codes once for all tiles, or read the packed codes for each tile
+  bool unpack;    // unpack the codes once for all tiles, instead of reading the packed codes for each tile
   void* scratch;  // linear_scratch_bytes(weight, tiles), when unpack
 };
 
@@ -75,25 +75,25 @@ struct RopeTask {
   int64_t row_begin, row_end, heads, head_dim, d;
 };
 
-// One layer's cache as the kernels see it; blocks of 256 positions.
+// One layer's cache, for the kernels; blocks of 256 positions.
 struct AttentionArgs {
   const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/cpu/attention.h)
   const void* const* v_blocks = nullptr;  // each [Hkv, ceil(D / 16), 256, 16]
   bool half = true;                       // f16, else f32
   int64_t kv_heads = 0, heads = 0, head_dim = 0;
-  int64_t tokens = 0, first_position = 0;  // query row t stands at first_position + t
+  int64_t tokens = 0, first_position = 0;  // query row t is at position first_position + t
   int64_t window = 0;
-  bool whole = false;             // rows see all positions up to the last one's
-  float scale = 0, soft_cap = 0;  // as ScoreSpec (ops/attention.h)
+  bool whole = false;             // rows see all positions up to the last row's
+  float scale = 0, soft_cap = 0;  // see ScoreSpec (ops/attention.h)
   const float* q = nullptr;       // [T, Hq, D]
   float* out = nullptr;           // [T, Hq, D]
 };
 
-// The softmax of some rows over the blocks seen so far: accumulators relative to the maximum. Before the
-// first block max is -infinity, sum and acc are 0.
+// The partial softmax of some rows over the blocks seen so far: accumulators relative to the maximum. Before
+// the first block max is -infinity, sum and acc are 0.
 struct AttentionPartial {
   float* max;  // [rows, padded to a multiple of 16]
-  float* sum;  // likewise
+  float* sum;  // the same shape
   float* acc;  // [rows, padded head_dim]
 };
 
@@ -109,23 +109,24 @@ struct GatedDeltaArgs {
   const float *conv_weight = nullptr, *a_log = nullptr, *dt_bias = nullptr, *norm_weight = nullptr;
   float eps = 0;
   bool sigmoid_gate = false;
-  const float* conv_state = nullptr;  // rows before qkv, [kernel - 1, C]
+  const float* conv_state = nullptr;  // rows that precede qkv, [kernel - 1, C]
   const float* s_in = nullptr;        // [Hv, Dk, Dv]
   float* s_out = nullptr;             // may be s_in
   float* y = nullptr;                 // [T, Hv * Dv]
 
   DeltaWindow window;
-  int64_t replay = 0;  // the window's first so many entries are applied to S before the tokens
-  bool fold = false;   // they go to s_out (conv_state has their rows), else they are drafts too
-  bool trial = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
+  int64_t replay = 0;  // number of leading window entries that are applied to S before the tokens
+  bool fold = false;   // they are accepted: they go to s_out (conv_state has their rows); otherwise they are
+                       // drafts too
+  bool trial = false;  // draft: the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
 };
 
 struct CpuKernels {
   const char* name;
   int tile_rows;      // Activations::tile for the linear kernels
-  int tall_rows;      // up to this it may be for linear_int8 without unpack
-  bool unpacks_int8;  // LinearTask::unpack is possible for linear_int8, and pays for many rows
+  int tall_rows;      // maximum of Activations::tile for linear_int8 without unpack
+  bool unpacks_int8;  // linear_int8 supports LinearTask::unpack, and it pays for many rows
 
   // Activations of rows [begin, end) (multiples of tile, or the end).
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
@@ -149,38 +150,37 @@ struct CpuKernels {
   void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);
-  // exp, sigmoid, silu, softplus, exp2, tanh, gelu_tanh, gelu_erf (which = 0 .. 7), for tests of their
-  // accuracy.
+  // exp, sigmoid, silu, softplus, exp2, tanh, gelu_tanh, gelu_erf (which = 0 .. 7), for accuracy tests.
   void (*math)(int which, const float* x, float* y, int64_t count);
 
   // f32 -> f16 with saturation at +-65504.
   void (*to_f16)(const float* x, uint16_t* y, int64_t count);
   int64_t (*attention_scratch_floats)(const AttentionArgs& args, int64_t rows);
-  // Scaled query rows [row_begin, row_end) (row = token * group + head in group) of a kv head as
-  // attention_block takes them: rows * head_dim floats.
+  // Scales and packs query rows [row_begin, row_end) (row = token * group + head in group) of a kv head for
+  // attention_block: rows * head_dim floats.
   void (*attention_pack)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                          float* to);
-  // Merges block `block` into the result of these rows. next_keys: keys that this thread reads next, to be
-  // fetched into the cache; may be null.
+  // Merges block `block` into the result of these rows. next_keys: the keys that this thread reads next,
+  // which are prefetched; may be null.
   void (*attention_block)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                           int64_t block, const float* q, const void* next_keys, const AttentionPartial& into,
                           float* scratch);
-  // into = into merged with `from`, in that order.
+  // Merges `from` into `into`, in that order.
   void (*attention_merge)(const AttentionArgs& args, int64_t rows, const AttentionPartial& into,
                           const AttentionPartial& from);
   void (*attention_finish)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            const AttentionPartial& from);
 
   int64_t (*delta_scratch_floats)(const GatedDeltaArgs& args);
-  // The whole op for one key head and the value heads that use it, all tokens. first: the head begins a
-  // thread's share, so no head before it has fetched its states into the cache; they are fetched at once.
-  // next: states of one value head that this thread reads after these, to be fetched meanwhile; may be null.
-  // Neither changes a result.
+  // The whole op for one key head and the value heads that use it, all tokens. first: the head is the first
+  // of a thread's share, so its states have not been prefetched; they are fetched at once. next: states of
+  // the value head that this thread reads after these, to be prefetched; may be null. Neither changes a
+  // result.
   void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, bool first, const float* next,
                      float* scratch);
 
-  // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each
-  // count).
+  // Probe: `rounds` of the inner loops with all registers in use; returns the number of operations (multiply
+  // and add each count).
   double (*peak_int8)(int64_t rounds);
   double (*peak_f32)(int64_t rounds);
   // Probe: reads `bytes` (a multiple of 64) once.

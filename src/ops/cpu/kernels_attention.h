@@ -1,17 +1,18 @@
 // Attention kernels. Included through kernels.inl.
 //
-// Every block of 256 positions gives its own share (maximum m, sum l, accumulator o), merged into the running
-// result in block order. So it does not matter which rows stand together or which thread makes a block:
+// Every block of 256 positions has its own partial result (maximum m, sum l, accumulator o), which is merged
+// into the running result in block order. So grouping of rows and assignment of blocks to threads do not
+// change a result:
 //   scores: s_j = sum over d of (q_d * scale * log2 e) k_jd, in the order of d;  m = max s_j
 //   probabilities: p_j = 2^(s_j - m), 0 where masked;  l = sum of p_j (lane sums in order, then reduce_add)
 //   values: o = sum over j of p_j v_j, in the order of j
 //   merge: m' = max(m1, m2);  l' = l1 2^(m1 - m') + l2 2^(m2 - m');  o' likewise
-// A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all. (That
-// takes finite v: f16 keys and values saturate; with fp32 ones an infinite v reaches rows of its tile that
-// cannot see it.)
+// A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all positions.
+// (This requires finite v: f16 keys and values saturate; with fp32 ones an infinite v reaches rows of its
+// tile that cannot see it.)
 //
-// Both products are outer products over tiles [k][16 lanes] that lie in memory in the order they are read:
-// a key tile is [D][16 positions], a value tile [256 positions][16 dims].
+// Both products are outer products over tiles [k][16 lanes] that are stored in the order in which they are
+// read: a key tile is [D][16 positions], a value tile [256 positions][16 dims].
 
 constexpr int kAttentionRows = 6;
 constexpr int64_t kBlock = 256;
@@ -24,7 +25,7 @@ FN int64_t padded_dim(const AttentionArgs& a) {
   return padded(a.head_dim);
 }
 
-// Tiles side by side for MR rows: enough accumulators to hide the latency of fma, few enough for the
+// Number of adjacent tiles for MR rows: enough accumulators to hide the latency of fma, few enough for the
 // registers.
 constexpr int tiles_for(int rows) {
   const int registers = kNatives == 2 ? 12 : 24, one = rows * kNatives;
@@ -41,14 +42,14 @@ FN NativeF native_value(const uint16_t* p) {
 // Tiles that are converted to f32 at a time when many rows read them.
 constexpr int64_t kConvertedTiles = tiles_for(kAttentionRows);
 
-// Brings the line `ahead` bytes behind p into the L2 cache.
+// Prefetches the cache line `ahead` bytes after p into the L2 cache.
 FN void fetch(const void* p, uintptr_t ahead) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + ahead), 0, 2);
 }
 
-// acc[p][i] = sum over k in [k0, k1) of A(i, k) * tile p of B at k, in the order of k, where A(i, k) =
-// a[i * RowStride + k * ColumnStride]; tiles of B are `stride` elements apart. What is `ahead` bytes further
-// is fetched into the cache meanwhile (f16 only: that is what comes straight from memory).
+// acc[p][i] = sum over k in [k0, k1) of A(i, k) * tile p of B at k, in the order of k, where A(i, k) = a[i *
+// RowStride + k * ColumnStride]; tiles of B are `stride` elements apart. Also prefetches the data `ahead`
+// bytes further (f16 only: f32 tiles do not come straight from memory).
 template <int MR, int NP, int RowStride, int ColumnStride, class T>
 FN void outer_product(F (&acc)[NP][MR], const float* a, const T* b, int64_t stride, int64_t k0, int64_t k1,
                       uintptr_t ahead) {
@@ -72,7 +73,8 @@ FN void outer_product(F (&acc)[NP][MR], const float* a, const T* b, int64_t stri
   }
 }
 
-// scores[i * 256 + 16 t ..] of MR rows for key tiles t in [t0, t1); k is tile t0, q is [D][MR].
+// Computes scores[i * 256 + 16 t ..] of MR rows for key tiles t in [t0, t1); k points to tile t0, q is
+// [D][MR].
 template <int MR, class T, int NP = tiles_for(MR)>
 static void scores(float* scores_out, const float* q, const T* k, int64_t d, int64_t t0, int64_t t1,
                    uintptr_t ahead) {
@@ -87,8 +89,8 @@ static void scores(float* scores_out, const float* q, const T* k, int64_t d, int
   }
 }
 
-// o = o * keep + (sum over j in [lo, hi) of p_j v_j) * take for MR rows and value tiles [t0, t1); v is tile
-// t0.
+// o = o * keep + (sum over j in [lo, hi) of p_j v_j) * take for MR rows and value tiles [t0, t1); v points to
+// tile t0.
 template <int MR, class T, int NP = tiles_for(MR)>
 static void values(float* o, int64_t dp, const float* p, const T* v, int64_t lo, int64_t hi,
                    const float* keep, const float* take, int64_t t0, int64_t t1, uintptr_t ahead) {
@@ -119,7 +121,7 @@ struct TileKernels {
                                        values<4, T>, values<5, T>, values<6, T>};
 };
 
-// Visible positions within a block, empty when hi <= lo: of a row, and of some row of a range.
+// Visible positions within a block, empty when hi <= lo: those of one row, or those of any row of a range.
 struct Visible {
   int64_t lo, hi;
 };
@@ -136,7 +138,7 @@ FN Visible visible_in(const AttentionArgs& a, int64_t row_begin, int64_t row_end
   return {visible_in(a, row_begin, block).lo, visible_in(a, row_end - 1, block).hi};
 }
 
-// Rows are worked on in tiles of nearly equal height: tile t is rows [row_of(t), row_of(t + 1)).
+// Rows are processed in tiles of nearly equal height: tile t is rows [row_of(t), row_of(t + 1)).
 struct RowTiles {
   int64_t rows, count;
   int64_t row_of(int64_t t) const { return t * rows / count; }
@@ -151,7 +153,7 @@ FN void cap_scores(float* scores, float soft_cap, int64_t n0, int64_t n1) {
   for (int64_t n = n0; n < n1; n += kLanes) store(scores + n, mul(cap, tanh(mul(load(scores + n), inverse))));
 }
 
-// scores of one row -> p in place, vectors [n0, n1).
+// Turns the scores of one row into p in place, vectors [n0, n1).
 FN void softmax_row(float* scores, Visible v, int64_t n0, int64_t n1, float* max_out, float* sum_out) {
   const F none = splat(kMinusInfinity);
   if (v.lo > n0 || v.hi < n1) {
@@ -177,7 +179,7 @@ FN void softmax_row(float* scores, Visible v, int64_t n0, int64_t n1, float* max
   *sum_out = reduce_add(sum);
 }
 
-// Merges maxima and sums of 16 rows; the accumulators then follow with o = o * keep + from * take.
+// Merges maxima and sums of 16 rows; the accumulators are then merged with o = o * keep + from * take.
 FN void merge_scales(float* max_into, float* sum_into, const float* max_from, const float* sum_from,
                      float* keep, float* take) {
   const F m1 = load(max_into), m2 = load(max_from), m = max(m1, m2);
@@ -194,7 +196,7 @@ static int64_t attention_scratch_floats(const AttentionArgs& a, int64_t rows) {
   return rows * kBlock + 4 * padded(rows) + kConvertedTiles * kLanes * tile;
 }
 
-// q rows of a kv head, scaled, to tiles [D][tile height].
+// Packs the scaled q rows of a kv head into tiles [D][tile height].
 static void attention_pack(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            float* to) {
   const int64_t d = a.head_dim, per_kv = a.heads / a.kv_heads;
@@ -218,7 +220,7 @@ FN void convert(const uint16_t* from, float* to, int64_t count, uintptr_t ahead)
   }
 }
 
-// One block of one kv head for rows [begin, end): what the steps below share.
+// One block of one kv head for rows [begin, end): the data shared by the steps below.
 struct BlockTask {
   const AttentionArgs& a;
   int64_t begin, end, block;
@@ -241,7 +243,7 @@ FN int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-// Key tiles [t0, t1), which begin at k, for all rows that see them.
+// Computes key tiles [t0, t1), which start at k, for all rows that see them.
 template <class T>
 static void score_step(const BlockTask& task, const T* k, int64_t t0, int64_t t1, uintptr_t ahead) {
   const int64_t d = task.a.head_dim;
@@ -255,7 +257,7 @@ static void score_step(const BlockTask& task, const T* k, int64_t t0, int64_t t1
   }
 }
 
-// Value tiles [t0, t1), which begin at v.
+// Computes value tiles [t0, t1), which start at v.
 template <class T>
 static void value_step(const BlockTask& task, float* acc, const T* v, const float* keep, const float* take,
                        int64_t t0, int64_t t1, uintptr_t ahead) {
@@ -263,7 +265,7 @@ static void value_step(const BlockTask& task, float* acc, const T* v, const floa
   for (int64_t t = 0; t < task.tiles.count; t++) {
     const Visible seen = task.visible(t);
     const int64_t row = task.tiles.row_of(t);
-    if (seen.lo < seen.hi)  // else the row's sums stay as they are
+    if (seen.lo < seen.hi)  // otherwise the row's sums do not change
       TileKernels<T>::kValues[task.height(t) - 1](acc + row * dp, dp, task.p + row * kBlock, v, seen.lo,
                                                   seen.hi, keep + row, take + row, t0, t1, ahead);
   }
@@ -291,7 +293,7 @@ static void attention_block_of(const BlockTask& task, const T* k, const T* v, co
                                const AttentionPartial& into, float* scales) {
   const int64_t d = task.a.head_dim, n = padded(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
   float *max = scales, *sum = scales + n, *keep = scales + 2 * n, *take = scales + 3 * n;
-  // Few rows: each tile is converted in registers, by every row tile anew.
+  // Few rows: every row tile converts each tile again, in registers.
   const uintptr_t to_values = reinterpret_cast<uintptr_t>(v) - reinterpret_cast<uintptr_t>(k);
   const uintptr_t to_next = reinterpret_cast<uintptr_t>(next_k) - reinterpret_cast<uintptr_t>(v);
   const bool direct = sizeof(T) == 4 || task.tiles.count <= 2;

@@ -1,20 +1,20 @@
 // Gated DeltaNet kernels (ops/gated_delta.h states the recurrence). Included through kernels.inl.
 //
-// A key head and the value heads that use it pass through all stages kDeltaTokens tokens at a time, so that
-// everything between the projections stays in the caches.
+// A key head and its value heads pass through all stages kDeltaTokens tokens at a time, so that all data
+// between the projections stay in the caches.
 
 constexpr int64_t kDeltaTokens = 64;
-// Vectors of state columns side by side: as many as leave registers for the sums.
+// Adjacent vectors of state columns: as many as possible while leaving registers for the sums.
 constexpr int kColumnVectors = kNatives == 1 ? 2 : 1;
 
-// A block of tokens between the stages, in scratch.
+// Scratch data of a block of tokens, between the stages.
 struct DeltaBlock {
   int64_t t0, count;
   float *q, *k;         // [kDeltaTokens, Dk]
   float* v;             // [kDeltaTokens, ratio * Dv]
   float *decay, *beta;  // [ratio, kDeltaTokens]
   float* s;             // [Dk, 16 * kColumnVectors]
-  const float* next;    // state of the head that this thread turns to next, or null
+  const float* next;    // state of the next head of this thread, or null
 };
 
 FN int64_t delta_ratio(const GatedDeltaArgs& a) {
@@ -30,7 +30,7 @@ static int64_t delta_scratch_floats(const GatedDeltaArgs& a) {
   return kDeltaTokens * (2 * a.key_dim + ratio * a.value_dim + 2 * ratio + kLanes) + delta_tile(a);
 }
 
-// Every part begins on a cache line when the dimensions are multiples of 16, as in all released models.
+// Every array begins on a cache line if the dimensions are multiples of 16, as in all released models.
 FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   const int64_t ratio = delta_ratio(a);
   DeltaBlock b;
@@ -45,8 +45,8 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   return b;
 }
 
-// The convolution's input row of token t. Negative: before this call: in the window
-// for a draft token that is not folded yet, else in conv_state.
+// The convolution's input row of token t. Negative t: before this call. Such rows are in the window for draft
+// tokens that are not folded yet, else in conv_state.
 FN const float* conv_row(const GatedDeltaArgs& a, int64_t t) {
   if (t >= 0) return a.qkv + t * a.channels;
   const int64_t open = a.fold ? 0 : a.replay;
@@ -54,13 +54,13 @@ FN const float* conv_row(const GatedDeltaArgs& a, int64_t t) {
   return a.conv_state + (open + t + a.conv_kernel - 1) * a.channels;
 }
 
-// The rows that meet token t's taps, oldest first.
+// The input rows for token t's taps, oldest first.
 FN void conv_taps(const GatedDeltaArgs& a, int64_t t, const float** taps) {
   for (int64_t j = 0; j < a.conv_kernel; j++) taps[j] = conv_row(a, t - (a.conv_kernel - 1) + j);
 }
 
-// out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count). Taps: how many there
-// are, or 0 if that is not known when this is compiled.
+// out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count). Taps: the number of
+// taps, or 0 if it is not known at compile time.
 template <int Taps>
 static void conv_channels_of(const GatedDeltaArgs& a, const float* const* taps, int64_t c0, int64_t count,
                              float* out) {
@@ -99,7 +99,7 @@ FN void l2_normalise(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kLanes) store_upto(x + i, mul(load_upto(x + i, n - i), f), n - i);
 }
 
-// Gates of one value head, a token a lane.
+// Gates of one value head, one token per lane.
 static void delta_gates(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t head, float* decay,
                         float* beta) {
   const F rate = exp(splat(a.a_log[head])), bias = splat(a.dt_bias[head]);
@@ -133,7 +133,7 @@ static void delta_prepare(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t 
     delta_gates(a, b, key_head * ratio + j, b.decay + j * kDeltaTokens, b.beta + j * kDeltaTokens);
 }
 
-// A piece of rows of S, or of v or y: columns [column, column + 16 * NC), the last vector perhaps in part.
+// Part of a row of S, or of v or y: columns [column, column + 16 * NC); the last vector may be partial.
 template <int NC>
 struct Columns {
   F v[NC];
@@ -153,7 +153,7 @@ FN void clear(Columns<NC> (&x)[2]) {
   UNROLL for (int c = 0; c < NC; c++) x[0].v[c] = x[1].v[c] = zero();
 }
 
-// Where a token's new state goes: to scratch, where the next token reads it, out, or nowhere.
+// Where a token's new state is stored: in scratch, where the next token reads it; in out; or nowhere.
 enum class Keep { scratch, out, nothing };
 struct DeltaRows {
   float* s;  // scratch, [Dk, 16 * NC]
@@ -197,7 +197,7 @@ FN void delta_rows(const DeltaRows& rows, int64_t dk, const float* k, const floa
   if (i < dk) delta_row<NC, To>(rows, i, k, q, next, g, delta, y[0], u[0]);
 }
 
-// A piece of one head: what every step of its recurrence needs.
+// A group of columns of one head, with the data that every step of its recurrence needs.
 template <int NC>
 struct DeltaPiece {
   const GatedDeltaArgs& a;
@@ -207,7 +207,7 @@ struct DeltaPiece {
   int64_t dk() const { return a.key_dim; }
   int64_t left() const { return a.value_dim - column; }
   const float* k(int64_t t) const { return b.k + t * a.key_dim; }
-  // Of window entry e.
+  // k of window entry e.
   const float* replay_k(int64_t e) const {
     return a.window.k + (e * a.key_heads + head / delta_ratio(a)) * a.key_dim;
   }
@@ -217,7 +217,8 @@ struct DeltaPiece {
   float replay_decay(int64_t e) const { return a.window.decay[e * a.value_heads + head]; }
 };
 
-// Window entries, ready to be applied to rows of S in order: the same operations as when they were tokens.
+// Window entries, prepared to be applied to rows of S in order, with the same operations as when they were
+// tokens.
 template <int NC>
 struct Replay {
   struct Entry {
@@ -243,16 +244,18 @@ FN Columns<NC> replay_row(const Replay<NC>& replay, int64_t i, Columns<NC> row) 
   return row;
 }
 
-// Rows of S ahead that a pass over them asks the cache for: a piece of one row is a line or two, a row apart.
+// Rows of S to prefetch ahead of a pass over a column group: its part of a row is one or two cache lines, and
+// consecutive parts are a whole row apart.
 constexpr int64_t kRowsAhead = 8;
 
-// S is read in pieces of rows, which memory delivers slowly; so it comes into the L2 cache as it lies, while
-// the head before is worked on: floats [begin, begin + count) of its S.
+// Prefetches floats [begin, begin + count) of a head's S into the L2 cache, in memory order, during the work
+// on the head before. Otherwise S would be read in parts of rows, which is slow from memory.
 FN void fetch_state(const float* state, int64_t begin, int64_t count) {
   for (int64_t i = begin; i < begin + count; i += 16) __builtin_prefetch(state + i, 0, 2);
 }
 
-// S to scratch, the window applied on the way and stored when it is folded; u = k^T S of the first token.
+// Loads S into scratch and applies the window on the way; a folded window is also stored. u = k^T S of the
+// first token.
 template <int NC, bool WithReplay>
 static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
   const int64_t at = p.head * p.dk() * p.a.value_dim + p.column, dv = p.a.value_dim, left = p.left();
@@ -279,7 +282,7 @@ static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
   }
 }
 
-// Sums over Dk run in two chains, even and odd rows, added at the end.
+// Sums over Dk use two chains, even and odd rows, added at the end.
 //   u = k^T S;  delta = beta (v - g u);  S = g S + k delta^T;  y = q^T S
 // The pass that updates S for one token also makes u for the next one.
 template <int NC>
@@ -313,7 +316,7 @@ static void delta_recur(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t he
   }
 }
 
-// Output norm and gate.
+// Applies the output norm and gate.
 static void delta_finish(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t head) {
   const int64_t dv = a.value_dim;
   for (int64_t t = b.t0; t < b.t0 + b.count; t++) {
@@ -334,7 +337,7 @@ static void delta_finish(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t h
   }
 }
 
-// All columns of one value head.
+// Processes all columns of one value head.
 static void delta_columns(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t head) {
   int64_t c = 0;
   if constexpr (kColumnVectors > 1) {
@@ -348,7 +351,7 @@ FN void copy_floats(float* to, const float* from, int64_t count) {
   __builtin_memcpy(to, from, static_cast<uint64_t>(count) * 4);
 }
 
-// What the window keeps of the tokens besides delta, which the recurrence stores itself.
+// Stores the tokens' entries in the window, except delta, which the recurrence stores itself.
 static void delta_keep(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t key_head) {
   const int64_t dk = a.key_dim, ratio = delta_ratio(a), keys = a.key_heads * dk, values = ratio * a.value_dim;
   const int64_t q_at = key_head * dk, v_at = 2 * keys + key_head * values;
@@ -371,7 +374,7 @@ static void delta_head(const GatedDeltaArgs& a, int64_t key_head, bool first, co
   const int64_t head_floats = a.key_dim * a.value_dim;
   DeltaBlock b = carve_block(a, scratch);
   const auto columns = [&](int64_t h) __attribute__((always_inline)) {
-    const bool once = b.t0 == 0;  // later blocks find S in the cache, or not: it has been written since
+    const bool once = b.t0 == 0;  // only the first block of tokens prefetches: later ones have just written S
     b.next = !once ? nullptr : h + 1 < end ? a.s_in + (h + 1) * head_floats : next;
     delta_columns(a, b, h);
   };

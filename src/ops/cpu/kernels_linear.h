@@ -1,4 +1,4 @@
-// Linear kernels, what both kinds share: activations, codes and scales. Included through kernels.inl.
+// The common part of the linear kernels: activations, codes and scales. Included through kernels.inl.
 //
 // For one output (row m, weight row n), whatever the tile:
 //   int8, per weight group in order:  acc = fma(float(isum), w_scale * x_scale, acc)
@@ -7,10 +7,11 @@
 //                                     acc = fma(s, w_scale, acc)
 //                                     acc = fma(w_bias, x_sum, acc)    affine codes only
 //   dense:                            acc = fma(w, x, acc) in the order of k
-// A row whose inputs are not all finite gives NaN in the groups where that is so.
+// A row with inputs that are not finite gives NaN in the groups that contain them.
 
-// Rows of a micro-kernel, of one for packed int8 codes and, when codes lie unpacked, panels beside each
-// other. With VNNI, packed int8 codes are as fast: shifts and masks run on units that products leave idle.
+// kTile: rows of a micro-kernel. kTallTile: the same for packed int8 codes. kUnpackedPanels: adjacent panels
+// when codes are unpacked. With VNNI, packed int8 codes are as fast as unpacked ones: shifts and masks run on
+// units that products leave idle.
 #if defined(ANABRANCH_SIMD_PORTABLE)
 constexpr int kTile = 2, kTallTile = 2, kUnpackedPanels = 1;
 constexpr bool kUnpacksInt8 = true;
@@ -34,13 +35,14 @@ FN int64_t tile_height(const Activations& a, int64_t tile) {
 
 // ---- activations
 
-// One row's x_group of Vectors * kLanes inputs from x, of which `left` exist, with Sums weight groups: its
-// codes, scale and sums. Elements of a row stand h apart.
+// Quantises one row's x_group: Vectors * kLanes inputs from x, of which `left` exist, in Sums weight groups.
+// Writes codes, scale and sums. Elements of a row are h apart.
 template <int Vectors, int Sums>
 FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t* q, float* scale, float* sum,
                        int32_t* int_sum) {
   F v[Vectors];
-  I most = splat_int(0);  // magnitudes' bits, which order as they do; infinities and NaNs above all others
+  I most = splat_int(0);  // the bits of magnitudes, which sort like the magnitudes; infinities and NaNs sort
+                          // above all others
   UNROLL for (int j = 0; j < Vectors; j++) {
     v[j] = left <= j * kLanes ? zero() : load_upto(x + j * kLanes, left - j * kLanes);
     most = max(as_int(abs(v[j])), most);
@@ -49,7 +51,7 @@ FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t* q, float
   const bool broken = bits >= 0x7F800000;
   float amax;
   __builtin_memcpy(&amax, &bits, 4);
-  const bool tiny = broken || amax <= 1e-30f;  // 127 / amax would overflow: call it zero
+  const bool tiny = broken || amax <= 1e-30f;  // 127 / amax would overflow: treated as zero
   const float s = broken ? __builtin_nanf("") : tiny ? 0.0f : amax / 127.0f;
   const F inverse = splat(tiny ? 0.0f : 127.0f / amax);
   if (broken) {
@@ -151,7 +153,7 @@ struct ScaleBias {
   F scale, bias;
 };
 
-// Of group `group` of the record. Affine codes:
+// The scale and bias of group `group` of the record, for affine codes.
 FN ScaleBias load_scale_bias(const PackedMatrix& w, const uint8_t* record, int64_t group) {
   const uint8_t *scales = record + w.scale_offset, *biases = record + w.bias_offset;
   ScaleBias r;
@@ -167,7 +169,7 @@ FN ScaleBias load_scale_bias(const PackedMatrix& w, const uint8_t* record, int64
   }
   return r;
 }
-// Table and fp8 codes, which have no bias:
+// The same for table and fp8 codes, which have no bias.
 FN ScaleBias load_scale(const PackedMatrix& w, const uint8_t* record, int64_t group) {
   const uint8_t* scales = record + w.scale_offset;
   ScaleBias r;

@@ -1,7 +1,7 @@
 // Products with fp32 activations (kernels_linear.h states the formula). Included through kernels.inl.
 //
-// Codes become floats 32 inputs at a time (or a whole panel at a time, when many tiles read it); dense values
-// are converted as they are loaded.
+// Codes are converted to floats 32 inputs at a time (or a whole panel at a time, if many tiles read it);
+// dense values are converted when they are loaded.
 
 struct Half {
   uint16_t bits;
@@ -41,7 +41,7 @@ FN void look_up_values(Sequence<J...>, const Table& table, const uint8_t* block,
    ...);
 }
 
-// E4M3 numbers, [32][16] as they are packed.
+// Unpacks E4M3 numbers, stored as [32][16].
 static void unpack_e4m3(bool has_nan, const uint8_t* block, float* out) {
   for (int i = 0; i < 32 * kLanes; i += kLanes) {
     F v = load_e4m3(block + i);
@@ -111,7 +111,7 @@ static void dense_tile(const LinearTask& t, int64_t tile, int64_t panel, const u
   store_tile<MR, NP>(t, tile, panel, acc);
 }
 
-// values: what each panel's codes stand for as f32 [padded_cols][16], or null to convert them here.
+// values: the decoded values of each panel as f32 [padded_cols][16], or null to convert them here.
 template <int MR, int NP>
 static void coded_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
                        const float* const* values) {
@@ -152,7 +152,7 @@ static void coded_tile(const LinearTask& t, int64_t tile, int64_t panel, const u
   store_tile<MR, NP>(t, tile, panel, acc);
 }
 
-// E4M3 codes, none of them NaN, converted as they are loaded.
+// For E4M3 codes without NaN: converts them when they are loaded.
 template <int MR, int NP>
 static void e4m3_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed) {
   const PackedMatrix& w = *t.weight;
@@ -209,7 +209,7 @@ FN void f32_tile(const LinearTask& t, int64_t tile, int64_t panel) {
   }
 }
 
-// A low tile has few sums in flight: it takes several panels at once to hide the latency of fma.
+// A short tile has few sums in flight, so it processes several panels at once to hide the latency of fma.
 template <int MR>
 constexpr int panels_at_once() {
   return MR == 1 ? 4 : MR == 2 ? 2 : 1;
@@ -228,7 +228,7 @@ FN void f32_panels(int64_t h, const LinearTask& t, int64_t tile) {
   if constexpr (MR < kTile) f32_panels<MR + 1>(h, t, tile);
 }
 
-// What codes stand for, or half values, of a panel as f32 [padded_cols][16].
+// Decodes a panel's codes, or converts its half values, to f32 [padded_cols][16].
 static void unpack_panel_values(const PackedMatrix& w, const uint8_t* panel, float* out) {
   if (w.coded()) {
     for (int64_t k = 0; k < w.padded_cols; k += 32) unpack_codes(w, codes_at(w, panel, k), out + k * kLanes);
@@ -278,7 +278,7 @@ static int64_t linear_scratch_bytes(const PackedMatrix& w, int64_t tiles) {
   return int8 > f32 ? int8 : f32;
 }
 
-// A row's values, by blocks of 32 inputs.
+// Writes a row's values, in blocks of 32 inputs.
 static void embed_row(const PackedMatrix& w, int64_t row, float* y) {
   const uint8_t* panel = w.data + row / kPanelRows * w.panel_bytes;
   const int lane = static_cast<int>(row % kPanelRows);

@@ -1,14 +1,14 @@
 // Products of int8 activations with affine and table codes (kernels_linear.h states the formula). Included
 // through kernels.inl.
 //
-// Each tile decodes the packed codes as they stream by. Or (LinearTask::unpack) a slice of a panel (kSlice
-// inputs, so that it stays in the L1 cache) is unpacked once and meets all tiles; sums wait in `partial`
-// between slices.
+// Each tile decodes the packed codes as it reads them. Or (LinearTask::unpack) a slice of a panel (kSlice
+// inputs, so that it stays in the L1 cache) is unpacked once and multiplied with all tiles; `partial` holds
+// the sums between slices.
 
 constexpr int64_t kSlice = 1024;
-constexpr int64_t kPrefetchBeside = 8192;  // as kPrefetch, for panels side by side
+constexpr int64_t kPrefetchBeside = 8192;  // like kPrefetch, for adjacent panels
 
-// Quads of a packed block, as bytes: codes, ...
+// Reads the quads of a packed block as bytes: the codes themselves, ...
 template <class Format>
 struct Reader {
   FN Reader of(const PackedMatrix&) { return {}; }
@@ -17,7 +17,7 @@ struct Reader {
     return quad_codes<Format::kBits, Q>(block);
   }
 };
-// ... or what a table has for them.
+// ... or their values from a table.
 template <int Most>
 struct Reader<TableCodes<Most>> {
   using Format = TableCodes<Most>;
@@ -35,14 +35,14 @@ FN ScaleBias scale_bias_of(const PackedMatrix& w, const uint8_t* record, int64_t
   return load_scale(w, record, group);
 }
 
-// Where a panel's codes and scales come from: its records as they are packed, ...
+// Two sources of a panel's codes and scales: its packed records, ...
 template <class Codes>
 struct PackedPanel {
   using Format = Codes;
   static constexpr int kBlockBytes = 64 * Format::kBits;
   Reader<Format> reader;
   const uint8_t* record;
-  int64_t ahead;        // from what is read to what is fetched into the cache meanwhile
+  int64_t ahead;        // distance from the data that is read to the data that is prefetched
   int64_t ahead_later;  // the same from `turn` on
   const uint8_t* turn;  // null: never
 
@@ -63,7 +63,7 @@ struct PackedPanel {
     UNROLL for (int i = 0; i < Format::kBits; i++) __builtin_prefetch(block + ahead + 64 * i);
   }
 };
-// ... or 64 bytes a quad and floats [group][2][16], written by unpack_slice.
+// ... or the output of unpack_slice: 64 bytes per quad, and floats [group][2][16].
 template <class Codes>
 struct UnpackedPanel {
   using Format = Codes;
@@ -115,7 +115,7 @@ FN void dot_quads(const Panel (&panels)[NP], const uint8_t* const (&block)[NP], 
   dot_quads_of<Panel, MR, NP, First, Last>(Range<First, Last + 1>(), panels, block, x, d);
 }
 
-// One tile's activations, as far as a slice reads them.
+// The part of one tile's activations that a slice reads.
 struct TileInput {
   const int8_t* q;
   const float *scale, *sum;
@@ -149,7 +149,7 @@ FN void finish_group(const PackedMatrix& w, const Panel (&panels)[NP], int64_t g
   in.int_sum += MR;
 }
 
-// acc += records [0, records) of the panels times the tile.
+// acc += product of records [0, records) of the panels with the tile.
 template <class Panel, bool Group16, int MR, int NP>
 FN void int8_records(const PackedMatrix& w, Panel (&panels)[NP], TileInput in, int64_t records,
                      F (&acc)[NP][MR]) {
@@ -198,8 +198,8 @@ FN void store_tile(const LinearTask& t, int64_t tile, int64_t panel, const F (&a
 
 // ---- packed codes
 
-// Panels side by side of a tile: they share its activations. Low tiles wait for memory, which gives one
-// stream faster.
+// Number of adjacent panels per tile; they share the tile's activations. Short tiles are limited by memory,
+// which is faster with a single stream.
 constexpr int packed_panels([[maybe_unused]] int height) {
 #if defined(__AVX512VNNI__)
   return height <= 4 ? 1 : 2;
@@ -207,10 +207,11 @@ constexpr int packed_panels([[maybe_unused]] int height) {
   return 1;
 #endif
 }
-constexpr int64_t kPanelBlock = 4;  // panels that all tiles of a task meet before the next ones
+// Panels that are multiplied with all tiles of a task before the next panels.
+constexpr int64_t kPanelBlock = 4;
 
-// One of NP panels that are read side by side, and then the next NP. What is fetched lies kPrefetchBeside
-// bytes further in the panels that take this one's place one after the other, NP panels apart.
+// A panel that is read together with NP - 1 others, before the next NP panels. Prefetching goes
+// kPrefetchBeside bytes ahead in the sequence of panels at this place, which are NP panels apart.
 template <class Format, int NP>
 FN PackedPanel<Format> packed_panel(const PackedMatrix& w, int64_t panel) {
   const uint8_t* base = w.data + panel * w.panel_bytes;
@@ -236,7 +237,7 @@ static void int8_packed_tile(const LinearTask& t, int64_t tile, int64_t panel) {
   store_tile<MR, NP>(t, tile, panel, acc);
 }
 
-// Panels [panel, end) of a tile.
+// Computes panels [panel, end) of a tile.
 template <class Format, bool Group16, int MR = 1>
 FN void int8_packed_tile_of(int64_t h, const LinearTask& t, int64_t tile, int64_t panel, int64_t end) {
   if (h == MR) {
@@ -250,7 +251,7 @@ FN void int8_packed_tile_of(int64_t h, const LinearTask& t, int64_t tile, int64_
   if constexpr (MR < kTallTile) int8_packed_tile_of<Format, Group16, MR + 1>(h, t, tile, panel, end);
 }
 
-// Tiles from `tile_begin` on and panels [panel, end).
+// Computes tiles from `tile_begin` on and panels [panel, end).
 template <class Format, bool Group16>
 FN void int8_packed(const LinearTask& t, int64_t tile_begin, int64_t panel, int64_t end) {
   for (int64_t tile = tile_begin; tile < t.tile_end; tile++)
@@ -278,7 +279,7 @@ static void unpack_slice(const PackedMatrix& w, const uint8_t* record, int64_t r
   }
 }
 
-// Records of a slice; scratch is, for each panel side by side, a slice's codes and scales, then the partial
+// Records per slice. For each adjacent panel, scratch holds a slice's codes and scales, then the partial
 // sums.
 FN int64_t slice_records(const PackedMatrix& w) {
   const int64_t r = kSlice / w.record, all = w.records();
@@ -289,7 +290,7 @@ FN int64_t slice_bytes(const PackedMatrix& w) {
   return inputs * kLanes + inputs / w.group * 2 * kLanes * 4;
 }
 
-// What unpacked codes are: kernels are shared where their sums are treated alike.
+// The format of unpacked codes: formats whose sums are treated alike share kernels.
 template <class Format>
 struct Unpacked {
   using Type = Format;
@@ -322,7 +323,7 @@ FN void int8_slice_tile(const LinearTask& t, int64_t tile, int64_t panel,
       store(partial + (p * kTile + i) * kLanes, acc[p][i]);
 }
 
-// All full tiles of the task and NP panels.
+// Computes all full tiles of the task with NP panels.
 template <class Format, bool Group16, int NP>
 static void int8_unpacked(const LinearTask& t, int64_t panel, int64_t tile_end) {
   using Bytes = typename Unpacked<Format>::Type;
@@ -350,7 +351,8 @@ static int64_t int8_scratch_bytes(const PackedMatrix& w, int64_t tiles) {
   return kUnpacksInt8 ? kUnpackedPanels * (slice_bytes(w) + tiles * kTile * kLanes * 4) : 0;
 }
 
-// Full tiles of panels [panel, end), at most kPanelBlock; returns the first tile that is left.
+// Computes the full tiles of panels [panel, end), at most kPanelBlock; returns the first tile that is not
+// computed.
 template <class Format, bool Group16>
 FN int64_t int8_unpacked_panels(const LinearTask& t, int64_t panel, int64_t end) {
   const int64_t full = tile_height(*t.input, t.tile_end - 1) == kTile ? t.tile_end : t.tile_end - 1;
@@ -381,7 +383,7 @@ FN void linear_int8_format(const LinearTask& t) {
 }
 
 static void linear_int8_table(const LinearTask& t) {
-  if constexpr (kHasMaddubs) {  // the other sums have room for any table
+  if constexpr (kHasMaddubs) {  // without maddubs the sums cannot saturate with any table
     if (t.weight->most <= 16) return linear_int8_format<TableCodes<16>>(t);
     if (t.weight->most <= 64) return linear_int8_format<TableCodes<64>>(t);
   }

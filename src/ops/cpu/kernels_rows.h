@@ -21,8 +21,7 @@ static void rms_norm(const float* x, const float* w, float eps, float* y, int64_
   }
 }
 
-// The sum of f(x) over a row, in four sums of lanes as rms_norm() has them; f of what is not there counts as
-// 0.
+// The sum of f(x) over a row, in four lane sums like rms_norm(); missing elements count as f = 0.
 template <class Function>
 FN float sum_row(const float* x, int64_t k, const Function& f) {
   alignas(64) static const float kIndex[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -160,7 +159,7 @@ static double peak_int8(int64_t rounds) {
   constexpr int kSums = kNatives == 1 ? 16 : 4;
   const B q = load_bytes(codes);
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)
-  // As the micro-kernel: a multiply into int16 and an add for each quad.
+  // Like the micro-kernel: a multiply into int16 and an add for each quad.
   I run[kSums];
   for (int i = 0; i < kSums; i++) run[i] = splat_int(i);
   for (int64_t r = 0; r < rounds; r++) {

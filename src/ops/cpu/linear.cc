@@ -13,8 +13,8 @@ namespace {
 // Below these sizes a fork-join costs more than it saves.
 constexpr int64_t kParallelBytes = 96 << 10, kParallelElements = 32 << 10;
 
-// One op: a product of x (normalised first, perhaps) with each weight, and what is done to it while it is in
-// the cache.
+// One op: products of x (optionally normalised first) with each weight, and the operations on a result while
+// it is in the cache.
 struct Job {
   CpuDevice& device;
   const float* x = nullptr;
@@ -24,10 +24,10 @@ struct Job {
   std::span<const Weight* const> weights;
   float* y[kMaxLinearWeights] = {};
   const float* residual = nullptr;     // added to y[0]
-  std::optional<Activation> glu = {};  // y[0] = activation(product 0) * product 1, which has no y
+  std::optional<Activation> glu = {};  // y[0] = activation(product 0) * product 1; product 1 has no y
 };
 
-// Activations in each of the forms that the weights want: int8 or not, by group; all in tiles of one height.
+// Activations in every format that the weights need: int8 or not, by group; all in tiles of one height.
 struct Inputs {
   int64_t tile_rows = 0;
   Prepared forms[kMaxLinearWeights];
@@ -82,7 +82,7 @@ void prepare(const Job& job, Inputs& in) {
   job.device.threads().parallel_for(tiles, grain, body);
 }
 
-// The work of all weights as one list of units.
+// The work for all weights as one list of units.
 struct Plan {
   ProductPart parts[kMaxLinearWeights];
   size_t count = 0;
@@ -104,7 +104,7 @@ Plan make_plan(const Job& job, const Inputs& in) {
   return plan;
 }
 
-// y += residual, where the task has just written.
+// Adds residual to the part of y that the task has just written.
 void add_residual(const Job& job, const LinearTask& task, int64_t row_begin, int64_t row_end) {
   const int64_t first = task.panel_begin * kPanelRows,
                 count = std::min(task.panel_end * kPanelRows, task.weight->rows) - first;

@@ -6,11 +6,11 @@ namespace anabranch::ops::cpu {
 namespace {
 
 constexpr int64_t kUnitBytes = 16 << 10;
-// From this many full tiles on, unpacking a panel first pays; sooner where a code's bits lie in two places.
+// Unpacking a panel first pays from this many full tiles on; fewer if a code's bits are in two places.
 constexpr int64_t kUnpackTiles = 4, kUnpackSplitTiles = 2;
-// From this many rows on, a low last tile does not matter, without unpacking.
+// Without unpacking, a short last tile does not matter from this many rows on.
 constexpr int64_t kManyRows = 64;
-// Activations that meet one panel after another: they should stay in half an L2 cache.
+// Size of a block of activations that is multiplied with one panel after another: half an L2 cache or less.
 constexpr int64_t kTileBlockBytes = 192 << 10;
 
 size_t aligned(size_t bytes) {
@@ -24,8 +24,8 @@ bool pays_to_unpack(const CpuKernels& kernels, const Prepared& form, const Packe
   return form.a.tile == height && form.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
 }
 
-// About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so
-// small that handing it out takes longer than doing it.
+// About 16 units per thread, so that a delayed thread does not delay the others for long; but units are large
+// enough that handing them out takes less time than computing them.
 int64_t panel_step(int threads, const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
   const int64_t units = std::max<int64_t>(1, threads * 16 / tile_blocks), rows = task.input->rows;
   const int64_t beside = rows > 4 ? 2 : 1;  // kernels for many rows take panels in pairs
@@ -45,7 +45,8 @@ int64_t tiles_of(int64_t rows, int64_t tile_rows) {
   return (rows + tile_rows - 1) / tile_rows;
 }
 
-// Few rows are cut evenly: decoding the weights for a last tile of one row costs as much as for four.
+// Few rows are divided evenly: for a last tile of one row, decoding the weights costs as much as for four
+// rows.
 int64_t choose_tile_rows(const CpuKernels& k, int64_t rows, bool int8) {
   const int64_t many = int8 && !k.unpacks_int8 ? kManyRows : kUnpackTiles * k.tile_rows;
   return rows >= many ? k.tile_rows : tiles_of(rows, tiles_of(rows, int8 ? k.tall_rows : k.tile_rows));

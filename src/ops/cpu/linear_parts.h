@@ -1,5 +1,5 @@
-// What the products of linear.cc and experts.cc share: activations in the form that a weight wants, and the
-// cutting of a product into units of work.
+// Common code of linear.cc and experts.cc: activations in the format that a weight needs, and the division of
+// a product into units of work.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace anabranch::ops::cpu {
 
 bool uses_int8(const CpuDevice& device, const PackedMatrix& m);
 
-// Activations as one kind of weight wants them, laid out in one piece of scratch.
+// Activations in the format that one kind of weight needs, in one block of scratch memory.
 struct Prepared {
   Activations a;
   bool int8 = false;
@@ -20,15 +20,17 @@ struct Prepared {
 
 int64_t tiles_of(int64_t rows, int64_t tile_rows);
 
-// The height of the tiles that `rows` rows are best cut into. int8: whether all weights use int8.
+// The best height of tiles for `rows` rows. int8: whether all weights use int8.
 int64_t choose_tile_rows(const CpuKernels& kernels, int64_t rows, bool int8);
 
-// Rows for products with `m`, without memory.
+// Describes the rows for products with `m`; memory is assigned by lay_out().
 Prepared make_prepared(const CpuDevice& device, const PackedMatrix& m, int64_t rows, int64_t tile_rows);
-// Sizes, then pointers, of the parts of `p` at `base`; returns the bytes they take, a multiple of 64.
+// Sets the sizes and pointers of the arrays of `p` from `base` on; returns their size in bytes, a multiple of
+// 64.
 size_t lay_out(Prepared& p, uint8_t* base);
 
-// A product cut into units: a block of panels times a block of tiles, the panels running faster.
+// A product divided into units: a block of panels times a block of tiles. Consecutive units differ in their
+// panels first.
 struct ProductPart {
   LinearTask task;
   bool int8;
@@ -48,8 +50,8 @@ void run_task(const CpuKernels& kernels, LinearTask& task, bool int8);
 using GluKernel = void (*)(const float* gate, const float* up, float* y, int64_t count);
 GluKernel glu_kernel(const CpuKernels& kernels, Activation activation);
 
-// After `gate` has been run: computes the same block of the product with `up`, whose input is `form`, then y
-// = activation(y) * it for rows [row_begin, row_end). Uses thread_scratch(1) and (2).
+// Called after `gate` has been run: computes the same block of the product with `up`, whose input is `form`,
+// then y = activation(y) * that product for rows [row_begin, row_end). Uses thread_scratch(1) and (2).
 void apply_up(const CpuKernels& kernels, const LinearTask& gate, const PackedMatrix& up, const Prepared& form,
               Activation activation, int64_t row_begin, int64_t row_end);
 

@@ -1,4 +1,4 @@
-// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh, gelu_erf on sixteen lanes, the same operations on
+// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh, gelu_erf on sixteen lanes, by the same operations on
 // every target. Included through kernels.inl.
 
 // exp(x) by 2^n * p(r), r = x - n ln 2 in two steps (Cody & Waite 1980), p of degree 7 (Taylor; |r| <= 0.35,
@@ -29,7 +29,7 @@ FN F exp(F x) {
 // below -126.
 FN F exp2(F x) {
   const F shifted =
-      add(x, splat(12582912.0f));  // 1.5 * 2^23: n stands in the low bits, zeros above it up to bit 8
+      add(x, splat(12582912.0f));  // 1.5 * 2^23: leaves n in the low bits, with zeros above it up to bit 8
   const F r = sub(x, sub(shifted, splat(12582912.0f)));
   F p = splat(0.0013264727f);
   p = fma(p, r, splat(0.009671513f));

@@ -51,12 +51,12 @@ int size_of(PackedMatrix::Kind kind) {
   return kind == PackedMatrix::f32 ? 4 : 2;
 }
 
-// The power of two below x (not NaN).
+// The e8m0 code of the largest power of two that is not above x; never the code of NaN.
 uint8_t to_e8m0(float x) {
   return static_cast<uint8_t>(std::min(std::bit_cast<uint32_t>(x) >> 23 & 0xFFu, 254u));
 }
 
-// `count` floats as `type`.
+// Converts `count` floats to `type`.
 void to_typed(const CpuKernels& kernels, PackedMatrix::Kind type, const float* from, int64_t count,
               uint8_t* to) {
   if (type == PackedMatrix::f32) {
@@ -72,7 +72,7 @@ void to_typed(const CpuKernels& kernels, PackedMatrix::Kind type, const float* f
     for (int64_t i = 0; i < count; i++) h[i] = float_to_bf16(from[i]);
   }
 }
-// Element i of what to_typed() wrote.
+// Element i of the output of to_typed().
 float from_typed(PackedMatrix::Kind type, const uint8_t* typed, size_t i) {
   if (type == PackedMatrix::e4m3) return e4m3_to_float(typed[i]);
   if (type == PackedMatrix::e8m0) return e8m0_to_float(typed[i]);
@@ -81,14 +81,14 @@ float from_typed(PackedMatrix::Kind type, const uint8_t* typed, size_t i) {
   return type == PackedMatrix::f16 ? f16_to_float(half) : bf16_to_float(half);
 }
 
-// Element i of a row becomes that of lane `lane` in vector i.
+// Writes element i of a row to lane `lane` of vector i.
 template <class T>
 void scatter(const T* row, int64_t count, int lane, T* out) {
   for (int64_t i = 0; i < count; i++) out[i * kPanelRows + lane] = row[i];
 }
 
-// The plane of `kWidth` bits from bit `shift` on of 32 codes, into one lane of the vectors at `out`. A quad
-// is half of a word of eight codes.
+// Packs `kWidth` bits, from bit `shift` on, of 32 codes into one lane of the vectors at `out`. A quad is half
+// of a word of eight codes.
 template <int kWidth>
 void pack_plane(const uint64_t (&codes)[4], int shift, uint32_t* out) {
   constexpr uint64_t kMask = 0x0101010101010101u * ((1u << kWidth) - 1);
@@ -145,21 +145,21 @@ void pack_codes(const PackedMatrix& m, const uint8_t* codes, int lane, uint8_t* 
   }
 }
 
-// The first `count` columns of 16 rows that lie `stride` elements apart.
+// Transposes the first `count` columns of 16 rows that are `stride` elements apart.
 template <class T>
 void transpose(const T* rows, int64_t stride, int64_t count, T* panel) {
   for (int64_t k = 0; k < count; k++)
     for (int64_t r = 0; r < kPanelRows; r++) panel[k * kPanelRows + r] = rows[r * stride + k];
 }
 
-// What packing has come upon.
+// Facts about the codes and scales, found while packing.
 struct Findings {
-  std::atomic<bool> inexact = false;  // a scale that its type and the factor do not give
+  std::atomic<bool> inexact = false;  // a scale that its type and the factor cannot represent
   std::atomic<bool> nan = false;      // a code that is E4M3's NaN
 };
 
-// Rows of codes as a source gives them. Several at once, because some files (GPTQ, AWQ) hold neighbouring
-// rows side by side.
+// Rows of codes read from a source. Several at once, because some files (GPTQ, AWQ) store neighbouring rows
+// side by side.
 struct SourceRows {
   SourceRows(const WeightSource& from, bool block_scales) : source(from) {
     codes.resize(static_cast<size_t>(kReadRows * from.cols));
@@ -184,13 +184,13 @@ struct SourceRows {
   const WeightSource& source;
   std::vector<uint8_t> codes;
   std::vector<float> scales, biases;
-  int64_t groups = 0, blocks = 0;  // of a row; blocks: 0 without block scales
+  int64_t groups = 0, blocks = 0;  // per row; blocks: 0 without block scales
   std::vector<uint16_t> d, dmin;
   std::vector<int8_t> integers;
   std::vector<uint8_t> mins;
 };
 
-// One row of codes, on its way into a panel. What lies behind its inputs is zero.
+// Packs one row of codes into a panel. Padding after its inputs is zero.
 class CodedRow {
  public:
   CodedRow(const CpuKernels& kernels, const PackedMatrix& m, Findings& findings)
@@ -202,7 +202,7 @@ class CodedRow {
     typed_.resize(groups * static_cast<size_t>(size_of(m.scale_type)));
   }
 
-  // Row `i` of `rows`.
+  // Packs row `i` of `rows`.
   void pack(const SourceRows& rows, int64_t i, int lane, uint8_t* panel) {
     const bool fp8 = m_.kind == PackedMatrix::fp8;
     uint8_t* codes = codes_.data() + (fp8 ? lane * m_.padded_cols : 0);
@@ -216,7 +216,7 @@ class CodedRow {
     put_typed(biases_, lane, panel + m_.bias_offset);
   }
 
-  // After the last row of a panel.
+  // Called after the last row of a panel.
   void finish(int count, uint8_t* panel) {
     if (m_.kind != PackedMatrix::fp8) return;
     std::fill(codes_.begin() + count * m_.padded_cols, codes_.end(), uint8_t{0});
@@ -255,7 +255,7 @@ class CodedRow {
                 : put_groups(typed_.data(), lane, out);
   }
 
-  // A value of each group.
+  // Writes one value per group.
   template <class T>
   void put_groups(const T* values, int lane, uint8_t* out) const {
     const int64_t count = m_.record / m_.group;
@@ -263,7 +263,7 @@ class CodedRow {
       scatter(values, count, lane, reinterpret_cast<T*>(out));
   }
 
-  // A factor of each record.
+  // Writes one factor per record.
   void put_factors(const uint16_t* values, int lane, uint8_t* out) const {
     for (int64_t r = 0; r < m_.records(); r++, out += m_.record_bytes)
       reinterpret_cast<uint16_t*>(out)[lane] = values[r];
@@ -272,7 +272,7 @@ class CodedRow {
   const CpuKernels& kernels_;
   const PackedMatrix& m_;
   Findings& findings_;
-  std::vector<uint8_t> codes_;  // of a row; of a panel when they are E4M3 numbers
+  std::vector<uint8_t> codes_;  // of a row; for E4M3 numbers, of a panel
   std::vector<uint8_t> typed_;
   std::vector<float> scales_, biases_, quotients_;
 };
@@ -313,7 +313,7 @@ void pack_dense_panels(const CpuKernels& kernels, const WeightSource& source, co
   }
 }
 
-// Where scales, biases and factors lie in a record.
+// Sets the offsets of scales, biases and factors within a record.
 void lay_out_record(PackedMatrix& m) {
   m.record = m.block_scales ? kScaleBlock : std::max(m.group, 32);
   const int scale_bytes = (m.block_scales ? 1 : size_of(m.scale_type)) * kPanelRows * (m.record / m.group);
@@ -324,7 +324,7 @@ void lay_out_record(PackedMatrix& m) {
   m.record_bytes = m.scale_offset + both * scale_bytes;
 }
 
-// The table as kernels read it.
+// Sets the table in the format that kernels read.
 void set_table(PackedMatrix& m, const CodeTable& table) {
   for (size_t i = 0; i < table.size(); i++) {
     m.values[i] = static_cast<uint8_t>(table[i] + 128);
@@ -332,7 +332,7 @@ void set_table(PackedMatrix& m, const CodeTable& table) {
   }
 }
 
-// fp32_scales: whatever type the source names.
+// fp32_scales: use fp32, whatever type the source states.
 PackedMatrix layout_of(const WeightSource& source, bool fp32_scales) {
   PackedMatrix m;
   m.rows = source.rows;
@@ -357,7 +357,7 @@ PackedMatrix layout_of(const WeightSource& source, bool fp32_scales) {
   return m;
 }
 
-// Null: some scale needs fp32.
+// Returns null if some scale needs fp32.
 std::shared_ptr<const PackedWeight> pack_as(CpuDevice& device, const WeightSource& source,
                                             const PackedMatrix& layout) {
   const CpuKernels& kernels = device.kernels();
@@ -380,7 +380,8 @@ std::shared_ptr<const PackedWeight> pack_as(CpuDevice& device, const WeightSourc
 
 }  // namespace
 
-// A scale type that does not give a scale: the scale is NaN, or the factor takes it out of fp32's range.
+// Falls back to fp32 if the scale type cannot represent a scale: the scale is NaN, or the factor takes it out
+// of fp32's range.
 std::shared_ptr<const PackedWeight> pack(CpuDevice& device, const WeightSource& source) {
   auto weight = pack_as(device, source, layout_of(source, false));
   return weight ? weight : pack_as(device, source, layout_of(source, true));

@@ -3,10 +3,10 @@
 //
 //   F: 16 floats.  I: 16 int32.  B: 64 bytes, 4 per lane.
 //
-// A lane never meets another lane except in the reductions below, which have one fixed order. So each target
-// does the same operations in the same order for each element, and gives the same bits.
+// Lanes are combined only in the reductions below, in one fixed order. So each target does the same
+// operations in the same order for each element, and gives the same bits.
 #if defined(ANABRANCH_SIMD_PORTABLE) || defined(ANABRANCH_SIMD_CALLS)
-#define FN static inline  // inlining everything would take minutes to compile: sixteen lanes, or sanitizers
+#define FN static inline  // forced inlining would take minutes to compile for sixteen lanes or sanitizers
 #define UNROLL
 #else
 #define FN static inline __attribute__((always_inline))
@@ -172,7 +172,7 @@ FN B splat_quad(const int8_t* p) {
 FN B bit_or(B a, B b) {
   EACH(B, nb_or(a.v[n], b.v[n]));
 }
-// c - 128 of unsigned bytes, as signed ones; and back.
+// Subtracts 128 from unsigned bytes, giving signed ones; and the reverse.
 FN B flip(B a) {
   const NativeB half = nb_set1(0x80);
   EACH(B, nb_xor(a.v[n], half));
@@ -180,7 +180,7 @@ FN B flip(B a) {
 FN I as_int(B a) {
   EACH(I, nb_as_i(a.v[n]));
 }
-// A table of 16 bytes, each with `extra` added (modulo 256), and the bytes of it that codes (0 .. 15) name.
+// A table of 16 bytes, each with `extra` added (modulo 256), and the lookup of its bytes by codes (0 .. 15).
 struct Table {
   NativeTable v;
 };
@@ -233,7 +233,7 @@ FN void store_upto(float* p, F a, int64_t count) {
     store_part(p, a, count);
 }
 
-// Lane i meets lane i + 8, then i + 4, i + 2, i + 1.
+// Adds lane i + 8 to lane i, then i + 4, i + 2, i + 1.
 FN float reduce_add(F a) {
   float t[kLanes];
   store(t, a);
@@ -241,7 +241,7 @@ FN float reduce_add(F a) {
   UNROLL for (int i = 0; i < 4; i++) t[i] = t[i] + t[i + 4];
   return (t[0] + t[2]) + (t[1] + t[3]);
 }
-FN float reduce_max(F a) {  // no order matters here
+FN float reduce_max(F a) {  // the order does not matter here
   NativeF most = a.v[0];
   UNROLL for (int n = 1; n < kNatives; n++) most = nf_max(most, a.v[n]);
   float t[kNativeLanes];
@@ -261,22 +261,22 @@ FN int32_t reduce_max(I a) {
   return ni_reduce_max(most);
 }
 
-// How a matrix's codes, bytes by now, are multiplied with int8 activations and summed in int32, four per lane
-// and call; the sums are exact.
+// How a matrix's codes, expanded to bytes, are multiplied with int8 activations and summed in int32, four per
+// lane and call; the sums are exact.
 //
-// With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, as many as cannot
-// saturate: 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. Signed bytes are
-// multiplied as |c| * (x with the sign of c): 2 * 128 * 127 = 32512, 2 * 2 * 64 * 127 = 32512.
+// With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, the largest number
+// that cannot saturate: 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. Signed
+// bytes are multiplied as |c| * (x with the sign of c): 2 * 128 * 127 = 32512, 2 * 2 * 64 * 127 = 32512.
 template <int Bits>
 struct AffineCodes {
   static constexpr int kBits = Bits, kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;
   static constexpr bool kSigned = Bits == 8 && kSignedBytes;
-  static constexpr bool kCentred = kSigned;            // 128 is subtracted before they are multiplied, ...
+  static constexpr bool kCentred = kSigned;  // 128 is subtracted from the codes before the product, ...
   static constexpr int kMissing = kCentred ? 128 : 0;  // ... so each activation's product lacks this
   static constexpr bool kBias = true;
 };
-// Codes of 4 bits, bytes of a table that have been looked up: of magnitudes up to Most, which is 16 (less
-// than 16 when positive), 64 or 128.
+// 4-bit codes that have been replaced by bytes of a table, with magnitudes up to Most, which is 16 (less than
+// 16 when positive), 64 or 128.
 template <int Most>
 struct TableCodes {
   static constexpr int kBits = 4;
@@ -291,11 +291,11 @@ template <class Format>
 struct Dot {
   I sum, run;
 
-  // What sums lack is there from the start; with maddubs, where registers are short, it is added at the end.
+  // The missing term is added at the start; with maddubs, where registers are short, at the end.
   static constexpr bool kAtEnd = kHasMaddubs && Format::kMissing != 0;
   static constexpr bool kAtStart = !kHasMaddubs && Format::kMissing != 0;
 
-  // x_sum: of the activations that take part.
+  // x_sum: the sum of the activations in the product.
   FN Dot start(int32_t x_sum) {
     Dot d;
     d.sum = splat_int(kAtStart ? Format::kMissing * x_sum : 0);
@@ -307,7 +307,7 @@ struct Dot {
   }
 };
 
-// What a quad's codes become once, before they meet several rows of activations.
+// A quad's codes, prepared once for several rows of activations.
 template <class Format>
 struct Codes {
   B c, magnitude;
@@ -325,7 +325,7 @@ FN Codes<Format> prepare(B codes) {
   return r;
 }
 
-// Adds quad Q of a 32-block; quads First .. Last come in order. Runs are cut at multiples of kRun.
+// Adds quad Q of a 32-block; quads First .. Last are added in order. Runs end at multiples of kRun.
 template <int Q, int First, int Last, class Format>
 FN void accumulate(Dot<Format>& d, const Codes<Format>& codes, B x) {
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)

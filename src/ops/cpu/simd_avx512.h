@@ -95,7 +95,7 @@ FN NativeI ni_max(NativeI a, NativeI b) {
   return _mm512_max_epi32(a, b);
 }
 template <int N>
-FN __m256i half_of(NativeI a) {  // the plain casts and _mm512_reduce_* make GCC 12 warn
+FN __m256i half_of(NativeI a) {  // avoids plain casts and _mm512_reduce_*, which make GCC 12 warn
   return _mm512_maskz_extracti64x4_epi64(0xFF, a, N);
 }
 FN int32_t ni_reduce_add(NativeI a) {

@@ -34,7 +34,7 @@ FN NativeF nf_abs(NativeF a) {
 FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) {
   return vbslq_f32(vcltq_f32(a, b), x, y);
 }
-// a < b ? a : b, as x86 has it (a NaN gives b), not FMIN.
+// a < b ? a : b, like x86 (a NaN gives b), unlike FMIN.
 FN NativeF nf_min(NativeF a, NativeF b) {
   return nf_select_lt(a, b, a, b);
 }
@@ -169,7 +169,7 @@ FN NativeB nb_look_up(NativeTable table, NativeB codes) {
 }
 
 constexpr bool kHasMaddubs = false, kSignedBytes = true;
-// Codes here are at most 127 or signed (AffineCodes in simd.h), so both operands are signed.
+// Codes are at most 127 or signed here (AffineCodes in simd.h), so both operands are signed.
 FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) {
   const int8x16_t a = vreinterpretq_s8_u8(codes), b = vreinterpretq_s8_u8(x);
 #if defined(__ARM_FEATURE_DOTPROD)

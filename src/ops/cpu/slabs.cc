@@ -16,13 +16,13 @@ size_t pieces_of(size_t size) {
 
 bool Slabs::suits(size_t size) {
 #if defined(__SANITIZE_ADDRESS__)
-  return false;  // it sees the ends of buffers of its own only
+  return false;  // AddressSanitizer only sees the ends of its own buffers
 #else
   return size % 64 == 0 && size >= kSlab / 32 && size <= kSlab / 2 && kSlab % size <= kSlab / 8;
 #endif
 }
 
-// Of the slab of the lowest address, so that others come to be free.
+// Take from the slab with the lowest address that has room, so that other slabs become empty.
 void* Slabs::take(size_t size) {
   Class& of = classes_[size];
   if (of.open.empty() && !add_slab(of, size)) return nullptr;

@@ -1,5 +1,5 @@
-// Huge pages for buffers that are smaller than one: states and blocks of keys and values are read once a
-// token, and that takes a tenth longer where they lie in 4 KiB pages.
+// Huge pages for buffers that are smaller than one. Recurrent states and KV blocks are read once per token,
+// and that takes a tenth longer from 4 KiB pages.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,25 @@
 
 namespace anabranch::ops::cpu {
 
-// A slab is a huge page cut into pieces of one size. It can go back to the system when none of its pieces is
-// in use. One thread at a time.
+// A slab is a huge page cut into pieces of one size. It can be returned to the system when none of its pieces
+// is in use. One thread at a time.
 class Slabs {
  public:
   static constexpr size_t kSlab = size_t{2} << 20;
 
-  // Sizes of which a slab has from 2 to 32 pieces and wastes at most an eighth.
+  // Sizes of which 2 to 32 pieces fit in a slab with at most an eighth wasted.
   static bool suits(size_t size);
 
-  // A free piece of `size` bytes, or one of a new slab; 64-byte aligned, uninitialised. Null: no memory.
+  // A free piece of `size` bytes, or one from a new slab; 64-byte aligned, uninitialised. Null: no memory.
   void* take(size_t size);
-  // What take(size) returned. Its slab is given back if nothing else of it is in use and idle_bytes() would
-  // be more than `most`.
+  // Returns a piece from take(size). If no other piece of its slab is in use and idle_bytes() would exceed
+  // `most`, the slab is returned to the system.
   void put(void* piece, size_t size, size_t most);
-  // Gives back all slabs of which nothing is in use.
+  // Returns all slabs with no piece in use to the system.
   void trim();
 
-  // Of slabs of which nothing is in use. Free pieces beside one in use do not count: they cannot go back, and
-  // slabs that can would go in their place.
+  // Bytes of slabs with no piece in use. Free pieces in other slabs do not count: they cannot be returned,
+  // and counting them would force idle slabs out instead.
   size_t idle_bytes() const { return idle_bytes_; }
 
  private:

@@ -16,10 +16,10 @@ namespace {
 const char* const kOp = "attention";
 constexpr float kLog2E = 1.44269504088896340736f;
 
-constexpr int kTileRows = 16, kManyRows = 64;  // query rows of a tile; of a warpgroup of attend_many()
-constexpr int kTogether = 64, kRound = 1024;   // parts that combine() brings, and weighs, at a time
+constexpr int kTileRows = 16, kManyRows = 64;  // query rows per tile; per warpgroup of attend_many()
+constexpr int kTogether = 64, kRound = 1024;   // parts that combine() loads, and weighs, at a time
 
-// The shape of attention.cu: stages of a ring, so that two blocks fit on a multiprocessor.
+// The shape of attention.cu: the number of ring stages, chosen so that two blocks fit on a multiprocessor.
 struct KernelShape {
   int head_dim, stages;
   KernelShape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
@@ -31,14 +31,14 @@ struct KernelShape {
     const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
     return std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
   }
-  // sizeof(Group)
+  // Shared memory of a block: must match sizeof(Group).
   unsigned shared_bytes() const {
     return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim +
                                  std::max(16 * head_dim, 4096) + 1280);
   }
 };
 
-// Room for `count` more positions, in blocks that nothing else refers to.
+// Makes room for `count` more positions, in blocks that nothing else refers to.
 void make_room(CudaDevice& on, PagedKv& kv, int count) {
   const auto own = [&](Tensor& block) {
     if (!block.is_unshared()) block = on.copy(block, kOp);
@@ -50,21 +50,21 @@ void make_room(CudaDevice& on, PagedKv& kv, int count) {
   while (static_cast<int>(kv.k.size()) * kKvBlock < kv.length + count) kv_add_block(on, kv);
 }
 
-// A launch's spans, and where the blocks of each lie.
+// A launch's spans, and the addresses of their blocks.
 class LaunchSpans {
  public:
-  // length: of the cache after these rows.
+  // length: of the cache, including these rows.
   void add(const PagedKv& kv, int length, int begin, int count, int window = 0, bool whole = false) {
     AttendSpan s{.row = begin, .count = count, .length = length, .whole = whole};
     s.first_pair = static_cast<int>(addresses_.size() / 2);
     s.begin = window > 0 ? std::max(0, length - count - window + 1) / kPart : 0;
     spans_.push_back(s);
     for (size_t b = 0; b < kv.k.size(); b++)
-      for (const Tensor* block : {&kv.k[b], &kv.v[b]})  // 0: dropped
+      for (const Tensor* block : {&kv.k[b], &kv.v[b]})  // 0: dropped block
         addresses_.push_back(block->empty() ? 0 : static_cast<unsigned long long>(block->device_address()));
   }
   bool empty() const { return spans_.empty(); }
-  // Each span in units of one tile of `rows` query rows and all its parts.
+  // Each span in units of one tile of `rows` query rows, with all parts of the span.
   void set_tiles(int group, int rows) {
     tile_rows_ = rows;
     for (AttendSpan& s : spans_) {
@@ -74,9 +74,9 @@ class LaunchSpans {
       units_ += tiles(s, group, rows);
     }
   }
-  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys,
-  // if that makes no more than most_slots. If tiles are nearly enough and no span is much longer than most,
-  // none is split.
+  // Divides tiles of kTileRows into units of several parts, so that there are about `wanted` units for each
+  // kv head, as long as at most most_slots slots are needed. If there are almost enough tiles and no span is
+  // much longer than average, spans are not split.
   void set_units(int group, int wanted, int64_t most_slots) {
     int64_t all = 0, tiles_of_all = 0;
     for (const AttendSpan& s : spans_) {
@@ -101,7 +101,8 @@ class LaunchSpans {
       if (slots_ <= most_slots) return;
     }
   }
-  // What args has no room for lies in memory of this object's, or of the device's.
+  // Copies spans and addresses into args; what does not fit there goes to memory of this object or of the
+  // device.
   void fill(CudaDevice& on, AttendArgs& args) {
     args.spans = static_cast<int>(spans_.size());
     args.first_row = spans_.front().row;
@@ -124,7 +125,7 @@ class LaunchSpans {
   }
   int units() const { return units_; }
   int slots() const { return slots_; }
-  int longest() const { return longest_; }  // parts of a span
+  int longest() const { return longest_; }  // parts of the longest span
   int most_rows() const { return std::ranges::max_element(spans_, {}, &AttendSpan::count)->count; }
   int tile_rows() const { return tile_rows_; }
   int tiles(int group, int rows) const {
@@ -149,7 +150,7 @@ void set_scores(AttendArgs& args, const ScoreSpec& scores) {
   args.soft_cap = scores.soft_cap * kLog2E;
 }
 
-// `uploaded`: the rows' positions, which are all there; null: as the spans say.
+// uploaded: the positions of all rows; null: they follow from the spans.
 void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope, const int* uploaded, int of_row) {
   require(!rope.is_dynamic(), "rope", "there are no kernels for dynamic ropes on CUDA.");
   args.inv_freq = on.frequencies(rope.inv_freq);
@@ -170,8 +171,8 @@ void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
             &args);
 }
 
-// Few query rows: 16 at a time. Where blocks would be too few, a block takes some parts, and another kernel
-// joins them.
+// Plan for few query rows, 16 at a time. If there would be too few blocks, a block takes only some of the
+// parts, and another kernel joins the results.
 void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim, bool alone) {
   const int group = args.heads / args.kv_heads;
   args.slot_rows = std::min(kTileRows, spans.most_rows() * group);
@@ -180,7 +181,7 @@ void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim
   spans.set_units(group, std::max(2 * on.info().multiprocessors / args.kv_heads, 1),
                   kMostScratch / slot_bytes);
   args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + kTogether - 1) / kTogether);
-  // Each block prepares its queries: only where that is one for a warp.
+  // Each block prepares its own queries; only if that is at most one query for each warp.
   args.prepares = alone && args.k && spans.most_rows() * group <= 4;
   spans.fill(on, args);
 }
@@ -203,7 +204,7 @@ void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int 
   on.launch(shape.variant(), "combine", grid, 128, static_cast<unsigned>(bytes), &args);
 }
 
-// Many query rows on Hopper: 128 in a block, or 64 where that takes less time.
+// Plan for many query rows on Hopper: 128 per block, or 64 if that takes less time.
 void plan_many(CudaDevice& on, AttendArgs& args, LaunchSpans& spans) {
   const int group = args.heads / args.kv_heads, processors = on.info().multiprocessors;
   const auto rounds = [&](int rows) {
@@ -227,14 +228,14 @@ bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& s
          spans.tiles(args.heads / args.kv_heads, kManyRows) * args.kv_heads * 4 >= on.info().multiprocessors;
 }
 
-// The next rows of a sequence, after whose keys and values, which are or will be there, its cache has so
-// many.
+// The next rows of a sequence. length: of its cache, including their keys and values, which may not be stored
+// yet.
 struct Rows {
   const PagedKv* kv;
   int length, begin, count;
   bool whole;
 };
-// Everything that `common` asks for, of all rows.
+// Prepares and attends all rows as `common` says.
 void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> batch, int head_dim) {
   const int group = common.heads / common.kv_heads;
   const auto spans_of = [&](const auto& wanted) {
@@ -248,7 +249,7 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   const bool any_many = are_many(on, common, many, head_dim);
   LaunchSpans few = spans_of([&](const Rows& rows) { return !any_many || !is_long(rows); });
   AttendArgs of_few = common, of_many = common;
-  // Spans that are seen as a whole have others of their sequence beside them, which need all keys at once.
+  // Other spans of the same sequence accompany an image's span, and they need all keys to be stored first.
   const bool apart = std::ranges::none_of(batch, &Rows::whole);
   if (!few.empty()) plan_few(on, of_few, few, head_dim, !any_many && apart);
   if (any_many) plan_many(on, of_many, many);
@@ -348,7 +349,8 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   set_scores(args, in.scores);
   std::vector<Rows> all;
   for (const AttentionSpan& s : batch) {
-    for (int t = 0; t < s.count && of_row == 1; t++)  // else they are given
+    for (int t = 0; t < s.count && of_row == 1;
+         t++)  // with several positions per row they are passed explicitly
       require(in.positions[static_cast<size_t>(s.begin + t)] == s.kv->length + t, kOp,
               "row {} stands at position {}, but on CUDA it must follow the {} that are kept.", s.begin + t,
               in.positions[static_cast<size_t>(s.begin + t)], s.kv->length);

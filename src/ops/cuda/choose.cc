@@ -17,7 +17,7 @@ static_assert(static_cast<int>(RowChoice::Kind::none) == kNotHere &&
 
 const Variant kChoose{Source::choose, {}};
 
-// The copy to the host goes on while later work is asked for.
+// The copy to the host runs while later work is submitted.
 class TokensOnTheWay final : public ChosenTokens {
  public:
   TokensOnTheWay(CudaDevice& on, Tensor ids)
@@ -29,7 +29,7 @@ class TokensOnTheWay final : public ChosenTokens {
                                       host_.nbytes());
     done_.record();
   }
-  // The copy writes to memory that others get next.
+  // The copy writes to memory that will be reused after this.
   ~TokensOnTheWay() override {
     if (waited_) return;
     try {

@@ -1,4 +1,4 @@
-// What choose_tokens() of OpTable promises.
+// Implements choose_tokens() of OpTable.
 #pragma once
 
 #include <memory>

@@ -14,15 +14,15 @@ namespace {
 
 static_assert(kMostExchangeRanks == kMostRanks);
 constexpr size_t kSlots = 8, kLeastSlot = 1 << 20, kPiece = 16;
-constexpr size_t kFewBytes = 512 << 10;                        // of a slot, for exchange_few
-constexpr size_t kLine = 16, kLeastLineBytes = 2 * kFewBytes;  // of a slot, for all lines
+constexpr size_t kFewBytes = 512 << 10;                        // part of a slot, for exchange_few
+constexpr size_t kLine = 16, kLeastLineBytes = 2 * kFewBytes;  // per slot, for all lines
 
 // Memory that other ranks write to.
 struct Arena {
   Arena(CudaDevice& device, size_t bytes) : context(device.context()) {
     address = static_cast<char*>(context.allocate(bytes));
     if (!address) {
-      device.trim();  // what its pool keeps
+      device.trim();  // returns free blocks of its pool
       address = static_cast<char*>(context.allocate(bytes));
     }
     if (!address) throw std::runtime_error(fmt::format("CUDA: no memory for {} bytes of exchanges", bytes));
@@ -41,7 +41,7 @@ class SlotStorage final : public Storage {
   std::shared_ptr<Arena> arena_;
 };
 
-// What a rank shows the others.
+// The addresses that a rank shares with the others.
 struct Shown {
   char* arena = nullptr;
   unsigned* flags = nullptr;
@@ -90,12 +90,13 @@ class CudaCollective final : public Collective {
     if (x) args = args_of(*x, static_cast<int>(x->nbytes()));
     args.all_rows = 1;
     args.all_pieces = static_cast<int>(static_cast<size_t>(shape.count()) * sizeof(float) / kPiece);
-    // A root of a few bytes waits for nobody: it must not run far ahead of the others.
+    // In a small broadcast the root waits for nobody, so now and then all ranks wait: the root must not run
+    // far ahead.
     const bool all_wait = !device_.noting() && broadcasts_++ % (kSlots / 2) == 0;
     return exchange(args, shape, Dtype::f32, all_wait);
   }
 
-  // Segments are the same parts of the inputs, and of whole tiles.
+  // Each rank must have the same share of the inputs, and segments must consist of whole tiles.
   bool splits_inputs(const Split& columns) const override {
     const int all = columns.all();
     if (kSegments % ranks() != 0 || all % (kSegments * kTileInputs) != 0) return false;
@@ -128,15 +129,15 @@ class CudaCollective final : public Collective {
   bool alone() const override { return device_.noting() || device_.alone(); }
 
   void abort() override {
-    if (device_.noting()) return;  // nobody waits
+    if (device_.noting()) return;  // nothing runs, so nobody waits
     meeting_->abort();
     failed().store(1, std::memory_order_relaxed);
   }
 
  private:
-  // Set by any rank's thread; the host and the kernels that wait look at it.
+  // Set by any rank's thread; read by the host and by kernels that wait.
   std::atomic_ref<unsigned> failed() const { return std::atomic_ref(*failed_->address<unsigned>()); }
-  // One long row that is this rank's whole part.
+  // Arguments for a tensor that is this rank's whole part, treated as one long row.
   ExchangeArgs args_of(const Tensor& own, int row_bytes) const {
     CHECK(row_bytes % static_cast<int>(kPiece) == 0, "rows of {} bytes", row_bytes);
     ExchangeArgs args{};
@@ -146,9 +147,9 @@ class CudaCollective final : public Collective {
     return args;
   }
 
-  // all_wait: each rank waits for all others, also one that receives nothing.
+  // all_wait: each rank waits for all others, even a rank that receives nothing.
   Tensor exchange(ExchangeArgs args, const Shape& shape, Dtype dtype, bool all_wait = false) {
-    if (device_.noting()) {  // nothing runs, nobody waits, and a pass that fails changes nothing
+    if (device_.noting()) {  // nothing runs, nobody waits, and a failed pass changes nothing
       for (const char* kernel : {"exchange", "exchange_few"}) device_.note({Source::exchange, {}}, kernel);
       return device_.empty(shape, dtype);
     }
@@ -165,12 +166,12 @@ class CudaCollective final : public Collective {
     if (failed().load(std::memory_order_relaxed) != 0)
       throw std::runtime_error("another device of the group has failed");
     const size_t slot = next_++ % kSlots;
-    // Nothing that is launched from here on reads the next two slots.
+    // Kernels launched from here on do not read the next two slots.
     for (const size_t later : {next_ % kSlots, (next_ + 1) % kSlots})
       CHECK(!slots_[later] || slots_[later].use_count() == 1, "the result of an exchange is kept too long");
     return slot;
   }
-  // A rank's lines of a slot.
+  // The lines of one rank and slot.
   char* lines_of(size_t rank, size_t slot) const {
     return arenas_[rank] + kSlots * slot_bytes_ + slot * line_bytes_;
   }
@@ -193,17 +194,18 @@ class CudaCollective final : public Collective {
     device_.launch({Source::exchange, {}}, few ? "exchange_few" : "exchange", {blocks}, threads, 0, &args);
   }
 
-  // Larger slots on every rank: each comes here in the same exchange.
+  // Enlarges the slots on every rank: all ranks call this in the same exchange.
   void grow(size_t bytes, size_t line_bytes) {
     size_t enough = kLeastSlot;
     while (enough < bytes) enough += enough / 2;
     if (bytes > slot_bytes_) slot_bytes_ = (enough + 1023) / 1024 * 1024;
     line_bytes_ = std::max(kLeastLineBytes, (line_bytes + 1023) / 1024 * 1024);
-    device_.synchronize();  // the others' last writes, which this device's last exchange waited for
+    device_.synchronize();  // waits for the others' last writes, for which this device's last exchange waited
     for (auto& slot : slots_) slot.reset();
     const size_t lines = kSlots * line_bytes_;
     arena_ = std::make_shared<Arena>(device_, kSlots * slot_bytes_ + lines);
-    device_.context().clear(arena_->address + kSlots * slot_bytes_, lines);  // of no exchange yet
+    device_.context().clear(arena_->address + kSlots * slot_bytes_,
+                            lines);  // marks the lines as belonging to no exchange
     device_.synchronize();
     const Shown shown{arena_->address, flags_[static_cast<size_t>(rank())]};
     meeting_->show(rank(), &shown);
@@ -216,8 +218,9 @@ class CudaCollective final : public Collective {
 
   CudaDevice& device_;
   std::shared_ptr<Meeting> meeting_;
-  std::shared_ptr<Block> failed_;  // a word of the host that every device reads: a rank has failed
-  Tensor words_;                   // a flag for each rank, and a counter of blocks
+  std::shared_ptr<Block>
+      failed_;    // a word in host memory that every device reads: set when a rank has failed
+  Tensor words_;  // one flag per rank, and a counter of blocks
   std::shared_ptr<Arena> arena_;
   std::array<std::shared_ptr<Storage>, kSlots> slots_;
   std::array<char*, kMostRanks> arenas_ = {};

@@ -1,10 +1,10 @@
-// A group of CUDA devices of one host: each writes what the others need into their memory, over NVLink or
-// PCIe.
+// A group of CUDA devices of one host: each device writes directly to the memory of the others, over NVLink
+// or PCIe.
 //
-// Every rank has an arena of kSlots slots, at the same places; exchange i goes to slot i modulo kSlots. A
-// slot may be written again kSlots exchanges later: from those between a rank knows that the others have gone
-// past every kernel that reads it. In a gather each rank waits for all others; of the broadcasts, whose root
-// may receive nothing, every (kSlots / 2)th makes it wait, too.
+// Every rank has an arena of kSlots slots with the same layout; exchange i uses slot i modulo kSlots. A slot
+// is written again kSlots exchanges later. By then the rank knows, from the exchanges between, that the
+// others have passed every kernel that reads the slot: in a gather each rank waits for all others, and in
+// every (kSlots / 2)th broadcast the root waits too, which otherwise receives nothing.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-// The functions of nvrtc.h that are used.
+// The functions of nvrtc.h that we use.
 using Program = void*;
 struct Nvrtc {
   int (*Create)(Program*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
@@ -39,12 +39,12 @@ struct Nvrtc {
   int (*Version)(int*, int*) = nullptr;
   int (*NumSupportedArchs)(int*) = nullptr;
   int (*SupportedArchs)(int*) = nullptr;
-  std::string unsupported;  // why it cannot be used, or empty
+  std::string unsupported;  // reason why it cannot be used, or empty
   int major = 0, minor = 0;
 
   Nvrtc() {
     void* library = nullptr;
-    // NVRTC 12 and 13, wherever the loader finds them, or else where $ANABRANCH_NVRTC says.
+    // NVRTC 12 or 13: at the path $ANABRANCH_NVRTC if that is set, else where the loader finds it.
     const char* told = std::getenv("ANABRANCH_NVRTC");
     std::vector<const char*> names = {told};
     if (!told)
@@ -87,7 +87,7 @@ const Nvrtc& nvrtc() {
 
 struct SourceFile {
   const char* name;
-  std::array<const char*, 4> includes;  // files that go before it, after those of all kernels
+  std::array<const char*, 4> includes;  // files to include before it, after those of all kernels
   std::array<const char*, 10> macros;
 };
 const SourceFile& file_of(Source source) {
@@ -132,7 +132,7 @@ std::string architecture_of(int capability) {
   return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
 
-// Options of every compilation, beside the architecture.
+// Options of every compilation, besides the architecture.
 constexpr const char* kOptions[] = {"--std=c++17", "-w"};
 
 uint64_t hash_of(std::string_view bytes) {
@@ -141,7 +141,7 @@ uint64_t hash_of(std::string_view bytes) {
   return hash.value();
 }
 
-// Where the machine code of this text is kept.
+// The path of the cached machine code for this text.
 std::filesystem::path cached(const std::string& text, const std::string& architecture) {
   const std::string directory = user_cache_directory();
   if (directory.empty()) return {};
@@ -150,7 +150,8 @@ std::filesystem::path cached(const std::string& text, const std::string& archite
                      architecture, nvrtc().major, nvrtc().minor);
 }
 
-// The bytes that write() put there, or none: the driver must not be given a damaged file.
+// Reads the bytes that write() stored there; empty if there are none or the file is damaged, since the driver
+// must not be given a damaged file.
 std::vector<char> read(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
@@ -161,7 +162,7 @@ std::vector<char> read(const std::filesystem::path& path) {
   return hash == hash_of({bytes.data(), bytes.size()}) ? bytes : std::vector<char>();
 }
 
-// Renames a finished file, so that other processes never read half of one.
+// Writes a temporary file and renames it, so that other processes never read an incomplete file.
 void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
@@ -248,7 +249,7 @@ Result<MachineCode> machine_code(const Variant& variant, const std::string& arch
   return MachineCode{std::move(code), true};
 }
 
-// Variants that threads make the machine code of, each the next that no other has begun.
+// Compiles variants on several threads; each thread takes the next variant that no other has begun.
 class Compilation {
  public:
   Compilation(std::set<Variant> variants, int capability)
@@ -263,7 +264,7 @@ class Compilation {
   Compilation(const Compilation&) = delete;
   Compilation& operator=(const Compilation&) = delete;
 
-  // Waits, and returns how many were compiled. What failed is told by who asks for the kernel.
+  // Waits, and returns how many were compiled. A failure is reported when the kernel is requested.
   int join() {
     for (std::thread& thread : threads_)
       if (thread.joinable()) thread.join();
@@ -276,7 +277,7 @@ class Compilation {
     try {
       const auto made = machine_code(variant, architecture_);
       return made && made->compiled;
-    } catch (const std::exception& e) {  // no memory
+    } catch (const std::exception& e) {  // out of memory
       log_debug("{}: {}", file_of(variant.source).name, e.what());
       return false;
     }
@@ -285,7 +286,7 @@ class Compilation {
     name_thread("cuda compiler");
     for (size_t i = next_++; i < variants_.size(); i = next_++) {
       if (!compiles(variants_[i])) continue;
-      const int done = ++compiled_;  // of those that were not kept
+      const int done = ++compiled_;  // not counting cached ones
       if (done % 8 == 0) log_info("{} kernels compiled, {} to go at most", done, variants_.size() - done);
     }
   }

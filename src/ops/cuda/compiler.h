@@ -1,6 +1,6 @@
-// Kernels from their sources (ops/cuda/kernels/, which the program carries as text): compiled by NVRTC for
-// the device at hand when first used, and kept as machine code in ~/.cache/anabranch/kernels, so that a
-// second start compiles nothing.
+// Compiles kernels from their sources (ops/cuda/kernels/, embedded in the program as text) with NVRTC, for
+// the present device, when they are first used. The machine code is cached in ~/.cache/anabranch/kernels, so
+// that a second start compiles nothing.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace anabranch::ops::cuda {
 
-// Why nothing can be compiled here for a device of this compute capability (90: 9.0) and a driver for this
-// CUDA (12, 13), or empty.
+// Says why nothing can be compiled for a device of this compute capability (90: 9.0) and a driver for this
+// CUDA version (12, 13); empty: it can.
 std::string compiler_unsupported(int capability, int driver);
 
 enum class Source {
@@ -36,7 +36,7 @@ enum class Source {
   exchange
 };
 
-// What a kernel is specialised by: the macros of its file, in the file's order.
+// The specialisation of a kernel: the values of its file's macros, in the file's order.
 struct Variant {
   Source source;
   std::array<int, 10> values{};
@@ -45,11 +45,11 @@ struct Variant {
 
 struct MachineCode {
   std::vector<char> code;
-  bool compiled = false;  // now, and not read
+  bool compiled = false;  // true: compiled just now, not read from the cache
 };
-// Machine code for an architecture such as "sm_90a": what was kept, or else compiled and then kept. Needs no
-// device. use_kept: false compiles in any case, when what was kept is damaged. Errors: unsupported (there is
-// no NVRTC), internal (the kernel does not compile).
+// Machine code for an architecture such as "sm_90a": cached, or else compiled and then cached. Needs no
+// device. use_kept: false compiles in any case, for when the cached code is damaged. Errors: unsupported (no
+// NVRTC), internal (the kernel does not compile).
 Result<MachineCode> machine_code(const Variant& variant, const std::string& architecture,
                                  bool use_kept = true);
 
@@ -63,17 +63,17 @@ class KernelCache {
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
 
-  // A kernel of the variant; `name` is a literal. Compiles, or reads what was compiled, when first asked.
-  // Throws std::runtime_error when that fails.
+  // A kernel of the variant; `name` is a literal. Compiles it, or reads it from the cache, on the first
+  // request. Throws std::runtime_error when that fails.
   Function get(const Variant& variant, const char* name);
 
-  // From here to compile_noted(), get() only notes what is missing. Its functions have no handle: launching
-  // one does nothing.
+  // From this call to compile_noted(), get() only notes which kernels are missing. The functions that it
+  // returns have no handle: launching one does nothing.
   void note() { noting_ = true; }
   bool noting() const { return noting_; }
-  // Begins to compile what was noted, on several threads. May be called again before load_compiled().
+  // Starts to compile the noted kernels on several threads. May be called again before load_compiled().
   void compile_noted();
-  // Loads it when it is ready. Returns how many kernels' machine code had to be compiled.
+  // Waits for the compilation and loads the kernels. Returns how many had to be compiled.
   int load_compiled();
 
  private:
@@ -84,7 +84,7 @@ class KernelCache {
   };
   Context& context_;
   std::map<Variant, Module*> modules_;
-  std::vector<Kernel> found_[64];  // by a hash: every launch asks
+  std::vector<Kernel> found_[64];  // by a hash, because every launch looks one up
   bool noting_ = false;
   std::set<Variant> noted_;
   std::vector<std::unique_ptr<Compilation>> running_;

@@ -39,7 +39,7 @@ CudaDevice::CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t e
   of_card()++;
 }
 
-// Copies may still read pinned memory that is released next: CUDA does not promise that the release waits.
+// Copies may still read pinned memory that is released next; CUDA does not guarantee that the release waits.
 CudaDevice::~CudaDevice() {
   leave_group();
   try {
@@ -96,7 +96,7 @@ Tensor CudaDevice::to_device(const Tensor& x) {
   Tensor y = empty(host.shape(), host.dtype());
   if (host.nbytes() == 0) return y;
   context_->copy_to_device(data<void>(y, "to_device"), host.data<char>(), host.nbytes());
-  context_->synchronize();  // `host` may go
+  context_->synchronize();  // `host` may be freed afterwards
   return y;
 }
 
@@ -124,12 +124,13 @@ void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
   for (const auto& peer : peers()) cuda_device(*peer).kernels_.note();
   try {
     passes();
-  } catch (const std::exception& e) {  // no memory for such passes: the others' kernels are compiled
+  } catch (const std::exception& e) {  // no memory for such passes: the kernels noted so far are compiled
     log_debug("kernels that are not compiled before they are needed: {}", e.what());
   }
   kernels_.compile_noted();
   for (const auto& peer : peers()) cuda_device(*peer).kernels_.compile_noted();
-  // Where there is little, the memory of these passes is for weights and states (engine/memory_plan.cc).
+  // If little memory is free, return the memory of these passes: it is needed for weights and states
+  // (engine/memory_plan.cc).
   if (free_bytes() >= memory_bytes() / 2) return;
   trim();
   for (const auto& peer : peers()) cuda_device(*peer).trim();
@@ -184,7 +185,8 @@ unsigned long long* CudaDevice::expert_counters(const void* mixture, int experts
 void CudaDevice::plan_experts(uint64_t experts, uint64_t others) {
   expert_share_ = 1;
   if (experts == 0) return;
-  // Packed weights take up to 15 % more than those of files; an eighth of the device is for states.
+  // Packed weights take up to 15 % more than weights in files; an eighth of the device is reserved for
+  // states.
   constexpr double kPacked = 1.15;
   const double free = static_cast<double>(context_->free_memory()),
                room = expert_bytes_ > 0 ? static_cast<double>(expert_bytes_)
@@ -209,7 +211,7 @@ std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {
   std::unique_lock lock(counters_mutex_);
   const std::vector<Mixture> mixtures = mixtures_;
   const Tensor counters = counters_;
-  lock.unlock();  // the copy waits for the device
+  lock.unlock();  // before the copy, which waits for the device
   std::vector<std::vector<uint64_t>> out;
   const auto with_peers = [&] {
     for (const auto& peer : peers())

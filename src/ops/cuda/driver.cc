@@ -13,7 +13,8 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-// The little of cuda.h that is used here; its names, values and layouts are the driver's stable interface.
+// The few declarations of cuda.h that we use; its names, values and layouts are the driver's stable
+// interface.
 struct LaunchAttribute {
   int id;
   char pad[4];
@@ -74,12 +75,12 @@ using Address = unsigned long long;
 
 }  // namespace
 
-// The driver's functions: the same for all devices.
+// The driver's functions, shared by all devices.
 struct Driver {
 #define X(name, symbol, ...) int (*name)(__VA_ARGS__) = nullptr;
   ANABRANCH_CUDA_CALLS(X)
 #undef X
-  std::string unsupported;  // why it cannot be used, or empty
+  std::string unsupported;  // reason why it cannot be used, or empty
   int version = 0;          // of CUDA: 12, 13
 
   Driver() {
@@ -116,8 +117,8 @@ const Driver& driver() {
   return opened;
 }
 
-// Faults of kernels and of the card (cuda.h: "the process must be terminated and relaunched"), and unknown
-// ones.
+// Whether the error is final: faults of kernels and of the card (cuda.h: "the process must be terminated and
+// relaunched"), and unknown errors.
 bool is_final(int error) {
   constexpr int kFinal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715,
                             716, 717, 718, 719, 721, 810, 911, 999};
@@ -211,7 +212,7 @@ int Context::set_current() {
   return error;
 }
 
-// The driver, with this context current in this thread.
+// Returns the driver, after making this context current in this thread.
 const Driver& Context::driver_here() {
   if (const int error = set_current(); error != 0) check(error, "choosing the device");
   return driver();
@@ -237,7 +238,7 @@ void* Context::allocate_pinned(size_t bytes) {
   check(error, "allocating pinned memory");
   return p;
 }
-// Destructors call these: errors are left to the next call.
+// Called from destructors, so errors are left to the next call.
 void Context::release(void* p) {
   if (set_current() == 0) driver().MemFree(address(p));
 }
@@ -267,7 +268,7 @@ void Context::synchronize() {
 
 bool Context::reach(Context& other) {
   constexpr int kAlreadyEnabled = 704;          // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-  if (other.context_ == context_) return true;  // of one card
+  if (other.context_ == context_) return true;  // on the same card
   int possible = 0;
   const Driver& d = driver_here();
   check(d.DeviceCanAccessPeer(&possible, info_.index, other.info_.index), "asking for peer access");
@@ -291,7 +292,7 @@ Function Context::find_function(Module* module, const char* name) {
   return f;
 }
 
-// A kernel uses no more shared memory than 48 KB unasked.
+// Without this, a kernel may use at most 48 KB of shared memory.
 void Context::allow_shared(Function f, unsigned bytes) {
   if (bytes <= 48 << 10) return;
   unsigned& most = allowed_shared_[f.handle];

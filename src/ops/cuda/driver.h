@@ -1,5 +1,5 @@
-// The CUDA driver, opened when first asked for: the program builds and starts without it. Its table of
-// functions is the only part that belongs to the process; a Context is what a device has of the driver.
+// The CUDA driver, opened on first use: the program builds and starts without it. Its table of functions is
+// shared by the process; a Context is a device's part of the driver.
 #pragma once
 
 #include <atomic>
@@ -13,12 +13,12 @@
 
 namespace anabranch::ops::cuda {
 
-// Throws on the driver's errors, and remembers one that lasts. Any thread.
+// Throws on the driver's errors, and remembers a permanent one. Any thread.
 class DriverErrors {
  public:
   // Throws std::runtime_error with the call and CUDA's own name of the error, unless it is 0 (CUDA_SUCCESS).
   void check(int error, const char* what);
-  // Whether an error came after which every later call fails.
+  // Whether an error occurred after which every later call fails.
   bool lost() const { return lost_; }
 
  private:
@@ -26,16 +26,16 @@ class DriverErrors {
 };
 
 struct DeviceInfo {
-  int index = 0;  // among those that CUDA_VISIBLE_DEVICES leaves
+  int index = 0;  // index within CUDA_VISIBLE_DEVICES
   std::string name;
   int capability = 0;  // 10 * major + minor
   int multiprocessors = 0;
-  int shared_bytes = 0;       // that a block may have
-  uint64_t memory_bytes = 0;  // known to an open Context
-  double tensor_flops = 0;    // bf16, by the data sheet's operations a clock, at the highest clock
+  int shared_bytes = 0;       // maximum per block
+  uint64_t memory_bytes = 0;  // only known for an open Context
+  double tensor_flops = 0;    // bf16, from the data sheet's operations per clock at the highest clock
 };
-// Opens the driver. The error says why no kernel can run on the device: no driver, no such device, one that
-// is too old, no compiler for it.
+// Opens the driver. The error says why no kernel can run on the device: no driver, no such device, a device
+// that is too old, no compiler for it.
 Result<DeviceInfo> find_device(int index);
 
 struct Driver;
@@ -47,9 +47,9 @@ struct Grid {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// A device's primary context and one stream, on which all work runs in the order in which it was asked for. A
-// thread may use several contexts in turn: each call makes its own the current one of the thread. Functions
-// marked "any thread" may be called on any; the others on the thread that runs the device's models.
+// A device's primary context and one stream, on which all work runs in the order of submission. A thread may
+// use several contexts in turn: each call makes its own context the thread's current one. Functions marked
+// "any thread" may be called on any thread; the others only on the thread that runs the device's models.
 class Context {
  public:
   static Result<std::unique_ptr<Context>> open(const DeviceInfo& info);
@@ -62,14 +62,14 @@ class Context {
   bool lost() const { return errors_.lost(); }
   uint64_t free_memory();
 
-  // Plain memory of the device, without a pool, and of the host that the device reaches. Any thread.
-  void* allocate(size_t bytes);  // null when there is none
+  // Memory of the device, without a pool, and host memory that the device can access. Any thread.
+  void* allocate(size_t bytes);  // null when there is no memory
   void release(void* p);
   void* allocate_pinned(size_t bytes);
   void release_pinned(void* p);
 
-  // On the stream. Copies from and to memory that is not pinned return when they are done, and copies to the
-  // host always. copy_to_host() and synchronize(): any thread.
+  // These run on the stream. Copies from and to memory that is not pinned, and all copies to the host, return
+  // when they are done. copy_to_host() and synchronize(): any thread.
   void copy_to_device(void* to, const void* from, size_t bytes);
   void copy_to_host(void* to, const void* from, size_t bytes);
   // To pinned memory; returns before it is done.
@@ -78,14 +78,14 @@ class Context {
   void clear(void* p, size_t bytes);
   void synchronize();
 
-  // From now on kernels here may use the other's memory. False: the cards cannot.
+  // Allows kernels here to use the other context's memory from now on. False: the cards do not support it.
   bool reach(Context& other);
 
   Module* load_module(const void* cubin, const char* name);
   void unload_module(Module* module);
   Function find_function(Module* module, const char* name);
-  // The kernel's only parameter is a struct of `args`. It may start while the one before ends (common.cuh).
-  // A function without a handle: nothing happens (KernelCache::note).
+  // The kernel's only parameter is a struct of `args`. It may start while the previous kernel ends
+  // (common.cuh). A function without a handle is ignored (KernelCache::note).
   void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
 
  private:
@@ -97,13 +97,13 @@ class Context {
   void allow_shared(Function f, unsigned bytes);
 
   DeviceInfo info_;
-  uint64_t id_;  // of this object in the process: a later one may have its address
+  uint64_t id_;  // unique in the process: a later object may have the same address
   void *context_ = nullptr, *stream_ = nullptr;
   DriverErrors errors_;
   std::map<void*, unsigned> allowed_shared_;  // bytes, by function
 };
 
-// A mark on the stream, for timing and waiting. wait(): any thread.
+// A marker on the stream, for timing and waiting. wait(): any thread.
 class Event {
  public:
   explicit Event(Context& context);
@@ -112,7 +112,7 @@ class Event {
   Event& operator=(const Event&) = delete;
   void record();
   void wait() const;
-  // Waits for `end`; seconds since this one.
+  // Waits for `end`; returns the seconds from this event to `end`.
   double seconds_until(const Event& end) const;
 
  private:

@@ -1,4 +1,4 @@
-// The ops of ops/elementwise.h.
+// Implements ops/elementwise.h.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace anabranch::ops::cuda {
 
-// The threads that sum a row's squares, 8 inputs each, or up to 16 where a block of gemv.cu can then do it: a
-// row's sum has one order, whatever the rows beside it and whichever kernel.
+// Number of threads that sum a row's squares: 8 inputs each, or up to 16 if that lets a block of gemv.cu do
+// it. It only depends on the row's length, so a row's sum has the same order in every batch and kernel.
 int norm_threads(int inputs);
 
-// Rows of x [M, K], normalised if `norm`, to f32 [M, K], to packed rows (linear.h) and to rows packed by
-// lanes; each may be null.
+// Copies rows of x [M, K], normalised if `norm` is not null, to f32 [M, K], to packed rows (linear.h) and to
+// rows packed by lanes; each output may be null.
 void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,
                const MatmulInput* packed, const MatmulInput* lanes = nullptr);
 
@@ -28,7 +28,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation);
 Tensor scale(const Tensor& x, float factor);
 Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
-// Consecutive rows are a view of x.
+// Returns a view of x for consecutive rows.
 Tensor take_rows(const Tensor& x, std::span<const int> rows);
 Tensor concat_rows(const std::vector<Tensor>& parts);
 std::vector<int> best_of_rows(const Tensor& x);

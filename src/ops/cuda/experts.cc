@@ -16,12 +16,12 @@ constexpr const char* kOp = "mix_experts";
 static_assert(kMostExperts == ops::kMostExperts);
 const Variant kRouting{Source::routing, {}};
 
-// The pairs of row and expert, sorted by expert, in tiles of up to 8 * row_tiles pairs of one expert.
+// The (row, expert) pairs, sorted by expert, in tiles of up to 8 * row_tiles pairs of one expert.
 struct SortedPairs {
   int pairs = 0, top_k = 0, slots = 0, row_tiles = 1;
   const int* chosen = nullptr;
   unsigned long long* counts = nullptr;
-  Block order = {}, tiles = {};  // empty for one row, whose experts ascend already
+  Block order = {}, tiles = {};  // empty for a single row, whose experts are already in ascending order
 };
 
 unsigned long long* counters(CudaDevice& on, const ExpertMatrices& gate) {
@@ -30,7 +30,7 @@ unsigned long long* counters(CudaDevice& on, const ExpertMatrices& gate) {
                             gate.experts);
 }
 
-constexpr int kRowsToBring = 8;  // of a mean expert
+constexpr int kRowsToBring = 8;  // mean rows per expert from which missing experts are copied first
 
 SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatrices& gate) {
   SortedPairs out;
@@ -61,9 +61,9 @@ SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatri
   return out;
 }
 
-// Where a matrix's experts begin. When most are read by several tiles of rows, those that the device lacks
-// come to it first, once: a kernel would read them over the bus for each tile. i: of the matrices of one
-// launch.
+// The table of addresses of a matrix's experts. If most experts are read by several tiles of rows, those that
+// the device lacks are first copied to it, once; otherwise a kernel would read them over the bus again for
+// each tile. i: the index of the matrix in the launch.
 const unsigned long long* table_for(CudaDevice& on, const ExpertMatrices& matrix, const SortedPairs& sorted,
                                     size_t i, Block& brought) {
   const DeviceWeight& weight = stored(matrix.weight);
@@ -74,7 +74,7 @@ const unsigned long long* table_for(CudaDevice& on, const ExpertMatrices& matrix
   return brought.address<unsigned long long>();
 }
 
-// Products of all pairs, or with two matrices SwiGLU of their products.
+// Computes the products of all pairs; with two matrices, SwiGLU of their products.
 void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
             std::initializer_list<const ExpertMatrices*> matrices) {
   const bool swiglu = matrices.size() == 2;
@@ -92,8 +92,8 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
   args.rows = first.rows;
   args.input_tiles = weight.input_tiles;
   args.pairs = sorted.pairs;
-  // A block of one row tile of x takes 16 rows of gate and up, or 64 of one matrix; bf16 ones need the
-  // registers.
+  // With one row tile of x, a block takes 16 rows of gate and up, or 64 of one matrix; with bf16 weights
+  // fewer, because they need more registers.
   const auto& f = weight.format;
   const int tiles = is_plain(f) || (swiglu && sorted.row_tiles == 1) ? 2 : 4;
   const int unit_rows = 16 * (swiglu ? tiles / 2 : tiles);
@@ -102,7 +102,7 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
             {static_cast<unsigned>(sorted.slots) * static_cast<unsigned>(args.units)}, 256, 0, &args);
 }
 
-// activation(gate x) * (up x) of all pairs, packed by lanes; x packed by lanes.
+// activation(gate x) * (up x) for all pairs, packed by lanes; x is packed by lanes.
 MatmulInput run_gate_up(CudaDevice& on, const SortedPairs& sorted, const MatmulInput& x,
                         const Experts& experts) {
   const int intermediate = experts.gate->rows;
@@ -129,7 +129,7 @@ MatmulInput run_gate_up(CudaDevice& on, const SortedPairs& sorted, const MatmulI
   return out;
 }
 
-// [pairs, H], in the order of rows.
+// Down products: [pairs, H], in the order of rows.
 Tensor run_down(CudaDevice& on, const SortedPairs& sorted, const MatmulInput& x, const Experts& experts) {
   Tensor out = on.empty({sorted.pairs, experts.down->rows}, Dtype::f32);
   ExpertArgs args{};
@@ -142,7 +142,7 @@ Tensor run_down(CudaDevice& on, const SortedPairs& sorted, const MatmulInput& x,
   return out;
 }
 
-// Normalised rows: by lanes for the experts, packed for the router and the shared expert.
+// The normalised rows in two layouts: by lanes for the experts, packed for the router and the shared expert.
 struct Inputs {
   MatmulInput lanes, packed;
 };
@@ -150,7 +150,7 @@ struct Inputs {
 Inputs norm_inputs(CudaDevice& on, const Tensor& x, const RowNorm& norm, bool packed) {
   const int rows = x.shape(0), width = x.shape(1);
   Inputs in{make_lanes(on, rows, width, false), x};
-  const bool same = layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows lie by lanes
+  const bool same = layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows are by lanes
   packed = packed && !same;
   in.packed = packed ? make_packed(on, rows, width) : in.lanes;
   norm_rows(on, x, &norm, nullptr, packed ? &in.packed : nullptr, &in.lanes);
@@ -208,7 +208,8 @@ Tensor mix(CudaDevice& on, const Inputs& in, const Routing& routing, const Exper
   return y;
 }
 
-// Now and then, the experts of most rows since the last time come to the device, where others leave.
+// Every kCallsBetween calls, moves the experts with the most rows since the last time to the device, in place
+// of others.
 void move_experts(CudaDevice& on, const Experts& experts) {
   constexpr int kCallsBetween = 256, kMostSwaps = 8;
   SplitExperts* gate = stored(experts.gate->weight).split.get();
@@ -229,7 +230,7 @@ void move_experts(CudaDevice& on, const Experts& experts) {
   }
 }
 
-// Beyond these, reading an expert once for all its rows pays.
+// With more than this, reading an expert once for all its rows is faster.
 constexpr int kMostFewRows = 6, kMostOfFew = 512;  // rows, experts
 
 bool takes_few(int rows, const MixtureWeights& w) {

@@ -19,8 +19,8 @@ WindowArgs window_args(CudaDevice& on, const GatedDeltaWindow& w) {
   return {on.data(w.k, kOp), on.data(w.delta, kOp), on.data(w.decay, kOp), on.data(w.rows, kOp)};
 }
 
-// Entries that are read are not written in the same launch: after a fold the window begins anew, elsewhere. A
-// window that a copy of the state shares is left as it is.
+// Makes the window writable. A launch must not write entries that it reads, so after a fold the window starts
+// again in new memory. A window that a copy of the state shares is copied.
 void own_window(CudaDevice& on, GatedDeltaWindow& w, bool fold, std::vector<Tensor>& retired) {
   for (auto* x : {&w.k, &w.delta, &w.decay, &w.rows}) {
     if (!fold && x->is_unshared()) continue;
@@ -29,7 +29,7 @@ void own_window(CudaDevice& on, GatedDeltaWindow& w, bool fold, std::vector<Tens
   }
 }
 
-// What the kernel reads of a run's state.
+// Fills in the addresses that the kernel reads for a run.
 DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
   const GatedDeltaState& state = *run.state;
   DeltaSpan span{};
@@ -44,8 +44,9 @@ DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
   return span;
 }
 
-// Where it writes: the state's tensors are those that hold it after the launch. `retired` gets what the
-// launch reads and the state no longer refers to, so that no other run of the launch is given that memory.
+// Fills in the addresses that the kernel writes: afterwards the state's tensors are those that hold it after
+// the launch. `retired` receives tensors that the launch reads and the state no longer refers to, so that no
+// other run of the launch reuses their memory.
 void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<Tensor>& retired) {
   GatedDeltaState& state = *run.state;
   if (run.trial) {
@@ -54,7 +55,7 @@ void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<T
     span.entry = static_cast<short>(run.entry);
   }
   if (!run.trial || run.fold) {
-    if (!state.s.is_unshared()) {  // a snapshot has it, too
+    if (!state.s.is_unshared()) {  // a snapshot shares it
       retired.push_back(state.s);
       state.s = on.empty(state.s.shape(), Dtype::f32);
     }
@@ -65,14 +66,14 @@ void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<T
   span.conv_out = on.data(state.conv, kOp);
 }
 
-// Runs of up to so many tokens have all columns of a head in one block. A sequence alone has few blocks then:
-// with more tokens than one it is better off with more.
+// Runs of up to this many tokens use one block for all columns of a head. With a single sequence that would
+// be too few blocks: more blocks are faster as soon as it has more than one token.
 constexpr int kFewTokens = 8;
 int most_few(size_t runs) {
   return runs > 1 ? kFewTokens : 1;
 }
 
-// Heads of so many columns: the output norm is part of such a launch.
+// Maximum columns of a head for such a launch to include the output norm.
 constexpr int kMostFewColumns = 128;
 
 void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans, bool few) {
@@ -86,8 +87,8 @@ void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& arg
             static_cast<unsigned>(columns / lane * 8 + makers), 0, &args);
 }
 
-// Runs of different states, in launches side by side. All is prepared before the first: what is retired
-// must live until the last is launched, and no copy may come between them.
+// Runs of different states, in concurrent launches. Everything is prepared before the first launch: retired
+// tensors must live until the last launch, and no copy may come between launches.
 void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
                         std::span<const DeltaRun> runs, int most_few) {
   std::vector<Tensor> retired;
@@ -120,7 +121,7 @@ void add_norm(DeltaArgs& args, const NormArgs& norm) {
   args.sigmoid_gate = norm.sigmoid_gate;
 }
 
-// Runs of one state one after the other.
+// Carries out runs of the same state one after the other.
 void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape, std::span<const DeltaRun> runs,
                int most_few) {
   const std::string reason = gated_delta_unsupported(shape);

@@ -1,4 +1,4 @@
-// OpTable's gated_delta() and gated_delta_fold().
+// Implements OpTable's gated_delta() and gated_delta_fold().
 #pragma once
 
 #include <span>

@@ -11,10 +11,10 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-constexpr int kMostGemvRows = 32;  // of a launch
+constexpr int kMostGemvRows = 32;  // per launch
 constexpr int kGemvThreads = 512;
 
-// Tiles of packed rows.
+// Bytes of a row in a tile of packed rows.
 constexpr int kTileRowBytes = 2 * kTileInputs;
 int input_tiles(int inputs) {
   return (inputs + kTileInputs - 1) / kTileInputs;
@@ -26,7 +26,7 @@ struct Product {
   LinearArgs args{};
 };
 
-// A unit of work is `rows` rows of a matrix; with SwiGLU, of both matrices.
+// Counts units of work: a unit is `rows` rows of a matrix; with SwiGLU, of both matrices.
 void count_units(LinearArgs& args, bool swiglu, int rows) {
   args.units = 0;
   for (int m = 0; m < args.matrices; m++) {
@@ -34,16 +34,18 @@ void count_units(LinearArgs& args, bool swiglu, int rows) {
     if (!swiglu || m == 0) args.units += (args.matrix[m].rows + rows - 1) / rows;
   }
 }
-// Segments of a dot product that a launch of gemv.cu has.
+// Number of segments of a dot product that a launch of gemv.cu computes.
 int own_segments(const LinearArgs& args) {
   return args.segments.ranks == 0 ? kSegments : kSegments / args.segments.ranks;
 }
-// The same for gemv.cu, whose warps take `tiles` tiles each; of a rank's own inputs a unit is one warp's.
+// The same for gemv.cu, whose warps take `tiles` tiles each. With inputs split among ranks, a unit is one
+// warp's work.
 void count_gemv_units(LinearArgs& args, bool swiglu, int tiles) {
   count_units(args, swiglu, tiles * (swiglu || args.segments.ranks > 0 ? 16 : 32));
 }
 
-// gemv.cu's warps take as many weight tiles for each read of x as leaves the multiprocessors equally busy.
+// Weight tiles that gemv.cu's warps take for each read of x: as many as possible while the multiprocessors
+// stay equally busy.
 int tiles_of_a_warp(const DeviceInfo& card, LinearArgs args, bool swiglu) {
   const int units = args.segments.ranks > 0 ? kGemvThreads / 32 / own_segments(args) : 1,
             together = units * card.multiprocessors;
@@ -57,19 +59,20 @@ int tiles_of_a_warp(const DeviceInfo& card, LinearArgs args, bool swiglu) {
   return best;
 }
 
-// Of a row that blocks normalise for themselves: a multiple of 4, for fewer kernels.
+// Inputs per lane of a row that each block normalises itself: a multiple of 4, so that fewer kernels are
+// compiled.
 int inputs_of_a_lane(const RowsArgs& plain) {
   const int lanes = 32 * plain.warps;
   return std::max(8, ((plain.inputs + lanes - 1) / lanes + 3) / 4 * 4);
 }
 
-// How gemv.cu is specialised for a format and a number of rows.
+// The specialisation of gemv.cu for a format and a number of rows.
 struct GemvShape {
   int row_tiles, tiles, normed, steps, stages, shared_bytes;
 };
 
-// Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
-// are used. Rows that the block normalises lie beside the rings.
+// Chooses slots as large, and rings as deep, as shared memory allows; x's tiles are contiguous if all its
+// rows are used. Rows that the block normalises are stored beside the rings.
 GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int row_tiles,
                      int tiles) {
   const int normed = args.plain.x ? inputs_of_a_lane(args.plain) : 0;
@@ -92,7 +95,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
   return s;
 }
 
-// The same with fewer rows or tiles at a time, where that is what fits.
+// The same with fewer rows or tiles at a time if they do not fit.
 GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
   const int most_tiles = is_plain(f) ? 1 : tiles_of_a_warp(card, args, swiglu);
   for (int row_tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;; row_tiles /= 2)
@@ -104,7 +107,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
 
 void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  constexpr int kEarlyBytes = 64 << 10;  // or one slot; more delay x, fewer leave memory idle
+  constexpr int kEarlyBytes = 64 << 10;  // at least one slot; more would delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
   on.launch(
       {Source::gemv,
@@ -126,8 +129,8 @@ void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
   }
 }
 
-// How gemm.cu is specialised: a tile's rows (SwiGLU: of both matrices), its rows of x, the blocks that share
-// it.
+// The specialisation of gemm.cu: a tile's rows (SwiGLU: of both matrices), its rows of x, and the number of
+// blocks that share a tile.
 struct GemmShape {
   int rows, tokens, split;
 
@@ -138,12 +141,12 @@ struct GemmShape {
   }
 };
 
-// About how many microseconds it takes an H200, by measurements of such products (docs/internals/cuda.md).
+// Estimated microseconds on an H200, fitted to measurements of such products (docs/internals/cuda.md).
 double gemm_time(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu,
                  const GemmShape& s) {
   const int tiles = s.units(args, swiglu), blocks = card.multiprocessors;
   const double rounds = (tiles * s.split + blocks - 1) / blocks,
-               of_64_rows = (0.092 + 0.00112 * s.tokens) * (f[1] == 2 ? 1.75 : 1),  // and one input tile
+               of_64_rows = (0.092 + 0.00112 * s.tokens) * (f[1] == 2 ? 1.75 : 1),  // and per input tile
       products = rounds * args.input_tiles / s.split * s.rows / 64 * of_64_rows;
   const double partial_megabytes = s.split == 1 ? 0 : 32e-6 * tiles * s.rows * s.tokens;
   return products + rounds + (s.split == 1 ? 2 : 3 + 0.45 * partial_megabytes);
@@ -157,7 +160,7 @@ GemmShape gemm_shape(const CudaDevice& on, const LinearArgs& args, const RecordF
   GemmShape best = {};
   double least = 0;
   for (const GemmShape& s : kShapes) {
-    if (args.rows <= 32 && s.tokens > 32) continue;  // x is laid out for 32
+    if (args.rows <= 32 && s.tokens > 32) continue;  // x is laid out for 32 rows
     if (s.split > 1 && !on.alone()) continue;
     if (s.split > 1 && (args.input_tiles < kSegments || s.units(args, swiglu) > CudaDevice::kMostSplitTiles))
       continue;  // a segment would be empty
@@ -181,25 +184,25 @@ void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
     args.counters = on.tile_counters();
   }
   const int blocks = std::min(tiles * s.split, on.info().multiprocessors);
-  constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
+  constexpr int kShared = 227 << 10;  // gemm.cu: the most that a block may have
   on.launch({Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split}}, "gemm",
             {static_cast<unsigned>(blocks)}, static_cast<unsigned>(s.threads()), kShared, &args);
 }
 
-// wgmma is Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
+// wgmma only exists on Hopper: elsewhere many rows use gemv.cu, as many at a time as fit.
 void run(CudaDevice& on, const Product& product, bool swiglu) {
   if (on.info().capability != 90 || product.args.rows <= kMostLaneRows) return run_gemv(on, product, swiglu);
   run_gemm(on, product, swiglu);
 }
 
-// The input of products: packed rows, or plain ones that are normalised if `norm`.
+// The input of products: packed rows, or plain rows that are normalised if `norm` is not null.
 struct Input {
   const MatmulInput& x;
   const RowNorm* norm = nullptr;
-  const MatmulInput* lanes = nullptr;  // where rows that blocks normalise go, too
+  const MatmulInput* lanes = nullptr;  // also receives the rows that blocks normalise
 };
 
-// Rows that products normalise for themselves stay as they are.
+// Packs the input, unless blocks normalise the rows themselves.
 MatmulInput prepared(CudaDevice& on, const Input& in) {
   if (in.x.packed || normed_by_blocks(in.x.rows, in.x.inputs)) return in.x;
   MatmulInput packed = make_packed(on, in.x.rows, in.x.inputs);
@@ -226,7 +229,7 @@ LinearArgs args_of(CudaDevice& on, const Input& in, const char* op) {
   return args;
 }
 
-// y_i = x W_i^T (+ residual), matrices of one format in one launch.
+// y_i = x W_i^T (+ residual); matrices of one format share a launch.
 void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> weights,
               std::span<const Tensor> out, const Tensor* residual) {
   if (in.x.rows == 0) return;
@@ -258,7 +261,7 @@ std::vector<Tensor> linear(const Input& in, std::span<const Weight* const> weigh
 MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up, Activation activation) {
   const char* op = "linear_swiglu";
   const Weight* both[] = {&gate, &up};
-  // The kernels that finish both products have SiLU only.
+  // The kernels that compute both products together only support SiLU.
   if (activation != Activation::silu || stored(gate).format != stored(up).format) {
     const auto y = linear(in, both);
     return cuda::swiglu(y[0], y[1], activation);

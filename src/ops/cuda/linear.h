@@ -1,7 +1,7 @@
-// Matrix products on the device. A packed MatmulInput holds bf16 in tiles: inputs [64 i, 64 i + 64) of all
-// rows are tile i, of 128 bytes for each of layout_rows() rows. Within a tile the values lie as the kernel
-// for that many rows reads them (kernels/common.cuh). What the last tile has beyond the inputs is 0. linear()
-// and linear_add() take plain and packed input; linear_swiglu(), attend() and gated_delta() give packed rows.
+// Matrix products on the device. A packed MatmulInput holds bf16 in tiles: tile i has inputs [64 i, 64 i +
+// 64) of all rows, 128 bytes for each of layout_rows() rows. The order of values within a tile is that of the
+// kernel for that many rows (kernels/common.cuh). Padding after the last input is 0. linear() and
+// linear_add() take plain and packed input; linear_swiglu(), attend() and gated_delta() return packed rows.
 #pragma once
 
 #include <span>
@@ -13,33 +13,35 @@
 
 namespace anabranch::ops::cuda {
 
-constexpr int kTileInputs = 64;  // of a tile of packed rows
+constexpr int kTileInputs = 64;  // per tile of packed rows
 
 // Uninitialised packed rows.
 MatmulInput make_packed(CudaDevice& on, int rows, int inputs);
-// The same, for kernels that write the inputs and nothing beyond them.
+// The same, for kernels that write the inputs but not the padding.
 MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs);
-// Rows that packed rows are laid out for.
+// The number of rows that the layout of `rows` packed rows has room for.
 int layout_rows(int rows);
-// The same layout for any number of rows as make_packed() has for the fewest: by lanes of a warp. Cleared
-// where `cleared` and the last tile has more than the inputs.
+// Uses for any number of rows the layout that make_packed() uses for the fewest: by lanes of a warp. If
+// `cleared`, a last tile with padding is cleared.
 MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared);
 
-// Whether products normalise these plain rows in each block for itself: few, and not too long. A warp takes a
-// part of a row.
+// Whether products normalise these plain rows in each block separately: only for few rows that are not too
+// long. A warp takes a part of a row.
 bool normed_by_blocks(int rows, int inputs);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
-// The same where normed_by_blocks(). The normalised rows go to `lanes` (make_lanes()) as well.
+// Products of rows for which normed_by_blocks() is true. The normalised rows are also written to `lanes`
+// (make_lanes()).
 std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights,
                                   const RowNorm& norm, const MatmulInput& lanes);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
-// Collective::multiply_own_inputs(), where `segments` says: columns [out, own inputs] -> [rows, out].
+// Implements Collective::multiply_own_inputs(), with the group's data in `segments`: columns [out, own
+// inputs] -> [rows, out].
 Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const Tensor* residual,
                            const SegmentArgs& segments);
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                           Activation activation);
-// The same of packed rows, which are normalised.
+// The same for packed rows, which are already normalised.
 MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,
                           Activation activation);
 Tensor embed(std::span<const int> ids, const Weight& table);

@@ -1,5 +1,5 @@
-// Memory that is taken and given back many times in a pass: pools of the device's and of pinned memory, and
-// the ring through which small arrays of the host reach the device.
+// Memory that is taken and returned many times per pass: pools of device memory and of pinned memory, and the
+// ring through which small host arrays are copied to the device.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace anabranch::ops::cuda {
 enum class MemoryKind : uint8_t { device, pinned };
 class Pool;
 
-// A block of a pool, given back when this goes.
+// A block of a pool, returned to it on destruction.
 class Block {
  public:
   Block() = default;
@@ -44,8 +44,8 @@ class Block {
   unsigned size_class_ = 0;
 };
 
-// Blocks of 2^n or 1.5 * 2^n bytes, kept when given back. Everything on a device happens on one stream, so a
-// block can be used again at once. Any thread. A pool outlives its blocks.
+// Blocks of 2^n or 1.5 * 2^n bytes, cached when they are returned. All work of a device is on one stream, so
+// a block can be reused at once. Any thread. A pool outlives its blocks.
 class Pool {
  public:
   Pool(Context& context, MemoryKind kind) : context_(context), kind_(kind) {}
@@ -55,7 +55,7 @@ class Pool {
 
   // Throws std::runtime_error when there is no memory.
   Block take(size_t bytes);
-  // Gives the blocks that nobody has back to the system.
+  // Returns unused blocks to the system.
   void trim();
 
  private:
@@ -81,7 +81,8 @@ class PooledStorage final : public Storage {
   Block block_;
 };
 
-// Pinned host memory that copies read from after the call: a ring, waited for when it comes round.
+// Pinned host memory from which copies read after the call has returned: a ring, which waits when it wraps
+// around.
 class Staging {
  public:
   explicit Staging(Context& context) : context_(context) {}
@@ -89,7 +90,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Copies to the device. `from` is free when this returns.
+  // Copies to the device. `from` may be changed when this returns.
   void copy(void* to, const void* from, size_t bytes);
 
  private:

@@ -1,5 +1,5 @@
-// Which shapes of layers the kernels take: asked when a model is loaded, and again by each launch. Needs no
-// device.
+// The layer shapes that the kernels support: checked when a model is loaded, and again by each launch. Needs
+// no device.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace anabranch::ops::cuda {
 
-// As in OpTable: why there are no kernels for it, or empty.
+// See OpTable: the reason why there are no kernels for it, or empty.
 std::string attention_unsupported(int head_dim, const Rope& rope);
 std::string gated_delta_unsupported(const GatedDeltaShape& shape);
 

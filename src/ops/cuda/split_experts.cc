@@ -52,7 +52,7 @@ std::vector<unsigned long long> SplitExperts::bring_missing(void* to) const {
   std::vector<unsigned long long> addresses = addresses_;
   auto* next = static_cast<unsigned char*>(to);
   for (int first = 0, end; first < experts(); first = end + 1) {
-    for (end = first; end < experts() && !on_device(end); end++) {  // neighbours in one copy
+    for (end = first; end < experts() && !on_device(end); end++) {  // adjacent experts in one copy
       addresses[static_cast<size_t>(end)] = reinterpret_cast<unsigned long long>(next);
       next += expert_bytes_;
     }

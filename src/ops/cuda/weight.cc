@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kRows = 16, kInputs = 64;
 
-// Where row r (of 16) and input k (of 64) lie in a record: the lane, the step of 16 inputs, the half of the
-// step, odd or even input, upper or lower 8 rows.
+// The position of row r (of 16) and input k (of 64) in a record: the lane, the step of 16 inputs, the half of
+// the step, odd or even input, upper or lower 8 rows.
 struct RecordIndex {
   int lane, step, half, odd, high;
   RecordIndex(int r, int k)
@@ -32,7 +32,7 @@ void put_nibble(uint8_t* word, int shift, uint8_t code) {
   std::memcpy(word, &bits, 4);
 }
 
-// Integers: of a word's halves each has an odd or an even input of two steps.
+// Stores an integer code. One half of a word has the even inputs of two steps, the other half the odd inputs.
 void put_integer(uint8_t* record, int planes, int r, int k, uint8_t code) {
   const RecordIndex at(r, k);
   for (int plane = 0; plane < planes; plane++, code >>= 4)
@@ -40,7 +40,8 @@ void put_integer(uint8_t* record, int planes, int r, int k, uint8_t code) {
                (at.step % 2 * 2 + at.half) * 4 + at.odd * 16, code);
 }
 
-// Places in a table: of a word's halves each has a step. Where the table has signs, they lie apart.
+// Stores an index into a table. Each half of a word has one step. If the table has signs, they are stored
+// separately.
 void put_place(uint8_t* record, bool has_signs, int r, int k, uint8_t code) {
   const RecordIndex at(r, k);
   uint8_t* word = record + at.lane * 16 + (at.high * 2 + at.step / 2) * 4;
@@ -70,7 +71,7 @@ float rounded_to_bf16(float x) {
   return bf16_to_float(float_to_bf16(x));
 }
 
-// A scale so large that it would not fit is none of any model.
+// A scale that does not fit in bf16 occurs in no model.
 uint16_t stored_scale(int kind, float scale) {
   return float_to_bf16(std::ldexp(scale, kind == kE4m3 ? kE4m3ScaleExponent : kScaleExponent));
 }
@@ -83,7 +84,7 @@ void put_scale(uint8_t* scales, int group, int r, int kind, float scale) {
   std::memcpy(scales + ((group * 8 + r % 8) * 2 + r / 8) * 2, &bits, 2);
 }
 
-// The kernels' place of each of a source's codes in table `index`, if it has all of them.
+// The kernels' index of each of the source's codes in table `index`; none if a code is missing there.
 using Places = std::array<uint8_t, 16>;
 std::optional<Places> places_in(int index, const CodeTable& table) {
   const auto& known = kCodeTables[index];
@@ -108,7 +109,7 @@ void put_code(uint8_t* record, const Layout& layout, int r, int k, uint8_t code)
   put_place(record, layout.kind > kFirstTable, r, k, layout.places[code]);
 }
 
-// Kernels take E4M3's NaN for 480. A scale that is NaN makes the same outputs NaN.
+// Kernels decode E4M3's NaN as 480. Instead, a NaN scale makes the same outputs NaN.
 bool has_nan(const uint8_t* e4m3, int count) {
   return std::any_of(e4m3, e4m3 + count, [](uint8_t code) { return (code & 0x7Fu) == 0x7F; });
 }
@@ -164,7 +165,7 @@ int record_bytes(const RecordFormat& format) {
 
 namespace {
 
-// None: the kernels do not know the source's table.
+// None if the kernels do not have the source's table.
 std::optional<Layout> layout_of(const WeightSource& s) {
   Layout layout{};
   layout.groups = is_coded(s.kind) ? kInputs / std::min(s.group, kInputs) : 1;
@@ -203,7 +204,7 @@ PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
   out.size = static_cast<size_t>(tiles * tile_bytes);
-  out.memory = std::make_unique_for_overwrite<uint8_t[]>(out.size);  // each thread clears what it fills
+  out.memory = std::make_unique_for_overwrite<uint8_t[]>(out.size);  // each thread clears its part
   threads.parallel_for(tiles, std::max<int64_t>(1, tiles / 64), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const int64_t first = t * kRows, count = std::min<int64_t>(kRows, s.rows - first);

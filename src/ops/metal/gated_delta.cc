@@ -14,7 +14,7 @@ DeltaScanned delta_scan(const Launcher& launcher, const GatedDeltaShape& shape, 
                         const DeltaEntries& entries, const DeltaTokens& tokens, bool fold, bool advance) {
   const int count = tokens.q.shape(0), entry_count = entries.k.shape(0);
   const int hk = shape.key_heads, hv = shape.value_heads, dk = shape.key_dim, dv = shape.value_dim;
-  const auto none = mx::zeros({8});  // of fewer elements MLX would make another kind of operand
+  const auto none = mx::zeros({8});  // with fewer elements MLX would make another kind of operand
   const auto operand = [&](const mx::array& rows) { return entry_count > 0 ? rows : none; };
   Launch launch;
   launch.kernel = "delta_scan";

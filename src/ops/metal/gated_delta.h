@@ -6,7 +6,7 @@
 
 namespace anabranch::ops::metal {
 
-// What the tokens of one sequence bring.
+// Inputs of the recurrence for the tokens of one sequence.
 struct DeltaTokens {
   mx::array q, k, v;      // [T, Hk, Dk] twice, normalised, and [T, Hv, Dv]
   mx::array decay, beta;  // [T, Hv]
@@ -20,10 +20,10 @@ struct DeltaScanned {
   mx::array s;         // the new state [Hv, Dk, Dv]
 };
 
-// Whether the kernel has room for a head's keys.
+// Whether the kernel supports the size of a head's keys.
 bool has_delta_scan(const GatedDeltaShape& shape);
-// Applies the entries to s, then the tokens. fold: the entries stay in the new state; advance: entries and
-// tokens do.
+// Applies the entries to s, then the tokens. fold: the new state includes the entries; advance: it includes
+// entries and tokens.
 DeltaScanned delta_scan(const Launcher& launcher, const GatedDeltaShape& shape, const mx::array& s,
                         const DeltaEntries& entries, const DeltaTokens& tokens, bool fold, bool advance);
 

@@ -10,8 +10,8 @@ namespace {
 
 using Compiled = std::map<std::string_view, mx::fast::CustomKernelFunction>;
 
-// MLX compiles a text once for each set of constants. Its default for arithmetic is IEEE's, without
-// liberties: bits must not depend on the constants.
+// MLX compiles a kernel's text once for each set of constants. By default it uses strict IEEE arithmetic, as
+// we need: the bits must not depend on the constants.
 std::vector<mx::array> launch_by_mlx(Compiled& compiled, const Launch& launch) {
   std::vector<std::string> input_names, output_names;
   std::vector<mx::array> inputs;

@@ -1,6 +1,6 @@
-// Kernels in Metal's language, launched through MLX (mx::fast::metal_kernel), for what ops/reference makes of
-// MLX's own ops otherwise. They have not been run on Metal yet: tests run their text as C++, thread by thread
-// (tests/ops/metal_test.cc).
+// Kernels in Metal's language, launched through MLX (mx::fast::metal_kernel); they replace compositions of
+// MLX's own ops in ops/reference. They have not been run on Metal yet: tests run their text as C++, thread by
+// thread (tests/ops/metal_test.cc).
 #pragma once
 
 #include <mlx/array.h>
@@ -18,8 +18,8 @@ namespace mx = mlx::core;
 
 namespace metal {
 
-// One launch: threads of the whole grid and of a threadgroup (which divide it), the constants that the text
-// names, operands by the names it has for them; results are f32.
+// One launch: threads of the whole grid and of a threadgroup (the latter divide the former), the constants
+// that the text names, and the operands with their names in the text; results are f32.
 struct Launch {
   std::string_view kernel;  // "gemv", "delta_scan"
   std::vector<std::pair<std::string, mx::array>> inputs;
@@ -29,10 +29,10 @@ struct Launch {
 };
 using Launcher = std::function<std::vector<mx::array>(const Launch&)>;
 
-// Why Metal cannot be used here, or empty.
+// Says why Metal cannot be used here; empty: it can.
 std::string unsupported();
 
-// A launcher that has MLX compile and run the kernels, on its GPU.
+// A launcher that uses MLX to compile and run the kernels on its GPU.
 Launcher mlx_launcher();
 
 // A kernel's text; defined by the build.

@@ -11,16 +11,16 @@
 namespace anabranch::ops::reference {
 namespace {
 
-// The block with `rows` put over it from `at` on. Blocks are row-contiguous, as others copy them. Rows that
-// are a whole block come back from slice_update() as they are, a view of a whole prompt's; contiguous()
-// copies them.
+// Returns the block with `rows` written over it from `at` on. Blocks are row-contiguous, because other code
+// copies them that way. If `rows` is a whole block, slice_update() returns it unchanged, as a view of the
+// whole prompt's rows; contiguous() copies it.
 Tensor updated(const Tensor& block, const mx::array& rows, const mx::Shape& at) {
   mx::Shape end = at;
   for (size_t i = 0; i < end.size(); i++) end[i] += rows.shape(static_cast<int>(i));
   return from_mlx(block.device(), mx::contiguous(mx::slice_update(as_mlx(block), rows, at, end)));
 }
 
-// Without the dropped ones.
+// Skips dropped blocks.
 std::vector<mx::array> as_mlx_all(const std::vector<Tensor>& blocks) {
   std::vector<mx::array> arrays;
   for (const Tensor& block : blocks)
@@ -50,7 +50,7 @@ void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
     kv.length += count;
     t += count;
   }
-  mx::eval(changed);  // the graph must not grow with every token
+  mx::eval(changed);  // otherwise the graph would grow with every token
 }
 
 Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec, bool whole) {

@@ -75,9 +75,10 @@ Tensor ReferenceDevice::to_host(const Tensor& x) {
   return host;
 }
 
-// MLX keeps freed buffers for later arrays: fresh pages cost more than the kernels that fill them. Without a
-// limit one buffer of every size that was ever needed piles up, hundreds of megabytes beside a small model.
-// So it may keep what the largest pass so far needed beyond what that pass left behind.
+// MLX keeps freed buffers for later arrays, because fresh pages cost more than the kernels that fill them.
+// Without a limit, one buffer of every size that was ever needed would accumulate: hundreds of megabytes for
+// a small model. So it may keep as much as the largest pass so far needed beyond the memory that stayed in
+// use after it.
 void ReferenceDevice::begin_pass() {
   constexpr size_t kLeast = size_t{32} << 20, kMost = size_t{512} << 20;
   const size_t now = mx::get_active_memory(), peak = mx::get_peak_memory();

@@ -1,5 +1,6 @@
-// A device whose ops are made of MLX's: the specification of every op, which tests compare the others with,
-// and, with kernels of ours for what MLX does slowly (ops/metal/), the path to Apple's GPUs.
+// A device whose ops are composed of MLX's: the specification of every op, with which tests compare the other
+// backends; and, with our own kernels for operations that are slow in MLX (ops/metal/), the way to use
+// Apple's GPUs.
 //
 // Ops are lazy: their results are nodes of MLX's graph until to_host() or an op that changes a state
 // evaluates them. So there is nothing for synchronize() to wait for. The memory of tensors belongs to MLX,
@@ -35,7 +36,7 @@ class ReferenceDevice final : public Device {
 
 namespace reference {
 
-// The device of a tensor or weight that an op of this folder was called with.
+// The device of a tensor or weight passed to an op of this folder.
 inline ReferenceDevice& device_of(Device& device) {
   return static_cast<ReferenceDevice&>(device);
 }
@@ -56,8 +57,8 @@ mx::array as_mlx(const Tensor& x);
 // The array, f32, f16, i32 or u8, as a tensor.
 Tensor from_mlx(Device& device, mx::array x);
 
-// Rows of x in memory of their own, lazily. An array that stays in a state must have that: a view keeps all
-// of what it was cut from.
+// Rows of x in their own memory, lazily. An array that stays in a state needs that, because a view keeps the
+// whole array that it was cut from alive.
 mx::array copy_rows(const mx::array& x, std::span<const int> rows);
 mx::array copy_rows(const mx::array& x, int begin, int end);
 

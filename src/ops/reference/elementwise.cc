@@ -63,7 +63,7 @@ Tensor take_rows(const Tensor& x, std::span<const int> rows) {
 
 Tensor concat_rows(const std::vector<Tensor>& parts) {
   Device& device = parts.front().device();
-  if (parts.size() == 1) {  // MLX would return the array itself
+  if (parts.size() == 1) {  // MLX would return the same array, not a copy
     const mx::array x = as_mlx(parts.front());
     return from_mlx(device, copy_rows(x, 0, x.shape(0)));
   }

@@ -5,7 +5,7 @@
 namespace anabranch::ops::reference {
 
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale);
-// One expert after another.
+// Computes one expert after another.
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared);
 

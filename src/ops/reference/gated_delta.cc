@@ -12,7 +12,7 @@
 namespace anabranch::ops::reference {
 namespace {
 
-// The mixer's tensors as MLX's arrays: the weights, the projections of some rows, and a sequence's memory.
+// The mixer's tensors as MLX arrays: the weights, the projections of some rows, and a sequence's memory.
 struct Weights {
   mx::array conv, a_log, dt_bias, norm;
   float eps;
@@ -61,7 +61,7 @@ mx::array convolve(const mx::array& before, const mx::array& rows, const mx::arr
   return silu(sum);
 }
 
-// What tokens bring, after the convolution; `conv` has the rows before them.
+// Computes the recurrence's inputs from the rows of tokens; `conv` has the rows before them.
 metal::DeltaTokens prepare(const Rows& rows, const GatedDeltaShape& s, const Weights& w,
                            const mx::array& conv) {
   const int tokens = rows.qkv.shape(0), keys = s.key_heads * s.key_dim;
@@ -84,7 +84,7 @@ mx::array finish(const mx::array& y, const mx::array& z, const Weights& w, bool 
   return mx::multiply(mx::reshape(normed, z.shape()), sigmoid_gate ? mx::sigmoid(z) : silu(z));
 }
 
-// One token's part of what makes its update: k [Hk, Dk], delta [Hv, Dv], decay [Hv].
+// One token's data for its update: k [Hk, Dk], delta [Hv, Dv], decay [Hv].
 struct Entry {
   mx::array k, delta, decay;
 };
@@ -105,7 +105,7 @@ Entry entry_of(const GatedDeltaWindow& w, const GatedDeltaShape& s, int i) {
           row(w.decay, {s.value_heads})};
 }
 
-// The last rows of conv input after more rows, in memory of their own.
+// The new conv state after more rows, in its own memory.
 mx::array conv_after(const mx::array& conv, const mx::array& rows) {
   const auto all = mx::concatenate({conv, rows}, 0);
   return copy_rows(all, all.shape(0) - conv.shape(0), all.shape(0));
@@ -115,7 +115,7 @@ mx::array conv_after(const mx::array& conv, const DeltaRun& run) {
   return conv_after(conv, slice_rows(as_mlx(run.state->window->rows), 0, run.replay));
 }
 
-// The memory with the run's entries applied.
+// The memory after the run's entries have been applied.
 Memory replayed(const GatedDeltaShape& shape, const DeltaRun& run) {
   const Memory before = memory_of(*run.state);
   mx::array s = before.s;
@@ -130,7 +130,7 @@ struct Applied {
   mx::array s;  // after the tokens
 };
 
-// Tokens after `from`.
+// Applies tokens to `from`.
 Applied apply(const Rows& rows, const GatedDeltaShape& s, const Weights& w, const Memory& from) {
   const int tokens = rows.qkv.shape(0), ratio = s.value_heads / s.key_heads;
   const auto [q, k, v, decay, beta] = prepare(rows, s, w, from.conv);
@@ -150,7 +150,7 @@ Applied apply(const Rows& rows, const GatedDeltaShape& s, const Weights& w, cons
   return done;
 }
 
-// Tokens' entries [T, ...] and rows become those of the window from run.entry on.
+// Stores the tokens' entries [T, ...] and rows in the window, from run.entry on.
 void put_entries(const DeltaRun& run, const metal::DeltaEntries& entries, const mx::array& rows) {
   GatedDeltaWindow& w = *run.state->window;
   const auto put = [&](Tensor& to, const mx::array& from) {
@@ -165,7 +165,8 @@ void put_entries(const DeltaRun& run, const metal::DeltaEntries& entries, const 
   put(w.rows, rows);
 }
 
-// Makes `after` the state's memory, and evaluates it and `out`: the graph must not grow with every token.
+// Sets the state's memory to `after`, and evaluates it and `out`: otherwise the graph would grow with every
+// token.
 void put_memory(GatedDeltaState& state, const Memory& after, std::vector<mx::array> out) {
   Device& device = state.s.device();
   state.s = from_mlx(device, after.s);
@@ -178,7 +179,7 @@ void put_memory(GatedDeltaState& state, const Memory& after, std::vector<mx::arr
   mx::eval(out);
 }
 
-// A run with the recurrence in one kernel.
+// A run that computes the recurrence in one kernel.
 mx::array run_with_kernel(const metal::Launcher& launcher, const Rows& rows, const GatedDeltaShape& shape,
                           const Weights& weights, const DeltaRun& run) {
   const Memory before = memory_of(*run.state);

@@ -1,4 +1,4 @@
-// A weight as the reference keeps it: MLX's quantised arrays where MLX has the format, else dense f32.
+// A weight on the reference device: MLX's quantised arrays if MLX has the format, else dense f32.
 #pragma once
 
 #include <mlx/array.h>

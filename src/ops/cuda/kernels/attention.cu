@@ -1,22 +1,22 @@
-// Attention over paged keys and values for few query rows, 16 of which meet a part. Macros: D; STAGES of a ring in
-// shared memory, which change no result.
+// Attention over paged keys and values for few query rows, 16 of which are multiplied with a part at a time.
+// Macros: D; STAGES of a ring in shared memory, which does not change a result.
 //
-// Kernels are made of functions for a group of 128 threads that meet at a named barrier.
+// Kernels are composed of functions for a group of 128 threads that synchronise at a named barrier.
 
-// A part's keys, then its values, in chunks that one copy brings: kWide dimensions of all keys, or 64 positions of
-// kRows dimensions of the values.
+// A part's keys, then its values, divided into chunks that one copy loads: kWide dimensions of all keys, or
+// 64 positions of kRows dimensions of the values.
 constexpr int kRows = D % 128 == 0 ? 128 : D % 96 == 0 ? 96 : D % 64 == 0 ? 64 : 32, kRowGroups = D / kRows;
 constexpr int kKeyChunks = D / kWide, kValueChunks = 2 * kRowGroups, kChunks = kKeyChunks + kValueChunks;
 constexpr int kKeyBytes = kPartBytes / kKeyChunks, kValueBytes = kPartBytes / kValueChunks;
 constexpr int kStages = STAGES, kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
 
-// What a group of 128 threads has in shared memory.
+// Shared memory of a group of 128 threads.
 struct Group {
   u8 ring[kStages][kStageBytes];
   u16 queries[16 * D];
   union {
     u16 weights[2][16 * 64];
-    float heads[4][D];  // before there are weights
+    float heads[4][D];  // used before the weights
   };
   float largest[4][16], sum[4][16][4];
   u64 full[kStages];
@@ -25,7 +25,7 @@ static_assert(16 * kResultStride * 4 <= kStages * kStageBytes, "results fit");
 static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1280,
               "attention.cc has this");
 
-// The ring through which chunks come. Threads use it together; `barrier` is theirs.
+// The ring into which chunks are loaded. All threads of the group use it together; `barrier` is the group's.
 struct Ring {
   Group& group;
   int thread, barrier;
@@ -42,17 +42,17 @@ struct Ring {
   }
 };
 
-// The chunks of parts [begin, begin + total / kChunks) of a head.
+// Loads the chunks of parts [begin, begin + total / kChunks) of a head.
 struct Chunks {
   const AttendArgs& a;
   const AttendSpan& s;
   Ring& ring;
   int kv_head, begin, total;
-  bool is_once;  // nobody else reads them
+  bool is_once;  // no other block reads them
   int asked = 0;
-  const u8 *keys = nullptr, *values = nullptr;  // of the part that is asked for
+  const u8 *keys = nullptr, *values = nullptr;  // of the part being requested
 
-  // Asks for the next chunk, in the stage `ahead` of the one that is used next.
+  // Requests the next chunk, into the stage that is `ahead` after the next one to use.
   __device__ void ask(int ahead) {
     if (asked < total) {
       const int c = asked % kChunks, part = begin + asked / kChunks;
@@ -84,7 +84,7 @@ struct Chunks {
     commit_copies();
 #endif
   }
-  // Waits for the next chunk. All threads have done with the one before it, whose stage is filled again.
+  // Waits for the next chunk. All threads have finished the chunk before it, so its stage is refilled.
   __device__ const u8* next() {
     const u8* chunk = ring.group.ring[ring.stage];
 #if __CUDA_ARCH__ >= 900
@@ -109,11 +109,11 @@ struct Tile {
   __device__ int last() const { return start + (min(first + 16, rows) - 1) / group; }
 };
 
-// Weighted values of 16 rows and a part: of a warp's share of the dimensions.
+// Weighted values of 16 rows for one part: the warp's share of the dimensions.
 typedef float Mixed[kRowGroups][kRows / 32][4];
 
-// Scores of 16 rows and the warp's 32 keys of a part. Loops over chunks are not unrolled: code that is not in the
-// multiprocessor's cache takes longer to come than to run.
+// Scores of 16 rows and the warp's 32 keys of a part. Loops over chunks are not unrolled: loading code that
+// is not in the multiprocessor's cache takes longer than running it.
 DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
   const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
   u32 queries = shared_address(group.queries);
@@ -137,7 +137,8 @@ DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
   }
 }
 
-// Turns scores into weights, which go to shared memory with the warp's sums. largest: of rows r, r + 8.
+// Turns scores into weights, which are stored in shared memory with the warp's sums. largest: for rows r, r +
+// 8.
 DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Tile& tile, int part, float scores[4][4],
                   float largest[2]) {
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
@@ -196,7 +197,7 @@ DEVICE void mix_values(Chunks& chunks, const Group& group, Mixed mixed) {
       }
     }
 }
-// The sums of a row's weights, which all lanes of the row get.
+// The sum of a row's weights, the same in all lanes of the row.
 DEVICE float sum_of(const Group& group, int row, int q) {
   float sum = (group.sum[0][row][q] + group.sum[1][row][q]) + (group.sum[2][row][q] + group.sum[3][row][q]);
   sum += __shfl_xor_sync(~0u, sum, 1);
@@ -208,7 +209,7 @@ DEVICE u16* query_place(Group& group, int row, int d) {
 }
 DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, Group& group,
                           int thread) {
-  constexpr int kEach = D / 64 > 0 ? D / 64 : 1;  // read together: one wait for memory
+  constexpr int kEach = D / 64 > 0 ? D / 64 : 1;  // loaded together, to wait for memory only once
   for (int first = thread; first < 16 * (D / 8); first += 128 * kEach) {
     uint4 v[kEach];
 #pragma unroll
@@ -225,7 +226,8 @@ DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& 
         *(uint4*)query_place(group, (first + i * 128) / (D / 8), (first + i * 128) % (D / 8) * 8) = v[i];
   }
 }
-// Without prepare(): the tile's queries, and those of the span's keys and values that lie in parts [begin, end).
+// Replaces prepare(): prepares the tile's queries, and those of the span's keys and values in parts [begin,
+// end).
 DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, int begin, int end,
                          Group& group, int thread, int barrier) {
   const int warp = thread / 32, lane = thread % 32;
@@ -251,11 +253,11 @@ DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& t
   barrier_sync(barrier, 128);
 }
 
-// One unit of work: a tile of 16 query rows, a head of keys, and up to unit_parts parts. If these are all parts, the
-// result is stored, else each part's.
+// One unit of work: a tile of 16 query rows, a kv head, and up to unit_parts parts. If these are all parts,
+// the final result is stored, otherwise the result of each part.
 DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) {
   const AttendSpan& s = find_span(a, &AttendSpan::first_unit, unit);
-  // Tiles that read the same keys follow each other.
+  // Consecutive tiles read the same keys.
   const int tiles = (s.count * (a.heads / a.kv_heads) + 15) / 16;
   const int index = (unit - s.first_unit) % tiles, split = (unit - s.first_unit) / tiles;
   const Tile tile(a, s, index);
@@ -265,16 +267,16 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
   const int end = min(max(tile.last(), tile.by_all) / kPart, s.begin + min((split + 1) * s.unit_parts, parts) - 1) + 1;
   Group& group = ring.group;
   Chunks chunks{a, s, ring, kv_head, begin, max(end - begin, 0) * kChunks, tiles == 1};
-  // What the kernels before do not write.
+  // Chunks that previous kernels do not write can be requested before waiting.
   const int old = (tile.start / kPart - begin) * kChunks;
   int ahead = 0;
   const auto ask_old = [&] {
 #pragma unroll 1
     for (; ahead < kStages - 1 && ahead < old; ahead++) chunks.ask(ahead);
   };
-  if (!a.prepares) {  // prepare() began when all before it had ended
+  if (!a.prepares) {  // prepare() started after all earlier kernels had ended
     ask_old();
-  } else if (begin < end) {  // into the L2 cache, which sees what is written later
+  } else if (begin < end) {  // only into the L2 cache, which stays coherent with later writes
 #if __CUDA_ARCH__ >= 900
     if (ring.thread < 2) prefetch_bulk(part_address(a, s, kv_head, begin, ring.thread), kPartBytes);
 #endif
@@ -325,7 +327,8 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
     }
   }
   if (s.splits > 1) return;
-  // Through shared memory, where nobody reads chunks any more: few rows are there, and neighbours are stored together.
+  // Store through shared memory, which no longer holds chunks in use: there are few rows, and neighbouring
+  // values are stored together.
   float* results = (float*)group.ring;
   barrier_sync(ring.barrier, 128);
 #pragma unroll
@@ -345,7 +348,7 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
     store_row(a, s.row + row / tile.group, kv_head * tile.group + row % tile.group, results + i * kResultStride);
   }
 #if __CUDA_ARCH__ >= 900
-  other_proxy_fence();  // before chunks come there again
+  other_proxy_fence();  // before chunks are loaded there again
 #endif
 }
 

@@ -1,21 +1,21 @@
-// What the kernels of attention share. D is the head's size, a multiple of 32.
+// Common code of the attention kernels. D is the head's size, a multiple of 32.
 //
-// Keys and values of a block of 256 positions are f16 and lie as shared memory has them, in rows of 64 numbers (keys
-// of 32 where D is no multiple of 64):
+// Keys and values of a block of 256 positions are f16, in the layout used in shared memory: rows of 64
+// numbers (keys: of 32 if D is not a multiple of 64):
 //   keys   [kv heads][2 parts][D / kWide][128 positions][kWide]
 //   values [kv heads][2 parts][2 halves of the part][D][64 positions]
-// Within a row, chunks of 16 bytes change places by the row's number, as wgmma has them with its swizzle, so that the
-// same chunk of 8 rows lies in all banks.
+// Within a row, chunks of 16 bytes are permuted by the row's number, like wgmma's swizzle, so that the same
+// chunk of 8 rows covers all banks.
 //
-// A part is kPart positions on an absolute grid. Query rows (positions by the heads that share keys) meet a part on the
-// tensor cores, 16 inputs at a time in their order, and leave its largest score, the sum of its weights and its
-// weighted values. Parts are joined in order. All kernels do this with the same operations: a row's result depends
-// neither on other rows nor on which kernel it went through.
+// A part is kPart positions on an absolute grid. Query rows (positions times the heads that share keys) are
+// multiplied with a part on the tensor cores, 16 inputs at a time in order. This gives the part's largest
+// score, the sum of its weights and its weighted values. Parts are joined in order. All kernels use the same
+// operations: a row's result depends neither on other rows nor on the kernel that computed it.
 constexpr int kBlock = 256;
 constexpr int kWide = D % 64 == 0 ? 64 : 32;
-constexpr int kPartBytes = D * kPart * 2;  // of a head's keys, and of its values
+constexpr int kPartBytes = D * kPart * 2;  // a head's keys or values of a part
 
-// The place of (row, column) in a tile of rows of WIDE numbers.
+// The index of (row, column) in a tile of rows of WIDE numbers.
 template <int WIDE>
 DEVICE int swizzled(int row, int column) {
   const int turn = WIDE == 64 ? row % 8 : row / 2 % 4;
@@ -30,7 +30,7 @@ DEVICE long value_place(int head, int column, int d) {
 }
 
 DEVICE const AttendSpan* spans_of(const AttendArgs& a) { return a.span_table ? a.span_table : a.span; }
-// The last span whose `first` is not above `value`.
+// The last span whose `first` is at most `value`.
 DEVICE const AttendSpan& find_span(const AttendArgs& a, int AttendSpan::*first, int value) {
   const AttendSpan* spans = spans_of(a);
   int low = 0, high = a.spans - 1;
@@ -46,19 +46,19 @@ DEVICE const AttendSpan& find_span(const AttendArgs& a, int AttendSpan::*first, 
 DEVICE u64 block_address(const AttendArgs& a, int pair, int which) {
   return a.table ? a.table[2 * pair + which] : a.pairs[2 * pair + which];
 }
-// Where a head's keys (0) or values (1) of a part lie.
+// The address of a head's keys (0) or values (1) of a part.
 DEVICE const u8* part_address(const AttendArgs& a, const AttendSpan& s, int kv_head, int part, int which) {
   return (const u8*)block_address(a, s.first_pair + part / 2, which) + (long)(kv_head * 2 + part % 2) * kPartBytes;
 }
 
-// Queries see positions up to the larger of their own and this.
+// A query sees positions up to the larger of its own position and this.
 DEVICE int seen_by_all(const AttendSpan& s) { return s.whole ? s.length - 1 : -1; }
 
-constexpr u32 kNothing = 0xFF800000u;  // -infinity: no position is seen
+constexpr u32 kNothing = 0xFF800000u;  // -infinity: no visible position
 DEVICE float nothing() { return __uint_as_float(kNothing); }
 
-// Scores of TILES times 8 positions from `first` on, as fragments have them: caps them, and takes away what the queries
-// of rows r and r + 8 at own[] do not see. by_all: seen_by_all().
+// Processes scores of TILES times 8 positions from `first` on, laid out as fragments: caps them, and masks
+// positions that the queries of rows r and r + 8, at own[], do not see. by_all: seen_by_all().
 template <int TILES>
 DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const int own[2], int by_all) {
   if (a.soft_cap > 0.0f) {
@@ -73,15 +73,15 @@ DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const i
     if (position > max(at, by_all) || (a.window > 0 && position <= at - a.window)) scores[i] = nothing();
   }
 }
-// Whether queries at positions [first, last] see the whole part, and nothing else is to be done to scores.
+// Whether queries at positions [first, last] see the whole part, and scores are not capped.
 DEVICE bool plain_part(const AttendArgs& a, int part, int first, int last, int by_all) {
   return part * kPart + kPart - 1 <= max(first, by_all) && (a.window <= 0 || part * kPart > last - a.window) && a.soft_cap <= 0.0f;
 }
-// Weights are 2^(score * factor - m), m the part's largest score times factor.
+// Weights are 2^(score * factor - m), where m is the part's largest score times factor.
 DEVICE float score_factor(const AttendArgs& a) { return a.soft_cap > 0.0f ? 1.0f : a.scale; }
 DEVICE float weight_of(float score, float factor, float m) { return exp2_fast(__fmaf_rn(score, factor, -m)); }
 
-// Joins a part (m, sum, values) to those before it. The first meets -infinity and zeros.
+// Joins a part (m, sum, values) to those before it. The first part is joined to -infinity and zeros.
 struct Joint {
   float keep, add;
 };
@@ -93,8 +93,8 @@ DEVICE Joint join(float& largest, float m) {
 }
 DEVICE float joined(Joint j, float old, float more) { return __fmaf_rn(more, j.add, __fmul_rn(old, j.keep)); }
 
-// The result of a row's head, by a warp, from shared memory.
-constexpr int kResultStride = D + 8;  // so that fragments' rows lie in different banks
+// Stores the result of a row's head from shared memory; executed by one warp.
+constexpr int kResultStride = D + 8;  // puts the fragments' rows into different banks
 DEVICE void store(const AttendArgs& a, int row, int head, int d, float2 y) {
   const long at = ((long)row * a.heads + head) * D + d;
   if (a.out) *(float2*)(a.out + at) = y;

@@ -1,17 +1,17 @@
-// Joining of parts that different blocks have left: in order, as one block joins its own.
+// Joins parts that different blocks have stored: in order, just as one block joins its own.
 
-// Where a row's results of a part lie in a.sums and a.largest.
+// The index of a row's results for a part in a.sums and a.largest.
 DEVICE long slot_of(const AttendArgs& a, const AttendSpan& s, int tile, int part, int kv_head, int row) {
   const int parts = (s.length - 1) / kPart + 1 - s.begin;
   return ((long)(s.first_slot + tile * parts + part - s.begin) * a.kv_heads + kv_head) * a.slot_rows + row;
 }
 
-// What a part changes: what is there is multiplied by `keep`, and the part's by `add`.
+// How a part is joined: the previous total is multiplied by `keep`, the part's numbers by `add`.
 struct PartJoint {
   float keep, add, sum, unused;
 };
 
-// The largest of this lane's number and those of the lanes before it.
+// The maximum over this lane and the lanes before it.
 DEVICE float largest_upto(float x) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -22,15 +22,16 @@ DEVICE float largest_upto(float x) {
   return x;
 }
 
-// A group of 128 threads has 32 dimensions of a query row and head. It brings parts into shared
-// memory, kTogether at a time and a.joined_ahead times so many ahead, and joins them in order.
+// A group of 128 threads has 32 dimensions of a query row and head. It loads parts into shared memory,
+// kTogether at a time and a.joined_ahead such batches ahead, and joins them in order.
 constexpr int kRound = 1024, kTogether = 64;
 struct Joining {
   float warp_largest[4], sum, unused[3];
-  PartJoint joints[kRound];  // memory is there for as many as there are parts
+  PartJoint joints[kRound];  // the launch allocates only as many as there are parts
 };
 
-// The joints of `count` parts (at most kRound), whose largest scores and sums lie `next` apart: a thread has 8.
+// Computes the joints of `count` parts (at most kRound), whose largest scores and sums are `next` apart: each
+// thread has 8.
 DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, float& largest, int thread, int barrier) {
   const int lane = thread % 32, warp = thread / 32;
   float2 own[8];
@@ -41,7 +42,7 @@ DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, flo
     upto = fmaxf(upto, own[i].x);
   }
   upto = largest_upto(upto);
-  barrier_sync(barrier, 128);  // the round before has ended
+  barrier_sync(barrier, 128);  // the previous round has ended
   if (lane == 31) to.warp_largest[warp] = upto;
   barrier_sync(barrier, 128);
   float before = largest;
@@ -59,7 +60,8 @@ DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, flo
   }
 }
 
-// Joins `count` parts to `total`: numbers of(part). If all that was there before is kept as it is, products with 1 are
+// Joins `count` parts to `total`: numbers of(part). KEPT: the previous total is never scaled, so products
+// with 1 are left out.
 // left out.
 template <bool KEPT, class Of>
 DEVICE void join_parts(const PartJoint* joints, int count, float& total, const Of& of) {
@@ -112,7 +114,7 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
       wait_copies<0>();
     barrier_sync(barrier, 128);
     if (first > 0) ask(stage > 0 ? stage - 1 : a.joined_ahead - 1);
-    // The first warp joins values, the second their weights' sums.
+    // The first warp joins values, the second warp the sums of weights.
     if (thread < 64) {
       const int here = min(kTogether, count - first);
       const PartJoint* joints = joining.joints + first % kRound;

@@ -1,10 +1,10 @@
-// Attention for many query rows on Hopper's tensor cores (wgmma): the same sums in the same order as attention.cu, so
-// the same bits. D is 64, 128 or 256. A block has 64 * WARPGROUPS query rows (positions by the heads of a group) and
-// goes through all parts that they see. One thread brings keys and values, which the warpgroups share; a warpgroup's
-// scores, and its values so far, stay in registers.
+// Attention for many query rows on Hopper's tensor cores (wgmma): the same sums in the same order as
+// attention.cu, so the same bits. D is 64, 128 or 256. A block has 64 * WARPGROUPS query rows (positions
+// times the heads of a group) and processes all parts that they see. One thread loads keys and values, which
+// the warpgroups share; a warpgroup's scores, and its values so far, stay in registers.
 constexpr int kConsumers = 128 * WARPGROUPS, kQueryRows = 64 * WARPGROUPS;
-constexpr int kKeyDims = D < 128 ? D : 128;                      // of a stage of keys: all keys' dimensions
-constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // of values: as many dimensions
+constexpr int kKeyDims = D < 128 ? D : 128;                      // dimensions of all keys in a stage
+constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // for values: as many dimensions
 constexpr int kStageBytes = kKeyDims * kPart * 2, kQueryBytes = kQueryRows * D * 2;
 constexpr int kFit = (226 * 1024 - kQueryBytes) / kStageBytes, kStages = kFit < 6 ? kFit : 6;
 
@@ -13,7 +13,7 @@ static_assert(kQueryRows * kResultStride * 4 <= kStages * kStageBytes, "results 
 #define OUT8(i)                                                                                \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
-// d (+)= a b: 64 rows of a, 128 of b, 16 inputs, both in shared memory.
+// d (+)= a b: 64 rows of a, 128 of b, 16 inputs; both are in shared memory.
 DEVICE void wgmma_scores(float d[64], u64 a, u64 b, int add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
@@ -37,14 +37,14 @@ DEVICE void wgmma_values(float d[32], const u32 a[4], u64 b, int add) {
       : OUT8(0), OUT8(8), OUT8(16), OUT8(24)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-// Rows of 128 bytes, chunks turned: 8 rows are 1024 bytes.
+// Descriptor of swizzled rows of 128 bytes: 8 rows are 1024 bytes.
 DEVICE u64 turned_descriptor(u32 address) {
   return (u64)((address & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
 struct Block {
   const AttendSpan& s;
-  int kv_head, group, first, rows, start, begin, end;  // first of `rows`; position of the span's first; parts
+  int kv_head, group, first, rows, start, begin, end;  // first row of `rows`; position of the span's first; parts
   __device__ Block(const AttendArgs& a, const AttendSpan& span, int tile, int head)
       : s(span), kv_head(head), group(a.heads / a.kv_heads), first(tile * kQueryRows), rows(s.count * group),
         start(s.length - s.count) {
@@ -94,7 +94,7 @@ DEVICE void release(Stages& stages) {
 }
 
 DEVICE void bring_queries(const AttendArgs& a, const Block& b, u8* queries) {
-  constexpr int kEach = kQueryRows * (D / 8) / kConsumers;  // read together: one wait for memory
+  constexpr int kEach = kQueryRows * (D / 8) / kConsumers;  // loaded together, to wait for memory only once
   uint4 v[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
@@ -112,7 +112,7 @@ DEVICE void bring_queries(const AttendArgs& a, const Block& b, u8* queries) {
   barrier_sync(1, kConsumers);
 }
 
-// Weights of the warp's rows r (half 0) and r + 8 (1) as fragments: of 16 positions each.
+// Computes the weights of the warp's rows r (half 0) and r + 8 (1) as fragments of 16 positions each.
 DEVICE void weigh(const AttendArgs& a, const Block& b, int part, const int own[2], float scores[64], u32 weights[8][4],
                   float largest[2], float sum[2]) {
   const int by_all = seen_by_all(b.s);
@@ -128,7 +128,7 @@ DEVICE void weigh(const AttendArgs& a, const Block& b, int part, const int own[2
     m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
     largest[h] = factor * m;
     m = largest[h] == nothing() ? 0.0f : largest[h];
-    float quarter[4] = {};  // of 32 positions each
+    float quarter[4] = {};  // 32 positions each
 #pragma unroll
     for (int n = 0; n < 16; n++) {
       const float p0 = weight_of(scores[n * 4 + 2 * h], factor, m);
@@ -202,7 +202,7 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
       }
       kept = !__any_sync(~0u, j[0].keep != 1.0f || j[1].keep != 1.0f);
     }
-    // The products of 64 dimensions run while those before are joined.
+    // The products of 64 dimensions run while the previous ones are joined.
     constexpr int kOfStage = kKeyDims / 64;
     float mixed[2][32];
     const auto finish = [&](int g) {
@@ -230,13 +230,13 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
     }
     wgmma_wait<0>();
     finish(D / 64 - 1);
-    // Until here the products read the weights, which the compiler does not know.
+    // The products read the weights until here, which the compiler does not know.
 #pragma unroll
     for (int k = 0; k < 8; k++)
       asm volatile("" ::"r"(weights[k][0]), "r"(weights[k][1]), "r"(weights[k][2]), "r"(weights[k][3]));
   }
-  // Through shared memory, where nobody reads keys and values any more: the code for storing from fragments took longer
-  // to come than to run.
+  // Store through shared memory, where keys and values are no longer in use: loading the code that stores
+  // from fragments took longer than running it.
   barrier_sync(1, kConsumers);
   float* results = (float*)stages.memory + warp * 16 * kResultStride;
 #pragma unroll
@@ -255,7 +255,7 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
   }
 }
 
-// Grid: tiles of query rows by kv heads; those with most parts come first.
+// Grid: tiles of query rows by kv heads; tiles with the most parts come first.
 KERNEL __launch_bounds__(kConsumers + 128, 1) attend_many(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(1024) u8 shared[];
   u64* full = (u64*)(shared + kQueryBytes + kStages * kStageBytes);

@@ -1,7 +1,8 @@
-// What happens to queries, keys and values before attention: norm, rotation, the cache.
+// Preparation of queries, keys and values for attention: norm, rotation, storing in the cache.
 DEVICE float in_f16_range(float x) { return fminf(fmaxf(x, -65504.0f), 65504.0f); }
 
-// A row's head of queries, keys or values after norm and rotation: by a warp, with `all` in shared memory.
+// Applies norm and rotation to a row's head of queries, keys or values. Executed by a warp, with `all` in
+// shared memory.
 enum Kind { kQuery, kKey, kValue };
 DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int position, float all[D],
                          float y[D / 32]) {
@@ -44,7 +45,7 @@ DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int 
   __syncwarp();
 }
 DEVICE u16 kept(float y) { return to_f16(in_f16_range(y)); }
-// A row's keys or values of a head go to the cache.
+// Stores a row's keys or values of a head in the cache.
 DEVICE void cache_head(const AttendArgs& a, const AttendSpan& s, Kind kind, int head, int position,
                        const float y[D / 32]) {
   u16* block = (u16*)block_address(a, s.first_pair + position / kBlock, kind == kValue);
@@ -56,7 +57,7 @@ DEVICE void cache_head(const AttendArgs& a, const AttendSpan& s, Kind kind, int 
   }
 }
 
-// Grid: a warp for each row and head.
+// Grid: one warp for each row and head.
 KERNEL prepare(const __grid_constant__ AttendArgs a) {
   __shared__ float shared[8][D];
   wait_for_previous();

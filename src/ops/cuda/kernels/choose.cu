@@ -1,9 +1,9 @@
-// The choice of tokens (ops/choose.h), in up to four launches: the best numbers of each part of a row, those of the
-// row, and for draws from all tokens the best draw of each part and of the row. The order of numbers (rank_of) leaves
-// no two equal, and sums are of integers: the result does not depend on who finds what first.
+// Chooses tokens (ops/choose.h) in up to four launches: the best numbers of each part of a row, those of the
+// row, and for draws from all tokens the best draw of each part and of the row. The order of numbers
+// (rank_of) has no ties, and sums are of integers, so the result does not depend on timing.
 using namespace anabranch::ops;
 
-constexpr int kEach = kChoosePart / kChooseThreads;  // numbers that a thread holds
+constexpr int kEach = kChoosePart / kChooseThreads;  // numbers per thread
 
 DEVICE u64 most(const u64 (&ranks)[kEach]) {
   u64 x = 0;
@@ -12,7 +12,7 @@ DEVICE u64 most(const u64 (&ranks)[kEach]) {
   return x;
 }
 
-// The largest of all threads' numbers, in thread 0.
+// The maximum over all threads, returned to thread 0.
 DEVICE u64 block_most(u64 x) {
   __shared__ u64 shared[kChooseThreads / 32];
   for (int i = 16; i > 0; i >>= 1) x = max(x, __shfl_xor_sync(~0u, x, i));
@@ -36,8 +36,9 @@ DEVICE void sort(u64* list, int count) {
     }
 }
 
-// The kMostTopK largest of the block's numbers, sorted, to the front of list (0: there are fewer). Of the threads'
-// largest, the last of these is a bound that at least so many and at most kEach times as many numbers reach.
+// Stores the kMostTopK largest of the block's numbers at the front of list, sorted (0: there are fewer). The
+// kMostTopK-th largest of the threads' maxima is a lower bound: at least kMostTopK numbers reach it, and at
+// most kEach times as many.
 DEVICE void select(const u64 (&ranks)[kEach], u64* list) {
   __shared__ int count;
   list[threadIdx.x] = most(ranks);
@@ -57,7 +58,7 @@ DEVICE void select(const u64 (&ranks)[kEach], u64* list) {
   sort(list, size);
 }
 
-// A number that is none is above all: the host then finds it, too.
+// NaN becomes the largest score, so that the host finds it, too.
 DEVICE float score_of(const ChooseRow& row, const float* logits, int token) {
   const float x = logits[token];
   if (x != x) return __uint_as_float(0x7F800000u);
@@ -88,7 +89,7 @@ KERNEL choose_parts(const __grid_constant__ ChooseArgs a) {
   }
 }
 
-// Of sorted candidates: those that top_p leaves. One thread: there are few.
+// The number of sorted candidates that top_p keeps. Executed by one thread, because there are few.
 DEVICE int keep_likely(const ChooseRow& row, const u64* list, const LongWord* weights, int count) {
   if (!(row.top_p < 1.0f)) return count;
   LongWord sum = 0, reached = 0;
@@ -125,7 +126,7 @@ KERNEL choose_rows(const __grid_constant__ ChooseArgs a) {
     a.best[blockIdx.x] = found ? best : 0;
     return;
   }
-  // A block holds kChoosePart numbers: of more, the best so far and the next ones.
+  // A block can sort kChoosePart numbers at a time: the best so far and the next ones.
   const int all = a.parts * kChosen;
   for (int first = 0, held = 0; first < all; first += kChoosePart - held, held = kChosen) {
     u64 ranks[kEach];

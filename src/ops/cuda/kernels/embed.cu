@@ -1,10 +1,10 @@
-// Rows of a packed matrix as f32 (weights.cuh says how they lie).
+// Decodes rows of a packed matrix to f32 (layout: weights.cuh).
 DEVICE float true_scale(u32 bits) {
   constexpr float kHalf = (float)(1ull << kOwnExponent / 2), kRest = (float)(1ull << (kOwnExponent + 1) / 2);
   return from_bf16(bits) / kHalf / kRest;
 }
 
-// What the code of step j, half c, odd or even input, upper or lower rows stands for, where it is no integer.
+// The value of the code of step j, half c, odd or even input, upper or lower rows; not for integer codes.
 DEVICE float code_value(const u8* record, int lane, int j, int c, int odd, int high) {
   if (KIND == kE4m3) {
     const int word = j * 2 + high;
@@ -24,7 +24,7 @@ KERNEL embed(const __grid_constant__ EmbedArgs a) {
   let_next_start();
   wait_for_previous();
   int id = a.ids[blockIdx.x];
-  if (id < 0) id = max(a.chosen[-1 - id], 0);  // where no token was chosen, nobody asks for this row
+  if (id < 0) id = max(a.chosen[-1 - id], 0);  // if no token was chosen, the row is not used
   const int r = id % 8, high = id % 16 / 8;
   const u8* tile = a.weights + (long)(id / 16) * a.input_tiles * kRecordBytes;
   for (int k = threadIdx.x; k < a.inputs; k += blockDim.x) {

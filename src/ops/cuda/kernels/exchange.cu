@@ -1,5 +1,5 @@
-// One rank's part of an exchange between devices (ops/collective.h): its pieces of rows go to every rank's memory, then it
-// tells the others so, and waits until they have told the same. The kernel after it finds all pieces.
+// One rank's part of an exchange between devices (ops/collective.h): writes its pieces of rows to every
+// rank's memory, signals the other ranks, and waits for their signals. The next kernel finds all pieces.
 DEVICE void tell(unsigned* flag, unsigned epoch) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(epoch) : "memory");
 }
@@ -18,7 +18,8 @@ DEVICE void wait_for(const unsigned* flag, unsigned epoch, const unsigned* faile
 
 DEVICE float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
-// The same as exchange() for few bytes: what a rank receives it puts into its own `to`.
+// The same as exchange() for few bytes: the other ranks send lines, and each rank copies them into its own
+// `to`.
 KERNEL exchange_few(const __grid_constant__ ExchangeArgs a) {
   wait_for_previous();
   let_next_start();
@@ -40,7 +41,7 @@ KERNEL exchange_few(const __grid_constant__ ExchangeArgs a) {
   }
   const Line* lines = (const Line*)a.lines[a.rank];
   for (unsigned to = begin; to < a.all_rows * a.all_pieces; to += step) {
-    const unsigned at = to % a.all_pieces - a.first_piece;  // wraps where it is less
+    const unsigned at = to % a.all_pieces - a.first_piece;  // wraps around if it is before
     if (a.rows > 0 && at < a.row_pieces) continue;
     uint2 words[2];
     receive(lines + 2 * to, 1, a.epoch, a.failed, words);
@@ -49,7 +50,7 @@ KERNEL exchange_few(const __grid_constant__ ExchangeArgs a) {
 }
 
 KERNEL exchange(const __grid_constant__ ExchangeArgs a) {
-  constexpr int kHeld = 4;  // pieces of a thread that are under way together
+  constexpr int kHeld = 4;  // pieces per thread that are in flight together
   wait_for_previous();
   let_next_start();
   const unsigned count = a.rows * a.row_pieces, step = gridDim.x * blockDim.x;

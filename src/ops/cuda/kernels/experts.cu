@@ -1,10 +1,10 @@
-// y = x W^T where each row of x has experts of its own: tiles of up to 8 * NT rows of one expert times its matrix. A
-// block takes TILES tiles of 16 weight rows (with SWIGLU half of them of each matrix), each of its warps one of the
-// kSegments parts of the inputs: the same sums in the same order as gemv.cu, so the same bits. Weights and activations
-// go from memory to registers, kAhead input tiles in advance.
+// y = x W^T where each row of x has its own experts: tiles of up to 8 * NT rows of one expert times its
+// matrix. A block takes TILES tiles of 16 weight rows (with SWIGLU half of them from each matrix), and each
+// of its warps one of the kSegments parts of the inputs: the same sums in the same order as gemv.cu, so the
+// same bits. Weights and activations are loaded directly to registers, kAhead input tiles in advance.
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 constexpr int kMatrixTiles = SWIGLU ? TILES / 2 : TILES, kUnitRows = kMatrixTiles * 16;
-constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
+constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // for 8 rows of x
 using Tiles = Step<TILES, NT>;
 constexpr int kSums = TILES * NT * 4;
 constexpr int kAhead = Tiles::kHeldWords * 4 + kSums <= 160 ? 4 : Tiles::kHeldWords * 2 + kSums <= 160 ? 2 : 1;
@@ -25,7 +25,7 @@ struct Operands {
       weights[i] = matrix + at * tile_bytes;
     }
 #pragma unroll
-    for (int t = 0; t < NT; t++) {  // rows that the tile lacks are not stored
+    for (int t = 0; t < NT; t++) {  // rows missing from the tile are not stored
       const int position = tile.first + min(t * 8 + lane / 4, tile.count - 1);
       x[t] = (const u8*)a.x + (long)((a.order ? a.order[position] : position) / a.divide) * 128 + lane % 4 * 32;
     }
@@ -42,7 +42,7 @@ DEVICE float total(const float* sums, int token, int row) {
   return add_segments(sums + token * kTokenStride + row, kWarpSums);
 }
 
-// Rows first to first + 8 of the tile.
+// Stores rows first to first + 8 of the tile.
 DEVICE void store(const ExpertArgs& a, const ExpertTile& tile, int unit, int first, const float* sums) {
   for (int e = threadIdx.x; e < 8 * kUnitRows; e += kThreads) {
     const int own = e % kUnitRows, token = e / kUnitRows, row = unit * kUnitRows + own;
@@ -83,7 +83,7 @@ KERNEL __launch_bounds__(kThreads) experts(const __grid_constant__ ExpertArgs a)
 #pragma unroll
   for (int t = 0; t < NT; t++) {
     if (t * 8 >= tile.count) break;
-    if (t > 0) __syncthreads();  // the sums before are used
+    if (t > 0) __syncthreads();  // the previous sums have been read
 #pragma unroll
     for (int i = 0; i < TILES; i++)
 #pragma unroll

@@ -1,5 +1,6 @@
-// Mixtures of experts for few rows of x: a block takes 16 outputs of one row, down of all its experts and their weighted
-// sum. Each of its warps has one of the kSegments parts of the inputs, for every kTogether-th expert.
+// Mixtures of experts for few rows of x: a block computes 16 outputs of one row, that is, down of all its
+// experts and their weighted sum. Each of its warps has one of the kSegments parts of the inputs, for every
+// kTogether-th expert.
 constexpr int kTogether = 2, kWarps = kTogether * kSegments, kThreads = 32 * kWarps;
 using Tiles = Step<1, 1>;
 constexpr int kAhead = Tiles::kHeldWords <= 16 ? 2 : 1;
@@ -42,7 +43,7 @@ KERNEL __launch_bounds__(kThreads, 2) few_down(const __grid_constant__ FewDownAr
 #pragma unroll
     for (int e = 0; e < 4; e++) acc[0][0][e] = 0.0f;
   };
-  if (k0 == k1) {  // a matrix of few inputs
+  if (k0 == k1) {  // a matrix of few inputs: this segment is empty
     for (int slot = now.slot; slot < slots; slot += kTogether) store(slot);
     now.slot = ahead.slot = slots;
   }

@@ -1,9 +1,9 @@
-// Mixtures of experts for few rows of x: a block chooses the experts of its row, and takes gate and up of one of them (or
-// of the shared expert) for 16 outputs; each of its warps has one of the kSegments parts of the inputs. HELD: of up to
-// 32 times so many experts.
+// Mixtures of experts for few rows of x: a block chooses the experts of its row, and computes gate and up of
+// one of them (or of the shared expert) for 16 outputs; each of its warps has one of the kSegments parts of
+// the inputs. HELD: supports up to 32 * HELD experts.
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 using Tiles = Step<2, 1>;
-constexpr int kAhead = Tiles::kHeldWords <= 24 ? 2 : 1, kBlocks = Tiles::kHeldWords <= 24 ? 3 : 2;  // blocks of a multiprocessor
+constexpr int kAhead = Tiles::kHeldWords <= 24 ? 2 : 1, kBlocks = Tiles::kHeldWords <= 24 ? 3 : 2;  // per multiprocessor
 
 KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ FewGateUpArgs a) {
   __shared__ int chosen[kMostFewTopK];
@@ -15,7 +15,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
   wait_for_previous();
   if (slot < top_k) {
     if (warp == 0) {
-      const bool told = slot == 0 && unit == 0;  // the row's choice, to the next kernel
+      const bool told = slot == 0 && unit == 0;  // this block passes the row's choice to the next kernel
       const long first = (long)row * top_k;
       choose_of<HELD>(a.route, row, chosen, told ? a.route.weights + first : nullptr);
       __syncwarp();
@@ -51,7 +51,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
       if (k + i + kAhead < k1) read(k + i + kAhead, steps[i]);
     }
 
-  // All rows of x that the products had are this one: any column of their results will do.
+  // All 8 rows of x in the products were this row, so any column of the result can be used.
   if (lane % 4 == 0)
 #pragma unroll
     for (int i = 0; i < 2; i++)

@@ -1,4 +1,4 @@
-// The gated delta rule: a block for COLUMNS columns of a value head of a span.
+// The gated delta rule: one block for COLUMNS columns of a value head of a span.
 using namespace delta_rule;
 
 KERNEL __launch_bounds__(kThreads, kBlocks) delta(const __grid_constant__ DeltaArgs a) {
@@ -6,8 +6,8 @@ KERNEL __launch_bounds__(kThreads, kBlocks) delta(const __grid_constant__ DeltaA
   const DeltaSpan& s = a.span[blockIdx.z];
   const Place p = place_of(a, s, blockIdx.y, blockIdx.x * COLUMNS);
   const int thread = threadIdx.x;
-  // A launch of other states than the one before it has: they run side by side, and end in order. A span alone lets the
-  // next launch start later (few_tokens()).
+  // If the previous launch was for other states, the two run concurrently, and end in order. With a single
+  // span, the next launch starts later (few_tokens()).
   const auto wait = [&] {
     if (!a.beside) wait_for_previous();
     if (MAKERS || gridDim.z > 1) let_next_start();

@@ -1,31 +1,32 @@
-// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros: DK,
-// DV (dimensions of a head), TAPS (of the convolution); COLUMNS of a block, LANE of a lane, TOKENS that it makes at a
-// time, with MAKERS threads of their own or, if there are none, all: these change no result.
+// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula).
+// Macros: DK, DV (dimensions of a head), TAPS (of the convolution). The others do not change a result:
+// COLUMNS per block, LANE columns per lane, TOKENS made at a time, MAKERS threads that only make them (0: all
+// threads do).
 //
-// A block has COLUMNS columns of one value head's state S [DK][DV] in the registers of its first kAppliers threads:
-// kParts lanes share kLaneColumns columns, each has DK / kParts rows of them. Tokens are applied one by one, in one
-// order of operations, whoever asks. With makers, these make the next tokens' queries, keys, values and gates
-// meanwhile.
+// A block has COLUMNS columns of one value head's state S [DK][DV] in the registers of its first kAppliers
+// threads: kParts lanes share kLaneColumns columns, and each has DK / kParts of their rows. Tokens are
+// applied one by one, in one order of operations in every variant. Makers compute the next tokens' queries,
+// keys, values and gates meanwhile.
 //
-// The functions are told which thread of the block runs them and what it is about; their barriers are 0 (kThreads
+// Functions receive the index of the thread in the block and the block's place; they use barriers 0 (kThreads
 // threads), 1 and 2.
 namespace delta_rule {
 
 constexpr int kTokens = TOKENS, kParts = 8, kLaneColumns = LANE, kRows = DK / kParts;
-constexpr int kVector = kRows % 4 == 0 ? 4 : kRows % 2 == 0 ? 2 : 1;  // neighbours among a lane's rows
-constexpr int kGroups = 32 / kParts;                                   // of columns, in a warp
+constexpr int kVector = kRows % 4 == 0 ? 4 : kRows % 2 == 0 ? 2 : 1;  // adjacent rows of a lane
+constexpr int kGroups = 32 / kParts;                                   // groups of columns per warp
 constexpr int kChannels = 2 * DK + COLUMNS, kAppliers = COLUMNS / kLaneColumns * kParts;
 constexpr int kMakers = MAKERS ? MAKERS : kAppliers, kThreads = kAppliers + MAKERS;
-constexpr int kBlocks = MAKERS ? 1 : 2048 / kLaneColumns / kThreads;  // of a multiprocessor, by registers
+constexpr int kBlocks = MAKERS ? 1 : 2048 / kLaneColumns / kThreads;  // per multiprocessor, by registers
 constexpr int kConvolvers = (kChannels + 31) / 32 * 32;  // of the makers; the others finish outputs
-constexpr int kEach = (kChannels + kMakers - 1) / kMakers;  // channels of a thread
+constexpr int kEach = (kChannels + kMakers - 1) / kMakers;  // channels per thread
 static_assert(DK % kParts == 0 && DK <= 128 && COLUMNS % (kGroups * kLaneColumns) == 0, "");
 
 struct Tokens {
   float q[kTokens][DK], k[kTokens][DK], v[kTokens][COLUMNS];
-  float gates[kTokens][8];  // decay, beta; factors that make key and query unit vectors, q k without them
+  float gates[kTokens][8];  // decay, beta; normalising factors of key and query, q k without them
 };
-// Of the tokens applied, for their outputs: each part's share of q^T S, and d. Rows are padded: 8 banks apart.
+// Data of applied tokens for their outputs: each part's share of q^T S, and d. Padding moves rows by 8 banks.
 struct Applied {
   float asked[kTokens][kParts][COLUMNS + 8], d[kTokens][COLUMNS];
 };
@@ -37,11 +38,11 @@ struct Shared {
 #else
 struct Shared {
   Tokens tokens;
-  float y[kTokens][COLUMNS], gate[kTokens][COLUMNS];  // what the output norm takes: y and output_gate()
+  float y[kTokens][COLUMNS], gate[kTokens][COLUMNS];  // inputs of the output norm: y and output_gate()
 };
 #endif
 
-// What a block is about.
+// The part of the problem that a block works on.
 struct Place {
   int head, key_head, column0, keys, channels;
   bool owns_keys, trial;
@@ -78,9 +79,9 @@ DEVICE void write(const float* from, float* to) {
     to[0] = from[0];
 }
 
-// One of the block's channels: a thread convolves its rows one after the other.
+// One of the block's channels: a thread convolves the channel's rows one after the other.
 struct Channel {
-  int own, at;  // among the block's, among all
+  int own, at;  // index among the block's channels, among all channels
   float taps[TAPS], before[TAPS - 1];
 };
 DEVICE void read_taps(const DeltaArgs& a, const Place& p, int own, Channel& c) {
@@ -91,7 +92,7 @@ DEVICE void read_taps(const DeltaArgs& a, const Place& p, int own, Channel& c) {
 #pragma unroll
   for (int j = 0; j < TAPS; j++) c.taps[j] = a.conv_weight[j * p.channels + c.at];
 }
-// The rows before the span: the convolution's own, then tokens to apply first.
+// Reads the rows before the span: those of the convolution's state, then those of replayed tokens.
 DEVICE void read_before(const DeltaSpan& s, const Place& p, Channel& c) {
   if (c.own >= kChannels) return;
 #pragma unroll
@@ -106,7 +107,7 @@ DEVICE void write_before(const DeltaSpan& s, const Place& p, const Channel& c) {
 #pragma unroll
   for (int j = 0; j < TAPS - 1; j++) s.conv_out[(long)j * p.channels + c.at] = c.before[j];
 }
-// Read together: one wait for memory, not one for each.
+// Reads all rows together, to wait for memory only once.
 DEVICE void read_rows(const DeltaArgs& a, const DeltaSpan& s, const Place& p, const Channel& c, int first,
                       float rows[kTokens]) {
   const int tokens = s.count - first;
@@ -134,7 +135,7 @@ DEVICE void convolve(const DeltaSpan& s, const Place& p, Channel& c, const float
   if (c.own >= kChannels) return;
   const int tokens = s.count - first, stride = c.own < 2 * DK ? DK : COLUMNS;
   float* out = c.own < DK ? &to.q[0][c.own] : c.own < 2 * DK ? &to.k[0][c.own - DK] : &to.v[0][c.own - 2 * DK];
-  if (MAKERS && tokens >= kTokens) {  // no branches between them: they wait together
+  if (MAKERS && tokens >= kTokens) {  // no branches between the loads, so that they are in flight together
 #pragma unroll
     for (int t = 0; t < kTokens; t++) out[t * stride] = convolve_row(c, rows[t]);
   } else {
@@ -147,7 +148,7 @@ DEVICE void convolve(const DeltaSpan& s, const Place& p, Channel& c, const float
     s.to.rows[(long)(s.entry + first + t) * p.channels + c.at] = rows[t];
 }
 
-// Decay and beta of token t of those made: a warp does all, a lane one.
+// Decay and beta of the tokens in this round: one warp computes all, one token per lane.
 struct Gates {
   float a, b, a_log, dt_bias;
 };
@@ -167,12 +168,12 @@ DEVICE void make_gates(const DeltaArgs& a, const DeltaSpan& s, const Place& p, c
   if (p.trial && p.column0 == 0) s.to.decay[(long)(s.entry + first + t) * a.value_heads + p.head] = decay;
 }
 
-// Norms of queries and keys: a warp does a token, a lane four dimensions. They are factors of what follows, queries and
-// keys stay as they are.
+// Norms of queries and keys: one warp per token, four dimensions per lane. They are applied later as factors;
+// queries and keys are not changed.
 DEVICE float dot4(const float a[4], const float b[4]) {
   return __fmaf_rn(a[3], b[3], __fmaf_rn(a[2], b[2], __fmaf_rn(a[1], b[1], __fmul_rn(a[0], b[0]))));
 }
-// The warp's sums of a, b and c, in its first, second and third eight lanes.
+// The warp's sums of a, b and c, returned to its first, second and third group of eight lanes.
 DEVICE float three_sums(float a, float b, float c, int lane) {
   const bool high = lane & 16, second = lane & 8;
   a = __fadd_rn(high ? c : a, __shfl_xor_sync(~0u, high ? a : c, 16));
@@ -199,11 +200,11 @@ DEVICE void make_norms(const DeltaSpan& s, const Place& p, int thread, int first
   }
 }
 
-// A lane's part of the state: rows of the head, columns of the block.
+// A lane's part of the state: some rows of the head, some columns of the block.
 typedef float State[kRows][kLaneColumns];
 DEVICE int own_part(int thread) { return thread % 32 / kGroups; }
 DEVICE int own_column(int thread) { return (thread / 32 * kGroups + thread % kGroups) * kLaneColumns; }
-// Its row i is first_row() + row_offset(i) of the head.
+// Its row i is row first_row() + row_offset(i) of the head.
 DEVICE int first_row(int thread) { return own_part(thread) * kVector; }
 DEVICE constexpr int row_offset(int i) { return i / kVector * kVector * kParts + i % kVector; }
 
@@ -228,7 +229,7 @@ DEVICE void store_state(const DeltaSpan& s, const Place& p, int thread, const St
 #pragma unroll
   for (int i = 0; i < kRows; i++) write<kLaneColumns>(state[i], to + row_offset(i) * DV);
 }
-// The state after the entries to apply first.
+// Loads the state and applies the replayed entries.
 DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, State state) {
   const int column = p.head * DV + p.column0 + own_column(thread);
   const float* from = s.s_in + state_place(p, thread);
@@ -243,7 +244,7 @@ DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   if (p.trial && s.fold) store_state(s, p, thread, state);
 }
 
-// What a lane reads of a token.
+// The data of a token that a lane reads.
 struct Operands {
   float key[kRows], query[kRows], v[kLaneColumns], gates[4];
 };
@@ -253,7 +254,7 @@ DEVICE void read_operands(const Tokens& from, int thread, int t, Operands& o) {
   read<kLaneColumns>(&from.v[t][own_column(thread)], o.v);
   read_keys(from.q[t], thread, o.query);
 }
-// The lane's part of x S, for each of its columns.
+// The lane's share of x S, for each of its columns.
 DEVICE void dots(const float x[kRows], const State state, float sums[kLaneColumns]) {
   float halves[2][kLaneColumns];
 #pragma unroll
@@ -264,7 +265,7 @@ DEVICE void dots(const float x[kRows], const State state, float sums[kLaneColumn
 #pragma unroll
   for (int c = 0; c < kLaneColumns; c++) sums[c] = kRows > 1 ? __fadd_rn(halves[0][c], halves[1][c]) : halves[0][c];
 }
-// Of all parts, in pairs: added_parts() adds in the same order.
+// Adds the shares of all parts in pairs, in the same order as added_parts().
 DEVICE void add_parts(float sums[kLaneColumns]) {
 #pragma unroll
   for (int step = kGroups; step < 32; step *= 2)
@@ -282,9 +283,10 @@ DEVICE float added_parts(const float parts[kParts][COLUMNS + 8], int column) {
   return sums[0];
 }
 
-// Applies a token to the lane's part of the state -> d, and the lane's share of q^T S. Both products with S are of the
-// state before the token: y = q^T (g S + k d^T) = g q^T S + (q k) d. Of a key without its factor f, d is f times as
-// large. read_next() is called when the lanes have exchanged their sums: what it reads would delay these.
+// Applies a token to the lane's part of the state. Returns d, and the lane's share of q^T S. Both products
+// use the state before the token: y = q^T (g S + k d^T) = g q^T S + (q k) d. The key comes without its factor
+// f, so d is multiplied by f. read_next() is called after the lanes have exchanged their sums, because its
+// loads would delay them.
 template <class ReadNext>
 DEVICE void apply_token(const Operands& o, State state, float d[kLaneColumns], float asked[kLaneColumns],
                         const ReadNext& read_next) {
@@ -304,7 +306,7 @@ DEVICE float output(float asked, float d, const float gates[8]) {
 }
 
 #if !MAKERS
-// The output norm of the block's head, as norm_heads (rows.cu) does it.
+// The output norm of the block's head, the same as norm_heads (rows.cu).
 DEVICE void read_gate(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
   for (int i = kThreads - 1 - thread; i < s.count * COLUMNS; i += kThreads)
     m.gate[i / COLUMNS][i % COLUMNS] =
@@ -332,15 +334,15 @@ DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
   }
 }
 
-// Asks for the block's part of the state: memory's latency passes while others work.
+// Prefetches the block's part of the state, to hide memory latency.
 DEVICE void prefetch_state(const DeltaSpan& s, int head, int column0, int thread) {
   constexpr int kLine = 32;
   for (int i = thread; i < DK * COLUMNS / kLine; i += kThreads)
     prefetch(s.s_in + (long)(head * DK + i / (COLUMNS / kLine)) * DV + column0 + i % (COLUMNS / kLine) * kLine);
 }
 
-// Up to kTokens tokens of a span, by all kThreads threads. Before wait() only weights are read, and lines of memory asked
-// for.
+// Processes up to kTokens tokens of a span with all kThreads threads. Before wait() it only reads weights,
+// and prefetches other memory.
 template <class Wait>
 DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m, const Wait& wait) {
   Tokens& made = m.tokens;
@@ -365,7 +367,7 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   if (warp == kThreads / 32 - 1) make_gates(a, s, p, gates, 0, lane, made);
   load_state(a, s, p, thread, state);
   barrier_sync(0, kThreads);
-  if (gridDim.z == 1) let_next_start();  // not before: the next launch's weights would delay what is read here
+  if (gridDim.z == 1) let_next_start();  // not earlier: the next launch's weights would delay these loads
   make_norms(s, p, thread, 0, made);
   barrier_sync(0, kThreads);
   for (int t = 0; t < s.count; t++) {
@@ -389,8 +391,8 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
 }
 
 #else
-// Any number of tokens: the first kAppliers threads apply them in rounds of kTokens, the others make those of the next
-// round and finish the outputs of the one before.
+// Processes any number of tokens: the first kAppliers threads apply them in rounds of kTokens; the makers
+// prepare the tokens of the next round and finish the outputs of the previous one.
 DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
   State state;
   load_state(a, s, p, thread, state);
@@ -429,7 +431,7 @@ DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t
     if (p.trial) s.to.delta[(s.entry + first + t) * values + column] = d;
   }
 }
-// A round of making: the outputs of two rounds ago are finished before their tokens are overwritten.
+// The makers' rounds: the outputs of the round before last are finished before its tokens are overwritten.
 template <class Make>
 DEVICE void make_rounds(const DeltaSpan& s, const Place& p, int maker, Shared& m, const Make& make) {
   for (int first = 0; first < s.count; first += kTokens) {

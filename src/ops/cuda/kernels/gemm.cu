@@ -1,7 +1,8 @@
-// y = x W^T for many rows of x on Hopper's tensor cores (wgmma): gemv.cu's sums in gemv.cu's order, so the same bits. A
-// block takes tiles of ROWS weight rows (with SWIGLU half of each matrix) by TOKENS rows of x, one after the other. A
-// warpgroup has weights and x brought into shared memory, some stages ahead. Two or three others turn weights into
-// fragments in registers while their products before still run; each has kParts times 64 of the rows. With SPLIT, a
+// y = x W^T for many rows of x on Hopper's tensor cores (wgmma): the same sums in the same order as gemv.cu,
+// so the same bits. A block takes tiles of ROWS weight rows (with SWIGLU half from each matrix) by TOKENS
+// rows of x, one after the other. One warpgroup loads weights and x into shared memory, some stages ahead.
+// Two or three others convert weights to fragments in registers while their previous products still run; each
+// has kParts times 64 of the rows. With SPLIT, a tile's segments are distributed to SPLIT blocks.
 // tile's segments go to SPLIT blocks.
 constexpr int kMultiplying = ROWS % 192 == 0 ? 3 : 2, kParts = ROWS / 64 / kMultiplying;  // warpgroups
 constexpr int kWarps = 4 * kMultiplying, kConsumers = 32 * kWarps, kThreads = kConsumers + 128;
@@ -10,7 +11,7 @@ constexpr int kXBytes = TOKENS * 128, kStageBytes = kXBytes + kRecords * kRecord
 constexpr int kAcc = TOKENS / 2, kFragments = 4 * PLANES;
 constexpr int kFitting = (227 * 1024 - 256) / kStageBytes, kStages = kFitting < 12 ? kFitting : 12;
 constexpr int kTotals = SPLIT > 1 ? 4 : kAcc;
-constexpr int kTogether = kTotals < 32 ? kTotals / 4 : 8;  // times 8 rows of x, whose residuals are read together
+constexpr int kTogether = kTotals < 32 ? kTotals / 4 : 8;  // times 8 rows of x: residuals loaded together
 static_assert(kStages >= 3 && (kParts == 1 || kParts % 2 == 0), "stages, buffers");
 
 // A tile of the product: rows of a matrix (SWIGLU: of both), rows of x and a range of input tiles.
@@ -27,7 +28,7 @@ DEVICE Tile tile_of(const LinearArgs& a, int index) {
           part * kSegmentsOf * a.input_tiles / kSegments, (part + 1) * kSegmentsOf * a.input_tiles / kSegments};
 }
 
-// A place in the ring of stages.
+// A position in the ring of stages.
 struct Ring {
   int stage, phase;
   __device__ void advance() {
@@ -36,8 +37,9 @@ struct Ring {
   __device__ int before() const { return (stage > 0 ? stage : kStages) - 1; }
 };
 
-// The warpgroup that brings stages: a lane x in one copy, three warps the weights, 16 bytes a lane (faster than copies
-// of whole records by one lane), the first of them before the kernel before has ended.
+// The warpgroup that loads stages: one lane loads x in one copy, three warps load the weights, 16 bytes per
+// lane (faster than one lane copying whole records). The first weights are loaded before the previous kernel
+// has ended.
 constexpr int kLanes = 96, kRecordPieces = kRecordBytes / 16, kPieces = kRecords * kRecordPieces;
 constexpr int kEach = (kPieces + kLanes - 1) / kLanes;
 DEVICE void bring_weights(const LinearArgs& a, u32 shared, u64* full, u64* empty) {
@@ -46,7 +48,7 @@ DEVICE void bring_weights(const LinearArgs& a, u32 shared, u64* full, u64* empty
   Ring ring{0, 1};
   for (int index = blockIdx.x; index < count; index += gridDim.x) {
     const Tile tile = tile_of(a, index);
-    u32 from[kEach];  // in pieces
+    u32 from[kEach];  // offsets in pieces
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
       const int piece = lane + i * kLanes, record = piece / kRecordPieces % (SWIGLU ? kRecords / 2 : kRecords);
@@ -87,14 +89,15 @@ DEVICE void bring_x(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
   }
 }
 
-// Where a thread's numbers of a part belong: of 64 rows, a warp has 16. A thread has rows r, r + 8 (SWIGLU: row r of
-// both matrices) and rows 2q, 2q + 1 of each 8 of x.
+// The output rows of a thread's numbers in a part: of 64 rows, a warp has 16. A thread has rows r, r + 8
+// (SWIGLU: row r of both matrices) and rows 2q, 2q + 1 of every 8 rows of x.
 DEVICE int row_of(const Tile& tile, int part) {
-  const int slot = (threadIdx.x / 128 * kParts + part) * 4 + threadIdx.x / 32 % 4;  // of the tile's 16 rows each
+  const int slot = (threadIdx.x / 128 * kParts + part) * 4 + threadIdx.x / 32 % 4;  // the warp's 16 rows
   return tile.row + slot * (SWIGLU ? 8 : 16) + threadIdx.x % 32 / 4;
 }
 
-// y of `COUNT` times 8 rows of x from the tile's `t` times 8 on, plus residuals, which are read together.
+// Stores y for `COUNT` times 8 rows of x, beginning with the tile's row 8 * `t`, plus residuals, which are
+// loaded together.
 template <int COUNT>
 DEVICE void store(const LinearArgs& a, const Tile& tile, int part, int t, const float* y) {
   const MatrixArgs& matrix = a.matrix[tile.matrix];
@@ -112,7 +115,8 @@ DEVICE void store(const LinearArgs& a, const Tile& tile, int part, int t, const 
     if (here(i)) matrix.out[place(i)] = matrix.residual ? y[i] * kSumScale + z[i] : y[i] * kSumScale;
 }
 
-// silu(gate) * up of 8 rows of x. Of two neighbours each gets both rows of one row of x.
+// silu(gate) * up for 8 rows of x. Two neighbouring lanes exchange values, so that each has both rows of one
+// row of x.
 DEVICE void store_swiglu(const LinearArgs& a, const Tile& tile, int part, int t, const float* y) {
   const int odd = threadIdx.x / 4 % 2, row = row_of(tile, part) - odd;
   const int token = tile.token + t * 8 + threadIdx.x % 4 * 2 + odd;
@@ -129,7 +133,7 @@ DEVICE void store_any(const LinearArgs& a, const Tile& tile, int part, int t, co
   for (int i = 0; i < COUNT; i++) store_swiglu(a, tile, part, t + i, y + i * 4);
 }
 
-// Of a split tile: sums of segments, as threads hold them, in the cache that all blocks share.
+// A split tile's sums of segments, in the threads' layout, in the cache that all blocks share.
 struct Partial {
   float4* sums;  // [segment][part][8 rows of x][thread]
   __device__ Partial(const LinearArgs& a, int index)
@@ -153,8 +157,9 @@ struct Partial {
   }
 };
 
-// When the tile's other blocks have written theirs, a block adds and stores a share. A tile's counter goes from 0 up to
-// SPLIT as blocks write, on as they have read, and back to 0. All blocks of the launch run at the same time.
+// Waits until the tile's other blocks have written their sums, then adds and stores this block's share. A
+// tile's counter counts up to SPLIT as blocks write, further up as they finish reading, and wraps to 0. All
+// blocks of the launch run at the same time.
 DEVICE void add_up(const LinearArgs& a, int index) {
   u32* counter = a.counters + index / SPLIT;
   if (threadIdx.x == 0)
@@ -172,7 +177,7 @@ DEVICE void add_up(const LinearArgs& a, int index) {
   if (threadIdx.x == 0) atomicInc(counter, 2 * SPLIT - 1);
 }
 
-// A part's record of a stage. With SWIGLU half a record of each matrix: 8 rows.
+// Reads a part's record of a stage. With SWIGLU, half a record of each matrix: 8 rows.
 DEVICE void read_part(const u8* stage, int part, Record& record) {
   const int lane = threadIdx.x % 32, slot = (threadIdx.x / 128 * kParts + part) * 4 + threadIdx.x / 32 % 4;
   if (!SWIGLU) {
@@ -215,7 +220,7 @@ DEVICE void fragments(const Record& record, u32 (&f)[kFragments][4]) {
   }
 }
 
-// Until here the products read f, which the compiler does not know.
+// The products read f until here, which the compiler does not know.
 DEVICE void keep(const u32 (&f)[kFragments][4]) {
 #pragma unroll
   for (int j = 0; j < kFragments; j++)
@@ -226,11 +231,11 @@ DEVICE void keep(float (&acc)[kAcc]) {
   for (int j = 0; j < kAcc; j++) asm volatile("" : "+f"(acc[j])::"memory");
 }
 
-// A warpgroup that multiplies.
+// The work of a warpgroup that multiplies.
 DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
   const u64 tiles_of_x = descriptor(shared_address(shared));
   const bool first_lane = threadIdx.x % 32 == 0;
-  Ring ring{0, 0}, ahead{0, 0};  // of the products, of what is read
+  Ring ring{0, 0}, ahead{0, 0};  // position of the products; position of the reads
   constexpr int kUnroll = kParts == 1 ? 2 : 1, kJobs = kUnroll * kParts;
   const int count = tile_count(a);
   for (int index = blockIdx.x; index < count; index += gridDim.x) {
@@ -242,8 +247,8 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
       for (int j = 0; j < kTotals; j++) totals[i][j] = 0.0f;
     Record record;
     u32 f[2][kFragments][4];
-    // Jobs are an input tile's products with a part. A job's record is read, and turned into fragments, while the
-    // products of the one before run.
+    // A job is the product of an input tile with a part. A job's record is read and converted to fragments
+    // while the products of the previous job run.
     int k_read = tile.k0;
     const auto read = [&](int part) {
       if (k_read == tile.k1) return;
@@ -267,7 +272,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
 #pragma unroll
         for (int i = 0; i < kFragments; i++) wgmma(acc[part], f[job % 2][i], x + i / PLANES * 16, add || i > 0);
         wgmma_commit();
-        // The job before has ended: so has, after a stage's last job, the use of the stage.
+        // The previous job has ended; after the last job of a stage, the stage is free.
         wgmma_wait<1>();
         keep(f[(job + 1) % 2]);
         if (part == 0 && own > tile.k0 && first_lane) barrier_arrive(empty + ring.before());
@@ -324,7 +329,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
   }
   __syncthreads();
   let_next_start();
-  // Registers go from the warpgroup that copies to those that multiply.
+  // Moves registers from the warpgroup that copies to those that multiply.
   if (threadIdx.x >= kConsumers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kMultiplying == 3 ? 32 : 40));
     if (threadIdx.x < kConsumers + kLanes)

@@ -1,18 +1,21 @@
-// y = x W^T for up to 8 * NT rows of x, every weight read once. A unit of work is two halves of TILES tiles of 16
-// weight rows (with SWIGLU a half of each matrix). A block's 16 warps are 8 pairs: a pair has one of the kSegments
-// parts of the inputs, each of its warps one half. Weights, and the activations that a pair shares, stream through
-// rings in shared memory, STAGES slots of STEPS input tiles: only pairs wait for each other before a unit's end. A
-// row's result does not depend on the others: a column of the tensor cores' product does not.
-// With NORMED, x is not packed: each block makes it of plain rows, normalised, and holds all of it in shared memory. So a
-// layer's norm needs no launch, and warps wait for nobody before a unit's end. NORMED is the number of a lane's inputs.
-// With RANKS, the inputs are one rank's, those of kOwn segments, and there is one matrix. A unit then has 2 RANKS "halves",
-// whose warps share activations; they lie a grid apart, so that each block gets some, and a.units counts them. Their sums
-// go to all ranks, and after its last unit a block waits for the other ranks' sums of the same rows.
+// y = x W^T for up to 8 * NT rows of x; every weight is read once. A unit of work is two halves of TILES
+// tiles of 16 weight rows (with SWIGLU, half from each matrix). A block's 16 warps are 8 pairs: a pair has
+// one of the kSegments parts of the inputs, and each of its warps one half. Weights, and the activations that
+// a pair shares, stream through rings in shared memory with STAGES slots of STEPS input tiles: before the end
+// of a unit, only pairs synchronise. A row's result does not depend on other rows, because a column of a
+// tensor core product does not.
+// With NORMED, x is not packed: each block makes it from plain rows, normalises it, and holds all of it in
+// shared memory. So a layer's norm needs no launch, and warps do not synchronise before the end of a unit.
+// NORMED is the number of inputs per lane.
+// With RANKS, the inputs are one rank's, those of kOwn segments, and there is one matrix. A unit then has 2
+// RANKS "halves", whose warps share activations. The halves are one grid apart, so that each block gets some;
+// a.units counts halves. Their sums are sent to all ranks, and after its last unit a block waits for the
+// other ranks' sums of the same rows.
 constexpr int kOwn = RANKS ? kSegments / RANKS : kSegments;
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
-constexpr int kHalves = kWarps / kOwn;  // of a unit, and warps that share activations
+constexpr int kHalves = kWarps / kOwn;  // per unit; also the number of warps that share activations
 constexpr int kUnitRows = TILES * 16 * (SWIGLU ? 1 : kHalves);
-constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
+constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // for 8 rows of x
 constexpr int kBuffers = NT == 1 ? 2 : 1;  // of sums
 constexpr int kTileBytes = STEPS * kRecordBytes;
 
@@ -22,13 +25,13 @@ DEVICE int matrix_of(const LinearArgs& a, int unit) {
   return m;
 }
 
-// With RANKS: the number of a half among all.
+// With RANKS: the index of a half among all halves.
 DEVICE int number_of_half(int unit, int half) {
   return (unit - (int)blockIdx.x) * kHalves + half * (int)gridDim.x + (int)blockIdx.x;
 }
 DEVICE bool is_unit(const LinearArgs& a, int unit) { return (RANKS ? number_of_half(unit, 0) : unit) < a.units; }
 
-// Where tile t of a unit's half begins.
+// The address of tile t of a unit's half.
 DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
   const MatrixArgs& matrix = a.matrix[SWIGLU ? half : RANKS ? 0 : matrix_of(a, unit)];
   const int first = SWIGLU ? unit : RANKS ? number_of_half(unit, half) : (unit - matrix.first) * kHalves + half;
@@ -36,15 +39,15 @@ DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
   return matrix.weights + (long)min(tile, (matrix.rows + 15) / 16 - 1) * a.input_tiles * kRecordBytes;
 }
 
-// Waits for the other warps of the pair.
+// Waits for the other warps that share the segment.
 DEVICE void pair_barrier(int segment) { barrier_sync(segment + 1, 32 * kHalves); }
 
-// Brings weights and activations from memory to the rings, in the order in which a warp uses them.
+// Loads weights and activations into the rings, in the order in which a warp uses them.
 struct Reader {
   const u8* from[TILES];
-  const u8* x;  // of the segment's first input tile; this lane's part
+  const u8* x;  // address of the segment's first input tile, plus this lane's offset
   u32 weights_to, x_to, slot;
-  int unit, half, k, k0, k1, x_bytes, x_tile_bytes, x_lane;  // of x: the bytes to bring of a tile, and all
+  int unit, half, k, k0, k1, x_bytes, x_tile_bytes, x_lane;  // of a tile of x: bytes to load, and all
 
   __device__ void begin(const LinearArgs& a) {
     k = k0;
@@ -64,7 +67,7 @@ struct Reader {
 #pragma unroll
       for (int b = 0; b < kTileBytes; b += 512) copy16_async(at + t * kTileBytes + b, from[t] + b, b < bytes);
   }
-  // The pair's lanes take 16 bytes each; a row of x is 8 of them. Where STEPS > 1, all of a tile is brought.
+  // The pair's lanes load 16 bytes each; a row of x is 8 such pieces. If STEPS > 1, whole tiles are loaded.
   __device__ void activations() const {
     if (NORMED) return;
     const u8* tiles = x + (long)(k - k0) * x_tile_bytes;
@@ -84,8 +87,9 @@ struct Reader {
   }
 };
 
-// Products of the records of COUNT input tiles with x, added to the sums. A lane's parts of x lie at x_at. For few rows
-// all chains of products advance together, to hide the tensor cores' latency; for more, a tile has enough.
+// Adds the products of the records of COUNT input tiles with x to the sums. x_at: offsets of a lane's parts
+// of x. For few rows, all chains of products advance together, to hide the tensor cores' latency; with more
+// rows, one tile has enough chains.
 template <int COUNT>
 DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[NT], float acc[TILES][NT][4]) {
   constexpr int kTogether = NT == 1 ? TILES : 1;
@@ -109,9 +113,9 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
   }
 }
 
-// Plain rows, normalised, to shared memory in tiles x_step bytes apart, as norm_rows() in rows.cu makes them: a warp does
-// what one of its warps does. Waits for the kernel before. sums: a number for each warp. asked() is called when the rows
-// are on their way.
+// Makes tiles in shared memory, x_step bytes apart, from plain rows, normalised in the same way as by
+// norm_rows() in rows.cu: each warp does the work of one warp there. Waits for the previous kernel. sums: one
+// number for each warp. asked() is called after the loads of the rows have been issued.
 template <class Asked>
 DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums, const Asked& asked) {
   constexpr int kEach = NORMED ? NORMED : 1;
@@ -150,12 +154,12 @@ DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums, con
   __syncthreads();
 }
 
-// A dot product of this block's sums.
+// Adds up a dot product from this block's sums.
 DEVICE float total(const float* sums, int token, int row) {
   return add_segments(sums + token * kTokenStride + row, kWarpSums);
 }
 
-// Where a unit's results go.
+// The destination of a unit's results.
 struct Results {
   const LinearArgs& a;
   const MatrixArgs& matrix;
@@ -163,14 +167,14 @@ struct Results {
 
   __device__ Results(const LinearArgs& args, int unit)
       : a(args), matrix(a.matrix[SWIGLU || RANKS ? 0 : matrix_of(a, unit)]), unit(unit), first((unit - matrix.first) * kUnitRows) {}
-  // The place of element e of the 8 rows of x from 8 t on, or -1.
+  // The index of element e of the 8 rows of x from row 8 t on, or -1.
   __device__ long place(int t, int e) const {
     const int own = e % kUnitRows, at = t * 8 + e / kUnitRows;
     const int row = RANKS ? number_of_half(unit, own / (TILES * 16)) * TILES * 16 + own % (TILES * 16) : first + own;
     const bool here = e < 8 * kUnitRows && at < a.rows && row < matrix.rows;
     return here ? (long)(a.first_row + at) * matrix.rows + row : -1;
   }
-  // The sums of a number of y go to every rank.
+  // Sends the sums of one number of y to every rank.
   __device__ void send_sums(const float* sums, long to) const {
     const SegmentArgs& s = a.segments;
     const long numbers = (long)a.all_rows * matrix.rows;
@@ -182,7 +186,7 @@ struct Results {
              s.epoch);
     }
   }
-  // Waits for the sums of these 8 rows, and stores them.
+  // Waits for the sums of these 8 rows, and stores the results.
   __device__ void receive_sums(int t) const {
     constexpr int kLines = kOwn > 1 ? kSegments / 2 : kSegments;
     const long numbers = (long)a.all_rows * matrix.rows;
@@ -201,7 +205,7 @@ struct Results {
       matrix.out[to] = matrix.residual ? y + residual : y;
     }
   }
-  // Stores these 8 rows; with few rows of x, residuals were read before.
+  // Stores these 8 rows; with few rows of x, the residuals were loaded before.
   __device__ void store(int t, const float* sums, const float residual[2]) const {
 #pragma unroll
     for (int i = 0; i * kThreads < 8 * kUnitRows; i++) {
@@ -247,8 +251,8 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   reader.unit = blockIdx.x;
   reader.begin(a);
 
-  // A part of the rings is filled with weights while the kernel before still runs: x would wait behind more of them. Then
-  // come activations, and the other slots.
+  // Some slots are filled with weights while the previous kernel still runs; more of them would delay x. Then
+  // activations and the other slots are loaded.
   constexpr int kFilled = NORMED ? STAGES : STAGES - 1;
   const int early_slots = min(kFilled, a.early);
   Reader early = reader;
@@ -285,7 +289,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   for (int unit = blockIdx.x; is_unit(a, unit); unit += gridDim.x) {
     const Results results(a, unit);
     const bool wanted = !RANKS || number_of_half(unit, half) < a.units;
-    // With few rows a thread stores no more than two numbers, and asks for their residuals before the products.
+    // With few rows a thread stores at most two numbers, and loads their residuals before the products.
     float residual[2] = {};
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -305,7 +309,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
       } else {
         if (STAGES == 1) pair_barrier(segment), fetch();
         wait_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
-        pair_barrier(segment);  // the slot is filled, and the one before is used
+        pair_barrier(segment);  // the slot is filled, and the previous one is free
         if (STAGES > 1) fetch();
       }
       const u8 *w = weights + slot * TILES * kTileBytes, *at = x + (NORMED ? k : slot * STEPS) * x_step;
@@ -323,7 +327,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
     for (int t = 0; t < NT; t++) {
       float* here = sums + buffer * kWarps * kWarpSums;
       if (kBuffers == 1)
-        __syncthreads();  // the sums before are used
+        __syncthreads();  // the previous sums have been read
       else
         buffer ^= 1;
 #pragma unroll

@@ -1,5 +1,6 @@
-// Few bytes travel between devices in lines of 16 bytes, half of which say which exchange they are of: who waits reads the
-// lines themselves, and nobody waits for writes to arrive (the low-latency protocol of NVIDIA's NCCL).
+// Small exchanges between devices use lines of 16 bytes; half of a line is the number of its exchange. A
+// receiver polls the lines themselves, so the sender never has to wait for its writes to arrive (the
+// low-latency protocol of NVIDIA's NCCL).
 struct Line {
   u32 first, epoch1, second, epoch2;
 };
@@ -7,12 +8,13 @@ DEVICE void send(void* to, u32 first, u32 second, u32 epoch) {
   store_shared_line(to, make_uint4(first, epoch, second, epoch));
 }
 
-// When a rank has failed, or nothing comes for ten minutes, this one must fail too: what follows would be wrong.
+// If a rank has failed, or nothing arrives for ten minutes, this rank must fail too, because later results
+// would be wrong.
 DEVICE void check_time(u64 begin, const unsigned* failed) {
   if (*(const volatile unsigned*)failed || nanoseconds() - begin > 600000000000ull) trap();
 }
 
-// Waits for COUNT lines, `stride` lines apart.
+// Waits for COUNT lines, which are `stride` lines apart.
 template <int COUNT>
 DEVICE void receive(const void* from, long stride, u32 epoch, const unsigned* failed, uint2 (&words)[COUNT]) {
   u64 begin = 0;

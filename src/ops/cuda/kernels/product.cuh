@@ -1,6 +1,7 @@
-// Products of records with 8 rows of x each by mma.sync. Every kernel adds the products of a segment of the inputs to
-// one sum, in order of steps of 16 inputs and of a step's planes, so all give the same bits. mma.sync and wgmma do.
-// b: of each 8 rows of x, the lane's 16 numbers as they lie in x (lane_input() in common.cuh).
+// Products of records with 8 rows of x each, using mma.sync. Every kernel adds the products of a segment of
+// the inputs to one sum, in the order of steps of 16 inputs and of a step's planes, so all give the same
+// bits, with mma.sync as well as wgmma. b: for each 8 rows of x, the lane's 16 numbers in the order of x
+// (lane_input() in common.cuh).
 template <int TILES_, int NT_>
 DEVICE void multiply(const Record (&record)[TILES_], const u32 (&b)[NT_][8], float (&acc)[TILES_][NT_][4]) {
 #pragma unroll

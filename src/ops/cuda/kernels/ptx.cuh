@@ -1,5 +1,5 @@
-// What every kernel file begins with: short names, and functions for the few PTX instructions that are used. NVRTC gets
-// no headers. tests/cuda/emulated_device.h has the same for a CPU.
+// Included first by every kernel file: short names, and functions for the few PTX instructions that we use.
+// NVRTC gets no headers. tests/cuda/emulated_device.h has the same functions for a CPU.
 #ifndef EMULATED_DEVICE
 #pragma nv_diag_suppress 128, 177  // unreachable loops, unused functions
 typedef unsigned int u32;
@@ -9,8 +9,8 @@ typedef unsigned char u8;
 #define DEVICE static __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 
-// Programmatic dependent launch: a kernel's blocks may start before the kernel before it has ended, and wait
-// here before they read or write anything but weights.
+// Programmatic dependent launch: a kernel's blocks may start before the previous kernel has ended, and wait
+// here before they read or write anything except weights.
 DEVICE void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -22,7 +22,7 @@ DEVICE void let_next_start() {
 #endif
 }
 
-// 16 bytes that other devices read while they wait for them, or that other devices write; 8 of them arrive together.
+// Stores and loads of 16 bytes that are exchanged with other devices; each 8 of them arrive together.
 DEVICE void store_shared_line(void* to, uint4 x) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                : "memory");
@@ -42,7 +42,8 @@ DEVICE u64 nanoseconds() {
 }
 DEVICE void trap() { asm volatile("trap;"); }
 
-// Asks for what will be read after the wait: memory's latency passes while the kernel before ends.
+// Prefetches data that will be read after the wait, so that memory latency passes while the previous kernel
+// ends.
 DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
@@ -62,8 +63,8 @@ DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int N>
 DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// Four matrices of 8 rows of 16 bytes: lane 8 i + j has the address of row j of matrix i, and gets of each matrix the 4
-// bytes that fragments of mma have.
+// Loads four matrices of 8 rows of 16 bytes: lane 8 i + j has the address of row j of matrix i, and receives
+// from each matrix the 4 bytes for its mma fragment.
 DEVICE void load_matrices(u32 row, u32 to[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -79,7 +80,7 @@ DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster
 DEVICE void barrier_arrive(u64* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
-// An arrival when the copies that the thread has begun by copy16_async() have ended; the barrier counts it.
+// Arrives when the thread's earlier copy16_async() copies have ended; the barrier counts this arrival.
 DEVICE void barrier_arrive_after_copies(u64* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
 }
@@ -102,10 +103,10 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
 }DEVICE void prefetch_bulk(const void* from, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
-// What the thread has written is seen by copies that are asked for after the next barrier.
+// Makes the thread's writes visible to copies that are requested after the next barrier.
 DEVICE void other_proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-// The same of what is read once: other memory stays in the L2 cache.
+// The same for data that is read once: other memory stays in the L2 cache.
 DEVICE void copy_bulk_once(void* to, const void* from, int bytes, u64* b) {
   asm volatile(
       "{\n.reg .b64 policy;\ncreatepolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
@@ -121,16 +122,16 @@ DEVICE u32 load_acquire(const u32* p) {
   return x;
 }
 
-// Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
+// Waits until `threads` threads of the block have reached barrier `id`; 0 is the barrier of __syncthreads().
 DEVICE void barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
-// Two bf16 numbers each: a b + c, rounded once; numbers below 2^-126 stay what they are.
+// For two bf16 numbers each: a b + c, rounded once; denormals below 2^-126 are kept.
 DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
   u32 d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-// Bytes of a (0 to 3) and b (4 to 7), as the lower 4 nibbles of `which` say.
+// Selects bytes of a (0 to 3) and b (4 to 7) by the lower 4 nibbles of `which`.
 DEVICE u32 byte_perm(u32 a, u32 b, u32 which) { return __byte_perm(a, b, which); }
 // One half of x twice.
 DEVICE u32 both_halves(u32 x, int half) { return __byte_perm(x, x, half ? 0x3232 : 0x1010); }

@@ -1,5 +1,5 @@
-// Mixtures of experts: the choice of experts (one warp for each row), the order of their rows, and the sum of their
-// outputs.
+// Mixtures of experts: the choice of experts (one warp for each row), the sorting of their rows, and the sum
+// of their outputs.
 
 KERNEL route(const __grid_constant__ RouteArgs a) {
   wait_for_previous();
@@ -42,7 +42,7 @@ KERNEL sort_pairs(const __grid_constant__ SortArgs a) {
     at += __popc(all);
   }
 
-  // This expert's slots reach to the next one's; the last expert's to the end.
+  // An expert's slots extend to the next expert's; the last expert's extend to the end.
   const auto slot_of = [&](int e, int position) { return a.compact ? position : e + position / a.tile_rows; };
   const int from = slot_of(expert, first), to = expert + 1 == a.experts ? a.slots : slot_of(expert + 1, first + count);
   for (int i = threadIdx.x; from + i < to; i += blockDim.x) {

@@ -1,13 +1,13 @@
-// How a mixture of experts chooses: a warp for each row of logits.
+// The choice of experts in a mixture: one warp for each row of logits.
 
-// Logits in the order in which they are chosen. Two that compare equal have the same key.
+// Maps logits to integers with the same order. Logits that compare equal get the same key.
 DEVICE u32 key_of(float x) {
   const u32 bits = __float_as_uint(x == 0.0f ? 0.0f : x);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The top_k largest of up to 32 * KEYS logits, one after the other; of equal ones the lower index. -> the lane's, a bit
-// for each: bit i is expert 32 i + lane. best: the largest logit.
+// Chooses the top_k largest of up to 32 * KEYS logits, one after the other; among equal ones the lower index.
+// -> the lane's chosen experts as bits: bit i is expert 32 i + lane. best: the largest logit.
 template <int KEYS>
 DEVICE u64 take_largest(const RouteArgs& a, const float logits[KEYS], float& best) {
   const int lane = threadIdx.x % 32;
@@ -34,8 +34,8 @@ DEVICE u64 take_largest(const RouteArgs& a, const float logits[KEYS], float& bes
   return taken;
 }
 
-// Scores of the chosen, divided by their sum or by that of all experts. Where that makes no difference, each is
-// multiplied by e^-shift: not all become 0.
+// Scores of the chosen experts, divided by their sum or by the sum of all experts. All exponentials are
+// multiplied by e^-shift, if that does not change the result, so that they do not all become 0.
 DEVICE void weigh(const RouteArgs& a, const float* logits, float best, const int* chosen, float* weights) {
   const int lane = threadIdx.x % 32;
   const float shift = !a.sigmoid ? best : a.normalise ? fminf(best, 0.0f) : 0.0f;
@@ -56,7 +56,7 @@ DEVICE void weigh(const RouteArgs& a, const float* logits, float best, const int
   }
 }
 
-// The row's experts in ascending order, and their weights unless null.
+// The row's experts in ascending order, and their weights unless `weights` is null.
 template <int KEYS>
 DEVICE void choose_of(const RouteArgs& a, long row, int* chosen, float* weights) {
   const int lane = threadIdx.x % 32;

@@ -10,7 +10,8 @@ DEVICE float block_sum(float x, float* shared) {
   return sum;
 }
 
-// Rows of x, normalised (without a weight: as they are), to f32 and tiles. Of each kHeld numbers a thread reads all before it uses one.
+// Rows of x, normalised (or unchanged if there is no weight), to f32 and tiles. A thread loads kHeld numbers
+// before it uses them.
 constexpr int kHeld = 16;
 KERNEL norm_rows(const __grid_constant__ NormArgs a) {
   __shared__ float shared[32];
@@ -54,7 +55,7 @@ KERNEL norm_rows(const __grid_constant__ NormArgs a) {
   }
 }
 
-// The sum of f(x) over a row, by a block.
+// The sum of f(x) over a row, computed by a block.
 template <class Function>
 DEVICE float sum_row(const float* x, int inputs, float* shared, const Function& f) {
   float sum = 0.0f;
@@ -77,7 +78,7 @@ KERNEL layer_norm(const __grid_constant__ LayerNormArgs a) {
 
 // The gated delta rule's output: each head normalised, times weight and output_gate(); one warp for each head.
 KERNEL norm_heads(const __grid_constant__ NormArgs a) {
-  constexpr int kEach = 4;  // numbers that a lane reads before it uses one
+  constexpr int kEach = 4;  // numbers that a lane loads before it uses them
   const int heads = a.inputs / a.width, lane = threadIdx.x % 32;
   const long unit = (long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const long row = unit / heads;

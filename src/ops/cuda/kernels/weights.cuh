@@ -1,4 +1,4 @@
-// The layout of a packed matrix (ops/cuda/weight.h), as all matrix products read it. Macros, by weight:
+// The layout of a packed matrix (ops/cuda/weight.h), for all matrix products. Macros, by weight:
 //   KIND     kPlainValues: bf16 values; else what its codes are (ops/cuda/kernels/args.h)
 //   PLANES   products for an input: planes of values (high, low), or of integers (4 bits each)
 //   GROUPS   groups of a tile of 64 inputs
@@ -7,23 +7,23 @@
 constexpr bool kDense = KIND == kPlainValues, kTable = KIND >= kFirstTable, kSigned = KIND > kFirstTable,
                kBiased = KIND == kIntegers;
 constexpr int kCodeBytes = kDense ? PLANES * 2048 : (KIND == kE4m3 ? 2 : PLANES) * 512;
-constexpr int kCodeWords = kCodeBytes / 128;                        // of a lane
-constexpr int kScaleBytes = kDense ? 0 : kBiased ? 4 : 2;           // of a row and group, with its bias
+constexpr int kCodeWords = kCodeBytes / 128;                        // words per lane
+constexpr int kScaleBytes = kDense ? 0 : kBiased ? 4 : 2;           // per row and group, including its bias
 constexpr int kRecordBytes = kCodeBytes + GROUPS * 16 * kScaleBytes;
-constexpr int kScaleWords = kDense ? 0 : GROUPS * kScaleBytes / 2;  // of a lane: rows r, r + 8 by group
+constexpr int kScaleWords = kDense ? 0 : GROUPS * kScaleBytes / 2;  // words per lane: rows r, r + 8 by group
 constexpr int kGroups = kDense ? 1 : GROUPS;
 constexpr int kOwnExponent = KIND == kE4m3 ? kE4m3ScaleExponent : kScaleExponent;
-// By which sums of products are multiplied in the end.
+// The final factor of sums of products.
 constexpr float kSumScale = kDense ? 1.0f : (float)(1ull << kSumExponent);
 
-// One of a record's 64 inputs by 16 rows, as a lane holds it. A word of scales is a row's scale and bias, or the scales
-// of both rows.
+// One record (64 inputs by 16 rows), as held by one lane. A word of scales is a row's scale and bias, or the
+// scales of both rows.
 struct Record {
   u32 codes[kCodeWords];
   u32 scales[kDense ? 1 : kScaleWords];
 };
 
-// The lane's parts of the record at `at`.
+// Reads the lane's parts of the record at `at`.
 DEVICE void read_record(const u8* at, Record& record) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -38,8 +38,9 @@ DEVICE void read_record(const u8* at, Record& record) {
   }
 }
 
-// A group's scales of rows r, r + 8, each twice. A nibble in bits 0 to 3 or 4 to 7 of 16 is, as a bf16 number, its
-// value times 2^-133 or 2^-129: each place has scales of its own.
+// A group's scales of rows r, r + 8, each repeated in both halves of a word. Read as a bf16 number, a nibble
+// in bits 0 to 3 (or 4 to 7) of 16 is its value times 2^-133 (or 2^-129), so each position needs its own
+// scale.
 struct Scales {
   u32 scale[PLANES + 1][2], bias[2];  // of a nibble's value, falling by 2^4: [p] and [p + 1] are those of plane p
 };
@@ -62,7 +63,7 @@ DEVICE Scales scales_of(const Record& record, int group) {
   return s;
 }
 
-// Four of the table's integers, each plus 128; of magnitudes as they are.
+// Four of the table's integers, each plus 128; magnitudes are not changed.
 DEVICE constexpr u32 table_word(int i) {
   u32 word = 0;
   for (int j = 0; j < 4; j++)
@@ -70,9 +71,9 @@ DEVICE constexpr u32 table_word(int i) {
   return word;
 }
 constexpr u32 kWord0 = table_word(0), kWord1 = table_word(1), kWord2 = table_word(2), kWord3 = table_word(3);
-// What 4 of a word's 8 codes, the lower or the upper ones, stand for, as two pairs of bf16 numbers 2^133 times too
-// small; without signs they are 128 too large. Signs of the lower codes are the upper bits of the word's bytes, those
-// of the upper codes lie 4 bits below.
+// The values of 4 of a word's 8 codes, the lower or the upper ones, as two pairs of bf16 numbers that are
+// 2^133 times too small; without signs they are also 128 too large. The signs of the lower codes are the top
+// bits of the word's bytes, the signs of the upper codes are 4 bits below.
 DEVICE void look_up(u32 word, int upper, u32 pairs[2]) {
   const u32 low = (word & 0x77777777u) >> upper * 16, first = byte_perm(kWord0, kWord1, low);
   if (kSigned) {
@@ -87,11 +88,11 @@ DEVICE void look_up(u32 word, int upper, u32 pairs[2]) {
   pairs[1] = byte_perm(bytes, 0, 0x4342);
 }
 
-// Two E4M3 numbers in the upper bytes of x's halves, as bf16 numbers 2^120 times too small.
+// Converts two E4M3 numbers in the upper bytes of x's halves to bf16 numbers that are 2^120 times too small.
 DEVICE u32 from_e4m3(u32 x) { return (x & 0x80008000u) | (x >> 4 & 0x07F007F0u); }
 
-// Fragments of step j (16 inputs) of a plane: the first of two planes (of dense weights the second too) has what the
-// tensor cores add first.
+// Fragments of step j (16 inputs) of a plane. Planes are numbered in the order in which the tensor cores add
+// them.
 DEVICE void fragment(const Record& record, const Scales& s, int plane, int j, u32 a[4]) {
   if (kDense) {
 #pragma unroll
@@ -118,7 +119,7 @@ DEVICE void fragment(const Record& record, const Scales& s, int plane, int j, u3
     }
     return;
   }
-  const int stored = PLANES - 1 - plane, shift = j % 2 * 8;  // the low nibbles lie first
+  const int stored = PLANES - 1 - plane, shift = j % 2 * 8;  // the low nibbles are stored first
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const u32 word = record.codes[stored * 4 + i * 2 + j / 2] >> shift, bias = plane == 0 ? s.bias[i] : 0x80008000u;

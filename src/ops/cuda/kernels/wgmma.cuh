@@ -1,9 +1,9 @@
-// d += a b, or d = a b unless `add`: a [64, 16] bf16 in registers, b [16, N] in shared memory, d [64, N] f32. A warp
-// has 16 rows of a and d, its lanes as mma_bf16()'s, and of d every 8 columns one after the other. Asynchronous: the
-// registers belong to the tensor cores from wgmma_fence() until the products have ended.
+// d += a b, or d = a b unless `add`: a [64, 16] bf16 in registers, b [16, N] in shared memory, d [64, N] f32.
+// A warp has 16 rows of a and d, with the lanes of mma_bf16(), and each 8 columns of d one after the other.
+// Asynchronous: the registers belong to the tensor cores from wgmma_fence() until the products have ended.
 DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until all but the last N that were committed have ended.
+// Waits until all but the last N committed products have ended.
 template <int N>
 DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 
