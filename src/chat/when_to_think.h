@@ -1,4 +1,4 @@
-// Whether a chat thinks, where the client leaves the choice to the server.
+// Decides whether a chat thinks, if the client leaves the choice to the server.
 #pragma once
 
 #include <string>
