@@ -1,4 +1,4 @@
-// A client's request as plain values, read from whichever API it came by.
+// A client's request as plain values, independent of the API that it came by.
 #pragma once
 
 #include <optional>
@@ -21,40 +21,40 @@ namespace anabranch {
 struct GenerationOptions {
   SamplingParams sampling;           // seed: see below
   std::optional<uint64_t> seed;      // unset: the caller draws one
-  int max_tokens = -1;               // of answer; -1 = up to the context length
-  bool count_thoughts = false;       // as of Request
-  int choices = 1;                   // answers to each prompt
-  int logprobs = -1;                 // alternatives told beside each token; -1: no log probabilities
-  ThinkingWish thinking;             // where it says nothing, the server decides
-  LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
+  int max_tokens = -1;               // answer tokens; -1 = up to the context length
+  bool count_thoughts = false;       // see Request
+  int choices = 1;                   // answers per prompt
+  int logprobs = -1;                 // alternatives reported for each token; -1: no log probabilities
+  ThinkingWish thinking;             // if it says nothing, the server decides
+  LoopRule loops = LoopRule::exact;  // see ThinkingOptions
   std::vector<std::string> stop;
-  std::vector<int> stop_tokens;  // as of Request
+  std::vector<int> stop_tokens;  // see Request
   ResponseFormat format;
-  std::optional<SpecMode> speculation;  // unset: as the engine was started
+  std::optional<SpecMode> speculation;  // unset: the engine's default
   bool ignore_eos = false;
   int priority = 0;  // lower ones go first
   bool cache = true;
   std::string cache_salt;
-  bool to_decode = false;  // another worker goes on with the states that are left (kv_transfer_params)
-  StateOrigin state_from;  // as of Request
+  bool to_decode = false;  // another worker goes on from the cached states (kv_transfer_params)
+  StateOrigin state_from;  // see Request
   bool stream = false;
-  bool progress = false;       // of reading the prompt (streams only)
+  bool progress = false;       // report prefill progress (streams only)
   bool include_usage = false;  // a last chunk with the usage (streams only)
 };
 
 struct ChatRequest {
   GenerationOptions options;
-  // Checked and normalised for the template. A content is a text or, with images, a list of the parts
-  // {"type": "text", "text"} and {"type": "image"}.
+  // Checked and normalised for the template. "content" is a text or, with images, a list of parts: {"type":
+  // "text", "text"} or {"type": "image"}.
   Json messages = Json::array();
-  std::vector<ImageInput> images;            // of the parts {"type": "image"}, in their order
-  std::optional<Continuation> continuation;  // of a final message, which is not among the messages
+  std::vector<ImageInput> images;            // for the parts {"type": "image"}, in order
+  std::optional<Continuation> continuation;  // the final message to continue; not among the messages
   Json tools;                                // array; null: none, or tool_choice "none"
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   std::vector<std::string>
-      left_out_tools;    // types of tools that are not in `tools`: nobody here can run them
-  TemplateOptions chat;  // enable_thinking is not set yet: options.thinking
+      left_out_tools;    // types of tools that are not in `tools`, because nobody here can run them
+  TemplateOptions chat;  // enable_thinking is still unset; it follows from options.thinking
 };
 
 using TextOrTokens = std::variant<std::string, std::vector<int>>;  // token ids are >= 0
@@ -62,7 +62,7 @@ using TextOrTokens = std::variant<std::string, std::vector<int>>;  // token ids 
 struct CompletionRequest {
   GenerationOptions options;
   std::vector<TextOrTokens> prompts;  // one or more
-  std::string suffix;                 // the answer goes between a prompt, then a text, and this; empty: none
+  std::string suffix;                 // the answer fills in between a text prompt and this; empty: none
   bool echo = false;                  // the answer begins with its prompt
   std::string field = "prompt";       // where the prompts stood, for errors
 };

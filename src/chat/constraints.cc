@@ -15,13 +15,13 @@ bool is_strict(const Json& tool) {
   return it != tool["function"].end() && *it == true;
 }
 
-// Whether a grammar uses one of the library's macros that take a pattern: nested deeply enough it overflows
-// the stack.
+// Whether a grammar uses one of the library's macros that take a pattern: deeply nested, such a pattern
+// overflows the stack.
 bool has_pattern_macro(std::string_view grammar) {
   const auto in_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
   };
-  char quote = 0;  // what ends the literal or class that we are in
+  char quote = 0;  // the character that ends the current literal or class; 0: outside
   std::string word;
   for (size_t i = 0; i < grammar.size(); i++) {
     const char c = grammar[i];
@@ -55,7 +55,7 @@ std::string add_choice(const Json& choices, GrammarRules& rules) {
   return rules.add("choice", any);
 }
 
-// The whole answer matches the pattern.
+// Adds a rule for an answer that matches the pattern as a whole.
 Result<std::string> add_regex(const std::string& pattern, GrammarRules& rules) {
   TRY(const Automaton automaton, compile_regex(pattern, rules.work(), true));
   std::string element = add_automaton(automaton, StringForm::plain, "regex", rules);
@@ -91,7 +91,7 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
   if (format.kind == ResponseFormat::Kind::regex) {
     TRY(answer, add_regex(format.grammar, rules));
   }
-  if (forced) {  // the format is checked, but nothing is written in it
+  if (forced) {  // the format is only checked: with a forced call the answer has no text
     rules = GrammarRules(rules.work());
     answer.clear();
   }

@@ -1,4 +1,5 @@
-// What restricts an answer (response_format, a grammar, tool_choice, strict tools), as the text of a grammar.
+// Builds the text of a grammar from everything that restricts an answer (response_format, a grammar,
+// tool_choice, strict tools).
 #pragma once
 
 #include <string>
@@ -15,13 +16,13 @@ struct ResponseFormat {
   Kind kind = Kind::text;
   Json schema;          // choice: an array of strings
   std::string grammar;  // regex: the pattern
-  std::string field;    // of the request, for errors
+  std::string field;    // the request's field, for errors
 };
 
 struct ToolChoice {
   enum class Kind { automatic, none, required, named };
   Kind kind = Kind::automatic;
-  std::string name;  // if named
+  std::string name;  // the tool's name, for a named choice
 };
 
 // Whether anything restricts the answer.
@@ -37,7 +38,7 @@ struct ConstraintGrammar {
   std::string text;   // empty: nothing restricts the answer
   std::string field;  // the request's field that asked for it
 };
-// Errors: as of add_schema and add_calls; `field` is then the request's field at fault.
+// Errors: see add_schema and add_calls; `field` is then the request's field at fault.
 Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const ToolChoice& choice,
                                              const ConstraintContext& context, std::string& field);
 

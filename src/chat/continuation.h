@@ -1,4 +1,4 @@
-// A final message of the assistant's that the answer continues, instead of following it as another turn.
+// A final assistant message that the answer continues, instead of starting a new turn.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,15 @@
 
 namespace anabranch {
 
-// At least one of the two is not empty. Without content the answer continues the thought; with content it
-// continues the content, and the thought is over.
+// At least one of the two is not empty. Without content the answer continues the thought. With content it
+// continues the content, and the thought is complete.
 struct Continuation {
   std::string content, reasoning;
 };
 
 // The prompt up to where the template opens an answer, followed by the message's text. limit: may end it
-// early. Errors: those of `compile`; unsupported (a thought is to go on, but the model's are not known).
+// early. Errors: those of `compile`; unsupported (a thought is to be continued, but the model's reasoning
+// tags are unknown).
 Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
                                      const std::optional<ReasoningTags>& tags, const Tokenizer& tokenizer,
                                      const CompilePrompt& compile, EncodeLimit& limit);

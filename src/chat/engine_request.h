@@ -1,4 +1,4 @@
-// From a prepared request to the engine's: the only place where one becomes the other.
+// Converts a prepared request to the engine's request. Nothing else does.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace anabranch {
 
-// prompt: which of prepared.prompts. seed: of this answer's sampling.
+// prompt: index into prepared.prompts. seed: for the sampling of this answer.
 Request engine_request(const Prepared& prepared, size_t prompt, uint64_t seed);
 
 }  // namespace anabranch

@@ -8,9 +8,9 @@
 namespace anabranch {
 
 struct ImageInput {
-  std::string bytes;                   // of its file: PNG, JPEG, ...
-  std::optional<int64_t> most_pixels;  // that the model may see ("detail": "low"); unset: as many as it takes
-  std::string field;                   // of the request, for errors: "messages[3].content[1]"
+  std::string bytes;                   // the file's content: PNG, JPEG, ...
+  std::optional<int64_t> most_pixels;  // that the model may see ("detail": "low"); unset: its own limit
+  std::string field;                   // the request's field, for errors: "messages[3].content[1]"
 };
 
 }  // namespace anabranch

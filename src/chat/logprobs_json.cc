@@ -8,7 +8,7 @@
 namespace anabranch {
 namespace {
 
-// A token's text; "bytes:\xe4\xbd" when it is only a part of a character, as OpenAI writes them.
+// A token's text, or "bytes:\xe4\xbd" if the token is only a part of a character, as OpenAI writes it.
 std::string token_text(const Tokenizer& tokenizer, int token) {
   const std::string_view bytes = tokenizer.token_bytes(token);
   if (is_valid_utf8(bytes)) return std::string(bytes);
@@ -79,7 +79,7 @@ Json LogprobsJson::ids() const {
   return list;
 }
 
-// The sampled token is among the alternatives always, so there may be one more than was asked for.
+// The sampled token is always among the alternatives, so there may be one more than requested.
 Json LogprobsJson::completion() {
   Json tokens = Json::array(), token_logprobs = Json::array(), top_logprobs = Json::array(),
        text_offset = Json::array();

@@ -1,4 +1,4 @@
-// Log probabilities as OpenAI's two routes write them, and as ids without texts.
+// Log probabilities as JSON: in the formats of OpenAI's two routes, and as ids without texts.
 #pragma once
 
 #include <span>
@@ -14,21 +14,22 @@ enum class LogprobsForm { chat, completion, ids };
 
 class LogprobsJson {
  public:
-  // The tokenizer outlives it.
+  // The tokenizer must outlive this object.
   LogprobsJson(LogprobsForm form, const Tokenizer& tokenizer)
       : form_(form), tokenizer_(tokenizer), text_(tokenizer) {}
 
   // One entry per token.
   void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
 
-  // A prompt before the answer (text completions only). logprobs: of its second token and all after it.
+  // Adds a prompt before the answer (text completions only). logprobs: one entry for each token from the
+  // second on.
   void push_prompt(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
 
-  // Of the tokens pushed since the last call; null if there are none. Chat: {"content": [{"id", "token",
-  // "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens",
+  // JSON for the tokens pushed since the last call; null if there are none. Chat: {"content": [{"id",
+  // "token", "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens",
   // "token_logprobs", "top_logprobs": [{token: logprob}], "text_offset"}, offsets in code points from the
-  // start of the answer. A prompt's first token has null in place of its log probabilities. Ids:
-  // [{"token_id", "logprob", "top_logprobs": [{"token_id", "logprob"}]}].
+  // start of the answer. A prompt's first token has null instead of log probabilities. Ids: [{"token_id",
+  // "logprob", "top_logprobs": [{"token_id", "logprob"}]}].
   Json take();
 
  private:
@@ -38,11 +39,11 @@ class LogprobsJson {
 
   LogprobsForm form_;
   const Tokenizer& tokenizer_;
-  Detokenizer text_;   // of the answer so far
-  size_t offset_ = 0;  // its code points
+  Detokenizer text_;   // the answer so far
+  size_t offset_ = 0;  // code points of the answer so far
   std::vector<int> tokens_;
   std::vector<TokenLogprobs> logprobs_;
-  bool unknown_first_ = false;  // of tokens_: nothing is before it
+  bool unknown_first_ = false;  // the first of tokens_ begins a prompt, so it has no log probability
 };
 
 }  // namespace anabranch

@@ -7,7 +7,7 @@
 
 namespace anabranch {
 
-// Of a content: the text itself, or the texts of its parts. Nothing of what is no text.
+// The content itself if it is a text, or the texts of its parts. Other content is ignored.
 std::string text_of(const Json& content);
 
 }  // namespace anabranch

@@ -9,13 +9,13 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMostCounted = 256u << 10;  // tokens, unless four contexts are more
+constexpr size_t kMostCounted = 256u << 10;  // tokens, or four times the context if that is more
 
 Error constraint_error(const std::string& field, const Error& error) {
   return {error.kind, fmt::format("'{}': {}", field, error.message), field};
 }
 
-// For a template that does not know tools.
+// For a template that does not support tools.
 std::unique_ptr<const ChatTemplate> tool_prompt(const ChatTemplate* chat) {
   return chat && !shows_tools(*chat) ? with_tool_prompt(*chat) : nullptr;
 }
@@ -54,7 +54,7 @@ Error Preparer::too_long(size_t tokens, bool counted, const std::string& param) 
           context};
 }
 
-// Why a prompt was not read to its end.
+// The error for a prompt whose encoding was stopped early.
 Error Preparer::stop_error(const EncodeLimit& limit, const std::string& param) const {
   if (limit.cancelled()) return Error{ErrorKind::busy, "The client has left", "", "cancelled"};
   return too_long(limit.most_tokens(), false, param);
@@ -138,7 +138,8 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   prepared.rules.only_calls = choice == Choice::required || choice == Choice::named;
   prepared.choice = request.tool_choice;
   prepared.constrained = is_constrained(prepared.options.format, prepared.choice, *tools);
-  // A bias could have made tokens that say the same in an odd way, for others to read.
+  // With a logit bias, sampled tokens may spell the text in an unusual way, and other requests must not get
+  // them.
   if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())
     prepared.remember = conversation_key(request.messages, prepared.options.cache_salt);
   return prepared;
@@ -201,7 +202,7 @@ Result<Prepared> Preparer::completion(CompletionRequest request,
   return check(std::move(prepared), request.field);
 }
 
-// The checks that both share; afterwards the engine has no reason to refuse a prompt.
+// Checks for chats and text completions. After them the engine has no reason to refuse a prompt.
 Result<Prepared> Preparer::check(Prepared prepared, const std::string& param) const {
   if (prepared.constrained && prepared.options.ignore_eos)
     return Error{ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",

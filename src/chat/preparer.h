@@ -1,5 +1,5 @@
-// From a client's request to what the engine takes: render the template, choose whether to think, tokenise.
-// Slow for long prompts, so servers run it on a worker thread.
+// Prepares a client's request for the engine: renders the template, chooses whether to think, tokenises. Slow
+// for long prompts, so servers run it on a worker thread.
 #pragma once
 
 #include <functional>
@@ -17,43 +17,44 @@ namespace anabranch {
 
 struct Prepared {
   GenerationOptions options;
-  std::vector<std::vector<int>> prompts;  // one, but for text completions
-  std::vector<RequestImage> images;       // as of Request (chat only)
-  std::vector<int> keep_at;               // as of Request
-  int begun = 0;                          // as of Request
-  OutputRules rules;                      // how to take the answer apart (chat only)
+  std::vector<std::vector<int>> prompts;  // exactly one, except for text completions
+  std::vector<RequestImage> images;       // see Request (chat only)
+  std::vector<int> keep_at;               // see Request
+  int begun = 0;                          // see Request
+  OutputRules rules;                      // how to parse the answer (chat only)
   ThinkingOptions thinking;
-  ToolChoice choice;                               // chat only
-  bool constrained = false;                        // compile() makes a grammar of what restricts the answer
-  std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is free
+  ToolChoice choice;         // chat only
+  bool constrained = false;  // compile() makes a grammar from the request's restrictions
+  std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is unrestricted
   std::optional<ThinkReport> think_report;         // chat only
-  // The conversation that the answer goes on (conversation_key), for when its turn comes back; none: the turn
-  // is not to be remembered.
+  // The conversation that the answer continues (conversation_key), so that its tokens are found when the turn
+  // comes back; none: the turn is not remembered.
   std::optional<uint64_t> remember;
 };
 
 struct PrepareOptions {
-  std::vector<VolatileRule> volatile_text;  // of system prompts
-  std::string turns_path;                   // where sampled turns are kept; empty: in memory
+  std::vector<VolatileRule> volatile_text;  // for system prompts
+  std::string turns_path;                   // where sampled turns are stored; empty: in memory
 };
 
 // Thread-safe. The engine must outlive it.
 class Preparer {
  public:
   Preparer(const Engine& engine, PrepareOptions options);
-  // cancelled, here and below: whether nobody waits for it any more. Asked now and then; the result is then
-  // an error.
+  // cancelled, here and below: returns true if nobody waits for the result any more. Called now and then; the
+  // result is then an error.
   Result<Prepared> chat(ChatRequest request, const std::function<bool()>& cancelled);
-  // The most tokens of a text that are counted: more than a context, since clients ask how much to leave out.
+  // The most tokens of a text that are counted. This is more than a context, because clients ask how much to
+  // leave out.
   size_t most_counted() const;
-  // For its length only: the prompt need not fit into the context.
+  // Only for the prompt's length: the prompt need not fit into the context.
   Result<Prepared> count(ChatRequest request, const std::function<bool()>& cancelled);
   Result<Prepared> completion(CompletionRequest request, const std::function<bool()>& cancelled) const;
-  // Gives `done` the same with its grammar, when and where the engine has compiled it, unless the client has
-  // gone.
+  // Passes the request with its compiled grammar to `done`, when and where the engine has compiled it, unless
+  // the client has gone.
   void compile(Prepared prepared, const GrammarClient& client,
                std::function<void(Result<Prepared>)> done) const;
-  // What was sampled for a request: found when the turn comes back.
+  // Remembers the sampled tokens of a turn, to be found when the turn comes back.
   void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                 const OutputRules& rules) {
     remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
@@ -73,12 +74,12 @@ class Preparer {
   size_t most_tokens() const;
 
   const Engine& engine_;
-  const std::unique_ptr<const ChatTemplate> tool_prompt_;  // null: the template knows tools
-  const ChatTemplate* const chat_;                         // null: the model brings none
+  const std::unique_ptr<const ChatTemplate> tool_prompt_;  // null: the template supports tools itself
+  const ChatTemplate* const chat_;                         // null: the model has no template
   const OutputFormat format_;
   const std::vector<VolatileRule> volatile_text_;
   TurnMemory turns_;
-  std::optional<PromptCompiler> compiler_;  // none: the model brings no chat template
+  std::optional<PromptCompiler> compiler_;  // none: the model has no chat template
 };
 
 }  // namespace anabranch

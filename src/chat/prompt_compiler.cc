@@ -8,7 +8,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18, kMaxKind = 4096;  // the last two: of one entry
+constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18, kMaxKind = 4096;  // the last two: per entry
 
 bool is_instruction(const Json& message) {
   const std::string role = string_at(message, "role");
@@ -29,13 +29,13 @@ std::string kind_of(const TemplateOptions& options, std::string_view salt) {
   return fmt::format("{} {}{}{}", salt.size(), salt, thinking, dump_json(options.extra));
 }
 
-// Nothing that a client could have written before.
+// A random name, so that a client cannot have written it before.
 std::string random_name() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
-// Templates of SentencePiece's kind write the space that a turn's first token brings.
+// Removes the space that templates for SentencePiece write, since the turn's first token already contains it.
 void drop_last_space(std::vector<PromptPiece>& run) {
   while (!run.empty() && run.back().text.empty()) run.pop_back();
   if (!run.empty() && run.back().text.back() == ' ') run.back().text.pop_back();
@@ -65,8 +65,8 @@ void PromptCompiler::SeenTokens::put(std::string kind, std::span<const int> toke
   if (entries_.size() > kMaxKnown) entries_.pop_back();
 }
 
-// Whether the template writes the same around an assistant's turn when text stands there in place of calls.
-// Some end a turn with calls in another way, or continue it with the tool's answer.
+// Whether the template writes the same before and after an assistant's turn when text replaces its tool
+// calls. Some templates end a turn with calls differently, or continue it with the tool's result.
 bool PromptCompiler::calls_can_be_text() {
   std::call_once(probed_, [&] {
     const auto probe = [](Json assistant) {
@@ -99,8 +99,8 @@ bool PromptCompiler::calls_can_be_text() {
   return calls_can_be_text_;
 }
 
-// Where the turns with known tokens go is found by rendering the messages with marks in their place. Nothing
-// if a mark does not come out exactly once, or not as text between special tokens.
+// Renders the messages with marks in place of the turns with known tokens, to find where these tokens go.
+// Nothing if a mark does not appear exactly once, or not as text between special tokens.
 std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
   Json messages = chat.messages;
   Marks marks{"turn-" + random_name() + "-", {}};
@@ -155,7 +155,7 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPie
 Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
   const auto stopped = [&] { return chat.limit && chat.limit->stopped(); };
   const auto ended = [] { return make_error(ErrorKind::invalid, "the prompt was not read to its end"); };
-  if (chat.limit) chat.limit->ask();  // now, because a rendering cannot be ended early
+  if (chat.limit) chat.limit->ask();  // ask now, because rendering cannot be stopped early
   if (stopped()) return ended();
   if (!chat.turns.empty()) {
     auto prompt = tokens_around(chat);
@@ -181,7 +181,7 @@ Result<std::vector<PromptPiece>> PromptCompiler::render(const Json& messages, co
   return pieces;
 }
 
-// Renderings of some of the messages have some of the images.
+// A rendering of only some messages contains only some of the images, so fewer images are not an error here.
 Result<void> PromptCompiler::put_images_in(CompiledPrompt& prompt, const Chat& chat) const {
   if (chat.images.empty() || !image_format_) return {};
   auto begins = put_images(prompt.tokens, image_format_->pad, chat.images);
@@ -190,7 +190,7 @@ Result<void> PromptCompiler::put_images_in(CompiledPrompt& prompt, const Chat& c
   return {};
 }
 
-// Tokens that the prompt and another rendering begin with.
+// Number of tokens that the prompt and the rendering of `chat` have in common at the beginning.
 std::optional<int> PromptCompiler::common_length(const Chat& chat, std::span<const int> prompt) {
   const auto other = tokens_of(chat);
   if (!other.ok()) return std::nullopt;
@@ -199,30 +199,32 @@ std::optional<int> PromptCompiler::common_length(const Chat& chat, std::span<con
   return static_cast<int>(std::mismatch(prompt.begin(), end, other->tokens.begin()).first - prompt.begin());
 }
 
-// Of the prompt's beginning that only tools and system prompt decide.
+// Length of the prompt's beginning that depends only on the tools and the system prompt.
 std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::span<const int> prompt) {
   const Json instructions = instructions_of(chat.messages);
   if (instructions.empty() && chat.tools.empty()) return std::nullopt;
-  // Lengths are hints, so a hash that is not proof against collisions will do.
+  // The lengths are only hints, so a hash that is not collision-resistant will do.
   std::string kind = fmt::format("{:x} {:x} {}", std::hash<Json>{}(instructions),
                                  std::hash<Json>{}(chat.tools), kind_of(chat.options, chat.salt));
   if (const int known = beginnings_.match(kind, prompt)) return known;
-  // Two questions that share no token: what both renderings share with the prompt is before the question.
+  // Two questions that share no token: the part that both renderings share with the prompt ends before the
+  // question.
   std::optional<int> shared;
   for (const char* question : {"A", "9"}) {
     Json asked = instructions;
     asked.push_back({{"role", "user"}, {"content", question}});
     const auto length =
         common_length({asked, chat.tools, chat.options, chat.salt, {}, {}, chat.limit}, prompt);
-    if (chat.limit && chat.limit->stopped()) return std::nullopt;  // keep no length of half the renderings
+    if (chat.limit && chat.limit->stopped())
+      return std::nullopt;  // a length from only one rendering must not be stored
     if (length) shared = std::min(shared.value_or(*length), *length);
   }
   if (shared && *shared > 0) beginnings_.put(std::move(kind), prompt.first(static_cast<size_t>(*shared)));
   return shared;
 }
 
-// Of the prompt's beginning before its last message, or the last results of calls. A message of another text
-// stands in its place, since templates write a conversation in another way when nothing follows.
+// Length of the prompt before its last message, or before the last tool results. Renders another text in
+// place of that message, because templates write a conversation differently when nothing follows.
 std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<const int> prompt) {
   const auto is_result = [&](size_t i) { return string_at(chat.messages[i], "role") == "tool"; };
   size_t last = chat.messages.size();
@@ -241,7 +243,7 @@ std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<co
                        prompt);
 }
 
-// Of the prompt without the answer's opening.
+// Length of the prompt without the answer's opening.
 std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<const int> prompt) {
   std::string kind = kind_of(chat.options, chat.salt);
   const int size = static_cast<int>(prompt.size());
@@ -263,7 +265,7 @@ Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json&
   if (prompt.images.size() != images.size())
     return make_error(ErrorKind::invalid, "it wrote {} of the messages' {} images", prompt.images.size(),
                       images.size());
-  // The other renderings may be a little longer than the prompt, so only cancelling ends them.
+  // The other renderings may be a little longer than the prompt, so only cancellation ends them.
   EncodeLimit cancelling(SIZE_MAX, [limit] {
     if (limit) limit->ask();
     return limit && limit->cancelled();

@@ -1,5 +1,5 @@
-// Chat requests to prompt tokens. What many requests have in common (tool schemas, system prompts, earlier
-// turns) is tokenised once, and where prompts are likely to part from each other is found once.
+// Converts chat requests to prompt tokens. Parts that many requests share (tool schemas, system prompts,
+// earlier turns) are tokenised once. The positions where prompts are likely to diverge are also found once.
 #pragma once
 
 #include <list>
@@ -20,44 +20,43 @@ struct CompiledPrompt {
   std::vector<PromptPiece> pieces;  // as the template rendered them
   std::vector<int> tokens;
   std::vector<int> images;  // where each image begins
-  // Lengths of the prompt's beginnings that are worth keeping a state of, ascending: up to the first message
-  // that is not the system's (other conversations share that much), up to the last message (which may come
-  // again in another form, or not at all), and up to where the answer's opening begins (the next turn repeats
-  // that much, however the answer is rendered then: templates drop old reasoning). Fewer when the template
-  // cannot be rendered without what comes after.
+  // Prefix lengths of the prompt at which a cached state is useful, ascending: up to the first message after
+  // the system prompt (other conversations share that much), up to the last message (which may come again in
+  // another form, or not at all), and up to the answer's opening (the next turn repeats that much, however
+  // the answer is rendered then: templates drop old reasoning). Fewer if the template cannot be rendered
+  // without the later parts.
   std::vector<int> stable_lengths;
 };
 
-// An assistant's message whose tokens are known: what the model sampled, without its reasoning and the end of
-// the turn.
+// An assistant message whose sampled tokens are known, without its reasoning and the end of the turn.
 struct KnownTurn {
-  size_t message = 0;  // its place in the list
+  size_t message = 0;  // index in the list of messages
   std::vector<int> tokens;
 };
 
 // Thread-safe. The template and the tokenizer must outlive it.
 class PromptCompiler {
  public:
-  // images: how prompts hold them; null: they hold none.
+  // images: how prompts represent images; null: they have none.
   PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer, const ImageFormat* images = nullptr)
       : template_(chat), tokenizer_(tokenizer), image_format_(images) {}
 
-  // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
-  // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool
-  // calls. It has none of them where the template cannot be rendered with other text there, and none with
-  // calls where text in their place would change what is around. images: of the messages, in order. limit:
-  // may end it early (an error, then).
-  // Errors: as ChatTemplate::render; invalid (the template does not write each image once).
+  // salt: entries learnt from requests with another salt are not used, so that response times reveal nothing
+  // about them. turns: ascending; in the prompt their tokens replace what the template makes of content and
+  // tool calls. Ignored if the template cannot be rendered with other text there; turns with calls are also
+  // ignored if text in place of the calls would change what is around it. images: those of the messages, in
+  // order. limit: may end it early (with an error).
+  // Errors: see ChatTemplate::render; invalid (the template does not write each image once).
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
                                  EncodeLimit* limit = nullptr, std::span<const RequestImage> images = {});
 
  private:
-  // Token sequences that prompts of a kind were seen to begin, or to end, with.
+  // Token sequences with which prompts of a kind were seen to begin, or to end.
   class SeenTokens {
    public:
     explicit SeenTokens(bool at_end) : at_end_(at_end) {}
-    // The longest of this kind that the prompt begins (ends) with; 0: none.
+    // Length of the longest sequence of this kind with which the prompt begins (ends); 0: none.
     int match(std::string_view kind, std::span<const int> prompt);
     void put(std::string kind, std::span<const int> tokens);
 
@@ -68,7 +67,7 @@ class PromptCompiler {
     };
     const bool at_end_;
     std::mutex mutex_;
-    std::list<Entry> entries_;  // latest use first
+    std::list<Entry> entries_;  // most recently used first
   };
 
   struct Chat {
@@ -81,7 +80,7 @@ class PromptCompiler {
     EncodeLimit* limit = nullptr;
   };
   Result<CompiledPrompt> tokens_of(const Chat& chat);
-  // Text that stands for turns while the template is rendered: all begin alike, as nothing else does.
+  // Texts that stand for turns while the template is rendered. All have the same random beginning.
   struct Marks {
     std::string name;
     std::vector<const KnownTurn*> turns;

@@ -10,11 +10,11 @@
 
 namespace anabranch {
 
-// What stands in the prompt where the template wrote that there is an image.
+// Replaces the template's text for an image with the form that the prompt needs.
 void write_for_images(std::vector<PromptPiece>& pieces, const ImageFormat& format);
 
-// Puts the images' ids in place of the pad tokens, in order. Returns where they begin; nothing if there are
-// more pad tokens than images.
+// Replaces the pad tokens with the images' ids, in order. Returns where the images begin; nothing if there
+// are more pad tokens than images.
 std::optional<std::vector<int>> put_images(std::vector<int>& tokens, int pad,
                                            std::span<const RequestImage> images);
 

@@ -1,4 +1,4 @@
-// The pictures of a chat as the model takes them.
+// Prepares the pictures of a chat for the model.
 #pragma once
 
 #include <functional>
@@ -8,16 +8,15 @@
 
 namespace anabranch {
 
-// Makes the pictures of a request what the model takes: decoded, resized, and named by their keys, which
-// their parts of the messages get as "image_key". The prompt's places are not known yet
-// (RequestImage::begin). Errors: what is wrong with which picture; that there are more pictures than parts,
-// or the other way round; exhausted, with Error::needed, once they have more than most_tokens
-// together.
+// Decodes and resizes the pictures of a request, and names them by their keys, which are stored as
+// "image_key" in the messages' parts. Their places in the prompt are not known yet (RequestImage::begin).
+// Errors: a picture that is invalid; more pictures than parts, or fewer; exhausted, with Error::needed, once
+// they have more than most_tokens together.
 Result<std::vector<RequestImage>> read_pictures(ChatRequest& request, const ImageFormat& format,
                                                 size_t most_tokens, const std::function<bool()>& cancelled);
 
-// For models that read text only: puts a few words in place of the images in results of tools, since agents
-// send these again with every later turn. Returns how many other images there are.
+// For models that read text only: replaces the images in tool results with a few words, because agents send
+// them again with every later turn. Returns the number of other images.
 int hide_images_of_tools(Json& messages);
 
 }  // namespace anabranch

@@ -11,14 +11,15 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMostTurns = 1024;  // looked up for one request: the last ones
+constexpr size_t kMostTurns = 1024;  // the most turns looked up for one request, from the last on
 
-// Turns of more tokens for what they say hold something else, such as endless white space.
+// The most tokens for a turn with this text. A turn with more contains something else, such as endless white
+// space.
 size_t most_tokens(std::string_view said) {
   return 64 + 2 * said.size();
 }
 
-// JSON in one form: members in order of their names.
+// JSON in a canonical form: members sorted by name.
 Json sorted(const Json& json) {
   if (json.is_array()) {
     Json out = Json::array();
@@ -29,12 +30,12 @@ Json sorted(const Json& json) {
   std::map<std::string, Json> members;
   for (const auto& [name, value] : json.items()) members.emplace(name, sorted(value));
   Json out = Json::object();
-  for (auto& [name, value] : members)  // operator[] would look at all that are there
+  for (auto& [name, value] : members)  // operator[] would search all members each time
     out.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
   return out;
 }
 
-// What a turn says, as one text: content, then each call's name and arguments.
+// A turn as one text: its content, then each call's name and arguments.
 std::string described(std::string_view content, const std::vector<ToolCall>& calls) {
   Json all = Json::array({trimmed(content)});
   for (const auto& call : calls) {
@@ -67,7 +68,8 @@ std::optional<ToolCall> call_of(const Json& call) {
                   arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments)};
 }
 
-// Of an assistant's message; nothing for others, and for those that say something we do not know.
+// The same for an assistant message; nothing for other messages, and for content or calls of an unknown
+// format.
 std::optional<std::string> described(const Json& message) {
   if (string_at(message, "role") != "assistant") return std::nullopt;
   const auto content = content_of(message);
@@ -82,8 +84,8 @@ std::optional<std::string> described(const Json& message) {
   return described(*content, calls);
 }
 
-// Of tokens that clients are not told of: reasoning, its tags, and special tokens that mean nothing to the
-// parser.
+// Whether the tokens contain something that clients do not get to see: reasoning, its tags, or special tokens
+// without a meaning for the parser.
 bool hides_something(std::span<const int> tokens, const OutputRules& rules, const Tokenizer& tokenizer) {
   const auto markers = marker_tokens(rules);
   for (const int token : tokens)
@@ -96,7 +98,7 @@ bool hides_something(std::span<const int> tokens, const OutputRules& rules, cons
   return text.find(tags->open) != text.npos || text.find(tags->close) != text.npos;
 }
 
-// The tokens' content and calls, all of them; nothing if there is more in them.
+// Content and calls of the tokens; nothing if the tokens contain anything else.
 std::optional<ParsedOutput> read(std::span<const int> tokens, OutputRules rules, const Tokenizer& tokenizer) {
   if (hides_something(tokens, rules, tokenizer)) return std::nullopt;
   rules.thinking_open = false;
@@ -117,7 +119,7 @@ uint64_t key_of(uint64_t before, std::string_view text) {
   return hash.value();
 }
 
-// Of the conversation with one more message.
+// The key of the conversation with one more message.
 uint64_t key_with(uint64_t before, const Json& message) {
   if (const auto said = described(message)) return key_of(before, *said);
   if (!message.is_object()) return key_of(before, dump_json(message));
@@ -126,7 +128,8 @@ uint64_t key_with(uint64_t before, const Json& message) {
                 content ? *content : dump_json(message["content"]));
 }
 
-// What comes after reasoning and the white space that ends it, without the end of the turn.
+// The tokens after the reasoning and the white space that follows it. `sampled` is without the end of the
+// turn.
 std::span<const int> after_reasoning(std::span<const int> sampled, const OutputRules& rules,
                                      const Tokenizer& tokenizer) {
   const auto close =
@@ -150,7 +153,7 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
                                    const Tokenizer& tokenizer, TurnMemory& memory) {
   std::vector<KnownTurn> turns;
   if (!messages.is_array()) return turns;
-  std::vector<uint64_t> before = {key_of(0, salt)};  // conversations before each message
+  std::vector<uint64_t> before = {key_of(0, salt)};  // keys of the conversation before each message
   for (const Json& message : messages) before.push_back(key_with(before.back(), message));
   size_t left = kMostTurns;
   for (size_t i = messages.size(); i-- > 0 && left > 0;) {

@@ -14,10 +14,10 @@
 
 namespace anabranch {
 
-// A hash of a conversation's contents. Spelling and ids of calls, and reasoning, are left out.
+// A hash of a conversation's contents. It ignores the spelling and ids of calls, and reasoning.
 uint64_t conversation_key(const Json& messages, std::string_view salt);
 
-// The assistant's turns among `messages` whose sampled tokens are known. rules: how this request's output is
+// The assistant turns among `messages` whose sampled tokens are known. rules: how this request's output is
 // parsed.
 std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, const OutputRules& rules,
                                    const Tokenizer& tokenizer, TurnMemory& memory);
@@ -25,8 +25,8 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
 // How a complete turn ended.
 enum class TurnEndReason { end_of_turn, last_allowed_call };
 
-// Remembers the turn after a conversation (conversation_key), if it is complete and a template could render
-// it differently.
+// Remembers the turn that follows a conversation (conversation_key), if it is complete and a template could
+// render it differently.
 void remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                    const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory);
 

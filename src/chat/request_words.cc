@@ -31,7 +31,9 @@ void append_folded(std::string& out, char32_t c) {
   if (c >= 0x80 && c < 0x250)
     count = utf8proc_decompose_char(parts[0], parts, 8, static_cast<utf8proc_option_t>(kOptions), &boundary);
   for (utf8proc_ssize_t i = 0; i < count; i++)
-    append_utf8(out, parts[i] == 0x451 ? 0x435 : static_cast<char32_t>(parts[i]));  // Russian e with dots
+    append_utf8(out, parts[i] == 0x451 ? 0x435
+                                       : static_cast<char32_t>(
+                                             parts[i]));  // U+0451, Russian e with dots, becomes a plain e
 }
 
 Regex compile(std::string_view pattern) {
@@ -40,7 +42,7 @@ Regex compile(std::string_view pattern) {
   return std::move(*regex);
 }
 
-// What a phrase of think_words.txt looks like in a sentence, as a regular expression.
+// A regular expression that finds a phrase of think_words.txt in a sentence.
 std::string pattern_of(std::string phrase) {
   const bool any_ending = phrase.back() == '*';
   std::replace(phrase.begin(), phrase.end(), '_', ' ');
@@ -51,7 +53,8 @@ std::string pattern_of(std::string phrase) {
   return cjk ? text : " " + text + (any_ending ? "" : "(?= )");
 }
 
-// By group; those of programming languages by "code_name" or "code_word" and the language.
+// Regular expressions by group; those of programming languages by "code_name" or "code_word" and the
+// language.
 const std::map<std::string, Regex, std::less<>>& groups() {
   static const auto all = [] {
     std::map<std::string, std::vector<std::string>> patterns;
@@ -63,7 +66,7 @@ const std::map<std::string, Regex, std::less<>>& groups() {
       while (items >> item) patterns[name].push_back(pattern_of(item));
     }
     std::map<std::string, Regex, std::less<>> out;
-    for (auto& [name, list] : patterns) {  // the longest first
+    for (auto& [name, list] : patterns) {  // longest phrases first
       std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
       std::string any;
       for (const std::string& pattern : list) any += (any.empty() ? "" : "|") + pattern;
@@ -74,7 +77,7 @@ const std::map<std::string, Regex, std::less<>>& groups() {
   return all;
 }
 
-// The phrase of the group that begins there.
+// The phrase of the group that begins at `place`.
 std::optional<Hit> starts_at(const Sentence& sentence, size_t place, std::string_view group) {
   const auto hit = find(sentence, group, place);
   return hit && hit->begin <= place + (sentence[hit->begin] != ' ') ? hit : std::nullopt;
@@ -84,7 +87,7 @@ size_t skip_word(const Sentence& sentence, size_t place) {
   return std::min(sentence.find(' ', place + 1), sentence.size());
 }
 
-// take(part) for each part of the text between the matches.
+// Calls take(part) for each part of the text between the matches.
 template <class Take>
 void split(const Regex& regex, std::string_view text, Take take) {
   size_t start = 0;
@@ -99,7 +102,7 @@ void mask(Sentence& clause, size_t from, size_t to) {
   for (; from < to; from++) clause[from] = clause[from] == ' ' ? ' ' : kMasked;
 }
 
-// From a negation to a "but", or to the end of the clause.
+// Masks the words from a negation to a "but", or to the end of the clause.
 void mask_negated(Sentence& clause) {
   if (const auto last = find(clause, "negation_last")) mask(clause, 0, last->end);
   for (auto hit = find(clause, "negation"); hit;) {
@@ -124,9 +127,9 @@ void add_sentences(std::string_view text, std::vector<Sentence>& out) {
 }
 
 constexpr size_t kLongMessage = 2000, kKeptEnd = 700, kLongQuestion = 300;  // bytes
-constexpr size_t kReadEnd = 32 << 10;  // of a message that is longer than twice that
+constexpr size_t kReadEnd = 32 << 10;  // bytes read at each end of a message that is longer than twice that
 
-// Both ends, so many bytes of each.
+// The first and the last `bytes` bytes of the text.
 std::string ends_of(std::string_view text, size_t bytes) {
   if (text.size() <= 2 * bytes) return std::string(text);
   return replace_invalid_utf8(text.substr(0, bytes)) + "\n" +
@@ -155,7 +158,7 @@ Sentence fold(std::string_view text) {
       cjk = is_cjk(c.value);
       append_folded(out, c.value);
     } else if (inside && !cjk && (c.value == '+' || c.value == '#')) {
-      out += static_cast<char>(c.value);  // c++, c#
+      out += static_cast<char>(c.value);  // for c++, c#
     } else if (inside && !is_mark(c.value)) {
       out += ' ';
     }

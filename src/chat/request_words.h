@@ -19,34 +19,34 @@ struct Hit {
   size_t begin, end;  // bytes of the sentence, with the space before the words and without the one after
 };
 
-// The first phrase of the group at or after `from`; of several there, the longest.
+// The first phrase of the group at or after `from`; if several begin there, the longest.
 std::optional<Hit> find(const Sentence& sentence, std::string_view group, size_t from = 0);
 // Whether a phrase of the group is among the `count` words before or after that place.
 bool before(const Sentence& sentence, size_t place, int count, std::string_view group);
 bool after(const Sentence& sentence, size_t place, int count, std::string_view group);
-// Where the sentence's opening phrase ends, if it is one of the group. Polite and masked words before it are
-// passed over.
+// The end of the sentence's opening phrase, if that belongs to the group. Polite and masked words before it
+// are skipped.
 std::optional<size_t> opens_with(const Sentence& sentence, std::string_view group);
 // Whether the sentence is made of phrases of these groups.
 bool consists_of(const Sentence& sentence, std::initializer_list<std::string_view> groups);
-// Each Chinese or Japanese character counts as one.
+// The number of words; each Chinese or Japanese character counts as one.
 int count_words(const Sentence& sentence);
 
-// A programming language, by the name that a code fence has for it.
+// A programming language, by its name in code fences.
 struct CodeName {
   std::string_view name;
   Hit hit;
-  bool is_word;  // also a word or a letter of its own: go, c, r
+  bool is_word;  // the name is also a common word or letter: go, c, r
 };
 std::vector<CodeName> code_names(const Sentence& sentence);
 
-// Stands for the letters of negated words. No word contains it.
+// Replaces the letters of negated words. No word contains it.
 constexpr char kMasked = '-';
 
 struct Message {
-  std::vector<Sentence> sentences;  // all that may ask for something; negated words are masked
+  std::vector<Sentence> sentences;  // all sentences that may ask for something; negated words are masked
   std::vector<Sentence>
-      question;  // those of the paragraph that asks: the last one, or the first if only that is short
+      question;  // sentences of the paragraph that asks: the last one, or the first if only that is short
 };
 // Leaves out quoted text, fenced code and the middle of a long message.
 Message read_message(std::string_view message);

@@ -5,7 +5,7 @@
 namespace anabranch {
 namespace {
 
-// Up to the last position that was reached.
+// An array by draft position, up to the last position that was reached.
 Json by_position(const std::array<long, kMaxDraft>& counts, const std::array<long, kMaxDraft>& drafted) {
   Json out = Json::array();
   for (int i = 0; i < kMaxDraft && drafted[i] > 0; i++) out.push_back(counts[i]);

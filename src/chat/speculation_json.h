@@ -1,4 +1,4 @@
-// Speculation's counters as users read them.
+// Counters of speculation as JSON for users.
 #pragma once
 
 #include "base/json.h"

@@ -6,7 +6,7 @@
 
 namespace anabranch {
 ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults) {
-  // That nothing is thought by default says nothing of those who ask for thoughts.
+  // A default budget of 0 does not apply to requests that ask for thinking.
   const bool asked = wish.mode == ThinkMode::on;
   if (!wish.budget && !(asked && defaults.budget == 0)) wish.budget = defaults.budget;
   if (!wish.mode) {
@@ -64,7 +64,7 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
                                      .tool_required = context.must_call});
   options.closing = std::move(escape.closing);
   if (chosen.begun > 0) return options;
-  // A start that holds a stop string would end the answer.
+  // An answer start that contains a stop string would end the answer.
   for (const std::string& stop : context.stop)
     if ((escape.answer_start + escape.answer_fence + "\n").find(stop) != std::string::npos) return options;
   options.answer_fence = std::move(escape.answer_fence);

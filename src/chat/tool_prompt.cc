@@ -14,7 +14,7 @@ Json message_of(const char* role, std::string_view content) {
   return {{"role", role}, {"content", content}};
 }
 
-// What the template makes of messages; "" where it refuses them.
+// The rendered messages; "" if the template refuses them.
 std::string rendered(const ChatTemplate& chat, const Json& messages, const Json& tools = nullptr) {
   TemplateOptions options;
   options.now = 0;
@@ -27,7 +27,7 @@ bool takes_system(const ChatTemplate& chat) {
   return rendered(chat, messages).find(kMark) != std::string::npos;
 }
 
-// One tool a line, as the client described it.
+// The instructions: one tool per line, as the client described it.
 std::string instructions(const Json& tools) {
   std::string text =
       "You can call the tools listed here, one JSON object per line, with their parameters as JSON "
@@ -77,7 +77,7 @@ bool has_images(const Json& content) {
          std::ranges::any_of(content, [](const Json& part) { return string_at(part, "type") == "image"; });
 }
 
-// The other message's content, with its images, between two texts.
+// Appends the other message's content, with its images, between two texts.
 void put_content_behind(Json& message, const Json& other, const std::string& before, const std::string& after,
                         const char* between) {
   const auto found = other.find("content");
@@ -106,11 +106,11 @@ class ToolPrompt final : public ChatTemplate {
   }
 
  private:
-  // Calls and results as text. Results that follow each other, and a user's text behind them, are one
-  // message: some templates want the roles to alternate.
+  // Calls and results as text. Consecutive results, and a user's text after them, become one message, because
+  // some templates want the roles to alternate.
   static Json as_text(const Json& messages) {
     Json out = Json::array();
-    bool results = false;  // the last message holds some
+    bool results = false;  // the last message holds tool results
     for (const Json& message : messages) {
       const std::string role = string_at(message, "role");
       if (role == "tool") {
@@ -157,7 +157,7 @@ bool shows_tools(const ChatTemplate& chat) {
   const Json tools =
       Json::array({{{"type", "function"},
                     {"function", {{"name", kMark}, {"description", "A"}, {"parameters", parameters}}}}});
-  for (const bool system : {false, true}) {  // some list them in a system message only
+  for (const bool system : {false, true}) {  // some templates list them only in a system message
     Json messages = Json::array({message_of("user", "A")});
     if (system) messages.insert(messages.begin(), message_of("system", "S"));
     if (rendered(chat, messages, tools).find(kMark) != std::string::npos) return true;

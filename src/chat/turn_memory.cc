@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBusyMs = 200;
 constexpr int kMostTurns = 20'000, kTrimEvery = 1'000;
-constexpr int64_t kPauseSeconds = 10;  // after the database could not be read
+constexpr int64_t kPauseSeconds = 10;  // after a failure to read the database
 constexpr int kFormat = 1;
 
 using Tokens = std::vector<int>;
@@ -89,7 +89,8 @@ class TurnMemory::Database {
 
 TurnMemory::TurnMemory(const std::string& path) {
   try {
-    // SQLite gives its own files the mode of the first. A file of another user's could be any database.
+    // SQLite gives its own files the mode of the first. Another user's file is refused: it could be any
+    // database.
     if (!path.empty()) throw_if(make_private_file(path));
     database_ = std::make_unique<Database>(path);
   } catch (const SQLite::Exception& e) {
@@ -113,7 +114,7 @@ std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
     auto written = database_->find(key);
     return written && (!waiting || goes_first(*written, *waiting)) ? written : waiting;
   } catch (const SQLite::Exception& e) {
-    // Each of a request's turns would wait, and say so.
+    // Without a pause each of the request's turns would wait, and log the failure.
     pause_until_ = unix_seconds() + kPauseSeconds;
     log_warning("sampled turns cannot be read, and are not looked for in the next {} s: {}", kPauseSeconds,
                 e.what());
@@ -150,7 +151,7 @@ void TurnMemory::write() {
 
 namespace {
 
-// remove: returns how many it removed.
+// Runs `remove`, which returns the number of turns that it removed.
 Result<int64_t> remove_turns(const std::string& path,
                              const std::function<int64_t(SQLite::Database&)>& remove) {
   struct stat info {};

@@ -32,7 +32,7 @@ class TurnMemory {
   ~TurnMemory();
 
   std::optional<std::vector<int>> find(uint64_t key);
-  // Of two turns with the same key the shorter stays; of two with the same length, the one whose tokens
+  // Of two turns with the same key the shorter is kept; of two with the same length, the one whose tokens
   // compare less. So the order of calls does not matter. Returns at once; write() stores it in the database.
   // When there are too many turns, the oldest are removed.
   void put(uint64_t key, std::span<const int> tokens);
@@ -43,13 +43,13 @@ class TurnMemory {
   std::unique_ptr<Database> database_;
   std::atomic<int64_t> pause_until_{0};            // Unix seconds: not read before
   std::mutex mutex_;                               // guards what follows
-  std::map<uint64_t, std::vector<int>> to_write_;  // found from the moment it is put
+  std::map<uint64_t, std::vector<int>> to_write_;  // turns not written yet; find() already finds them
 };
 
-// Removes the turns put before then from the database at `path`, while others use it or not, and returns how
-// many there were. No file: none. Errors: io.
+// Removes the turns that were put before this time from the database at `path`, even while others use it, and
+// returns how many. Without a file: 0. Errors: io.
 Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s);
-// Those with these keys.
+// Removes the turns with these keys.
 Result<int64_t> forget_turns(const std::string& path, std::span<const uint64_t> keys);
 
 }  // namespace anabranch

@@ -13,8 +13,8 @@ TypedEscape escape(EscapeForm form, std::string_view sentence, std::string answe
   return {form, fmt::format("\n\nThat is enough thought. {}\n", sentence), std::move(answer_start), ""};
 }
 
-// Whether a verb asks for these words: it stands a few words before them with nothing like "about" between,
-// or behind them in languages whose verbs come last.
+// Whether a verb asks for these words: it is a few words before them with nothing like "about" between, or
+// after them in languages whose verbs come last.
 bool is_asked_for(const Sentence& sentence, Hit hit, std::string_view verbs, int within) {
   if (before(sentence, hit.begin, 2, "given")) return false;
   if (after(sentence, hit.end, 8, "make_after")) return true;
@@ -35,7 +35,7 @@ bool asks_for_json(const Sentence& sentence) {
          after(sentence, hit.end, 2, "form_word");
 }
 
-// The language of the code that is asked for, or "" if none is named.
+// The language of the code that the sentence asks for, or "" if none is named.
 std::optional<std::string_view> asked_code(const Sentence& sentence) {
   if (opens_with(sentence, "explain")) return std::nullopt;
   const auto noun = find(sentence, "code_noun");
@@ -62,7 +62,7 @@ TypedEscape typed_escape(const EscapeRequest& request) {
   for (const Sentence& sentence : read_message(request.user).sentences) {
     bare |= find(sentence, "bare").has_value();
     const auto here = asked_code(sentence);
-    // How to answer is said after what to do: "Write a function. Return JSON with the key code."
+    // The format is requested after the task: "Write a function. Return JSON with the key code."
     if (asks_for_json(sentence) && !here && (!code || opens_with(sentence, "make"))) {
       if (!bare) json.answer_fence = "```json";
       return json;

@@ -19,7 +19,7 @@ void for_each_text(Json& message, Visit visit) {
   }
 }
 
-// Cuts the matches out of `text`; returns them, a line each.
+// Removes the matches from `text`; returns them, one per line.
 std::string cut_out(std::string& text, const Regex& pattern) {
   std::string rest, matches;
   size_t done = 0;
@@ -35,7 +35,7 @@ std::string cut_out(std::string& text, const Regex& pattern) {
 }
 
 void append(Json& message, std::string text) {
-  text.pop_back();  // the last line's end
+  text.pop_back();  // the last line feed
   Json& content = message["content"];
   if (content.is_string())
     content.get_ref<std::string&>() += "\n\n" + text;
@@ -47,7 +47,7 @@ void append(Json& message, std::string text) {
 
 std::vector<VolatileRule> known_volatile_text() {
   // At the beginning of a line: a header's name and its KEY=VALUE; fields. Other text may follow on the same
-  // line, where a proxy joined two parts of the prompt.
+  // line, if a proxy joined two parts of the prompt.
   auto header = Regex::compile("(?<![^\\n])x-anthropic-[a-z-]+:(?:[ \\t]*[A-Za-z_]+=[^;\\s]*;?)+[ \\t]*\\n?");
   CHECK(header.ok(), "{}", header.error().message);
   std::vector<VolatileRule> rules;

@@ -11,9 +11,9 @@ namespace anabranch {
 namespace {
 
 constexpr int kLongPrompt = 1500;  // tokens; more than a system prompt and a few turns of chat
-constexpr int kNeedleWords = 40;   // of a question that looks one thing up
-constexpr int kChatWords = 12;     // of a plain question
-constexpr int kNameWords = 4;      // behind "the capital of", "who wrote"
+constexpr int kNeedleWords = 40;   // words of a question that looks one thing up
+constexpr int kChatWords = 12;     // words of a plain question
+constexpr int kNameWords = 4;      // words after "the capital of", "who wrote"
 
 bool is_needle(const std::vector<Sentence>& question) {
   int words = 0;
@@ -43,7 +43,7 @@ bool is_times_table(std::string_view message, Sentence sentence) {
 }
 
 bool is_plain_fact(std::string_view message) {
-  const Sentence sentence = fold(message);  // with what is quoted: titles
+  const Sentence sentence = fold(message);  // keeps quoted text, such as titles
   if (count_words(sentence) > kChatWords) return false;
   if (find(sentence, "fact_inside")) return !find(sentence, "hard");
   const auto opening = opens_with(sentence, "fact");

@@ -1,5 +1,5 @@
-// The engine behind engine.h: loads on a thread of its own, where the loop then runs, and passes requests to
-// it.
+// Implements engine.h: loads the model on a thread of its own, which then runs the loop, and passes requests
+// to it.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(const EngineOptions& options, LoadFunction load) : options_(options), load_(std::move(load)) {}
   ~EngineImpl() override {
-    fetcher_.reset();  // its requests come to the inbox
+    fetcher_.reset();  // hands its requests over to the inbox
     {
       std::lock_guard lock(inbox_.mutex);
       inbox_.stopping = true;
@@ -81,10 +81,10 @@ class EngineImpl final : public Engine {
   EngineOptions options_;
   LoadFunction load_;
   EngineModel model_;
-  std::string context_note_;  // why the context is shorter than the model's; for messages
+  std::string context_note_;  // why the context is shorter than the model's own; for messages
   Inbox inbox_;
-  StateCache* states_ = nullptr;           // the loop's, which lives as long as thread_
-  std::unique_ptr<StateFetcher> fetcher_;  // null: there are no peers
+  StateCache* states_ = nullptr;           // owned by the loop, which lives as long as thread_
+  std::unique_ptr<StateFetcher> fetcher_;  // null: no peers are configured
   std::thread thread_;
 };
 
@@ -111,7 +111,7 @@ Result<std::unique_ptr<EngineLoop>> EngineImpl::load_safely() {
     return load();
   } catch (const std::exception& e) {
     const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
-    const auto* system = dynamic_cast<const std::system_error*>(&e);  // no thread could be started
+    const auto* system = dynamic_cast<const std::system_error*>(&e);  // a thread could not be started
     const bool threads = system && system->code() == std::errc::resource_unavailable_try_again;
     return make_error(memory || threads ? ErrorKind::exhausted : ErrorKind::internal,
                       "{} could not be loaded: {}", options_.model_path,
@@ -132,13 +132,13 @@ Result<void> EngineImpl::start() {
     if (!loop) return ready.set_value(loop.error());
     ready.set_value({});
     (*loop)->run();
-    loop->reset();  // the cache writes its queued records
+    loop->reset();  // the destructor of the cache writes its queued records
     model_.save_statistics();
   });
   return loaded.get();
 }
 
-// Every image id of the prompt must be one of its images'.
+// Every image id in the prompt must belong to one of the request's images.
 Result<void> EngineImpl::check_images(const Request& request) const {
   if (!request.images.empty() && !model_.image_format())
     return make_error(ErrorKind::unsupported, "the model {} reads no images", info().name);
@@ -195,7 +195,7 @@ Result<void> EngineImpl::check(const Request& request) const {
 
 Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   TRY_VOID(check(request));
-  const int room = info().context_length - static_cast<int>(request.prompt.size());  // 1 or more
+  const int room = info().context_length - static_cast<int>(request.prompt.size());  // at least 1
   request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
   if (request.pooling) {
     request.max_tokens = 1;
@@ -249,7 +249,7 @@ EngineStats EngineImpl::stats() const {
 std::vector<std::vector<uint64_t>> EngineImpl::expert_rows() const {
   try {
     return model_.device().expert_rows();
-  } catch (const std::exception&) {  // the device failed; device_lost() says so
+  } catch (const std::exception&) {  // the device failed; device_lost() reports it
     return {};
   }
 }
@@ -259,7 +259,7 @@ std::optional<DeviceMemory> EngineImpl::device_memory() const {
   if (!device.has_own_memory()) return std::nullopt;
   try {
     return DeviceMemory{device.name(), device.memory_bytes(), device.free_bytes()};
-  } catch (const std::exception&) {  // it failed
+  } catch (const std::exception&) {  // the device failed
     return std::nullopt;
   }
 }

@@ -19,19 +19,20 @@ FinishReason reason_of(Ending ending) {
                                     : FinishReason::none;
 }
 
-// Whether steps overlap. They gain nothing on devices in the host's memory; $ANABRANCH_OVERLAP (0 or 1) is
-// for tests.
+// Whether steps overlap. Overlap gains nothing on devices in the host's memory. $ANABRANCH_OVERLAP (0 or 1)
+// overrides it for tests.
 bool overlaps(const Device& device) {
   const char* told = std::getenv("ANABRANCH_OVERLAP");
   return told && *told ? *told != '0' : device.kind() == DeviceKind::cuda;
 }
 
-// Of the disk's budget for states (0: the default), besides which images may take so many bytes.
+// Disk bytes for image embeddings, in addition to `budget`, the disk budget for states (0: the default).
 uint64_t image_disk_bytes(uint64_t budget) {
   return budget == 0 ? kMostImageDiskBytes : std::min(kMostImageDiskBytes, budget / 8);
 }
 
-// states: what its embeddings depend on, they do too; null: nothing is kept.
+// states: the embeddings are cached with its fingerprint and in its directory; null: embeddings are not
+// cached.
 std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const EngineOptions& options,
                                                  const StateCache* states) {
   if (!model.tower()) return nullptr;
@@ -52,7 +53,7 @@ uint64_t bytes_of_images(const Sequence& sequence, int hidden) {
   return rows * static_cast<uint64_t>(hidden) * sizeof(float);
 }
 
-// Images of which one step must apply all tokens.
+// Images whose tokens must all be applied in one step.
 std::vector<TokenRange> whole_ranges(const Sequence& sequence) {
   std::vector<TokenRange> out;
   if (sequence.images && sequence.images->see_each_other)
@@ -160,7 +161,7 @@ void EngineLoop::schedule() {
   if (!preempted.empty()) settle();
   for (const RequestId id : preempted) {
     const auto it = sequences_.find(id);
-    // It has ended, or begins again because the pending step failed.
+    // The sequence has ended, or starts again because the pending step failed.
     if (it == sequences_.end() || !it->second->state) continue;
     Sequence& sequence = *it->second;
     log_info(
@@ -185,7 +186,7 @@ void EngineLoop::admit() {
     for (const RequestId id : ids) {
       const double start = now_seconds();
       guard(id, [&] { begin(*sequences_.at(id)); });
-      // What waits for the pending step delays nobody.
+      // Time that passes while the pending step still runs delays no other sequence.
       scheduler_.began(std::max(0.0, now_seconds() - (pending_ ? std::max(start, pending_end()) : start)));
     }
   }
@@ -213,7 +214,7 @@ void EngineLoop::begin(Sequence& sequence) {
   }
   const int found = keeper_.resume(sequence);
   note_cache();
-  if (sequence.images && !images_->find(sequence, found)) {  // a kept state that was counted on is gone
+  if (sequence.images && !images_->find(sequence, found)) {  // a cached state that covered images was evicted
     drop_state(sequence);
     images_->add(sequence, found);
     return scheduler_.hold(sequence.id);
@@ -228,7 +229,7 @@ void EngineLoop::begin(Sequence& sequence) {
   sequence.sink(event);
 }
 
-// Whether the sequence has to wait until images are encoded that no kept state covers.
+// Whether the sequence has to wait until images are encoded that no cached state covers.
 bool EngineLoop::needs_images(Sequence& sequence) {
   if (!sequence.images) return false;
   const int covered = keeper_.covered(sequence);
@@ -238,9 +239,9 @@ bool EngineLoop::needs_images(Sequence& sequence) {
   return true;
 }
 
-// Encodes images for as long as the streams allow.
+// Encodes images for as long as the gap between tokens of the decoding sequences allows.
 void EngineLoop::encode_images() {
-  constexpr double kAtATime = 0.05;  // so that arrivals and cancellations do not wait
+  constexpr double kAtATime = 0.05;  // limit, so that new requests and cancellations do not wait
   if (!images_ || images_->idle()) return;
   const double spare = scheduler_.spare_s(std::max(0.0, now_seconds() - pending_end()));
   try {
@@ -256,17 +257,17 @@ void EngineLoop::drop_state(Sequence& sequence) {
   sequence.speculator.reset();
   sequence.state.reset();
   if (!sequence.images) return;
-  for (PromptImage& image : sequence.images->images) image.embeddings = Tensor();  // its memory counts, too
+  for (PromptImage& image : sequence.images->images) image.embeddings = Tensor();  // free their memory, too
 }
 
-// When the pending step should be done, or the time at which the last tokens were delivered.
+// When the pending step should be done. Without one: when the last tokens were delivered.
 double EngineLoop::pending_end() const {
   return pending_ ? std::max(tokens_out_, pending_->submitted) + scheduler_.expected_s(pending_->plan)
                   : tokens_out_;
 }
 
-// Whether the plan's step can be submitted before the pending one is collected. Takes sequences out of the
-// plan that end with the pending step.
+// Whether the plan's step can be submitted before the pending one is collected. Removes sequences from the
+// plan that are sure to end with the pending step.
 bool EngineLoop::may_follow(StepPlan& plan) {
   std::vector<Sequence*> waiting;
   std::erase_if(plan.scheduled, [&](const ScheduledTokens& scheduled) {
@@ -308,15 +309,16 @@ void EngineLoop::settle() {
   if (step && !step->parts.empty()) finish(*step, false);
 }
 
-// Deliver tokens first; store snapshots taken during the pass afterwards.
-// followed: the next step was submitted.
+// Collects the step, delivers its tokens, and then stores the snapshots taken during the pass.
+// followed: the next step is already submitted.
 void EngineLoop::finish(Step& step, bool followed) {
   if (!collect(step)) return;
-  // Where the device was done long ago, the time since the last tokens were delivered says nothing.
+  // If the device was done before we began to wait, the time since the last delivery is not the step's time.
   constexpr double kNoWait = 20e-6;
   const bool seen = followed || step.waited > kNoWait;
   if (seen) step.before = tokens_out_;
-  // Rounds that overlap have all work between steps in them, and so must others that are compared with them.
+  // With overlap, the time of a round includes all work between two steps. Rounds that they are compared with
+  // must include it, too.
   const bool whole = overlap_ && (seen || !step.ahead);
   step.round = whole ? tokens_out_ + step.drafting.seconds : step.submitted;
   {
@@ -368,7 +370,8 @@ void EngineLoop::fail(Step& step, const std::exception& e) {
   }
 }
 
-// The pending step's row for the part's token is of no use if the sequence ends with that or has another one.
+// If the sequence ended, failed or got another token than the device chose, drops the row that the pending
+// step computes for it.
 void EngineLoop::settle_follower(const StepPart& part) {
   if (!pending_ || !(part.changed || part.failure || part.ending != Ending::none)) return;
   const auto follows = [&](const StepPart& other) { return other.scheduled.id == part.scheduled.id; };
@@ -395,7 +398,8 @@ void EngineLoop::deliver(const Step& step, StepPart& part) {
   sequence.sink(event);
 }
 
-// After delivery: shows the tokens to the drafters, keeps snapshots, and ends the sequence if it is complete.
+// After delivery: gives the tokens to the drafters, caches snapshots, and ends the sequence if it is
+// complete.
 void EngineLoop::finish_part(Step& step, StepPart& part, double delivered) {
   const bool busy = sequences_.size() > 1;
   int row = part.row;
@@ -410,7 +414,7 @@ void EngineLoop::finish_part(Step& step, StepPart& part, double delivered) {
   if (part.ending != Ending::none) end(part.scheduled.id, reason_of(part.ending), std::move(part.sampled));
 }
 
-// Runs work of one sequence. If it throws, only that sequence ends; its state may be half advanced.
+// Runs `work` for one sequence. If it throws, only that sequence ends; its state may be half advanced.
 void EngineLoop::guard(RequestId id, const std::function<void()>& work) {
   try {
     work();
@@ -458,7 +462,7 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
     note_running();
   }
   if (last_tokens.empty())
-    sequence->logprobs.clear();  // from a step that failed before its tokens were delivered
+    sequence->logprobs.clear();  // left from a step that failed before its tokens were delivered
   try {
     Event event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
                 sequence->usage};

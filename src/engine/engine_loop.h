@@ -1,8 +1,8 @@
 // The engine's thread: takes requests from the inbox, asks the scheduler what to compute, runs steps, and
 // delivers events. Only this thread uses EngineLoop; other threads use the Inbox.
 //
-// Where it can, it submits a step before it collects the one before: while the device computes, it delivers
-// tokens, takes requests and plans. Then one step is pending.
+// Where possible, it submits a step before it collects the previous one, so that it delivers tokens, takes
+// requests and plans while the device computes. The submitted step is then the pending step.
 #pragma once
 
 #include <condition_variable>
@@ -76,10 +76,10 @@ class EngineLoop {
   const bool overlap_;
   StepRunner runner_;
   Sequences sequences_;
-  std::optional<Step> pending_;  // submitted, and not collected yet
+  std::optional<Step> pending_;  // submitted, not collected yet
   double memory_checked_ = 0;
   double tokens_out_ = 0;  // when the last step's tokens were delivered
-  double computed_ = 0;    // when the device was done with it
+  double computed_ = 0;    // when the device finished that step
 };
 
 }  // namespace anabranch

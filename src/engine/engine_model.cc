@@ -51,7 +51,7 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   return {};
 }
 
-// Before anyone may ask for answers.
+// Waits until all kernels are compiled, before the first request is accepted.
 void EngineModel::finish_kernels() {
   const double start = now_seconds();
   if (const int compiled = device_->finish_kernels(); compiled > 0)
@@ -96,7 +96,7 @@ Result<void> EngineModel::load_draft_model(const std::string& path) {
 }
 
 void EngineModel::use_calibration() {
-  // Rates are estimates, and each is the maximum of many, so a value near 1 is no gain. 0: not known.
+  // Rates are estimates, and the maximum of many of them, so a value near 1 is no gain. 0: not known.
   const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
   const Calibration& c = loaded_.calibration;
   speculation_.exit_runs = c.exit_layers;
@@ -108,7 +108,7 @@ void EngineModel::use_calibration() {
   speculation_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
 }
 
-// Costs and acceptance rates depend on the model, the machine and the settings, so the file's name does, too.
+// Costs and acceptance rates depend on the model, the machine and the settings; so does the file's name.
 void EngineModel::load_statistics(const EngineOptions& options) {
   if (!options.keep_statistics) return;
   const auto& info = loaded_.info;

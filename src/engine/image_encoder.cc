@@ -67,7 +67,7 @@ std::optional<RequestId> ImageEncoder::work(double seconds) {
   do {
     if (jobs_.empty()) return std::nullopt;
     const Job job = jobs_.front();
-    // Another request may have brought the same image meanwhile.
+    // Another request may have stored the same image meanwhile.
     if (!current_) find(*job.sequence, job.covered);
     PromptImage* image = lacking(job);
     if (!image) {

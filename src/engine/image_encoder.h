@@ -1,4 +1,4 @@
-// Has a vision tower encode the images of prompts, in pieces between the engine's steps.
+// Encodes the images of prompts with a vision tower, in pieces between the engine's steps.
 #pragma once
 
 #include <deque>
@@ -11,28 +11,28 @@
 
 namespace anabranch {
 
-// The images of a request as the model sees them, without their embeddings; null: it has none.
+// The images of a request as the model takes them, still without embeddings; null: the request has none.
 std::unique_ptr<PromptImages> images_of(const Request& request, const VisionTower* tower);
 
 class ImageEncoder {
  public:
-  // store: of embeddings, or null. The tower and the device outlive it.
+  // store: a cache of embeddings, or null. The tower and the device must outlive the encoder.
   ImageEncoder(const VisionTower& tower, const ImageProcessor& processor, Device& device,
                std::unique_ptr<ImageStore> store)
       : tower_(tower), processor_(processor), device_(device), store_(std::move(store)) {}
 
-  // Gives the sequence's images that end beyond `covered` tokens their embeddings, as far as those are kept.
-  // Returns whether it now has all of these.
+  // Looks up the embeddings of the sequence's images that end after the first `covered` tokens. Returns
+  // whether all of them are now known.
   bool find(Sequence& sequence, int covered);
-  // Encodes what it lacks later, in work(); first come, first served. The sequence stays where it is until it
-  // is returned or removed.
+  // Queues the sequence: work() encodes its missing images; first come, first served. The sequence must stay
+  // at its address until work() returns it or it is removed.
   void add(Sequence& sequence, int covered) { jobs_.push_back({&sequence, covered}); }
   void remove(RequestId id);
   bool idle() const { return jobs_.empty(); }
-  // Works for about so many seconds, and at least on one piece, or until a request has what it needs: that is
-  // returned, and is no job any more. Throws as the device does; the first job is at fault then.
+  // Works for about `seconds`, and on one piece at least. Ends early when a request has all its embeddings,
+  // and returns it; it is then no longer queued. Throws if the device does; the first job is then the cause.
   std::optional<RequestId> work(double seconds);
-  // Gives back the memory of images whose tokens the state has applied, and drafters seen.
+  // Frees the embeddings of images that both the state and the drafters have read.
   static void drop_read(Sequence& sequence);
   RequestId first() const { return jobs_.front().sequence->id; }
 
@@ -42,7 +42,7 @@ class ImageEncoder {
     Sequence* sequence;
     int covered;
   };
-  // The first image that lacks its embeddings; null: none does.
+  // The job's first image without embeddings; null: none.
   PromptImage* lacking(const Job& job);
   const RequestImage& input_of(const Sequence& sequence, const PromptImage& image) const;
   void finish_image(const Sequence& sequence, PromptImage& image, const Tensor& embeddings);
@@ -52,7 +52,7 @@ class ImageEncoder {
   Device& device_;
   std::unique_ptr<ImageStore> store_;
   std::deque<Job> jobs_;
-  std::unique_ptr<VisionTower::Encoding> current_;  // of the first job's first image that lacks embeddings
+  std::unique_ptr<VisionTower::Encoding> current_;  // of the first job's first image without embeddings
 };
 
 }  // namespace anabranch

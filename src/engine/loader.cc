@@ -29,7 +29,7 @@ fs::path directory_of(const Checkpoint& checkpoint) {
   return fs::is_directory(path) ? path : path.parent_path();
 }
 
-// How the model makes embeddings: Sentence Transformers' folder 1_Pooling, or GGUF's pooling_type.
+// How the model pools embeddings: Sentence Transformers' folder 1_Pooling, or GGUF's pooling_type.
 std::optional<Pooling> read_pooling(const Checkpoint& checkpoint) {
   if (is_gguf(checkpoint)) {
     const Json& metadata = checkpoint.gguf_metadata();
@@ -49,7 +49,7 @@ std::optional<Pooling> read_pooling(const Checkpoint& checkpoint) {
   return says("pooling_mode_cls_token") ? std::optional(Pooling::first) : std::nullopt;
 }
 
-// Special tokens that a template of tokenizer.json puts behind a text.
+// Adds the special tokens that a template of tokenizer.json appends to a text.
 void add_template_end(const Json& processor, const Tokenizer& tokenizer, std::vector<int>& ids) {
   if (!processor.is_object()) return;
   if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
@@ -79,11 +79,11 @@ std::vector<int> read_embedding_end(const Checkpoint& checkpoint, const Tokenize
   return ids;
 }
 
-// Ids that end a turn: those that the files name, and the markers with which chat templates close a turn.
+// Ids that end a turn: those named by the files, and the markers with which chat templates close a turn.
 std::vector<int> turn_ends(const Model& model, const Tokenizer& tokenizer, std::vector<int> eos) {
   eos.insert(eos.end(), model.spec().eos.begin(), model.spec().eos.end());
   if (const auto id = tokenizer.eos()) eos.push_back(*id);
-  // Gemma 4 begins the result of its own call, which is not its to write.
+  // After its own call Gemma 4 opens the result ("<|tool_response>"), which it must not write itself.
   for (const char* marker :
        {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|tool_response>", "<|endoftext|>"})
     if (const auto id = tokenizer.find(marker)) eos.push_back(*id);
@@ -196,7 +196,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   TRY_VOID(check_memory(*checkpoint, *device, wanted.overcommit));
   LoadedModel out;
   out.device = std::move(device);
-  // The tokenizer and the weights are made of different parts of the files.
+  // In parallel: the tokenizer and the weights come from different parts of the files.
   const auto tokenizer = std::async(std::launch::async, [&] { return load_tokenizer(*checkpoint); }).share();
   auto recommended = read_recommendation(*checkpoint);
   out.sampling = recommended.sampling;
@@ -225,7 +225,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   TRY(out.model, std::move(model));
   if (auto chat_template = load_chat_template(*checkpoint, *out.tokenizer)) {
     out.chat_template = std::move(*chat_template);
-  } else {  // the model can still continue plain text
+  } else {  // without a template the model can still continue plain text
     out.template_problem = chat_template.error().message;
     log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), out.template_problem);
   }
@@ -247,7 +247,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);
   if (wanted.purpose == LoadedFor::answers) load_images(*checkpoint, out);
   checkpoint.reset();
-  return_free_memory();  // of what only loading needed
+  return_free_memory();  // that only loading needed
   out.info.load_s = now_seconds() - start;
   return out;
 }
@@ -263,7 +263,7 @@ void describe(const Model& model, ModelInfo& info) {
   info.mtp_bytes = model.part_bytes().mtp;
   info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
-  // Memory is planned by the device that needs most; the first one has the least left.
+  // Memory is planned for the device that needs most. The first device has the least memory left.
   info.kv_bytes_per_token = info.state_bytes = info.draft_state_bytes = 0;
   for (const StateLayout& layout : model.device_layouts()) {
     info.kv_bytes_per_token = std::max(info.kv_bytes_per_token, kv_bytes_per_token(layout, model.device()));

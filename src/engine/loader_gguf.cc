@@ -19,14 +19,14 @@ Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
     const auto it = checkpoint.gguf_texts().find(std::string("tokenizer.ggml.") + key);
     if (it != checkpoint.gguf_texts().end())
       out.assign(it->second.begin(), it->second.end());
-    else if (const Json* v = at(key))  // of another type
+    else if (const Json* v = at(key))  // one value of another type
       out = v->get<std::vector<std::string>>();
   };
   GgufVocab vocab;
   try {
     if (const Json* v = at("model")) vocab.model = v->get<std::string>();
     if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
-    // What Ollama calls Gemma 4's tokenizer, although it has merges.
+    // Ollama gives Gemma 4's tokenizer the model name "llama", although it has merges.
     if (vocab.model == "llama" && vocab.pre == "gemma4") vocab.model = "gemma4";
     vocab.architecture = string_at(meta, "general.architecture");
     texts_at("tokens", vocab.tokens);

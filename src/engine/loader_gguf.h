@@ -1,4 +1,4 @@
-// What a GGUF file's metadata say beside the weights.
+// The metadata of a GGUF file, apart from the weights.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@ bool is_gguf(const Checkpoint& checkpoint);
 
 Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint);
 
-// The same in Hugging Face's files, by name: tokenizer.json, tokenizer_config.json, generation_config.json
-// (ids of BOS, of the tokens that end a turn, and of padding), and chat_template.jinja where there is a
-// template. Errors: as tokenizer_files().
+// The same data as Hugging Face files, by name: tokenizer.json, tokenizer_config.json, generation_config.json
+// (ids of BOS, of the tokens that end a turn, and of padding), and chat_template.jinja if there is a
+// template. Errors: see tokenizer_files().
 Result<std::map<std::string, std::string>> gguf_side_files(const Checkpoint& checkpoint);
 
 }  // namespace anabranch

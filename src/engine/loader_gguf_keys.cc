@@ -28,7 +28,7 @@ std::string directory_of(const Checkpoint& source) {
   return (std::filesystem::is_directory(path) ? path : path.parent_path()).string();
 }
 
-// As many tokens as the embedding table has rows: llama.cpp takes the one for the other.
+// Pads or cuts the vocabulary to the rows of the embedding table: llama.cpp expects both to be equal.
 void fit_to_rows(const Checkpoint& source, GgufVocab& v) {
   const auto table = source.find("model.embed_tokens.weight");
   if (!table || table->shape.empty()) return;
@@ -55,7 +55,7 @@ std::vector<int> ids_at(const Checkpoint& source, const char* key) {
   return ids;
 }
 
-// The first is the usual end, the second the end of a turn, where it is another.
+// The first eos_token_id is the usual end (eos). Another one, if there is any, is the end of a turn (eot).
 void add_special_ids(const Checkpoint& source, const GgufVocab& v, GgufKeys& keys) {
   const auto add = [&](const char* name, int id) {
     if (id >= 0 && static_cast<size_t>(id) < v.tokens.size())

@@ -1,4 +1,4 @@
-// What a GGUF file that is to be written says about tokenizer and chat template.
+// Metadata about tokenizer and chat template for a GGUF file to be written.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -6,9 +6,10 @@
 
 namespace anabranch {
 
-// Of the files beside the model's weights; of a GGUF file its own metadata of the tokenizer, and those that
-// name the model and its authors, as they are. Empty: there is no vocabulary. Errors: as export_gguf_vocab's;
-// invalid (a vocabulary smaller than the embedding table of added tokens, files that are no JSON).
+// Made from the files beside the model's weights. For a GGUF file: copies of its own metadata about the
+// tokenizer and about the model's name and authors. Empty: there is no vocabulary. Errors: see
+// export_gguf_vocab; invalid (a vocabulary smaller than the embedding table of added tokens, files that are
+// not JSON).
 Result<GgufKeys> gguf_keys_of(const Checkpoint& source);
 
 }  // namespace anabranch

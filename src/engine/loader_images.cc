@@ -6,7 +6,7 @@
 namespace anabranch {
 namespace {
 
-// What the family's chat template writes for an image, and what its processor makes of that. Reference:
+// What a family's chat template writes for an image, and what its processor replaces that with. Reference:
 // Transformers' processing_qwen3_vl.py and processing_gemma3.py.
 struct Written {
   const char *by_template, *in_prompt, *pad;
@@ -18,7 +18,7 @@ Written written_by(VisionSpec::Family family) {
   return {"<|image_pad|>", "<|image_pad|>", "<|image_pad|>"};
 }
 
-// Images of Qwen's stand on a grid, for which its attention needs ropes over time, height and width.
+// Positions in Qwen's images form a grid, so its attention needs RoPE over time, height and width.
 Result<void> check_positions(const ModelSpec& spec, VisionSpec::Family family) {
   if (family != VisionSpec::Family::qwen3_5) return {};
   for (const ops::Rope& rope : spec.ropes)

@@ -1,12 +1,12 @@
-// What loading a model has to do with images.
+// Loads what a model needs to read images.
 #pragma once
 
 #include "engine/loader.h"
 
 namespace anabranch {
 
-// Loads the vision tower of a model whose files have one, and finds out how its prompts hold images. Where
-// either cannot be used, the model reads text only, and the log says why.
+// Loads the vision tower of a model whose files have one, and determines how prompts represent images. If
+// either is unusable, the model reads text only, and the log says why.
 void load_images(const Checkpoint& checkpoint, LoadedModel& model);
 
 }  // namespace anabranch

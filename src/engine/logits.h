@@ -14,16 +14,17 @@ namespace anabranch {
 
 class Logits {
  public:
-  // rows [n, vocab]. chosen: each row's token as its request's sampling chooses it, -1 where nobody did;
-  // empty: all rows will be needed.
+  // rows [n, vocab]. chosen: the token that the device chose from each row by its request's sampling, -1 if
+  // it chose none; empty: all rows will be needed.
   Logits(Tensor rows, std::vector<int> chosen)
       : rows_(std::move(rows)), chosen_(std::move(chosen)), host_(static_cast<size_t>(rows_.shape(0))) {
     if (chosen_.empty()) rows_ = fetch(rows_);
   }
 
-  // The token of row i; -1: not known, use row(i).
+  // The token chosen from row i; -1: unknown, use row(i).
   int chosen(size_t i) const { return chosen_.empty() ? -1 : chosen_[i]; }
-  // Copies the row to the host if it is not there, and throws if that fails. May be called from any thread.
+  // Copies the rows to the host if they are not there yet, and throws if that fails. May be called from any
+  // thread.
   std::span<const float> row(size_t i) {
     const auto vocab = static_cast<size_t>(rows_.shape(1));
     std::lock_guard lock(mutex_);
@@ -31,7 +32,7 @@ class Logits {
     if (!host_[i]) host_[i] = fetch(rows_.slice_rows(at, at + 1));
     return {host_[i]->data<float>(), vocab};
   }
-  // Whether a row was copied.
+  // Whether any row was copied to the host.
   bool fetched() const { return fetched_; }
 
  private:

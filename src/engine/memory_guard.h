@@ -20,7 +20,7 @@ class MemoryGuard {
   // full: the budgets while there is enough memory.
   MemoryGuard(const MemoryBudgets& full, uint64_t reserve) : full_(full), now_(full), reserve_(reserve) {}
 
-  // free: free bytes of the machine, 0: not known. used: memory that states and cache take now.
+  // free: free bytes of the machine, 0: unknown. used: memory that states and cache take now.
   const MemoryBudgets& update(uint64_t free, const MemoryBudgets& used);
   const MemoryBudgets& budgets() const { return now_; }
   bool short_of_memory() const { return now_ != full_; }

@@ -18,7 +18,7 @@ constexpr int kSmallestContext = 64;
 
 MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& sequence, uint64_t machine,
                              uint64_t for_images, const Device& device) {
-  // States are in the device's memory, cached states in the machine's.
+  // Running states are in the device's memory, cached states in the machine's.
   const bool same = !device.has_own_memory();
   const uint64_t memory = same ? machine : device.memory_bytes(), free = device.free_bytes();
   MemoryBudgets budgets;
@@ -36,7 +36,7 @@ MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& 
 }  // namespace
 
 std::string weights_problem(uint64_t weights, uint64_t available) {
-  // Running needs more than the weights: states, activations, the tokenizer.
+  // Running needs memory for states, activations and the tokenizer, too.
   const uint64_t needed = weights + weights / 32;
   if (available == 0 || needed <= available) return {};
   return fmt::format(

@@ -16,11 +16,11 @@ struct MemoryPlan {
   MemoryBudgets budgets;     // while there is enough memory
   uint64_t reserve = 0;      // memory that should stay free on the machine
   int context_length = 0;    // the longest that fits for one request
-  std::string context_note;  // for messages: why it is shorter than the model's; empty: it is not
+  std::string context_note;  // why it is shorter than the model's own, for messages; empty: it is not
 };
 
-// Why so many bytes of weights should not be read into the machine's memory, of which so many are available
-// (0: not known), and what fits. Empty: there is room.
+// Explains why `weights` bytes should not be loaded when `available` bytes of the machine's memory are free
+// (0: unknown), and which size fits. Empty: there is enough memory.
 std::string weights_problem(uint64_t weights, uint64_t available);
 
 // Errors: invalid (the budget is too small for one short request).

@@ -9,8 +9,8 @@
 namespace anabranch {
 namespace {
 
-// Small models repeat themselves for ever when they are decoded greedily, and most large ones come with a
-// recommendation: this is for what comes without.
+// Defaults for models without a recommendation. These are mostly small ones, which repeat themselves for ever
+// when decoded greedily.
 Recommendation without_recommendation() {
   Recommendation out;
   out.sampling.temperature = 0.8f;

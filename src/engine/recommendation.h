@@ -1,4 +1,4 @@
-// What a model's files recommend to those who generate with it.
+// Sampling parameters that a model's files recommend.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace anabranch {
 struct Recommendation {
   SamplingParams sampling;
   std::string from;  // "generation_config.json", "GGUF metadata", or "default": the files recommend nothing
-  std::vector<int> eos;  // tokens that end a turn, of generation_config.json
+  std::vector<int> eos;  // tokens that end a turn, from generation_config.json
 };
 
 // Reads generation_config.json or a GGUF file's general.sampling.*; without a recommendation temperature 0.8,

@@ -9,15 +9,15 @@
 namespace anabranch {
 namespace {
 
-// The tokens of the next chunk: half of `size` to one and a half, because a pass over few tokens costs nearly
-// as much as a pass over many.
+// The size of the next chunk: between half of `size` and one and a half, because a pass over few tokens costs
+// nearly as much as a pass over many.
 int full_chunk(int size, const ScheduledSequence& e) {
   const int half = size / 2;
   const int line = (e.applied + std::max(half, 1) + size - 1) / size * size;
   return e.left() <= size + half ? e.left() : line - e.applied;
 }
 
-// So many tokens, but no part of a range that must be applied as a whole.
+// Changes `tokens` so that the chunk does not end inside a range that must be applied as a whole.
 int whole_chunk(const ScheduledSequence& e, int tokens) {
   const int end = e.applied + tokens;
   for (const TokenRange& range : e.whole)
@@ -97,7 +97,7 @@ int Scheduler::decoding() const {
                                         [](const ScheduledSequence& e) { return e.running && e.decodes(); }));
 }
 
-// Seconds that prefill and admissions may still add to the step; none if not positive.
+// Seconds of prefill and admissions that the step still has room for; if not positive, none.
 double Scheduler::gap_left(int decoding, double spent) const {
   const double decode = costs_.decode_s(decoding);
   return std::max(kStall * decode, kAim * options_.max_gap_s) - decode - spent;

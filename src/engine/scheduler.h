@@ -36,7 +36,7 @@ struct SequenceBytes {
   uint64_t of(int tokens) const;
 };
 
-// The next `tokens` tokens of a sequence, from the first not yet applied.
+// The sequence's next `tokens` tokens, from the first one not yet applied.
 struct ScheduledTokens {
   uint64_t id = 0;
   int tokens = 0;
@@ -44,7 +44,7 @@ struct ScheduledTokens {
 };
 
 struct StepPlan : StepLoad {
-  // Of different sequences. The first `decoding` entries are one token each.
+  // One entry for each sequence. The first `decoding` entries are one token each.
   std::vector<ScheduledTokens> scheduled;
 };
 
@@ -82,8 +82,8 @@ class Scheduler {
   void set_bytes(const SequenceBytes& bytes) { bytes_ = bytes; }
   void set_budget(uint64_t bytes) { budget_ = bytes; }
 
-  // Returns false when the queue is full. Lower priorities run first. whole, more_bytes: as of
-  // ScheduledSequence; a step may have more tokens than a chunk for the sake of `whole`.
+  // Returns false when the queue is full. Lower priorities run first. whole, more_bytes: see
+  // ScheduledSequence; a step may exceed the chunk size to apply a range of `whole`.
   bool add(uint64_t id, int tokens, int priority = 0, std::vector<TokenRange> whole = {},
            uint64_t more_bytes = 0);
   // Call before each step. Returns the running sequences that must give their memory back because the budget
@@ -98,11 +98,10 @@ class Scheduler {
   // Makes a sequence that was just admitted wait until the running sequence `other` has applied `tokens`
   // tokens, or has ended. Both prompts begin with these tokens, and a snapshot will be stored there.
   void wait_for(uint64_t id, uint64_t other, int tokens);
-  // Makes a sequence that was just admitted wait until release(): something that its prompt needs is being
-  // made.
+  // Makes a sequence that was just admitted wait until release(), for instance until its images are encoded.
   void hold(uint64_t id);
   void release(uint64_t id) { at(id).held = false; }
-  // Seconds that other work may take now, before the next step: without end if no sequence decodes.
+  // Seconds that other work may take before the next step: infinite if no sequence decodes.
   double spare_s(double spent) const;
   // Plans the next step; empty if nothing runs. spent: as for admit().
   StepPlan plan(double spent = 0) const;
@@ -111,19 +110,19 @@ class Scheduler {
   // Reports the time of a step, from its plan to the delivery of its tokens.
   void took(const StepPlan& plan, double seconds);
   // Reports that a step applied `applied` known tokens of the sequence and sampled `sampled` new ones: the
-  // scheduled tokens and at most one new token, or the accepted drafts and the token after them. Less than
-  // none: what was reported has not happened.
+  // scheduled tokens and at most one new token, or the accepted drafts and the token after them. Negative
+  // counts undo an earlier report.
   void advanced(uint64_t id, int applied, int sampled);
   // Reports that a step of this and other sequences failed. The sequence, of `known` tokens, waits with an
   // empty state, and then runs alone until it has one more token. After each further failure it runs alone
   // for twice as many tokens, because the fault may occur only when it shares a step.
   void isolate(uint64_t id, int known);
-  bool isolates() const;  // some sequence runs alone, or will
+  bool isolates() const;  // some sequence runs alone, or is going to
   void remove(uint64_t id);
 
   int running() const;
   int queued() const { return static_cast<int>(entries_.size()) - running(); }
-  uint64_t bytes() const;  // of running sequences, with room for the next step's tokens
+  uint64_t bytes() const;  // bytes of running sequences, with room for the next step's tokens
 
  private:
   ScheduledSequence& at(uint64_t id);

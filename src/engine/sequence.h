@@ -16,26 +16,26 @@
 
 namespace anabranch {
 
-// Used by the engine thread after it was submitted, and while StepRunner::collect() runs by one thread of the
-// device's pool at a time.
+// Used only by the engine thread after submit(); during StepRunner::collect(), by one thread of the device's
+// pool at a time.
 struct Sequence {
   RequestId id;
   Request request;
   Sink sink;
   double submitted = 0, started = 0, first_token = 0;
-  bool begun = false;                  // the event that tells so was sent
+  bool begun = false;                  // the `started` event was sent
   std::vector<int> tokens;             // the prompt, then the sampled tokens
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
   ConstraintList constraints;                  // made when the sequence first runs (EngineModel::constrain)
-  ThinkControl* thinking = nullptr;            // the first of them
-  AnswerGrammar* grammar = nullptr;            // one of them, or null
+  ThinkControl* thinking = nullptr;            // the first constraint
+  AnswerGrammar* grammar = nullptr;            // one of the constraints, or null
   TokenHistory history;                        // of `tokens`, for penalties
   std::vector<TokenLogprobs> logprobs;         // of tokens that are not delivered yet
   std::vector<TokenLogprobs> prompt_logprobs;  // so far, until they are delivered
   std::vector<float> embedding;                // so far: the chosen hidden state, or the sum of all
-  std::vector<int> keep_at;                    // lengths ahead at which to keep the state, ascending
-  std::vector<int> kept_at;                    // lengths at which states were used or kept
+  std::vector<int> keep_at;                    // lengths still ahead at which to cache the state, ascending
+  std::vector<int> kept_at;                    // lengths at which states were reused or cached
   std::unique_ptr<PromptImages> images;        // of the prompt; null: it has none
   Usage usage;
 

@@ -12,15 +12,15 @@
 namespace anabranch {
 namespace {
 
-// Incremented when a change makes the same tokens produce different bits, or lays them out differently. Older
-// states are not found then.
+// Incremented when a change makes the same tokens produce different bits, or changes the layout of states.
+// States cached before are then not found.
 int state_version(DeviceKind device) {
   return device == DeviceKind::cuda ? 2 : 1;
 }
 
-// States are kept at the lengths that the request names (by default before the last token, so that the same
+// States are cached at the lengths that the request names (by default before the last token, so that the same
 // prompt is found again), at lengths that double, so that a prompt that differs somewhere finds at least half
-// of the common prefix, and where the prompt differs from the cached ones.
+// of the common prefix, and where the prompt diverges from the cached ones.
 constexpr int kFirstKept = 1024, kLeastKept = 32, kLeastBranch = 64;
 
 std::vector<int> lengths_to_keep(const Request& request, const StateCache& cache, int length, int shared) {
@@ -36,7 +36,7 @@ std::vector<int> lengths_to_keep(const Request& request, const StateCache& cache
   return at;
 }
 
-// The length, or where the image begins of which it would cut off a part that must be seen as a whole.
+// `length`, or the beginning of an image that must be applied as a whole and would be split there.
 int before_image(const Sequence& sequence, int length) {
   if (!sequence.images || !sequence.images->see_each_other) return length;
   const PromptImage* image = sequence.images->at(length);
@@ -49,7 +49,7 @@ std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCach
   disk.directory = wanted.directory;
   disk.fingerprint = options.fingerprint;
   disk.budget_bytes = wanted.disk_bytes;
-  // The queue of records for a slow disk takes memory, too.
+  // The queue of records for a slow disk takes memory, too, so it is bounded.
   disk.queue_bytes = std::clamp(options.ram_bytes / 4, uint64_t{32} << 20, disk.queue_bytes);
   std::error_code ignored;
   const auto path = std::filesystem::absolute(info.path, ignored).lexically_normal();
@@ -85,12 +85,12 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
     const auto* kv = std::get_if<KvLayout>(&layer);
     return kv && is_windowed(*kv);
   });
-  std::string tower;  // that is not among these weights
+  std::string tower;  // describes a tower in a file of its own, which `weights` does not cover
   if (const std::string& path = model.loaded().tower_path; !path.empty()) {
     TRY(const Fingerprint key, weights_key(path, wanted.directory));
     tower = " images " + to_hex(key);
   }
-  // What a tower makes of pixels also depends on how they are normalised.
+  // The tower's output also depends on how pixels are normalised.
   if (const ImageFormat* format = model.image_format()) {
     const ImageProcessor& by = format->processor;
     tower += fmt::format(" pixels {} {} {} {} {} {}", by.patch, by.temporal_patch, by.merge, by.size,
@@ -106,7 +106,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
         "what a cold run would say");
   options.ram_bytes = ram_bytes;
   options.disk_worth_s = wanted.disk_worth_s;
-  // The fingerprint does not cover which layers are left out, and the next calibration may change them.
+  // The fingerprint does not cover which layers were left out, and the next calibration may change them.
   if (!wanted.directory.empty() && !engine.lossy_skip)
     options.disk = open_disk(wanted, options, setting, model.info());
   if (!wanted.events.empty()) {
@@ -165,7 +165,7 @@ int SnapshotKeeper::resume(Sequence& sequence) {
   const auto line =
       fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
                   hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
-  // Entirely new prompts, which share at most a template's first words, are logged at debug level only.
+  // Entirely new prompts, which share at most the template's first words, are logged at debug level only.
   const bool tells = hit.length > 0 || hit.shared >= kLeastBranch || hit.lost;
   const auto why = hit.miss.empty() ? "" : ": " + hit.miss;
   tells ? log_info("{}{}", line, why) : log_debug("{}{}", line, why);
@@ -191,7 +191,8 @@ void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
   }
 }
 
-// Of a prompt's part that was computed just now. The quickest counts: the others shared the machine.
+// Measures the time per prompt token of a prefill that just ended. The minimum counts: the slower ones shared
+// the machine.
 void SnapshotKeeper::note_speed(const Sequence& sequence, int length) {
   const int computed = length - sequence.usage.cached_tokens;
   if (sequence.usage.completion_tokens > 0 || computed < kLeastKept) return;

@@ -55,7 +55,8 @@ bool StateFetcher::given_up(RequestId id) {
   return stopping_ || cancelled_.contains(id);
 }
 
-// The first that waits, but none whose prompt is being fetched: it will find what comes. Null: there is none.
+// The first waiting sequence whose prompt is not being fetched already: the others will find those states
+// here. Null: none.
 std::unique_ptr<Sequence> StateFetcher::take_next() {
   const auto next = std::ranges::find_if(waiting_, [&](const auto& sequence) {
     return std::ranges::none_of(fetching_, [&](const Sequence* other) {
@@ -83,7 +84,7 @@ void StateFetcher::work() {
       log_warning("request {}: no states are fetched: {}", sequence->id, e.what());
     }
     lock.lock();
-    // Under the lock: a cancellation comes before or after it, and never gets lost.
+    // One critical section with the hand-over, so that no cancellation gets lost in between.
     std::erase(fetching_, sequence.get());
     wake_.notify_all();
     here_.erase(sequence->id);

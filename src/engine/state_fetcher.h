@@ -1,5 +1,5 @@
-// Fetches states of new requests' prompts from other workers before the engine begins with them, on threads
-// of its own, so that neither the engine nor other requests wait for the network.
+// Fetches the cached states of new requests' prompts from other workers before the engine starts them. It
+// uses threads of its own, so that neither the engine nor other requests wait for the network.
 #pragma once
 
 #include <condition_variable>
@@ -19,19 +19,19 @@ namespace anabranch {
 
 class StateFetcher {
  public:
-  // Takes a sequence when its states are here, or will not come; cancelled: cancel() was called for it. Must
-  // not call back.
+  // Receives a sequence when its states have arrived, or will not; cancelled: cancel() was called for it.
+  // Must not call back.
   using HandOver = std::function<void(std::unique_ptr<Sequence> sequence, bool cancelled)>;
 
-  // The cache must outlive it.
+  // The cache must outlive the fetcher.
   StateFetcher(PeerOptions options, StateCache& cache, HandOver hand_over);
-  // Hands over all sequences.
+  // Hands over all remaining sequences.
   ~StateFetcher();
 
-  // Whether peers could have something for it.
+  // Whether peers might have states for this request.
   bool wants(const Request& request) const;
   void add(std::unique_ptr<Sequence> sequence);
-  // False: it has no such sequence (any more).
+  // False: the fetcher does not have this sequence (any more).
   bool cancel(RequestId id);
   PeerStates::Stats stats() const { return peers_.stats(); }
 

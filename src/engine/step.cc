@@ -18,7 +18,8 @@ ops::RowChoice device_choice(const Sequence& sequence, size_t position) {
   return choice_of(sequence.request.sampling, position);
 }
 
-// Whether the host decides nothing by the sequence's next token but how it ends.
+// Whether the next token can be chosen by the device alone, so that the host only decides how the sequence
+// ends.
 bool decides_late(const Sequence& sequence) {
   return sequence.generates() && !sequence.grammar && sequence.constraints.forced().empty() &&
          device_choice(sequence, 0).kind != ops::RowChoice::Kind::none;
@@ -31,7 +32,7 @@ bool may_run_ahead(const StepPart& part) {
                              : !request.pooling && !request.prompt_logprobs;
 }
 
-// A host's token as a device chooses it.
+// Chooses the next token as a device would, when the logits are in the host's memory.
 int chosen_by_host(const StepPart& part, std::span<const float> logits) {
   const Sequence& sequence = *part.sequence;
   if (ops::best_of_row(logits) < 0) return -1;
@@ -104,7 +105,7 @@ void StepRunner::submit(Step& step, const Step* before) {
   choose(step);
 }
 
-// Has tokens chosen where the logits are, as far as the device can.
+// Lets the device choose tokens where the logits are, as far as it can.
 void StepRunner::choose(Step& step) {
   step.ahead = overlap_ && std::all_of(step.parts.begin(), step.parts.end(), may_run_ahead);
   std::vector<ops::RowChoice> rows;
@@ -142,7 +143,7 @@ void StepRunner::collect(Step& step) {
   Logits logits(std::move(step.logits), std::move(chosen));
   step.computed = now_seconds();
   step.waited = step.computed - waits;
-  // Needs memory, so it may fail: then no token was accepted that its client would never get.
+  // First, because it may run out of memory: no token may be accepted that its client never gets.
   for (StepPart& part : step.parts)
     if (part.begin < part.sequence->usage.prompt_tokens) read_prompt(step, part);
   const auto parts = static_cast<int64_t>(step.parts.size());
@@ -155,7 +156,7 @@ void StepRunner::collect(Step& step) {
       state.commit(part.applied());
 }
 
-// Makes the drafts of the decoding parts: forced tokens if there are any, else guesses of a drafter.
+// Makes the drafts of the decoding parts: forced tokens if there are any, otherwise drafts by a drafter.
 DraftTimes StepRunner::draft(Step& step) {
   std::vector<SpecSeat> seats;
   std::vector<StepPart*> seated;
@@ -179,7 +180,7 @@ DraftTimes StepRunner::draft(Step& step) {
     part.draft = std::move(seats[i].draft);
     try {
       part.draft.tokens.resize(part.sequence->constraints.fitting(part.draft.tokens));
-    } catch (...) {  // a grammar that takes too long ends its own request only
+    } catch (...) {  // a grammar that takes too long ends only its own request
       part.draft.tokens.clear();
       part.failure = std::current_exception();
     }
@@ -187,7 +188,7 @@ DraftTimes StepRunner::draft(Step& step) {
   return times;
 }
 
-// drawing: tokens that were drawn but are not known yet.
+// drawing: number of tokens that were drawn but are not known yet.
 int StepRunner::most_drafts(const Sequence& sequence, int drawing) const {
   return std::max(0, std::min(tokens_left(sequence) - drawing - 1, kMaxDraft));
 }
@@ -251,7 +252,8 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   }
 }
 
-// What requests want to know of a part of their prompt. The last part ends sequences that want nothing more.
+// Reads the outputs that requests want for a part of their prompt. Ends sequences that generate nothing at
+// the last part.
 void StepRunner::read_prompt(const Step& step, StepPart& part) {
   Sequence& sequence = *part.sequence;
   if (sequence.request.prompt_logprobs) judge_prompt(step, part);
@@ -289,9 +291,9 @@ void StepRunner::pool(const Step& step, StepPart& part) {
     for (float& value : sequence.embedding) value /= static_cast<float>(sequence.usage.prompt_tokens);
 }
 
-// The log probabilities of the tokens behind the part's rows, as far as the prompt goes.
+// Adds the log probabilities of the prompt tokens that follow the part's rows.
 void StepRunner::judge_prompt(const Step& step, StepPart& part) {
-  constexpr int kRows = 32;  // at a time: all rows' logits may need much memory
+  constexpr int kRows = 32;  // rows at a time: the logits of all rows might need much memory
   Sequence& sequence = *part.sequence;
   const int top = std::max(0, sequence.request.logprobs);
   if (part.begin == 0) sequence.prompt_logprobs.clear();  // a sequence that was preempted begins again
@@ -313,7 +315,7 @@ int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
   if (const auto forced = constraints.forced(); !forced.empty()) {
     token = forced.front();
   } else {
-    // A grammar that began within a draft changes what the filters of sampling leave.
+    // If a grammar began within a draft, its mask changes what the sampling filters keep, so sample again.
     const bool chosen = sequence.request.sampling.greedy() || !constraints.masks();
     token = chosen ? logits.chosen(row) : -1;
     if (token < 0 || !constraints.allows(token)) token = sample_allowed(sequence, logits.row(row));
@@ -324,7 +326,7 @@ int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
   return token;
 }
 
-// The number of tokens that may still follow, by the context and, outside a thought, by the request.
+// The number of tokens that may still follow: limited by the context and, outside a thought, by the request.
 int StepRunner::tokens_left(const Sequence& sequence) const {
   const int room = model_.info().context_length - static_cast<int>(sequence.tokens.size());
   const ThinkControl& control = *sequence.thinking;

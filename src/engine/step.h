@@ -2,8 +2,8 @@
 // next tokens. submit() enqueues the pass, collect() waits for it and samples. Synchronous backends do the
 // work inside submit().
 //
-// Where the device chooses all tokens of a step, the next step may be submitted before they are collected: a
-// part that follows one of the step before it takes its token from the device. If collect() then decides on
+// If the device chooses all tokens of a step, the next step may be submitted before they are collected: a
+// part that follows one of the previous step takes its token from the device. If collect() then decides on
 // another token, or that the sequence ends, the state takes that row back (StepRunner::take_back).
 #pragma once
 
@@ -25,7 +25,7 @@ struct StepPart {
   ScheduledTokens scheduled;
   Sequence* sequence;
   bool decodes = false;        // one token, and perhaps a draft after it
-  bool follows = false;        // its token is the one that the step before draws
+  bool follows = false;        // its token is the one that the previous step draws
   bool forced = false;         // the draft consists of forced tokens (Constraint::forced)
   Draft draft;                 // verified in the pass
   std::vector<Snapshot> kept;  // snapshots to take within the scheduled tokens; their lengths are set first
@@ -34,9 +34,9 @@ struct StepPart {
   size_t logit = 0;            // the part's first row of logits
   std::vector<int> sampled;
   bool right = false;    // the last sampled token equals the draft's token at that position
-  bool changed = false;  // the last sampled token is not the one that the device chose
+  bool changed = false;  // the last sampled token differs from the one that the device chose
   Ending ending = Ending::none;
-  std::exception_ptr failure;  // of this part alone, in drafting or sampling
+  std::exception_ptr failure;  // affects this part only, in drafting or sampling
   int applied() const;         // rows whose tokens become part of the sequence
   bool samples() const { return scheduled.last && sequence->generates(); }
 };
@@ -44,41 +44,42 @@ struct StepPart {
 struct Step {
   StepPlan plan;
   std::vector<StepPart> parts;
-  Tensor hidden, logits;                      // of the pass
+  Tensor hidden, logits;                      // outputs of the pass
   std::unique_ptr<ops::ChosenTokens> chosen;  // null: the host samples all rows
   bool ahead = false;                         // the next step may be submitted before this one is collected
   bool fetched = false;                       // logits were copied to the host
   DraftTimes drafting;
   double started = 0, drafted = 0, submitted = 0, computed = 0;  // times
-  double waited = 0;                                             // for its tokens
-  // Its time begins when it is submitted, or when the step before it was delivered; and that of its round
-  // (the verification of a draft, or a plain token).
+  double waited = 0;  // seconds that collect() waited for the tokens
+  // When the step's time starts: when it was submitted, or when the previous step was delivered. And when its
+  // round starts (the verification of a draft, or a plain token).
   double before = 0, round = 0;
 };
 
 class StepRunner {
  public:
-  // overlap: steps may be submitted before the one before them is collected.
+  // overlap: steps may be submitted before the previous one is collected.
   StepRunner(EngineModel& model, bool overlap) : model_(model), overlap_(overlap) {}
 
   // Makes a sequence's part. The sequence must have a state and constraints.
   static StepPart part_of(const ScheduledTokens& scheduled, Sequence& sequence);
-  // Whether sequences may run in a step that is submitted before their tokens of the step before are
-  // collected: nothing that the host decides by these tokens is needed, and nobody would draft.
+  // Whether these sequences may run in a step that is submitted before their tokens of the previous step are
+  // collected: the host needs none of these tokens for a decision, and there would be no draft.
   bool may_follow(std::span<Sequence* const> sequences, const StepLoad& load);
-  // Whether the sequence ends with the token that it waits for, whatever that is.
+  // Whether the sequence ends with its next token, whichever that is.
   bool ends_next(const Sequence& sequence) const { return tokens_left(sequence) <= 1; }
-  // Makes the drafts of the decoding parts, and enqueues the pass over all parts. before: a step that was not
-  // collected yet; then nobody drafts. If it throws, the states of all parts may be half advanced.
+  // Makes the drafts of the decoding parts, and enqueues the pass over all parts. before: the previous step,
+  // if it is not collected yet; then nothing is drafted. If it throws, the states of all parts may be half
+  // advanced.
   void submit(Step& step, const Step* before = nullptr);
   // Waits for the pass, samples, applies the constraints, and commits the states. Throws as submit().
   void collect(Step& step);
   // Gives the part's drafters the hidden states of rows [row, until) of the batch, then sets row to until.
   void learn(const Step& step, StepPart& part, int& row, int until, bool busy);
-  // Records what the part's draft cost and how much of it was accepted. delivered: when the tokens were
+  // Records the cost of the part's draft and how much of it was accepted. delivered: when the tokens were
   // delivered.
   void observe(const Step& step, StepPart& part, double delivered);
-  // Records what the whole step cost.
+  // Records the cost of the whole step.
   void observe(const Step& step);
 
  private:

@@ -19,8 +19,8 @@ constexpr double kSlowest = 2;
 constexpr double kLeastShare = 0.05;
 // After this many steps with prefill, a decode-only step is measured again.
 constexpr int kMeasureAfter = 32;
-// A step may have at most kGrowth times the prompt tokens of recent steps. The sizes of older steps are
-// forgotten by these factors per step.
+// A step may have at most kGrowth times the prompt tokens of recent steps. The record of older steps decays
+// by these factors per step.
 constexpr double kGrowth = 4, kForget = 0.9, kForgetLargest = 0.99;
 // How an error of the estimate is distributed: below about kFewTokens tokens mostly to the fixed cost, and
 // above about kFarPosition mostly to attention.

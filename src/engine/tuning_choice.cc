@@ -9,7 +9,7 @@ namespace anabranch {
 namespace {
 
 constexpr double kAlike = 1.03;         // a smaller difference is noise
-constexpr double kWorthDoubling = 1.1;  // twice as many streams must deliver so much more
+constexpr double kWorthDoubling = 1.1;  // twice as many streams must deliver this much more
 
 size_t index_of(const MeasuredRates& measured, int value) {
   const auto at = std::ranges::find(measured.values, value);
@@ -17,8 +17,8 @@ size_t index_of(const MeasuredRates& measured, int value) {
   return static_cast<size_t>(at - measured.values.begin());
 }
 
-// At least so high in three quarters of the rounds. The value that needs the whole machine is disturbed more
-// often.
+// The ratio of the two rates that three quarters of the rounds reach or exceed. A quarter may be lower,
+// because a value that needs the whole machine is disturbed more often.
 double lower_ratio(const MeasuredRates& measured, int value, int other) {
   std::vector<double> ratios;
   for (const auto& round : measured.rounds)

@@ -1,5 +1,5 @@
-// Chooses a setting by measured rates. Other programs on the machine make measurements slower, never quicker,
-// and in bursts: so every value is measured in each round, and one slow measurement decides nothing.
+// Chooses a setting by measured rates. Other programs on the machine make measurements slower, never faster,
+// and do so in bursts: so every value is measured in each round, and one slow measurement decides nothing.
 #pragma once
 
 #include <vector>
@@ -10,17 +10,17 @@ struct MeasuredRates {
   std::vector<int> values;                  // ascending
   std::vector<std::vector<double>> rounds;  // tok/s of each value, a row per round; at least one
 
-  // The quickest of the rounds; `value` is one of `values`.
+  // The best rate of `value` in any round; `value` must be one of `values`.
   double best(int value) const;
 };
 
-// The usual value, unless another is clearly quicker: in its best round, and in three quarters of the rounds
-// beside the usual one. Of those that are, the smallest that is about as quick as the quickest.
+// The usual value, unless another is clearly faster: in its best round, and next to the usual one in three
+// quarters of the rounds. Of several such values, the smallest that is about as fast as the fastest.
 int choose_quickest(const MeasuredRates& measured, int usual);
 
-// The number of streams to run together: each doubling must deliver markedly more tokens, but a doubling that
-// was measured badly does not end the search. Never one that delivers less than the usual number. least: of
-// streams.
+// The number of streams to run together: each doubling must deliver markedly more tokens, but a doubling with
+// a bad measurement does not end the search. Never a number that delivers less than the usual one. least: the
+// fewest streams to choose.
 int choose_streams(const MeasuredRates& measured, int usual, int least);
 
 }  // namespace anabranch

@@ -24,7 +24,7 @@ constexpr std::string_view kModelScope[] = {"modelscope.cn/",      "www.modelsco
                                             "modelscope://",       "modelscope:",        "ms://"};
 constexpr std::string_view kModelScopePages[] = {"models/"};
 
-// Cuts off the first of the beginnings that the text has, in capitals or not.
+// Removes the first of `beginnings` with which the text begins, ignoring case. Returns whether there was one.
 bool cut_beginning(std::string_view& text, Words beginnings) {
   for (const std::string_view beginning : beginnings)
     if (lower_case(text.substr(0, beginning.size())) == beginning) {
@@ -39,13 +39,14 @@ void cut_end(std::string_view& text) {
   while (text.ends_with('/')) text.remove_suffix(1);
 }
 
-// "ORG/NAME" of what follows a host.
+// "ORG/NAME" from the text after a host.
 std::string_view first_two_parts(std::string_view text) {
   const size_t slash = text.find('/');
   return slash == text.npos ? text : text.substr(0, text.find('/', slash + 1));
 }
 
-// Letters, digits and what else names have, so that a message can repeat it as part of a command.
+// Whether the text contains only letters, digits and other characters of names, so that a message can repeat
+// it as part of a command.
 bool is_plain(std::string_view text) {
   return !text.empty() && text.size() <= 200 && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '/' || c == ':';

@@ -1,4 +1,4 @@
-// Addresses that people paste where a model's name is wanted.
+// Web addresses that people paste where a model's name is expected.
 #pragma once
 
 #include <span>
@@ -8,16 +8,16 @@
 namespace anabranch::hub {
 
 enum class Site {
-  none,   // no address
-  hub,    // huggingface.co, by one of its names
-  other,  // another web site, whose models are not on the hub
+  none,   // not an address
+  hub,    // huggingface.co, by any of its names
+  other,  // another web site, with models that are not on the hub
 };
 
-// Cuts scheme and host off, of the hub's addresses also query, fragment and slashes at the end.
+// Removes scheme and host; from the hub's addresses also query, fragment and slashes at the end.
 Site cut_site(std::string_view& text);
 
-// What to do about a text that is no model's name, as the end of a sentence: how to get a model of Ollama or
-// ModelScope, or else which names there are.
+// Advice on a text that is not a model's name, as the end of a sentence: how to get a model from Ollama or
+// ModelScope, or otherwise which names are valid.
 std::string advice_on(std::string_view text);
 
 }  // namespace anabranch::hub

@@ -10,7 +10,7 @@
 namespace anabranch::hub {
 namespace {
 
-// Words at the end of a name that tell how weights are stored. Those that end in "*" may go on with anything.
+// Words at the end of a name that describe how weights are stored. After a "*" any text may follow.
 constexpr std::string_view kFormats[] = {
     "gguf",        "awq",     "gptq*",      "exl2*",      "exl3*",     "hqq*",  "aqlm*",   "quark*",
     "torchao*",    "bitnet*", "fp8*",       "fp4*",       "nvfp4",     "mxfp*", "int4*",   "int8*",
@@ -37,7 +37,7 @@ bool is_format(const std::string& word) {
 }  // namespace
 
 std::string model_without_format(std::string_view name) {
-  // "4-bit" is a word of two.
+  // "4-bit" consists of two words.
   while (true) {
     const size_t mark = name.find_last_of("-_");
     if (mark == name.npos || mark == 0) break;

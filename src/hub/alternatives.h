@@ -1,4 +1,4 @@
-// Repositories that usually have the same model in a form that can be run.
+// Repositories that usually have the same model in a format that can be run.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace anabranch::hub {
 
-// The name of a repository without what tells how its weights are stored: "Qwen3-8B" of "Qwen3-8B-AWQ" or
-// "Qwen3-8B-exl2-4.0bpw". At least the first character is left.
+// A repository's name without the words for how its weights are stored: "Qwen3-8B" from "Qwen3-8B-AWQ" or
+// "Qwen3-8B-exl2-4.0bpw". At least the first character remains.
 std::string model_without_format(std::string_view name);
 
-// Their names, the likeliest first, at most `most`. base_model: the repository that `repo` was made from; "":
-// not known.
+// Names of these repositories, the likeliest first, at most `most`. base_model: the repository that `repo`
+// was made from; "": unknown.
 std::vector<std::string> sister_repositories(const std::string& repo, const std::string& base_model,
                                              size_t most);
 

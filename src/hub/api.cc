@@ -11,9 +11,9 @@ namespace anabranch::hub {
 namespace {
 
 constexpr int kMostRedirects = 8;
-constexpr int kLeastRate = 1024;  // bytes a second of an answer
+constexpr int kLeastRate = 1024;  // bytes per second that an answer must deliver
 
-// As a part of an address: letters, digits and "-_.~", the rest as %XX; "/" stays.
+// Escapes a part of an address: letters, digits and "-_.~" stay, the rest becomes %XX; "/" stays.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const unsigned char c : text) {
@@ -31,7 +31,7 @@ std::string escaped_revision(const std::string& revision) {
   return out;
 }
 
-// What the hub adds to an error: " (its words)"; "": nothing.
+// The hub's error message, as " (message)"; "": it sent none.
 std::string words_of(const HttpResponse& response) {
   constexpr size_t kMost = 300;
   std::string text = response.header("x-error-message").substr(0, kMost);
@@ -119,7 +119,7 @@ std::optional<std::string> Api::part_of_file(const ModelName& name, const std::s
   std::string bytes, url = hub_url == part_url_ ? part_target_ : hub_url;
   const uint64_t most = to - from;
   for (int redirects = 0; redirects <= kMostRedirects; redirects++) {
-    uint64_t before = from;  // bytes of a whole file that come first
+    uint64_t before = from;  // bytes to skip if the server sends the whole file
     const auto take = [&](const HttpResponse& head, std::string_view more) {
       const bool part = head.status == 206;
       if (part && !head.header("content-range").starts_with(fmt::format("bytes {}-", from))) return false;
@@ -223,7 +223,7 @@ Error Api::missing(const ModelName& name, const HttpResponse& response) {
                     similar(name.repo));
 }
 
-// "; did you mean X?" of the organisation's models, else of those that a search finds; "": nothing is near.
+// "; did you mean X?", from the organisation's models or otherwise from a search; "": no name is similar.
 std::string Api::similar(const std::string& repo) {
   constexpr size_t kMost = 1000;
   const size_t slash = repo.find('/');

@@ -1,4 +1,4 @@
-// Questions to the hub, and what its refusals mean.
+// Requests to the hub, and explanations of its errors.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace anabranch::hub {
 
-// How a long operation talks to who asked for it.
+// How a long operation reports to its caller and is cancelled.
 struct Watcher {
   std::function<void(const std::string& sentence)> note;  // something that a person should know
-  std::function<bool()> cancelled;                        // asked several times a second
+  std::function<bool()> cancelled;                        // called several times per second
 };
 
-// What an operation that was cancelled returns; its kind is `busy`.
+// The error of an operation that was cancelled; its kind is `busy`.
 Error interrupted();
 
 class Api {
@@ -28,30 +28,30 @@ class Api {
   Api(const Settings& settings, HttpClient& http, const Watcher& watcher)
       : settings_(settings), http_(http), watcher_(watcher) {}
 
-  // Errors say why there is none, and what to do: it is missing, gated or private, the hub cannot be reached,
-  // its answer cannot be used.
+  // Errors say why the repository is not available, and what to do: it is missing, gated or private, the hub
+  // cannot be reached, its answer is unusable.
   Result<Repository> repository(const ModelName& name);
 
-  // The same, asked once: none if it cannot be had, for whatever reason.
+  // The same without retries; none if it is unavailable for whatever reason.
   std::optional<Repository> find(const ModelName& name);
 
-  // Bytes [from, to) of a file, as many of them as it has, asked once. None: they cannot be had, as from a
-  // server that knows no ranges.
+  // Bytes [from, to) of a file, as far as it has them, without retries. None: they are unavailable, for
+  // instance because the server does not support ranges.
   std::optional<std::string> part_of_file(const ModelName& name, const std::string& commit,
                                           const std::string& path, uint64_t from, uint64_t to);
 
-  // A small file of the repository.
+  // The content of a small file of the repository.
   Result<std::string> file_text(const ModelName& name, const std::string& commit, const std::string& path);
 
   std::string file_url(const std::string& repo, const std::string& commit, const std::string& path) const;
-  // The token for a request to this address: only the hub itself gets it.
+  // The token for a request to this address. Only the hub itself gets it.
   std::string token_for(const std::string& url) const;
-  // What a response that is not good means. file: that was asked for; "": the repository.
+  // The meaning of a failed response. file: the requested file; "": the repository was requested.
   Error explain(const HttpResponse& response, const std::string& url, const ModelName& name,
                 const std::string& file);
 
  private:
-  // A GET of the hub's own, with redirects and retries. The response may be an error's.
+  // A GET to the hub, with redirects and retries. The response may be an error response.
   Result<HttpResponse> get(std::string url);
   Result<HttpResponse> once(HttpRequest request);
   std::string repository_url(const ModelName& name) const;
@@ -63,7 +63,7 @@ class Api {
   HttpClient& http_;
   const Watcher& watcher_;
   std::string part_url_,
-      part_target_;  // of the file that a part was asked of last: the hub's, and where it led
+      part_target_;  // last file read in part: the hub's address and its redirect target
 };
 
 }  // namespace anabranch::hub

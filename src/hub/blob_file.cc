@@ -14,8 +14,8 @@
 namespace anabranch::hub {
 namespace {
 
-// The lock's descriptor; -1: another process holds it. The file stays after use, so that nobody locks a file
-// that somebody else has removed.
+// The lock's descriptor; -1: another process holds it. The lock file is never removed, so that nobody locks a
+// file that somebody else has removed.
 Result<int> take_lock(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return make_error(ErrorKind::io, "cannot open the lock {}: {}", path, std::strerror(errno));
@@ -72,7 +72,7 @@ Result<void> BlobFile::open_incomplete() {
   return add_existing(static_cast<uint64_t>(st.st_size));
 }
 
-// Reads what an earlier download left, for the digest.
+// Reads the bytes of an earlier download into the digest.
 Result<void> BlobFile::add_existing(uint64_t bytes) {
   std::vector<char> buffer(1 << 20);
   while (size_ < bytes) {
@@ -114,12 +114,12 @@ Result<bool> BlobFile::finish() {
   if (digest_.finish() != expected_.oid) {
     TRY_VOID(restart());
     ::unlink(incomplete().c_str());
-    // A second try writes to a file that has a name again.
+    // A second attempt must write to a file that has a name again.
     ::close(std::exchange(fd_, -1));
     TRY_VOID(open_incomplete());
     return false;
   }
-  // The name must not outlive the content when the machine stops.
+  // The content must reach the disk before the name, in case the machine stops.
   if (::fsync(fd_) != 0) return failed("write", errno);
   if (::rename(incomplete().c_str(), path_.c_str()) != 0) return failed("rename", errno);
   done_ = true;

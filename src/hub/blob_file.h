@@ -1,4 +1,5 @@
-// A blob while it is downloaded: <hash>.incomplete grows at its end and gets its name once its hash is right.
+// A blob during its download: <hash>.incomplete grows at its end and gets its final name once its hash is
+// verified.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,23 @@ namespace anabranch::hub {
 
 class BlobFile {
  public:
-  // Takes the blob's lock and goes on from what is there. None: another process holds the lock.
-  // Error: io, with what to do when the disk is full.
+  // Takes the blob's lock and continues from the bytes on disk. None: another process holds the lock. Error:
+  // io, with advice when the disk is full.
   static Result<std::optional<BlobFile>> open(const Store& store, const std::string& repo,
                                               const RepoFile& file);
   ~BlobFile();
   BlobFile(BlobFile&& other) noexcept;
   BlobFile& operator=(BlobFile&&) = delete;
 
-  bool is_done() const { return done_; }     // the blob is there under its name
+  bool is_done() const { return done_; }     // the blob exists under its final name
   bool resumed() const { return resumed_; }  // some bytes come from an earlier download
   uint64_t size() const { return size_; }    // so far
-  // At most the file's size in all. Error: io.
+  // Appends; in total at most the file's size. Error: io.
   Result<void> append(std::string_view bytes);
-  // Forgets all bytes. Error: io.
+  // Discards all bytes. Error: io.
   Result<void> restart();
-  // With all bytes there: checks the hash and gives the file its name. False: the hash differs, and the bytes
-  // are gone. Error: io.
+  // Call when all bytes are written: checks the hash and gives the file its name. False: the hash differs,
+  // and the bytes were discarded. Error: io.
   Result<bool> finish();
 
  private:

@@ -10,14 +10,15 @@ namespace anabranch::hub {
 
 class Digest {
  public:
-  // For content of `size` bytes whose hash is written in as many digits as `oid`: 64 or 40.
+  // For content of `size` bytes. The length of the hexadecimal hash `oid` selects the algorithm: 64 or 40
+  // digits.
   Digest(std::string_view oid, uint64_t size);
   ~Digest();
   Digest(Digest&&) noexcept;
   Digest& operator=(Digest&&) noexcept;
 
   void add(std::string_view bytes);
-  // Hexadecimal digits. The digest cannot be used afterwards.
+  // The hash in hexadecimal digits. The digest cannot be used afterwards.
   std::string finish();
 
  private:

@@ -14,39 +14,39 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr uint64_t kRangeBytes = 16u << 20;  // asked for in one request
-constexpr size_t kRequests = 8;              // at a time
-constexpr size_t kRanges = 12;               // at a time: those that run, and those held in memory
+constexpr uint64_t kRangeBytes = 16u << 20;  // requested at once
+constexpr size_t kRequests = 8;              // parallel requests
+constexpr size_t kRanges = 12;               // parallel ranges: those that run, and those held in memory
 constexpr size_t kOpenFiles = 4;
 constexpr int kMostRedirects = 8;
-constexpr int kPatience = 4;  // times Settings::stall_seconds: so long a download may trickle
+constexpr int kPatience = 4;  // a download may be slow for this multiple of Settings::stall_seconds
 
-// A range of a file. Ranges of a file arrive in parallel, but go into the file in order: the bytes of the
-// first one at once, those of later ones when it is their turn.
+// A range of a file. Ranges arrive in parallel but are written in order: bytes of the first range at once,
+// those of later ranges when it is their turn.
 struct Range {
-  uint64_t from = 0, to = 0;  // to: not included
-  std::string held;           // bytes from `from` on that wait for their turn
-  std::string url;            // of the request that runs
+  uint64_t from = 0, to = 0;  // to: exclusive
+  std::string held;           // bytes from `from` on that wait to be written
+  std::string url;            // of the running request
   bool running = false;
-  bool wrong_part = false;  // the answer was not what was asked for
+  bool wrong_part = false;  // the answer was not the requested part
   int redirects = 0;
-  double not_before = 0;  // time of the next attempt
+  double not_before = 0;  // earliest time of the next attempt
   Retry retry;
   bool all_came() const { return from + held.size() == to; }
 };
 
 struct File {
   RepoFile info;
-  std::string hub_url, url;  // the hub's; and where that led
+  std::string hub_url, url;  // the hub's address, and where it redirected
   BlobFile blob;
-  std::list<Range> ranges{};  // asked for and not yet in the file, in order
+  std::list<Range> ranges{};  // requested and not fully written yet, in order
   uint64_t next = 0;          // where the next range begins
-  bool answers = false;       // bytes came, so that further ranges may be asked for
-  bool whole = false;         // the server knows no ranges
-  bool restarted = false;     // after a wrong hash
+  bool answers = false;       // bytes have arrived, so further ranges may be requested
+  bool whole = false;         // the server does not support ranges
+  bool restarted = false;     // downloads again after a wrong hash
 };
 
-// Whether an answer holds the bytes of the file from `at` on.
+// Whether an answer contains the file's bytes from `at` on.
 bool is_wanted_part(const File& file, const Range& range, uint64_t at, const HttpResponse& head) {
   if (head.status == 200) return at == 0 && range.to == file.info.size;
   const std::string text = head.header("content-range");
@@ -89,7 +89,7 @@ class Downloader {
       if (watcher_.cancelled()) return interrupted();
       TRY_VOID(open_files());
       start_requests();
-      if (http_.running() == 0) pace_.pause();  // the hub asked for that, or another process downloads
+      if (http_.running() == 0) pace_.pause();  // the hub asked to wait, or another process downloads
       http_.run(100);
       if (error_) return *error_;
       if (!pace_.keeps_up(received_, now_seconds())) return too_slow();
@@ -116,7 +116,7 @@ class Downloader {
     return bytes;
   }
 
-  // A file that another process downloads goes to the end of the queue.
+  // Opens waiting files. A file that another process downloads goes to the end of the queue.
   Result<void> open_files() {
     for (size_t tries = waiting_.size(); tries > 0 && files_.size() < kOpenFiles; tries--) {
       const RepoFile info = waiting_.front();
@@ -143,7 +143,7 @@ class Downloader {
     return count;
   }
 
-  // One request of each file in turn, so that files arrive side by side.
+  // Starts requests for each file in turn, so that files arrive in parallel.
   void start_requests() {
     const double now = now_seconds();
     if (now < not_before_) return;
@@ -154,7 +154,7 @@ class Downloader {
     }
   }
 
-  // The next range of the file, if one may be asked for now.
+  // Starts the next request of the file, if one may start now.
   bool start_one(File& file, double now) {
     for (Range& range : file.ranges)
       if (!range.running && !range.all_came() && range.not_before <= now) return start(file, range);
@@ -188,7 +188,7 @@ class Downloader {
     return false;
   }
 
-  // Bytes of an answer to the request that began at `at`.
+  // Handles bytes of the answer to the request that began at `at`.
   bool take(File& file, Range& range, uint64_t at, const HttpResponse& head, std::string_view bytes) {
     if (error_) return false;
     if (!is_wanted_part(file, range, at, head)) {
@@ -216,7 +216,7 @@ class Downloader {
       return restart(file);
     }
     if (response.problem.empty() && !response.location.empty()) return redirect(file, range, response);
-    // Addresses of other hosts expire.
+    // Redirect targets on other hosts expire.
     const bool elsewhere = origin_of(range.url) != origin_of(file.hub_url);
     const bool past_end = response.problem.empty() && response.status == 416;
     const bool expired =
@@ -235,7 +235,7 @@ class Downloader {
     note_wait(range, response, *wait);
   }
 
-  // Once for requests that wait side by side.
+  // Reports a wait, once for parallel requests.
   void note_wait(const Range& range, const HttpResponse& response, double wait) {
     constexpr double kWorthANote = 2;
     const bool asked = retry_after(response).has_value();
@@ -269,7 +269,7 @@ class Downloader {
       file.url = std::move(*target);
   }
 
-  // From the first byte on, with new requests. None of the file runs.
+  // Downloads the file again from the first byte, with new requests. No request of the file may be running.
   void restart(File& file) {
     if (auto emptied = file.blob.restart(); !emptied) fail(emptied.error());
     file.ranges.clear();
@@ -277,13 +277,13 @@ class Downloader {
     file.answers = false;
   }
 
-  // The same for a file's only range, whose failures still count.
+  // The same for a file with a single range, whose count of failures is kept.
   void rewind(File& file, Range& range) {
     if (auto emptied = file.blob.restart(); !emptied) fail(emptied.error());
     range.from = 0;
   }
 
-  // Puts into the file what came for its first ranges.
+  // Writes what has arrived for the first ranges to the file.
   void flush(File& file) {
     while (!file.ranges.empty()) {
       Range& first = file.ranges.front();
@@ -301,7 +301,7 @@ class Downloader {
     if (file.blob.is_done()) std::erase_if(files_, [&](const auto& f) { return f.get() == &file; });
   }
 
-  // All bytes are there: checks the hash. A file that an earlier download began gets a second chance.
+  // All bytes have arrived: checks the hash. A file that an earlier download began is downloaded again once.
   Result<void> complete(File& file) {
     if (!file.blob.is_done()) {
       const bool second_chance = file.blob.resumed() && !file.restarted;
@@ -334,11 +334,11 @@ class Downloader {
   std::vector<std::unique_ptr<File>> files_;
   std::set<std::string> noted_;
   uint64_t finished_bytes_ = 0;
-  bool came_ = false;      // some bytes
-  double not_before_ = 0;  // of all requests, when the hub asks for a pause
+  bool came_ = false;      // any bytes have arrived
+  double not_before_ = 0;  // for all requests, when the hub asks for a pause
   double noted_until_ = 0;
   std::optional<Error> error_;
-  HttpClient http_;  // ends first: its requests refer to the rest
+  HttpClient http_;  // destroyed first: its requests refer to the members above
 };
 
 }  // namespace

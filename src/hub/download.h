@@ -1,4 +1,4 @@
-// Files from the hub into the store: several at a time, large ones in ranges, with retries.
+// Downloads files from the hub into the store: several at a time, large ones in ranges, with retries.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace anabranch::hub {
 
-// One repository's files at one commit.
+// Files of one repository at one commit.
 struct DownloadPlan {
   ModelName name;
   std::string commit;
   std::vector<RepoFile> files;
 };
 
-// Gets all blobs that are not there yet. What an error or an interruption leaves is kept under names that end
-// in .incomplete, and the next download goes on from it. progress: bytes so far, of all files together.
+// Downloads all missing blobs. After an error or an interruption the bytes remain in files whose names end in
+// .incomplete, and the next download continues from them. progress: bytes so far, of all files together.
 Result<void> download(const Settings& settings, Api& api, const Store& store, const DownloadPlan& plan,
                       const Watcher& watcher, const std::function<void(uint64_t done)>& progress);
 

@@ -14,7 +14,8 @@
 namespace anabranch::hub {
 namespace {
 
-// Without a wish, the first of these that a repository has: good quality at a quarter of the size.
+// Without a requested quantisation, the first of these that a repository has: good quality at a quarter of
+// the size.
 constexpr const char* kUsualQuants[] = {"Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q4_1",   "Q5_K_M",
                                         "Q5_K_S", "Q5_0",       "Q6_K",   "Q8_0", "Q3_K_M", "Q3_K_L",
                                         "Q3_K_S", "Q2_K",       "BF16",   "F16",  "F32"};
@@ -42,7 +43,7 @@ bool contains(const std::vector<std::string>& paths, std::string_view path) {
   return std::ranges::find(paths, path) != paths.end();
 }
 
-// Whether a name's last word before "Q4_K_M" is this one, with its mark: "M.I1-", but not "PHI1-".
+// Whether the last word before the quantisation is `word`, with its mark: "M.I1-", but not "PHI1-".
 bool is_last_word(std::string_view name, std::string_view word) {
   if (!name.ends_with(word)) return false;
   return name.size() == word.size() || name[name.size() - word.size() - 1] == '-' ||
@@ -81,7 +82,8 @@ Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
   return FileChoice{model.files, model.files.front()};
 }
 
-// 16 bits are the usual precision of towers: 8 bits see less, and 32 bits take twice the space for nothing.
+// Lower is better. 16 bits are the usual precision of towers: 8 bits see less, and 32 bits take twice the
+// space without a gain.
 int tower_rank(std::string_view path) {
   const std::string quant = quant_of(path);
   if (quant == "F16" || quant == "FP16") return 0;
@@ -90,7 +92,7 @@ int tower_rank(std::string_view path) {
   return quant == "F32" ? 4 : 3;
 }
 
-// The model's name in the name of a file: without quantisation, part, "mmproj" and marks between them.
+// The model's name within a file's name: without quantisation, part, "mmproj" and the marks between them.
 std::string stem_of(std::string_view path) {
   const auto part = parse_part_name(std::string(path));
   std::string name = upper(file_name(part ? std::string_view(part->stem) : path));
@@ -101,8 +103,8 @@ std::string stem_of(std::string_view path) {
   return name;
 }
 
-// The vision tower for a GGUF model: of the model's folder, or else of the top. Where several models share a
-// folder, the one that has the model's name.
+// The vision tower for a GGUF model: from the model's folder, otherwise from the top folder. If several
+// models share a folder, the tower with the model's name.
 std::optional<std::string> choose_tower(const std::vector<std::string>& paths, const std::string& model) {
   const std::string stem = stem_of(model);
   const auto rank = [&](const std::string& path) {
@@ -118,18 +120,17 @@ std::optional<std::string> choose_tower(const std::vector<std::string>& paths, c
   return std::nullopt;
 }
 
-// `choice`, and the vision tower beside it if what was chosen is a GGUF model to be run.
+// Adds the vision tower to `choice`, if that is a GGUF model to be run.
 FileChoice with_tower(FileChoice choice, const std::vector<std::string>& paths, Purpose purpose) {
   if (purpose != Purpose::model) return choice;
   if (auto tower = choose_tower(paths, choice.main)) choice.files.push_back(std::move(*tower));
   return choice;
 }
 
-// What stands before a quantisation: Unsloth's mixes, and those made with an importance matrix by
-// mradermacher.
+// Prefixes of quantisations: Unsloth's mixes, and those that mradermacher made with an importance matrix.
 constexpr const char* kQuantForms[] = {"", "UD-", "i1-"};
 
-// Of all models whose quantisation matches; its form may be left out when the plain one is not there.
+// All models with this quantisation. The prefix may be omitted if there is no model without a prefix.
 std::vector<GgufModel> with_quant(const std::vector<GgufModel>& models, std::string_view quant) {
   const std::string wanted = upper(quant);
   std::vector<GgufModel> found;
@@ -162,7 +163,7 @@ Result<FileChoice> choose_gguf(const std::vector<GgufModel>& models, const Model
                     name.repo, name.repo, files.front(), fmt::join(files, ", "));
 }
 
-// A file that is named: with the other parts when it is one part of a split model.
+// A file chosen by name. A part of a split model brings the other parts.
 Result<FileChoice> choose_named(const std::vector<std::string>& paths, const ModelName& name) {
   if (!contains(paths, name.file)) return unknown_file(name, paths);
   if (is_vision_tower(name.file))
@@ -179,20 +180,21 @@ Result<FileChoice> choose_named(const std::vector<std::string>& paths, const Mod
   return FileChoice{{name.file}, name.file};
 }
 
-// Everything small beside the weights that the model or its tokenizer may need. Other tools share the store.
+// All small files beside the weights that the model or its tokenizer may need. Files that only other tools
+// use are included, because they share the store.
 bool is_side_file(std::string_view path) {
   return is_at_top(path) &&
          (path.ends_with(".json") || path.ends_with(".jinja") || path.starts_with("tokenizer.model") ||
           path == "merges.txt" || path == "vocab.txt");
 }
 
-// Without the same weights under another project's names, and changes to be added to weights.
+// Excludes the same weights under another project's names, and adapters, which are changes to other weights.
 bool is_weights(std::string_view path) {
   return is_at_top(path) && path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
          !path.starts_with("adapter");
 }
 
-// Those files; where there are none, those with Mistral's own names.
+// The files of is_weights(); if there are none, those with Mistral's own names.
 std::vector<std::string> safetensors_of(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   std::ranges::copy_if(paths, std::back_inserter(files), is_weights);
@@ -203,12 +205,12 @@ std::vector<std::string> safetensors_of(const std::vector<std::string>& paths) {
   return files;
 }
 
-// The weights of an adapter (LoRA) in its usual file.
+// Whether it is the usual file for the weights of an adapter (LoRA).
 bool is_adapter(std::string_view path) {
   return file_name(path).starts_with("adapter_model.");
 }
 
-// An adapter is never ignored: the model without it is another one.
+// An adapter is never ignored, because without it the model is a different one.
 Result<void> check_adapters(const std::vector<std::string>& paths, const ModelName& name,
                             const std::string& weights) {
   const auto adapter =
@@ -225,7 +227,7 @@ bool is_mtp_file(std::string_view path) {
   return is_weights(path) && upper(path).find("MTP") != path.npos;
 }
 
-// The weight files: those of the index and any file for the MTP head, or all where there is no index.
+// The weight files: those of the index and any file for the MTP head; without an index, all.
 Result<FileChoice> weight_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
                                 const ReadFile& read) {
   FileChoice choice;
@@ -253,7 +255,7 @@ Result<FileChoice> weight_files(const std::vector<std::string>& paths, const Mod
   return choice;
 }
 
-// Files of weights in formats that are not read.
+// Weight files in formats that are not supported.
 constexpr std::pair<std::string_view, const char*> kOtherFormats[] = {
     {".bin", "PyTorch"},         {".pt", "PyTorch"},      {".pth", "PyTorch"},     {".ckpt", "PyTorch"},
     {".onnx", "ONNX"},           {".npz", "NumPy"},       {".h5", "TensorFlow"},   {".msgpack", "Flax"},
@@ -282,15 +284,14 @@ Error no_weights(const std::vector<std::string>& paths, const ModelName& name) {
 }
 
 bool has_tokenizer(const std::vector<std::string>& paths) {
-  const auto is_whole =
-      [](const std::string& path) {  // Mistral's models have tokenizer.model.v3 and its like
-        return path == "tokenizer.json" || path == "tekken.json" || path.starts_with("tokenizer.model");
-      };
+  const auto is_whole = [](const std::string& path) {  // Mistral has tokenizer.model.v3 and the like
+    return path == "tokenizer.json" || path == "tekken.json" || path.starts_with("tokenizer.model");
+  };
   return std::ranges::any_of(paths, is_whole) ||
          (contains(paths, "vocab.json") && contains(paths, "merges.txt"));
 }
 
-// The parts of a safetensors model that it cannot run without.
+// Checks the files without which a safetensors model cannot run.
 Result<void> check_side_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose) {
   const auto lacks = [&](const char* file) {
     return make_error(
@@ -309,8 +310,8 @@ std::string quant_of(std::string_view path) {
   std::string name = upper(file_name(path));
   if (const auto part = parse_part_name(std::string(path))) name = upper(file_name(part->stem));
   if (name.ends_with(".GGUF")) name.resize(name.size() - 5);
-  // The last word that looks like one; words end at "-" and ".", and "_" is part of them unless what stands
-  // before it is none.
+  // The last word that looks like a quantisation. Words end at "-" and "."; a "_" belongs to a word unless
+  // the part before it makes it no quantisation.
   for (size_t end = name.size(); end > 0;) {
     const size_t mark = name.find_last_of("-.", end - 1);
     const size_t from = mark == name.npos ? 0 : mark + 1;

@@ -66,7 +66,7 @@ size_t take_body(const char* data, size_t, size_t size, void* user) {
     transfer.refused = true;
     return 0;
   }
-  // Of an error's page the beginning is enough.
+  // The beginning of an error page is enough.
   const size_t room = transfer.request.max_body - response.body.size();
   response.body.append(data, std::min(size, room));
   transfer.too_long = wanted && size > room;
@@ -79,7 +79,7 @@ void configure(Transfer& transfer, const Settings& settings) {
   curl_easy_setopt(h, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
-  // Several connections are faster than several streams in one.
+  // Several connections are faster than several streams in one connection.
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, std::min(kConnectSeconds, long{settings.stall_seconds}));
@@ -116,7 +116,7 @@ void configure(Transfer& transfer, const Settings& settings) {
   if (transfer.headers) curl_easy_setopt(h, CURLOPT_HTTPHEADER, transfer.headers);
 }
 
-// Fills in what is known when a transfer has ended.
+// Fills in the response when a transfer has ended.
 void conclude(Transfer& transfer, CURLcode code) {
   auto& response = transfer.response;
   long status = 0;
@@ -147,7 +147,7 @@ struct HttpClient::Impl {
     curl_multi_cleanup(multi);
   }
 
-  // Calls back for one transfer that has ended; false: there is none.
+  // Calls back for one transfer that has ended; false: none has.
   bool deliver() {
     int left = 0;
     CURLMsg* message = curl_multi_info_read(multi, &left);

@@ -5,10 +5,10 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr uint64_t kMostBytes = 64u << 20;  // of one header
+constexpr uint64_t kMostBytes = 64u << 20;  // per header
 constexpr uint64_t kConfigBytes = 1u << 20;
-constexpr size_t kMostParts = 16;  // of a GGUF model
-constexpr size_t kMostShards = 8;  // of safetensors files
+constexpr size_t kMostParts = 16;  // per GGUF model
+constexpr size_t kMostShards = 8;  // safetensors files
 
 }  // namespace
 
@@ -27,7 +27,7 @@ std::optional<Error> Inspection::look_again(const FileChoice& choice,
   return refusal(choice, Known::as_a_whole);
 }
 
-// In steps, because most refusals follow from config.json alone, or from the first header.
+// Checks step by step, because most refusals follow from config.json alone, or from the first header.
 std::optional<Error> Inspection::look_at_directory(const FileChoice& choice) {
   const std::string* weights = nullptr;
   for (const std::string& path : choice.files) {
@@ -73,7 +73,7 @@ std::optional<Error> Inspection::refusal(const FileChoice& choice, Known known) 
   return std::nullopt;
 }
 
-// None: it cannot be had, or the file has none.
+// None: it is unavailable, or the file has none.
 std::optional<std::string> Inspection::header_of(const RepoFile& file) {
   std::string bytes;
   while (true) {

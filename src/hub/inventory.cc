@@ -26,7 +26,7 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-// "org/name" of "models--org--name"; "" of others.
+// "org/name" from "models--org--name"; "" for other names.
 std::string repo_of(const std::string& folder) {
   constexpr std::string_view kStart = "models--";
   if (!folder.starts_with(kStart)) return "";
@@ -89,7 +89,7 @@ void list_repo(const Store& store, const std::string& repo, std::vector<StoredMo
   out.push_back(std::move(model));
 }
 
-// The links below a snapshot that a removal means. Links whose blobs are gone count.
+// The links of a snapshot that a removal covers, including links whose blobs are gone.
 std::vector<fs::path> links_of(const std::string& snapshot, const std::set<std::string>* files) {
   std::vector<fs::path> links;
   std::error_code code;
@@ -102,7 +102,7 @@ std::vector<fs::path> links_of(const std::string& snapshot, const std::set<std::
   return links;
 }
 
-// The blob of the repository that a link leads to; "": none.
+// The blob of the repository that a link points to; "": none.
 std::string blob_of(const fs::path& link, const std::string& blobs) {
   std::error_code code;
   const fs::path target = fs::read_symlink(link, code);
@@ -118,7 +118,8 @@ Error not_stored(const Store& store, const ModelName& name) {
                     did_you_mean(name.text(), names));
 }
 
-// The files of a GGUF model that leaves a snapshot. The vision towers leave with the last one.
+// The files that are removed with a GGUF model of a snapshot. The vision towers are removed with the last
+// model.
 std::set<std::string> leaving_with(const FileChoice& choice, const std::vector<std::string>& paths) {
   std::set<std::string> files(choice.files.begin(), choice.files.end());
   const bool last = std::ranges::all_of(
@@ -128,7 +129,7 @@ std::set<std::string> leaving_with(const FileChoice& choice, const std::vector<s
   return files;
 }
 
-// The files of a quantisation or the one that is named; none: all.
+// The files of the named quantisation, or the named file; none: all files.
 Result<std::optional<std::set<std::string>>> wanted_files(const std::string& snapshot,
                                                           const ModelName& name) {
   if (name.quant.empty() && name.file.empty()) return std::optional<std::set<std::string>>();
@@ -167,7 +168,7 @@ Result<Removal> plan_removal(const Store& store, const ModelName& name, bool all
   if (!fs::is_directory(directory, code) || (!all_revisions && !only)) return not_stored(store, name);
   const bool whole = name.quant.empty() && name.file.empty();
   if (whole && (all_revisions || commits == std::vector{*only})) return removal_of_all(store, name.repo);
-  std::set<std::string> leaving, staying;  // blobs; "" stands for a file that is no link to one
+  std::set<std::string> leaving, staying;  // blobs; "": a file that is not a link to a blob
   for (const std::string& commit : commits) {
     const std::string snapshot = store.snapshot_directory(name.repo, commit);
     std::optional<std::set<std::string>> files = std::set<std::string>{};
@@ -204,7 +205,7 @@ Result<void> remove(const Removal& removal) {
   const auto note = [&](const std::string& path, const std::error_code& code) {
     if (code && problem.empty()) problem = fmt::format("cannot remove {}: {}", path, code.message());
   };
-  // Links first: nothing leads to what is gone when this is interrupted.
+  // Links first: then no link points to a removed blob if this is interrupted.
   for (const auto* paths : {&removal.links, &removal.blobs})
     for (const std::string& path : *paths) {
       std::error_code code;

@@ -20,7 +20,7 @@ ReadFile reader_of(const std::string& directory) {
   return [directory](const std::string& path) { return read_file(directory + "/" + path, kMaxIndexBytes); };
 }
 
-// Adds up size and age of these files.
+// Adds up the sizes of these files, and finds the newest one.
 void measure(StoredModel& model, const std::string& directory, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     struct stat st {};
@@ -30,7 +30,7 @@ void measure(StoredModel& model, const std::string& directory, const std::vector
   }
 }
 
-// "safetensors 4 bit" and the like, by config.json.
+// "safetensors 4 bit" and the like, from config.json.
 std::string safetensors_format(const std::string& directory) {
   const std::string format = "safetensors";
   const auto text = read_file(directory + "/config.json", kMaxConfigBytes);

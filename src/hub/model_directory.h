@@ -1,4 +1,4 @@
-// Models in a directory that has a repository's files: a snapshot of the store, or LM Studio's ORG/NAME.
+// Models in a directory with a repository's files: a snapshot of the store, or LM Studio's ORG/NAME.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace anabranch::hub {
 
-// A model that is on this machine.
+// A model on this machine.
 struct StoredModel {
   std::string name;         // what --model takes
-  std::string path;         // what that opens: a directory or a file
+  std::string path;         // the directory or file to open
   std::string format;       // "GGUF Q4_K_M", "safetensors 4 bit", "safetensors bfloat16"
-  uint64_t bytes = 0;       // of a GGUF model with its vision tower, even if others share that
-  int64_t modified_ns = 0;  // since 1970: its newest file
+  uint64_t bytes = 0;       // a GGUF model's include its vision tower, even if other models share it
+  int64_t modified_ns = 0;  // since 1970: time of its newest file
   std::string store;        // "hub", "Ollama" or "LM Studio"
-  std::string commit;       // of the hub's
-  std::string problem;      // why it cannot be used; "": nothing is known to be wrong
+  std::string commit;       // for models of the hub
+  std::string problem;      // why it cannot be used; "": no problem is known
 };
 
 // Paths of the files below a directory, through links, sorted, at most 20,000.
 std::vector<std::string> files_below(const std::string& directory);
 
-// The path of the model if all of its files are there. Errors: as of choose_files().
+// The path of the model if all of its files exist. Errors: see choose_files().
 Result<std::string> find_in_directory(const std::string& directory, const ModelName& name, Purpose purpose);
 
-// Every GGUF model, and the safetensors model if there is one. name: repository and revision. The fields
+// All GGUF models, and the safetensors model if there is one. name: repository and revision. The fields
 // `store` and `commit` are left empty.
 std::vector<StoredModel> models_in(const std::string& directory, const ModelName& name);
 

@@ -16,7 +16,7 @@ bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-// As the hub allows for users, organisations and repositories.
+// The rules of the hub for users, organisations and repositories.
 bool is_repo_part(std::string_view part) {
   constexpr size_t kMost = 96;
   if (part.empty() || part.size() > kMost || part.find("--") != part.npos || part.find("..") != part.npos)
@@ -44,7 +44,7 @@ bool is_weights_file(std::string_view text) {
          text.find_first_of(":@") == text.npos;
 }
 
-// Cuts `text` before the first `mark`; returns what follows it, if it is there.
+// Cuts `text` before the first `mark`; returns the text after it, if there is a mark.
 std::optional<std::string_view> cut_at(std::string_view& text, char mark) {
   const size_t at = text.find(mark);
   if (at == text.npos) return std::nullopt;
@@ -79,7 +79,7 @@ bool set_repo(ModelName& name, std::string_view text) {
   return is_weights_file(name.file);
 }
 
-// "%2F" and its like as the characters that they stand for.
+// Decodes "%2F" and the like.
 std::string unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); i++) {
@@ -106,18 +106,18 @@ std::vector<std::string> parts_of(std::string_view path) {
   return parts;
 }
 
-// The first part of addresses that are no models'.
+// First parts of addresses that do not belong to models.
 constexpr std::string_view kOtherPages[] = {"api",    "blog",   "collections", "datasets", "docs",
                                             "models", "papers", "posts",       "settings", "spaces"};
-// The third part of addresses that name a revision and something in it.
+// Third parts of addresses with a revision and a path in it.
 constexpr std::string_view kPlaces[] = {"blob", "resolve", "raw", "tree"};
 
 bool is_one_of(std::span<const std::string_view> words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// An address that leads into a repository: ORG/NAME/tree/REVISION/FOLDER, ORG/NAME/blob/REVISION/FILE. Other
-// pages of a model, and files that are no weights, mean the model.
+// Parses an address within a repository: ORG/NAME/tree/REVISION/FOLDER, ORG/NAME/blob/REVISION/FILE. Other
+// pages of a model, and files that are not weights, stand for the model.
 std::optional<ModelName> parse_page(const std::vector<std::string>& parts) {
   if (!is_repo_part(parts[0]) || !is_repo_part(parts[1])) return std::nullopt;
   ModelName name{.repo = parts[0] + "/" + parts[1]};
@@ -131,11 +131,11 @@ std::optional<ModelName> parse_page(const std::vector<std::string>& parts) {
   if (is_weights_file(path))
     name.file = path;
   else if (parts.size() > 4 && lower_case(quant_of(parts.back())) == lower_case(parts.back()))
-    name.quant = parts.back();  // a folder of one quantisation
+    name.quant = parts.back();  // a folder with one quantisation
   return name;
 }
 
-// Whether the parts behind the host are such an address, and not a name with a tag, a revision or a file.
+// Whether the parts after the host are such an address, and not a name with a tag, a revision or a file.
 bool is_page(const std::vector<std::string>& parts, std::string_view text) {
   if (parts.size() < 3 || parts[1].find_first_of(":@") != std::string::npos) return false;
   return is_one_of(kPlaces, parts[2]) || !is_weights_file(text);
@@ -171,7 +171,7 @@ std::optional<ModelName> parse_model_name(std::string_view text) {
   const bool tagged = !name.file.empty() || !name.quant.empty();
   const std::string file = name.file;
   if (!set_repo(name, text)) return std::nullopt;
-  if (tagged && name.file != file) return std::nullopt;  // both ORG/NAME/FILE and a tag
+  if (tagged && name.file != file) return std::nullopt;  // ORG/NAME/FILE together with a tag
   return name;
 }
 

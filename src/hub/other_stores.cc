@@ -31,7 +31,7 @@ void add_directory(std::vector<std::string>& out, const std::string& path) {
   if (fs::is_directory(path, code) && std::ranges::find(out, path) == out.end()) out.push_back(path);
 }
 
-// The file under manifests/ that describes "NAME:TAG".
+// The path below manifests/ of the manifest for "NAME:TAG".
 std::string manifest_of(std::string name) {
   const size_t colon = name.rfind(':');
   const std::string tag = colon == name.npos ? "latest" : name.substr(colon + 1);
@@ -40,7 +40,7 @@ std::string manifest_of(std::string name) {
   return (slashes == 0 ? kUsualHost : slashes == 1 ? kOtherUsersHost : "") + name + "/" + tag;
 }
 
-// The reverse: as `ollama list` shows it.
+// The reverse: the name as `ollama list` shows it.
 std::string name_of_manifest(const std::string& path) {
   std::string name = path;
   for (const std::string start : {kUsualHost, kOtherUsersHost})
@@ -57,7 +57,7 @@ struct OllamaModel {
   uint64_t bytes = 0;
 };
 
-// The model that a manifest describes.
+// Reads the model that a manifest describes.
 Result<OllamaModel> read_manifest(const std::string& directory, const std::string& manifest) {
   constexpr size_t kMaxBytes = 1 << 20;
   const std::string path = directory + "/manifests/" + manifest;
@@ -87,7 +87,7 @@ Result<OllamaModel> read_manifest(const std::string& directory, const std::strin
   return make_error(ErrorKind::unsupported, "{} describes no model in a GGUF file", path);
 }
 
-// A link with a name that tells what the file is.
+// Makes a link whose name says what the file is.
 Result<std::string> link_to(const std::string& blob, const fs::path& link) {
   std::error_code code;
   fs::create_directories(link.parent_path(), code);
@@ -115,7 +115,7 @@ std::vector<std::string> ollama_directories() {
 
 std::vector<std::string> lm_studio_directories() {
   std::vector<std::string> out;
-  // Where the user has moved LM Studio's files.
+  // LM Studio's files may have been moved: this file contains the new path.
   if (const auto pointer = read_file(home() + "/.lmstudio-home-pointer", 4096))
     add_directory(out, pointer->substr(0, pointer->find_first_of("\r\n")) + "/models");
   add_directory(out, home() + "/.lmstudio/models");

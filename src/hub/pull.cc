@@ -12,7 +12,7 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr uint64_t kDiskReserve = 64u << 20;  // that should stay free
+constexpr uint64_t kDiskReserve = 64u << 20;  // disk space that should stay free
 
 std::string model_path(const Store& store, const std::string& repo, const std::string& commit,
                        const FileChoice& choice) {
@@ -25,7 +25,7 @@ std::string gigabytes(uint64_t bytes) {
                                : fmt::format("{:.1f} GB", bytes / 1e9);
 }
 
-// Bytes of the blobs that still have to come; what is there of incomplete ones does not count.
+// Bytes of the missing blobs. Incomplete blobs count as a whole.
 uint64_t missing_bytes(const Store& store, const DownloadPlan& plan) {
   uint64_t bytes = 0;
   std::set<std::string> seen;
@@ -34,7 +34,7 @@ uint64_t missing_bytes(const Store& store, const DownloadPlan& plan) {
   return bytes;
 }
 
-// A pull under way.
+// One running pull.
 class Pull {
  public:
   Pull(const Settings& settings, const ModelName& name, const Watcher& watcher)
@@ -73,11 +73,11 @@ class Pull {
   }
 
  private:
-  // What is to be downloaded. Error: unsupported (it cannot run here).
+  // Selects the files to download. Error: unsupported (the model cannot run here).
   Result<Selection> choose(Purpose purpose, const Inspector* inspector) {
     const ModelName& name = plan_.name;
     const ReadFile read = [&](const std::string& path) { return text_of(path); };
-    // What is there already was looked at, or was wanted all the same.
+    // A model that is stored already was checked before, or was wanted anyway.
     if (inspector && is_there(choose_files(paths_of(repository_), name, purpose, read))) inspector = nullptr;
     TRY(auto selected, Selector(api_, inspector, repository_, name, read).select(purpose));
     if (!selected.problem.empty()) return selected.refusal();
@@ -90,7 +90,7 @@ class Pull {
     return missing_bytes(store_, plan_) == 0;
   }
 
-  // The files beside the weights are downloaded first: the loader may not know the tokenizer. Error:
+  // Downloads the files beside the weights first, because the loader may not support the tokenizer. Error:
   // unsupported.
   Result<void> look_at_tokenizer(Selection& selected) {
     if (!selected.inspection || selected.choice.main.ends_with(".gguf")) return {};
@@ -113,7 +113,7 @@ class Pull {
     return *at;
   }
 
-  // Small files, before all others.
+  // Downloads small files before all others.
   Result<void> fetch(const std::vector<std::string>& paths) {
     TRY_VOID(plan(paths));
     const uint64_t missing = missing_bytes(store_, plan_);
@@ -123,7 +123,7 @@ class Pull {
     return download(settings_, api_, store_, plan_, watcher_, [](uint64_t) {});
   }
 
-  // A small file of the repository, by way of the store.
+  // The text of a small file of the repository, downloaded through the store.
   Result<std::string> text_of(const std::string& path) {
     if (const RepoFile& file = find(path); file.size > kMaxIndexBytes)
       return make_error(ErrorKind::exhausted,
@@ -148,8 +148,8 @@ class Pull {
     return bytes;
   }
 
-  // Weights first: a snapshot with config.json then has all that it needs. A GGUF model does without its
-  // tower, so the tower goes before it.
+  // Links weights first: a snapshot with config.json is then complete. But a GGUF model can be used without
+  // its tower, so the tower is linked before it.
   Result<void> link() {
     std::ranges::stable_sort(plan_.files, std::greater(), &RepoFile::size);
     std::stable_partition(plan_.files.begin(), plan_.files.end(),

@@ -1,5 +1,5 @@
-// A model that is not downloaded, as a directory on this machine: its small files, and of its weights the
-// headers. What follows a header is a hole, which takes no space and reads as zeros.
+// A stand-in directory for a model that is not downloaded: its small files, and the headers of its weights.
+// The rest of a weights file is a hole, which takes no space and reads as zeros.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace anabranch::hub {
 
 class Replica {
  public:
-  // None: no directory for temporary files can be written.
+  // None: there is no writable directory for temporary files.
   static std::optional<Replica> make();
   ~Replica();  // removes it
   Replica(Replica&& other) noexcept : directory_(std::move(other.directory_)) { other.directory_.clear(); }
@@ -22,14 +22,14 @@ class Replica {
   }
 
   const std::string& directory() const { return directory_; }
-  // Makes a file that begins with `text` and has `size` bytes (at least those of the text). path: safe,
-  // within the directory; what was there is replaced. False: the system refuses.
+  // Makes a file of `size` bytes (at least the length of the text) that begins with `text`. path: safe,
+  // within the directory; an existing file is replaced. False: the system refused.
   bool write(const std::string& path, std::string_view text, uint64_t size = 0) const;
-  // A safetensors file without tensors, for one that is not known yet.
+  // Writes a safetensors file without tensors, in place of one whose header is not known yet.
   bool write_empty_safetensors(const std::string& path) const;
   // Makes the path a link to a file of this machine.
   bool link(const std::string& path, const std::string& target) const;
-  // A text that names files of the directory, as messages name them: below `repo`.
+  // Replaces the directory in a message that names files with `repo`.
   std::string with_repo(std::string text, const std::string& repo) const;
 
  private:

@@ -1,4 +1,4 @@
-// What the hub tells of a repository (the answer of /api/models/ORG/NAME/revision/REVISION?blobs=true).
+// The hub's description of a repository (the answer of /api/models/ORG/NAME/revision/REVISION?blobs=true).
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace anabranch::hub {
 struct RepoFile {
   std::string path;
   uint64_t size = 0;
-  // In hexadecimal digits: the SHA-256 of a file in LFS (64), else the SHA-1 of the git blob (40). The store
-  // names its blobs so.
+  // In hexadecimal digits: the SHA-256 of a file in LFS (64), otherwise the SHA-1 of the git blob (40). It is
+  // the blob's name in the store.
   std::string oid;
 };
 
 struct Repository {
-  std::string id;      // as the hub calls it now; it may have been renamed
+  std::string id;      // the hub's current name; the repository may have been renamed
   std::string commit;  // 40 hexadecimal digits
   bool gated = false;
   std::vector<RepoFile> files;
-  std::string model_type;   // config.json's, or the architecture of the GGUF files; "": not told
-  std::string base_model;   // what its card says that it was made from; "": nothing
-  uint64_t parameters = 0;  // 0: not told
-  uint64_t context = 0;     // of GGUF files; 0: not told
+  std::string model_type;   // from config.json, or the architecture of the GGUF files; "": unknown
+  std::string base_model;   // the model that it was made from, according to its card; "": unknown
+  uint64_t parameters = 0;  // 0: unknown
+  uint64_t context = 0;     // for GGUF files; 0: unknown
 };
 
 // The paths of all files, sorted.
@@ -34,11 +34,11 @@ std::vector<std::string> paths_of(const Repository& repository);
 
 constexpr size_t kMaxAnswerBytes = 32u << 20;
 
-// Errors (invalid, exhausted) say what is wrong with the answer: no JSON, no commit, a file name that leads
+// Errors (invalid, exhausted) describe the problem of the answer: not JSON, no commit, a file name that leads
 // out of the repository, a size or hash that is missing or absurd, too many files.
 Result<Repository> parse_repository(std::string_view json);
 
-// The "id" of each entry of a list of models, at most `most`; none when the text is no such list.
+// The "id" of each entry of a list of models, at most `most`; empty if the text is not such a list.
 std::vector<std::string> parse_model_list(std::string_view json, size_t most);
 
 }  // namespace anabranch::hub

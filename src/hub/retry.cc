@@ -11,12 +11,12 @@ namespace anabranch::hub {
 namespace {
 
 constexpr int kMostFailures = 5;
-// While no connection can be made.
+// Limits while no connection can be made.
 constexpr int kMostWithoutAnswer = 3, kMostWhenPatient = 10;
 constexpr double kFirstWait = 0.25, kLongestWait = 20;  // seconds; doubles each time
-constexpr double kFirstWait429 = 2;                     // without Retry-After
-constexpr double kMostAskedFor = 600;                   // by Retry-After
-constexpr uint64_t kProgressBytes = 256 << 10;          // that are worth five failures
+constexpr double kFirstWait429 = 2;                     // without a Retry-After header
+constexpr double kMostAskedFor = 600;                   // the longest wait accepted from Retry-After
+constexpr uint64_t kProgressBytes = 256 << 10;          // this much data resets the count of failures
 
 }  // namespace
 

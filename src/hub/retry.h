@@ -1,4 +1,4 @@
-// Which failed requests are tried again, and when.
+// Decides which failed requests are retried, and when.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,40 @@ namespace anabranch::hub {
 // Whether the same request may succeed later: dropped connections, 408, 429 and 5xx.
 bool may_pass(const HttpResponse& response);
 
-// Seconds that the header Retry-After asks for; none where there is no such header.
+// Seconds to wait according to the header Retry-After; none without that header.
 std::optional<double> retry_after(const HttpResponse& response);
 
-// Of one request.
+// Retries of one request.
 class Retry {
  public:
-  // Seconds to wait after a response that may_pass(): what Retry-After asks for, or longer each time. None:
-  // it was tried often enough, or the wait would be too long. patient: an outage of a minute is worth waiting
-  // for, since much has been downloaded.
+  // Seconds to wait after a response for which may_pass() is true: as Retry-After says, or longer each time.
+  // None: there were too many attempts, or the wait would be too long. patient: an outage of a minute is
+  // worth waiting for, since much has been downloaded.
   std::optional<double> wait_after(const HttpResponse& response, bool patient = false);
-  // So many bytes came. A good number of them, since the last failure or before, lets failures count anew; a
-  // few before each do not.
+  // Reports that `bytes` bytes arrived. Enough bytes in total, also across failures, reset the count of
+  // failures.
   void progress(uint64_t bytes);
 
  private:
   int failures_ = 0;
-  uint64_t came_ = 0;  // since the failures were counted anew
+  uint64_t came_ = 0;  // since the count of failures was last reset
 };
 
-// Whether a download gets on, however many bytes come one by one.
+// Whether a download is fast enough, even if bytes keep trickling in.
 class Pace {
  public:
-  // window: seconds within which kLeastRate is looked for.
+  // window: seconds over which the rate is measured.
   explicit Pace(double window) : window_(window) {}
-  static constexpr uint64_t kLeastRate = 4096;  // bytes a second
-  // bytes: that came so far; now: monotonic seconds. False: they are too few for a whole window.
+  static constexpr uint64_t kLeastRate = 4096;  // bytes per second
+  // bytes: received so far; now: monotonic seconds. False: a whole window was slower than kLeastRate.
   bool keeps_up(uint64_t bytes, double now);
-  // Nothing is expected now.
+  // Call while no bytes are expected: the next window begins with the next call of keeps_up().
   void pause() { began_ = 0; }
 
  private:
   const double window_;
-  double began_ = 0;    // of the window; 0: with the next call
-  uint64_t bytes_ = 0;  // at that time
+  double began_ = 0;    // start of the window; 0: begins with the next call
+  uint64_t bytes_ = 0;  // bytes received at that time
 };
 
 }  // namespace anabranch::hub

@@ -8,8 +8,9 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr int kMostLooks = 3;       // at alternatives, each of which takes the header of a weights file
-constexpr size_t kMostSisters = 8;  // repositories whose existence is asked for
+constexpr int kMostLooks =
+    3;  // number of alternatives to check; each check fetches the header of a weights file
+constexpr size_t kMostSisters = 8;  // number of repositories to look up
 constexpr const char* kAdapterConfig = "adapter_config.json";
 constexpr uint64_t kAdapterConfigBytes = 1u << 20;
 
@@ -17,7 +18,7 @@ bool is_bare(const ModelName& name) {
   return name.quant.empty() && name.file.empty();
 }
 
-// The name of what was chosen of a repository.
+// The name of the chosen model.
 ModelName name_of(const FileChoice& choice, const std::vector<std::string>& paths, const ModelName& repo) {
   const auto models = gguf_models(paths);
   for (const GgufModel& model : models)
@@ -25,7 +26,7 @@ ModelName name_of(const FileChoice& choice, const std::vector<std::string>& path
   return repo;
 }
 
-// A reason without the path of the file ("ORG/NAME/FILE: ..."), to know when another file has the same.
+// A reason without the path of the file ("ORG/NAME/FILE: ..."), to compare reasons for different files.
 std::string reason(std::string text, const std::string& repo) {
   const size_t at = text.find(repo), end = at == text.npos ? at : text.find(": ", at);
   return end == text.npos ? text : text.erase(at, end - at);
@@ -78,7 +79,7 @@ Result<Selection> Selector::select(Purpose purpose) {
   return std::move(*other);
 }
 
-// When there are no files that could be the model.
+// Selects another model if no files could be the requested one.
 Result<Selection> Selector::without_choice(const Error& why) {
   auto other = is_bare(name_) ? another_model({}) : std::nullopt;
   if (!other) return Error{why.kind, why.message + advice(find_instead(""))};
@@ -86,7 +87,7 @@ Result<Selection> Selector::without_choice(const Error& why) {
   return std::move(*other);
 }
 
-// Another model of the repository.
+// Another model of the repository that can run here.
 std::optional<Selection> Selector::another_model(const Selection& first) {
   for (const ModelName& name : names_of_models(paths_, name_)) {
     auto choice = choose_files(paths_, name, Purpose::model, read_);
@@ -120,7 +121,7 @@ std::string Selector::find_instead(const std::string& why_not) {
   return "";
 }
 
-// The model of a repository that can run here; "": it has none.
+// A model of repository `repo` that can run here; "": none.
 std::string Selector::sister(const std::string& repo, const std::string& why_not, bool& same_reason) {
   const auto name = parse_model_name(repo);
   const auto repository = name ? api_.find(*name) : std::nullopt;

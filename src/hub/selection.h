@@ -1,4 +1,4 @@
-// Which of a repository's models to take, and whether it can run here.
+// Selects one of a repository's models, and checks whether it can run here.
 #pragma once
 
 #include <optional>
@@ -9,34 +9,34 @@
 
 namespace anabranch::hub {
 
-// What is known of a name before anything is downloaded.
+// The result of a selection, before anything is downloaded.
 struct Selection {
-  ModelName
-      name;  // as asked for, or another model of the repository if a bare name's first choice cannot run
+  ModelName name;  // the requested name, or another model of the repository if a bare name's first choice
+                   // cannot run
   FileChoice choice;
-  std::string note;                      // why it is another one; "": it is not
-  std::string problem;                   // why it cannot run here; "": nothing is known that prevents it
-  std::string instead;                   // the name of a model that can run here then; "": none was found
-  std::optional<Inspection> inspection;  // for look_again(); none: nothing was looked at
+  std::string note;     // why the name differs from the requested one; "": it does not
+  std::string problem;  // why it cannot run here; "": no problem is known
+  std::string instead;  // in that case the name of a model that can run here; "": none was found
+  std::optional<Inspection> inspection;  // for look_again(); none: nothing was checked
 
-  // What to say to somebody who wants it.
+  // The error for somebody who requests it.
   Error refusal() const;
 };
 
 class Selector {
  public:
-  // inspector: null, nothing is looked at.
+  // inspector: null means that nothing is checked.
   Selector(Api& api, const Inspector* inspector, const Repository& repository, const ModelName& name,
            const ReadFile& read);
 
-  // Errors: as choose_files(), with a model that can run here where one was found.
+  // Errors: see choose_files(), with the name of a model that can run here if one was found.
   Result<Selection> select(Purpose purpose);
 
  private:
   Result<Selection> without_choice(const Error& why);
   std::optional<Selection> another_model(const Selection& first);
-  // The name of a model that can run here, of a repository that usually has the same one. why_not: the
-  // reason() against the first, which ends the search when another has it too. "": none was found.
+  // The name of a model that can run here, from a repository that usually has the same model. why_not: the
+  // reason() against the first one; the search ends if another model has the same reason. "": none was found.
   std::string find_instead(const std::string& why_not);
   std::string sister(const std::string& repo, const std::string& why_not, bool& same_reason);
 
@@ -46,7 +46,7 @@ class Selector {
   const ModelName& name_;
   const ReadFile& read_;
   std::vector<std::string> paths_;
-  int looks_ = 0;  // at alternatives
+  int looks_ = 0;  // alternatives checked so far
 };
 
 }  // namespace anabranch::hub

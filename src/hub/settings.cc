@@ -16,7 +16,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// A path as users write it: "~/" is the home directory.
+// A path from an environment variable; "~/" stands for the home directory.
 std::string path_variable(const char* name) {
   std::string path = variable(name);
   if (path == "~" || path.starts_with("~/")) path = variable("HOME") + path.substr(1);

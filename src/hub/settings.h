@@ -1,4 +1,4 @@
-// Where models come from and where they are kept: the environment variables of Hugging Face's own tools.
+// Where models come from and where they are stored: the environment variables of Hugging Face's own tools.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Settings {
   std::string cache;       // HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub
   std::string ca_file;     // SSL_CERT_FILE; "": the system's certificates
   bool offline = false;    // HF_HUB_OFFLINE
-  int stall_seconds = 30;  // HF_HUB_DOWNLOAD_TIMEOUT: without a byte
+  int stall_seconds = 30;  // HF_HUB_DOWNLOAD_TIMEOUT: the longest time without a byte
 };
 
 // Errors: invalid (a variable holds nonsense, or no variable names a directory for the cache).

@@ -9,7 +9,7 @@ namespace anabranch::hub {
 namespace {
 
 struct ShortName {
-  std::string_view name, size;  // the first size of a name is the one that the name alone means
+  std::string_view name, size;  // the first size listed for a name is its default
   std::string_view repository;
 };
 
@@ -66,7 +66,7 @@ constexpr ShortName kNames[] = {{"llama3.2", "3b", "unsloth/Llama-3.2-3B-Instruc
                                 {"deepseek-r1", "32b", "unsloth/DeepSeek-R1-Distill-Qwen-32B-GGUF"},
                                 {"smollm2", "360m", "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF"}};
 
-// Families whose models do not run here.
+// Families of models that cannot run here.
 constexpr std::string_view kOthers[] = {"phi",  "gpt-oss",  "llama4",  "deepseek-v", "command-r", "glm",
                                         "kimi", "nemotron", "granite", "qwen3-vl",   "minimax",   "olmo",
                                         "lfm",  "falcon",   "gemma3n", "starcoder",  "llava"};
@@ -77,7 +77,7 @@ std::string where_is(std::string_view short_name) {
   const std::string text = lower_case(short_name);
   const size_t colon = text.find(':');
   const std::string name = text.substr(0, colon);
-  // "7b-instruct-q4_K_M" begins with the size.
+  // A tag such as "7b-instruct-q4_K_M" begins with the size.
   std::string size = colon == text.npos ? "" : text.substr(colon + 1);
   size = size.substr(0, size.find('-'));
   if (size == "latest") size.clear();

@@ -47,7 +47,7 @@ Result<void> write_whole(const fs::path& path, const std::string& text) {
   return io_error("write", path, std::strerror(error));
 }
 
-// The directory of a snapshot's file, made if it is missing. No part of it below `base` may be a link: it
+// The directory of a snapshot's file; it is made if missing. No part of it below `base` may be a link, which
 // could lead out of the store.
 Result<fs::path> parent_in(const fs::path& base, const std::string& path) {
   fs::path at = base;

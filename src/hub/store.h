@@ -30,17 +30,16 @@ class Store {
   // Makes the directories that a repository's files go to. Error: io.
   Result<void> prepare(const std::string& repo) const;
 
-  // The commit of a branch, tag or commit name; none when the store does not know it.
+  // The commit of a branch, tag or commit name; none if the store does not know it.
   std::optional<std::string> commit_of(const std::string& repo, const std::string& revision) const;
-  // Whether the blob is there with this size.
+  // Whether the blob exists with this size.
   bool has_blob(const std::string& repo, const RepoFile& file) const;
-  // Bytes that an unfinished download has left of it.
+  // Bytes of the blob that an unfinished download has left.
   uint64_t partial_bytes(const std::string& repo, const RepoFile& file) const;
 
-  // Makes the file of a snapshot a link to its blob, which must be there. A regular file in its place stays.
-  // Error: io.
+  // Makes a snapshot's file a link to its blob, which must exist. An existing regular file stays. Error: io.
   Result<void> link(const std::string& repo, const std::string& commit, const RepoFile& file) const;
-  // Notes which commit a branch or tag is at; nothing for a commit's own name. Error: io.
+  // Records the commit of a branch or tag; does nothing for a commit's own name. Error: io.
   Result<void> write_ref(const std::string& repo, const std::string& revision,
                          const std::string& commit) const;
 
@@ -48,8 +47,8 @@ class Store {
   std::string root_;
 };
 
-// Bytes that can still be written under `directory`, or the nearest directory above that exists; none when
-// the system does not tell.
+// Bytes that can still be written under `directory`, or under its nearest parent that exists; none if the
+// system does not report it.
 std::optional<uint64_t> free_disk(const std::string& directory);
 
 }  // namespace anabranch::hub

@@ -1,4 +1,4 @@
-// model.safetensors.index.json: which file holds which tensor.
+// model.safetensors.index.json: maps tensors to files.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ constexpr size_t kMaxIndexBytes = 256u << 20;
 
 struct WeightMap {
   std::vector<std::string> files;      // sorted
-  std::vector<std::string> mtp_files;  // those of them that hold tensors of the MTP head
-  // The first file, and in order each further one with a kind of tensor that those before it lack. Names that
-  // differ in numbers only are of one kind.
+  std::vector<std::string> mtp_files;  // subset of `files` with tensors of the MTP head
+  // A subset of `files` with all kinds of tensors: the first file, and in order each further one with a new
+  // kind. Names that differ only in numbers are of one kind.
   std::vector<std::string> telling;
 };
 

@@ -1,5 +1,5 @@
-// What a model may do on its own with tools: limits of a run, and whose consent a call needs. Plain data and
-// pure functions, for every front end.
+// Rules for a model that uses tools on its own: limits of a run, and which calls need the user's consent.
+// Plain data and pure functions, for every front end.
 #pragma once
 
 #include <map>
@@ -14,19 +14,19 @@
 
 namespace anabranch::mcp {
 
-// Of one run: from a user's message to the answer.
+// Limits of one run: from a user's message to the answer.
 struct AgentLimits {
   int steps = 16;                   // answers of the model
-  int calls = 64;                   // calls of tools, refused ones included
-  double seconds = 600;             // time that the user takes to agree not counted
-  int tokens = 32768;               // sampled by the model, thoughts included
-  size_t output_bytes = 512 << 10;  // text of all results together
+  int calls = 64;                   // tool calls, including refused ones
+  double seconds = 600;             // without the time that the user takes to consent
+  int tokens = 32768;               // sampled by the model, including thoughts
+  size_t output_bytes = 512 << 10;  // total text of all results
 };
 
 // How much of its limits a run has used.
 class AgentBudget {
  public:
-  // now: of any clock that only goes forward, in seconds.
+  // now: seconds of any monotonic clock.
   AgentBudget(const AgentLimits& limits, double now) : limits_(limits), began_(now) {}
   void add_step(int tokens) {
     steps_++;
@@ -37,10 +37,10 @@ class AgentBudget {
     bytes_ += output_bytes;
   }
   void add_pause(double seconds) { began_ += seconds; }
-  // Why the model may not go on, a clause such as "it took more than 16 steps"; none: it may.
+  // Why the model may not continue, as a clause such as "it took more than 16 steps"; none: it may continue.
   std::optional<std::string> exceeded(double now) const;
   double seconds_left(double now) const { return began_ + limits_.seconds - now; }
-  // Of one more call's text.
+  // The most bytes for the text of the next result.
   size_t bytes_left() const { return bytes_ < limits_.output_bytes ? limits_.output_bytes - bytes_ : 0; }
   int steps() const { return steps_; }
   int calls() const { return calls_; }
@@ -53,8 +53,8 @@ class AgentBudget {
   size_t bytes_ = 0;
 };
 
-// The calls of a run that failed, as "NAME ARGUMENTS". A model that repeats one unchanged would do so until a
-// limit ends it. A call that works may have changed why others failed, so it clears them.
+// The failed calls of a run, as "NAME ARGUMENTS". A model that repeats one unchanged would do so until it
+// reaches a limit. A call that succeeds may have removed the cause of the others' failure, so it clears them.
 class FailedCalls {
  public:
   void add(const std::string& call, bool failed) {
@@ -71,11 +71,11 @@ class FailedCalls {
 
 enum class Permission { ask, allow, refuse };
 
-// What the user has agreed to. An agreement is to a tool as it is described now: when its description or
-// schema changes, the user is asked again.
+// The user's consents. A consent is to a tool as it is described now: when its description or schema changes,
+// the user is asked again.
 class Consent {
  public:
-  // Agrees to "SERVER" (all its tools) or "SERVER.TOOL".
+  // Consents to "SERVER" (all its tools) or "SERVER.TOOL".
   void allow(const std::string& name) { named_.insert(name); }
   // The user's decision for the rest of the conversation: allow or refuse.
   void remember(const Tool& tool, Permission permission);
@@ -83,10 +83,10 @@ class Consent {
 
  private:
   std::set<std::string> named_;
-  std::map<std::string, Permission> remembered_;  // by the whole definition
+  std::map<std::string, Permission> remembered_;  // keyed by the whole definition
 };
 
-// "require_approval" of the Responses API: which calls need the user's approval.
+// "require_approval" of the Responses API: says which calls need the user's approval.
 class ApprovalRule {
  public:
   // "always", "never", or {"always": {"tool_names": [...]}, "never": {"tool_names": [...]}}; null: always.
@@ -95,7 +95,7 @@ class ApprovalRule {
   bool needs_approval(const std::string& tool) const;
 
  private:
-  bool always_ = true;  // of tools that are not named
+  bool always_ = true;  // for tools that are not named
   std::set<std::string> always_of_, never_of_;
 };
 

@@ -18,7 +18,8 @@ namespace anabranch::mcp {
 namespace {
 
 constexpr int kReapTries = 200, kReapMicroseconds = 10'000;
-// Of our environment only these, as in MCP's own client libraries: others may hold keys.
+// The only variables of our environment that a child inherits, as in MCP's own client libraries: others may
+// contain keys.
 constexpr const char* kInherited[] = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"};
 
 std::map<std::string, std::string> environment(const std::map<std::string, std::string>& more) {
@@ -36,7 +37,7 @@ bool is_program(const std::string& path) {
   return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// The file that a command means.
+// Finds the program's file for a command.
 Result<std::string> find_program(const std::string& command, const std::string& path,
                                  const std::string& cwd) {
   if (command.find('/') != command.npos) {
@@ -78,7 +79,7 @@ int take(int& file) {
   return std::exchange(file, -1);
 }
 
-// What the child needs, made before the fork: after it nothing may allocate.
+// Everything the child needs. It is prepared before the fork, because nothing may be allocated after it.
 struct Plan {
   std::string program, cwd;
   std::vector<char*> argv, envp;
@@ -86,7 +87,7 @@ struct Plan {
   pid_t parent = 0;
 };
 
-// Marks all files from `first` on to be closed by exec.
+// Marks all files from `first` on as close-on-exec.
 void close_others(int first) {
 #if defined(__linux__) && defined(CLOSE_RANGE_CLOEXEC)
   if (::close_range(static_cast<unsigned>(first), ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
@@ -96,12 +97,12 @@ void close_others(int first) {
     ::fcntl(file, F_SETFD, FD_CLOEXEC);
 }
 
-// In the child, between fork and exec: calls that are safe after a fork only.
+// Runs in the child between fork and exec: only calls that are safe after a fork.
 [[noreturn]] void become(const Plan& plan) {
   ::setpgid(0, 0);
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(127);  // it died before the call
+  if (::getppid() != plan.parent) ::_exit(127);  // the parent died before prctl()
 #endif
   for (int number = 1; number < NSIG; number++) ::signal(number, SIG_DFL);
   sigset_t none;
@@ -157,7 +158,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::string& com
     child->reaped_ = true;
     return make_error(ErrorKind::io, "no process for '{}': {}", command, std::strerror(errno));
   }
-  ::setpgid(child->pid_, child->pid_);  // whoever of both comes first
+  ::setpgid(child->pid_, child->pid_);  // parent and child both call this, whichever comes first
   ::close(take(report.write));
   int error = 0;
   ssize_t got = 0;
@@ -174,8 +175,8 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::string& com
 }
 
 ChildProcess::~ChildProcess() {
-  signal(SIGKILL);  // also what the process left in its group
-  // A process that the kernel cannot end, because a disk hangs, must not hold us.
+  signal(SIGKILL);  // also ends other processes of the group
+  // Give up after a while: a process that the kernel cannot end, because a disk hangs, must not block us.
   for (int tries = 0; !ended() && tries < kReapTries; tries++) ::usleep(kReapMicroseconds);
   close_input();
   close_errors();
@@ -195,7 +196,7 @@ bool ChildProcess::ended() {
   siginfo_t about{};
   const int asked = ::waitid(P_PID, static_cast<id_t>(pid_), &about, WEXITED | WNOHANG | WNOWAIT);
   if (asked == 0 && about.si_pid != pid_) return false;
-  // While it is a zombie its number cannot be another's: whatever else is in its group ends with it.
+  // While the process is a zombie, its number cannot be reused: this ends the other processes of its group.
   signal(SIGKILL);
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) == pid_)

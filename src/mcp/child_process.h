@@ -1,4 +1,4 @@
-// A process that lives no longer than we do: in a group of its own, with pipes for its three streams.
+// A process that ends when we do: in a group of its own, with pipes for its three streams.
 #pragma once
 
 #include <sys/types.h>
@@ -14,30 +14,32 @@ namespace anabranch::mcp {
 
 class ChildProcess {
  public:
-  // Starts `command` (a path, or a name in the PATH of its environment) with `args`. It gets the variables
-  // HOME, LOGNAME, PATH, SHELL, TERM and USER of ours, and `env` on top; no file of ours but the three pipes;
-  // default signals. `cwd` empty: ours. On Linux it is killed when the calling thread ends, so that it cannot
-  // outlive us: start it on a thread that lives as long as it should. Errors: not_found, io.
+  // Starts `command` (a path, or a name in the PATH of its environment) with `args`. Of our environment it
+  // gets the variables HOME, LOGNAME, PATH, SHELL, TERM and USER, and `env` on top. Of our files it gets only
+  // the three pipes. Its signal handlers are the defaults. `cwd` empty: our directory. On Linux it is killed
+  // when the calling thread ends, so that it cannot outlive us: start it on a thread that lives as long as it
+  // should. Errors: not_found, io.
   static Result<std::unique_ptr<ChildProcess>> start(const std::string& command,
                                                      const std::vector<std::string>& args,
                                                      const std::map<std::string, std::string>& env,
                                                      const std::string& cwd);
-  // Kills the group at once, if it still runs, and waits for the process.
+  // Kills the group at once if it still runs, and waits for the process.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // Ours, not blocking; -1 when closed.
+  // Our ends of the pipes, non-blocking; -1 when closed.
   int input() const { return input_; }    // to write to
   int output() const { return output_; }  // to read from
-  int errors() const { return errors_; }  // likewise
+  int errors() const { return errors_; }  // to read from
   void close_input();
   void close_errors();
 
-  // Whether it has ended; how, as "exit status 3" or "signal 11". It is then no zombie.
+  // Whether it has ended; how_it_ended() then returns "exit status 3" or "signal 11". An ended process is
+  // reaped.
   bool ended();
   const std::string& how_it_ended() const { return how_; }
-  // To all of the group.
+  // Sends the signal to the whole group.
   void signal(int number);
 
  private:

@@ -16,7 +16,7 @@ constexpr size_t kMaxServers = 64, kMaxNameBytes = 64;
 constexpr double kFirstMilliseconds = 1000;
 constexpr double kMaxTimeoutSeconds = 86400;
 
-// Reads one server's object. The first thing that is wrong stays in `error`; what follows reads as empty.
+// Reads one server's object. `error` keeps the first error; after it all values read as empty.
 class Reader {
  public:
   Reader(const Json& object, std::string where, const Variables& variables)
@@ -87,7 +87,7 @@ class Reader {
     return expanded(value.get<std::string>(), key);
   }
 
-  // ${VAR} and ${VAR:-default}; other dollar signs stay.
+  // Replaces ${VAR} and ${VAR:-default}; other dollar signs stay.
   std::string expanded(const std::string& text, const char* key) {
     std::string out;
     size_t at = 0;

@@ -12,7 +12,7 @@ std::string label(const Json& object, const char* key) {
   return text.empty() ? "unknown" : one_line(text, kMaxLabelBytes);
 }
 
-// Of bytes in base64 the model learns that they were there.
+// A placeholder for base64 data, so that the model learns that it exists.
 std::string binary(const char* kind, const Json& block, const char* key) {
   return fmt::format("[{}: {}, {} bytes, not shown]", kind, label(block, "mimeType"),
                      string_at(block, key).size() / 4 * 3);
@@ -36,7 +36,7 @@ std::string block_text(const Json& block) {
   return fmt::format("[content of type '{}', not shown]", one_line(type, kMaxLabelBytes));
 }
 
-// Joins texts, a line each, as far as there is room.
+// Joins texts, one per line, up to a limit of bytes.
 class Joiner {
  public:
   explicit Joiner(size_t most) : most_(most) {}

@@ -1,4 +1,4 @@
-// Notices a server that sends without end.
+// Detects a server that sends too much.
 #pragma once
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@ namespace anabranch::mcp {
 class FloodGate {
  public:
   explicit FloodGate(const Limits& limits) : limits_(limits) {}
-  // A message of so many bytes came. False: too much came within ten seconds.
+  // Reports a message of `bytes` bytes. False: too much arrived within ten seconds.
   bool take(size_t bytes) {
     const double now = now_seconds();
     if (now - since_ > kWindowSeconds) {

@@ -1,5 +1,5 @@
-// A server over streamable HTTP: each message is a POST, and the answer to a request comes as JSON or as a
-// stream of events in which other messages may stand before it.
+// A server over streamable HTTP: each message is a POST. The answer to a request comes as JSON, or as an
+// event stream that may contain other messages before it.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -23,12 +23,13 @@ namespace {
 constexpr int kMaxRedirects = 3;
 constexpr double kSideSeconds = 5;     // for answers to the server's own requests, and notifications
 constexpr int kMaxSideMessages = 100;  // answers to such requests, in one stream and waiting to be sent
-constexpr size_t kShownBytes = 300;    // of an error's page in our messages
+constexpr size_t kShownBytes = 300;    // of an error page, in our messages
 constexpr size_t kMaxSessionBytes = 1024;
 constexpr double kStreamSeconds = 3600, kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
 constexpr int kListenMilliseconds = 100;
 
-// What comes back for one POST: looks for the answer to request `id`, and collects what must be answered.
+// Reads the response to one POST: looks for the answer to request `id`, and collects requests that must be
+// answered.
 class Answers {
  public:
   Answers(std::string server, std::string method, int64_t id, const Limits& limits, Changes& changes)
@@ -40,7 +41,7 @@ class Answers {
         flood_(limits),
         events_([this](const std::string& data) { take(data); }, limits.message_bytes) {}
 
-  // False: nothing more is wanted.
+  // False: nothing more is needed.
   bool push(const HttpExchange::Head& head, std::string_view bytes) {
     const bool events = head.status == 200 && head.header("content-type").starts_with("text/event-stream");
     if (events && !events_.push(bytes)) fail("sent an event that is too long");
@@ -48,14 +49,14 @@ class Answers {
     if (body_.size() > limits_.message_bytes) fail("sent a message that is too long");
     return !answer_;
   }
-  // The body of an answer that is no stream of events.
+  // Handles the body of a response that is not an event stream.
   void finish(const HttpExchange::Head& head) {
     if (!answer_ && head.status == 200 && !body_.empty()) take(body_);
   }
 
   std::optional<Result<Json>>& answer() { return answer_; }
   const std::string& body() const { return body_; }
-  // Texts to send, as answers to the server's requests.
+  // Answers to the server's requests, to be sent.
   std::vector<std::string> take_replies() { return std::exchange(replies_, {}); }
 
  private:
@@ -157,7 +158,7 @@ class HttpConnection : public Connection {
   }
 
   bool alive() const override { return alive_; }
-  bool hears_changes() const override { return false; }  // between two streams it does not
+  bool hears_changes() const override { return false; }  // notifications between two streams are lost
   void listen() override {
     if (!session_id().empty()) listener_ = std::thread([this] { hold_stream(); });
   }
@@ -167,7 +168,8 @@ class HttpConnection : public Connection {
   }
 
  private:
-  // The stream of what the server says by itself, opened again when it ends. Servers may offer none.
+  // Keeps the stream for the server's own messages open, and reopens it when it ends. Servers may not offer
+  // one.
   void hold_stream() {
     name_thread("mcp stream");
     for (double pause = kFirstPauseSeconds; !closing_; pause = std::min(2 * pause, kLongestPauseSeconds)) {
@@ -205,14 +207,14 @@ class HttpConnection : public Connection {
     return exchange;
   }
 
-  // Follows redirects within the server.
+  // Sends one message. Follows redirects on the same server.
   Result<HttpExchange::Head> post(const std::string& text, double until, const std::function<bool()>& stop,
                                   Answers& answers) {
     for (int redirects = 0;; redirects++) {
       HttpExchange exchange = prepare(text, until - now_seconds());
       exchange.stop = stop;
       exchange.on_body = [&](const HttpExchange::Head& head, std::string_view bytes) {
-        // The session's id is in the head, and the stream may go on for a while.
+        // Do not wait for the end: the session's id is in the head, and the stream may go on for a while.
         if (head.status == 200 && session_id().empty()) keep_session(head);
         return answers.push(head, bytes);
       };
@@ -227,8 +229,8 @@ class HttpConnection : public Connection {
     }
   }
 
-  // Has a thread send what nobody waits for: answers to the server's own requests, and, before them,
-  // cancellations. A server that takes them slowly loses some.
+  // Lets a thread send messages whose result nobody waits for: answers to the server's requests and, before
+  // them, cancellations. If the server takes them too slowly, some are dropped.
   void send_aside(std::string text, bool first = false) {
     {
       std::lock_guard lock(mutex_);
@@ -297,11 +299,11 @@ class HttpConnection : public Connection {
   HttpClient client_;
   std::atomic<int64_t> next_{1};
   std::atomic<bool> alive_{true}, closing_{false};
-  double leave_at_ = 0;  // read once closing_ is set: when what is still to send stays unsent
+  double leave_at_ = 0;  // valid once closing_ is set: messages not sent by then are dropped
   std::thread listener_, courier_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::string url_, session_, version_;  // these are guarded by mutex_
+  std::string url_, session_, version_;  // these and aside_ are guarded by mutex_
   std::deque<std::string> aside_;
 };
 

@@ -102,7 +102,7 @@ void configure(Running& running) {
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075700
-  curl_easy_setopt(h, CURLOPT_QUICK_EXIT, 1L);  // an end waits for no name that is being resolved
+  curl_easy_setopt(h, CURLOPT_QUICK_EXIT, 1L);  // do not wait for a name that is being resolved
 #endif
   curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, milliseconds);
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, std::min(milliseconds, kConnectMilliseconds));
@@ -118,7 +118,7 @@ void configure(Running& running) {
     curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, &running);
   }
   for (const auto& [name, value] : exchange.headers)
-    // libcurl's form of a header without a value ends with a semicolon.
+    // libcurl's syntax for a header without a value ends with a semicolon.
     running.headers =
         curl_slist_append(running.headers, (value.empty() ? name + ";" : name + ": " + value).c_str());
   running.headers = curl_slist_append(running.headers, "Expect:");  // no round trip before the body
@@ -130,8 +130,8 @@ void configure(Running& running) {
   }
 }
 
-// While it lives, a write to a connection that the other side has closed ends nothing but the write:
-// libcurl's TLS may otherwise raise SIGPIPE.
+// While it lives, writing to a connection that the other side has closed only fails the write. Without it,
+// libcurl's TLS may raise SIGPIPE.
 class PipeSignalHeld {
  public:
   PipeSignalHeld() {
@@ -153,7 +153,7 @@ class PipeSignalHeld {
   sigset_t pipe_, before_;
 };
 
-// How the transfer ended; none: it still runs.
+// The result of the transfer; none: it is still running.
 std::optional<CURLcode> outcome(CURLM* multi) {
   int left = 0;
   while (const CURLMsg* message = curl_multi_info_read(multi, &left))
@@ -168,7 +168,7 @@ std::string HttpExchange::Head::header(const std::string& name) const {
   return at == headers.end() ? "" : at->second;
 }
 
-// What keeps connections is a multi handle; each serves one exchange at a time.
+// Connections belong to multi handles, each of which serves one exchange at a time.
 struct HttpClient::Impl {
   std::mutex mutex;
   std::vector<CURLM*> idle;

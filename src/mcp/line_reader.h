@@ -1,4 +1,4 @@
-// Lines out of bytes as they come, with a limit of their length.
+// Splits incoming bytes into lines of limited length.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace anabranch::mcp {
 class LineReader {
  public:
   explicit LineReader(size_t most) : most_(most) {}
-  // Calls `take` for each line that is complete, without its end. False once a line is longer than `most`, or
-  // `take` returned false: the rest is dropped.
+  // Calls `take` for each complete line, without its end. False once a line is longer than `most`, or `take`
+  // returned false: the rest is dropped.
   bool push(std::string_view bytes, const std::function<bool(std::string_view line)>& take) {
     while (!bytes.empty()) {
       const size_t end = bytes.find('\n');
@@ -28,7 +28,7 @@ class LineReader {
     return true;
   }
 
-  // Forgets the line that has begun.
+  // Drops the incomplete line.
   void clear() { line_.clear(); }
 
  private:

@@ -7,7 +7,7 @@
 namespace anabranch::mcp {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll(20);  // how often `cancelled` is asked
+constexpr std::chrono::milliseconds kPoll(20);  // how often `cancelled` is called
 
 }  // namespace
 

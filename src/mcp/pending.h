@@ -1,4 +1,4 @@
-// Requests that wait for their answers, whichever thread reads these.
+// Requests that wait for their answers. Any thread may read the answers.
 #pragma once
 
 #include <condition_variable>
@@ -15,14 +15,14 @@ namespace anabranch::mcp {
 // Thread-safe.
 class PendingRequests {
  public:
-  // Registers a request; its id. Errors: io, once fail_all was called.
+  // Registers a request and returns its id. Errors: io, after fail_all(..., true).
   Result<int64_t> add(const std::string& method);
-  // Waits for the answer of a request, which is forgotten then. None: the time is over, or it was cancelled.
+  // Waits for the answer to a request and forgets the request. None: the time is over, or it was cancelled.
   std::optional<Result<Json>> wait(int64_t id, double until, const Cancelled& cancelled);
 
-  // A result or an error. False: nobody waits for this id.
+  // Delivers a result or an error. False: nobody waits for this id.
   bool take(const std::string& server, const Message& message);
-  // All that wait get this error; with `for_good` also all that come.
+  // Fails all waiting requests with this error; with `for_good` also all later ones.
   void fail_all(const Error& error, bool for_good);
   bool failed() const;
 

@@ -17,12 +17,12 @@ namespace {
 constexpr size_t kKeptCalls = 256;
 constexpr size_t kLogBytes = 16 << 20;
 constexpr size_t kLoggedArgumentBytes = 4 << 10, kLoggedErrorBytes = 300;
-// After a failed start the next waits, longer after each failure.
+// Pause after a failed start before the next one; it doubles after each failure.
 constexpr double kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
 constexpr int kMaxDoublings = 10;
 constexpr std::chrono::milliseconds kStartPoll(20);
 
-// A list as it was last seen, and how the server's counter of changes stood then.
+// A cached list, and the server's count of changes at that time.
 template <class T>
 struct Kept {
   std::optional<Listed<T>> list;
@@ -45,8 +45,8 @@ unsigned changes_of(const Session& session, const PromptInfo*) {
 struct Servers::Slot {
   ServerConfig config;
 
-  std::mutex mutex;       // guards what follows
-  bool starting = false;  // some thread makes the session: one at a time
+  std::mutex mutex;       // guards the members below
+  bool starting = false;  // a thread opens the session: one at a time
   std::condition_variable started;
   std::shared_ptr<Session> session;
   std::string error;
@@ -60,7 +60,7 @@ struct Servers::Slot {
   Kept<Resource>& kept(const Resource*) { return resources; }
   Kept<PromptInfo>& kept(const PromptInfo*) { return prompts; }
 
-  // With `mutex` held, as note_failure.
+  // Call with `mutex` held, like note_failure.
   void note_start(std::shared_ptr<Session> opened) {
     session = std::move(opened);
     error.clear();
@@ -70,7 +70,7 @@ struct Servers::Slot {
     prompts = {};
     log_debug("MCP server '{}' is connected (protocol {})", config.name, session->protocol_version());
   }
-  // The next start waits, unless it was only cancelled.
+  // Sets the pause before the next start, unless the start was only cancelled.
   Error note_failure(const Error& failure) {
     if (failure.kind == ErrorKind::busy) return failure;
     error = failure.message;
@@ -113,7 +113,7 @@ bool Servers::has(const std::string& server) const {
 
 Result<void> Servers::log_calls_to(const std::string& path) {
   TRY(log_, RotatingLog::open(path, kLogBytes));
-  // A file that was there already may be open to others.
+  // An existing file may be readable by others.
   std::error_code error;
   std::filesystem::permissions(path, std::filesystem::perms(0600), error);
   if (error) return make_error(ErrorKind::io, "'{}' cannot be made yours alone: {}", path, error.message());
@@ -126,8 +126,8 @@ Patience Servers::time_for(const std::string& server, const Cancelled& cancelled
   return {own > 0 ? own : limits_.call_seconds, cancelled};
 }
 
-// The server's session; a new one if there is none that lives. What the start of a process takes is added to
-// the time of `patience`.
+// The server's session; opens a new one if none is alive. The time to start a process is added to the time of
+// `patience`.
 Result<std::shared_ptr<Session>> Servers::session(Slot& slot, Patience& patience) {
   const bool process = !slot.config.http;
   Patience start(process ? limits_.start_seconds : std::min(limits_.start_seconds, patience.seconds),
@@ -164,7 +164,8 @@ Result<std::shared_ptr<Session>> Servers::session(Slot& slot, Patience& patience
   return slot.session;
 }
 
-// Asks the session; once more if the server has forgotten it, which is before it did anything.
+// Asks the session. Retries once if the server has forgotten the session, because then it has not done
+// anything yet.
 template <class T, class Ask>
 Result<T> Servers::with_session(const std::string& server, Patience& patience, const Ask& ask) {
   Slot* slot = find(server);
@@ -222,8 +223,8 @@ Result<std::vector<PromptInfo>> Servers::prompts(const std::string& server, cons
   return listed<PromptInfo>(server, time, [&](Session& session) { return session.prompts(time); });
 }
 
-// The user agreed to the tool as it was described: it is compared with what the server lists now, which is
-// asked again only when it may have changed.
+// The user consented to the tool as it was described. So it is compared with the server's current list, which
+// is requested again only if it may have changed.
 Result<Output> Servers::call_checked(const Tool& tool, const Json& arguments, const Cancelled& cancelled) {
   if (!arguments.is_object())
     return make_error(ErrorKind::invalid, "the arguments of '{}' must be a JSON object", tool.name);

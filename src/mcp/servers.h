@@ -1,7 +1,7 @@
-// All configured servers. A server is started when it is first asked for something, and again when it has
-// ended. Thread-safe; calls block until they have an answer, are cancelled, or their time is over: the
-// server's `timeout`, or Limits::call_seconds, for everything that a call makes necessary. Only a process
-// that must be started first may take up to Limits::start_seconds besides.
+// All configured servers. A server is started at the first request for it, and restarted after it has ended.
+// Thread-safe. Calls block until they have an answer, are cancelled, or their time is over: the server's
+// `timeout`, or Limits::call_seconds, for everything that a call requires. Only starting a process first may
+// take up to Limits::start_seconds in addition.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@
 
 namespace anabranch::mcp {
 
-// The answer of a call, or what went wrong, as text for the model.
+// The result of a call, or an error, as text for the model.
 struct CallResult {
   std::string text;
   bool is_error = false;   // the tool reports a failure, or it could not be called
@@ -26,24 +26,24 @@ struct CallResult {
   double seconds = 0;
 };
 
-// A call that ran, for people.
+// A record of a call, for people.
 struct CallRecord {
-  int64_t at = 0;  // Unix seconds, when it began
+  int64_t at = 0;  // Unix seconds of the start
   std::string server, tool;
   double seconds = 0;
   size_t output_bytes = 0;
   std::string error;  // one line; empty: it succeeded
-  std::string owner;  // the name of the key whose request it was for; empty: none
+  std::string owner;  // the name of the key that made the request; empty: none
 };
 
-// A server as it is now; nothing is asked for this.
+// The current state of a server; reading it sends nothing to the server.
 struct ServerState {
   enum class State { idle, connected, failed };
   std::string name, title, instructions;
   bool http = false;
-  State state = State::idle;  // idle: not started yet, or ended in order
-  std::string error;          // of the last start or list that failed
-  // As last listed; empty before.
+  State state = State::idle;  // idle: not started yet, or ended regularly
+  std::string error;          // of the last failed start or list
+  // The last list; empty if it was never requested.
   Listed<Tool> tools;
   Listed<Resource> resources;
   Listed<PromptInfo> prompts;
@@ -52,26 +52,25 @@ struct ServerState {
 class Servers {
  public:
   Servers(std::vector<ServerConfig> configs, const Limits& limits);
-  ~Servers();  // ends all servers, side by side
+  ~Servers();  // ends all servers, in parallel
   Servers(const Servers&) = delete;
   Servers& operator=(const Servers&) = delete;
 
   // In the configuration's order.
   std::vector<std::string> names() const;
   bool has(const std::string& server) const;
-  // Writes each call from now on as a line of JSON, with its arguments: {"at","server","tool","arguments",
-  // "seconds","output_bytes","error"}. The file is made for its owner alone. Errors: io.
+  // From now on writes each call as a line of JSON, with its arguments: {"at","server","tool","arguments",
+  // "seconds","output_bytes","error"}. The file is readable by its owner only. Errors: io.
   Result<void> log_calls_to(const std::string& path);
 
-  // What a server offers: as last listed, unless it said since that this has changed. Errors: not_found (no
+  // What a server offers: the last list, unless the server has reported a change since. Errors: not_found (no
   // such server), busy (cancelled, or it failed a moment ago), and those of Session.
   Result<std::vector<Tool>> tools(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<Resource>> resources(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<PromptInfo>> prompts(const std::string& server, const Cancelled& cancelled);
 
-  // Never throws: what went wrong is the result's text. tool: as listed; a tool that the
-  // server has changed since, in its description or schema, is not called. arguments: an object.
-  // owner: as CallRecord's.
+  // Never throws: an error becomes the result's text. tool: as listed; a tool whose description or schema the
+  // server has changed since is not called. arguments: an object. owner: see CallRecord.
   CallResult call(const Tool& tool, const Json& arguments, const Cancelled& cancelled,
                   const std::string& owner = "");
   Result<Output> read_resource(const std::string& server, const std::string& uri, const Cancelled& cancelled);
@@ -80,7 +79,7 @@ class Servers {
                           const std::map<std::string, std::string>& arguments, const Cancelled& cancelled);
 
   std::vector<ServerState> states() const;
-  // The latest ones of this owner, newest first: what a tool answered to one key is no other's business.
+  // The latest calls of this owner, newest first. One key never sees the calls of another.
   std::vector<CallRecord> recent_calls(const std::string& owner = "") const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256, kMaxUriBytes = 4096;
 
-// Levels of arrays and objects; more than `most` need not be counted.
+// Nesting depth of arrays and objects; stops counting beyond `most`.
 int depth_of(const Json& json, int most) {
   if (!json.is_structured() || most < 0) return 0;
   int deepest = 0;
@@ -29,7 +29,7 @@ bool is_good_name(const std::string& name, size_t bytes) {
   return !name.empty() && name.size() <= bytes && printable(name) == name && name.find('\n') == name.npos;
 }
 
-// Why a tool cannot be offered; empty: it can.
+// Why a tool cannot be offered; empty: it can be.
 std::string obstacle(const Tool& tool, const Limits& limits) {
   if (!is_good_name(tool.name, kMaxNameBytes)) return "its name is empty, too long or has control characters";
   if (!tool.input_schema.is_object()) return "its inputSchema is no object";
@@ -42,7 +42,8 @@ std::string obstacle(const Tool& tool, const Limits& limits) {
   return {};
 }
 
-// Texts for the reader of a schema lose what hides, as descriptions do; values that count stay.
+// Removes hidden characters from a schema's descriptive texts, as from descriptions. Values with a meaning
+// stay unchanged.
 void clean_texts(Json& schema, int depth) {
   if (!schema.is_structured() || depth < 0) return;
   for (const char* key : {"description", "title"})

@@ -1,4 +1,4 @@
-// What a client asks of one connected server, in MCP's terms.
+// Requests of a client to one connected server, in MCP's terms.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace anabranch::mcp {
 
-// A function that a server offers. Texts are free of control characters, and bounded (Limits).
+// A function that a server offers. Its texts have no control characters and limited lengths (Limits).
 struct Tool {
   std::string server, name, title, description;
   Json input_schema, annotations;  // objects
-  std::string origin;              // what the server is (origin_of()), whatever it is called
+  std::string origin;              // identifies the server (origin_of()), whatever its name
   bool operator==(const Tool&) const = default;
 };
 
@@ -23,7 +23,7 @@ struct Resource {
   std::string uri, name, title, description, mime_type;
 };
 
-// A text with gaps, for the user to choose.
+// A text with placeholders, chosen by the user.
 struct PromptArgument {
   std::string name, description;
   bool required = false;
@@ -33,25 +33,25 @@ struct PromptInfo {
   std::vector<PromptArgument> arguments;
 };
 
-// Text that a server answers with: of images, sounds and other bytes a short description.
+// Text of a server's answer. Images, sounds and other bytes become a short description.
 struct Output {
   std::string text;
-  bool is_error = false;   // the tool itself reports a failure
-  bool truncated = false;  // it was longer than Limits::output_bytes
+  bool is_error = false;   // the tool itself reports an error
+  bool truncated = false;  // the text was longer than Limits::output_bytes
 };
 
-// A list, and what was left out of it, a sentence each.
+// A list, and a sentence for each thing that was left out of it.
 template <class T>
 struct Listed {
   std::vector<T> items;
   std::vector<std::string> notes;
 };
 
-// Thread-safe. Errors of all calls: as of Connection::request, and invalid (an answer of another form).
-// patience: for all requests that a call makes.
+// Thread-safe. Errors of all calls: see Connection::request; also invalid (an answer with another structure).
+// patience: for all requests of one call together.
 class Session {
  public:
-  // Agrees on the protocol's version with `initialize`. Errors: also unsupported (no version in common).
+  // Negotiates the protocol version with `initialize`. Errors: also unsupported (no version in common).
   static Result<std::unique_ptr<Session>> open(const ServerConfig& config, const Limits& limits,
                                                const Patience& patience);
 
@@ -60,14 +60,14 @@ class Session {
   Result<Listed<PromptInfo>> prompts(const Patience& patience);
   Result<Output> call(const std::string& tool, const Json& arguments, const Patience& patience);
   Result<Output> read_resource(const std::string& uri, const Patience& patience);
-  // Messages of the chat API: [{"role","content"}].
+  // As messages of the chat API: [{"role","content"}].
   Result<Json> get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
                           const Patience& patience);
 
   bool alive() const { return connection_->alive(); }
   bool hears_changes() const { return connection_->hears_changes(); }
   const Changes& changes() const { return connection_->changes(); }
-  // What the server calls itself, and its advice for models; bounded, perhaps empty.
+  // The server's own title, and its advice for models; bounded, possibly empty.
   const std::string& title() const { return title_; }
   const std::string& instructions() const { return instructions_; }
   const std::string& protocol_version() const { return version_; }
@@ -76,7 +76,7 @@ class Session {
   Session(ServerConfig config, const Limits& limits) : config_(std::move(config)), limits_(limits) {}
   Result<void> initialize(const Patience& patience);
   bool offers(const char* what) const { return capabilities_.contains(what); }
-  // All pages of a list. key: of the array in each page. Elements that are no objects are left out.
+  // All pages of a list. key: of the array in each page. Elements that are not objects are left out.
   Result<Listed<Json>> list(const std::string& method, const char* key, const Patience& patience);
   Error wrong(const std::string& method, const std::string& what) const;
 

@@ -1,5 +1,5 @@
-// A server that is a process: messages are lines on its standard input and output. A thread of each
-// connection owns the process and does all reading and writing.
+// A server that runs as a process: messages are lines on its standard input and output. Each connection has a
+// thread that owns the process and does all reading and writing.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,15 +25,15 @@ namespace {
 
 constexpr int kTickMilliseconds = 250;            // how soon the end of the process is noticed, at the latest
 constexpr size_t kMaxUnsentBytes = 16 << 20;      // for a server that does not read
-constexpr size_t kShownBytes = 200;               // of a line of the server's in our log and messages
-constexpr size_t kErrorLineBytes = 64 << 10;      // of a line of its stderr
-constexpr int kErrorLinesPerSecond = 20;          // of its stderr in our log
-constexpr size_t kErrorBytesPerSecond = 1 << 20;  // of its stderr that are read; then it waits
+constexpr size_t kShownBytes = 200;               // of a line from the server, in our log and messages
+constexpr size_t kErrorLineBytes = 64 << 10;      // per line of its stderr
+constexpr int kErrorLinesPerSecond = 20;          // of its stderr, in our log
+constexpr size_t kErrorBytesPerSecond = 1 << 20;  // read from its stderr; more must wait
 constexpr size_t kReadBytes = 64 << 10;
 constexpr double kTerminateSeconds = 0.5;  // from SIGTERM to SIGKILL
 
-// What a server writes to stderr goes to the debug log, within limits; its last line helps to explain its
-// end.
+// Writes a server's stderr to the debug log, within limits. Its last line helps to explain why the server
+// ended.
 class ErrorOutput {
  public:
   explicit ErrorOutput(const std::string& server) : server_(server) {}
@@ -47,7 +47,7 @@ class ErrorOutput {
     if (!good) lines_.clear();  // a line without an end
   }
   const std::string& last() const { return last_; }
-  // False while it has written too much in this second.
+  // False after too much output in the current second.
   bool wants_more() const { return bytes_ < kErrorBytesPerSecond || now_seconds() - second_ >= 1; }
 
  private:
@@ -68,9 +68,9 @@ class ErrorOutput {
   const std::string server_;
   LineReader lines_{kErrorLineBytes};
   std::string last_;
-  double second_ = 0;  // when the present second began
-  int logged_ = 0;     // lines in it
-  size_t bytes_ = 0;   // likewise
+  double second_ = 0;  // start of the current second
+  int logged_ = 0;     // lines in the current second
+  size_t bytes_ = 0;   // bytes in the current second
 };
 
 class StdioConnection : public Connection {
@@ -143,10 +143,10 @@ class StdioConnection : public Connection {
 
   void wake() { (void)!::write(wake_[1], "x", 1); }
 
-  // The thread.
+  // The main function of the thread.
   void run(std::promise<Result<void>>& started) {
     name_thread("mcp program");
-    // A write to a process that has ended must not end ours.
+    // Writing to a process that has ended must not end ours.
     sigset_t pipe_signal;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
@@ -167,7 +167,7 @@ class StdioConnection : public Connection {
     end_process();
   }
 
-  // Waits until something can be read or written, and does so.
+  // Waits until something can be read or written, and then reads or writes it.
   void turn() {
     bool to_write = false;
     {
@@ -186,7 +186,7 @@ class StdioConnection : public Connection {
     if (files[3].revents) write_some();
     if (files[0].revents) read_messages();
     if (problem_.empty() && child_->ended()) {
-      read_messages();  // what it said last
+      read_messages();  // its last messages
       if (problem_.empty()) problem_ = ending();
     }
   }
@@ -233,7 +233,7 @@ class StdioConnection : public Connection {
     noise_++;
     log_debug("MCP server '{}' sent a line that is no message: {}: {}", config_.name,
               messages.error().message, one_line(line, kShownBytes));
-    // Some servers print other things. What looks like a message was meant to be one.
+    // Some servers print other text, too. A line that begins like JSON must be a valid message.
     if (line.front() == '{' || line.front() == '[')
       pending_.fail_all(
           make_error(ErrorKind::invalid, "MCP server '{}' sent a message that cannot be read: {}",
@@ -251,7 +251,7 @@ class StdioConnection : public Connection {
       strays_++;
   }
 
-  // What is said of a process that has gone, or closed its output.
+  // The error text for a process that has ended, or closed its output.
   std::string ending() {
     for (int waits = 0; !child_->ended() && waits < 10; waits++) ::usleep(10'000);
     if (child_->errors() >= 0) read_errors();
@@ -260,7 +260,7 @@ class StdioConnection : public Connection {
     return out;
   }
 
-  // As the protocol has it: close its input, wait, ask it to end, kill it.
+  // Ends the process as the protocol says: close its input, wait, terminate it, kill it.
   void end_process() {
     if (problem_.empty()) {
       child_->close_input();
@@ -286,7 +286,7 @@ class StdioConnection : public Connection {
   std::mutex mutex_;
   std::string unsent_;  // guarded by mutex_
 
-  // The thread's own.
+  // Used by the thread only.
   std::unique_ptr<ChildProcess> child_;
   LineReader lines_;
   FloodGate flood_;

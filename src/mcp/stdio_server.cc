@@ -23,8 +23,8 @@
 namespace anabranch::mcp {
 namespace {
 
-constexpr size_t kThreads = 4;      // calls that run at a time
-constexpr size_t kMaxWaiting = 64;  // and that wait
+constexpr size_t kThreads = 4;      // calls that run at the same time
+constexpr size_t kMaxWaiting = 64;  // calls that wait
 constexpr double kProgressSeconds = 0.25;
 
 class StdioServer {
@@ -63,7 +63,7 @@ class StdioServer {
     Json id, params;
     const ServedTool* tool = nullptr;
     std::atomic<bool> cancelled{false};
-    double told = 0;  // when progress was last told of
+    double told = 0;  // time of the last progress message
   };
 
   void send(const std::string& text) {
@@ -154,7 +154,7 @@ class StdioServer {
                     [&](double done, const std::string& message) { tell_progress(job, done, message); }};
     if (call.arguments.is_null()) call.arguments = Json::object();
     const auto text = job.tool->run(call);
-    if (job.cancelled) return;  // the client wants no answer
+    if (job.cancelled) return;  // a cancelled request gets no answer
     Json content = {{"type", "text"}, {"text", text ? *text : text.error().message}};
     send(result_text(job.id, {{"content", Json::array({std::move(content)})}, {"isError", !text.ok()}}));
   }
@@ -175,7 +175,7 @@ class StdioServer {
   const Limits limits_;
   std::mutex output_mutex_;
   std::atomic<bool> broken_{false};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable ready_;
   bool closing_ = false;
   std::deque<std::shared_ptr<Job>> waiting_;

@@ -1,4 +1,4 @@
-// The other side of MCP: tools of ours, offered over standard input and output.
+// A server of MCP: offers our own tools over standard input and output.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,11 @@
 
 namespace anabranch::mcp {
 
-// A call under way, as its tool sees it.
+// A running call, as its tool sees it.
 struct ServedCall {
   Json arguments;                      // an object, not checked against the schema
   const std::atomic<bool>& cancelled;  // nobody waits for the result any more
-  // Tells the client how far it is, if the client asked for that. done: never less than before.
+  // Reports progress to the client, if the client asked for it. done: never less than before.
   std::function<void(double done, const std::string& message)> progress;
 };
 
@@ -23,12 +23,12 @@ struct ServedTool {
   std::string name, title, description;
   Json input_schema;  // an object
   bool read_only = true;
-  // Called on a thread of its own, several at a time. The text is for the other side's model; an error, too.
+  // Called on a thread of its own, several calls at a time. Text and errors are for the client's model.
   std::function<Result<std::string>(const ServedCall& call)> run;
 };
 
-// Serves until the input ends, reading fails, or `stop` (asked after a signal). Nothing else may use the two
-// files. Messages of more than 4 MB end it. Errors: io, exhausted.
+// Serves until the input ends, reading fails, or `stop` returns true (called after a signal). Nothing else
+// may use the two files. A message of more than 4 MB ends it. Errors: io, exhausted.
 Result<void> serve_stdio(const std::string& name, const std::string& version,
                          const std::vector<ServedTool>& tools, int input, int output,
                          const std::function<bool()>& stop);

@@ -6,7 +6,7 @@
 namespace anabranch::mcp {
 namespace {
 
-// JSON's writer replaces bytes that are no UTF-8, and its reader undoes the rest.
+// The JSON writer replaces bytes that are not UTF-8, and the reader undoes its escapes.
 std::string as_utf8(std::string_view text) {
   const std::string quoted = dump_json(std::string(text));
   const auto back = parse_json(quoted, {.bytes = quoted.size()});
@@ -29,7 +29,7 @@ std::string without_controls(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size(); at++) {
     const auto byte = static_cast<unsigned char>(text[at]);
-    // U+0080 to U+009F, which some terminals obey, are C2 80 to C2 9F.
+    // U+0080 to U+009F, which some terminals interpret, are C2 80 to C2 9F.
     const bool high = byte == 0xC2 && at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xA0;
     const bool low = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
     if (high) at++;
@@ -39,7 +39,7 @@ std::string without_controls(std::string_view text) {
 }
 
 std::string one_line(std::string_view text, size_t bytes) {
-  // A character takes up to four bytes, of which printable() may drop some: read no more than is needed.
+  // A character takes up to four bytes, and printable() may drop some: pass only as much as is needed.
   std::string out = printable(text.substr(0, 4 * bytes + 16));
   for (char& c : out)
     if (c == '\n' || c == '\t') c = ' ';

@@ -16,7 +16,7 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-// FNV-1a, of 32 bits: tells names apart that look alike when they are cut or cleaned.
+// 32-bit FNV-1a: distinguishes names that become equal when they are cut or cleaned.
 std::string short_hash(const std::string& text) {
   uint32_t hash = 2166136261u;
   for (const unsigned char c : text) hash = (hash ^ c) * 16777619u;

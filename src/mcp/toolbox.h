@@ -1,4 +1,4 @@
-// The tools of one conversation, as functions that a model sees. Plain data: nothing here talks to a server.
+// The tools of one conversation as functions for a model. Plain data: nothing here talks to a server.
 #pragma once
 
 #include <map>
@@ -13,21 +13,21 @@ namespace anabranch::mcp {
 
 class Toolbox {
  public:
-  // Gives the tool a name that no other has: "server__tool", of [A-Za-z0-9_-], at most 64 characters. It
-  // depends on the tool alone unless two tools would share a name. A tool that is there already is replaced.
+  // Gives the tool a unique name: "server__tool", of [A-Za-z0-9_-], at most 64 characters. The name depends
+  // on the tool alone unless two tools would share it. If the tool was added before, it is replaced.
   void add(const Tool& tool);
   bool empty() const { return tools_.empty(); }
   // The toolbox must not be empty.
   const Tool& first() const { return tools_.front().tool; }
   // OpenAI's array: [{"type":"function","function":{"name","description","parameters"}}].
   Json functions() const;
-  // "server__one, server__two": what the model may call, for messages. The first hundred.
+  // "server__one, server__two": the functions that the model may call, for messages. At most a hundred.
   std::string names() const;
-  // Small models leave the server out: the tool's own name will do when no other tool has it. Null: no tool
+  // Small models leave the server out: the tool's own name is accepted if no other tool has it. Null: no tool
   // has this name.
   const Tool* find(std::string_view function_name) const;
   std::vector<Tool> tools() const;
-  // What the model calls the tool; empty: it is not there.
+  // The function name of the tool; empty: it was not added.
   std::string name_of(const Tool& tool) const;
 
  private:
@@ -38,7 +38,7 @@ class Toolbox {
   std::vector<Entry> tools_;  // in the order of add()
 };
 
-// The text that a model gets for a result; errors are told as such.
+// The text of a result for a model; errors are marked as such.
 std::string text_for_model(bool is_error, const std::string& text);
 
 }  // namespace anabranch::mcp

@@ -1,4 +1,4 @@
-// The versions of MCP that are spoken here.
+// The supported versions of MCP.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace anabranch::mcp {
 
-// Newest first. Later ones have no `initialize`; servers of theirs still answer it.
+// Newest first. Later versions have no `initialize`, but their servers still answer it.
 inline constexpr const char* kVersions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
 inline bool is_known_version(std::string_view version) {

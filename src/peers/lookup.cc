@@ -3,7 +3,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMaxKeys = (1 << 16) + 1;  // of 16 million tokens
+constexpr size_t kMaxKeys = (1 << 16) + 1;  // for 16 million tokens
 
 std::optional<PrefixKey> key_at(const Json& json) {
   return json.is_string() ? key_from_hex(json.get_ref<const std::string&>()) : std::nullopt;

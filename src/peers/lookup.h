@@ -1,4 +1,4 @@
-// The JSON of POST /v1/states/lookup (docs/state-transfer.md), for those who ask and those who answer.
+// The JSON of POST /v1/states/lookup (docs/state-transfer.md), for both sides.
 #pragma once
 
 #include <span>
@@ -11,18 +11,19 @@
 
 namespace anabranch {
 
-// Only workers of one version exchange states: what computes them may differ between versions.
+// Only workers of the same version exchange states, because their computation may differ between versions.
 struct StatesQuestion {
   std::string version;  // of the program
   Fingerprint fingerprint;
-  std::vector<PrefixKey> keys;  // as of prefix_keys()
+  std::vector<PrefixKey> keys;  // see prefix_keys()
 };
 Json to_json(const StatesQuestion& question);
-// Errors: invalid (a field is missing, or is something else).
+// Errors: invalid (a field is missing or has a wrong value).
 Result<StatesQuestion> parse_question(const Json& json);
 
 Json to_json(const KeptPrefix& kept);
-// Errors: invalid (likewise, or beyond a limit). blocks: the most that were asked for.
+// Errors: invalid (a field is missing, has a wrong value, or exceeds a limit). blocks: the most that were
+// asked for.
 Result<KeptPrefix> parse_kept(const Json& json, uint32_t blocks);
 
 // The program's version.

@@ -1,4 +1,4 @@
-// Other workers of a fleet, whose kept states an engine may fetch.
+// Other workers of a fleet, from which an engine may fetch cached states.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 namespace anabranch {
 
 struct PeerOptions {
-  std::vector<std::string> urls;  // as of peer_origin(); empty: nothing is fetched
-  std::string api_key;            // that they want to see; empty: none
-  double timeout_s = 2;           // the most that a prompt waits for peers
+  std::vector<std::string> urls;  // see peer_origin(); empty: nothing is fetched
+  std::string api_key;            // sent to the peers; empty: none
+  double timeout_s = 2;           // the longest that a prompt waits for peers
 };
 
 }  // namespace anabranch

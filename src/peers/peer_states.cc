@@ -15,11 +15,11 @@ namespace anabranch {
 namespace {
 
 constexpr double kRestAfterFailure = 5, kRestAfterRefusal = 30;  // seconds
-constexpr double kLookupShare = 0.5;                             // of the time that is left
+constexpr double kLookupShare = 0.5;                             // of the time left
 constexpr size_t kMaxLookupBytes = 1 << 20;
 constexpr int kUnavailable = 503;
 
-// The message in an error's body, in the form of our API; else the beginning of the body.
+// The message in the body of an error in our API's format; otherwise the beginning of the body.
 std::string message_of(const std::string& body) {
   const auto json = parse_json(body);
   if (json && json->is_object() && json->contains("error")) {
@@ -43,7 +43,7 @@ Result<std::string> peer_origin(const std::string& url) {
 
 struct PeerStates::Peer {
   std::string origin;  // "http://host:port"
-  std::mutex mutex;    // guards the others
+  std::mutex mutex;    // guards the members below
   double rests_until = 0;
   std::string last_refusal;  // logged already
 
@@ -58,7 +58,7 @@ struct PeerStates::Peer {
 struct PeerStates::Offer {
   Peer* peer = nullptr;
   int length = 0;
-  std::optional<RecordHead> point;  // none: whole blocks are enough
+  std::optional<RecordHead> point;  // none: whole blocks suffice
 };
 
 PeerStates::PeerStates(PeerOptions options, const Fingerprint& fingerprint, uint64_t most_bytes)
@@ -83,7 +83,7 @@ PeerStates::Stats PeerStates::stats() const {
   return stats_;
 }
 
-// Sends a request within the time that is left. Returns the status.
+// Sends a request within the time left. Returns the status.
 Result<int> PeerStates::ask(const WantedStates& wanted, mcp::HttpExchange exchange, size_t most,
                             std::string& body) {
   const double left = wanted.until - now_seconds();
@@ -107,7 +107,8 @@ Result<int> PeerStates::ask(const WantedStates& wanted, mcp::HttpExchange exchan
   return head.status;
 }
 
-// Another version, model or precision, a wrong key, or no states at all: it is told once.
+// The peer has another version, model or precision, rejects the key, or has no states at all. Each reason is
+// logged once.
 void PeerStates::refused(Peer& peer, int status, const std::string& body) {
   const std::string message = message_of(body);
   const std::lock_guard lock(peer.mutex);
@@ -194,7 +195,7 @@ bool PeerStates::fetch(const WantedStates& wanted, const Offer& offer, FetchedSt
   for (const RecordHead& head : heads) {
     auto stored = record(wanted, *offer.peer, head);
     if (!stored) {
-      // That it was evicted in between says nothing against the peer.
+      // An eviction in the meantime is not the peer's fault.
       if (stored.error().kind != ErrorKind::not_found) failed(*offer.peer, stored.error());
       return false;
     }

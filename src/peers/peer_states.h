@@ -1,8 +1,8 @@
-// Asks other workers for kept states of a prompt, and fetches them (docs/state-transfer.md).
+// Asks other workers for cached states of a prompt, and fetches them (docs/state-transfer.md).
 //
 // What a peer sends is verified like a file: every checksum, the fingerprint, and the tokens themselves. A
-// peer that fails, is slow or sends something else costs time, never an answer. Then it is left alone for
-// some seconds.
+// peer that fails, is slow or sends something else costs time, never an answer. It is then not asked
+// again for some seconds.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class HttpClient;
 struct HttpExchange;
 }  // namespace mcp
 
-// "http://host:port" of the address of a worker. Errors: invalid (not HTTP, or more than an address).
+// "http://host:port" from a worker's address. Errors: invalid (not HTTP, or more than an address).
 Result<std::string> peer_origin(const std::string& url);
 
 // A prompt whose states are wanted.
@@ -34,36 +34,36 @@ struct WantedStates {
   std::span<const int> tokens;
   std::span<const PrefixKey> keys;       // prefix_keys() of them
   int length_here = 0, blocks_here = 0;  // StateCache::KeptHere
-  bool any_token = false;                // as of StateCache
+  bool any_token = false;                // see StateCache
   std::string host;                      // "host:port": only this peer is asked; empty: all are
   double until = 0;                      // monotonic seconds
-  std::function<bool()> stop;            // asked now and then; true ends it
+  std::function<bool()> stop;            // called now and then; true cancels
 };
 
 struct FetchedStates {
   std::string peer;
-  int length = 0;  // tokens after which the prompt can be continued with them
+  int length = 0;  // tokens after which the prompt can be continued with these states
   uint64_t bytes = 0;
-  std::vector<StoredRecord> records;  // that are not here, parents before children
+  std::vector<StoredRecord> records;  // those missing here, parents before children
 };
 
-// Thread-safe; fetch() works on the calling thread.
+// Thread-safe; fetch() runs on the calling thread.
 class PeerStates {
  public:
-  // A peer is only worth asking for this many tokens more than are here.
+  // A peer is only asked if it could save this many tokens more than the states here.
   static constexpr int kLeastGain = 128;
 
   // most_bytes: the largest possible record.
   PeerStates(PeerOptions options, const Fingerprint& fingerprint, uint64_t most_bytes);
   ~PeerStates();
 
-  // "host:port" names one of the peers.
+  // Whether "host:port" is one of the peers.
   bool knows(const std::string& host) const;
-  // The longest state that a peer has, if it is worth it; none: go on without.
+  // The longest state that a peer has, if fetching it is worthwhile; none: continue without.
   std::optional<FetchedStates> fetch(const WantedStates& wanted);
 
   struct Stats {
-    uint64_t lookups = 0, fetched = 0, failed = 0;  // prompts that peers were asked for; and how it ended
+    uint64_t lookups = 0, fetched = 0, failed = 0;  // prompts for which peers were asked, and the outcomes
     uint64_t tokens = 0, bytes = 0;                 // fetched
   };
   Stats stats() const;

@@ -17,12 +17,12 @@ namespace {
 
 constexpr int kConsentBusyMs = 1000;
 constexpr int kFormat = 1;
-constexpr int kMostQuestions = 10'000;  // of one owner
-constexpr int kMostTools = 1'000;       // of one owner and one server
+constexpr int kMostQuestions = 10'000;  // per owner
+constexpr int kMostTools = 1'000;       // per owner and server
 constexpr int64_t kQuestionNs =
     int64_t{7} * 24 * 3600 * 1'000'000'000;  // how long a question may be answered
 
-// SHA-256 of parts whose ends are told apart.
+// SHA-256 of the parts and their lengths, so that their borders count.
 std::string digest_of(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += fmt::format("{}:{}", part.size(), part);
@@ -113,7 +113,7 @@ class ConsentStore::Database {
     trim("tools", "owner = ? AND server = ?", kMostTools, owner, server);
   }
 
-  // Uses are written only before one is removed, because every request uses all of its tools.
+  // Writes the times of use. Only done before a tool is removed, because every request uses all of its tools.
   void note_uses() {
     SQLite::Statement note(db_, "UPDATE tools SET at = max(at, ?) WHERE rowid = ?");
     for (const auto& [row, at] : used_) {
@@ -136,7 +136,7 @@ class ConsentStore::Database {
     remove.exec();
   }
 
-  // Leaves the latest of the rows that the condition selects.
+  // Keeps the latest rows that the condition selects, and removes the others.
   template <class... Values>
   void trim(const char* table, const char* condition, int most, const Values&... values) {
     SQLite::Statement remove(db_,
@@ -149,7 +149,7 @@ class ConsentStore::Database {
 
   std::mutex mutex_;
   SQLite::Database db_;
-  std::map<int64_t, int64_t> used_;  // rows of `tools`, and when they were used, since note_uses()
+  std::map<int64_t, int64_t> used_;  // row of `tools` to its last use, since the last note_uses()
 };
 
 ConsentStore::ConsentStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
@@ -191,7 +191,7 @@ ConsentStore::Verdict ConsentStore::approve(const ConsentQuestion& question) {
   }
 }
 
-// Without the database nothing is known to be unchanged.
+// Returns true if the database fails: then no tool is known to be unchanged.
 bool ConsentStore::has_changed(const std::string& owner, const std::string& server, const std::string& tool,
                                const std::string& shown) {
   try {

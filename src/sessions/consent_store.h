@@ -1,9 +1,8 @@
-// What users were asked before tools ran, and which descriptions of tools they know: an approval counts for
-// the call that was asked for, with the tool as it was then, once, for the key that was asked. Facts of this
-// kind come from here only, never from conversations, which clients write.
+// Records what users were asked before tools ran, and which descriptions of tools they know. An approval is
+// valid once, for the call in question, with the tool as it was then, and for the key that was asked. Such
+// facts come only from here, never from conversations, because clients write those.
 //
-// Threads: every function may be called from any thread. Errors of the database are logged and count as "not
-// asked".
+// Thread-safe. Errors of the database are logged and count as "not asked".
 #pragma once
 
 #include <memory>
@@ -23,28 +22,28 @@ struct ConsentQuestion {
 
 class ConsentStore {
  public:
-  // path: of an SQLite database; empty: in memory. Errors: io (it cannot be opened, or is of another
-  // version).
+  // path: of an SQLite database; empty: in memory. Errors: io (it cannot be opened, or has another version).
   static Result<std::unique_ptr<ConsentStore>> open(const std::string& path);
   ~ConsentStore();
 
-  // Remembers the question until it is answered, for a week at most. The latest 10,000 of each owner are.
+  // Remembers the question until it is answered, for a week at most, and at most the latest 10,000 of each
+  // owner.
   void ask(const ConsentQuestion& question);
-  // The user does not approve: the question ends.
+  // The user does not approve: removes the question.
   void decline(const std::string& owner, const std::string& call);
 
   enum class Verdict {
-    granted,       // it was asked like this, and is answered herewith
-    not_asked,     // or answered before
+    granted,       // the question was asked exactly like this, and is now answered
+    not_asked,     // it was not asked, or was answered before
     other_call,    // another tool or other arguments were shown
-    changed_tool,  // its description or schema is another one now
+    changed_tool,  // the tool's description or schema has changed since
   };
-  // The user approves. Only `granted` ends the question; the tool is then known as it was shown.
+  // The user approves. Only `granted` removes the question; the tool then counts as known in this form.
   Verdict approve(const ConsentQuestion& question);
 
-  // Whether a tool that needs no question is described otherwise than when this owner first used or last
-  // approved it. The first description counts as known. Of each owner's tools of a
-  // server the 1,000 that were used last are remembered.
+  // Whether the description of a tool that needs no approval has changed since this owner first used or last
+  // approved it. The first description counts as known. For each owner and server, the 1,000 tools used last
+  // are remembered.
   bool has_changed(const std::string& owner, const std::string& server, const std::string& tool,
                    const std::string& shown);
 

@@ -1,4 +1,4 @@
-// What is read from the store: sessions, paths of messages, searches, responses.
+// Queries of the store: sessions, paths of messages, searches, responses.
 #include <algorithm>
 #include <cctype>
 #include <climits>
@@ -10,16 +10,16 @@ namespace anabranch {
 namespace {
 
 constexpr int kSnippetWords = 16;
-// Mark a match within a snippet. Text that has them is shown without.
+// These mark a match within a snippet. If the text itself contains them, they are removed from it.
 constexpr char kMatchBegin = '\x01', kMatchEnd = '\x02';
 
-// The user's words as a query: each must be there, the last one may be the beginning of a longer one. Other
-// characters have a meaning in queries, so each word is quoted.
+// The user's words as a query: all must occur, and the last one may be the beginning of a longer word. Each
+// word is quoted, because other characters have a meaning in queries.
 std::string words_query(const std::string& text) {
   std::string query, word;
   const auto flush = [&](bool last) {
     if (word.empty()) return;
-    // A beginning of one letter would be found everywhere.
+    // A single letter as a beginning would match nearly everything.
     query += fmt::format("{}\"{}\"{}", query.empty() ? "" : " ", word, last && word.size() > 1 ? " *" : "");
     word.clear();
   };
@@ -34,7 +34,7 @@ std::string words_query(const std::string& text) {
   return query;
 }
 
-// For LIKE with '\' as its escape.
+// A pattern for LIKE with '\' as its escape.
 std::string like_pattern(const std::string& text) {
   std::string pattern = "%";
   for (const char c : text) {
@@ -58,9 +58,8 @@ std::vector<SnippetPart> snippet_parts(const std::string& marked) {
   return parts;
 }
 
-// Gives sessions the text around the words in these messages, one for each of the last sessions, newest
-// first. In one pass: to look up the words anew for each message would read all that have the beginning of
-// one.
+// Adds snippets to the last sessions: `messages` has one message for each of them, newest first. One pass,
+// because a separate query for each message would read all messages with the beginning of a word.
 void add_snippets(SQLite::Database& db, const std::string& words, const std::vector<MessageId>& messages,
                   std::vector<Session>& sessions) {
   if (messages.empty()) return;
@@ -79,7 +78,7 @@ void add_snippets(SQLite::Database& db, const std::string& words, const std::vec
       sessions[first + next++].snippet = snippet_parts(query.getColumn(1).getString());
 }
 
-// The condition for the sessions that a query means; ?1 is the owner.
+// The condition for the sessions that `wanted` selects; ?1 is the owner.
 std::string of_query(const SessionQuery& wanted) {
   return fmt::format("{}{}", wanted.unlisted ? "1" : "listed = 1", wanted.owner ? " AND owner = ?1" : "");
 }
@@ -97,8 +96,8 @@ SessionList all_sessions(SQLite::Database& db, const SessionQuery& wanted, int64
   return list;
 }
 
-// Those with the text in their title, then those with the words in a message, the newest message first: so
-// the search ends when it has enough.
+// First the sessions with the text in their title, then those with the words in a message, newest message
+// first. So the search can stop when it has enough.
 SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, const std::string& words,
                             int limit) {
   SessionList list;
@@ -118,7 +117,7 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
   SQLite::Statement session(db, fmt::format("SELECT {} FROM sessions WHERE {} AND id = (SELECT session FROM "
                                             "messages WHERE id = ?2)",
                                             kSessionColumns, of_query(wanted)));
-  std::vector<MessageId> messages;  // in which the sessions were found
+  std::vector<MessageId> messages;  // the message in which each session was found
   SQLite::Statement which(db, "SELECT session FROM messages WHERE id = ?");
   while (static_cast<int>(list.sessions.size()) <= limit && found.executeStep()) {
     const MessageId message = found.getColumn(0).getInt64();
@@ -139,7 +138,7 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
 }  // namespace
 
 Json stored_json(const std::string& text) {
-  // Within a message, a request's values stand deeper than in the request.
+  // Within a message, JSON is nested deeper than it was in the request.
   auto json =
       parse_json(text, {.bytes = 2 * SessionStore::kMaxMessageBytes, .depth = 2 * JsonLimits().depth});
   return json && json->is_object() ? std::move(*json) : Json::object();
@@ -204,7 +203,7 @@ Result<SessionList> SessionStore::list(const SessionQuery& wanted) {
 
 namespace {
 
-// The message of a row: id, parent, text, json, about, created_at.
+// The message in a row with the columns id, parent, text, json, about, created_at.
 SessionMessage read_message(SQLite::Statement& row) {
   SessionMessage one;
   one.id = row.getColumn(0).getInt64();
@@ -250,7 +249,7 @@ Result<SessionPage> SessionStore::page(const Owner& owner, const std::string& id
     if (before != kNoMessage) at = query.getColumn(1).getInt64();
     SessionPage page;
     size_t bytes = 0;
-    // Parents have smaller ids: in a damaged file, too, this ends.
+    // Parents have smaller ids. The check ends the loop even in a damaged file.
     for (MessageId below = INT64_MAX; at != kNoMessage && at < below && find(at);) {
       for (int column = 2; column < 5; ++column)
         bytes += static_cast<size_t>(query.getColumn(column).getBytes());

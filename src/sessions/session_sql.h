@@ -1,4 +1,5 @@
-// What the store's files share: rows to values, and SQLite's exceptions to errors. For sessions/ only.
+// Helpers of the store's files: convert rows to values, and SQLite's exceptions to errors. For sessions/
+// only.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -10,17 +11,17 @@
 
 namespace anabranch {
 
-// The columns that read_session() takes.
+// The columns that read_session() expects.
 inline constexpr const char* kSessionColumns =
     "id, owner, title, model, settings, metadata, created_at, updated_at, head, messages, bytes";
 Session read_session(SQLite::Statement& row);
 
 inline constexpr const char* kTextRest = "content_rest";
 
-// As JSON, or an empty object if it is damaged.
+// Parses JSON; an empty object if it is damaged.
 Json stored_json(const std::string& text);
 
-inline constexpr int kBusyMs = 5000, kLogWaitMs = 200;  // how long others are waited for
+inline constexpr int kBusyMs = 5000, kLogWaitMs = 200;  // how long to wait for other processes and readers
 
 inline Error sql_error(const SQLite::Exception& e) {
   const int code = e.getErrorCode();
@@ -39,11 +40,11 @@ inline Error no_message(MessageId id) {
   return make_error(ErrorKind::not_found, "The session has no message 'msg_{}'", id);
 }
 
-// The session, if it is the owner's.
+// The session, if it belongs to the owner.
 std::optional<Session> find_session(SQLite::Database& db, const Owner& owner, const std::string& id);
 
-// Runs `work`, which returns a Result and uses db_, with the lock held; for writing in a transaction, which
-// is rolled back if it returns an error.
+// Runs `work`, which returns a Result and uses db_, with the lock held. For writing, it runs in a
+// transaction, which is rolled back if `work` returns an error.
 template <class Work>
 auto SessionStore::run(bool write, Work work) -> decltype(work()) {
   std::lock_guard lock(mutex_);
@@ -61,7 +62,7 @@ auto SessionStore::run(bool write, Work work) -> decltype(work()) {
   }
 }
 
-// Runs `work` with a database to read from, beside what else is read and written.
+// Runs `work` with a database connection for reading, in parallel to other readers and the writer.
 template <class Work>
 auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Database&>())) {
   const bool in_memory = !readers_[0];
@@ -73,7 +74,7 @@ auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Databas
     ++first_place_;
     db = free_readers_.back();
     free_readers_.pop_back();
-    reader_came_.notify_all();  // there may be one for the next, too
+    reader_came_.notify_all();  // another reader may be free for the next in turn
     lock.unlock();
   }
   const auto give_back = [&](SQLite::Database* reader) {

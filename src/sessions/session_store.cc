@@ -15,11 +15,12 @@ namespace anabranch {
 namespace {
 
 constexpr int kFormat = 1;
-constexpr size_t kTitleLength = 60;    // of titles made of a message
-constexpr size_t kSessionBytes = 512;  // that a session without messages counts for
+constexpr size_t kTitleLength = 60;    // for titles made from a message
+constexpr size_t kSessionBytes = 512;  // counted for a session without messages
 
-// A message's content stands in `text`, where the index of words finds it, and the rest in `json`: also that
-// of a very long content, as kTextRest. AUTOINCREMENT: the id of a removed message is never given again.
+// A message's content is in `text`, which the full-text index reads, and the rest in `json`. The end of a
+// very long content is also in `json`, as kTextRest. AUTOINCREMENT: the id of a removed message is never
+// reused.
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS sessions (
   id TEXT PRIMARY KEY, owner TEXT NOT NULL, listed INTEGER NOT NULL, title TEXT NOT NULL, model TEXT NOT NULL,
@@ -39,7 +40,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
   text, content='messages', content_rowid='id', prefix='2 3', tokenize='unicode61 remove_diacritics 2');
 )";
 
-// Files of earlier programs of this format have no traces, or do not know the newest message at their time.
+// Files of earlier programs with this format lack traces, or their column `message`.
 constexpr const char* kTraces = R"(
 CREATE TABLE IF NOT EXISTS traces (session TEXT NOT NULL, trace TEXT NOT NULL,
   message INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (session, trace)) WITHOUT ROWID;
@@ -51,7 +52,7 @@ std::string new_session_id() {
   return fmt::format("conv_{:08x}{:08x}{:08x}", random(), random(), random());
 }
 
-// The first line of the first message of a user, shortened at the end of a word.
+// The first line of the first user message, shortened at the end of a word.
 std::string title_of(std::span<const NewMessage> messages) {
   for (const NewMessage& one : messages) {
     if (string_at(one.message, "role") != "user") continue;
@@ -67,8 +68,7 @@ std::string title_of(std::span<const NewMessage> messages) {
   return {};
 }
 
-// How much of a message's text the index of words has: of a whole book it would take seconds, for which all
-// others wait.
+// How much of a message's text is indexed. A whole book would take seconds, and everybody else would wait.
 size_t indexed_length(const std::string& text) {
   constexpr size_t kIndexed = 256 << 10;
   size_t end = std::min(text.size(), kIndexed);
@@ -118,7 +118,7 @@ Result<void> check_messages(std::span<const NewMessage> messages) {
   return {};
 }
 
-// Fails if a table is not as it should be.
+// Fails if a table does not have the expected structure.
 void check_schema(SQLite::Database& db) {
   for (const char* columns :
        {"id, owner, listed, title, model, settings, metadata, created_at, updated_at, changed, head, "
@@ -135,7 +135,7 @@ Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path)
                                                  SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs);
     db->exec("PRAGMA trusted_schema = OFF");
     use_write_ahead_log(*db, kBusyMs);
-    // An acknowledged message survives a loss of power, too.
+    // An acknowledged message also survives a power failure.
     db->exec("PRAGMA synchronous = FULL");
     db->exec("PRAGMA secure_delete = ON");
     SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
@@ -160,7 +160,7 @@ Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path)
   }
 }
 
-// Others than the writer may read meanwhile.
+// Opens a connection that can read while another one writes.
 Result<std::unique_ptr<SQLite::Database>> open_reader(const std::string& path) {
   try {
     auto db = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE, kBusyMs);
@@ -239,7 +239,7 @@ Result<std::vector<Session>> SessionStore::create_all(std::span<const NewSession
   return made;
 }
 
-// Within a transaction. The session has been checked.
+// Call within a transaction, with a checked session.
 Session SessionStore::create_one(const NewSession& session) {
   const std::string id = new_session_id();
   const std::string settings = dump_json(session.settings), metadata = dump_json(session.metadata);
@@ -259,7 +259,7 @@ Session SessionStore::create_one(const NewSession& session) {
   return *find_session(*db_, std::nullopt, id);
 }
 
-// Within a transaction. The messages have been checked.
+// Call within a transaction, with checked messages.
 std::vector<MessageId> SessionStore::insert(const std::string& id, MessageId parent,
                                             std::span<const NewMessage> messages) {
   std::vector<MessageId> ids;
@@ -341,7 +341,7 @@ Result<std::vector<MessageId>> SessionStore::append(const Owner& owner, const st
 Result<void> SessionStore::take_back(const std::string& id, std::span<const MessageId> messages,
                                      MessageId head) {
   return run(true, [&]() -> Result<void> {
-    MessageId parent = kNoMessage;  // of the first
+    MessageId parent = kNoMessage;  // of the first message
     for (size_t i = messages.size(); i-- > 0;) {
       SQLite::Statement query(
           *db_,
@@ -350,7 +350,7 @@ Result<void> SessionStore::take_back(const std::string& id, std::span<const Mess
           "NOT EXISTS (SELECT 1 FROM messages WHERE session = ?2 AND parent = ?1)");
       query.bind(1, messages[i]);
       query.bind(2, id);
-      if (!query.executeStep()) return {};  // something was added below it meanwhile
+      if (!query.executeStep()) return {};  // something was added below it in the meantime
       SQLite::Statement note(
           *db_,
           "UPDATE sessions SET messages = messages - 1, bytes = bytes - ?3, "
@@ -386,7 +386,7 @@ Result<Session> SessionStore::change(const Owner& owner, const std::string& id, 
     if (change.settings) session->settings = *change.settings;
     if (change.metadata) session->metadata = *change.metadata;
     if (change.head) {
-      // Ids ascend, so the newest leaf below a message is found by going to the newest child again and again.
+      // Ids ascend, so the newest leaf below a message is found by repeatedly going to the newest child.
       SQLite::Statement leaf(
           *db_,
           "WITH RECURSIVE down(id) AS (SELECT id FROM messages WHERE id = ?1 AND session = ?2 "
@@ -407,7 +407,7 @@ Result<Session> SessionStore::change(const Owner& owner, const std::string& id, 
     update.bind(4, session->head);
     update.bind(5, static_cast<int64_t>(settings.size() + metadata.size()) - static_cast<int64_t>(old_bytes));
     update.bind(6, unix_seconds());
-    update.bind(7, change.title ? 1 : 0);  // a session that got a name is wanted
+    update.bind(7, change.title ? 1 : 0);  // a session that is given a title becomes listed
     update.bind(8, id);
     update.exec();
     return *find_session(*db_, std::nullopt, id);

@@ -8,7 +8,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMaxSessions = 10'000;  // in one text
+constexpr size_t kMaxSessions = 10'000;  // per text
 
 // "2026-01-31 23:59"
 std::string minute_text(int64_t unix_seconds) {
@@ -17,7 +17,7 @@ std::string minute_text(int64_t unix_seconds) {
   return text;
 }
 
-// A fence that is longer than every run of backticks in the text.
+// A fenced block whose fence is longer than every run of backticks in the text.
 std::string fenced(std::string_view text, std::string_view language) {
   size_t longest = 2, run = 0;
   for (const char c : text) longest = std::max(longest, run = c == '`' ? run + 1 : 0);
@@ -74,7 +74,7 @@ void take_head(const Json& head, NewSession& session) {
   session.settings.erase("tools");  // whoever imports a conversation chooses its tools anew
 }
 
-// {"id", "function": {"name", "arguments"}}, with arguments as text or an object.
+// Whether it is {"id", "function": {"name", "arguments"}}, with arguments as text or an object.
 bool is_call(const Json& call) {
   const auto function = call.is_object() ? call.find("function") : call.end();
   if (!call.is_object() || function == call.end() || string_at(call, "id").empty()) return false;
@@ -83,7 +83,8 @@ bool is_call(const Json& call) {
   return arguments != function->end() && (arguments->is_string() || arguments->is_object());
 }
 
-// [{"at", "url", "detail"?}, ...]: images of a user or a tool, each with its place in the text.
+// Whether it is [{"at", "url", "detail"?}, ...]: images of a user or tool message, each with its position in
+// the text.
 bool are_images(const Json& images, const Json& message) {
   const std::string role = string_at(message, "role");
   if (!images.is_array() || images.empty() || (role != "user" && role != "tool")) return false;
@@ -125,8 +126,8 @@ std::string to_markdown(const Session& session, std::span<const SessionMessage> 
 std::optional<NewMessage> message_from(Json json) {
   if (!json.is_object() || string_at(json, "role").empty()) return std::nullopt;
   NewMessage out;
-  // What is said of calls of tools ("mcp_calls", "mcp") is shown when consent is asked for: it comes from our
-  // own record only. An id of a response would be found by clients that refer to it.
+  // Fields about tool calls ("mcp_calls", "mcp") are not imported: they are shown when consent is asked for,
+  // so they must come from our own record. Neither are ids of responses: clients could refer to them.
   if (const auto about = json.find("about"); about != json.end())
     for (const char* name : {"model", "status", "usage", "seconds", "thinking_seconds"})
       if (const auto value = about->is_object() ? about->find(name) : about->end(); value != about->end())
@@ -142,7 +143,7 @@ std::optional<NewMessage> message_from(Json json) {
     *content = text;
   }
   if (!json["content"].is_string()) return std::nullopt;
-  // Only what a chat template knows, and only in the form in which it knows it.
+  // Only fields that a chat template knows, and only with the types that it expects.
   for (const char* name : {"role", "content", "reasoning_content", "tool_call_id", "name"})
     if (const auto value = json.find(name); value != json.end() && value->is_string())
       out.message[name] = *value;
@@ -159,7 +160,7 @@ std::optional<NewMessage> message_from(Json json) {
 
 Result<std::vector<NewSession>> from_json_lines(std::string_view text) {
   std::vector<NewSession> sessions;
-  bool open = false;  // messages go to the last session
+  bool open = false;  // further messages belong to the last session
   for (size_t line = 1; !text.empty(); ++line) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view row = text.substr(0, end);

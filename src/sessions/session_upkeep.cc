@@ -1,5 +1,4 @@
-// What leaves the store: sessions that are removed, by their users or by Retention, and what they left
-// behind.
+// Removal from the store: of sessions, by their users or by Retention, and of what they left behind.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -12,11 +11,11 @@
 namespace anabranch {
 namespace {
 
-constexpr int64_t kStepBytes = 8 << 20;  // removed in one transaction, about
+constexpr int64_t kStepBytes = 8 << 20;  // removed per transaction, approximately
 
 }  // namespace
 
-// Within a transaction. The index of words is told of the text before it goes.
+// Call within a transaction. The full-text index needs the text, so it is updated first.
 void SessionStore::remove_messages(const char* condition, const MessageKey& value) {
   for (const char* command :
        {"INSERT INTO words (words, rowid, text) SELECT 'delete', id, text FROM messages WHERE ",
@@ -27,7 +26,7 @@ void SessionStore::remove_messages(const char* condition, const MessageKey& valu
   }
 }
 
-// Within a transaction.
+// Call within a transaction.
 void SessionStore::remove(const std::string& id) {
   SQLite::Statement traces(*db_, "SELECT trace FROM traces WHERE session = ?");
   traces.bind(1, id);
@@ -41,7 +40,7 @@ void SessionStore::remove(const std::string& id) {
   }
 }
 
-// Within a transaction. Removes the newest messages, about kStepBytes of them. False: there are none.
+// Call within a transaction. Removes the newest messages, about kStepBytes. False: there were none.
 bool SessionStore::remove_newest(const std::string& id) {
   std::vector<MessageId> messages;
   SQLite::Statement query(*db_, "SELECT id FROM messages WHERE session = ? ORDER BY id DESC");
@@ -69,7 +68,7 @@ bool SessionStore::remove_newest(const std::string& id) {
   return count > 0;
 }
 
-// Others write between the steps of a large session.
+// Removes a large session in steps, so that others can write in between.
 Result<void> SessionStore::erase_in_steps(const Owner& owner, const std::string& id) {
   for (bool more = true; more;) {
     TRY(more, run(true, [&]() -> Result<bool> {
@@ -88,14 +87,14 @@ Result<void> SessionStore::erase_in_steps(const Owner& owner, const std::string&
 Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
   auto erased = erase_in_steps(owner, id);
   if (erased || erased.error().kind != ErrorKind::exhausted) return erased;
-  // SQLite first writes a change to its log. What the log held so far makes room for it.
+  // SQLite writes a change to its log first, which needs space. Emptying the log may free enough.
   if (const auto emptied = empty_log(); !emptied || !*emptied) return erased;
   return erase_in_steps(owner, id);
 }
 
 Result<bool> SessionStore::empty_log() {
   return run(false, [&]() -> Result<bool> {
-    // A reader may need a part of the log for a while: others do not wait for it.
+    // If a reader needs a part of the log, do not let others wait for it long.
     db_->setBusyTimeout(kLogWaitMs);
     SQLite::Statement empty(*db_, "PRAGMA wal_checkpoint(TRUNCATE)");
     const int row = empty.tryExecuteStep();
@@ -106,8 +105,8 @@ Result<bool> SessionStore::empty_log() {
 }
 
 Result<void> SessionStore::scrub() {
-  // Joining all parts of the index, as "optimize" does, but some pages at a time (FTS5's "merge" command: it
-  // has nothing left to do once it changes fewer than two rows).
+  // Joins all parts of the index, like "optimize", but some pages at a time (FTS5's "merge" command: it is
+  // done when it changes fewer than two rows).
   constexpr int kPages = 200;
   for (bool first = true, more = true; more; first = false) {
     TRY(more, run(true, [&]() -> Result<bool> {
@@ -131,7 +130,7 @@ Result<int> SessionStore::prune() {
   changes_ = 0;
   pruned_at_ = unix_seconds();
   int removed = 0;
-  // What is too old does not count against the number of the others.
+  // First the old sessions, so that they do not count for the limits.
   for (const auto& find : {&SessionStore::find_old, &SessionStore::find_excess}) {
     TRY(const auto ids, run(false, [&]() -> Result<std::vector<std::string>> { return (this->*find)(); }));
     for (const std::string& id : ids) {
@@ -160,7 +159,7 @@ std::vector<std::string> SessionStore::find_old() {
   return ids;
 }
 
-// Each owner's sessions are counted apart.
+// Counts each owner's sessions separately.
 std::vector<std::string> SessionStore::find_excess() {
   std::vector<std::string> ids;
   SQLite::Statement unlisted(*db_,
@@ -169,7 +168,7 @@ std::vector<std::string> SessionStore::find_excess() {
   unlisted.bind(1, kMaxUnlisted);
   while (unlisted.executeStep()) ids.push_back(unlisted.getColumn(0).getString());
   if (retention_.bytes == 0) return ids;
-  // The one that was changed last stays, however large it is, and does not count.
+  // The session changed last always stays, however large it is, and does not count.
   SQLite::Statement query(*db_,
                           "SELECT id FROM (SELECT id, sum(bytes) OVER newest AS newer, first_value(bytes) "
                           "OVER newest AS last FROM sessions WINDOW newest AS (PARTITION BY owner ORDER BY "
@@ -180,7 +179,7 @@ std::vector<std::string> SessionStore::find_excess() {
 }
 
 void SessionStore::prune_after(size_t bytes) {
-  constexpr uint64_t kPart = 16;  // the limit of bytes is exceeded by one of so many parts at most
+  constexpr uint64_t kPart = 16;  // the limit of bytes is exceeded by at most 1/kPart of it
   constexpr int kChanges = 1024;
   constexpr int64_t kSeconds = 3600;
   written_ += bytes;
@@ -221,7 +220,7 @@ Result<void> SessionStore::add_traces(const std::string& session, std::span<cons
   });
 }
 
-// originals: the messages, ascending, of which the copy has copies. What was noted later is not of these.
+// originals: the messages that were copied, ascending. Only traces added before any newer message are copied.
 Result<void> SessionStore::copy_traces(const std::string& from, std::span<const MessageId> originals,
                                        const Session& copy) {
   return run(true, [&]() -> Result<void> {
@@ -234,7 +233,7 @@ Result<void> SessionStore::copy_traces(const std::string& from, std::span<const 
     SQLite::Statement add(*db_, "INSERT OR IGNORE INTO traces VALUES (?, ?, ?)");
     add.bind(1, copy.id);
     for (const auto& [trace, message] : traces) {
-      // The copies were made in one transaction, so their ids follow each other up to the head.
+      // The copies were made in one transaction, so their ids are consecutive up to the head.
       const auto newer = originals.end() - std::ranges::upper_bound(originals, message);
       add.bind(2, trace);
       add.bind(3, newer == std::ssize(originals) ? kNoMessage : copy.head - newer);

@@ -18,7 +18,7 @@ bool is_utf8() {
   return std::strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-// Whether a new cluster begins at text[at]; state: of the clusters before.
+// Whether a new cluster begins at text[at]; state: carried over from the clusters before.
 bool begins_cluster(std::u32string_view text, size_t at, utf8proc_int32_t& state) {
   return utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(text[at - 1]),
                                           static_cast<utf8proc_int32_t>(text[at]), &state);
@@ -64,7 +64,7 @@ size_t length_after(std::u32string_view text, size_t at) {
 }
 
 size_t length_before(std::u32string_view text, size_t at) {
-  // Where a cluster begins depends on all before it in the line, flags for example.
+  // Cluster boundaries depend on the whole line before them, for example with flags.
   size_t begin = at == 0 ? 0 : text.substr(0, at - 1).rfind(U'\n') + 1;
   for (size_t next = begin; (next += length_after(text.substr(0, at), next)) < at;) begin = next;
   return at - std::min(begin, at);

@@ -31,7 +31,7 @@ std::string editor_command() {
   return "";
 }
 
-// Runs the command on the file, with this process's terminal. False: it failed.
+// Runs the command on the file, in this process's terminal. False: it failed.
 bool run_editor(const std::string& command, const std::string& file) {
   const std::string script = command + " \"$1\"";
   const char* arguments[] = {"sh", "-c", script.c_str(), "sh", file.c_str(), nullptr};

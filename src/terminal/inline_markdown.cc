@@ -15,7 +15,7 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || (c & 0x80);
 }
 
-// Reads one line, or the inside of a pair of marks.
+// Parses one line, or the text between a pair of marks.
 class Reader {
  public:
   Reader(std::string_view text, InlineText& out) : text_(text), out_(out) {}
@@ -45,7 +45,8 @@ class Reader {
     out_.spans.back().text += text;
   }
 
-  // Takes the mark at `at` with what it encloses. Returns where the text goes on; `at`: there is no mark.
+  // Handles the mark at `at` and the text that it encloses. Returns the position after it; `at`: there is no
+  // mark.
   size_t mark(size_t at, size_t end, uint8_t style) {
     switch (text_[at]) {
       case '\\':
@@ -109,7 +110,8 @@ class Reader {
     return close + 1;
   }
 
-  // Within a word an asterisk is more often a product; scripts without spaces have no other place for it.
+  // Within a word an asterisk is usually a product. In scripts without spaces, emphasis can only begin within
+  // a word.
   bool can_open(size_t at, size_t n) const {
     const char last = before(at);
     return !is_space(char_at(at + n)) && (!is_word(last) || (text_[at] == '*' && (last & 0x80)));

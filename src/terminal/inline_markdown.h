@@ -1,4 +1,4 @@
-// The marks within a line of Markdown: emphasis, code, links.
+// Marks within a line of Markdown: emphasis, code, links.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace anabranch::terminal {
 
 struct Span {
   std::string text;
-  uint8_t style;  // of wrapper.h
+  uint8_t style;  // see wrapper.h
 };
 
 struct InlineText {
   std::vector<Span> spans;
-  bool open = false;  // a mark may still be closed by what follows
+  bool open = false;  // later text may still close a mark
 };
 
-// The text without its marks. Marks that nothing closes are text. style: of the whole.
+// The text without its marks. Marks that are never closed stay as text. style: for the whole text.
 InlineText read_inline(std::string_view text, uint8_t style);
 
 }  // namespace anabranch::terminal

@@ -20,8 +20,9 @@ namespace {
 
 static_assert(sizeof(wchar_t) == sizeof(char32_t), "libedit's characters are code points here");
 
-constexpr size_t kMostPasted = 4u << 20;  // code points; what is more is dropped
-constexpr int kPollMs = 200;              // Ctrl-C may reach another thread than the one that waits
+constexpr size_t kMostPasted = 4u << 20;  // code points; more are dropped
+constexpr int kPollMs =
+    200;  // polling, because the signal of Ctrl-C may reach another thread than the one that waits
 
 std::atomic<bool> resized{false}, resumed{false};
 
@@ -40,14 +41,14 @@ std::u32string_view line_of(EditLine* edit, size_t& cursor) {
   return {code_points(line->buffer), static_cast<size_t>(line->lastchar - line->buffer)};
 }
 
-// Rows that so many cells take beside their first.
+// The number of additional rows, beside the first, that these cells take.
 size_t rows_below(size_t cells, size_t width) {
   return width > 0 && cells > 0 ? (cells - 1) / width : 0;
 }
 
 enum class Side { left, right };
 
-// Code points of the character on that side of the cursor; 0: there is none.
+// The number of code points of the character on that side of the cursor; 0: none.
 int code_points_at(EditLine* edit, Side side) {
   size_t cursor;
   const auto line = line_of(edit, cursor);
@@ -67,11 +68,11 @@ unsigned char delete_character(EditLine* edit, int) {
   const int n = code_points_at(edit, side);
   if (n == 0) return CC_ERROR;
   if (side == Side::right) el_cursor(edit, n);
-  el_deletestr(edit, n);  // those before the cursor
+  el_deletestr(edit, n);  // the code points before the cursor
   return CC_REFRESH;
 }
 
-// Ctrl-D: the end of input on an empty line.
+// Ctrl-D: on an empty line, ends the input.
 unsigned char delete_or_leave(EditLine* edit, int key) {
   size_t cursor;
   return line_of(edit, cursor).empty() ? CC_EOF : delete_character<Side::right>(edit, key);
@@ -85,7 +86,7 @@ bool continues(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-// Whether the bytes are a character of UTF-8, or cannot become one.
+// Whether the bytes are a UTF-8 character, or cannot become one.
 bool is_whole(const std::string& bytes) {
   if (bytes.empty()) return false;
   const auto first = static_cast<unsigned char>(bytes[0]);
@@ -93,7 +94,7 @@ bool is_whole(const std::string& bytes) {
   return bytes.size() >= wanted || !std::ranges::all_of(bytes.substr(1), continues);
 }
 
-// What a terminal sends between ESC [200~ and ESC [201~ is one text, whatever keys it looks like.
+// Text between ESC [200~ and ESC [201~ is pasted as a block, whichever keys it contains.
 unsigned char paste(EditLine* edit, int) {
   constexpr std::wstring_view kEnd = L"\033[201~";
   std::wstring text, last;
@@ -124,7 +125,7 @@ struct LineEditor::Impl {
     std::string bytes = std::exchange(held_byte, {});
     for (;;) {
       if (is_whole(bytes)) {
-        // What follows the beginning of a character without belonging to it comes next.
+        // A byte that does not continue the incomplete character is kept for the next call.
         if (bytes.size() > 1 && !continues(bytes.back())) {
           held_byte = bytes.back();
           bytes.pop_back();
@@ -133,7 +134,7 @@ struct LineEditor::Impl {
         return 1;
       }
       if (interrupt) return -1;
-      if (resumed.exchange(false)) {  // by the shell's `fg`, which has the terminal in a mode of its own
+      if (resumed.exchange(false)) {  // the shell's `fg` resumed us; the shell uses another terminal mode
         el_wset(edit, EL_PREP_TERM, 0);
         el_wset(edit, EL_PREP_TERM, 1);
         std::fputs("\033[?2004h", stdout);
@@ -155,8 +156,8 @@ struct LineEditor::Impl {
     }
   }
 
-  // Goes back to where the prompt begins and clears what is shown from there; libedit only draws anew. Some
-  // terminals have wrapped the line at the new width by now, others have left its rows as they were: the
+  // Moves to the beginning of the prompt and clears everything from there, because libedit only draws anew.
+  // Some terminals have wrapped the line at the new width by now, others have left its rows as they were: the
   // wider one counts, so that nothing above the prompt is lost. At worst a row of the old line stays.
   void clear_shown() {
     const size_t now = terminal_width(), width = std::max(now, std::exchange(shown_width, now));
@@ -166,7 +167,7 @@ struct LineEditor::Impl {
     before += line.substr(0, cursor);
     for (size_t end; (end = before.find(U'\n', begin)) != before.npos; begin = end + 1)
       rows += 1 + rows_below(cells(std::u32string_view(before).substr(begin, end - begin)), width);
-    rows += rows_below(cells(std::u32string_view(before).substr(begin)) + 1, width);  // and the cursor
+    rows += rows_below(cells(std::u32string_view(before).substr(begin)) + 1, width);  // including the cursor
     if (rows > 0) std::fputs(fmt::format("\033[{}A", rows).c_str(), stdout);
     std::fputs("\r\033[J", stdout);
   }
@@ -193,8 +194,8 @@ struct LineEditor::Impl {
     for (const auto& [key, command] : kOwn) el_wset(edit, EL_BIND, key, command, nullptr);
   }
 
-  size_t shown_width = 0;  // of the terminal when the line was drawn
-  std::string held_byte;   // read, and no part of the character before it
+  size_t shown_width = 0;  // width of the terminal when the line was drawn
+  std::string held_byte;   // a byte that was read but does not belong to the character before it
   std::string history_path;
   const std::atomic<bool>& interrupt;
   std::wstring prompt;

@@ -9,10 +9,10 @@
 namespace anabranch::terminal {
 namespace {
 
-constexpr size_t kMostHeld = 600;  // bytes of a line that wait for a closing mark
+constexpr size_t kMostHeld = 600;  // bytes of a line that are held back for a closing mark
 constexpr size_t kRuleCells = 20;
-constexpr size_t kMostRow = 4096;         // bytes of one of its lines
-constexpr size_t kMostTable = 64u << 10;  // bytes of a table that wait for its end
+constexpr size_t kMostRow = 4096;         // bytes per row of a table
+constexpr size_t kMostTable = 64u << 10;  // bytes of a table that are held back for its end
 
 size_t spaces(std::string_view line) {
   return std::min(line.find_first_not_of(' '), line.size());
@@ -22,7 +22,7 @@ bool consists_of(std::string_view text, char c) {
   return std::ranges::all_of(text, [c](char one) { return one == c; });
 }
 
-// How many marks stand on the line, if nothing but spaces is around them; npos: something is.
+// The number of marks on a line that otherwise contains only spaces; npos: it contains something else.
 size_t only_marks(std::string_view line, char mark) {
   const size_t pad = spaces(line), end = std::min(line.find_first_not_of(mark, pad), line.size());
   return line.find_first_not_of(" \t", end) == line.npos ? end - pad : line.npos;
@@ -78,7 +78,7 @@ void Markdown::push_char(char c) {
   begin_line(false);
 }
 
-// Decides what kind of line has begun, if held_ tells it. complete: nothing follows on this line.
+// Determines the kind of the current line, if held_ is enough for that. complete: the line has ended.
 void Markdown::begin_line(bool complete) {
   const size_t pad = spaces(held_);
   const std::string_view rest = std::string_view(held_).substr(pad);
@@ -100,7 +100,7 @@ void Markdown::begin_line(bool complete) {
   if (first == '`' || first == '~') {
     if (run == rest.size() && run < 3 && !complete) return;
     if (run < 3 || rest.find(first, run) != rest.npos) return begin_text(0, kPlain);
-    if (!complete) return;  // the language is on this line, too
+    if (!complete) return;  // the info string with the language follows on this line
     fence_ = rest.substr(0, run);
     lines_.put_whole(held_, kDim);
     lines_.end_line();
@@ -126,7 +126,7 @@ void Markdown::begin_line(bool complete) {
   if (mode_ == Mode::line_begin) begin_text(0, kPlain);
 }
 
-// False: held_ does not tell yet whether it is an item of a list.
+// False: held_ is too short to know whether this is a list item.
 bool Markdown::begin_list(size_t pad, bool complete) {
   const std::string_view rest = std::string_view(held_).substr(pad);
   const char first = rest.front();
@@ -151,7 +151,7 @@ bool Markdown::begin_list(size_t pad, bool complete) {
   return true;
 }
 
-// The line's text begins after `skip` bytes.
+// Begins the text of the line, after the first `skip` bytes.
 void Markdown::begin_text(size_t skip, uint8_t style) {
   const size_t pad = skip == 0 ? spaces(held_) : 0;
   if (pad > 0) {
@@ -170,7 +170,7 @@ void Markdown::push_text(char c) {
     mode_ = Mode::line_begin;
     return;
   }
-  // Chinese and Japanese have no spaces: their text may be shown between any two characters.
+  // Chinese and Japanese have no spaces, so their text may be shown between any two characters.
   const auto byte = static_cast<unsigned char>(c);
   const bool between = byte >= 0xE3 && byte <= 0xE9 && !held_.empty() && (held_.back() & 0x80);
   if (between && may_show()) show_text();

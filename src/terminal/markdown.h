@@ -1,4 +1,4 @@
-// Markdown as a terminal shows it, piece by piece while an answer comes.
+// Shows Markdown in a terminal, piece by piece while an answer arrives.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 namespace anabranch::terminal {
 
 // Headings, lists, quotes, rules, emphasis, code and links are shown by styles, tables in columns, paragraphs
-// broken at the width. Text goes out word by word; held back are only a table until it ends, and a line from
-// a mark that something may still close.
+// wrapped at the width. Text appears word by word. Only a table is held back until it ends, and a line from a
+// mark on that may still be closed.
 class Markdown {
  public:
-  // As of Wrapper; `styled` is the reason to use this class.
+  // See Wrapper. Always styled: without styles there is no reason to use this class.
   explicit Markdown(std::function<size_t()> width) : lines_(std::move(width), true) {}
 
-  // Adds text and returns what can be shown of all so far.
+  // Adds text and returns everything that can be shown by now.
   std::string push(std::string_view utf8);
-  // The rest, with all styles ended. A new text may begin.
+  // Returns the rest and ends all styles. A new text may follow.
   std::string finish();
 
  private:
@@ -40,11 +40,11 @@ class Markdown {
 
   Wrapper lines_;
   Mode mode_ = Mode::line_begin;
-  std::string held_;                // of this line, not shown yet
-  uint8_t style_ = kPlain;          // of this line
-  std::string fence_;               // that ends the code
-  bool raw_line_ = false;           // this line of code cannot be the fence's
-  std::vector<std::string> table_;  // its lines
+  std::string held_;                // text of this line that is not shown yet
+  uint8_t style_ = kPlain;          // style of this line
+  std::string fence_;               // the fence that ends the code
+  bool raw_line_ = false;           // this line of code cannot be the closing fence
+  std::vector<std::string> table_;  // lines of the table
 };
 
 }  // namespace anabranch::terminal

@@ -11,7 +11,7 @@ namespace {
 using Row = std::vector<std::string>;
 
 constexpr size_t kMostColumns = 64;
-constexpr size_t kLeastWidth = 6;  // of a column that is made narrower
+constexpr size_t kLeastWidth = 6;  // of a column that was made narrower
 
 std::string trim(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -52,7 +52,7 @@ size_t shown_cells(const std::string& cell) {
   return n;
 }
 
-// Makes the widest columns narrower until all fit.
+// Narrows the widest columns until all fit.
 void fit(std::vector<size_t>& widths, size_t width) {
   const auto total = [&] {
     size_t sum = 3 * (widths.size() - 1);
@@ -66,7 +66,7 @@ void fit(std::vector<size_t>& widths, size_t width) {
   }
 }
 
-// A cell's lines, each filled up with spaces.
+// A cell's lines, each padded with spaces.
 std::vector<std::string> cell_lines(const std::string& cell, size_t width, uint8_t style) {
   Wrapper lines([width] { return width; }, true);
   for (const Span& span : read_inline(cell, style).spans) lines.put(span.text, span.style);
@@ -80,7 +80,7 @@ std::vector<std::string> cell_lines(const std::string& cell, size_t width, uint8
   return out;
 }
 
-// Cells of a line with escape sequences.
+// The number of cells of a line with escape sequences.
 size_t visible_cells(const std::string& line) {
   std::string text;
   for (size_t i = 0; i < line.size(); i++)

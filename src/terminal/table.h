@@ -1,4 +1,4 @@
-// Tables of Markdown in columns.
+// Formats Markdown tables in columns.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace anabranch::terminal {
 
-// Shows lines that begin with '|' as a table whose cells break at the width. Lines that are none (no second
-// line of dashes) are shown as they are.
+// Shows lines that begin with '|' as a table whose cells wrap at the width. Lines that are not a table (the
+// second line has no dashes) are shown unchanged.
 void format_table(const std::vector<std::string>& lines, Wrapper& out);
 
 }  // namespace anabranch::terminal

@@ -66,7 +66,7 @@ void Wrapper::put(std::string_view utf8, uint8_t style) {
       gap_style_ = style;
       continue;
     }
-    const bool wide = cells(character) > 1;  // of Chinese and Japanese: lines break between any two
+    const bool wide = cells(character) > 1;  // Chinese or Japanese: lines break between any two characters
     if (wide) end_word();
     word_ += character;
     word_styles_.append(character.size(), static_cast<char>(style));
