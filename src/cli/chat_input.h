@@ -15,7 +15,7 @@ namespace anabranch::cli {
 // """, or with a backslash before the end of a line (the last two also in pipes).
 class ChatInput {
  public:
-  // history: as of LineEditor.
+  // history: see LineEditor.
   ChatInput(const std::string& history, const std::atomic<bool>& interrupt);
   bool is_terminal() const { return editor_ != nullptr; }
   // The next message or command. nullopt: there is no more, or Ctrl-C if `interrupt` is set.

@@ -43,7 +43,7 @@ struct Answer {
   FinishReason finish = FinishReason::none;
   bool stop_found = false;  // a stop string ended it
   Usage usage;
-  std::vector<std::string> states;  // as of Event
+  std::vector<std::string> states;  // see Event
 };
 
 // Runs the (only) prompt to its end, printing the answer to stdout as it comes (reasoning dimmed on a

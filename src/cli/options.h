@@ -59,7 +59,7 @@ struct PeerFlags {
 struct SessionFlags {
   std::string directory;              // "": the usual one
   std::optional<std::string> resume;  // of chat: a session to go on with; "": the last one
-  double days = 0;                    // as of Retention
+  double days = 0;                    // see Retention
   uint64_t bytes = 0;
 };
 
@@ -211,14 +211,14 @@ struct StopOptions {
 
 struct StatusOptions {
   int port = ServeOptions{}.port;
-  std::string pid_file;  // as of StopOptions
+  std::string pid_file;  // see StopOptions
   std::string api_key_file;
   bool json = false;
 };
 
 struct DoctorOptions {
   std::string model;
-  std::string device = "cpu";  // as of ModelOptions
+  std::string device = "cpu";  // see ModelOptions
   bool tune = false;           // measure what suits the model, and keep it
   double tune_seconds = 30;
   bool json = false;
@@ -232,7 +232,7 @@ struct ConfigOptions {
 struct StatesOptions {
   enum class Action { list, stats, verify, clear };
   Action action = Action::list;
-  std::string directory;  // as of CacheFlags
+  std::string directory;  // see CacheFlags
   bool json = false;
   bool all = false;         // list: without a limit
   bool remove_bad = false;  // verify
@@ -267,7 +267,7 @@ struct ListOptions {
 
 struct ShowOptions {
   std::string model;           // a path or a name
-  std::string device = "cpu";  // as of ModelOptions
+  std::string device = "cpu";  // see ModelOptions
   bool json = false;
 };
 

@@ -17,7 +17,7 @@ GenerationOptions generation_options(const SamplingOptions& options, const Engin
 ThinkingWish thinking_wish(const ThinkFlags& flags);
 
 // body: {"messages", "tools"} as of /v1/chat/completions. The options are those given, whatever it says.
-// cancelled: as of Preparer. Errors: unsupported (no chat template, or one that cannot be told to think as
+// cancelled: see Preparer. Errors: unsupported (no chat template, or one that cannot be told to think as
 // the flags say); as of Preparer::chat and Preparer::compile, in the words of the command line.
 Result<Prepared> prepare_chat(const Engine& engine, Preparer& preparer, const Json& body,
                               const ThinkFlags& thinking, GenerationOptions options,

@@ -21,7 +21,7 @@ struct Finding {
 struct VerifySubject {
   Engine& engine;
   Preparer& preparer;            // of the engine
-  std::string template_problem;  // as of LoadedModel
+  std::string template_problem;  // see LoadedModel
   // Filled by the checks that need them.
   std::vector<std::vector<int>> plain;  // answers to the fixed prompts, without speculation, cache or batch
 };

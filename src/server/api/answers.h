@@ -16,7 +16,7 @@ namespace anabranch::server {
 
 class Answers {
  public:
-  // models, metrics and traces must outlive it. The rest: as of AnswerServices.
+  // models, metrics and traces must outlive it. The rest: see AnswerServices.
   Answers(ModelPool& models, WorkerPool& workers, Post post, const After& after, double timeout_s,
           Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
           bool share_states, TraceEraser& traces);

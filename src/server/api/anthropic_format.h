@@ -7,7 +7,7 @@ namespace anabranch::server {
 
 class MessageWriter : public AnswerWriter {
  public:
-  // left_out_tools: as of ChatRequest. tools: those that this server runs.
+  // left_out_tools: see ChatRequest. tools: those that this server runs.
   MessageWriter(bool stream, std::vector<std::string> left_out_tools, AgentTools tools = {})
       : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)), tools_(std::move(tools)) {}
 

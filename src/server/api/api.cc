@@ -85,7 +85,7 @@ bool is_encoded(const HttpRequest& request) {
   return encoding && lower_case(*encoding) != "identity";
 }
 
-// The list of models in the form of Anthropic's API. models: as of model_json().
+// The list of models in the form of Anthropic's API. models: see model_json().
 Json anthropic_models(const Json& models, int64_t created) {
   Json data = Json::array();
   for (const Json& model : models)

@@ -23,7 +23,7 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: as of AnswerServices. cache_directory: as of TraceEraser.
+  // timeout_s: as of AnswerServices. cache_directory: see TraceEraser.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,

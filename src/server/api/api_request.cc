@@ -158,7 +158,7 @@ LoopRule read_loops(JsonFields& fields) {
   return value && *value == false ? LoopRule::none : LoopRule::exact;
 }
 
-// space: as of RequestDefaults.
+// space: see RequestDefaults.
 void read_cache(JsonFields& fields, const std::string& space, GenerationOptions& options) {
   constexpr size_t kMaxSalt = 1024;
   options.cache = fields.boolean("cache").value_or(true);

@@ -19,12 +19,12 @@ class ConversationKeeper {
   ConversationKeeper(SessionStore& store, std::string owner, std::string session, MessageId parent)
       : store_(store), owner_(std::move(owner)), session_(std::move(session)), last_(parent) {}
 
-  // Errors of both: as of SessionStore::append.
+  // Errors of both: see SessionStore::append.
   Result<void> begin(const std::vector<NewMessage>& request);
   Result<void> add(const std::vector<NewMessage>& answer);
-  // Errors: as of SessionStore::put_response.
+  // Errors: see SessionStore::put_response.
   Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
-  // As of SessionStore::add_traces, for the session of the answer.
+  // See SessionStore::add_traces, for the session of the answer.
   void note(const std::vector<std::string>& traces);
   // The request could not be answered: what begin() did is undone, if nothing was added since.
   void take_back();

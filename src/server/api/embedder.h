@@ -21,7 +21,7 @@ std::vector<float> normalised(std::vector<float> values, int dimensions);
 
 class Embedder {
  public:
-  // started: monotonic seconds; load_s: as of AnswerHead.
+  // started: monotonic seconds; load_s: see AnswerHead.
   struct Times {
     double started = 0, load_s = 0;
     Deadline deadline;

@@ -17,7 +17,7 @@ Json model_json(const ModelPool::Entry& entry, int64_t created);
 // Used on the I/O thread only.
 class ModelActions {
  public:
-  // The pool must outlive it. created: as of model_json.
+  // The pool must outlive it. created: see model_json.
   ModelActions(ModelPool& pool, Post post, int64_t created);
   ~ModelActions();
 

@@ -33,7 +33,7 @@ struct ServedModel {
   const std::string name;
   const std::shared_ptr<Engine> engine;
   const RequestDefaults defaults;  // without fetch_image, which is a request's own
-  const WebFetch fetch_image;      // as of ServerModels
+  const WebFetch fetch_image;      // see ServerModels
   Preparer preparer;
 };
 // While it lives, the model stays loaded.

@@ -30,13 +30,13 @@ struct ModelSize {
 
 // The same for clients who choose a model.
 struct ModelDescription {
-  std::string family;  // as of ModelInfo
+  std::string family;  // see ModelInfo
   std::string format;  // "gguf" or "safetensors"
   uint64_t parameters = 0, bytes = 0;
   int context_length = 0, layers = 0, hidden = 0;
   int64_t modified_ns = 0;    // since 1970
   std::string chat_template;  // its source; empty: none
-  bool images = false;        // as of ModelInfo
+  bool images = false;        // see ModelInfo
 };
 
 // A loaded model, and what counts for requests to it that say nothing.

@@ -27,7 +27,7 @@ struct ReadyRequest {
 };
 // What a body leads to: work for the engine, embeddings, or an answer without it (a count).
 using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse>;
-// What bodies are read with. cancelled: as of Preparer.
+// What bodies are read with. cancelled: see Preparer.
 struct PrepareContext {
   const Engine& engine;
   const RequestDefaults& defaults;

@@ -48,7 +48,7 @@ class ResponsesWriter : public AnswerWriter {
   Json output_ = Json::array();
   Json problem_;               // the response's "error"
   std::string not_kept_;       // likewise
-  std::string stopped_;        // as of AnswerEnd
+  std::string stopped_;        // see AnswerEnd
   const char* cut_ = nullptr;  // why it is incomplete
   int sequence_ = 0;
 };

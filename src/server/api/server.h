@@ -28,17 +28,17 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;   // further names of this server (access.h)
   std::vector<std::string> cors_origins;    // whose pages may ask
   std::vector<ApiKey> api_keys;             // requests must show one of these; none: everybody may ask
-  std::optional<CacheScope> cache_scope;    // as of ApiKeys::make
+  std::optional<CacheScope> cache_scope;    // see ApiKeys::make
   std::vector<VolatileRule> volatile_text;  // of system prompts
   bool share_states = false;                // other workers may fetch kept states (state_pages.h)
   std::string cache_directory;              // of states and of sampled turns (turns.db); empty: none on disk
-  std::string seal_key_path;                // as of Sealer
+  std::string seal_key_path;                // see Sealer
   SessionOptions sessions;                  // conversations that are kept
   ServerTools tools;                        // of MCP servers
   double request_timeout_s = 0;  // for each request, from its arrival to the end of its answer; 0: no limit
   int requests_per_minute = 0;   // for answers, of one client address; 0: no limit
   std::string access_log;        // a file with a line about each request (access_log.h); empty: none
-  size_t access_log_bytes = 64u << 20;  // as of RotatingLog
+  size_t access_log_bytes = 64u << 20;  // see RotatingLog
   double stop_grace_s = 30;             // for answers under way when stop() is called; then they are cut off
   double device_check_s = 1;            // between two looks whether a model's device has failed
 };

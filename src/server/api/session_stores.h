@@ -36,9 +36,9 @@ class SessionStores {
   Result<std::vector<std::string>> take_released();
   // Whether there are some, which others may have all the same.
   bool has_released();
-  // As of SessionStore.
+  // See SessionStore.
   void put_back(std::span<const std::string> traces) { memory_->put_back(traces); }
-  // As of SessionStore, in both. Failures are logged.
+  // See SessionStore, in both. Failures are logged.
   void upkeep();
   // `due` is called, with a lock held, when there is something for upkeep() to do; empty: nobody is told
   // until the next call.

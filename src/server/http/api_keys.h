@@ -43,7 +43,7 @@ struct ApiKey {
   int concurrent = 0;                    // requests at a time; 0: no limit
   int tokens_per_minute = 0;             // of prompts and answers; 0: no limit
   std::optional<int> priority = {};      // of its requests, whatever they ask for
-  std::optional<CacheScope> cache = {};  // unset: as of ApiKeys::make
+  std::optional<CacheScope> cache = {};  // unset: see ApiKeys::make
   unsigned roles = kAllRoles;            // bits of Role
 };
 
@@ -79,7 +79,7 @@ class KeyUse {
   // Of the key; empty: there is none.
   std::string name() const { return key_ ? key_->name : ""; }
   std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
-  // As of RequestDefaults.
+  // See RequestDefaults.
   std::string cache_space() const { return key_ && key_->cache == CacheScope::key ? key_->name : ""; }
   bool may(Role role) const { return !key_ || key_->may(role); }
 

@@ -63,7 +63,7 @@ class RequestReader {
   // Waits for the first byte of the next request.
   asio::awaitable<bool> wait();
   asio::awaitable<bool> read_head();
-  // client: as of sender_of().
+  // client: see sender_of().
   asio::awaitable<bool> read_body(std::string client);
 
   bool has_body() const { return parser_ && parser_->state() == RequestParser::State::body; }
