@@ -75,7 +75,7 @@ struct AgentTools {
   }
 
   // Whether neither an MCP server nor the client has such a function. This server answers its calls with the
-  // list of functions that exist.
+  // names of the tools that exist.
   bool is_unknown(const std::string& function) const {
     return !toolbox.empty() && !others.contains(function) && !toolbox.find(function);
   }

@@ -25,8 +25,7 @@ std::optional<bool> opening_wish(JsonFields& fields) {
   return extra ? JsonFields(*extra).boolean("add_generation_prompt") : std::nullopt;
 }
 
-// Reads "prefix" of the messages as the client sent them. Only the last message may have true; returns
-// whether it does.
+// Reads "prefix" of the messages as the client sent them. Only the last message's value counts; returns it.
 bool read_prefix(JsonFields& fields) {
   const Json* list = fields.array("messages");
   bool last = false;

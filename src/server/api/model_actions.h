@@ -11,7 +11,7 @@
 
 namespace anabranch::server {
 
-// A model for clients: OpenAI's fields and the state.
+// A model as clients see it: OpenAI's fields and its state.
 Json model_json(const ModelPool::Entry& entry, int64_t created);
 
 // Used on the I/O thread only.
@@ -26,10 +26,10 @@ class ModelActions {
   void cancel_all();
 
  private:
-  // A download. The worker sees `cancelled` only.
+  // A download. The worker uses only `cancelled`.
   struct Pull {
     std::shared_ptr<ResponseStream> out;
-    bool streams = true, ollama = false;  // in Ollama's form
+    bool streams = true, ollama = false;  // in Ollama's format
     std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
   };
 
