@@ -35,7 +35,7 @@ struct SpecOptions {
   bool lossy_skip = false;
 };
 
-inline constexpr double kUsualDiskWorth = 0.25;  // seconds of prefill that a user notices
+inline constexpr double kUsualDiskWorth = 0.25;  // seconds that a user notices
 
 struct CacheFlags {
   bool off = false;
@@ -170,8 +170,8 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   int port = 11436;
   int parallel = 0,
-      queue = 64;          // number of requests that run at a time (0: the device's default), and that wait
-  double max_gap_ms = 50;  // between a stream's tokens, while prompts are read beside it
+      queue = 64;             // running requests (0: the device's default), waiting requests
+  double max_gap_ms = 50;     // between a stream's tokens, while prompts are read beside it
   uint64_t memory_bytes = 0;  // for the KV cache of requests; 0: chosen
   int connections = 256, connections_per_address = 64;
   int requests_per_minute = 0;  // limit for one client address; 0: no limit

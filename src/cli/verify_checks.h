@@ -9,7 +9,7 @@
 
 namespace anabranch::cli {
 
-// info: measured for the reader, without a right or wrong value.
+// info: a measurement for the reader, without a right or wrong value.
 enum class Verdict { not_run, pass, fail, not_applicable, info };
 
 struct Finding {
