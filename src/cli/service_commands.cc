@@ -39,7 +39,7 @@ std::string nothing_runs(const std::string& pid_file) {
   return fmt::format("no server runs that has the pid file {}", pid_file);
 }
 
-// Waits for the process to end; returns whether it no longer holds its pid file.
+// Waits for the process to end, up to `seconds`. Returns whether it no longer holds its pid file.
 Result<bool> wait_for_end(const std::string& pid_file, pid_t pid, double seconds) {
   const double end = now_seconds() + seconds;
   while (true) {

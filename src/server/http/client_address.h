@@ -19,7 +19,7 @@ class TrustedProxies {
 
   bool contains(std::string_view address) const;
   // The last address in X-Forwarded-For that is not a trusted proxy's. Returns `peer` if it is not a trusted
-  // proxy itself, or if the header is missing or malformed.
+  // proxy itself, or if the header is missing, malformed or names only trusted proxies.
   std::string client_of(const std::string& peer, const HttpRequest& head) const;
 
  private:

@@ -13,8 +13,8 @@ class StallWatch {
 
   // To be called regularly. waiting: bytes that the client has not acknowledged; stuck: some of them do not
   // even fit into the system's send buffer; taken: bytes acknowledged since it connected. Returns true if,
-  // for `seconds` seconds, every call saw more than `bytes` waiting (or some stuck) and the client took fewer
-  // than `bytes`.
+  // for `seconds`, every call saw more than `bytes` waiting (or some stuck) and the client took fewer than
+  // `bytes`.
   bool stalled(double now, size_t waiting, bool stuck, uint64_t taken) {
     const bool pressed = waiting > bytes_ || stuck;
     if (!pressed || !pressed_ || taken >= taken_ + bytes_) {
