@@ -1,7 +1,9 @@
 // Images in requests. The parsers note each image beside the text of its message, and sessions store it like
-// this: {"role": "user", "content": "What is this?", "images": [{"at": 0, "url": "data:image/png;base64,...",
-// "detail": "low"}]} `at` bytes of the content stand before the image. take_images() converts this to the
-// format that chat templates take.
+// this:
+//   {"role": "user", "content": "What is this?",
+//    "images": [{"at": 0, "url": "data:image/png;base64,...", "detail": "low"}]}
+// `at` bytes of the content stand before the image. take_images() converts this to the format that chat
+// templates take.
 #pragma once
 
 #include <functional>
