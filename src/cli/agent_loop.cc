@@ -10,7 +10,7 @@
 namespace anabranch::cli {
 namespace {
 
-// ids: of the calls, in their order.
+// ids: the calls' ids, in order.
 Json assistant_message(const Answer& answer, const std::vector<std::string>& ids) {
   Json message = {{"role", "assistant"}, {"content", answer.text}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
@@ -26,8 +26,8 @@ std::string text_of(const ToolCall& call) {
   return call.name + " " + call.arguments;
 }
 
-// Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for.
-// failed: calls that failed before, and now those of these that did.
+// Runs the calls of an answer. Each gets a message, also those that did not run because of the limits or
+// Ctrl-C. failed: calls that failed before; gets these calls' outcomes, too.
 void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::string>& ids,
                mcp::AgentBudget& budget, Json& messages, mcp::FailedCalls& failed,
                const std::atomic<bool>& interrupt) {
@@ -43,7 +43,7 @@ void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::stri
   }
 }
 
-// A model that repeats what has failed would do so until a limit ends it.
+// A model that repeats failed calls would go on until it reaches a limit.
 bool only_repeats(const Answer& answer, const mcp::FailedCalls& failed) {
   return std::ranges::all_of(answer.calls,
                              [&](const ToolCall& call) { return failed.contains(text_of(call)); });

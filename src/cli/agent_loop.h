@@ -1,4 +1,4 @@
-// The model, and the tools it calls, until it answers.
+// The agent loop: the model and the tools that it calls, until it answers.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@
 
 namespace anabranch::cli {
 
-// Answers the last of `messages` and appends what was said to them: the assistant's message, and before it
-// those with calls and the tools' results. desk: null for no tools. On an error nothing is appended that the
-// conversation could not go on from. wanted: of each answer; its tools are the desk's. The last answer of the
-// model.
+// Answers the last of `messages`. Appends the messages with calls, the tools' results and the assistant's
+// final message. After an error, the messages still form a conversation that can be continued. desk: null for
+// no tools. wanted: options for each answer; its tools are replaced by the desk's. Returns the model's last
+// answer.
 Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& messages, AnswerOptions wanted,
                                  const std::atomic<bool>& interrupt);
 

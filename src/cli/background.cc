@@ -23,7 +23,7 @@ namespace anabranch::cli {
 namespace {
 
 constexpr char kReady = 'r', kFailed = 'f';  // the first byte of a report
-constexpr std::streamoff kMaxShown = 4096;   // of the log
+constexpr std::streamoff kMaxShown = 4096;   // bytes of the log
 
 std::string read_all(int file) {
   std::string text;
@@ -37,7 +37,7 @@ std::string read_all(int file) {
   return text;
 }
 
-// What was written to the log after its first `from` bytes.
+// The part of the log after its first `from` bytes.
 std::string end_of(const std::string& path, std::streamoff from) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
@@ -47,7 +47,7 @@ std::string end_of(const std::string& path, std::streamoff from) {
   return text;
 }
 
-// The lines of a log that tell of trouble, in either format.
+// The warnings and errors in a log, in either log format.
 std::string warnings_in(const std::string& log) {
   static const std::regex mark(R"re(^[0-9:. -]+ (warning|error) |^\{.*"level":"(warning|error)")re");
   std::istringstream lines(log);
@@ -62,7 +62,7 @@ std::string how_it_ended(int status) {
   return fmt::format("with status {}", WEXITSTATUS(status));
 }
 
-// In the old process.
+// Runs in the old process.
 int tell(const std::string& report, pid_t server, const std::string& log_file, std::streamoff log_size) {
   if (!report.empty() && report[0] == kReady) {
     say_lines(report.substr(1) + "\n");
@@ -124,7 +124,7 @@ void Background::failed(const std::string& error) {
   report(kFailed, error);
 }
 
-// The old process may be gone.
+// The old process may have ended.
 void Background::report(char kind, const std::string& text) {
   if (report_ < 0) return;
   const auto before = std::signal(SIGPIPE, SIG_IGN);

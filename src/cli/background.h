@@ -1,5 +1,5 @@
-// `serve --detach`: the server in a process of its own, and the one that was started, which tells how the
-// start went.
+// `serve --detach`: the server runs in a new process; the process that the user started reports whether that
+// worked.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@ namespace anabranch::cli {
 class Background {
  public:
   // Forks; call it before the first thread starts. Returns in the new process, whose stdin and stdout are
-  // /dev/null and whose stderr is the log. The old process waits for ready() or failed(), or for its end,
-  // tells the user and returns its exit status. Until ready() the new process belongs to the terminal, so
-  // that Ctrl-C ends both.
+  // /dev/null and whose stderr is the log. The old process waits until the new one calls ready() or failed(),
+  // or ends; then it tells the user and returns the exit status. Until ready() the new process belongs to the
+  // terminal, so that Ctrl-C ends both.
   std::optional<int> start(const std::string& log_file);
-  // text: for the user.
+  // text: shown to the user.
   void ready(const std::string& text);
   void failed(const std::string& error);
 

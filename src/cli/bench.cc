@@ -1,4 +1,4 @@
-// `bench`: prefill and decode speed beside what the machine itself can do.
+// `bench`: prefill and decode speed, compared with the limits of the machine.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,11 +24,11 @@ struct Row {
   int depth = 0;
   Spread rate;          // tok/s
   double physical = 0;  // GB/s (decode) or GOP/s (prefill) at the median
-  double limit = 0;     // the machine's, same unit
+  double limit = 0;     // the machine's limit, same unit
   const char* unit = "";
-  double seconds = 0;  // of all timed repetitions, as is the profile
+  double seconds = 0;  // of all timed repetitions, like the profile
   std::vector<ProfileRow> profile;
-  std::vector<std::vector<uint64_t>> expert_rows;  // of each mixture of experts
+  std::vector<std::vector<uint64_t>> expert_rows;  // for each mixture of experts
 
   double ms_per_pass() const { return 1e3 * tokens / rate.median / passes; }
 };
@@ -55,11 +55,12 @@ class Bench {
     row.work = fmt::format("pp{}", tokens);
     row.tokens = tokens;
     row.passes = (tokens + chunk_ - 1) / chunk_;
-    // The head runs for one row only, so its parameters do not count.
+    // The head runs for one row only, so its parameters are not counted.
     const auto& spec = model_.spec();
     const double table = static_cast<double>(spec.vocab) * spec.hidden;
     const double layers = info_.parameters - table * (spec.tied_embeddings ? 1 : 2);
-    // Dense weights (16 bits each or more) are multiplied in fp32. Of experts, those of one token count.
+    // Dense weights (16 bits each or more) are multiplied in fp32. Of the experts, only those used by one
+    // token count.
     const auto parts = model_.part_bytes();
     const double bytes = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0),
                  read = static_cast<double>(model_.layer_bytes_per_token());
@@ -78,8 +79,8 @@ class Bench {
     return row;
   }
 
-  // Passes of `rows` tokens of one sequence, with logits for each: what verifying a draft costs. More than a
-  // draft can have are applied as if they were a prompt's.
+  // Passes of `rows` tokens of one sequence, with logits for each: the cost of verifying a draft. More rows
+  // than a draft can have are applied like a prompt's.
   Row verify(int rows, int depth) const {
     Row row = step(rows * kVerifyPasses, rows, depth);
     row.work = fmt::format("{} row{}", rows, rows > 1 ? "s" : "") + at_depth(depth);
@@ -103,7 +104,7 @@ class Bench {
     if (options_.profile) {
       row.profile = model_.device().profile().rows;
       row.expert_rows = model_.device().expert_rows();
-      for (size_t i = 0; i < expert_rows_before_.size(); i++)  // the same mixtures ran before, to warm up
+      for (size_t i = 0; i < expert_rows_before_.size(); i++)  // the same mixtures also ran in the warm-up
         for (size_t e = 0; e < expert_rows_before_[i].size(); e++)
           row.expert_rows[i][e] -= expert_rows_before_[i][e];
     }
@@ -119,7 +120,7 @@ class Bench {
         deep.emplace(model_.make_state());
         if (depth > 0) feed(*deep, depth, chunk_, Feed::prefill);
       }
-      SequenceState state = *deep;  // shares what is full, copies what it changes
+      SequenceState state = *deep;  // shares full KV blocks, copies those that it changes
       if (rep == 0) begin_profile();
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
@@ -142,8 +143,8 @@ class Bench {
 
   enum class Feed { prefill, decode, trial };
 
-  // Applies `count` made-up tokens, `chunk` at a time: with logits for the last of all, for each, or for each
-  // as draft tokens, which are then all accepted.
+  // Applies `count` made-up tokens, `chunk` at a time. Gives logits for the last token only, for each, or for
+  // each as draft tokens, which are then all accepted.
   void feed(SequenceState& state, int count, int chunk, Feed how) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);
@@ -184,7 +185,7 @@ Json to_json(const Row& row) {
   return out;
 }
 
-// Of its weights, what plain decoding does without.
+// Bytes of weights that only drafts use, not plain decoding.
 uint64_t bytes_for_drafts(const ModelInfo& info) {
   return info.mtp_bytes + info.draft_head_bytes;
 }
@@ -232,7 +233,7 @@ void print_header(const BenchOptions& options, const LoadedModel& loaded, const 
   print_columns();
 }
 
-// How evenly rows are spread over the experts of a mixture: means over the mixtures.
+// How evenly rows are spread over the experts of a mixture, as means over all mixtures.
 void print_experts(const std::vector<std::vector<uint64_t>>& mixtures) {
   if (mixtures.empty()) return;
   double busiest = 0, even = 0, unused = 0;

@@ -1,5 +1,5 @@
 // `bench --prompts`: real prompts answered with each kind of speculation in turn. Checks that the tokens are
-// the same, and shows what each is worth.
+// the same, and shows the speed of each kind.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -29,7 +29,7 @@ struct TaskSet {
   std::vector<Task> tasks;
 };
 
-// Of all tokens of all answers: equal for runs that said the same.
+// Adds an answer to the hash of all tokens of all answers. Runs with the same answers have the same hash.
 void add_answer(Fnv1a& said, const std::vector<int>& tokens) {
   for (const int token : tokens) said.add(static_cast<uint32_t>(token));
   said.add(0xffffffffu);
@@ -39,7 +39,7 @@ void add_answer(Fnv1a& said, const std::vector<int>& tokens) {
 struct Column {
   std::vector<double> rates;  // tok/s of each repetition
   SpecCounters counters;
-  long tokens = 0, different = 0;  // answers that are not the first kind's
+  long tokens = 0, different = 0;  // `different`: answers that differ from the first kind's
 };
 
 Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
@@ -54,9 +54,9 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
     const Json& json = *parsed;
     if (!json.is_object() || string_at(json, "prompt").empty())
       return make_error(ErrorKind::invalid, "{}:{}: not an object with a \"prompt\"", path, number);
-    // Answers that fall into a loop would flatter every drafter.
+    // Leave out answers that fall into a loop: they would make every draft source look good.
     if (json.value(sampled ? "sampled_ok" : "greedy_ok", Json(true)) == false) continue;
-    // As bench/speculation_loops.py has it, whose marks hold for these answers only.
+    // The same request as in bench/speculation_loops.py, whose marks hold for these answers only.
     Task task{string_at(json, "thinking")};
     if (task.thinking.empty()) task.thinking = "off";
     if (const auto system = string_at(json, "system"); !system.empty())
@@ -67,7 +67,7 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
   return set;
 }
 
-// "mtp", or "mtp:3" for three drafts a round.
+// "mtp", or "mtp:3" for three draft tokens a round.
 Result<SpecMode> mode_of(const std::string& kind) {
   const size_t colon = kind.find(':');
   int depth = 0;
@@ -99,8 +99,9 @@ class SpeculationBench {
       std::vector<double> seconds(kinds), tokens(kinds);
       for (size_t t = 0; t < set.tasks.size(); t++) {
         for (size_t k = 0; k < kinds; k++) {
-          const size_t kind = (k + t + rep) % kinds;  // each comes first in turn
-          // Drafts are copied from answers of the same kind and turn: never from the same prompt's.
+          const size_t kind = (k + t + rep) % kinds;  // each kind comes first in turn
+          // Drafts may be copied only from answers of the same kind and repetition, so never from an answer
+          // to the same prompt.
           TRY(const Answer answer, ask(set.tasks[t], modes_[kind], fmt::format("{} {}", kind, rep)));
           Column& column = columns[kind];
           seconds[kind] += answer.usage.decode_s;
@@ -133,12 +134,12 @@ class SpeculationBench {
   }
 
   const BenchOptions& options_;
-  std::vector<SpecMode> modes_;  // of options_.kinds
+  std::vector<SpecMode> modes_;  // the modes of options_.kinds
   Engine& engine_;
   Preparer preparer_{engine_, {}};
 };
 
-// Of the first column, repetition by repetition.
+// The column's rates relative to the first column's, for each repetition.
 std::vector<double> ratios(const Column& column, const Column& first) {
   std::vector<double> out;
   for (size_t i = 0; i < column.rates.size(); i++) out.push_back(column.rates[i] / first.rates[i]);

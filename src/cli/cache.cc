@@ -1,4 +1,4 @@
-// `cache`: what is kept on disk of earlier prompts and answers, listed, summed up, checked, removed.
+// `cache`: lists, sums up, checks and removes the prefix cache on disk.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@
 namespace anabranch::cli {
 namespace {
 
-// A line of the note that a store left.
+// A line of the note that a store left about its folder.
 std::string about(const CacheFolder& folder, const std::string& what) {
   const std::string text = "\n" + folder.about, start = "\n" + what + " ";
   const size_t at = text.find(start);
@@ -80,7 +80,7 @@ void print_head(const CacheFolder& folder) {
   if (!folder.problem.empty()) say("{}\n", folder.problem);
 }
 
-// What vision towers made of images, of all models together.
+// Cached outputs of vision towers for images, for all models together.
 Json images_json(const ImageFiles& images) {
   return {{"files", images.files}, {"bytes", images.bytes}};
 }
@@ -91,7 +91,7 @@ std::string images_text(const ImageFiles& images) {
 
 // ---- ls
 
-// The last few, which the next turns go on from.
+// Shows the last few points, from which the next turns continue.
 std::string points_text(const std::vector<uint32_t>& points) {
   constexpr size_t kShown = 4;
   std::string text = points.size() > kShown ? fmt::format("({} more)", points.size() - kShown) : "";
@@ -100,7 +100,7 @@ std::string points_text(const std::vector<uint32_t>& points) {
   return text;
 }
 
-constexpr int kDeepest = 8;  // indented so far
+constexpr int kDeepest = 8;  // levels of indentation at most
 
 void print_branches(const CacheFolder& folder, bool all) {
   constexpr size_t kShown = 20;
@@ -160,7 +160,7 @@ Result<int> list(const StatesOptions& options, const std::string& directory) {
 
 // ---- stats
 
-// Of all records, by token of the blocks; a hybrid's points are most of it.
+// Bytes of all records per 1000 tokens of the blocks. For hybrid models most of it is points.
 Json per_1k(const Sum& sum) {
   if (sum.tokens() == 0) return nullptr;
   return std::llround(static_cast<double>(sum.bytes) * 1000 / static_cast<double>(sum.tokens()));
@@ -264,7 +264,7 @@ RecordFilter filter_of(const StatesOptions& options) {
   return filter;
 }
 
-// Of all models together, so they stay when one fingerprint's records go.
+// Sampled turns belong to all models together, so they stay if only one fingerprint's records are removed.
 Result<int64_t> clear_turns(const RecordFilter& filter, const std::string& path) {
   if (!filter.fingerprint.empty()) return 0;
   return forget_turns(path, is_empty(filter) ? INT64_MAX : filter.used_before_ns / 1'000'000'000);

@@ -1,4 +1,4 @@
-// `calibrate`: measures a model on text and stores beside it what its drafts should be made of.
+// `calibrate`: measures a model on text, and stores beside it the settings for its drafts.
 #include "decode/calibrate.h"
 
 #include <fmt/core.h>
@@ -36,9 +36,9 @@ constexpr const char* kPrompts[] = {
 constexpr int kAnswerTokens = 192;
 constexpr uint64_t kSeed = 20;
 
-// --text: so many windows, spread evenly over the file, are measured.
+// --text: number and length of the measured windows, which are spread evenly over the file.
 constexpr int kWindows = 8, kWindowTokens = 320, kFewestTokens = 128;
-constexpr size_t kPieces = 16;  // of the whole file, whose tokens are counted
+constexpr size_t kPieces = 16;  // pieces of the whole file, whose tokens are counted
 
 // A line on a terminal that the next one replaces; nothing elsewhere.
 void show_progress(const std::string& what) {
@@ -52,7 +52,7 @@ struct Text {
   std::vector<Passage> counted;   // to choose the draft vocabulary from; empty: `passages`
 };
 
-// The model's own answers, as its drafts will meet them.
+// The model's own answers, which are the text that its drafts will have to predict.
 Result<Text> answer_prompts(const ModelOptions& model) {
   static const std::atomic<bool> never{false};  // Ctrl-C ends the program: nothing is written before the end
   TRY(const auto engine, make_engine(model, {}, kNoCache));
@@ -104,7 +104,7 @@ Result<Text> read_windows(const std::string& path, const LoadedModel& loaded) {
   };
   for (size_t i = 0; i < kWindows; i++) {
     const size_t at = i * (total - length) / (kWindows - 1);
-    // Its first few tokens lack what came before them.
+    // The first few tokens of a window are not measured, because they lack the text before them.
     Passage window{piece(at, at + length), static_cast<int>(length / 10) + 1};
     add_leading_bos(*loaded.tokenizer, window.tokens);
     out.passages.push_back(std::move(window));
@@ -115,7 +115,7 @@ Result<Text> read_windows(const std::string& path, const LoadedModel& loaded) {
 }
 
 std::vector<int> special_ids(const Tokenizer& tokenizer, int vocab) {
-  constexpr size_t kMost = 512;  // some vocabularies reserve thousands
+  constexpr size_t kMost = 512;  // some vocabularies reserve thousands of special tokens
   std::vector<int> ids;
   for (int id = 0; id < std::min(vocab, tokenizer.vocab_size()) && ids.size() < kMost; id++)
     if (tokenizer.is_special(id)) ids.push_back(id);
@@ -128,13 +128,13 @@ struct Findings {
   ExitSearch exits;
   std::vector<double> exit_agreement;
   SkipSearch skips;
-  int skip_tokens = 0;  // that agreement without layers was counted on
+  int skip_tokens = 0;  // tokens on which agreement without layers was counted
   double seconds = 0;
 };
 
 void choose_vocab(const LoadedModel& loaded, const Text& text, const DraftCosts& costs, Findings& found) {
   const int vocab = loaded.model->spec().vocab;
-  // A draft of the MTP head, or one that costs about as much.
+  // Cost of a draft of the MTP head, or of a draft source that costs about as much.
   const double body = costs.mtp > 0 ? costs.mtp : (1 - costs.head) / 20;
   found.vocab = search_vocab(text.counted.empty() ? text.passages : text.counted, vocab,
                              special_ids(*loaded.tokenizer, vocab),
@@ -232,7 +232,7 @@ void print_table(const Findings& found, const std::string& path) {
   say("\nrate: tokens a second that such drafts promise, against none\n{}: written\n", path);
 }
 
-// What was written, and all that it was chosen from.
+// The settings that were written, and all measurements that they were chosen from.
 Result<Json> to_json(const Findings& found, const std::string& path) {
   TRY(Json out, parse_json(calibration_text(found.kept)));
   Json sizes = Json::array(), exits = Json::array(), skips = Json::array();

@@ -25,7 +25,7 @@ std::string history_file(const ChatOptions& options) {
   return options.no_history || directory.empty() ? std::string() : directory + "/chat_history";
 }
 
-// Why an answer is not whole; "": it is.
+// Why an answer is incomplete; "": it is complete.
 std::string ending_of(const Answer& answer, int max_tokens) {
   if (answer.usage.cut == "answer_loop") return "stopped: the answer repeated itself";
   if (answer.finish == FinishReason::cancelled) return "stopped";
@@ -58,12 +58,12 @@ class Chat {
   }
 
  private:
-  // A command: what follows its name, what it does, and when it is there.
+  // A command: its argument, its help, and whether it is available.
   struct Command {
     const char* name;
-    const char* argument;  // of the help; in brackets if it may be left out
+    const char* argument;  // as shown in the help; in brackets if it is optional
     const char* help;
-    bool (Chat::*run)(const std::string& rest);  // false to leave
+    bool (Chat::*run)(const std::string& rest);  // returns false to leave the chat
     bool (Chat::*there)() const = nullptr;
   };
   static std::span<const Command> commands();
@@ -71,7 +71,7 @@ class Chat {
   bool has_session() const { return session_ != nullptr; }
   bool has_desk() const { return desk_ != nullptr; }
 
-  // One message or command. False to leave.
+  // Handles one message or command. Returns false to leave the chat.
   bool step() {
     interrupt_ = false;
     auto text = input_.message();
@@ -85,7 +85,8 @@ class Chat {
     return true;
   }
 
-  // Whether to go on after the command; nullopt: it is none, but a message that begins with a path.
+  // Runs a command; returns false to leave the chat. nullopt: the text is no command but a message that
+  // begins with a path.
   std::optional<bool> command(const std::string& text) {
     const size_t end = std::min(text.find_first_of(" \n"), text.size());
     const std::string name = text.substr(0, end);
@@ -94,7 +95,7 @@ class Chat {
     for (const Command& one : commands()) {
       if (name != one.name || (one.there && !(this->*one.there)())) continue;
       if (!*one.argument && text.find('\n') != text.npos)
-        return std::nullopt;  // a pasted text that begins so
+        return std::nullopt;  // a pasted text that begins with a path
       if (rest.empty() && *one.argument && *one.argument != '[') {
         say("usage: {} {}\n", one.name, one.argument);
         return true;
@@ -150,12 +151,12 @@ class Chat {
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
 
-  // Answers the last message. added: how many messages are new, which go again after an error. False: it
+  // Answers the last message. added: the number of new messages, which are removed after an error. False: it
   // failed.
   bool answer(size_t added) {
     const size_t known = messages_.size() - added;
     if (session_) session_->keep(messages_, nullptr, partner_->name());
-    // Without a terminal, Ctrl-C stops an answer, and ends everything else.
+    // Without a terminal, Ctrl-C stops an answer. At any other time it ends the program.
     std::optional<InterruptsCaught> caught;
     if (!input_.is_terminal()) caught.emplace();
     AnswerOptions wanted;
@@ -164,7 +165,7 @@ class Chat {
     auto result = answer_with_tools(*partner_, desk_.get(), messages_, wanted, interrupt_);
     if (caught) caught->taken();
     if (!result) {
-      take_back(known);  // it never happened
+      take_back(known);  // as if it had never been asked
       fail(result.error());
       return false;
     }
@@ -180,7 +181,7 @@ class Chat {
     if (session_) session_->take_back(first);
   }
 
-  // Where the last message of the user stands; the number of messages: nowhere.
+  // Index of the user's last message; the number of messages if there is none.
   size_t last_question() const {
     for (size_t i = messages_.size(); i-- > 0;)
       if (messages_[i]["role"] == "user") return i;
@@ -318,10 +319,10 @@ class Chat {
   ChatInput input_;
   std::unique_ptr<Partner> partner_;
   std::unique_ptr<ToolDesk> desk_;        // null: no --mcp-config
-  std::unique_ptr<ChatSession> session_;  // null: nothing is kept
+  std::unique_ptr<ChatSession> session_;  // null: the chat is not stored
   Json messages_ = Json::array();
-  std::string before_;        // what goes before the next message
-  std::vector<Json> images_;  // likewise
+  std::string before_;        // text to put before the next message
+  std::vector<Json> images_;  // images to put before the next message
   std::optional<Answer> last_;
 };
 

@@ -12,7 +12,7 @@ constexpr const char* kMorePrompt = "... ";
 constexpr std::string_view kQuotes = "\"\"\"";
 constexpr size_t kMostBytes = 16u << 20;  // of a message
 
-// An odd number of them: two are one that is meant.
+// Whether it ends with an odd number of backslashes: two of them stand for a literal one.
 bool ends_with_backslash(std::string_view text) {
   const size_t last = text.find_last_not_of('\\');
   return (text.size() - (last == text.npos ? 0 : last + 1)) % 2 == 1;
@@ -40,11 +40,11 @@ std::optional<std::string> ChatInput::until_quotes(std::string text) {
   while (!text.ends_with(kQuotes) && text.size() < kMostBytes) {
     const auto more = line(kMorePrompt);
     if (!more && editor_) return std::nullopt;
-    if (!more) break;  // a pipe has ended
+    if (!more) break;  // the end of a pipe
     text += "\n" + *more;
   }
   if (text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
-  // The line feeds beside the quotes are no part of what stands between them.
+  // The line feeds next to the quotes are not part of the text between them.
   if (text.starts_with('\n')) text.erase(0, 1);
   if (text.ends_with('\n')) text.pop_back();
   return text;
@@ -55,7 +55,7 @@ std::optional<std::string> ChatInput::message() {
   if (!text) return std::nullopt;
   if (text->starts_with(kQuotes)) {
     text = until_quotes(text->substr(kQuotes.size()));
-    if (text && text->starts_with('/')) text->insert(0, " ");  // no command
+    if (text && text->starts_with('/')) text->insert(0, " ");  // so that it is not taken for a command
   } else {
     while (text && ends_with_backslash(*text) && text->size() < kMostBytes) {
       const auto more = line(kMorePrompt);

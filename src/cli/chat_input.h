@@ -11,18 +11,18 @@
 
 namespace anabranch::cli {
 
-// On a terminal with an editor and a history. A message of several lines: pasted, with Alt+Enter, between two
-// """, or with a backslash before the end of a line (the last two also in pipes).
+// On a terminal it has a line editor and a history. A message may have several lines: pasted, with Alt+Enter,
+// between two """, or with a backslash before the end of a line (the last two also in pipes).
 class ChatInput {
  public:
-  // history: as of LineEditor.
+  // history: see LineEditor.
   ChatInput(const std::string& history, const std::atomic<bool>& interrupt);
   bool is_terminal() const { return editor_ != nullptr; }
-  // The next message or command. nullopt: there is no more, or Ctrl-C if `interrupt` is set.
+  // The next message or command. nullopt: the input has ended, or Ctrl-C if `interrupt` is set.
   std::optional<std::string> message();
-  // The answer to a question of the program's, which the history does not keep.
+  // The answer to a question that the program asks. It is not stored in the history.
   std::optional<std::string> line(const std::string& prompt);
-  // Why there is no more, if that is an error.
+  // The error that ended the input, if there was one.
   const std::optional<Error>& problem() const { return problem_; }
 
  private:

@@ -8,7 +8,7 @@
 namespace anabranch::cli {
 namespace {
 
-// What is known of an answer besides its message.
+// Metadata of an answer beside its message.
 Json about(const Answer& answer, const std::string& model) {
   const Usage& usage = answer.usage;
   const bool whole = answer.finish == FinishReason::stop;

@@ -1,4 +1,4 @@
-// The session that a chat is kept in, if its user wants one.
+// The session in which a chat is stored, if its user wants that.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace anabranch::cli {
 
 // The directory that --sessions means; without it the usual one. Error: not_found (the user has no home).
 Result<std::string> session_directory(const std::string& wanted);
-// The session that a user means: an id, its beginning, or a part of a title; empty: the last one.
-// Errors: not_found, invalid (several have it).
+// The session that a user means. wanted: an id, the beginning of one, or a part of a title; empty: the last
+// one. Errors: not_found, invalid (several sessions match).
 Result<Session> find_session(SessionStore& store, const std::string& wanted);
 
 class ChatSession {
@@ -21,14 +21,15 @@ class ChatSession {
   // Errors: those of SessionStore::open and find_session.
   static Result<std::unique_ptr<ChatSession>> open(const SessionFlags& flags);
 
-  // The session that goes on; none: it begins with the first message.
+  // The session that the chat continues; none: the session begins with the first message.
   const std::optional<Session>& session() const { return session_; }
   // The messages so far. Errors: io.
   Result<Json> messages();
-  // Stores what of the chat's messages is new. answer: of the last one, if it is the model's. model: its
-  // name. What cannot be stored is told on stderr, and tried again with the next message.
+  // Stores the new ones of the chat's messages. answer: the answer of the last message, if that is the
+  // model's. model: its name. If storing fails, this is reported on stderr and tried again with the next
+  // message.
   void keep(const Json& messages, const Answer* answer, const std::string& model);
-  // Takes back what was stored of the chat's messages from this one on: it never happened.
+  // Removes the stored messages of the chat from this one on, as if they had never been sent.
   void take_back(size_t first);
   // The next message begins another session.
   void begin_anew();
@@ -39,7 +40,7 @@ class ChatSession {
 
   std::unique_ptr<SessionStore> store_;
   std::optional<Session> session_;
-  std::vector<MessageId> kept_;  // of the chat's messages, in their order
+  std::vector<MessageId> kept_;  // ids of the chat's stored messages, in order
 };
 
 }  // namespace anabranch::cli

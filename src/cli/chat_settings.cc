@@ -10,7 +10,7 @@
 namespace anabranch::cli {
 namespace {
 
-// A value as text and back. Ranges are those of the flags.
+// Converts a value to text and back. Ranges are those of the flags.
 struct ChatSetting {
   const char* name;
   double least, most;

@@ -1,4 +1,4 @@
-// `/set` of `chat`: sampling that changes during a conversation.
+// `/set` of `chat`: changes sampling options during a conversation.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace anabranch::cli {
 
 // Changes one of the options; value "default": as the model recommends. Errors: not_found (no such option;
-// the names are listed), invalid (no number, or one out of range).
+// the message lists the names), invalid (not a number, or out of range).
 Result<void> change_setting(SamplingOptions& options, const std::string& name, const std::string& value);
 // One line for each option: its name and value.
 std::string list_settings(const SamplingOptions& options);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kQuantile = 0.99;
 
-// Some files pad the vocabulary with tokens that no text has ("[PAD151936]"), where others end before.
+// Some files pad the vocabulary with tokens that no text contains ("[PAD151936]"), while others end before
+// them.
 Result<void> check_same_vocabulary(const LoadedModel& original, const LoadedModel& model) {
   const auto &theirs = *original.tokenizer, &ours = *model.tokenizer;
   const int logits = model.model->spec().vocab;

@@ -13,9 +13,9 @@ constexpr std::string_view kModelFlags[] = {"--model", "-m", "--draft", "--mtp-f
 
 struct Flag {
   std::vector<std::string> names;    // with their dashes
-  std::vector<std::string> choices;  // of its value; empty: any
+  std::vector<std::string> choices;  // allowed values; empty: any
   bool takes_value = false;
-  std::string help;  // its first sentence
+  std::string help;  // first sentence of its help
 };
 
 struct Command {
@@ -57,7 +57,7 @@ Command read(const CLI::App& app, const std::string& name) {
   return out;
 }
 
-// The program, then its sub-commands; those of sub-commands count as words of these.
+// The program, then its sub-commands. Sub-commands of a sub-command are treated as its words.
 std::vector<Command> read_all(const CLI::App& app) {
   std::vector<Command> out = {read(app, "")};
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -76,7 +76,7 @@ std::string words_of(const Command& command) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-// Cases of the word before the one that is completed.
+// Shell cases for the word before the one that is being completed.
 std::string value_cases(const std::vector<Command>& commands) {
   std::string out = fmt::format("    {}) values=\"$(anabranch ls --names 2>/dev/null)\"; files=1 ;;\n",
                                 fmt::join(kModelFlags, "|"));
@@ -105,7 +105,7 @@ std::string command_cases(const std::vector<Command>& commands) {
   return out;
 }
 
-// The choice of words is the same for bash and zsh.
+// bash and zsh choose the words in the same way.
 std::string chooser(const std::vector<Command>& commands) {
   return fmt::format("  case $previous in\n{}    *)\n  case $command in\n{}  esac ;;\n  esac\n",
                      value_cases(commands), command_cases(commands));

@@ -13,12 +13,12 @@
 namespace anabranch::cli {
 namespace {
 
-// Behind the other flags: after "--", words are no flags.
+// Adds flags after the other flags but before "--", because words after it are not flags.
 void add_flags(std::vector<std::string>& words, const std::vector<std::string>& flags) {
   words.insert(std::ranges::find(words, "--"), flags.begin(), flags.end());
 }
 
-// What the user's own arguments say. Errors are left to the parse that counts.
+// Parses the user's own arguments. Errors are ignored here; the real parse reports them.
 void parse_leniently(Program& program, const std::vector<std::string>& words) {
   const auto relax = [](CLI::App* app) {
     app->require_subcommand(0);
@@ -44,7 +44,7 @@ std::vector<std::string> files_of(const Program& given) {
   return files;
 }
 
-// A model that a file or the environment names may have settings of its own.
+// A model that a configuration file or the environment names may have settings of its own.
 SettingTable settings_for(const CLI::App& command, const Settings& settings, std::string model) {
   if (model.empty())
     if (const auto table = settings_of(command, settings, ""); table.contains("model"))
@@ -52,7 +52,7 @@ SettingTable settings_for(const CLI::App& command, const Settings& settings, std
   return settings_of(command, settings, model);
 }
 
-// What `doctor --tune` found for a model that is on this machine.
+// The settings that `doctor --tune` found for a model on this machine.
 SettingTable tuned_for(const std::string& model, const Settings& settings, const std::string& device) {
   if (model.empty()) return {};
   const auto named = settings.models.find(model);
@@ -119,7 +119,7 @@ std::vector<std::string> serve_words(const Arguments& arguments, const std::stri
     const std::string& word = arguments.own[i];
     if (std::ranges::find(kFlags, word) != std::end(kFlags)) continue;
     if (std::ranges::find(kValues, word) != std::end(kValues)) {
-      i++;  // its value
+      i++;  // skips its value
       continue;
     }
     const bool attached = std::ranges::any_of(kValues, [&](std::string_view flag) {

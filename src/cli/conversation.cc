@@ -109,9 +109,9 @@ std::atomic<bool>& interrupt_flag() {
 
 namespace {
 
-// Returns what was done before.
+// Returns the previous signal action.
 struct sigaction set_the_flag_on_interrupt() {
-  interrupt_flag();  // the handler must not be the first to need it
+  interrupt_flag();  // create the flag before the handler may use it
   struct sigaction action {
   }, before{};
   action.sa_handler = [](int) { interrupt_flag() = true; };
@@ -138,7 +138,7 @@ InterruptsCaught::~InterruptsCaught() {
 
 namespace {
 
-// Events cross from the engine thread to the printing one here.
+// Passes events from the engine's thread to the printing thread.
 class EventQueue {
  public:
   void push(const Event& event) {

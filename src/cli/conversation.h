@@ -1,4 +1,4 @@
-// What `generate` and `chat` share: an engine from flags, and one answer printed as it comes.
+// Shared by `generate` and `chat`: makes an engine from flags, and prints an answer as it comes.
 #pragma once
 
 #include <signal.h>
@@ -23,48 +23,48 @@ int fail(const Error& error);
 // The model on the device that the options name, for commands that run it without an engine.
 Result<LoadedModel> load_on_device(const ModelOptions& options);
 
-// Where states are kept on disk: `wanted`, or the default; empty when there is none.
+// The directory of the prefix cache on disk: `wanted`, or the default; empty if there is none.
 std::string state_directory(const std::string& wanted);
 
-// Loads the model. On a terminal a progress line stands on stderr meanwhile.
+// Loads the model. On a terminal, stderr shows a progress line meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const CacheFlags& keep);
 CacheOptions cache_options(const CacheFlags& keep);
-// Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
+// Converts flags to the engine's options. Error: invalid (flags of speculation that contradict each other).
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
                                      const CacheFlags& keep);
 
 struct Answer {
   std::string text, reasoning;
-  std::vector<ToolCall> calls;  // of the tools that were offered
+  std::vector<ToolCall> calls;  // calls of the tools that were offered
   std::vector<int> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if asked for
   FinishReason finish = FinishReason::none;
   bool stop_found = false;  // a stop string ended it
   Usage usage;
-  std::vector<std::string> states;  // as of Event
+  std::vector<std::string> states;  // see Event
 };
 
 // Runs the (only) prompt to its end, printing the answer to stdout as it comes (reasoning dimmed on a
-// terminal) unless `silent`. Setting `interrupt` cancels it. progress: gets the number of tokens so far, if
-// it is set.
+// terminal) unless `silent`. Setting `interrupt` cancels it. progress: called with the number of tokens so
+// far, if it is set.
 Result<Answer> run_prompt(Engine& engine, const Prepared& prepared, bool silent,
                           const std::atomic<bool>& interrupt,
                           const std::function<void(int tokens)>& progress = nullptr);
 
-// Set by Ctrl-C while it is caught. Otherwise Ctrl-C ends the process, as it does anyway.
+// Ctrl-C sets this flag while it is caught. Otherwise Ctrl-C ends the process, as usual.
 std::atomic<bool>& interrupt_flag();
 // From now on Ctrl-C is caught. Returns the flag.
 std::atomic<bool>& catch_interrupts();
 
-// While it lives, Ctrl-C is caught; none is lost when it ends.
+// Catches Ctrl-C as long as it lives. No Ctrl-C is lost when it is destroyed.
 class InterruptsCaught {
  public:
   InterruptsCaught();
   // A Ctrl-C that came after the last call of taken() is raised again.
   ~InterruptsCaught();
-  // Whatever came so far has had its effect.
+  // Marks every Ctrl-C so far as handled.
   void taken() { taken_ = interrupt_flag(); }
 
  private:

@@ -21,8 +21,8 @@
 namespace anabranch::cli {
 namespace {
 
-// The tokenizer of a GGUF file, for which a directory has files. A model without one is still worth
-// converting.
+// The tokenizer of a GGUF file, as the files that a model directory has for it. A model without a tokenizer
+// can still be converted.
 Result<std::map<std::string, std::string>> side_files(const std::string& source) {
   TRY(const auto checkpoint, Checkpoint::open(source));
   if (!is_gguf(*checkpoint)) return std::map<std::string, std::string>{};
@@ -33,7 +33,7 @@ Result<std::map<std::string, std::string>> side_files(const std::string& source)
   return std::map<std::string, std::string>{};
 }
 
-// What the result has beside the weights.
+// Adds the files of the result other than the weights.
 Result<void> add_side_files(const std::string& source, const WriteFormat& format,
                             anabranch::ConvertOptions& to) {
   if (!format.is_file) {
@@ -124,7 +124,7 @@ Result<int> add_head(const ConvertOptions& options) {
   return 0;
 }
 
-// Flags that the format has no use for.
+// Refuses flags that the format does not use.
 Result<void> check_flags(const ConvertOptions& options, const WriteFormat& format) {
   struct Flag {
     const char* name;

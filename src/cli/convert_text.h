@@ -1,4 +1,4 @@
-// What `convert` measures on text: which inputs matter, and perplexity before and after.
+// Measurements of `convert` on text: which inputs matter, and perplexity before and after.
 #pragma once
 
 #include <string>
@@ -25,14 +25,14 @@ std::string file_name(const std::string& path);
 struct SourceFindings {
   Importance importance;
   int64_t calibration_tokens = 0;
-  Documents held_out;  // that perplexity is measured on; by the tokenizer of the source
+  Documents held_out;  // for measuring perplexity; tokenized by the source's tokenizer
 };
 
 // Loads the source on the CPU, with fp32 activations. Errors: as load_model's; invalid (a text that cannot be
 // read, or is too short).
 Result<SourceFindings> measure_source(const std::string& source, const ConvertTexts& texts);
 
-// The converted model's predictions beside the source's, which is loaded again.
+// Compares the converted model's predictions with the source's. Loads the source again.
 Result<Comparison> measure_result(const std::string& source, const std::string& output,
                                   const Documents& held_out);
 

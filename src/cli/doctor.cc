@@ -1,4 +1,4 @@
-// `doctor`: what machine this is, what would be used, and what stands in the way.
+// `doctor`: describes the machine, what would be used of it, and what prevents that.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -37,7 +37,8 @@ std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& rep
           "the model's prediction head is missing; with it, answers are faster (`anabranch convert "
           "--mtp-from`, docs/convert.md)");
   } else {
-    // In 4 bits a billion parameters take 0.6 GB; half of the memory is left to states and to others.
+    // In 4 bits a billion parameters take 0.6 GB. Half of the memory is left for the KV cache and for other
+    // programs.
     lines.push_back(
         fmt::format("models of up to about {:.0f} billion parameters in 4 bits fit into {:.1f} GB of memory; "
                     "`anabranch doctor -m DIR_OR_FILE` looks at one",
@@ -55,7 +56,7 @@ std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& rep
   return lines;
 }
 
-// What is kept of earlier prompts in the usual folder, by all models.
+// The prefix cache of all models in the default folder.
 Json states_report() {
   const std::string directory = state_directory("");
   if (directory.empty()) return {{"problem", "nowhere: no directory is known for caches; set HOME"}};

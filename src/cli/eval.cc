@@ -1,4 +1,4 @@
-// `eval`: perplexity of a text, and how far the predictions are from those of another model.
+// `eval`: perplexity of a text, and how much the predictions differ from those of another model.
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
@@ -14,7 +14,7 @@ namespace {
 
 struct Text {
   std::vector<int> tokens;
-  std::optional<int> bos;  // before each window
+  std::optional<int> bos;  // token before each window
   int window = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
     {"list", "ls"}, {"ps", "status"}, {"server", "serve"}, {"download", "pull"}, {"remove", "rm"}};
-// After which a model may stand without its flag.
+// Sub-commands that may be followed by a model without its flag.
 constexpr std::string_view kWithModel[] = {"chat", "serve",     "mcp",    "bench",
                                            "eval", "calibrate", "verify", "doctor"};
 
@@ -29,7 +29,7 @@ size_t command_at(const std::vector<std::string>& words) {
   return std::min(at, words.size());
 }
 
-// `run MODEL` talks, `run MODEL "PROMPT"` answers once.
+// `run MODEL` becomes `chat`, `run MODEL "PROMPT"` becomes `generate`.
 void use_run(std::vector<std::string>& words, size_t at) {
   const bool model = at + 1 < words.size() && !is_flag(words[at + 1]);
   const bool prompt = model && at + 2 < words.size() && !is_flag(words[at + 2]);
@@ -42,7 +42,7 @@ void use_help(std::vector<std::string>& words, size_t at) {
   words.push_back("--help");
 }
 
-// A model that is here, by the shortest way to name it.
+// A model on this machine, by the shortest name that finds it.
 std::string a_model() {
   if (const auto stored = stored_models())
     for (const auto& model : *stored)

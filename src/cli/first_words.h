@@ -1,4 +1,4 @@
-// Commands as users of other programs type them, and what to do first.
+// Commands as users of other programs type them, and advice for the first steps.
 #pragma once
 
 #include <string>
@@ -10,8 +10,7 @@ namespace anabranch::cli {
 // model that follows its command without --model.
 void use_our_commands(std::vector<std::string>& words);
 
-// For somebody who typed the program's name only: what to do next, with a model of this machine if there is
-// one.
+// Advice for somebody who typed only the program's name, with a model on this machine if there is one.
 std::string first_steps();
 
 }  // namespace anabranch::cli

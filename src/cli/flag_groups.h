@@ -9,7 +9,7 @@ namespace anabranch::cli {
 
 void add_model_flags(CLI::App& app, ModelOptions& o);
 void add_context_flag(CLI::App& app, ModelOptions& o);
-// add_sampling_flags: also seed, length and stop strings.
+// add_sampling_flags adds seed, length and stop strings, too.
 void add_sampler_flags(CLI::App& app, SamplingOptions& o);
 void add_sampling_flags(CLI::App& app, SamplingOptions& o);
 void add_spec_flags(CLI::App& app, SpecOptions& o);

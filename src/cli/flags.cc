@@ -13,10 +13,10 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr int kUsage = 2;  // the exit status of a command line that is wrong, as usual on Unix
+constexpr int kUsage = 2;  // the exit status for a wrong command line, as usual on Unix
 constexpr const char* kUnits = "B, KB, MB, GB or TB, as in 8GB or 512MB";
 
-// By sub-command, or of the program when there is none.
+// The sub-command that was chosen, or the program if there is none.
 const CLI::App& chosen(const CLI::App& app) {
   const CLI::App* at = &app;
   for (auto chosen = at->get_subcommands(); !chosen.empty(); chosen = at->get_subcommands())
@@ -39,13 +39,14 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
-// Whether the first word that is left over stands where a sub-command does.
+// Whether the first unparsed word is in the place of a sub-command.
 bool names_no_command(const CLI::App& app) {
   const auto left = app.remaining(true);
   return !left.empty() && left.front()[0] != '-' && !commands_of(chosen(app)).empty();
 }
 
-// Of the first word that is neither a flag, nor a value, nor a sub-command; nothing if there is none.
+// An error message about the first word that is not a flag, a value or a sub-command; nothing if there is
+// none.
 std::optional<std::string> wrong_word(const CLI::App& app) {
   const CLI::App& command = chosen(app);
   const auto left = app.remaining(true);
@@ -117,7 +118,8 @@ Group::~Group() {
 
 namespace {
 
-// "INT:INT in [0 - 134217728]" tells nobody anything; the error of a wrong value names the range.
+// Removes ranges such as "INT:INT in [0 - 134217728]", which do not help; the error for a wrong value names
+// the range.
 void drop_ranges(CLI::Option& option) {
   try {
     for (int i = 0;; i++) {
@@ -139,7 +141,7 @@ std::string type_name_of(const std::string& name) {
   return name;
 }
 
-// Without the lists of flags that exclude each other: the explanations say what matters.
+// Leaves out the lists of flags that exclude each other: the explanations say what matters.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -163,7 +165,7 @@ void tidy_help(CLI::App& app) {
 
 namespace {
 
-// What stands before and after the separator; nothing where it is not.
+// The parts before and after the separator; nothing if the text does not contain it.
 std::optional<std::pair<std::string, std::string>> split(const std::string& text, std::string_view at) {
   const size_t place = text.rfind(at);
   if (place == text.npos) return std::nullopt;
@@ -205,7 +207,7 @@ std::string not_converted(const CLI::App& command, const std::string& name, cons
                      value);
 }
 
-// What CLI11 says of a wrong or missing value, as a sentence that says what to give.
+// Turns CLI11's message about a wrong or missing value into a sentence that says what to give.
 std::string in_words(const CLI::App& command, const std::string& said) {
   if (const auto range = split(said, " not in range "))
     if (const auto value = split(range->first, ": Value "))

@@ -1,4 +1,4 @@
-// What flags have in common: sizes with units, and what is said of wrong ones.
+// Helpers for all flags: sizes with units, and messages about wrong flags.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,13 +9,13 @@
 
 namespace anabranch::cli {
 
-// "64MB" in bytes: a number that is not negative, and B, KB, MB, GB or TB (of 1024; KiB and so on mean the
-// same). 0 needs no unit. Nothing when it is not of this form, or too large.
+// "64MB" in bytes: a number that is not negative, and B, KB, MB, GB or TB (powers of 1024; KiB and so on mean
+// the same). 0 needs no unit. Nothing if the text has another format or the size is too large.
 std::optional<uint64_t> parse_size(std::string_view text);
 // Replaces a size by its bytes, or says what is wrong with it.
 CLI::Validator size_flag();
 
-// The flags that are added while it lives stand under this heading in the help.
+// Flags that are added while this exists appear under this heading in the help.
 class Group {
  public:
   Group(CLI::App& app, std::string name);
@@ -29,13 +29,13 @@ class Group {
   const size_t before_;
 };
 
-// Takes out of the help what helps nobody: ranges such as "INT in [0 - 134217728]".
+// Removes useless parts from the help: ranges such as "INT in [0 - 134217728]".
 void tidy_help(CLI::App& app);
 
 void add_device_flag(CLI::App& app, std::string& device);
 
-// Prints what CLI11 has to say (help, or an error that names the wrong word and the nearest right one) and
-// returns the exit status.
+// Prints CLI11's help or error (which names the wrong word and the nearest right one), and returns the exit
+// status.
 int explain(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace anabranch::cli

@@ -59,14 +59,14 @@ Json to_json(const Answer& answer) {
           {"speculation", speculation_json(u.speculation)}};
 }
 
-// The error of a flag's value, with the flag.
+// An error about a flag's value, with the flag's name.
 Error of_flag(const char* flag, const std::string& value, const Error& error) {
   const bool is_named = value.find_first_of("{[\n") != value.npos ||  // the value itself, not a file's name
                         error.message.find(value) != error.message.npos;
   return {error.kind, fmt::format("{}{}: {}", flag, is_named ? "" : " " + value, error.message)};
 }
 
-// The text of a flag that takes a file or the text itself, which `is_text` knows.
+// The text of a flag that takes either a file or the text itself; `is_text` decides which.
 Result<std::string> text_of_flag(const char* flag, const std::string& value, bool is_text) {
   constexpr size_t kMostBytes = 1u << 20;
   if (is_text) return value;
@@ -82,7 +82,7 @@ Result<Json> checked_schema(const std::string& text) {
   return schema;
 }
 
-// What the answer keeps to, if flags say so.
+// The format that the flags require of the answer.
 Result<ResponseFormat> response_format(const GenerateOptions& options) {
   ResponseFormat format;
   const std::string &grammar = options.grammar, &schema = options.json_schema;
@@ -102,7 +102,7 @@ Result<ResponseFormat> response_format(const GenerateOptions& options) {
   return format;
 }
 
-// As in /v1/chat/completions.
+// In the format of /v1/chat/completions.
 Json logprobs_json(const Answer& answer, const Tokenizer& tokenizer) {
   LogprobsJson json(LogprobsForm::chat, tokenizer);
   json.push(answer.tokens, answer.logprobs);
@@ -125,7 +125,7 @@ Result<Prepared> prepare(const GenerateOptions& options, const Engine& engine, P
                       std::move(wanted));
 }
 
-// A fault that the engine finds in what a flag gave is told with the flag.
+// Adds the flag's name to an error that the engine found in a flag's value.
 Error flag_error(const GenerateOptions& options, const Error& error) {
   const std::string quoted = fmt::format("'{}': ", error.field);
   if (!error.field.starts_with("--") || !error.message.starts_with(quoted)) return error;
@@ -133,11 +133,11 @@ Error flag_error(const GenerateOptions& options, const Error& error) {
   return of_flag(error.field.c_str(), value, {error.kind, error.message.substr(quoted.size())});
 }
 
-// One answer is seldom asked again: its states go to disk only if a flag says so.
+// A single prompt is seldom continued, so the prefix cache is written to disk only if a flag asks for it.
 CacheFlags cache_of(const GenerateOptions& options) {
   CacheFlags cache = options.cache;
   if (cache.directory.empty() && !cache.disk_bytes) cache.disk_bytes = 0;
-  if (!cache.disk_worth_s) cache.disk_worth_s = 0;  // who names a folder wants the state there
+  if (!cache.disk_worth_s) cache.disk_worth_s = 0;  // whoever names a folder wants the cached state there
   return cache;
 }
 

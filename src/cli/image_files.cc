@@ -9,7 +9,7 @@
 namespace anabranch::cli {
 namespace {
 
-// By the file's first bytes; empty: of no kind that is known.
+// The media type by the file's first bytes; empty: unknown.
 std::string media_type(std::string_view bytes) {
   constexpr std::pair<std::string_view, const char*> kKinds[] = {{"\x89PNG\r\n\x1a\n", "image/png"},
                                                                  {"\xff\xd8\xff", "image/jpeg"}};

@@ -17,7 +17,7 @@ class LocalPartner : public Partner {
     ModelOptions model = options_.model;
     model.model = path;
     TRY(engine_, make_engine(model, options_.spec, options_.cache));
-    // What was sampled in kept conversations is found again with their states.
+    // Sampled turns of stored conversations are found again together with their cached states.
     const auto cache = cache_options(options_.cache);
     const bool on_disk = cache.enabled && !cache.directory.empty();
     preparer_ = std::make_unique<Preparer>(
@@ -29,7 +29,7 @@ class LocalPartner : public Partner {
   std::string name() const override { return engine_->info().name; }
   bool gone() const override { return !engine_; }
 
-  // Two models may not fit in memory: the old one goes first, and comes back if the new one fails.
+  // Two models may not fit in memory: unload the old one first, and load it again if the new one fails.
   Result<void> change_model(const std::string& path_or_name) override {
     TRY(const std::string path, locate_model(path_or_name));
     preparer_.reset();

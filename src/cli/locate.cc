@@ -24,10 +24,10 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr double kSecondsBetweenLines = 10;  // of progress, where stderr is no terminal
+constexpr double kSecondsBetweenLines = 10;  // between lines of progress, if stderr is not a terminal
 
-// While it lives, Ctrl-C sets the flag. When it ends, a Ctrl-C that came does what it does otherwise. Where
-// SIGINT is ignored, as in a background job of a script, it stays so.
+// As long as it lives, Ctrl-C only sets the flag. When it is destroyed, a Ctrl-C that came meanwhile takes
+// its usual effect. If SIGINT is ignored, as in a background job of a script, it stays ignored.
 class HeldInterrupt {
  public:
   HeldInterrupt() {
@@ -66,7 +66,8 @@ Result<std::string> pull_for_command(const hub::Settings& settings, const hub::M
   return report->path;
 }
 
-// A stored model that can run, for a bare name whose first choice cannot; none: there is none.
+// Another stored model that can run, for a name without details whose first choice cannot run; nothing: there
+// is none.
 std::optional<std::string> another_stored(const hub::Store& store, const hub::ModelName& name,
                                           const std::string& first) {
   if (!name.quant.empty() || !name.file.empty()) return std::nullopt;
@@ -83,8 +84,8 @@ std::optional<std::string> another_stored(const hub::Store& store, const hub::Mo
   return std::nullopt;
 }
 
-// "models/hybird" beside a folder models/ is a path, although it could be a name on the hub: whoever mistypes
-// a path should hear so before anything is asked over the network.
+// "models/hybird" beside a folder models/ is a path, although it could be a name on the hub: somebody who
+// mistypes a path should get an error before anything is sent over the network.
 std::optional<Error> missing_path(const std::string& text) {
   const std::filesystem::path path(text);
   std::error_code code;
@@ -99,8 +100,8 @@ std::optional<Error> missing_path(const std::string& text) {
                            path.parent_path().string(), meant.empty() ? "." : meant, text)};
 }
 
-// Whether a stored model's name is what somebody typed: the whole name or the part behind ORG/, in any
-// letters.
+// Whether the typed text means this stored model: its whole name or the part after ORG/, in upper or lower
+// case.
 bool is_meant(const std::string& stored, const std::string& typed) {
   std::string name = lower_case(stored), wanted = lower_case(typed);
   if (wanted.ends_with(":latest")) wanted.resize(wanted.size() - std::string_view(":latest").size());
@@ -110,7 +111,7 @@ bool is_meant(const std::string& stored, const std::string& typed) {
   return last == wanted || last.substr(0, last.find(':')) == wanted;
 }
 
-// The stored model that is meant by a short name; not_found: none is. Error: invalid (several are).
+// The stored model that a short name means. Errors: not_found, invalid (it may mean several).
 Result<std::string> locate_short(const std::string& typed) {
   TRY(const auto models, stored_models());
   std::vector<std::string> meant;
@@ -126,8 +127,8 @@ Result<std::string> locate_short(const std::string& typed) {
   return locate_stored(meant.front());
 }
 
-// A model of this machine, by a name on the hub (none: the text is no such name) or a short one. Errors:
-// not_found, and those of locate_short.
+// A model on this machine, by its name on the hub (nothing: the text is not such a name) or by a short name.
+// Errors: not_found, and those of locate_short.
 Result<std::string> locate_here(const std::optional<hub::ModelName>& name, const std::string& text,
                                 hub::Purpose purpose) {
   Error missing{ErrorKind::not_found, ""};
@@ -139,7 +140,7 @@ Result<std::string> locate_here(const std::optional<hub::ModelName>& name, const
       if (auto other = another_stored(store, *name, *stored)) return *other;
     if (stored) return stored;
     if (auto theirs = hub::find_lm_studio_model(hub::lm_studio_directories(), *name, purpose)) return theirs;
-    missing.message = stored.error().message;  // whatever it is, a download mends it
+    missing.message = stored.error().message;  // whatever is wrong with it, a download repairs it
   }
   if (purpose != hub::Purpose::model) return missing;
   auto meant = locate_short(text);
@@ -147,7 +148,7 @@ Result<std::string> locate_here(const std::optional<hub::ModelName>& name, const
   return meant;
 }
 
-// A model that is not on this machine. not_here: why.
+// Gets a model that is not on this machine. not_here: why it is not.
 Result<std::string> fetch(const hub::ModelName& name, hub::Purpose purpose, IfMissing missing,
                           const Error& not_here) {
   TRY(const auto settings, hub::settings_from_environment());

@@ -16,7 +16,7 @@
 namespace anabranch::cli {
 namespace {
 
-// A configured model with a similar name may have been meant.
+// Adds a hint if a configured model has a similar name.
 Error with_models(Error error, const std::string& name, const Settings& settings) {
   std::vector<std::string> names;
   for (const auto& [known, model] : settings.models) names.push_back(known);
@@ -24,7 +24,7 @@ Error with_models(Error error, const std::string& name, const Settings& settings
   return error;
 }
 
-// A name of [model.NAME] is replaced by its path, then every model by the path to open.
+// Replaces names of [model.NAME] by their paths, then every model by the path to open.
 Result<void> locate(Program& program, const Program::Command& command, const Settings& settings) {
   for (const Program::Located& located : command.locates) {
     if (located.model->empty()) continue;
@@ -40,7 +40,7 @@ Result<void> locate(Program& program, const Program::Command& command, const Set
   return {};
 }
 
-// What `doctor --tune` found counts for flags that nobody has set.
+// Uses the results of `doctor --tune` for flags that nobody has set.
 void use_tuning(const Program& program, const Program::Command& command) {
   const CLI::Option* model = command.app->get_option_no_throw("--model");
   const CLI::Option* device = command.app->get_option_no_throw("--device");
@@ -53,7 +53,7 @@ void use_tuning(const Program& program, const Program::Command& command) {
   set_unset_flags(*command.app, read_tuning(tuning_file(path, on)));
 }
 
-// --lean counts for them, too, and more.
+// --lean sets unset flags, too, and takes precedence.
 void use_lean_settings(const Program& program, const Program::Command& command) {
   if (program.serve.lean) set_unset_flags(*command.app, lean_settings());
 }
@@ -79,7 +79,7 @@ Result<ServeOptions> options_for_model(const Arguments& arguments, const std::st
   return program.serve;
 }
 
-// An error about a flag that the user did not type: where its value comes from.
+// If an error is about a flag that the user did not type, says where its value comes from.
 void name_origins(std::string_view message, const Arguments& arguments) {
   for (const auto& [flag, setting] : arguments.used) {
     const std::string word = "--" + flag;
@@ -103,7 +103,7 @@ int run(int argc, char** argv) {
   Program program;
   try {
     auto words = arguments->words;
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    std::reverse(words.begin(), words.end());  // CLI11 takes them in reverse order
     program.app.parse(words);
   } catch (const CLI::ParseError& error) {
     const int status = explain(program.app, error);

@@ -1,4 +1,4 @@
-// `mcp`: the model as a tool of other programs.
+// `mcp`: offers the model as a tool to other programs.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -78,7 +78,7 @@ Result<std::string> ask(Partner& partner, const ChatOptions& defaults, const mcp
   return answer.text;
 }
 
-// One row for each tool. store: null for none.
+// Makes the table of tools. store: null for none.
 std::vector<mcp::ServedTool> tools_of(Partner& partner, const ChatOptions& options, SessionStore* store) {
   std::vector<mcp::ServedTool> tools = {
       {"ask", "Ask the model",
@@ -89,7 +89,8 @@ std::vector<mcp::ServedTool> tools_of(Partner& partner, const ChatOptions& optio
   return tools;
 }
 
-// Standard output is for messages alone: whatever else is printed goes to stderr. The file to write them to.
+// Reserves standard output for messages: whatever else is printed goes to stderr. Returns the file descriptor
+// to write messages to.
 Result<int> take_standard_output() {
   std::fflush(stdout);
   const int output = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

@@ -1,4 +1,4 @@
-// Flags about servers of tools.
+// Flags for MCP servers.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 namespace anabranch::cli {
 
 void add_mcp_flags(CLI::App& app, McpFlags& o);
-// --mcp-allow, for a command that asks its user before it calls a tool. After add_mcp_flags.
+// --mcp-allow, for a command that asks its user before it calls a tool. Call it after add_mcp_flags.
 void add_mcp_allow_flag(CLI::App& app, McpFlags& o);
 
 }  // namespace anabranch::cli

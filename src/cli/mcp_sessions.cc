@@ -8,7 +8,7 @@ namespace anabranch::cli {
 namespace {
 
 constexpr int kUsualLimit = 20, kMostListed = 100;
-constexpr size_t kMostBytes = 64 << 10;  // of a conversation; of a longer one its end
+constexpr size_t kMostBytes = 64 << 10;  // bytes of a conversation that are shown; of a longer one, its end
 
 Json schema() {
   return {

@@ -1,4 +1,4 @@
-// The kept conversations as a tool of other programs.
+// Offers the stored conversations as a tool to other programs.
 #pragma once
 
 #include "mcp/stdio_server.h"

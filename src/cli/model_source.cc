@@ -26,7 +26,7 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr double kUnloadAfterSeconds = 3600;  // models that requests name
+constexpr double kUnloadAfterSeconds = 3600;  // for models that are loaded because requests name them
 
 Result<uint64_t> bytes_of(const std::string& path, const Device& device) {
   TRY(const auto checkpoint, Checkpoint::open(path));
@@ -114,7 +114,7 @@ server::ModelSource model_source(const ServeOptions& options, const std::string&
   const auto options_of = [options, first](const std::string& name) -> Result<ServeOptions> {
     if (name == first) return options;
     TRY(auto its, options.for_model(name));
-    its.kv_events.clear();  // routers know one model of a server
+    its.kv_events.clear();  // routers expect the events of one model per server
     return its;
   };
   server::ModelSource source;
@@ -122,7 +122,7 @@ server::ModelSource model_source(const ServeOptions& options, const std::string&
                  configured = options.configured](const std::string& name) -> std::optional<std::string> {
     if (name == first || std::ranges::find(configured, name) != configured.end()) return name;
     if (!locate_stored(name)) return std::nullopt;
-    const auto parsed = hub::parse_model_name(name);  // a model has several spellings
+    const auto parsed = hub::parse_model_name(name);  // parsed, because a model's name has several spellings
     return parsed ? parsed->text() : name;
   };
   source.list = [configured = options.configured] {

@@ -8,13 +8,13 @@
 
 namespace anabranch::cli {
 
-// Errors: invalid (an address that is none, or a key file without a key).
+// Errors: invalid (a malformed address, or a key file without a key).
 Result<PeerOptions> peer_options(const PeerFlags& flags);
 
-// Loads the model that the options name. A progress line stands on a terminal meanwhile.
+// Loads the model that the options name. A terminal shows a progress line meanwhile.
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options);
 
-// first: the name of the options' own model; "": there is none.
+// first: the name of the options' own model; "": none.
 server::ModelSource model_source(const ServeOptions& options, const std::string& first);
 
 }  // namespace anabranch::cli

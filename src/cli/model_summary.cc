@@ -27,7 +27,7 @@ std::string with_commas(uint64_t n) {
   return out;
 }
 
-// "affine-4/64": "4 bits in groups of 64". Other names are those of the files' formats.
+// "affine-4/64": "4 bits in groups of 64". Other types keep the names that the file formats use.
 std::string type_in_words(const std::string& type) {
   int bits = 0, group = 0;
   return std::sscanf(type.c_str(), "affine-%d/%d", &bits, &group) == 2

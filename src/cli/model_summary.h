@@ -1,4 +1,4 @@
-// What `show` tells people of a model.
+// The text of `show` about a model, for people.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace anabranch::cli {
 
-// The report of model_report() in words and units of people, with its name: a line for each thing, the
+// The report of model_report() in readable words and units, with the model's name: a line for each item, the
 // verdict last.
 std::string model_summary(const Json& report);
 

@@ -1,4 +1,4 @@
-// `ls`, `show` and `rm`: models that are on this machine, and what the hub tells of one that is not.
+// `ls`, `show` and `rm`: models on this machine, and what the hub says about one that is not.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -27,15 +27,14 @@ namespace {
 
 struct Listed {
   hub::StoredModel model;
-  std::string
-      why_not;  // why it cannot run here; "": nothing is known that prevents it, or it is not complete
+  std::string why_not;  // why it cannot run here; "": no known reason, or the model is incomplete
 };
 
 std::vector<Listed> look_at(const std::vector<hub::StoredModel>& models) {
   std::vector<Listed> out;
   for (const auto& model : models) {
     Listed listed{model, ""};
-    // Ollama's files are opened by another path.
+    // Ollama's models are opened by another path.
     const auto path = hub::is_ollama_name(model.name) ? locate_stored(model.name) : Result(model.path);
     if (model.problem.empty() && path) listed.why_not = why_it_cannot_run(*path);
     out.push_back(std::move(listed));
@@ -108,7 +107,7 @@ void print_report(Json report, bool as_json) {
   say_lines(verdict(problems));
 }
 
-// A model that can be opened.
+// Shows a model that can be opened.
 Result<int> show_path(const ShowOptions& options, const std::string& path, Device& device) {
   auto opened = Checkpoint::open(path, Extent::headers);
   if (!opened && opened.error().kind == ErrorKind::unsupported) {
@@ -123,7 +122,7 @@ Result<int> show_path(const ShowOptions& options, const std::string& path, Devic
   return 0;
 }
 
-// What the hub tells of a model that is not stored.
+// Shows what the hub says about a model that is not stored.
 Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, Device& device) {
   TRY(const auto settings, hub::settings_from_environment());
   catch_interrupts();

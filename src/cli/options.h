@@ -1,4 +1,4 @@
-// What the command line says, as plain values: main.cc fills these, one file per sub-command acts on them.
+// The command line as plain values: main.cc fills them in, and one file per sub-command acts on them.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct ModelOptions {
   bool overcommit = false;  // load weights that are larger than the free memory
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"
-  uint64_t expert_bytes = 0;   // of the device's memory for experts; 0: what is free
-  std::vector<int> devices;    // that share the model; empty: the first one has all of it
+  uint64_t expert_bytes = 0;   // part of the device's memory for experts; 0: the free memory
+  std::vector<int> devices;    // devices that share the model; empty: the first one holds all of it
   std::string pooling;         // "cls", "last", "mean" or "rank"; "": as the model's files say
 };
 
@@ -35,7 +35,7 @@ struct SpecOptions {
   bool lossy_skip = false;
 };
 
-inline constexpr double kUsualDiskWorth = 0.25;  // seconds that somebody notices
+inline constexpr double kUsualDiskWorth = 0.25;  // seconds that a user notices
 
 struct CacheFlags {
   bool off = false;
@@ -48,9 +48,9 @@ struct CacheFlags {
 
 inline const CacheFlags kNoCache{.off = true};
 
-// Kept states that workers give each other.
+// Cached states that workers share with each other.
 struct PeerFlags {
-  bool share = false;              // give
+  bool share = false;              // let others fetch this worker's states
   std::vector<std::string> peers;  // addresses of workers that may be asked
   double timeout_s = 2;
   std::string key_file;  // with the API key for them; "": ANABRANCH_API_KEY
@@ -58,8 +58,8 @@ struct PeerFlags {
 
 struct SessionFlags {
   std::string directory;              // "": the usual one
-  std::optional<std::string> resume;  // of chat: a session to go on with; "": the last one
-  double days = 0;                    // as of Retention
+  std::optional<std::string> resume;  // for chat: the session to continue; "": the last one
+  double days = 0;                    // see Retention
   uint64_t bytes = 0;
 };
 
@@ -74,7 +74,7 @@ struct SamplingOptions {
 
 struct ThinkFlags {
   std::string mode = "auto";      // "on", "off"
-  std::optional<int> max_tokens;  // of thought
+  std::optional<int> max_tokens;  // tokens of thinking
 };
 
 struct GenerateOptions {
@@ -92,7 +92,7 @@ struct GenerateOptions {
   int logprobs = -1;        // alternatives beside each token; -1: no log probabilities
 };
 
-// Servers of tools, for an agent loop.
+// MCP servers, for an agent loop.
 struct McpFlags {
   std::string config;              // a file (mcp/config.h); "": none
   std::vector<std::string> allow;  // "SERVER" or "SERVER.TOOL": called without asking
@@ -109,7 +109,7 @@ struct ChatOptions {
   ThinkFlags thinking;
   SessionFlags sessions;
   bool keep = false;        // the conversation is kept
-  bool no_history = false;  // what is entered is not kept for the next run
+  bool no_history = false;  // input is not stored for the next run
   std::string system;
   std::vector<std::string> images;  // files, for the first message
   McpFlags mcp;
@@ -132,7 +132,8 @@ struct BenchOptions {
   int decode = 128;
   int reps = 5;
   int chunk = 0;  // 0: the device's
-  // With prompts (JSON lines): answers of `decode` tokens with each kind of speculation, "mtp" or "mtp:3".
+  // prompts: files of JSON lines, each answered with `decode` tokens by each kind of speculation, such as
+  // "mtp" or "mtp:3".
   std::vector<std::string> prompts, kinds = {"off", "auto"};
   std::string draft;
   SamplingOptions sampling;
@@ -146,7 +147,7 @@ struct EvalOptions {
   std::string against;  // a model to compare with; "": none
   int window = 1024;
   bool json = false;
-  bool each = false;  // tell every token's log-probability
+  bool each = false;  // print every token's log-probability
 };
 
 struct CalibrateOptions {
@@ -160,26 +161,27 @@ struct ServeOptions {
   ModelOptions model;  // "": models are loaded when requests name them
   SpecOptions spec;
   CacheFlags cache;
-  std::string kv_events;  // an endpoint that tells of the model's states; "": none
+  std::string kv_events;  // an endpoint that publishes events about the model's cached states; "": none
   PeerFlags states;
   SessionFlags sessions;
   McpFlags mcp;              // `allow` is not used: requests say what needs approval
   ThinkFlags thinking;       // where requests say nothing
-  SamplingOptions sampling;  // likewise
+  SamplingOptions sampling;  // where requests say nothing
   std::string host = "127.0.0.1";
   int port = 11436;
-  int parallel = 0, queue = 64;  // requests that run at a time (0: the device's default), and that wait
-  double max_gap_ms = 50;        // between a stream's tokens, while prompts are read beside it
-  uint64_t memory_bytes = 0;     // for their states; 0: chosen
+  int parallel = 0,
+      queue = 64;             // running requests (0: the device's default), waiting requests
+  double max_gap_ms = 50;     // between a stream's tokens, while prompts are read beside it
+  uint64_t memory_bytes = 0;  // for the KV cache of requests; 0: chosen
   int connections = 256, connections_per_address = 64;
-  int requests_per_minute = 0;  // of one client address; 0: no limit
+  int requests_per_minute = 0;  // limit for one client address; 0: no limit
   std::vector<std::string> trusted_proxies;
   uint64_t max_body_bytes = 32u << 20;
   double request_timeout_s = 0;  // 0: no limit
   std::string access_log;
   uint64_t access_log_bytes = 64u << 20;
   std::vector<std::string> allowed_hosts, cors_origins;
-  std::vector<std::string> image_hosts;  // from which images are fetched that requests name
+  std::vector<std::string> image_hosts;  // hosts from which images that requests name may be fetched
   std::vector<std::string> api_keys;
   std::string api_key_file;
   std::string cache_scope;               // "key" or "all"; "": chosen
@@ -189,14 +191,14 @@ struct ServeOptions {
   bool keep_volatile = false;                             // known volatile text is not dropped
   std::string model_name;                                 // in the API; "": the model's own
   bool strict_model_names = false;                        // refuse requests for models that are not here
-  uint64_t model_bytes = 0;              // of weights of all loaded models together; 0: chosen
-  std::optional<double> unload_after_s;  // without a request; unset: chosen; 0: never
+  uint64_t model_bytes = 0;              // limit for the weights of all loaded models together; 0: chosen
+  std::optional<double> unload_after_s;  // time without a request; unset: chosen; 0: never
   bool mlock = false;                    // lock loaded models into memory
   bool lean = false;                     // leave most of the machine to other programs
-  bool pin = false;                      // the model gives way to no other
+  bool pin = false;                      // the model is never unloaded for another one
   std::vector<std::string> configured;   // names of [model.NAME]
-  // The options for another model, located: without what the command line says of its own model, with the
-  // settings of [model.NAME].
+  // The options for another model, with its path: the command line without the flags of its own model, plus
+  // the settings of [model.NAME].
   std::function<Result<ServeOptions>(const std::string& name)> for_model;
   std::string log_format = "text";  // or "json"
   std::string log_file;             // "": stderr, or with `detach` the usual one (pid_file.h)
@@ -211,14 +213,14 @@ struct StopOptions {
 
 struct StatusOptions {
   int port = ServeOptions{}.port;
-  std::string pid_file;  // as of StopOptions
+  std::string pid_file;  // see StopOptions
   std::string api_key_file;
   bool json = false;
 };
 
 struct DoctorOptions {
   std::string model;
-  std::string device = "cpu";  // as of ModelOptions
+  std::string device = "cpu";  // see ModelOptions
   bool tune = false;           // measure what suits the model, and keep it
   double tune_seconds = 30;
   bool json = false;
@@ -232,12 +234,12 @@ struct ConfigOptions {
 struct StatesOptions {
   enum class Action { list, stats, verify, clear };
   Action action = Action::list;
-  std::string directory;  // as of CacheFlags
+  std::string directory;  // see CacheFlags
   bool json = false;
   bool all = false;         // list: without a limit
   bool remove_bad = false;  // verify
   bool yes = false;         // clear: without asking
-  std::string fingerprint;  // clear: of those that begin so
+  std::string fingerprint;  // clear: only fingerprints that begin like this
   std::optional<double> older_than_days;
 };
 
@@ -262,12 +264,12 @@ struct PullOptions {
 
 struct ListOptions {
   bool json = false;
-  bool names = false;  // these only
+  bool names = false;  // print only the names
 };
 
 struct ShowOptions {
   std::string model;           // a path or a name
-  std::string device = "cpu";  // as of ModelOptions
+  std::string device = "cpu";  // see ModelOptions
   bool json = false;
 };
 
@@ -282,7 +284,7 @@ struct VerifyOptions {
   std::string report;  // file to write; "": anabranch-verify-<model name>.md in the working directory
 };
 
-// Whether the other files are there: asked before a model is looked for, which may mean a download.
+// Checks that the other files exist, before the model is located, which may start a download.
 Result<void> check_generate(const GenerateOptions& options);
 Result<void> check_convert(const ConvertOptions& options);
 

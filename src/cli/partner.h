@@ -13,34 +13,33 @@
 
 namespace anabranch::cli {
 
-// What an answer is to be like, beside the chat's own options.
+// Options for one answer, beside those of the chat.
 struct AnswerOptions {
   Json tools;                                // OpenAI's array of tools that may be called; null: none
   bool silent = false;                       // otherwise it is printed as it comes
-  std::optional<ThinkFlags> thinking;        // unset: as the chat's options say
-  std::optional<SamplingOptions> sampling;   // likewise
-  std::optional<int> max_tokens;             // unset: as the sampling options say
-  std::function<void(int tokens)> progress;  // told how many tokens there are, if it is set
+  std::optional<ThinkFlags> thinking;        // unset: see the chat's options
+  std::optional<SamplingOptions> sampling;   // unset: see the chat's options
+  std::optional<int> max_tokens;             // unset: see the sampling options
+  std::function<void(int tokens)> progress;  // called with the number of tokens so far, if it is set
 };
 
 class Partner {
  public:
   virtual ~Partner() = default;
   virtual std::string name() const = 0;  // of the model
-  // Another model (a path or a name) answers from now on; after an error the old one still does, unless
-  // `gone`.
+  // Changes to another model (a path or a name). After an error the old one still answers, unless `gone`.
   virtual Result<void> change_model(const std::string& path_or_name) = 0;
   virtual bool gone() const { return false; }
-  // The answer to a conversation of the chat API's messages. Setting `interrupt` ends it. Several threads may
-  // ask at the same time, if they are silent.
+  // Answers a conversation, given as messages of the chat API. Setting `interrupt` ends the answer. Several
+  // threads may ask at the same time, if they are silent.
   virtual Result<Answer> answer(const Json& messages, const AnswerOptions& options,
                                 const std::atomic<bool>& interrupt) = 0;
 };
 
 // Loads options.model.
 Result<std::unique_ptr<Partner>> load_partner(const ChatOptions& options);
-// Asks the server at options.url which models it has. Errors: invalid (no address), not_found (no server
-// answers, or it has no model), io and others (what the server said).
+// Asks the server at options.url which models it has. Errors: invalid (malformed address), not_found (no
+// server answers, or it has no model), io and others (as the server reported).
 Result<std::unique_ptr<Partner>> connect_partner(const ChatOptions& options);
 
 }  // namespace anabranch::cli

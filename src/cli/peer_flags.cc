@@ -7,7 +7,7 @@ namespace {
 
 struct Alias {
   std::string_view theirs, ours;
-  std::string_view command = "";  // the only one that has it; "": serve, chat and generate
+  std::string_view command = "";  // the only command with this flag; "": serve, chat and generate
 };
 
 constexpr Alias kAliases[] = {

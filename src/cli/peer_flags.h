@@ -1,4 +1,4 @@
-// Flags as llama.cpp, mlx-lm, vLLM and Ollama name them.
+// Flag names of llama.cpp, mlx-lm, vLLM and Ollama.
 #pragma once
 
 #include <string>
@@ -7,16 +7,17 @@
 
 namespace anabranch::cli {
 
-// Replaces such flags of a command line (its sub-command included) by ours.
+// Replaces such flags by ours in a command line that includes its sub-command.
 void use_our_names(std::vector<std::string>& words);
 
-// Our name of a flag of the sub-command, both without dashes; the name itself when it is ours, or nobody's.
+// Our name of a flag of the sub-command, both without dashes. Returns the name itself if it is ours or
+// unknown.
 std::string our_name(const std::string& command, const std::string& name);
 
-// The long flags of peers that the sub-command takes.
+// The other programs' long flags that the sub-command accepts.
 std::vector<std::string> peer_flags_of(std::string_view command);
 
-// What to do instead of a flag or sub-command that peers have and we do not; "": nothing is known of it.
+// Advice for a flag or sub-command that other programs have and we do not; "": the word is unknown.
 std::string_view instead_of(std::string_view word);
 
 }  // namespace anabranch::cli

@@ -37,14 +37,14 @@ struct flock whole_file() {
   return lock;
 }
 
-// The process that has locked the file; 0: none.
+// The process that holds the lock on the file; 0: none.
 Result<pid_t> holder_of(int file, const std::string& path) {
   struct flock lock = whole_file();
   if (::fcntl(file, F_GETLK, &lock) != 0) return system_error("query the lock of", path);
   return lock.l_type == F_UNLCK ? 0 : lock.l_pid;
 }
 
-// Another process may have removed the file, and made a new one, since it was opened.
+// Whether the open file is still at this path: another process may have replaced it since it was opened.
 bool is_still_at(int file, const std::string& path) {
   struct stat opened {
   }, named{};
@@ -95,7 +95,7 @@ Result<PidFile> PidFile::take(const std::string& path) {
     if (::fcntl(file, F_SETLK, &lock) != 0) {
       if (errno != EACCES && errno != EAGAIN) return system_error("lock the pid file", path);
       TRY(const pid_t holder, holder_of(file, path));
-      if (holder == 0) continue;  // it has just ended
+      if (holder == 0) continue;  // the other server has just ended
       return make_error(ErrorKind::busy,
                         "process {} serves already, as '{}' tells: `anabranch stop` ends it; or choose "
                         "another --port or --pid-file",

@@ -1,6 +1,6 @@
 // The file by which `stop` and `status` find a server: its first line is the process id, the second a JSON
-// object with the rest. The server holds a lock on it as long as it lives, so a file that an ended server
-// left behind is known as such, whatever process has its number now.
+// object with the rest. The server holds a lock on it as long as it lives. So a file left behind by a server
+// that has ended is recognized, even if another process has its process id now.
 #pragma once
 
 #include <sys/types.h>

@@ -12,7 +12,7 @@
 namespace anabranch::cli {
 namespace {
 
-// Every model that any device runs runs on this one.
+// The CPU can run every model that any device can run.
 const Device& cpu() {
   static const Device* const device = ops::open_device({.device = "cpu", .threads = 1}).value().release();
   return *device;

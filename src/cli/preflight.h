@@ -1,5 +1,5 @@
-// Whether this build can run a model whose weights are not there yet: its small files and the headers of its
-// weights go through the readers that load a model.
+// Checks whether this build can run a model before its weights are downloaded, by reading its small files and
+// the headers of its weights with the code that loads models.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace anabranch::cli {
 // For hub::pull() and hub::look_up().
 const hub::Inspector& inspector();
 
-// Why a stored model cannot be run; "": nothing is known that prevents it. The tokenizer is not looked at.
+// Why a stored model cannot be run; "": no known reason. The tokenizer is not checked.
 std::string why_it_cannot_run(const std::string& path);
 
 }  // namespace anabranch::cli

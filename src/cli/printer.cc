@@ -33,7 +33,7 @@ Printer::Printer(bool silent)
 void Printer::reasoning(const std::string& text) {
   if (silent_ || !terminal_ || text.empty()) return;
   thinking_ = true;
-  // What a model read in a tool's output must not act on the terminal when the model repeats it.
+  // A model may repeat text of a tool's output, which must not control the terminal.
   std::string_view rest = text;
   const std::string clean = mcp::without_controls(rest);
   for (rest = clean; !rest.empty();) {

@@ -1,4 +1,4 @@
-// An answer on its way to the terminal.
+// Prints an answer to the terminal.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace anabranch::cli {
 
-// Prints to stdout: on a terminal thoughts dimmed, the answer's Markdown as styles, lines broken between
-// words. Files and pipes get the answer as it is, and nothing else; a terminal with NO_COLOR set (or
-// TERM=dumb) gets it as it is.
+// Prints to stdout. On a terminal, thoughts are dimmed, the answer's Markdown becomes styles, and lines break
+// between words. Files and pipes get only the answer, unchanged. A terminal with NO_COLOR set (or TERM=dumb)
+// also gets the text unchanged.
 class Printer {
  public:
   explicit Printer(bool silent);
   void reasoning(const std::string& text);
   void content(const std::string& text);
-  // line: with the end of a line.
+  // line: also ends the line.
   void finish(bool line = true);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kClosedPipe = 128 + 13;
 
-// Without any allocation.
+// Must not allocate memory.
 void say_out_of_memory() {
   std::fputs(
       "error: out of memory: free some, raise the limit (ulimit -v, the container's), or use a smaller model "

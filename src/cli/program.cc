@@ -100,7 +100,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   return command;
 }
 
-// With --url a server answers: what would load a model here has no place beside it.
+// With --url a server answers, so flags for loading a model here are excluded.
 void add_url_flags(CLI::App& command, ChatOptions& o) {
   const Group group(command, "Server");
   auto* url = command.add_option("--url", o.url,
@@ -121,7 +121,7 @@ void add_url_flags(CLI::App& command, ChatOptions& o) {
   });
 }
 
-// What `chat` and `mcp` have in common.
+// Flags that `chat` and `mcp` share.
 void add_partner_flags(CLI::App& command, ChatOptions& o) {
   add_model_flags(command, o.model);
   add_context_flag(command, o.model);
@@ -158,7 +158,7 @@ CLI::App* add_mcp(CLI::App& app, ChatOptions& o) {
 CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   auto* command = app.add_subcommand("serve", "Serve the OpenAI API");
   add_model_flags(*command, o.model);
-  command->get_option("--model")->required(false);  // requests can name models, too
+  command->get_option("--model")->required(false);  // requests can also name models
   add_context_flag(*command, o.model);
   add_sampler_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
@@ -373,7 +373,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
   command->add_flag("--profile", o.profile, "Show where the time goes, stage by stage");
   command->add_flag("--json", o.json, "Print JSON instead of a table");
   add_context_flag(*command, o.model);
-  // Two benchmarks: what has no effect on the one asked for is refused.
+  // These are two benchmarks: flags without an effect on the chosen one are refused.
   auto* prompts = command->get_option("--prompts");
   for (const char* with : {"--spec", "--draft", "--temp", "--top-p", "--context"})
     command->get_option(with)->needs(prompts);

@@ -42,7 +42,7 @@ struct Program {
   VerifyOptions verify;
   ConfigOptions config;
 
-  // locates: the models that the command's flags name, which become paths before it runs.
+  // locates: the models that the command's flags name. They are replaced by paths before it runs.
   struct Located {
     std::string* model;
     hub::Purpose purpose = hub::Purpose::model;
@@ -52,23 +52,23 @@ struct Program {
     CLI::App* app;
     std::function<int()> run;
     std::vector<Located> locates;
-    std::function<Result<void>()> check = {};  // before the models are located
+    std::function<Result<void>()> check = {};  // called before the models are located
   };
   std::vector<Command> commands;
 };
 
-// The arguments with what configuration files and the environment say of flags that they do not have
-// (cli/settings.h), and the files' models.
+// The arguments, completed with flags from configuration files and the environment (cli/settings.h), and the
+// models of the files.
 struct Arguments {
   std::vector<std::string> own;    // the user's, without the program's name
-  std::vector<std::string> words;  // with those of the settings
+  std::vector<std::string> words;  // with the flags from the settings
   SettingTable used;               // the settings of the sub-command
   Settings settings;
 };
 Result<Arguments> with_settings(int argc, const char* const* argv);
 
-// The arguments of `serve` for another model than that of the command line: without the flags that belong to
-// the latter, with the settings of [model.NAME].
+// The arguments of `serve` for another model than that of the command line: without the flags of the command
+// line's model, with the settings of [model.NAME].
 std::vector<std::string> serve_words(const Arguments& arguments, const std::string& model);
 
 }  // namespace anabranch::cli

@@ -8,7 +8,7 @@
 namespace anabranch::cli {
 namespace {
 
-// Errors of preparing name fields of requests, where the command line has flags.
+// Errors of preparation name fields of requests; this replaces them by the flags of the command line.
 Error in_own_words(Error error) {
   if (error.code == "context_length_exceeded")
     error.message = fmt::format(
@@ -35,11 +35,11 @@ Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinkin
   return {};
 }
 
-// With its grammar, if something restricts the answer.
+// Adds the compiled grammar, if something restricts the answer.
 Result<Prepared> finished(const Preparer& preparer, Result<Prepared> prepared) {
   if (prepared && prepared->constrained) {
     std::promise<Result<Prepared>> made;
-    const auto client = std::make_shared<char>();  // it waits
+    const auto client = std::make_shared<char>();  // stands for a client that waits
     preparer.compile(std::move(*prepared), {client},
                      [&](Result<Prepared> whole) { made.set_value(std::move(whole)); });
     prepared = made.get_future().get();

@@ -15,7 +15,7 @@ namespace anabranch::cli {
 namespace {
 
 constexpr double kRedraw = 0.2;   // seconds
-constexpr double kRateOver = 10;  // seconds that the shown rate is an average of
+constexpr double kRateOver = 10;  // seconds over which the shown rate is averaged
 constexpr size_t kBar = 16;       // characters
 
 std::string duration_text(double seconds) {
@@ -41,7 +41,7 @@ PullDisplay::PullDisplay(std::FILE* stream, std::string model, double every)
     : stream_(stream), model_(std::move(model)), terminal_(::isatty(::fileno(stream))), every_(every) {}
 
 double PullDisplay::rate(double time, uint64_t done) {
-  // A file that begins anew takes bytes back.
+  // The count goes back when a file starts again.
   if (!samples_.empty() && done < samples_.back().done) samples_.clear();
   samples_.push_back({time, done});
   while (samples_.size() > 2 && time - samples_.front().time > kRateOver) samples_.pop_front();

@@ -1,4 +1,4 @@
-// How a download is shown: one line that changes on a terminal, JSON lines elsewhere.
+// Shows a download: on a terminal one line that changes, elsewhere JSON lines.
 #pragma once
 
 #include <cstdio>
@@ -16,9 +16,9 @@ class PullDisplay {
 
   void progress(const hub::PullProgress& now);
   void note(const std::string& sentence);
-  // The last line. The path is what `--model` takes as well.
+  // Prints the last line. Its path can be passed to `--model`.
   void finish(const hub::PullReport& report);
-  // Removes the line that changes, if it stands there.
+  // Removes the changing line, if it is shown.
   void clear();
 
  private:
@@ -26,7 +26,7 @@ class PullDisplay {
     double time = 0;
     uint64_t done = 0;
   };
-  // Bytes a second, lately; 0: not known yet.
+  // Recent bytes per second; 0: not known yet.
   double rate(double time, uint64_t done);
   void draw(const hub::PullProgress& now, double rate);
 

@@ -20,7 +20,7 @@ constexpr int kSilenceSeconds = 600;  // a server may read a long prompt before 
 constexpr int kPollMilliseconds = 50;
 constexpr size_t kMaxAnswerBytes = 64 << 20;
 
-// The address under which "/chat/completions" stands: "localhost:8080" means "http://localhost:8080/v1".
+// The base address of "/chat/completions": "localhost:8080" means "http://localhost:8080/v1".
 Result<std::string> api_address(std::string url) {
   if (url.find("://") == url.npos) url = "http://" + url;
   while (url.ends_with('/')) url.pop_back();
@@ -32,7 +32,7 @@ Result<std::string> api_address(std::string url) {
   return url.ends_with("/v1") ? url : url + "/v1";
 }
 
-// What a server says of an error, in any of the forms that servers use.
+// The message of a server's error, in any of the formats that servers use.
 std::string message_of(const std::string& body) {
   const auto json = parse_json(body);
   if (!json || !json->is_object()) return {};
@@ -119,7 +119,7 @@ class AnswerReader {
     if (const auto calls = delta.find("tool_calls"); calls != delta.end() && calls->is_array())
       for (const Json& piece : *calls) take_call(piece);
   }
-  // A call comes in pieces that name its index; the name comes once, the arguments bit by bit.
+  // A call comes in pieces with its index. The name comes once, the arguments in parts.
   void take_call(const Json& piece) {
     const auto function = piece.is_object() ? piece.find("function") : piece.end();
     const int index = count_at(piece, "index");
@@ -135,8 +135,8 @@ class AnswerReader {
   Printer printer_;
   Answer answer_;
   std::string error_;
-  double first_ = 0;       // when the first text came
-  size_t call_bytes_ = 0;  // of arguments
+  double first_ = 0;       // time of the first text
+  size_t call_bytes_ = 0;  // bytes of arguments
   bool ended_ = false, done_ = false;
 };
 
@@ -150,7 +150,7 @@ class RemotePartner : public Partner {
 
   std::string name() const override { return fmt::format("{} at {}", model_, address_); }
 
-  // Finds out whether the server is there, and its model's name if none was given.
+  // Checks that the server answers, and gets its model's name if none was given.
   Result<void> connect() {
     hub::HttpResponse response;
     bool done = false;
@@ -172,7 +172,8 @@ class RemotePartner : public Partner {
     return {};
   }
 
-  // Whether the server knows it shows with the next answer: many servers load models when they are named.
+  // Only the next answer shows whether the server knows the model: many servers load models when a request
+  // names them.
   Result<void> change_model(const std::string& name) override {
     model_ = name;
     return {};
@@ -224,7 +225,7 @@ class RemotePartner : public Partner {
             fmt::format("{} answers with HTTP {}: {}", address_, response.status, message)};
   }
 
-  // Only what the user said: the rest is the server's to choose.
+  // Sends only the options that the user set; the server chooses the others.
   Json body_for(const Json& messages, const AnswerOptions& wanted) const {
     const SamplingOptions& s = wanted.sampling ? *wanted.sampling : options_.sampling;
     Json body = {{"model", model_},

@@ -20,7 +20,7 @@
 namespace anabranch::cli {
 namespace {
 
-// "unknown" where the machine does not say.
+// "unknown" if the machine does not report it.
 Json kilobytes(uint64_t bytes) {
   return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
 }
@@ -60,7 +60,8 @@ bool any_with_prefix(const std::vector<TensorInfo>& tensors, const std::string& 
   return at != tensors.end() && at->name.starts_with(prefix);
 }
 
-// Parts of the model without any tensor in the files, as when a shard is missing and there is no index.
+// Parts of the model that have no tensor in the files, for example because a shard is missing and there is no
+// index.
 std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t layers) {
   const auto tensors = checkpoint.tensors();
   std::string missing;
@@ -75,7 +76,7 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
                      missing);
 }
 
-// The parameters with which the model generates when nobody asks for others, and who says so.
+// The model's default sampling parameters, and where they come from.
 Json sampling_report(const Checkpoint& checkpoint) {
   const auto recommended = read_recommendation(checkpoint);
   const SamplingParams& s = recommended.sampling;

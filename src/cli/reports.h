@@ -1,4 +1,4 @@
-// What `doctor` and `verify` say of the machine, and of a model's files before anything is loaded.
+// Reports of `doctor` and `verify` about the machine, and about a model's files before anything is loaded.
 #pragma once
 
 #include <string>
@@ -13,25 +13,24 @@ namespace anabranch::cli {
 // Program, processor, memory, kernels, and measured limits (takes about a second).
 Json machine_report(Device& device);
 
-// "key value" lines; objects indented.
+// Prints "key value" lines, with objects indented.
 void print_table(const Json& report, const std::string& indent);
 
-// Why so many bytes of weights cannot be used on the device; "": they fit.
+// Why this number of bytes of weights does not fit the device; "": it fits.
 std::string memory_problem(uint64_t bytes, const Device& device);
 
-// The memory that weights and states share.
+// The memory that weights and the KV cache share.
 uint64_t memory_of(const Device& device);
 // Bytes of all tensors.
 uint64_t tensor_bytes(const Checkpoint& checkpoint);
-// Of all tensors but those of an MTP head.
+// Parameters in all tensors except those of an MTP head.
 uint64_t parameters_in(const Checkpoint& checkpoint);
 
-// Why the model cannot be run, as far as the headers of its files tell; empty: nothing is known to prevent
-// it.
+// Why the model cannot be run, as far as the headers of its files show; empty: no known reason.
 std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& device);
-// The same as texts, and whether parts of the model are missing.
+// The same as texts, plus missing parts of the model.
 std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device);
-// The same, and whether it fits the device; most important first.
+// The same, plus whether it fits the device; most important first.
 std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device);
 
 // Type, parameters, context length, tensors, sizes, and model_problems() as "problems".

@@ -39,7 +39,7 @@ namespace anabranch::cli {
 namespace {
 
 // The signals of a process that serves. SIGINT and SIGTERM: the first lets answers under way finish for a
-// moment, the second cuts them off. SIGHUP: reload(), or a stop when it says that the terminal is gone.
+// moment, the second cuts them off. SIGHUP: reload(), or a stop if it means that the terminal was closed.
 // SIGUSR1: report().
 class SignalThread {
  public:
@@ -47,7 +47,7 @@ class SignalThread {
     std::function<void()> stop, reload, report;
   };
 
-  // Must run before any other thread starts, so that all of them leave these signals to ours.
+  // Must run before any other thread starts, so that all of them leave these signals to this thread.
   // detached: the server has no terminal to lose.
   explicit SignalThread(bool detached) : owns_terminal_(!detached && has_terminal() && !ignores_hangup()) {
     sigemptyset(&set_);
@@ -56,8 +56,8 @@ class SignalThread {
     std::signal(SIGPIPE, SIG_IGN);
     thread_ = std::thread([this] { watch(); });
   }
-  // While there is nothing to stop (the model loads, or the last step ends), SIGINT and SIGTERM end the
-  // process.
+  // While there is no server to stop (the model is loading, or the server has ended), SIGINT and SIGTERM end
+  // the process.
   void serve(std::optional<Actions> actions) {
     std::lock_guard lock(mutex_);
     actions_ = std::move(actions);
@@ -74,7 +74,7 @@ class SignalThread {
     if (fd >= 0) ::close(fd);
     return fd >= 0;
   }
-  // As under nohup.
+  // Whether SIGHUP is ignored, as under nohup.
   static bool ignores_hangup() {
     struct sigaction action {};
     return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -136,8 +136,8 @@ Result<std::vector<server::ApiKey>> api_keys(const ServeOptions& options) {
   return keys;
 }
 
-// SIGHUP: the log files are opened again, keys and certificates are read again. What cannot be read stays as
-// it was.
+// SIGHUP: the log files are opened again, keys and certificates are read again. Whatever cannot be read stays
+// as it was.
 void reload(const ServeOptions& options, server::Server& server) {
   if (!options.log_file.empty())
     if (const auto opened = log_to_file(options.log_file); !opened)
@@ -213,7 +213,7 @@ Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_k
   return tools;
 }
 
-// Null: what users were asked is forgotten when the server ends.
+// Null: the users' decisions are forgotten when the server ends.
 std::shared_ptr<ConsentStore> open_consent(const std::string& directory) {
   make_private_directory(directory);  // if it cannot be made, opening says so
   auto store = ConsentStore::open(directory + "/consent.db");
@@ -259,7 +259,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   return result;
 }
 
-// A port that is in use is told of before a model is loaded for nothing.
+// Reports a port that is in use before a model is loaded in vain.
 Result<void> check_address(const server::ServerOptions& options) {
   if (options.port == 0) return {};
   TRY_VOID(server::HttpServer::listen(options.host, options.port, options.limits, options.tls));
@@ -280,7 +280,7 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
   return models;
 }
 
-// Tells where the server listens: on stdout for people, in the log for programs that read JSON.
+// Reports where the server listens: on stdout for people, in the log for programs that read JSON.
 void announce(const ServerRecord& server, Background* background) {
   const auto text = line_of("{} on {}/v1", server.model, server.address);
   const bool json = log_format() == LogFormat::json;
@@ -295,9 +295,9 @@ void announce(const ServerRecord& server, Background* background) {
 }
 
 constexpr int kDeviceLost = 75;    // EX_TEMPFAIL of sysexits.h: a supervisor should start the server again
-constexpr int kLeanPriority = 10;  // as of nice
+constexpr int kLeanPriority = 10;  // a value for nice(1)
 
-// background: of a detached server, whose stderr is the log already; else null.
+// background: for a detached server, whose stderr is already the log; otherwise null.
 Result<int> serve(const ServeOptions& options, Background* background) {
   if (!background && !options.log_file.empty()) TRY_VOID(log_to_file(options.log_file));
   std::optional<PidFile> pid_file;
@@ -305,7 +305,7 @@ Result<int> serve(const ServeOptions& options, Background* background) {
     TRY(auto taken, PidFile::take(options.pid_file));
     pid_file.emplace(std::move(taken));
   }
-  if (options.lean) ::setpriority(PRIO_PROCESS, 0, kLeanPriority);  // threads take it over
+  if (options.lean) ::setpriority(PRIO_PROCESS, 0, kLeanPriority);  // threads inherit it
   SignalThread signals(background != nullptr);
   TRY(const auto wanted, server_options(options));
   TRY_VOID(check_address(wanted));
@@ -338,7 +338,7 @@ Result<int> serve(const ServeOptions& options, Background* background) {
   return kDeviceLost;
 }
 
-// The files of a detached server.
+// Sets the default file names of a detached server.
 Result<void> name_files(ServeOptions& options) {
   if (!options.detach) return {};
   if (options.port == 0 && (options.pid_file.empty() || options.log_file.empty()))

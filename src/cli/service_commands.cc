@@ -20,7 +20,7 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr int kNotRunning = 3;      // as of systemctl status
+constexpr int kNotRunning = 3;      // the same as of systemctl status
 constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
 constexpr double kAfterSecond = 5;  // seconds until SIGKILL
 constexpr int kHealthMilliseconds = 3000;
@@ -39,7 +39,7 @@ std::string nothing_runs(const std::string& pid_file) {
   return fmt::format("no server runs that has the pid file {}", pid_file);
 }
 
-// Whether the process no longer holds its pid file.
+// Waits for the process to end, up to `seconds`. Returns whether it no longer holds its pid file.
 Result<bool> wait_for_end(const std::string& pid_file, pid_t pid, double seconds) {
   const double end = now_seconds() + seconds;
   while (true) {
@@ -84,7 +84,7 @@ Result<void> stop(const StopOptions& options) {
   return make_error(ErrorKind::io, "process {} still runs, although it was killed", pid);
 }
 
-// An address to reach the server at: a wildcard is none.
+// An address at which the server can be reached: replaces a wildcard address.
 std::string reachable(std::string address) {
   for (const auto& [wildcard, loopback] : {std::pair{"//0.0.0.0:", "//127.0.0.1:"}, {"//[::]:", "//[::1]:"}})
     if (const size_t at = address.find(wildcard); at != address.npos)
@@ -92,7 +92,7 @@ std::string reachable(std::string address) {
   return address;
 }
 
-// What the server tells of itself; null if it does not answer.
+// The server's report about itself; null if it does not answer.
 Json health_of(const ServerRecord& server, const std::string& key) {
   hub::HttpClient client(hub::Settings{});
   Json health;
@@ -109,7 +109,7 @@ Json health_of(const ServerRecord& server, const std::string& key) {
 
 struct Load {
   int running = 0, queued = 0;
-  std::string models;  // that are loaded
+  std::string models;  // names of the loaded models
 };
 
 Load load_of(const Json& health) {
@@ -174,14 +174,14 @@ void print_status(const ServerRecord& server, const Json& health) {
   if (!server.log.empty()) say("log      {}\n", server.log);
 }
 
-// A server and what it tells of itself (null: it does not answer).
+// A server and its report about itself (null: it does not answer).
 struct Seen {
   ServerRecord server;
   Json health;
 };
 
-// A server that runs in the foreground has no pid file, but answers on its port. It gets no key: nothing says
-// that the program there is ours before it has answered.
+// A server that runs in the foreground has no pid file, but answers on its port. No key is sent to it,
+// because until it answers it may be any program.
 std::optional<Seen> foreground_server(int port) {
   Seen seen{{.address = fmt::format("http://127.0.0.1:{}", port)}, {}};
   seen.health = health_of(seen.server, "");

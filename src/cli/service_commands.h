@@ -1,4 +1,4 @@
-// `stop` and `status`: for servers that have a pid file (pid_file.h), as those of `serve --detach`.
+// `stop` and `status`: for servers that have a pid file (pid_file.h), such as those of `serve --detach`.
 #pragma once
 
 #include <CLI/CLI.hpp>

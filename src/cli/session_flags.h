@@ -1,4 +1,4 @@
-// Flags about kept conversations.
+// Flags about stored conversations.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `sessions`: the kept conversations, listed, searched, shown, renamed, removed, written to files and read.
+// `sessions`: lists, searches, shows, renames, removes, exports and imports stored conversations.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 using Action = SessionsOptions::Action;
 constexpr size_t kMaxImport = 1u << 30;  // bytes
 
-// Text of others on a terminal.
+// Text from elsewhere, made safe for a terminal.
 std::string shown(const std::string& text) {
   return mcp::one_line(text, 1000);
 }
@@ -67,7 +67,7 @@ Result<void> list(SessionStore& store, const SessionsOptions& options) {
   return {};
 }
 
-// As text in one of the forms of an export.
+// The session as text in one of the export formats.
 Result<std::string> text_of(SessionStore& store, const std::string& wanted, const std::string& format) {
   TRY(const Session session, find_session(store, wanted));
   TRY(const auto messages, store.path({}, session.id));
@@ -103,14 +103,14 @@ Result<void> import(SessionStore& store, const SessionsOptions& options) {
   return {};
 }
 
-// An empty name would mean the last session.
+// Requires a name, because an empty one would mean the last session.
 Result<void> check_named(const SessionsOptions& options) {
   if (!options.session.empty()) return {};
   return make_error(ErrorKind::invalid, "name the session: `anabranch sessions ls` lists them");
 }
 
-// What removed conversations alone left in the cache on disk. Servers that run keep some in memory for a
-// while.
+// Removes cache entries on disk that only removed conversations used. Running servers keep some in memory for
+// a while.
 Result<void> erase_traces(SessionStore& store) {
   auto names = store.take_released();
   TRY_VOID(store.drop_used(names));

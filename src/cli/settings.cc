@@ -83,7 +83,7 @@ class Reader {
                  did_you_mean(name, known));
   }
 
-  // "[server]", the table of a flag of that name; "": there is none.
+  // The table for a flag of that name, such as "[server]"; "": there is none.
   std::string table_of(const std::string& flag) const {
     for (const char* command : {"serve", "chat", "generate", "bench", "convert"}) {
       const CLI::App* app = find_command(app_, command);
@@ -127,7 +127,7 @@ class Reader {
     return error(where, "there is no setting {} here; it belongs below a line {}", key, table);
   }
 
-  // A path that is there beside the file, or in the user's home, is meant.
+  // Resolves a path from the file: relative to the file if it exists there, or in the user's home for "~/".
   std::string place_of(const std::string& path) const {
     if (const char* home = std::getenv("HOME"); home && path.starts_with("~/")) return home + path.substr(1);
     const auto beside = std::filesystem::path(file_).parent_path() / path;
@@ -187,13 +187,13 @@ class Reader {
   Settings& out_;
 };
 
-// The parser's own assertions end the process where a table's name is expected and something else stands:
-// "[=".
+// Checks texts on which the parser's own assertions would end the process: something else where a table's
+// name is expected, as in "[=".
 Result<void> check_keys(const std::string& file, const std::string& text) {
   static const std::regex no_key(R"re(^\s*\[\[?\s*[^\s\w"'\[\]{}#+.-])re");
   std::istringstream lines(text);
   int number = 0;
-  std::string within;  // the quotes of a text of several lines, which holds anything
+  std::string within;  // the quotes of a text of several lines, which may hold anything
   for (std::string line; std::getline(lines, line);) {
     ++number;
     const bool is_text = !within.empty();
@@ -217,7 +217,7 @@ std::string variable_of(const std::string& flag) {
   return variable;
 }
 
-// Of a service named anabranch Kubernetes tells every container: ANABRANCH_PORT=tcp://10.0.0.7:11436,
+// For a service named anabranch, Kubernetes sets in every container: ANABRANCH_PORT=tcp://10.0.0.7:11436,
 // ANABRANCH_SERVICE_HOST, ANABRANCH_PORT_11436_TCP_ADDR ...
 bool is_of_kubernetes(std::string_view variable, std::string_view value) {
   return variable.starts_with("ANABRANCH_SERVICE_") || variable.starts_with("ANABRANCH_PORT_") ||
@@ -259,7 +259,7 @@ Result<Settings> read_settings(const std::vector<std::string>& files, const CLI:
 SettingTable settings_of(const CLI::App& command, const Settings& settings, const std::string& model) {
   SettingTable out;
   const auto known = names_of(command);
-  // `stop` and `status` look for the server that `serve` would start.
+  // `stop` and `status` look for the server that `serve` would start with the same settings.
   const bool asks_for_server = command.get_name() == "stop" || command.get_name() == "status";
   for (const std::string& name : {std::string(asks_for_server ? "serve" : ""), command.get_name()})
     if (const auto of = settings.commands.find(name); of != settings.commands.end())
@@ -270,7 +270,7 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
       if (std::ranges::find(known, name) != known.end()) out[name] = setting;
   for (const std::string& name : known) {
     if (name == "api-key")
-      continue;  // serve reads ANABRANCH_API_KEY itself, which no list of processes shows
+      continue;  // serve reads ANABRANCH_API_KEY itself, so the key does not show in process lists
     const std::string variable = variable_of(name);
     if (const char* value = std::getenv(variable.c_str());
         value && *value && !is_of_kubernetes(variable, value))
@@ -280,7 +280,7 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
 }
 
 std::vector<std::string> unknown_variables(const CLI::App& app) {
-  // Read elsewhere: secrets, and what our own tests and builds set.
+  // Variables that are read elsewhere: secrets, and those of our own tests and builds.
   std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_NVRTC", "ANABRANCH_OVERLAP"};
   for (const CLI::App* command : app.get_subcommands({}))
     for (const std::string& flag : names_of(*command)) known.push_back(variable_of(flag));
@@ -319,7 +319,7 @@ std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App&
       else if (const auto on = as_switch(value); on && *on)
         out.push_back("--" + name);
       else if (!on)
-        out.push_back(fmt::format("--{}={}", name, value));  // refused as such
+        out.push_back(fmt::format("--{}={}", name, value));  // the parser refuses it
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// Repeated measurements in short.
+// Summarizes repeated measurements.
 #pragma once
 
 #include <algorithm>

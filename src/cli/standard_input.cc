@@ -34,7 +34,7 @@ Result<std::optional<std::string>> read_standard_line(size_t most_bytes) {
     if (line.size() == most_bytes) return too_much("a line of standard input", most_bytes);
     line += static_cast<char>(c);
   }
-  if (c == kEnd) std::cin.setstate(std::ios::eofbit | std::ios::failbit);  // an interrupt ends it, too
+  if (c == kEnd) std::cin.setstate(std::ios::eofbit | std::ios::failbit);  // an interrupt also ends the input
   return c == kEnd && line.empty() ? std::nullopt : std::optional(std::move(line));
 }
 

@@ -1,4 +1,4 @@
-// What comes through a pipe or from a file given as standard input, which may have no end.
+// Reads standard input from a pipe or a file, which may be endless.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace anabranch::cli {
 
-// All of it. Errors: exhausted (more than so many bytes, of which no more are read).
+// Reads all of it. Errors: exhausted (more than most_bytes; reading stops there).
 Result<std::string> read_standard_input(size_t most_bytes);
-// The next line, without its end; none at the end of input. Errors: as above.
+// Reads the next line, without its line feed; nothing at the end of input. Errors: as above.
 Result<std::optional<std::string>> read_standard_line(size_t most_bytes);
 
 }  // namespace anabranch::cli

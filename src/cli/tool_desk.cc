@@ -15,13 +15,13 @@ namespace anabranch::cli {
 namespace {
 
 constexpr size_t kShownResult = 160, kShownDescription = 100;
-constexpr size_t kMostArguments = 64 << 10;  // bytes; nobody reads more before agreeing
+constexpr size_t kMostArguments = 64 << 10;  // bytes; no user reads more before agreeing
 constexpr size_t kPage = 1600;               // bytes; about 20 lines of a terminal
 constexpr int kPageLines = 20;
 constexpr const char* kMore = "Enter shows more, [n] does not run it: ";
 constexpr const char* kQuestion = "Run it? [y]es, [a]lways this tool, [n]o, ne[v]er this tool: ";
 
-// Beside an answer on stdout: what the tools do goes to stderr, dimmed on a terminal.
+// Prints what the tools do to stderr, dimmed on a terminal, because stdout has the answer.
 void tell(const std::string& line) {
   const bool colour = isatty(STDERR_FILENO);
   if (colour) say(stderr, "\033[2m");
@@ -30,14 +30,14 @@ void tell(const std::string& line) {
   say(stderr, "\n");
 }
 
-// All of them, with what a terminal hides as escapes: what is shown is what runs.
+// All arguments, with invisible characters escaped, so that the user sees exactly what will run.
 std::string shown_arguments(const Json& arguments) {
   const std::string line = dump_json(arguments);
   return escape_invisible(line.size() <= 200 ? line : dump_json(arguments, 2));
 }
 
-// Where a page of a longer text ends: behind so many lines, or at a character, behind a line feed if there is
-// one in its second half.
+// The end of the first page of a longer text: after kPageLines lines, or at a character boundary after kPage
+// bytes, preferably after a line feed in the page's second half.
 size_t page_end(std::string_view text) {
   const std::string_view page = mcp::beginning(text, kPage);
   int lines = 0;
@@ -56,7 +56,7 @@ std::string row(const std::string& name, const std::string& text) {
   return fmt::format("  {:<28} {}\n", name, mcp::one_line(line, kShownDescription));
 }
 
-// The next word, without the quotes that may be round it or a part of it; what follows stays in `rest`.
+// Takes the next word, without quotes around it or a part of it; the remaining text stays in `rest`.
 std::string next_word(std::string& rest) {
   rest.erase(0, std::min(rest.find_first_not_of(' '), rest.size()));
   std::string word;

@@ -1,4 +1,4 @@
-// The servers of tools in a chat: what they offer, which calls the user allows, and the running of calls.
+// The MCP servers in a chat: lists what they offer, asks which calls the user allows, and runs calls.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ namespace anabranch::cli {
 
 class ToolDesk {
  public:
-  // Asks the user on the terminal; the line, or none if there is no more. Unset: nobody can be asked.
+  // Asks the user on the terminal. Returns the line, or nothing at the end of input. Unset: nobody can be
+  // asked.
   using Ask = std::function<std::optional<std::string>(const std::string& question)>;
 
   // Errors: those of mcp::read_config; invalid (--mcp-allow names an unknown server); io (the log).
@@ -26,8 +27,9 @@ class ToolDesk {
                                                 const std::atomic<bool>& interrupt);
 
   const mcp::AgentLimits& limits() const { return limits_; }
-  // Asks all servers for their tools. What a server cannot do is logged, and its tools are left out.
-  // try_failed: also those whose start failed; one that hangs would hold each message up otherwise.
+  // Asks all servers for their tools. If a server fails, this is logged and its tools are left out.
+  // try_failed: also try servers whose start failed. By default they are skipped, because one that hangs
+  // would delay each message.
   void refresh(bool try_failed = false);
   // OpenAI's array; null: there are no tools.
   Json functions() const;
@@ -38,12 +40,12 @@ class ToolDesk {
   // Shows the call, asks for consent if it must, and runs it.
   Outcome run(const ToolCall& call, mcp::AgentBudget& budget);
 
-  // For people.
+  // A summary for people.
   std::string summary() const;  // "3 tools of 2 servers"
   std::string list_tools();
   std::string list_resources();
   std::string list_prompts();
-  // A resource as text to go before a message. words: "URI" or "SERVER URI".
+  // A resource as text to put before a message. words: "URI" or "SERVER URI".
   Result<std::string> resource(const std::string& words);
   // A prompt's messages. words: "NAME" or "SERVER.NAME", then arguments as name=value or name="two words".
   Result<Json> prompt(const std::string& words);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLeastRounds = 5;
 constexpr int kMostParallel = 64, kLeastParallel = 4;
-constexpr int kContext = 128;  // tokens before the streams' own
+constexpr int kContext = 128;  // shared tokens before the streams' own
 
 class Tuner {
  public:
@@ -39,7 +39,7 @@ class Tuner {
   }
 
  private:
-  // Measures each value in turn, again and again for a third of the time, and kLeastRounds times at least.
+  // Measures all values in turn, repeatedly for a third of the time, and at least kLeastRounds times.
   template <class Measure>
   MeasuredRates measure(std::vector<int> values, const Measure& rate_of) const {
     MeasuredRates rates{std::move(values), {}};
@@ -69,12 +69,12 @@ class Tuner {
     return feed(state, tokens, chunk);
   }
 
-  // Decodes and prefills: a geometric mean, so that neither hides the other.
+  // Measures the geometric mean of the decode and prefill rates, so that neither dominates.
   TunedSetting best_threads() const {
     const int usual = choose_threads(cpu_info()).threads;
     std::set<int> values = {usual, std::max(1, usual / 2), std::max(1, usual - 1)};
     values.insert({std::max(1, usual * 3 / 4), cpu_info().logical_cores});
-    prefill(32, 32);  // what a first pass must prepare
+    prefill(32, 32);  // warm-up
     const auto rates = measure({values.begin(), values.end()}, [&](int threads) {
       device_.threads().resize(threads);
       const double read = prefill(128, 128);
@@ -88,7 +88,7 @@ class Tuner {
   TunedSetting best_chunk() const {
     const int usual = device_.prefill_chunk();
     const double rate = prefill(usual, usual);
-    // A prompt takes two seconds at most, so that a slow model has its turn with each size.
+    // A prompt takes at most two seconds, so that a slow model is measured with each size, too.
     int tokens = usual;
     while (tokens < 4 * usual && 2 * tokens <= info_.context_length && 2 * tokens / rate < 2) tokens *= 2;
     std::vector<int> values;
@@ -99,11 +99,11 @@ class Tuner {
                    fmt::format("prefill of {} tokens", tokens));
   }
 
-  // The most streams of which each doubling delivers markedly more.
+  // The largest number of streams up to which each doubling clearly increases the throughput.
   TunedSetting best_parallel() const {
     auto shared = model_.make_state();
     feed(shared, std::min(kContext, info_.context_length / 2), device_.prefill_chunk());
-    // Two states for each stream must fit: the shared one is copied while it is in use.
+    // Memory must hold two states for each stream, because the shared one is copied while it is in use.
     const uint64_t room = device_.has_own_memory() ? device_.free_bytes() : UINT64_MAX;
     std::vector<int> values;
     for (int streams = 1; streams <= std::max(kMostParallel, device_.parallel()); streams *= 2)
@@ -122,7 +122,7 @@ class Tuner {
     std::vector<SequenceState> states(static_cast<size_t>(streams), shared);
     double start = 0;
     for (int step = 0; step <= kSteps; step++) {
-      if (step == 1) start = now_seconds();  // the first copies what is shared
+      if (step == 1) start = now_seconds();  // the first step copies the shared state
       Batch batch;
       for (int i = 0; i < streams; i++) {
         const auto ids =

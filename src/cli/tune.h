@@ -1,4 +1,4 @@
-// Measures what suits a model on this machine: `doctor --tune`.
+// Measures the best settings for a model on this machine: `doctor --tune`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace anabranch::cli {
 
-// One of the settings, with the value that would be used without it.
+// One setting: its best value, and the value that would be used without tuning.
 struct TunedSetting {
   std::string flag;
   int usual = 0, best = 0;

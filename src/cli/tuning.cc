@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxBytes = 1 << 16;
 constexpr int kMostThreads = 1024, kMostChunk = 1 << 16, kMostParallel = 1024;
 
-// Of the model's files, links followed.
+// Total size of the model's files, following links.
 uint64_t bytes_of_files(const std::string& path) {
   std::error_code code;
   uint64_t bytes = 0;

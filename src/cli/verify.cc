@@ -79,7 +79,7 @@ struct Report {
   }
 };
 
-// What is read from the loaded model while the engine is being made.
+// Facts that are read from the loaded model while the engine is being made.
 struct ModelFacts {
   std::string layers, tensor_types, kernels, template_problem;
   size_t threads = 0;
@@ -122,7 +122,7 @@ std::string layers_by_kind(const ModelSpec& spec) {
                      list(feed_forwards), spec.hidden, spec.vocab, spec.tied_embeddings ? " (tied)" : "");
 }
 
-// "38 BF16 12.1 MB, 196 affine-4/64 80.0 MB", and what is not used.
+// "38 BF16 12.1 MB, 196 affine-4/64 80.0 MB", and the tensors that are not used.
 Result<std::string> tensor_types(const std::string& path, const Model& model) {
   struct Type {
     int count = 0;
@@ -171,10 +171,10 @@ Finding describe_load(const ModelInfo& info, const ModelFacts& facts) {
                   info.has_mtp ? "MTP head" : "no MTP head", info.context_length, info.load_s)};
 }
 
-// The file of the report unless the user names one.
+// The report's file, if the user names none.
 std::string usual_report(const std::string& model) {
   std::string name = model.substr(model.rfind('/') + 1);
-  for (char& c : name)  // nobody can type some of what a name may hold
+  for (char& c : name)  // some characters of names are hard to type
     if (c <= ' ' || c > '~') c = '_';
   return "anabranch-verify-" + name + ".md";
 }

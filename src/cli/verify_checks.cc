@@ -14,12 +14,12 @@ namespace anabranch::cli {
 namespace {
 
 constexpr int kAnswerTokens = 64;
-constexpr int kFixedPromptTokens = 512;  // more than any of the fixed prompts has
+constexpr int kFixedPromptTokens = 512;  // an upper bound for all fixed prompts
 constexpr int kCachedTokens = 600;       // more than two KV blocks
 constexpr int kSpeedTokens = 512;
 constexpr int kNeedleTokens = 2000;
 constexpr int kNeedleThought = 512;
-constexpr int kDraftDepth = 4;  // fixed, so that acceptance is known position by position
+constexpr int kDraftDepth = 4;  // fixed, so that acceptance is counted for each position
 constexpr size_t kMostProblems = 5;
 
 constexpr std::array kFixedPrompts = {
@@ -70,7 +70,7 @@ Result<Answer> run(const VerifySubject& subject, const Result<Prepared>& prepare
   return run_prompt(subject.engine, *prepared, true, never);
 }
 
-// The answer to plain text.
+// The model's continuation of plain text.
 Result<Answer> go_on(const VerifySubject& subject, const std::string& text, GenerationOptions options) {
   return run(subject, prepare_text(subject.preparer, text, std::move(options)));
 }
@@ -82,7 +82,7 @@ Result<Answer> reply(const VerifySubject& subject, const Json& messages, Generat
                                    std::move(options)));
 }
 
-// Set when the context has no room for so many tokens.
+// A finding if the context has no room for this number of tokens.
 std::optional<Finding> too_long(const VerifySubject& subject, int tokens) {
   const int context = subject.engine.info().context_length;
   if (tokens <= context) return std::nullopt;
@@ -97,7 +97,7 @@ std::string code_block(const std::string& text) {
   return out;
 }
 
-// Where two answers part; empty: nowhere.
+// Describes where two answers differ; empty: they are equal.
 std::string difference(const std::vector<int>& got, const std::vector<int>& wanted) {
   if (got == wanted) return "";
   const auto [g, w] = std::mismatch(got.begin(), got.end(), wanted.begin(), wanted.end());
@@ -120,7 +120,7 @@ Result<void> answer_plainly(VerifySubject& subject) {
   return {};
 }
 
-// The text that comes back for `text`: decoded as a whole, and token by token.
+// Encodes `text` and decodes it again, as a whole and token by token.
 std::array<std::string, 2> round_trips(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<int> tokens = tokenizer.encode(text, false);
   Detokenizer stream(tokenizer, false);
@@ -129,7 +129,7 @@ std::array<std::string, 2> round_trips(const Tokenizer& tokenizer, const std::st
   return {tokenizer.decode(tokens, false), streamed + stream.flush()};
 }
 
-// Dull sentences without any number, together at least `tokens` tokens; `hidden`, if given, is in the middle.
+// Filler sentences without any number, at least `tokens` tokens long, with `hidden`, if given, in the middle.
 std::string filler(const Tokenizer& tokenizer, int tokens, const std::string& hidden = "") {
   constexpr std::array places = {"mill", "harbour", "bridge", "old school", "market hall"};
   constexpr std::array events = {"was painted",       "was closed for the winter", "got a new roof",
@@ -208,7 +208,7 @@ struct SpecialTokens {
   std::vector<std::string> problems;
 };
 
-// A special token comes back from its own text, but never from text that a user typed.
+// Encoding the text of a special token must give that token, but never if a user typed the text.
 SpecialTokens check_special_tokens(const Tokenizer& tokenizer) {
   SpecialTokens out;
   for (int id = 0; id < tokenizer.vocab_size() && out.problems.size() < kMostProblems; id++) {
@@ -230,7 +230,7 @@ SpecialTokens check_special_tokens(const Tokenizer& tokenizer) {
 
 Result<Finding> check_tokenizer(VerifySubject& subject) {
   const Tokenizer& tokenizer = subject.engine.tokenizer();
-  // Such tokenizers add a space before a text, and drop all spaces there when they decode.
+  // These tokenizers add a space before a text, and drop all leading spaces when they decode.
   const bool trims = tokenizer.leading_spaces_dropped() == INT_MAX;
   const auto trimmed = [&](std::string text) {
     return trims ? text.substr(std::min(text.find_first_not_of(' '), text.size())) : text;
@@ -260,7 +260,7 @@ Result<Finding> check_template(VerifySubject& subject) {
              answer = message("assistant", "Loire"), again = message("user", "Another one?");
   const Json tools = parse_json(kTools).value(), call = parse_json(kToolCall).value(),
              result = parse_json(kToolResult).value();
-  // As in the server, for templates that do not know tools.
+  // As in the server, for templates without support for tools.
   const auto generic_tools = shows_tools(*chat) ? nullptr : with_tool_prompt(*chat);
   const struct {
     const char* name;
@@ -277,7 +277,7 @@ Result<Finding> check_template(VerifySubject& subject) {
     const auto pieces = (generic ? *generic_tools : *chat).render(messages, with_tools ? tools : Json(), {});
     if (!pieces) {
       const std::string& error = pieces.error().message;
-      // Faults of the template itself are named with their place.
+      // Errors in the template itself contain their position.
       const bool refused = may_refuse && error.find(", column ") == error.npos;
       (refused ? done : problems)
           .push_back(fmt::format("{}: {}: {}", name, refused ? "refused" : "failed", error));
@@ -338,7 +338,7 @@ Result<Finding> check_speculation(VerifySubject& subject, DraftSource source) {
     if (const auto text = difference(answer->tokens, subject.plain[i]); !text.empty())
       problems.push_back(fmt::format("prompt {}: {}", i + 1, text));
   }
-  // An n-gram is drafted only where the text repeats itself.
+  // N-gram drafts need text that repeats itself.
   if (!mode.automatic && source != DraftSource::ngram && drafts.of(source).drafted == 0)
     problems.push_back("nothing was drafted");
   return pass_unless(problems, fmt::format("the same {} tokens as without, for {} prompts{}", kAnswerTokens,

@@ -9,7 +9,7 @@
 
 namespace anabranch::cli {
 
-// info: measured for the reader, without a right or wrong value.
+// info: a measurement for the reader, without a right or wrong value.
 enum class Verdict { not_run, pass, fail, not_applicable, info };
 
 struct Finding {
@@ -21,7 +21,7 @@ struct Finding {
 struct VerifySubject {
   Engine& engine;
   Preparer& preparer;            // of the engine
-  std::string template_problem;  // as of LoadedModel
+  std::string template_problem;  // see LoadedModel
   // Filled by the checks that need them.
   std::vector<std::vector<int>> plain;  // answers to the fixed prompts, without speculation, cache or batch
 };

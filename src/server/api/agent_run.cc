@@ -54,8 +54,8 @@ int most_tokens(int asked, const mcp::AgentLimits& limits) {
 
 namespace {
 
-// The same text for the same value, whatever order a client or a server of tools gives members, and however
-// it writes whole numbers.
+// Normalizes the value, so that equal values give equal text: clients and tool servers may order members and
+// write whole numbers differently.
 Json in_order(const Json& json) {
   if (json.is_array()) {
     Json out = Json::array();
@@ -69,7 +69,7 @@ Json in_order(const Json& json) {
     for (auto& [name, value] : members) out[name] = std::move(value);
     return out;
   }
-  constexpr double kExact = 9007199254740992;  // 2^53: whole numbers below it are told apart
+  constexpr double kExact = 9007199254740992;  // 2^53: whole numbers below it are exact
   if (json.is_number_float() && std::abs(json.get<double>()) < kExact &&
       std::nearbyint(json.get<double>()) == json.get<double>())
     return static_cast<int64_t>(json.get<double>());
@@ -207,7 +207,7 @@ ChatRequest AgentRun::next_request() const {
   ChatRequest next = request_;
   sort_results(next.messages);
   next.options.max_tokens = tokens_left_;
-  // What the request forces was done in the first turn; it would force calls for ever.
+  // A forced call was made in the first turn. If kept, the choice would force calls for ever.
   next.tool_choice = {};
   if (last_turn_) next.tools = nullptr;
   return next;

@@ -1,5 +1,5 @@
-// What an answer goes on with that calls the tools of MCP servers by itself: the conversation so far, the
-// tools, whose approval a call needs, and the limits.
+// State of an answer whose calls of MCP tools this server runs: the conversation so far, the tools, which
+// calls need approval, and the limits.
 #pragma once
 
 #include <map>
@@ -32,22 +32,22 @@ struct AgentCall {
   std::string id;        // "call_..."
   std::string function;  // the tool's name for the model
   mcp::Tool tool;
-  Json arguments;         // an object; or text that is none
+  Json arguments;         // an object, or the text if it is not an object
   bool approved = false;  // by the request, after an answer that asked for it
-  std::string refusal;    // why it cannot run, for the model; empty: it can
+  std::string refusal;    // why it cannot run, as text for the model; empty: it can
 };
 
 // The result of a call that the user declined. reason: may be empty.
 std::string declined_text(const std::string& reason);
 
-// What the user of this key is asked, or has answered, before the call runs.
+// The question that the user of this key must answer before the call runs.
 ConsentQuestion question_of(const AgentCall& call, const std::string& owner);
 
-// Why an approved call does not run, for the model; empty: it may.
+// The reason why an approved call may not run, as text for the model; empty: it may run.
 std::string refusal_of(ConsentStore::Verdict verdict);
 
-// Of a call in a chat message, {"id", "type", "function": {"name", "arguments"}}, whatever it really holds.
-// Arguments that are the text of an object become that.
+// Parts of a call in a chat message, {"id", "type", "function": {"name", "arguments"}}; the call may be
+// malformed. Arguments that are the text of a JSON object are parsed into that object.
 struct CallParts {
   std::string id, name;
   Json arguments;
@@ -66,7 +66,7 @@ struct AgentTools {
   // Tools that need no approval by their rule, but have changed since they were known, by server and name.
   std::set<std::pair<std::string, std::string>> changed;
   bool allowed = true;  // the key has the role `tools`
-  // As of RequestDefaults::list_tools.
+  // See RequestDefaults::list_tools.
   std::function<Result<std::vector<mcp::Tool>>(const std::string& server)> list = {};
 
   // The tool that the model means by this name; null: none of these.
@@ -74,13 +74,13 @@ struct AgentTools {
     return others.contains(function) ? nullptr : toolbox.find(function);
   }
 
-  // Whether neither an MCP server nor the client has such a function. Its calls are answered here: with what
-  // there is.
+  // Whether neither an MCP server nor the client has such a function. This server answers its calls with the
+  // names of the tools that exist.
   bool is_unknown(const std::string& function) const {
     return !toolbox.empty() && !others.contains(function) && !toolbox.find(function);
   }
-  // The tool that an item of the answer names for a call that this server answers; for an unknown function
-  // one of its name, which stands with the first server. None: the client runs the function.
+  // The tool that an item of the answer names for a call that this server answers. For an unknown function, a
+  // made-up tool of that name on the first server. None: the client runs the function.
   std::optional<mcp::Tool> answered_here(const std::string& function) const;
 
   bool needs_approval(const mcp::Tool& tool) const {
@@ -88,17 +88,17 @@ struct AgentTools {
     return rule != rules.end() &&
            (rule->second.needs_approval(tool.name) || changed.contains({tool.server, tool.name}));
   }
-  // Finds the changed ones among the tools of the toolbox.
+  // Fills `changed` from the tools of the toolbox.
   void note_changes();
 };
 
-// Gives the results behind each of the assistant's messages the order of its calls, as templates expect it.
+// Sorts the results after each assistant message into the order of its calls, as templates expect.
 void sort_results(Json& messages);
 
-// Of one turn. asked: by the request; -1: no limit.
+// Token limit of one turn. asked: the request's limit; -1: no limit.
 int most_tokens(int asked, const mcp::AgentLimits& limits);
 
-// Used on the I/O thread only; calls are run elsewhere (run_call).
+// Used on the I/O thread only; run_call() runs the calls elsewhere.
 class AgentRun {
  public:
   // waiting: approved calls of the conversation's last message.
@@ -110,18 +110,18 @@ class AgentRun {
   bool has_waiting() const { return !waiting_.empty(); }
   std::vector<AgentCall> take_waiting() { return std::exchange(waiting_, {}); }
 
-  // The model has ended a turn (a chat message) after so many tokens. Returns what is known of its calls
-  // besides: {call id: {"server_label", "name", "approval_request_id"?}}.
+  // Adds the chat message of a turn that the model has ended, and its number of tokens. Returns more about
+  // its calls: {call id: {"server_label", "name", "approval_request_id"?}}.
   Json add_turn(const Json& message, int tokens);
   void add_result(const AgentCall& call, const mcp::CallResult& result);
-  // Whether the model has the word: all its calls have results, and no limit is reached.
+  // Whether it is the model's turn: all its calls have results, and no limit is reached.
   bool goes_on(double now);
-  // Why it may not go on, a clause; empty: no limit was reached.
+  // The limit that ended it, as a clause; empty: no limit was reached.
   const std::string& stopped() const { return stopped_; }
-  // For the model's next turn.
+  // The request for the model's next turn.
   ChatRequest next_request() const;
-  // For the calls to come: how many, and bytes of output. Further calls do not run; the model is told so, and
-  // can answer with what it knows.
+  // The number of further calls that may run, and bytes of output for them. Calls beyond that do not run;
+  // their results say so, and the model can answer with what it knows.
   int calls_left() const { return calls_left_; }
   size_t bytes_left() const { return bytes_left_; }
   double seconds_left(double now) const { return budget_.seconds_left(now); }
@@ -144,7 +144,7 @@ class AgentRun {
   std::string stopped_;
 };
 
-// On a worker: calls the tool. most_bytes: of its output.
+// Calls the tool; to be run on a worker. most_bytes: limit of its output.
 mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, const std::string& owner,
                          size_t most_bytes, const mcp::Cancelled& cancelled);
 // The result of a call that does not run. why: a sentence.

@@ -87,14 +87,14 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
   bool begun = false;
   for (;;) {
     if (agent_ && agent_->has_waiting()) {
-      // Calls of tools that this server runs: of the turn before, or approved by the request.
+      // This server runs these calls: they are from the previous turn, or the request approved them.
       if (!begun) begin(1);
       begun = true;
       co_await run_calls();
       if (!agent_->goes_on(now_seconds())) break;
       TRY_OR_FAIL(ready.prepared, co_await prepare_next_turn());
     }
-    // What was prepared is not needed any more while the answer comes.
+    // The prepared prompt is not needed any more while the answer is generated, so it is freed.
     if (const auto submitted = submit(std::exchange(ready.prepared, {})); !submitted)
       co_return fail(submitted.error());
     if (!begun) begin(choices_.size());
@@ -104,7 +104,7 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
     if (!received) co_return fail(received.error());
     if (!end_turn()) break;
   }
-  // It is stored before the client learns that it is complete.
+  // The answer is stored before the client learns that it is complete.
   std::string rest;
   if (keeper_)
     rest = co_await keep_answer();
@@ -113,7 +113,7 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
   end(std::move(rest));
 }
 
-// What must be known before the whole body is read.
+// Applies the fields that are needed before the whole body is read.
 std::optional<ApiError> Answer::take_hints(const RequestHints& hints) {
   if (auto error = refuse_misspelt(head_.kind, hints.unknown)) return error;
   if (!hints.unknown.names.empty()) out_->add_header("X-Anabranch-Ignored-Fields", hints.unknown.names);
@@ -171,7 +171,7 @@ void Answer::take(ReadyRequest& ready) {
   out_->note(note_);
 }
 
-// The head of the answer; of a stream, it is sent.
+// Makes the head of the answer. A stream sends it now.
 void Answer::begin(size_t choices) {
   const std::string first = writer_->begin(head_, choices);
   if (!writer_->is_stream()) return;
@@ -180,7 +180,7 @@ void Answer::begin(size_t choices) {
   send(first);
 }
 
-// It is the model's turn. Errors: the engine has no room.
+// Starts the model's turn. Errors: the engine has no room.
 ApiResult<void> Answer::submit(const Prepared& prepared) {
   options_ = prepared.options;
   remember_ = prepared.remember;
@@ -215,12 +215,12 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   return {};
 }
 
-// The engine's events come by another thread.
+// The engine's events arrive on another thread.
 Sink Answer::event_sink(size_t index) {
   return [post = services_.post, &services = services_, alive = std::weak_ptr(alive_), index,
           keeper = keeper_, sender = sender_](const Event& event) {
     post([&services, alive, index, keeper, sender, event] {
-      // Also of an answer that was given up: what it left in the cache goes with its conversation.
+      // Also for an answer that was given up: its cache entries are deleted together with its conversation.
       if (keeper && !event.states.empty()) note_traces(services, sender, keeper, event.states);
       const auto answer = alive.lock();
       if (!answer) return;
@@ -235,7 +235,7 @@ Callback<Nothing> Answer::next_event() {
   return Callback<Nothing>([this](Callback<Nothing>::Done done) { wake_ = std::move(done); });
 }
 
-// Until all choices have ended.
+// Receives events until all choices have ended.
 Task<ApiResult<void>> Answer::receive_turn() {
   while (running_ > 0) {
     if (arrived_.empty()) (void)co_await next_event();
@@ -247,8 +247,8 @@ Task<ApiResult<void>> Answer::receive_turn() {
   co_return ApiResult<void>();
 }
 
-// All choices have ended. What is to be kept of them is taken down. Whether the model has called tools that
-// this server runs: then these come next.
+// Called when all choices have ended. Records the messages to store. Returns whether the model has called
+// tools that this server runs; these calls come next.
 bool Answer::end_turn() {
   if (!streaming_)
     for (const Choice& choice : choices_) remember(choice);
@@ -264,11 +264,11 @@ bool Answer::end_turn() {
   return true;
 }
 
-// What end the answer has, and what it took.
+// How the choices ended, and their usage.
 std::vector<AnswerEnd> Answer::ends() const {
   std::vector<AnswerEnd> ends;
   for (const Choice& choice : choices_) ends.push_back(choice.end);
-  // Calls that were approved may be all there is: then it was never the model's turn.
+  // If the answer consists of approved calls only, the model had no turn.
   if (ends.empty()) ends.emplace_back();
   if (agent_) ends[0].stopped = agent_->stopped();
   return ends;
@@ -281,7 +281,7 @@ Usage Answer::total_usage() const {
   return usage;
 }
 
-// The answer has no deadline any more: it is stored whole, even if its client leaves.
+// From here on the answer has no deadline: it is stored whole, even if its client leaves.
 Callback<std::string> Answer::keep_answer() {
   deadline_ = {};
   return Callback<std::string>([this, usage = total_usage()](auto done) {
@@ -289,7 +289,7 @@ Callback<std::string> Answer::keep_answer() {
         job(),
         [&services = services_, done, ends = ends(), usage, messages = std::exchange(unkept_, {}),
          keeper = std::exchange(keeper_, nullptr), writer = std::exchange(writer_, nullptr)]() mutable {
-          // An answer that is there is sent, and says so if it could not be kept.
+          // A complete answer is sent even if it could not be stored; then it says so.
           if (const auto added = keeper->add(messages); !added) {
             log_warning("an answer could not be kept: {}", added.error().message);
             ends[0].not_kept = added.error().message;
@@ -346,7 +346,7 @@ void Answer::abandon() {
   log_debug("client left: {} cancelled", head_.id);
 }
 
-// With the time that the queue takes, from how long the latest answers took.
+// The error includes an estimate of the waiting time, from how long the latest answers took.
 ApiError Answer::queue_full(const Error& error) const {
   ApiError full = error;
   if (full.status != 429) return full;

@@ -1,8 +1,8 @@
-// One answer, from the request to its end: live() is the whole of it.
+// One answer, from the request to its end. live() runs all of it.
 //
 // Used on the I/O thread only. Work that takes long runs on pools; while an answer waits for it, whatever it
-// holds is a local variable of a coroutine. Destroying the task of live() ends the answer where it waits; it
-// must be destroyed before the answer.
+// holds is a local variable of a coroutine. Destroying the task of live() ends the answer at the point where
+// it waits. The task must be destroyed before the answer.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +38,19 @@ class Answer {
   // Answers the request. Its `held` is released when the body has been parsed.
   Task<> live(std::shared_ptr<const HttpRequest> request);
 
-  // Each of these ends it early; then it is destroyed. With an error, for its client:
+  // Each of these two ends the answer early; afterwards it is destroyed. fail() sends the client an error:
   void fail(const ApiError& error);
-  // Because its client has left:
+  // abandon() is for a client that has left:
   void abandon();
 
-  // Its client asks for its end: what there is becomes the answer.
+  // The client asks to stop: the text so far becomes the answer.
   void stop();
-  // The id that a running request of /v1/generate has, for the key of this name.
+  // Whether this is a request of /v1/generate with this id and a key of this name.
   bool is_generate(const std::string& id, const std::string& key_name) const;
   const Deadline& deadline() const { return deadline_; }
 
  private:
-  // One of a request's answers: n to each of its prompts, prompt by prompt.
+  // One of a request's answers. There are n for each of its prompts, ordered by prompt.
   struct Choice {
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
@@ -60,8 +60,8 @@ class Answer {
     TakeLogprobs take_logprobs = [] { return nullptr; };
     std::vector<int> sampled;  // if the turn is to be remembered
     std::vector<int> echoed;   // the prompt, until its log probabilities have come
-    bool begun = false;        // tokens have come, or the end
-    AnswerEnd end;             // calls: so far
+    bool begun = false;        // tokens or the end have arrived
+    AnswerEnd end;             // its `calls` counts those so far
   };
   // The engine's events, in the order in which they come.
   struct Arrived {
@@ -69,7 +69,7 @@ class Answer {
     Event event;
   };
 
-  // The parts of live(), in its order.
+  // The parts of live(), in the order in which it runs them.
   Callback<RequestHints> read_hints(std::shared_ptr<const HttpRequest> request);
   std::optional<ApiError> take_hints(const RequestHints& hints);
   Callback<ApiResult<ModelLease>> load_model(const std::string& name);
@@ -87,22 +87,22 @@ class Answer {
   Callback<std::string> keep_answer();
   void end(std::string rest);
 
-  // Of prepare() and prepare_next_turn().
+  // Parts of prepare() and prepare_next_turn().
   struct Reading;
   Callback<ApiResult<PreparedRequest>> read(std::shared_ptr<Reading> reading);
   Callback<Nothing> fetch(std::shared_ptr<Reading> reading);
   Callback<Result<Prepared>> read_next_turn();
   Callback<Result<Prepared>> compile(Prepared prepared);
-  // Of run_calls().
+  // Parts of run_calls().
   struct CallLimits {
     double until;  // monotonic seconds
-    int calls;     // that may still run
-    size_t bytes;  // of their output
-    // Why no further call runs, for the model; empty: one may.
+    int calls;     // number that may still run
+    size_t bytes;  // limit of their output
+    // Why no further call may run, as text for the model; empty: one may.
     std::string refusal() const;
   };
   Callback<mcp::CallResult> run_and_keep(const AgentCall& call, const CallLimits& limits);
-  // Of receive_turn().
+  // Parts of receive_turn().
   Sink event_sink(size_t index);
   Callback<Nothing> next_event();
   ApiResult<void> receive(size_t index, const Event& event);
@@ -114,7 +114,7 @@ class Answer {
   void observe(Choice& choice, const Event& event);
   void remember(const Choice& choice);
   std::string new_call_id();
-  // Of all.
+  // Used by several of these.
   ApiError queue_full(const Error& error) const;
   NewMessage recorded(const char* status, const Usage& usage);
   std::vector<AnswerEnd> ends() const;
@@ -136,29 +136,29 @@ class Answer {
   Deadline deadline_;
   KeyUse use_;
   const std::shared_ptr<ResponseStream> out_;
-  // Nobody else holds it, so that other threads see when the answer is gone.
+  // Only the answer owns it, so other threads can tell from a weak_ptr whether the answer is gone.
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
   const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for the logs
   ModelLease model_;                                                         // null until it is loaded
 
   std::shared_ptr<AnswerWriter> writer_;  // null before the request is prepared, and while its end is written
-  std::shared_ptr<ConversationKeeper> keeper_;  // as of ReadyRequest; null while the end is kept
-  std::shared_ptr<AgentRun> agent_;             // as of ReadyRequest
-  std::vector<std::string> echo_;               // as of ReadyRequest
+  std::shared_ptr<ConversationKeeper> keeper_;  // see ReadyRequest; null while the end is kept
+  std::shared_ptr<AgentRun> agent_;             // see ReadyRequest
+  std::vector<std::string> echo_;               // see ReadyRequest
   GenerationOptions options_;
   OutputRules rules_;                 // of this turn
-  std::optional<uint64_t> remember_;  // as of Prepared
+  std::optional<uint64_t> remember_;  // see Prepared
   std::vector<Choice> choices_;
-  size_t running_ = 0;        // of these
+  size_t running_ = 0;        // number of choices that have not ended
   size_t logprobs_held_ = 0;  // alternatives kept for the end of a whole answer
   std::deque<Arrived> arrived_;
-  Callback<Nothing>::Done wake_;    // set while the answer waits for an event
-  TurnRecorder recorder_;           // of this turn of the model's, if it is kept or an agent's
-  std::vector<NewMessage> unkept_;  // turns that have ended
+  Callback<Nothing>::Done wake_;  // set while the answer waits for an event
+  TurnRecorder recorder_;         // records the model's current turn, if it is stored or belongs to an agent
+  std::vector<NewMessage> unkept_;  // turns that have ended and are not stored yet
   Usage spent_;                     // in earlier turns
   bool streaming_ = false;          // the stream has started
   bool unwanted_ = false;           // stop() was called
-  bool calls_begun_ = false;        // of tools that this server runs
+  bool calls_begun_ = false;        // calls of tools that this server runs have begun
 };
 
 }  // namespace anabranch::server

@@ -1,4 +1,4 @@
-// Between two turns of the model's: the calls of tools that this server runs, and what is kept of all that.
+// Between two turns of the model: runs the calls of this server's tools, and stores messages.
 #include <algorithm>
 #include <utility>
 
@@ -34,7 +34,7 @@ NewMessage kept_result(const AgentCall& call, const mcp::CallResult& result) {
 
 }  // namespace
 
-// One after the other. The model learns why one did not run.
+// Runs the calls one after the other. If one does not run, its result says why.
 Task<> Answer::run_calls() {
   calls_begun_ = true;
   CallLimits limits{now_seconds() + agent_->seconds_left(now_seconds()), agent_->calls_left(),
@@ -51,8 +51,8 @@ Task<> Answer::run_calls() {
   choices_.clear();  // their usage is in spent_
 }
 
-// Each call waits its turn among those of all clients. The result is kept, even if nobody waits for it any
-// more: the call has had its effect.
+// Each call waits its turn among those of all clients. The result is stored even if the client has left,
+// because the call has had its effect.
 Callback<mcp::CallResult> Answer::run_and_keep(const AgentCall& call, const CallLimits& limits) {
   return Callback<mcp::CallResult>([this, call, limits](auto done) {
     auto run = [call, limits, done, alive = alive(), keeper = keeper_, turns = std::exchange(unkept_, {}),
@@ -101,7 +101,7 @@ Callback<Result<Prepared>> Answer::read_next_turn() {
   });
 }
 
-// The answer so far as a message to keep.
+// The answer so far as a message to store.
 NewMessage Answer::recorded(const char* status, const Usage& usage) {
   const double thinking_s = recorder_.thinking_s();
   NewMessage message{recorder_.take()};
@@ -115,12 +115,13 @@ NewMessage Answer::recorded(const char* status, const Usage& usage) {
                             {"cached_tokens", usage.cached_tokens},
                             {"output_tokens", usage.completion_tokens},
                             {"reasoning_tokens", usage.thinking_tokens}};
-  // The cache has a state of this beginning of the conversation.
+  // The prefix cache has an entry that ends at this token.
   message.about["cache_point"] = {{"tokens", usage.prompt_tokens + usage.completion_tokens}};
   return message;
 }
 
-// Keeps what there is of an answer that ends early; of one that has not begun, not even its request.
+// Stores the part so far of an answer that ends early. If the answer has not begun, its request is removed
+// again.
 void Answer::keep_cut() {
   if (!keeper_) return;
   if (!recorder_.empty()) unkept_.push_back(recorded("incomplete", {}));

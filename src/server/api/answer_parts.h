@@ -1,4 +1,4 @@
-// What the files of Answer share.
+// Helpers that the source files of Answer share.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ inline Error preparing_failed(const std::exception& e) {
   return {ErrorKind::internal, "Internal error while preparing the request"};
 }
 
-// Turns exceptions into an error, because jobs of a worker must not throw.
+// Turns exceptions into errors, because jobs of a worker must not throw.
 template <class Work>
 auto safely(Work work) -> decltype(work()) {
   try {
@@ -30,7 +30,7 @@ auto safely(Work work) -> decltype(work()) {
 // Sums the usage of answers. first_of_prompt: the prompt was not counted yet.
 Usage add_up(Usage total, const Usage& usage, bool first_of_prompt);
 
-// Notes what the answer left in the cache, so that it goes with its conversation.
+// Notes the answer's cache entries, so that they are deleted together with its conversation.
 void note_traces(AnswerServices& services, const std::string& sender,
                  std::shared_ptr<ConversationKeeper> keeper, std::vector<std::string> traces);
 

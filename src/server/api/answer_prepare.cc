@@ -1,5 +1,5 @@
-// From a request's body to what the engine takes: which threads read it, and what is fetched for it
-// meanwhile.
+// From a request's body to the engine's input: chooses the threads that read it, and fetches what it refers
+// to.
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -28,8 +28,8 @@ struct ReturnMemory {
   const bool wanted;
 };
 
-// After its last request the model stays loaded for so many seconds (negative: for ever). Any thread may call
-// it.
+// Sets for how many seconds the model stays loaded after its last request (negative: for ever). Any thread
+// may call the function.
 std::function<void(double)> model_keeper(AnswerServices& services, const std::string& name) {
   return [post = services.post, &services, name](double seconds) {
     post([&services, name, seconds] {
@@ -60,11 +60,11 @@ struct Answer::Reading {
   const ModelLease model;
   std::shared_ptr<const HttpRequest> request;
   const std::string owner, sender;
-  const std::string space;  // of the cache, as of RequestDefaults
+  const std::string space;  // of the cache, see RequestDefaults
   const bool may_use_tools;
   const std::function<void(double)> keep_model;
   WebImages images;
-  // Of MCP servers. What was read may outlive the rest, and still ask.
+  // Tools of MCP servers. Shared, because the parsed request may outlive this object and ask for tools later.
   const std::shared_ptr<Awaited<std::vector<mcp::Tool>>> offers =
       std::make_shared<Awaited<std::vector<mcp::Tool>>>();
 
@@ -78,7 +78,7 @@ Task<ApiResult<PreparedRequest>> Answer::prepare(std::shared_ptr<const HttpReque
       use_.may(Role::tools), use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {});
   for (;;) {
     ApiResult<PreparedRequest> prepared = co_await read(reading);
-    if (reading->lacks_any()) {  // what is read without all that it needs is read again
+    if (reading->lacks_any()) {  // a request that was read before all its data had arrived is read again
       (void)co_await fetch(reading);
       continue;
     }
@@ -124,7 +124,7 @@ Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> readi
   });
 }
 
-// Waits for each server apart.
+// Waits for each server separately.
 Callback<Nothing> Answer::fetch(std::shared_ptr<Reading> reading) {
   return Callback<Nothing>([this, reading](auto done) {
     const auto hosts = reading->images.begin_fetching();
@@ -149,11 +149,11 @@ Callback<Nothing> Answer::fetch(std::shared_ptr<Reading> reading) {
   });
 }
 
-// The text of the grammar is made by a worker; the engine compiles it on threads of its own.
+// A worker makes the text of the grammar; the engine compiles it on threads of its own.
 Callback<Result<Prepared>> Answer::compile(Prepared prepared) {
   auto shared = std::make_shared<Prepared>(std::move(prepared));
   return Callback<Result<Prepared>>([this, shared](auto done) {
-    // The callback uses the model's Preparer.
+    // The callback keeps the model loaded, because it uses the model's Preparer.
     const auto give = [done, model = model_, post = services_.post](Result<Prepared> made) {
       post([done, made = std::make_shared<Result<Prepared>>(std::move(made))] { done(std::move(*made)); });
     };

@@ -1,4 +1,4 @@
-// What the answers of a server share.
+// Services that all answers of a server share.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@
 
 namespace anabranch::server {
 
-// Used on the I/O thread. Other threads use the pools, and copies of `post`: they may still call it when this
-// is gone.
+// Used on the I/O thread. Other threads use the pools, and copies of `post`: they may still call it after
+// this object is destroyed.
 struct AnswerServices {
   ModelPool& models;
   WorkerPool& workers;  // for short requests
@@ -27,27 +27,29 @@ struct AnswerServices {
   Metrics& metrics;
   const std::shared_ptr<ResponseContext> responses;
   const mcp::AgentLimits agent_limits;
-  const bool share_states;  // other workers may go on with the states that requests leave
+  const bool share_states;  // other workers may fetch the cached states of this one
   TraceEraser& traces;
   Embedder embedder;
-  std::mt19937_64 random;  // of ids and seeds
-  double usual_s = 0;      // from arrival to end, of the latest answers on average
-  // There is an answer with a deadline.
+  std::mt19937_64 random;  // for ids and seeds
+  double usual_s = 0;      // average time from arrival to end of the latest answers
+  // To be called when an answer gets a deadline.
   std::function<void()> watch_deadlines;
-  // Whether a request of /v1/generate with this id runs for the key of this name.
+  // Whether a request of /v1/generate with this id is running for the key of this name.
   std::function<bool(const std::string& id, const std::string& key_name)> runs_generate;
 
-  // Pools, which keys and networks share fairly. close_pools() must be called before they go.
-  // The texts of grammars; and conversations, whose database may be held by others for seconds.
+  // Pools, which keys and networks share fairly. close_pools() must be called before they are destroyed.
+  // These two make the texts of grammars, and store conversations, whose database others may lock for
+  // seconds.
   WorkerPool grammar_workers{{.name = "grammar texts", .threads = 2, .per_client = 1}},
       keep_workers{{.name = "conversations"}};
-  // Requests that go on with conversations, which may be long.
+  // Requests that continue stored conversations, which may be long.
   WorkerPool stored_workers{{.name = "stored requests", .threads = 4, .per_client = 2}};
-  // Long requests never keep short ones waiting, and the longest leave a thread to the rest.
+  // Long requests have a pool of their own, so short ones never wait for them. The longest leave one thread
+  // to the others.
   WorkerPool long_workers{
       {.name = "long requests", .threads = 2, .background = true, .large_bytes = 2u << 20}};
-  // MCP servers may take a minute to answer, when they are asked for their tools and when these are called;
-  // and web servers that have images may never do.
+  // MCP servers may take a minute to list their tools or to run a call. Web servers that have images may
+  // never answer.
   WaitPool mcp_workers{{.name = "tools"}},
       image_workers{{.name = "images", .threads = 32, .per_owner = 8, .per_place = 4}};
 

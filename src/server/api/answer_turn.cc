@@ -1,4 +1,4 @@
-// What comes from the engine within a turn of the model's.
+// Handles the engine's events within one turn of the model.
 #include <algorithm>
 #include <utility>
 
@@ -58,7 +58,7 @@ ApiResult<void> Answer::receive(size_t index, const Event& event) {
   return finish_choice(index, event);
 }
 
-// When an answer begins. Each prompt counts once.
+// Called when an answer begins. Counts each prompt once.
 void Answer::count_prompt(size_t index, const Usage& usage) {
   if (index % options_.choices != 0) return;
   note_->prompt_tokens += usage.prompt_tokens;
@@ -66,7 +66,7 @@ void Answer::count_prompt(size_t index, const Usage& usage) {
   use_.add_tokens(usage.prompt_tokens, now_seconds());
 }
 
-// Only answers that do not stream keep log probabilities until the end.
+// Whether log probabilities take too much memory: answers that do not stream keep them until the end.
 bool Answer::holds_too_much(const Event& event) {
   if (streaming_ || options_.logprobs < 0) return false;
   logprobs_held_ += (event.prompt_logprobs.size() + event.tokens.size()) * (options_.logprobs + 1);
@@ -105,7 +105,7 @@ void Answer::deliver(size_t index, const std::vector<OutputEvent>& events) {
   }
 }
 
-// As OpenAI's and Anthropic's: "call_" or "toolu_", and 24 letters and digits.
+// In OpenAI's or Anthropic's format: "call_" or "toolu_", and 24 letters and digits.
 std::string Answer::new_call_id() {
   constexpr std::string_view kAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   std::string id = head_.kind == AnswerKind::message ? "toolu_" : "call_";
@@ -145,7 +145,7 @@ ApiResult<void> Answer::finish_choice(size_t index, const Event& event) {
   return {};
 }
 
-// The client is told of the end of a turn after this, so that the turn is known when the client sends it
+// Runs before the client gets the end of the turn, so that the turn is already known when the client sends it
 // back. Turns that a stop string or max_tokens cut are not remembered.
 void Answer::remember(const Choice& choice) {
   const AnswerEnd& answer = choice.end;

@@ -1,4 +1,4 @@
-// Writes the answer to one request in the form of the API that the request came by: as a stream, or whole.
+// Writes the answer to one request in the format of the API that the request used: as a stream, or whole.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 
 namespace anabranch::server {
 
-// What a request asks for: chat, completion, response and input_count are of OpenAI's APIs, message and
-// token_count of Anthropic's, ollama_... of Ollama's, chat_count and those after it of llama-server's,
-// generate of this server's own. The counts are of prompts.
+// The kind of a request: chat, completion, response and input_count belong to OpenAI's APIs, message and
+// token_count to Anthropic's, ollama_... to Ollama's, chat_count and those after it to llama-server's,
+// generate to this server's own. The counts are those of prompts.
 enum class AnswerKind {
   chat,
   completion,
@@ -47,20 +47,20 @@ enum class AnswerKind {
 // Fields that every JSON object of an answer repeats.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::chat;
-  std::string id;  // "chatcmpl-...", "cmpl-...", "resp_...", "msg_...", or of `generate` the request's own
+  std::string id;  // "chatcmpl-...", "cmpl-...", "resp_...", "msg_...", or for `generate` the request's own
   int64_t created = 0;  // Unix seconds
   std::string model;
   std::optional<ThinkReport> thinking;  // chat only
-  double load_s = 0;                    // that the request waited for its model
-  Json transfer;  // "kv_transfer_params" of OpenAI's answers that are no streams; null: none
+  double load_s = 0;                    // time that the request waited for its model
+  Json transfer;  // "kv_transfer_params" for OpenAI's answers that are not streams; null: none
 };
 
 // How one of a request's answers ended.
 struct AnswerEnd {
   FinishReason finish = FinishReason::stop;
   int calls = 0;
-  std::string stopped;        // why it may call no more tools of MCP servers (AgentRun::stopped)
-  std::string not_kept;       // why it could not be stored; empty: it was, or nobody asked for it
+  std::string stopped;        // why it may not call more tools of MCP servers (AgentRun::stopped)
+  std::string not_kept;       // why it could not be stored; empty: it was stored, or nobody asked for that
   std::string stop_sequence;  // empty: none was found
   Usage usage;
 };
@@ -81,22 +81,23 @@ class AnswerWriter {
   virtual std::string_view heartbeat() const { return ": still working\n\n"; }
 
   virtual std::string begin(AnswerHead head, size_t choices) = 0;
-  // The engine has begun with a choice's prompt. usage: that of the prompt.
+  // The engine has begun with the prompt of a choice. usage: that of the prompt.
   virtual std::string started(const Usage&) { return ""; }
-  // So many tokens of the prompt have been read, after so long. Only if the request asked for it.
+  // Progress of prefill: the number of prompt tokens that have been read, and the seconds so far. Called only
+  // if the request asked for it.
   virtual std::string prefilled(size_t, const Usage&, int, double) { return ""; }
   // The tokens that the next events come from.
   virtual std::string tokens(size_t, std::span<const int>, const TakeLogprobs&) { return ""; }
-  // call_id: of calls, for the event that begins one.
+  // call_id: the id of a call, for the event that begins it.
   virtual std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                             const TakeLogprobs& logprobs) = 0;
   virtual std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) = 0;
-  // An approved call of an earlier answer is run by this server. Then, or when the model has made one that
-  // needs no approval, comes its result.
+  // call_started: this server begins to run a call of an earlier answer that the user has approved.
+  // call_finished: the result of such a call, or of one that needs no approval.
   virtual std::string call_started(const AgentCall&) { return ""; }
   virtual std::string call_finished(const AgentCall&, const mcp::CallResult&) { return ""; }
-  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once. Of an
-  // answer that is kept (ReadyRequest::keeper) it is called on a worker, after the messages were stored.
+  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once. If
+  // the answer is stored (ReadyRequest::keeper), it is called on a worker, after the messages were stored.
   virtual std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) = 0;
   // The end of a stream that fails.
   virtual std::string failure(const ApiError& error) = 0;

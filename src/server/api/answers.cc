@@ -33,7 +33,7 @@ Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After&
 }
 
 Answers::~Answers() {
-  running_.clear();  // what is waited for on behalf of clients ends
+  running_.clear();  // ends all work that waits on behalf of clients
   services_.close_pools();
 }
 
@@ -55,7 +55,7 @@ Task<> Answers::run(uint64_t key, std::shared_ptr<const HttpRequest> request) {
     log_error("an answer failed: {}", e.what());
     answer.fail({500, "Internal error while answering", "", "internal_error"});
   }
-  // This coroutine goes with the answer.
+  // Destroyed later, because this coroutine belongs to the answer.
   ended_.push_back(std::move(running_.extract(key).mapped()));
   services_.post([this] { ended_.clear(); });
 }

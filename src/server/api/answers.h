@@ -16,7 +16,7 @@ namespace anabranch::server {
 
 class Answers {
  public:
-  // models, metrics and traces must outlive it. The rest: as of AnswerServices.
+  // models, metrics and traces must outlive it. The rest: see AnswerServices.
   Answers(ModelPool& models, WorkerPool& workers, Post post, const After& after, double timeout_s,
           Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
           bool share_states, TraceEraser& traces);
@@ -24,12 +24,12 @@ class Answers {
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out);
-  // Ends the answer to a request of /v1/generate with this id, which showed the key of this name, as its
-  // client wishes. False: there is none.
+  // Stops the answer to the request of /v1/generate with this id and a key of this name, because its client
+  // asks for it. False: there is no such request.
   bool stop(const std::string& id, const std::string& key_name);
   // Ends every answer with an error.
   void fail_all();
-  // For what waits for MCP servers.
+  // Pool for jobs that wait for MCP servers.
   WaitPool& mcp_workers() { return services_.mcp_workers; }
 
  private:
@@ -44,7 +44,7 @@ class Answers {
   Task<> run(uint64_t key, std::shared_ptr<const HttpRequest> request);
   void client_left(uint64_t key);
   Answer* find_generate(const std::string& id, const std::string& key_name);
-  // Ends the answers whose time is over. Whether others have a deadline.
+  // Ends the answers whose time is over. Returns whether others have a deadline.
   bool end_late_ones();
   void fail(uint64_t key, const ApiError& error);
 
@@ -52,7 +52,7 @@ class Answers {
   DeadlineWatch watch_;
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Running>> running_;
-  std::vector<std::unique_ptr<Running>> ended_;  // to be destroyed when nothing of them runs any more
+  std::vector<std::unique_ptr<Running>> ended_;  // to be destroyed when none of their code is running
 };
 
 }  // namespace anabranch::server

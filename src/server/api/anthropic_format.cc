@@ -60,7 +60,8 @@ int status_of(const ApiError& error) {
 
 }  // namespace
 
-// A content block before its first text. The signature is empty: only Anthropic can sign its thoughts.
+// A content block before its first text. The signature is empty, because only Anthropic can sign its
+// thinking.
 Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std::string& name) const {
   if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
   if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
@@ -189,7 +190,7 @@ std::string MessageWriter::event(size_t, const OutputEvent& event, const std::st
 
 std::string MessageWriter::finish(const std::vector<AnswerEnd>& ends, const Usage& total) {
   AnswerEnd end = ends.front();
-  // Of all turns, if there were several.
+  // The usage of all turns, if there were several.
   end.usage.prompt_tokens = total.prompt_tokens;
   end.usage.cached_tokens = total.cached_tokens;
   end.usage.completion_tokens = total.completion_tokens;

@@ -7,7 +7,7 @@ namespace anabranch::server {
 
 class MessageWriter : public AnswerWriter {
  public:
-  // left_out_tools: as of ChatRequest. tools: those that this server runs.
+  // left_out_tools: see ChatRequest. tools: the tools that this server runs.
   MessageWriter(bool stream, std::vector<std::string> left_out_tools, AgentTools tools = {})
       : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)), tools_(std::move(tools)) {}
 
@@ -26,7 +26,7 @@ class MessageWriter : public AnswerWriter {
   // of one that this server ran (call_end).
   struct Block {
     OutputEvent::Kind kind;
-    std::string text;  // of a call: its arguments, a JSON object; of a result: the block as it is sent
+    std::string text;  // of a call: its arguments, a JSON object; of a result: the whole block as sent
     Json start;        // the block before its first text
   };
   Json empty_block(OutputEvent::Kind kind, const std::string& call_id, const std::string& name) const;
@@ -42,14 +42,14 @@ class MessageWriter : public AnswerWriter {
 
   const std::vector<std::string> left_out_tools_;
   const AgentTools tools_;
-  bool started_ = false;  // the stream has its first event
+  bool started_ = false;  // the first event of the stream has been sent
   AnswerHead head_;
   std::vector<Block> blocks_;                // of a message that is sent whole
   int index_ = -1;                           // the last block's, in a stream
   std::optional<OutputEvent::Kind> inside_;  // the kind of the block that is open
 };
 
-// With Anthropic's own status: 529 when the server is overloaded or stopping.
+// Uses Anthropic's own status codes: 529 when the server is overloaded or stopping.
 HttpResponse message_error_response(const ApiError& error);
 
 }  // namespace anabranch::server

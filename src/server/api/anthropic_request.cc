@@ -79,8 +79,8 @@ void read_image(JsonFields& block, const std::string& where, ImageReader& images
   if (fields.error()) block.fail(*fields.error());
 }
 
-// Adds a tool's result to its message. Blocks that are not text become placeholders, images only for models
-// that read none.
+// Adds a tool's result to its message. Blocks that are not text become placeholders; images only do if the
+// model reads none.
 void read_result(JsonFields& owner, const Json& content, const std::string& name, ImageReader& images,
                  Json& message) {
   size_t index = 0;
@@ -134,7 +134,8 @@ bool is_of_servers(const std::string& type) {
   return type == "server_tool_use" || type.ends_with("_tool_result");
 }
 
-// A turn of the assistant's. With calls that this server ran and their results it becomes several messages.
+// A turn of the assistant. It becomes several messages if it has calls that this server ran, with their
+// results.
 class AssistantReader {
  public:
   explicit AssistantReader(Json& messages) : messages_(messages) {}
@@ -142,7 +143,7 @@ class AssistantReader {
   void read(JsonFields& fields, const Json& content, const std::string& name) {
     read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
       if (type == "text")
-        text_ += block.required_string("text");  // as it was written, with calls in between
+        text_ += block.required_string("text");  // as the model wrote it, with calls in between
       else if (type == "thinking")
         reasoning_ += block.required_string("thinking");
       else if (type == "tool_use")
@@ -171,7 +172,7 @@ class AssistantReader {
     if (!calls_.empty()) flush();
     const Json* result = block.find("content");
     const ImageFetch no_fetch;
-    ImageReader no_images(no_fetch, false);  // results of this server's tools hold text only
+    ImageReader no_images(no_fetch, false);  // results of tools that this server ran hold text only
     Json message = {{"role", "tool"}, {"content", ""}};
     if (result) read_result(block, *result, name + ".mcp_tool_result.content", no_images, message);
     message["content"] =
@@ -232,8 +233,8 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
     read_message(fields, (*list)[i], i, images, messages);
 }
 
-// The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are on;
-// null: all that the server has.
+// The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are enabled;
+// null: all tools of the server.
 Json names_in_toolset(const Json& toolset, const std::vector<std::string>& offered) {
   const auto enabled = [](const Json& config, bool otherwise) {
     const auto value = config.is_object() ? config.find("enabled") : config.end();
@@ -249,8 +250,8 @@ Json names_in_toolset(const Json& toolset, const std::vector<std::string>& offer
   return names;
 }
 
-// Which tools of a server are wanted: by the toolset for it in "tools", or by its own "tool_configuration",
-// as in an older version of the API. Null: none.
+// The tools that the request wants of a server: from the server's toolset in "tools", or from its own
+// "tool_configuration" as in an older version of the API. Nothing: no tools are wanted.
 std::optional<Json> wanted_tools(const Json& server, const Json* tools,
                                  const std::vector<std::string>& offered) {
   bool toolsets = false;
@@ -269,8 +270,8 @@ std::optional<Json> wanted_tools(const Json& server, const Json* tools,
   return allowed != config.end() && allowed->is_array() ? *allowed : Json(offered);
 }
 
-// Adds the tools of "mcp_servers" to the functions. Servers are known by the names that this server's
-// operator gave them; their addresses and tokens are the operator's.
+// Adds the tools of "mcp_servers" to the functions. Servers are found by the names that this server's
+// operator gave them; their addresses and tokens come from the operator, not from the request.
 void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
                       const mcp::Cancelled& cancelled, Json& functions) {
   const Json* servers = fields.array("mcp_servers");
@@ -336,7 +337,7 @@ ApiResult<ChatRequest> parse_messages_request(std::string_view body, const Reque
   TRY(auto json, parse_body(body));
   JsonFields fields(json);
   ChatRequest request;
-  // Clients of this API expect thoughts only if they asked for them; otherwise content[0] must be the text.
+  // Clients of this API expect thinking only if they asked for it; otherwise content[0] must be the text.
   RequestDefaults ours = defaults;
   if (ours.thinking.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic) {
     ours.thinking.mode = ThinkMode::off;

@@ -8,8 +8,9 @@
 
 namespace anabranch::server {
 
-// counting: of a body for count_tokens, which needs no "max_tokens". tools: takes those of the MCP servers
-// that the body names, which are asked for them; null: there are no servers. cancelled: as of mcp::Servers.
+// counting: the body is for count_tokens, which needs no "max_tokens". tools: gets the tools of the MCP
+// servers that the body names, which are asked for them; null: there are no servers. cancelled: see
+// mcp::Servers.
 ApiResult<ChatRequest> parse_messages_request(std::string_view body, const RequestDefaults& defaults,
                                               bool counting, AgentTools* tools = nullptr,
                                               const mcp::Cancelled& cancelled = {});

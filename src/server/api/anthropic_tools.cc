@@ -53,10 +53,10 @@ Json memory_schema() {
       {"command"});
 }
 
-// A tool of a type that Anthropic describes and the client runs; its name is the client's.
-// Reference: Anthropic's documentation of the bash, text editor and memory tools.
+// A tool of a type that Anthropic defines and the client runs. The client chooses its name. Reference:
+// Anthropic's documentation of the bash, text editor and memory tools.
 struct ClientTool {
-  const char* type;  // before its date
+  const char* type;  // type without its date
   const char* description;
   Json (*schema)();
 };
@@ -105,7 +105,7 @@ Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std
     JsonFields fields(list[i], where + ".");
     const std::string* type = fields.string("type");
     const ClientTool* known = type ? client_tool(*type) : nullptr;
-    if (type && *type == "mcp_toolset") continue;  // of "mcp_servers"
+    if (type && *type == "mcp_toolset") continue;  // read with "mcp_servers"
     if (type && *type != "custom" && !known) {
       left_out.push_back(type->substr(0, kMostOfType));
       continue;

@@ -21,8 +21,8 @@
 namespace anabranch::server {
 namespace {
 
-constexpr std::string_view kMessages = "/v1/messages";  // errors below it have Anthropic's form,
-constexpr std::string_view kOllama = "/api/";           // and below this Ollama's
+constexpr std::string_view kMessages = "/v1/messages";  // errors below this path have Anthropic's format,
+constexpr std::string_view kOllama = "/api/";           // and below this one Ollama's
 
 HttpResponse error_response_for(std::string_view path, const ApiError& error) {
   if (path.starts_with(kMessages)) return message_error_response(error);
@@ -85,7 +85,7 @@ bool is_encoded(const HttpRequest& request) {
   return encoding && lower_case(*encoding) != "identity";
 }
 
-// The list of models in the form of Anthropic's API. models: as of model_json().
+// The list of models in the format of Anthropic's API. models: see model_json().
 Json anthropic_models(const Json& models, int64_t created) {
   Json data = Json::array();
   for (const Json& model : models)
@@ -386,7 +386,7 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
                                      "--share-states",
                                      "", "states_not_shared"}));
       else if (call.key && call.key->cache == CacheScope::key)
-        // Whoever can guess a text could ask here whether another key has sent it.
+        // Otherwise anyone who can guess a text could ask here whether another key has sent it.
         out->respond(error_response(
             {403,
              fmt::format("The key '{}' may find only what it has sent itself: give the key that other "
@@ -455,7 +455,7 @@ HttpResponse Api::metrics() const {
   return response;
 }
 
-// Loaded models first, then the others that are here.
+// Loaded models first, then the others on this machine.
 void Api::list_models(bool anthropic, std::shared_ptr<ResponseStream> out) {
   workers_.submit([this, anthropic, out, post = post_] {
     post([this, anthropic, out, here = pool_.source().list()] {

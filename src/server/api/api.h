@@ -1,4 +1,4 @@
-// Answers requests by the table of routes (routes.h). docs/api.md describes what they answer.
+// Answers requests according to the table of routes (routes.h). docs/api.md describes the answers.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: as of AnswerServices. cache_directory: as of TraceEraser.
+  // timeout_s: see AnswerServices. cache_directory: see TraceEraser.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
@@ -33,8 +33,7 @@ class Api {
   // client: its address.
   std::optional<HttpResponse> refusal(const HttpRequest& request, const std::string& client);
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
-  // The answer that tells a client of an error that the HTTP layer found, in the form of the API that it
-  // asked.
+  // The answer for an error that the HTTP layer found, in the format of the API that the client used.
   HttpResponse error(const RequestName& request, const ApiError& error) const;
   // Headers that every answer to the request carries.
   Headers headers(const HttpRequest& request) const { return cors_headers(request, access_); }
@@ -42,7 +41,7 @@ class Api {
   void responded(const RequestName& request, int status);
   // The name of the key that the request shows, or "".
   std::string key_of(const HttpRequest& head) const;
-  // Later requests must have one of these keys.
+  // Replaces the keys; later requests must show one of these.
   void set_keys(ApiKeys keys);
   // From now on new work is refused with 503.
   void begin_stop();
@@ -58,19 +57,19 @@ class Api {
   std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call,
                                       const std::string& client);
   std::optional<ApiError> limit_reached(const Call& call, const std::string& client);
-  // Other machines' clients reach the server, and it asks for no key.
+  // Whether clients on other machines can reach the server, and it asks for no key.
   bool is_open_to_all() const;
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
-  // Answers of these are made by workers. Returns whether the page is one of them.
+  // Starts pages whose answers workers make. Returns whether the page is one of them.
   bool handle_slow_page(Page page, const HttpRequest& request, const Call& call,
                         const std::shared_ptr<ResponseStream>& out);
-  // anthropic: in the form of its API.
+  // anthropic: in the format of Anthropic's API.
   void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
   HttpResponse model(const std::string& id) const;
   HttpResponse cancel(const Call& call);
   HttpResponse of_main_model(Json (*describe)(const ServedModel&)) const;
-  // "ok" while new work is taken.
+  // "ok" while the server takes new work.
   std::string_view status() const;
   HttpResponse health() const;
   // For clients without a key, or without the role `admin`: only the status.
@@ -93,7 +92,8 @@ class Api {
   StatePages states_;
   const AccessRules access_;
   ApiKeys keys_;
-  // For requests of other machines without a key: they choose a model, but not how long it stays.
+  // Key state for requests from other machines without a key: they may choose a model, but not how long it
+  // stays loaded.
   const std::shared_ptr<KeyState> stranger_ = std::make_shared<KeyState>();
   AddressLimits addresses_;
   bool stopping_ = false;

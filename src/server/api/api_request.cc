@@ -19,7 +19,7 @@ constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 4096;
 constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
-// Refuses fields that would change the answer and are not supported.
+// Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("adapters", {}, "adapters are not built");
   fields.only("role_mapping", {}, "roles are written as the model's chat template has them");
@@ -136,7 +136,7 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
-// mlx_lm.server's fields "draft_model" and "num_draft_tokens". At most one draft model is loaded.
+// mlx_lm.server's fields "draft_model" and "num_draft_tokens". There is at most one loaded draft model.
 void read_draft_model(JsonFields& fields, const std::string& loaded, std::optional<SpecMode>& mode) {
   const std::string* name = fields.string("draft_model");
   if (name && *name != "default_model" && (loaded.empty() || *name != loaded))
@@ -158,11 +158,11 @@ LoopRule read_loops(JsonFields& fields) {
   return value && *value == false ? LoopRule::none : LoopRule::exact;
 }
 
-// space: as of RequestDefaults.
+// space: see RequestDefaults.
 void read_cache(JsonFields& fields, const std::string& space, GenerationOptions& options) {
   constexpr size_t kMaxSalt = 1024;
   options.cache = fields.boolean("cache").value_or(true);
-  // JSON is UTF-8, which has no byte 0xFF: no client's salt equals one that is made here.
+  // JSON is UTF-8, which has no byte 0xFF: no client can send a salt that equals one made here.
   if (!space.empty()) options.cache_salt = fmt::format("\xff{}\xff", space);
   const std::string* salt = fields.string("cache_salt");
   if (!salt) return;
@@ -172,7 +172,7 @@ void read_cache(JsonFields& fields, const std::string& space, GenerationOptions&
   options.cache_salt += *salt;
 }
 
-// vLLM's "kv_transfer_params", with which routers send a prompt to one worker and its answer to another.
+// vLLM's "kv_transfer_params", with which routers let one worker read the prompt and another one answer.
 void read_transfer(JsonFields& fields, GenerationOptions& options) {
   constexpr size_t kMaxHost = 255, kMaxKeys = 128;
   const Json* transfer = fields.object("kv_transfer_params");
@@ -230,7 +230,7 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
     JsonFields fields(part, where + name + ".");
     const std::string* type = fields.string("type");
     if (type && (*type == "text" || (role == "assistant" && *type == "refusal"))) {
-      add_text(fields.required_string(type->c_str()));  // the field is named like the type
+      add_text(fields.required_string(type->c_str()));  // the field has the same name as the type
     } else if (type && *type == "image_url" && takes_images) {
       images.add_part(fields, where + name, part, result);
     } else if (type && role == "tool") {
@@ -244,7 +244,7 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
   }
 }
 
-// Templates want the arguments as an object; clients send them as JSON in a string.
+// Templates want the arguments as an object; clients send them as JSON text.
 Json template_arguments(const Json& arguments) {
   if (!arguments.is_string()) return arguments;
   auto parsed = parse_json(arguments.get_ref<const std::string&>());
@@ -380,7 +380,7 @@ std::optional<TextOrTokens> text_or_tokens(const Json& value) {
   return ids;
 }
 
-// One of these, or a list of them.
+// Reads one prompt, or a list of prompts.
 void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& prompts) {
   const Json* value = fields.find("prompt");
   if (!value) return fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
@@ -410,7 +410,7 @@ RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sam
 }
 
 ApiResult<Json> parse_body(std::string_view body) {
-  auto parsed = parse_json(body, {.bytes = body.size()});  // the HTTP server limits it
+  auto parsed = parse_json(body, {.bytes = body.size()});  // the HTTP server limits the body's size
   if (!parsed.ok())
     return ApiError{400, "The request body is not valid: " + parsed.error().message, "", "invalid_json"};
   if (!parsed.value().is_object())
@@ -428,7 +428,7 @@ void check_timeout(JsonFields& fields) {
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
-  fields.string("model");  // chosen before (model_pool.h)
+  fields.string("model");  // only checked: the model was chosen before (model_pool.h)
   read_sampling(fields, options);
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);
@@ -444,8 +444,8 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   return options;
 }
 
-// A boolean, and top_logprobs beside it (mlx_lm.server's default of it is -1: none). In text completions also
-// the number of alternatives.
+// "logprobs" is a boolean with "top_logprobs" beside it (mlx_lm.server's default for that is -1: none). In
+// text completions "logprobs" may also be the number of alternatives.
 int read_logprobs(JsonFields& fields, bool chat) {
   const Json* value = fields.find("logprobs");
   if (!chat && value && !value->is_boolean())

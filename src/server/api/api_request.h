@@ -17,47 +17,48 @@ namespace anabranch::server {
 
 // The values that requests are checked against, and the defaults for absent fields.
 struct RequestDefaults {
-  SamplingParams sampling;                 // where the request says nothing
+  SamplingParams sampling;                 // used where the request says nothing
   std::vector<DraftSource> draft_sources;  // accepted in "speculation"
   int vocab_size = 0;                      // ids accepted in "logit_bias"
-  ThinkingWish thinking;                   // where the request says nothing
-  std::string draft_model;                 // its name; empty: none is loaded
+  ThinkingWish thinking;                   // used where the request says nothing
+  std::string draft_model;                 // name of the loaded draft model; empty: none is loaded
   bool images = false;                     // whether prompts may contain images
-  ImageFetch fetch_image;                  // of images that requests name by a web address; empty: refused
-  // The key's name, if requests may find only what this key has sent; empty: they find everybody's.
+  ImageFetch fetch_image;  // gets images that requests name by a web address; empty: they are refused
+  // The key's name, if requests may reuse only prefixes that this key has sent; empty: they may reuse
+  // everybody's.
   std::string cache_space = {};
-  // What an MCP server offers; empty: the server is asked on the spot.
+  // The tools of an MCP server; empty: the server is asked while the request is read.
   std::function<Result<std::vector<mcp::Tool>>(const std::string& server)> list_tools = {};
 };
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
                                  const ThinkingWish& thinking);
 
-inline constexpr int kMaxChoices = 16;  // of one prompt
-inline constexpr int kMaxAnswers = 64;  // to all prompts of a request
+inline constexpr int kMaxChoices = 16;  // answers to one prompt
+inline constexpr int kMaxAnswers = 64;  // answers to all prompts of a request
 inline constexpr size_t kMaxMessages = 65536;
 inline constexpr size_t kMaxTools = 1024;
 
 ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults);
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestDefaults& defaults);
-// The same of a parsed body, which must be an object.
+// The same for a parsed body, which must be an object.
 ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults);
 ApiResult<CompletionRequest> read_completion_request(const Json& body, const RequestDefaults& defaults);
 
-// The following are shared by the APIs. Parses the body as a JSON object.
+// The APIs share this and the following. Parses the body as a JSON object.
 ApiResult<Json> parse_body(std::string_view body);
 // Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
-// One of OpenAI's messages, as the template takes it; its images are noted (request_images.h). index: its
-// place among the messages.
+// Converts one of OpenAI's messages to the format that templates take; its images are noted
+// (request_images.h). index: its position among the messages.
 Json read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images);
-// What a chat has beside options and messages: tools, what the template takes, whether the last message is
-// continued, and the noted images.
+// Reads the parts of a chat other than options and messages: tools, template arguments, whether the last
+// message is continued, and the noted images.
 ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request);
-// "timeout", which is read before the rest (request_model.h).
+// Checks "timeout", whose value is read before the rest (request_model.h).
 void check_timeout(JsonFields& fields);
-// "logprobs" and "top_logprobs" of a chat; of a text completion "logprobs" may be a number, too.
+// Reads "logprobs" and "top_logprobs". In a text completion "logprobs" may also be a number.
 int read_logprobs(JsonFields& fields, bool chat);
-// A string or an array of strings.
+// Reads a string or an array of strings.
 void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop);
 
 }  // namespace anabranch::server

@@ -1,5 +1,5 @@
-// What a request needs of other servers. The request is read at first to learn what it needs, and again when
-// that is there, so that no thread that reads requests waits for others.
+// Data that a request needs from other servers. The request is read once to find out what it needs, and again
+// when everything has arrived, so no thread that reads requests waits for other servers.
 #pragma once
 
 #include <map>
@@ -17,19 +17,19 @@ namespace anabranch::server {
 template <class Value>
 class Awaited {
  public:
-  // What came for this name. None: it has not come, and is noted as wanted.
+  // The value for this name. None: it has not arrived, and the name is noted as wanted.
   std::optional<Result<Value>> take(const std::string& name) {
     std::lock_guard lock(mutex_);
     if (const auto it = came_.find(name); it != came_.end()) return it->second;
     wanted_.insert(name);
     return std::nullopt;
   }
-  // Whether any are noted, so that the request must be read again.
+  // Whether any names are noted, so that the request must be read again.
   bool lacks_any() const {
     std::lock_guard lock(mutex_);
     return !wanted_.empty();
   }
-  // The noted ones, which are then noted no longer.
+  // Returns the noted names and clears the list.
   std::set<std::string> begin() {
     std::lock_guard lock(mutex_);
     return std::exchange(wanted_, {});

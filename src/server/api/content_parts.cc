@@ -35,8 +35,8 @@ std::optional<std::string> document_text(const Json& document) {
   return std::nullopt;
 }
 
-// A part's name in its placeholder. The type comes from the client, so it is copied only if it is a plain
-// word.
+// The name of a part for its placeholder. The type comes from the client, so it is copied only if it is a
+// plain word.
 std::string name_of_type(const std::string& type) {
   if (type == "image_url" || type == "input_image") return "image";
   if (type == "input_audio") return "audio";

@@ -25,7 +25,7 @@ std::optional<bool> opening_wish(JsonFields& fields) {
   return extra ? JsonFields(*extra).boolean("add_generation_prompt") : std::nullopt;
 }
 
-// "prefix" of the messages as the client sent them: true counts in the last one.
+// Reads "prefix" of the messages as the client sent them. Only the last message's value counts; returns it.
 bool read_prefix(JsonFields& fields) {
   const Json* list = fields.array("messages");
   bool last = false;
@@ -57,7 +57,7 @@ ContinueWish read_wish(JsonFields& fields) {
   return wish;
 }
 
-// A message that can be continued, as what is continued of it.
+// Removes the last message if it can be continued, and returns its text and reasoning.
 std::optional<Continuation> take(JsonFields& fields, const std::string& field, Json& messages,
                                  const ToolChoice& choice) {
   const auto fail = [&](const std::string& message) {

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMaxItems = 1024;                  // of one request
 constexpr std::string_view kErrorMark = "Error: ";  // as mcp::text_for_model writes it
 
-// The object under `key`; an empty one if there is none. What clients import may have any form.
+// The object under `key`; an empty one if there is none, because imported conversations may hold anything.
 Json object_at(const Json& object, const std::string& key) {
   const auto at = object.is_object() ? object.find(key) : object.end();
   return at != object.end() && at->is_object() ? *at : Json::object();
@@ -60,8 +60,8 @@ class ItemWriter {
   Json take() { return std::move(items_); }
 
  private:
-  // A call of an MCP tool that has no result yet. at: its place; nothing: it comes where the result is,
-  // because the request for its approval stands before it.
+  // A call of an MCP tool that has no result yet. at: its index in items_; nothing: the call's item is added
+  // when the result comes, because the request for its approval already stands there.
   struct McpCall {
     Json item;
     std::optional<size_t> at;
@@ -106,7 +106,7 @@ class ItemWriter {
     }
   }
 
-  // place: of the call, for the item's id.
+  // place: position of the call, for the item's id.
   void add_mcp_call(const CallParts& call, const Json& origin, const std::string& place) {
     Json request = {{"type", "mcp_approval_request"},
                     {"id", call_id_with("mcpr_", call.id)},
@@ -142,7 +142,7 @@ class ItemWriter {
     }
     auto [item, at] = std::move(known->second);
     waiting_.erase(known);
-    // A result that the server did not note is that of a call that was declined.
+    // A result without the server's note means that the user declined the call.
     const bool failed = !message.about.contains("mcp") || object_at(message.about, "mcp").contains("error");
     if (failed && text.starts_with(kErrorMark)) text.erase(0, kErrorMark.size());
     item[failed ? "error" : "output"] = std::move(text);
@@ -158,8 +158,8 @@ class ItemWriter {
   std::set<std::string> requests_;          // ids of requests for approval
 };
 
-// What the items tell of calls of MCP tools besides, by the call's id:
-// {"server_label", "name", "approval_request_id"?, "error"?}.
+// What the items say about calls of MCP tools beyond the messages, by the call's id: {"server_label", "name",
+// "approval_request_id"?, "error"?}.
 std::map<std::string, Json> origins_of(const Json& items) {
   std::map<std::string, Json> origins;
   for (const Json& item : items) {
@@ -184,7 +184,8 @@ void note_origins(NewMessage& message, const std::map<std::string, Json>& origin
     const auto at = origins.find(string_at(call, "id"));
     if (at == origins.end()) continue;
     Json& origin = message.about["mcp_calls"][at->first] = at->second;
-    // Who was asked for approval, only our own record tells.
+    // Do not take these from the client: only our own record says what was asked for approval and what
+    // failed.
     for (const char* name : {"error", "approval_request_id"}) origin.erase(name);
   }
 }

@@ -27,7 +27,7 @@ Result<void> ConversationKeeper::add(const std::vector<NewMessage>& answer) {
 }
 
 Result<void> ConversationKeeper::append(const std::vector<NewMessage>& messages) {
-  constexpr int kTries = 3;  // an answer is worth some waiting
+  constexpr int kTries = 3;  // an answer is worth a few retries
   if (messages.empty()) return {};
   auto added = store_.append(owner_, session_, last_, messages);
   for (int i = 1; i < kTries && !added && added.error().kind == ErrorKind::busy; ++i)

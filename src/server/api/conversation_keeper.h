@@ -15,21 +15,21 @@ namespace anabranch::server {
 
 class ConversationKeeper {
  public:
-  // session: to go on with, below `parent`; empty: a new one that is not listed.
+  // session: the session to continue, below the message `parent`; empty: a new session that is not listed.
   ConversationKeeper(SessionStore& store, std::string owner, std::string session, MessageId parent)
       : store_(store), owner_(std::move(owner)), session_(std::move(session)), last_(parent) {}
 
-  // Errors of both: as of SessionStore::append.
+  // Errors of both: see SessionStore::append.
   Result<void> begin(const std::vector<NewMessage>& request);
   Result<void> add(const std::vector<NewMessage>& answer);
-  // Errors: as of SessionStore::put_response.
+  // Errors: see SessionStore::put_response.
   Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
-  // As of SessionStore::add_traces, for the session of the answer.
+  // See SessionStore::add_traces, for the session of the answer.
   void note(const std::vector<std::string>& traces);
-  // The request could not be answered: what begin() did is undone, if nothing was added since.
+  // Undoes begin(), if nothing was added since: the request could not be answered.
   void take_back();
 
-  // Of the messages that were stored, in their order.
+  // The ids of the stored messages, in order.
   std::vector<MessageId> messages() const {
     std::lock_guard lock(mutex_);
     return messages_;
@@ -44,7 +44,7 @@ class ConversationKeeper {
   bool is_new_ = false;    // begin() made the session
   bool answered_ = false;  // add() was called
   Result<void> append(const std::vector<NewMessage>& messages);
-  MessageId head_ = kNoMessage;  // of the session before begin()
+  MessageId head_ = kNoMessage;  // head of the session before begin()
   std::vector<MessageId> messages_;
 };
 

@@ -46,7 +46,7 @@ Answer list_of(Json items, bool more) {
   return json_response(list);
 }
 
-// The items of the branch that goes on.
+// The items of the conversation's current branch.
 Result<Json> items_of(const Work& work, MessageId from = kNoMessage) {
   TRY(const auto path, work.store.path(work.call.owner, work.call.id));
   return conversation_items(path, from);
@@ -97,7 +97,8 @@ Answer read_item(const Work& work) {
   return json_response(*found);
 }
 
-// Only the last message can be removed, because others stand below the rest, and only with all of its items.
+// Only the last message can be removed, because every other one has messages below it; and only together with
+// all of its items.
 Answer erase_item(const Work& work) {
   const auto& [action, request, id, item, owner] = work.call;
   const auto path = work.store.path(owner, id);

@@ -10,14 +10,14 @@
 
 namespace anabranch::server {
 
-// One request. id, item: what its path names. owner: the name of its key, or "".
+// One request. id, item: taken from its path. owner: the name of its key, or "".
 struct ConversationCall {
   ConversationAction action;
   HttpRequest request;
   std::string id, item, owner;
 };
 
-// For workers: reads and writes the database.
+// To be called on workers: reads and writes the database.
 ApiResult<HttpResponse> run_conversation_call(const ConversationCall& call, ResponseContext& context);
 
 }  // namespace anabranch::server

@@ -14,23 +14,23 @@ struct Deadline {
   double at = std::numeric_limits<double>::infinity();  // monotonic seconds
   double allowed_s = 0;
 
-  // The earlier one counts. seconds: 0 for no limit.
+  // Sets the deadline, unless an earlier one is set. seconds: 0 for no limit.
   void limit(double started, double seconds) {
     if (seconds > 0 && started + seconds < at) *this = {started + seconds, seconds};
   }
   bool is_set() const { return allowed_s > 0; }
 };
 
-// Looks often, as long as there is a request with a deadline. So there is one timer, however many requests
-// there are and whatever they ask for. I/O thread only.
+// Checks the deadlines often, as long as a request has one. So one timer is enough for any number of
+// requests. I/O thread only.
 class DeadlineWatch {
  public:
-  // sweep: ends the requests whose time is over; whether others have a deadline. It must live as long as
-  // `after` runs functions.
+  // sweep: ends the requests whose time is over, and returns whether others have a deadline. This object must
+  // live as long as `after` runs functions.
   DeadlineWatch(After after, std::function<bool()> sweep)
       : after_(std::move(after)), sweep_(std::move(sweep)) {}
 
-  // There is a request with a deadline.
+  // Call it when a request gets a deadline.
   void start() {
     if (std::exchange(running_, true)) return;
     constexpr double kEverySeconds = 0.02;

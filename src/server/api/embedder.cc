@@ -14,7 +14,8 @@
 namespace anabranch::server {
 namespace {
 
-constexpr size_t kMostAtOnce = 8;  // texts of one request in the engine, so that answers get their turn
+constexpr size_t kMostAtOnce =
+    8;  // texts of one request in the engine at a time, so that answers get their turn
 
 bool is_ollama(EmbeddingForm form) {
   return form == EmbeddingForm::ollama || form == EmbeddingForm::ollama_one;
@@ -112,7 +113,7 @@ void Embedder::receive(uint64_t key, size_t index, const Event& event) {
   jobs_.erase(key);
 }
 
-// The documents from best to worst: by the probability of "yes", or by the cosine to the query.
+// The documents from best to worst, by the probability of "yes" or by the cosine similarity to the query.
 Json Embedder::ranking(const Job& job) {
   struct Scored {
     size_t index;

@@ -1,4 +1,4 @@
-// Runs requests for embeddings: their texts go to the engine a few at a time, beside answers.
+// Runs requests for embeddings: their texts go to the engine a few at a time, alongside answers.
 //
 // Ownership: owns the requests; used on the I/O thread only.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace anabranch::server {
 
-// An embedding of unit length; dimensions: its first so many values, 0: all.
+// Scales the embedding to unit length. dimensions: the number of leading values to keep first; 0: all.
 std::vector<float> normalised(std::vector<float> values, int dimensions);
 
 class Embedder {
  public:
-  // started: monotonic seconds; load_s: as of AnswerHead.
+  // started: monotonic seconds; load_s: see AnswerHead.
   struct Times {
     double started = 0, load_s = 0;
     Deadline deadline;
@@ -30,7 +30,7 @@ class Embedder {
   Embedder(Post post, const After& after)
       : post_(std::move(post)), watch_(after, [this] { return end_late_ones(); }) {}
 
-  // key: of the request, for forget().
+  // key: identifies the request, for forget().
   void start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
              std::shared_ptr<ResponseStream> out);
   // The client of the request has left. Unknown keys are ignored.
@@ -46,10 +46,10 @@ class Embedder {
     Times times;
     std::shared_ptr<ResponseStream> out;
     std::vector<std::vector<float>> embeddings;
-    std::vector<RequestId> ids;  // of those submitted, in order
-    std::vector<bool> done;      // of these
+    std::vector<RequestId> ids;  // of the submitted texts, in order
+    std::vector<bool> done;      // one for each of these
     size_t running = 0;
-    std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // has the tokens so far
+    std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // counts the tokens so far
   };
 
   void submit_some(uint64_t key);

@@ -26,7 +26,7 @@ std::optional<std::string> text_of(const Json& value) {
   return text;
 }
 
-// A text, or a list of token ids and texts. None for other values.
+// Reads a text, or a list of token ids and texts. Nothing for other values.
 std::optional<std::vector<int>> read_one(const Json& value, RequestEncoder& texts) {
   const Tokenizer& tokenizer = texts.tokenizer();
   const auto text = value.is_object() ? text_of(value) : std::nullopt;
@@ -78,7 +78,7 @@ class Reader {
   }
 
  private:
-  // With the tokens that end a text, within the context.
+  // Adds the tokens that end a text, and checks the context length.
   std::vector<int> ended(JsonFields& fields, const std::string& where, std::vector<int> ids) const {
     const auto& end = info_.embedding_end;
     const auto room = static_cast<size_t>(info_.context_length) - 1 - end.size();
@@ -101,7 +101,7 @@ class Reader {
   const bool cuts_;
 };
 
-// A question to Qwen3-Reranker, as its model card puts it.
+// A question to Qwen3-Reranker, in the format of its model card.
 std::string question(const std::string& task, const std::string& query, const std::string& document) {
   return fmt::format(
       "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the "

@@ -12,21 +12,21 @@
 
 namespace anabranch::server {
 
-// The last two: as Jina's and llama-server's /rerank, and as Text Embeddings Inference's.
+// ranking: the format of Jina's and llama-server's /rerank. tei_ranking: that of Text Embeddings Inference.
 enum class EmbeddingForm : uint8_t { floats, base64, ollama, ollama_one, ranking, tei_ranking };
 
 struct EmbeddingRequest {
   std::vector<std::vector<int>> prompts;  // one or more, none of them empty. Of a ranking: the query's and
                                           // the documents', or with `classes` one for each document
-  std::vector<int> classes;               // of a reranker: its tokens "yes" and "no"
-  std::vector<std::string> documents;     // of a ranking, if the answer shall repeat them
-  size_t most = SIZE_MAX;                 // of a ranking: only the so many best
-  int dimensions = 0;                     // the first so many values of each embedding; 0: all
+  std::vector<int> classes;               // for a reranker: its tokens "yes" and "no"
+  std::vector<std::string> documents;     // for a ranking, if the answer is to repeat them
+  size_t most = SIZE_MAX;                 // for a ranking: return only this many of the best
+  int dimensions = 0;                     // number of leading values of each embedding to return; 0: all
   EmbeddingForm form = EmbeddingForm::floats;
 };
 
-// Errors: 400 (also for models that make no embeddings, and for texts beyond the context; Ollama's routes cut
-// these unless told not to).
+// Errors: 400 (also for models that make no embeddings, and for texts longer than the context, which Ollama's
+// routes truncate unless the request says otherwise).
 enum class EmbeddingApi : uint8_t { openai, ollama, ollama_one, rerank };
 ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, EmbeddingApi api,
                                                     const ModelInfo& info, RequestEncoder& texts);

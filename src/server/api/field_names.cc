@@ -13,14 +13,14 @@ namespace {
 
 constexpr size_t kMostShown = 16, kMostBytes = 64;
 
-// What every API here reads beside its own fields.
+// Fields that every API here reads beside its own.
 constexpr const char* kOwn =
     "break_loops cache cache_salt chat_template_kwargs enable_thinking frequency_context_size "
     "frequency_penalty ignore_eos logit_bias max_thinking_tokens min_p model num_draft_tokens "
     "presence_context_size presence_penalty priority reasoning_effort repetition_context_size "
     "repetition_penalty seed speculation stream temperature thinking_budget thinking_budget_tokens "
     "thinking_token_budget reasoning_budget timeout top_k top_p xtc_probability xtc_threshold";
-// Forms of the answer, as vLLM, llama-server and mlx_lm.server name them.
+// Fields for the format of the answer, as vLLM, llama-server and mlx_lm.server name them.
 constexpr const char* kForms =
     "allowed_token_ids bad_words grammar grammar_lazy grammar_triggers guided_choice "
     "guided_decoding_backend guided_grammar guided_json guided_regex guided_whitespace_pattern "
@@ -62,7 +62,7 @@ constexpr const char* kLlama =
 constexpr const char* kEmbedding =
     "content dimensions documents encoding_format input instruction query return_documents return_text "
     "text texts top_n truncate user raw_scores normalize embd_normalize";
-// Fields of other servers that only look like misspelt ones.
+// Fields of other servers that look misspelt but are not.
 constexpr const char* kElsewhere =
     "models top_a top_n top_n_sigma min_tokens min_keep n_keep n_probs provider route plugin plugins "
     "transforms skip_special_tokens spaces_between_special_tokens length_penalty early_stopping min_k "
@@ -130,8 +130,8 @@ bool refuses_unknown(AnswerKind kind) {
   }
 }
 
-// One error in a short word, two in a long one: fields of other programs that are not in kElsewhere stay
-// apart.
+// Allows one error in a short word and two in a long one, so that fields of other programs that are not in
+// kElsewhere are not taken for misspelt ones.
 bool is_misspelt(std::string_view name, std::string_view meant) {
   if (name.size() < 4) return false;
   return edit_distance(name, meant) <= (name.size() < 9 ? 1u : 2u);
@@ -144,8 +144,8 @@ std::string shown_in_header(std::string_view name) {
   return readable;
 }
 
-// Adds an object's names that are not known, each behind `prefix`, until the list is full or the text no
-// JSON.
+// Adds the unknown names of an object, each with `prefix` before it, until the list is full or the JSON is
+// invalid.
 void list_unknown(simdjson::ondemand::object& object, const Names& known, const std::string& prefix,
                   size_t& shown, UnknownFields& unknown) {
   static const Names elsewhere = words_of({kElsewhere}), options = words_of({kOllamaOptions});

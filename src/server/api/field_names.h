@@ -1,4 +1,4 @@
-// Names of request fields, so that a misspelt one does not go unnoticed.
+// Names of request fields, used to notice misspelt ones.
 #pragma once
 
 #include <optional>
@@ -16,21 +16,21 @@ struct padded_string;
 namespace anabranch::server {
 
 struct UnknownFields {
-  // Fields that this API does not read, in the body's order: 16 of them at most, as one line for a header.
+  // Fields that this API does not read, in the body's order: at most 16, as one line for a header.
   std::string names;
-  // The first one that is nearly the name of a field that it reads, and that name; "": none is.
+  // The first unknown field whose name is close to that of a known field, and the known name; "": none.
   std::string misspelt, meant;
 };
 
-// The fields that an API reads, and those of its original without an effect here.
+// The fields that an API reads, and fields of the original API that have no effect here.
 const std::vector<std::string>& known_fields(AnswerKind kind);
 
-// Of a JSON object with a request of this kind. Fields of the API's original without an effect here are
-// known.
+// The unknown fields of a JSON object with a request of this kind. Fields of the original API that have no
+// effect here count as known.
 UnknownFields find_unknown_fields(AnswerKind kind, const simdjson::padded_string& body);
 UnknownFields find_unknown_fields(AnswerKind kind, std::string_view body);
 
-// For a misspelt field where the API's original refuses unknown ones: OpenAI's and Anthropic's do.
+// The error for a misspelt field, if the original API refuses unknown fields, as OpenAI's and Anthropic's do.
 std::optional<ApiError> refuse_misspelt(AnswerKind kind, const UnknownFields& unknown);
 
 }  // namespace anabranch::server

@@ -71,8 +71,8 @@ class FormatReader {
           fmt::format("'{}' must be an array of 1 to {} strings, none of them empty", field, kMaxChoices));
   }
 
-  // {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}, or with the schema itself, as
-  // Anthropic and llama-server have it. llama-server's json_object may have a schema, too.
+  // {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}, or with the schema itself, as in
+  // Anthropic's API and llama-server. llama-server's json_object may have a schema, too.
   void typed_format(JsonFields& fields, const char* name, const std::string& field) {
     const Json* format = fields.object(name);
     if (!format) return;
@@ -103,7 +103,7 @@ class FormatReader {
 
   void response_format() { typed_format(fields_, "response_format", "response_format"); }
 
-  // Of OpenAI's Responses API.
+  // The field "text" of OpenAI's Responses API.
   void text_format() {
     const Json* text = fields_.find("text");
     if (!text || !text->is_object()) return;
@@ -112,7 +112,7 @@ class FormatReader {
     if (inner.error()) fields_.fail(*inner.error());
   }
 
-  // Anthropic's, by its new and its old name.
+  // Anthropic's field, by its new and its old name.
   void output_format() {
     if (const Json* config = fields_.object("output_config")) {
       JsonFields inner(*config, "output_config.");
@@ -122,7 +122,7 @@ class FormatReader {
     typed_format(fields_, "output_format", "output_format");
   }
 
-  // "json" or a schema.
+  // Ollama's "format": "json" or a schema.
   void ollama_format() {
     const Json* format = fields_.find("format");
     if (!format || *format == "") return;
@@ -134,7 +134,7 @@ class FormatReader {
       fields_.fail("format", "unsupported_value", "'format' must be \"json\" or a schema");
   }
 
-  // vLLM's.
+  // vLLM's field.
   void structured_outputs() {
     const Json* object = fields_.object("structured_outputs");
     if (!object) return;
@@ -153,7 +153,7 @@ class FormatReader {
     if (inner.error()) fields_.fail(*inner.error());
   }
 
-  // Constraints that are not supported.
+  // Refuses constraints that are not supported.
   void refuse_the_rest() {
     fields_.only("structural_tag", {}, "structural tags are not built");
     fields_.only("guided_whitespace_pattern", {}, "white space in JSON cannot be chosen");

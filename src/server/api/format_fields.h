@@ -9,7 +9,7 @@ namespace anabranch::server {
 // Reads "response_format", Anthropic's "output_config.format" and "output_format", and the names of other
 // servers. At most one may be present. Unsupported constraints are refused by name.
 ResponseFormat read_response_format(JsonFields& fields);
-// OpenAI's.
+// Reads OpenAI's "tool_choice".
 ToolChoice read_tool_choice(JsonFields& fields);
 // Fails if the choice needs a tool that the request does not offer. tools: OpenAI's array, or null.
 void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools);

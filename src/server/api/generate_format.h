@@ -7,7 +7,7 @@ namespace anabranch::server {
 
 class GenerateWriter : public AnswerWriter {
  public:
-  // stop_tokens: of the request.
+  // stop_tokens: the request's.
   GenerateWriter(bool stream, std::vector<int> stop_tokens)
       : AnswerWriter(stream), stop_tokens_(std::move(stop_tokens)) {}
 

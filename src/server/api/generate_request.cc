@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxStopTokens = 256;
 
-// What other routes take, and what would change the answer here.
+// Refuses fields that other routes take and that would change the answer here.
 void refuse_what_needs_texts(JsonFields& fields) {
   constexpr const char* kWhy = "this route knows token ids only; /v1/completions takes it";
   for (const char* name : {"prompt", "stop", "response_format", "grammar", "json_schema", "suffix"})

@@ -20,11 +20,11 @@ struct Block {
   int bits;
 };
 
-// Of IPv4, in the order of the addresses.
+// Special-purpose blocks of IPv4, in the order of their addresses.
 constexpr Block kSpecialBlocks[] = {
     {0x00000000, 8},   // this network
     {0x0A000000, 8},   // private
-    {0x64400000, 10},  // shared by a provider's clients
+    {0x64400000, 10},  // shared address space (carrier-grade NAT)
     {0x7F000000, 8},   // loopback
     {0xA9FE0000, 16},  // link-local
     {0xAC100000, 12},  // private
@@ -53,7 +53,7 @@ bool is_public_v6(const std::array<uint8_t, 16>& a) {
   return !protocols && !documentation && first != 0x2002;
 }
 
-// "host:port" of each address that an entry of the list stands for; empty: it is no host.
+// "host:port" of each address that an entry of the list stands for; empty: the entry is not a host.
 std::vector<std::string> places_of(const std::string& host) {
   const std::string http = mcp::origin_of_address("http://" + host);
   if (host.empty() || host.find_first_of("/\\@?# ") != host.npos || http.empty()) return {};

@@ -24,7 +24,7 @@ const char* json_type(const Json& value) {
 
 namespace {
 
-// The member at this path, such as "options.seed"; null: it is not there, or null.
+// The member at this path, such as "options.seed"; null: it is absent or null.
 const Json* member_at(const Json& object, std::string_view path) {
   const size_t dot = path.find('.');
   const auto it = object.find(path.substr(0, dot));

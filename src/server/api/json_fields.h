@@ -12,10 +12,11 @@
 
 namespace anabranch::server {
 
-// "a string", "an object", ...: for messages.
+// The name of a value's type for messages: "a string", "an object", ...
 const char* json_type(const Json& value);
 
-// What an API calls a field that others call otherwise, and where it stands: "num_predict", "options.seed".
+// An API's own name for a field that other APIs name differently, with its path: "num_predict",
+// "options.seed".
 struct FieldName {
   const char* ours;
   const char* theirs;
@@ -26,11 +27,11 @@ class JsonFields {
   // prefix: the object's own place, prepended to field names in messages ("messages[3].").
   explicit JsonFields(const Json& object, std::string prefix = "")
       : object_(object), prefix_(std::move(prefix)) {}
-  // Of an API with names of its own: the members take our names, and errors have the API's. Fields that the
-  // table has not are not read. It must live as long as this.
+  // For an API with its own field names: the members take our names, and errors use the API's. Fields that
+  // are not in the table are not read. The table must outlive this object.
   JsonFields(const Json& object, std::span<const FieldName> names) : object_(object), names_(names) {}
 
-  // The field as the API calls it, for messages. name: perhaps with a part behind it, such as "stop[2]".
+  // The API's name of a field, for messages. name: may have a suffix, as in "stop[2]".
   std::string named(const std::string& name) const;
 
   // The field's value, or nullptr when absent or null.
@@ -41,12 +42,12 @@ class JsonFields {
   // A whole number in [low, high]; 3.0 counts as one.
   std::optional<int64_t> integer(const char* name, int64_t low, int64_t high);
   const std::string* string(const char* name);
-  // Fails when absent, too.
+  // Also fails when the field is absent.
   std::string required_string(const char* name);
   const Json* object(const char* name);
   const Json* array(const char* name);
 
-  // Fails with 400 `unsupported_value` when the field is there and is none of `allowed`.
+  // Fails with 400 `unsupported_value` when the field is present and not one of `allowed`.
   void only(const char* name, std::initializer_list<Json> allowed, const char* why);
 
   void fail(const std::string& field, const char* code, std::string message);

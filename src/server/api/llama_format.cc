@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kMilliseconds = 1000;
 
-// "completion_probabilities" of what LogprobsJson writes.
+// Converts the output of LogprobsJson to "completion_probabilities".
 void add_logprobs(Json& to, const Json& logprobs) {
   if (!logprobs.is_object()) return;
   for (const Json& token : logprobs["content"]) to.push_back(token);
@@ -17,7 +17,7 @@ void add_logprobs(Json& to, const Json& logprobs) {
 
 Json timings_json(const Usage& usage) {
   const int read = usage.prompt_tokens - usage.cached_tokens, made = usage.completion_tokens;
-  const int steps = std::max(0, made - 1);  // the first token comes with the prompt
+  const int steps = std::max(0, made - 1);  // the first token comes from prefill
   const auto each_ms = [](double seconds, int tokens) {
     return tokens > 0 ? seconds * kMilliseconds / tokens : 0.0;
   };
@@ -121,7 +121,7 @@ Json LlamaWriter::end_of(size_t index, const AnswerEnd& end) const {
   return json;
 }
 
-// "a/b" names the member b of a, and stays the name.
+// "a/b" selects the member b of a; it is also the member's name in the answer.
 Json LlamaWriter::chosen_fields(Json whole) const {
   if (request_.response_fields.empty()) return whole;
   Json out = Json::object();

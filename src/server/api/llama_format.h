@@ -8,12 +8,12 @@ namespace anabranch::server {
 
 // Counts, times and speeds, as llama-server names them.
 Json timings_json(const Usage& usage);
-// "prompt_progress" of a stream: usage is that of the prompt, read: its tokens that are in the state.
+// "prompt_progress" of a stream. usage: that of the prompt. read: prompt tokens that are in the KV cache.
 Json progress_json(const Usage& usage, int read, double seconds);
 
 class LlamaWriter : public AnswerWriter {
  public:
-  // prompts: as texts. The request's completion may be empty.
+  // prompts: their texts. The request's completion may be empty.
   LlamaWriter(bool stream, LlamaRequest request, std::vector<std::string> prompts)
       : AnswerWriter(stream), request_(std::move(request)), prompts_(std::move(prompts)) {}
 
@@ -33,7 +33,7 @@ class LlamaWriter : public AnswerWriter {
     Json tokens = Json::array(), logprobs = Json::array();
     int predicted = 0;
     bool new_line = false;
-    Json last;  // its end
+    Json last;  // its end part
   };
 
   Json part(size_t index, const std::string& text) const;

@@ -1,4 +1,4 @@
-// What llama-server's /props and /slots tell. Reference: llama.cpp's tools/server/README.md.
+// Answers llama-server's /props and /slots. Reference: llama.cpp's tools/server/README.md.
 #pragma once
 
 #include "base/json.h"

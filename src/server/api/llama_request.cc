@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostPieces = 65536;  // of a prompt, and of a list of other files
 
-// What /completion and /infill take.
+// The fields of /completion and /infill.
 constexpr FieldName kNames[] = {{"model", "model"},
                                 {"temperature", "temperature"},
                                 {"top_p", "top_p"},
@@ -40,7 +40,7 @@ constexpr FieldName kNames[] = {{"model", "model"},
                                 {"timeout", "timeout"}};
 
 // [[token or text, bias], ...] or {token or text: bias}. A text stands for each of its tokens, false for
-// "never"; of several biases of a token the last counts.
+// "never"; if a token has several biases, the last one counts.
 void read_logit_bias(JsonFields& fields, RequestEncoder& texts, int vocab_size, SamplingParams& sampling) {
   constexpr double kMostBias = 100;
   const Json* value = fields.find("logit_bias");
@@ -83,7 +83,7 @@ void read_logit_bias(JsonFields& fields, RequestEncoder& texts, int vocab_size, 
   sampling.logit_bias.assign(biases.begin(), biases.end());
 }
 
-// What would change the answer and is not built.
+// Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("mirostat", {0}, "mirostat is not built");
   for (const char* name : {"typical_p", "typ_p"})
@@ -118,7 +118,7 @@ GenerationOptions read_options(JsonFields& fields, const Json& body, const Reque
 }
 
 // A text, {"prompt_string": text}, or a list of token ids and texts that are joined; a text that begins a
-// prompt follows BOS, where the model has it so.
+// prompt gets BOS before it, if the model uses that.
 std::optional<std::vector<int>> prompt_ids(const Json& value, RequestEncoder& texts) {
   if (value.is_object()) {
     const auto it = value.find("prompt_string");
@@ -146,7 +146,7 @@ std::optional<std::vector<int>> prompt_ids(const Json& value, RequestEncoder& te
   return ids;
 }
 
-// Several prompts are a list without a number in it.
+// Whether the value is a list of prompts: a list without any number in it.
 bool is_list(const Json& prompt) {
   if (!prompt.is_array() || prompt.empty()) return false;
   for (const Json& one : prompt)
@@ -178,7 +178,7 @@ std::vector<TextOrTokens> prompts_of(JsonFields& fields, RequestEncoder& texts, 
   return out;
 }
 
-// What was asked for, as llama-server tells it.
+// The settings of the request, in llama-server's format.
 Json settings_of(const GenerationOptions& options) {
   const SamplingParams& s = options.sampling;
   return {{"n_predict", options.max_tokens},
@@ -199,7 +199,7 @@ Json settings_of(const GenerationOptions& options) {
           {"stream", options.stream}};
 }
 
-// What both routes take besides.
+// Reads the other fields of both routes.
 void read_rest(JsonFields& fields, LlamaRequest& request) {
   request.return_tokens = fields.boolean("return_tokens").value_or(false);
   request.timings_per_token = fields.boolean("timings_per_token").value_or(false);

@@ -14,19 +14,19 @@ namespace anabranch::server {
 
 struct LlamaRequest {
   CompletionRequest completion;
-  bool list = false;                         // the prompts came as a list, and so go the answers
-  bool return_tokens = false;                // in a whole answer
-  bool timings_per_token = false;            // in each part of a stream
-  std::vector<std::string> response_fields;  // of the last object, such as "timings/prompt_n"; empty: all
-  Json settings;                             // "generation_settings"
+  bool list = false;               // the prompts came as a list, so the answers are a list, too
+  bool return_tokens = false;      // in a whole answer
+  bool timings_per_token = false;  // in each part of a stream
+  std::vector<std::string>
+      response_fields;  // fields of the last object, such as "timings/prompt_n"; empty: all
+  Json settings;        // "generation_settings"
 };
 ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const RequestDefaults& defaults,
                                             RequestEncoder& texts);
-// The prompt is put between the tokens of models that fill in the middle. Error: 400 where the tokenizer
-// lacks these tokens.
+// Builds the prompt with the fill-in-the-middle tokens. Error: 400 if the tokenizer lacks these tokens.
 ApiResult<LlamaRequest> parse_infill_request(std::string_view body, const RequestDefaults& defaults,
                                              RequestEncoder& texts);
-// Prefix and suffix of a gap as a prompt that the model goes on with what is missing.
+// A prompt made of the prefix and the suffix of a gap, which the model continues with the missing text.
 // extra: names and texts of other files. Error: as above.
 struct FileText {
   std::string name, text;

@@ -63,7 +63,7 @@ void ask_mcp_servers(std::shared_ptr<mcp::Servers> servers, const std::string& o
                      const Post& post, std::shared_ptr<ResponseStream> out) {
   const auto left = std::make_shared<std::atomic<bool>>(false);
   out->on_client_left([left] { *left = true; });
-  // Answers when the last of the jobs has ended; dropped ones have ended, too.
+  // Its deleter answers when the last job has ended or was dropped.
   const std::shared_ptr<void> last(nullptr, [servers, post, out](void*) {
     post([servers, out] { out->respond(json_response(mcp_servers_json(servers.get()))); });
   });
@@ -71,7 +71,7 @@ void ask_mcp_servers(std::shared_ptr<mcp::Servers> servers, const std::string& o
   for (const std::string& name : servers->names())
     workers.submit(owner, {name}, [servers, name, left, last, &workers] {
       const mcp::Cancelled cancelled = [&] { return *left || workers.stopping(); };
-      if (!servers->tools(name, cancelled)) return;  // what fails shows in the state
+      if (!servers->tools(name, cancelled)) return;  // the server's state shows the failure
       (void)servers->resources(name, cancelled);
       (void)servers->prompts(name, cancelled);
     });

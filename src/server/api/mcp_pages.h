@@ -1,4 +1,4 @@
-// /v1/mcp: which MCP servers there are, what they offer, and which of their tools ran.
+// /v1/mcp: the MCP servers, what they offer, and which of their tools ran.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace anabranch::server {
 
-// What is known of each server; nothing is started or asked for this. servers: null for none.
+// What is known about each server, without starting or asking any. servers: null for none.
 Json mcp_servers_json(const mcp::Servers* servers);
-// Asks each server what it offers, side by side, which starts those that do not run; then answers as above.
-// owner: the name of the client's key.
+// Asks all servers in parallel what they offer, which starts those that are not running; then answers as
+// above. owner: the name of the client's key.
 void ask_mcp_servers(std::shared_ptr<mcp::Servers> servers, const std::string& owner, WaitPool& workers,
                      const Post& post, std::shared_ptr<ResponseStream> out);
 // The latest calls of this key, newest first.

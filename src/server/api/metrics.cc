@@ -57,7 +57,7 @@ struct Scraped {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-// Metric families that are built for each scrape from counters that are kept elsewhere.
+// Metric families that are built at each scrape from counters kept elsewhere.
 class Snapshot {
  public:
   explicit Snapshot(std::vector<MetricFamily>& families) : families_(families) {}
@@ -74,7 +74,7 @@ class Snapshot {
       metric.gauge.value = value;
     families_.back().metric.push_back(std::move(metric));
   }
-  // A family with a value of each model.
+  // Adds a family with one value for each model.
   template <class Value>
   void of_each(const std::vector<Scraped>& models, MetricType type, const std::string& name,
                const std::string& help, const Value& value) {
@@ -149,7 +149,8 @@ void add_caches(Snapshot& out, const std::vector<Scraped>& models) {
           &Stats::disk_bytes);
 }
 
-// Of each mixture of experts: all rows of its experts, those of the busiest one, and how many had none.
+// For each mixture of experts: the rows of all its experts, those of the busiest one, and the number of
+// experts without any.
 void add_experts(Snapshot& out, const std::vector<Scraped>& models) {
   if (std::ranges::all_of(models, [](const Scraped& m) { return m.expert_rows.empty(); })) return;
   const auto of_each = [&](const char* name, const char* help, MetricType type, const auto& value) {
@@ -168,7 +169,7 @@ void add_experts(Snapshot& out, const std::vector<Scraped>& models) {
           [](const Rows& rows) { return std::count(rows.begin(), rows.end(), uint64_t{0}); });
 }
 
-// What routers of vLLM's engines look for, under its names. Its block is kKvBlock tokens of a running
+// Metrics that routers for vLLM look for, under vLLM's names. A block here is kKvBlock tokens of a running
 // sequence.
 void add_vllm_names(Snapshot& out, const std::vector<Scraped>& models) {
   constexpr auto kGauge = MetricType::Gauge;
@@ -197,7 +198,7 @@ void add_vllm_names(Snapshot& out, const std::vector<Scraped>& models) {
   }
 }
 
-// What llama-server's clients look for: sums over the models, under its names.
+// Metrics that llama-server's clients look for, under its names: sums over the models.
 void add_llama_names(Snapshot& out, const std::vector<Scraped>& models) {
   const auto sum = [&](MetricType type, const char* name, const char* help, const auto& value) {
     double total = 0;
@@ -251,7 +252,7 @@ void add_llama_names(Snapshot& out, const std::vector<Scraped>& models) {
       [](const EngineStats& s) { return s.queued; });
 }
 
-// Loads and unloads of every model that was ever asked for.
+// Adds loads and unloads of every model that was ever requested.
 void add_pool(Snapshot& out, const std::vector<const ModelPool::Entry*>& entries) {
   out.family("anabranch_model_loaded", "1 for models that are loaded", MetricType::Gauge);
   for (const auto* e : entries) out.add({{"model", e->name}}, e->model ? 1 : 0);

@@ -25,13 +25,13 @@ class Metrics {
   void first_token(AnswerKind kind, double seconds);
   // Seconds between two deliveries of an answer's tokens.
   void token_gap(double seconds);
-  // An answer ended. how: its finish_reason, "cancelled" or "error"; each answer of a request counts.
+  // An answer ended. how: its finish_reason, "cancelled" or "error". Counts each answer of a request.
   void answered(AnswerKind kind, std::string_view how);
   void waited_in_queue(double seconds);
-  // Of an answer: the mean time from one token to the next.
+  // The mean time from one token to the next within an answer.
   void time_per_token(double seconds);
 
-  // entries: of ModelPool::entries().
+  // entries: from ModelPool::entries().
   std::string text(const std::vector<const ModelPool::Entry*>& entries) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostPulls = 16;               // under way or waiting
 constexpr double kSecondsBetweenReports = 0.5;  // of a download
-constexpr double kMostSeconds = 1e9;            // that a model is kept
+constexpr double kMostSeconds = 1e9;            // longest time to keep a model loaded
 constexpr const char* kHeartbeat = ": still working\n\n";
 
 std::string line_of(const Json& json) {
@@ -23,7 +23,7 @@ std::string event_of(const Json& json) {
   return "data: " + dump_json(json) + "\n\n";
 }
 
-// What counts for requests that say nothing.
+// The sampling defaults for requests that do not set them.
 Json defaults_json(const SamplingParams& sampling) {
   return {{"temperature", shortest(sampling.temperature)},
           {"top_p", shortest(sampling.top_p)},

@@ -11,13 +11,13 @@
 
 namespace anabranch::server {
 
-// A model for clients: OpenAI's fields and the state.
+// A model as clients see it: OpenAI's fields and its state.
 Json model_json(const ModelPool::Entry& entry, int64_t created);
 
 // Used on the I/O thread only.
 class ModelActions {
  public:
-  // The pool must outlive it. created: as of model_json.
+  // The pool must outlive it. created: see model_json.
   ModelActions(ModelPool& pool, Post post, int64_t created);
   ~ModelActions();
 
@@ -26,10 +26,10 @@ class ModelActions {
   void cancel_all();
 
  private:
-  // A download. The worker sees `cancelled` only.
+  // A download. The worker uses only `cancelled`.
   struct Pull {
     std::shared_ptr<ResponseStream> out;
-    bool streams = true, ollama = false;  // in Ollama's form
+    bool streams = true, ollama = false;  // in Ollama's format
     std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
   };
 

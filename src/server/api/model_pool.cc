@@ -183,7 +183,7 @@ void ModelPool::released(const std::string& name) {
   advance();
 }
 
-// Unloads the model when it has been idle for long enough: looks now, and again when that may be so.
+// Unloads the model if it has been idle for long enough. Otherwise checks again when that may be the case.
 void ModelPool::watch_idleness(Entry& e) {
   if (e.state != ModelState::loaded || e.leases > 0 || e.keep.pinned || e.keep.unload_after_s == 0 ||
       e.watched)
@@ -215,7 +215,7 @@ void ModelPool::advance() {
   }
 }
 
-// Unloads one model that drains and is not used any more. Whether there was one.
+// Unloads one draining model that is not used any more. Returns whether there was one.
 bool ModelPool::unload_drained() {
   for (const std::string& name : order_) {
     Entry& e = entry(name);
@@ -226,7 +226,7 @@ bool ModelPool::unload_drained() {
   return false;
 }
 
-// Does what can be done now for the model that is wanted first. Whether that settles it.
+// Takes the next step to load the first model in wanted_. Returns whether its requests are settled.
 bool ModelPool::bring(Entry& e) {
   if (e.state == ModelState::draining) return false;  // its answers still run
   if (e.state == ModelState::loaded) {
@@ -283,7 +283,7 @@ void ModelPool::drain(Entry& e, uint64_t Entry::*reason) {
   e.reason = reason;
 }
 
-// Runs the job on the loader's thread, and what it returns here.
+// Runs the job on the loader's thread, and the function that it returns on the I/O thread.
 void ModelPool::run(std::function<Outcome()> job) {
   busy_ = true;
   loader_->submit([this, post = post_, job = std::move(job)] {
@@ -343,7 +343,7 @@ void ModelPool::take_model(Entry& e, ReadyModel model) {
   e.loads++;
 }
 
-// The model that was wanted first is not any more.
+// Removes the model, which was the first in wanted_.
 void ModelPool::settled(const Entry& e) {
   std::erase(wanted_, e.name);
   evicted_.clear();

@@ -1,7 +1,8 @@
-// The models that a server answers with. A model is loaded when a request names it, within a budget of memory
-// for weights. When there is no room, the model that was idle for longest gives way; if all are busy, the one
-// that was asked for least recently first ends its running answers. A model that cannot be loaded takes no
-// other's room: its files are read before, and if loading fails all the same, those that gave way come back.
+// The models that a server answers with. A model is loaded when a request names it, within a memory budget
+// for weights. When there is no room, the model that was idle for longest is unloaded; if all are busy, the
+// one that was requested least recently, after its running answers have ended. A model that cannot be loaded
+// evicts no other: its files are checked first, and if loading fails all the same, the evicted models are
+// loaded again.
 //
 // All members are used on the I/O thread. Loading and unloading run on a thread of their own, one at a time.
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace anabranch::server {
 
-// A loaded model with what requests to it need. Preparer is used by workers.
+// A loaded model with the objects that its requests need. Workers use the Preparer.
 struct ServedModel {
   ServedModel(std::string model_name, ReadyModel ready, const PrepareOptions& prompts, WebFetch fetch)
       : name(std::move(model_name)),
@@ -32,11 +33,11 @@ struct ServedModel {
 
   const std::string name;
   const std::shared_ptr<Engine> engine;
-  const RequestDefaults defaults;  // without fetch_image, which is a request's own
-  const WebFetch fetch_image;      // as of ServerModels
+  const RequestDefaults defaults;  // without fetch_image, which each request sets itself
+  const WebFetch fetch_image;      // see ServerModels
   Preparer preparer;
 };
-// While it lives, the model stays loaded.
+// The model stays loaded as long as this exists.
 using ModelLease = std::shared_ptr<ServedModel>;
 
 enum class ModelState { unloaded, waiting, loading, loaded, draining, unloading };
@@ -50,16 +51,16 @@ class ModelPool {
   ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after);
   ~ModelPool();
 
-  // Gives `take` the model that a request's "model" means, at once or when it is loaded.
-  // Errors: 404 model_not_found; 503 model_not_loaded (why).
+  // Gives `take` the model that a request's "model" means, at once or when it is loaded. Errors: 404
+  // model_not_found; 503 model_not_loaded (with the reason).
   void acquire(const std::string& wanted, TakeModel take);
-  // The same, and from now on it is kept like this.
+  // The same, and sets how long the model stays loaded.
   void load(const std::string& wanted, std::optional<bool> pinned, std::optional<double> unload_after_s,
             TakeModel take);
   // Answers when its running requests have ended and its memory is free. Errors: 404; 409 (it is being
   // loaded).
   void unload(const std::string& wanted, Unloaded done);
-  // The name of the model that is meant, loaded or not; none: there is none.
+  // The name of the model that `wanted` means, loaded or not; none: no such model.
   std::optional<std::string> find(const std::string& wanted) const;
 
   // A model that is, was or will be loaded.
@@ -67,20 +68,20 @@ class ModelPool {
     std::string name;
     ModelState state = ModelState::unloaded;
     KeepLoaded keep;
-    uint64_t bytes = 0;         // of weights; of a model that was never loaded, as its files tell
+    uint64_t bytes = 0;         // of weights; estimated from the files if it was never loaded
     int leases = 0;             // requests that use it
     double last_used = 0;       // monotonic seconds
-    uint64_t loads = 0;         // times that it was loaded,
-    uint64_t failed_loads = 0;  // could not be,
-    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // and was unloaded, by the reason
+    uint64_t loads = 0;         // how often it was loaded,
+    uint64_t failed_loads = 0;  // could not be loaded,
+    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // and was unloaded, by reason
     std::shared_ptr<ServedModel> model;                           // while it is loaded or draining
 
    private:
     friend class ModelPool;
     std::deque<TakeModel> waiting;
     std::vector<Unloaded> on_unload;
-    uint64_t Entry::*reason = nullptr;  // of an unload under way
-    bool measured = false;              // since it was last wanted
+    uint64_t Entry::*reason = nullptr;  // counter for the unload under way
+    bool measured = false;              // whether its files were read since it was last wanted
     bool watched = false;               // a timer runs
   };
   // In the order in which they were first named.
@@ -123,8 +124,8 @@ class ModelPool {
   std::map<std::string, Entry> entries_;
   std::vector<std::string> order_;    // of entries_
   std::string first_;                 // empty: there is none
-  std::deque<std::string> wanted_;    // to be loaded, in this order
-  std::vector<std::string> evicted_;  // gave way for the model at the head of wanted_
+  std::deque<std::string> wanted_;    // names of models to load, in this order
+  std::vector<std::string> evicted_;  // were unloaded for the model at the head of wanted_
   bool busy_ = false;                 // the loader has a job
   bool stopping_ = false;
   std::unique_ptr<WorkerPool> loader_;

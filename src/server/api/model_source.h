@@ -18,28 +18,28 @@ namespace anabranch::server {
 
 // How long a model stays loaded.
 struct KeepLoaded {
-  bool pinned = false;        // no other model takes its room, and it does not become idle
-  double unload_after_s = 0;  // without a request for so long it is unloaded; 0: never
+  bool pinned = false;        // it is never unloaded to make room or for being idle
+  double unload_after_s = 0;  // unloaded after this time without a request; 0: never
 };
 
-// A model as its files tell before it is loaded.
+// What is known about a model before it is loaded.
 struct ModelSize {
   uint64_t bytes = 0;  // of weights, the draft model's included
   KeepLoaded keep;
 };
 
-// The same for clients who choose a model.
+// The description of a model for clients, from its files.
 struct ModelDescription {
-  std::string family;  // as of ModelInfo
+  std::string family;  // see ModelInfo
   std::string format;  // "gguf" or "safetensors"
   uint64_t parameters = 0, bytes = 0;
   int context_length = 0, layers = 0, hidden = 0;
   int64_t modified_ns = 0;    // since 1970
   std::string chat_template;  // its source; empty: none
-  bool images = false;        // as of ModelInfo
+  bool images = false;        // see ModelInfo
 };
 
-// A loaded model, and what counts for requests to it that say nothing.
+// A loaded model, and the defaults for its requests.
 struct ReadyModel {
   std::shared_ptr<Engine> engine;
   SamplingParams sampling;
@@ -56,12 +56,12 @@ struct PulledModel {
 };
 
 struct ModelSource {
-  // The name of the model on this machine that `wanted` means; none: there is none. Called on the I/O thread,
-  // so it must be fast.
+  // The name of the model on this machine that `wanted` means; nothing: no such model. Called on the I/O
+  // thread, so it must be fast.
   std::function<std::optional<std::string>(const std::string& wanted)> find;
-  // The names of all of them, sorted. Reads directories, so it runs on a worker.
+  // The names of all models, sorted. Reads directories, so it runs on a worker.
   std::function<std::vector<std::string>()> list;
-  // The others run on threads that may block. Errors of all but pull: whatever keeps it from being loaded.
+  // The functions below run on threads that may block. Errors of all but pull: whatever prevents loading.
   std::function<Result<ModelSize>(const std::string& name)> measure;
   std::function<Result<ModelDescription>(const std::string& name)> describe;
   std::function<Result<ReadyModel>(const std::string& name)> load;
@@ -73,14 +73,14 @@ struct ModelSource {
 // A source without models.
 ModelSource no_models();
 
-// What a server has to answer with.
+// The models of a server, and their limits.
 struct ServerModels {
   std::optional<ReadyModel> first;  // the model for requests that name none
   KeepLoaded first_keep;
   ModelSource source = no_models();
-  uint64_t weight_bytes = 0;  // of all loaded models together at most; 0: no limit
-  WebFetch fetch_image;       // of images that requests name by a web address; empty: they are refused
-  bool strict_names = false;  // a name that no model has is an error; else it means the first model
+  uint64_t weight_bytes = 0;  // limit for all loaded models together; 0: no limit
+  WebFetch fetch_image;       // gets images that requests name by a web address; empty: they are refused
+  bool strict_names = false;  // an unknown name is an error; otherwise it means the first model
 };
 
 }  // namespace anabranch::server

@@ -15,7 +15,7 @@ class OllamaWriter : public AnswerWriter {
   explicit OllamaWriter(bool stream) : AnswerWriter(stream) {}
 
   std::string_view stream_type() const override { return "application/x-ndjson"; }
-  // Of a line to come: JSON may begin with spaces.
+  // A space before the next line: JSON may begin with spaces.
   std::string_view heartbeat() const override { return " "; }
 
   std::string begin(AnswerHead head, size_t choices) override;
@@ -29,11 +29,11 @@ class OllamaWriter : public AnswerWriter {
   bool is_chat() const { return head_.kind == AnswerKind::ollama_chat; }
   Json object(const std::string& content, const std::string& thinking, Json calls) const;
   std::string line(Json json, const Json& logprobs) const;
-  // The last call, which is complete. None: its arguments are no object, because the answer was cut.
+  // The last call, once it is complete. None: its arguments are not an object, because the answer was cut.
   std::optional<Json> whole_call() const;
 
   AnswerHead head_;
-  ParsedOutput output_;  // of an answer that is sent whole; of a stream, its calls
+  ParsedOutput output_;  // the whole answer; in a stream, only its calls
   std::vector<std::string> call_ids_;
   std::vector<Json> calls_;  // complete ones
   Json logprobs_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 
-// Clients take it for the model's identity: 64 hexadecimal digits, made from its name.
+// Clients use it as the model's identity: 64 hexadecimal digits, made from its name.
 std::string digest_of(const std::string& name) {
   std::string text;
   for (const char* part : {"0", "1", "2", "3"})
@@ -34,7 +34,7 @@ std::string bits_name(uint64_t bytes, uint64_t parameters) {
   return fmt::format("{:.1f} bits", 8 * static_cast<double>(bytes) / static_cast<double>(parameters));
 }
 
-// Of a loaded model, what can be known without its files.
+// The description of a loaded model, as far as it is known without its files.
 ModelDescription description_of(const Engine& engine) {
   const ModelInfo& info = engine.info();
   ModelDescription out{info.family, "", info.parameters, info.weight_bytes - info.mtp_bytes};

@@ -1,4 +1,4 @@
-// What Ollama's routes tell of models: /api/tags, /api/ps and /api/show. Reference: Ollama's docs/api.md.
+// Ollama's routes about models: /api/tags, /api/ps and /api/show. Reference: Ollama's docs/api.md.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ class OllamaModels {
   OllamaModels(const ModelPool& pool, WorkerPool& workers, const Post& post)
       : pool_(pool), workers_(workers), post_(post) {}
 
-  // All models that are here, by their files.
+  // Lists all models on this machine, from their files.
   void list(std::shared_ptr<ResponseStream> out) const;
   // body: {"model": NAME}
   void show(const std::string& body, std::shared_ptr<ResponseStream> out) const;
-  // The loaded ones.
+  // Lists the loaded models.
   HttpResponse loaded() const;
 
  private:

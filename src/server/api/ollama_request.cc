@@ -9,7 +9,7 @@
 namespace anabranch::server {
 namespace {
 
-// The number at the start of the text, which it is taken from.
+// Removes the number at the start of the text and returns it.
 std::optional<double> take_number(std::string_view& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -29,7 +29,7 @@ std::optional<double> take_unit(std::string_view& text) {
   return std::nullopt;
 }
 
-// "1h30m"; a number alone is one of seconds.
+// "1h30m"; a number alone means seconds.
 std::optional<double> parse_duration(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
@@ -47,7 +47,8 @@ std::optional<double> parse_duration(std::string_view text) {
   return negative ? -seconds : seconds;
 }
 
-// Its own fields, those of "options", and fields of this server that /api/chat and /api/generate take, too.
+// Ollama's own fields, those of "options", and fields of this server that /api/chat and /api/generate also
+// take.
 constexpr FieldName kNames[] = {{"messages", "messages"},
                                 {"prompt", "prompt"},
                                 {"system", "system"},
@@ -94,7 +95,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   options.format = read_response_format(fields);
   options.logprobs = read_logprobs(fields, true);
   read_stop(fields, "stop", options.stop);
-  // Negative ones: no limit.
+  // Negative: no limit.
   if (const auto most = fields.integer("max_tokens", INT_MIN, INT_MAX))
     options.max_tokens = std::max(-1, static_cast<int>(*most));
   // -1: the whole context.
@@ -108,8 +109,8 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   return options;
 }
 
-// "images" of a message: files in base64, which stand before its text. Noted as request_images.h says; null:
-// there are none. where: the message's path, with a period, or "".
+// "images" of a message: files in base64, placed before its text. Noted as request_images.h says; null: there
+// are none. where: the message's path, with a period, or "".
 Json read_images(JsonFields& fields, const std::string& where, const std::string& role, ImageReader& images) {
   const Json* list = fields.array("images");
   if (list && !list->empty() && role != "user" && role != "tool")
@@ -127,7 +128,7 @@ Json read_images(JsonFields& fields, const std::string& where, const std::string
   return noted.value("images", Json());
 }
 
-// images: as read_images gives them. They stand before those that the message has otherwise.
+// images: from read_images(). They are put before the message's other images.
 void add_images(Json& message, Json images) {
   if (images.is_null() || !message.is_object()) return;
   if (message.contains("images"))
@@ -135,7 +136,7 @@ void add_images(Json& message, Json images) {
   message["images"] = std::move(images);
 }
 
-// Ollama's messages name no calls by ids: results belong to the calls before them, in their order.
+// Ollama's messages have no call ids: results belong to the calls before them, in order.
 class MessageReader {
  public:
   explicit MessageReader(ImageReader& images) : images_(images) {}
@@ -166,7 +167,7 @@ class MessageReader {
     Json out = calls;
     for (Json& call : out) {
       const std::string id = fmt::format("call_{}", calls_++);
-      if (!call.is_object()) continue;  // refused by OpenAI's rules
+      if (!call.is_object()) continue;  // read_message() refuses it
       if (string_at(call, "id").empty()) call["id"] = id;
       ids_.push_back(string_at(call, "id"));
     }
@@ -214,7 +215,7 @@ ApiResult<OllamaRequest> read_chat(JsonFields& fields, const RequestDefaults& de
   return finish(fields, std::move(request), std::move(chat));
 }
 
-// With "raw" the prompt as it is, else as a user's message.
+// With "raw" the prompt is used as it is, otherwise as a user's message.
 ApiResult<OllamaRequest> read_generate(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
   GenerationOptions options = read_options(fields, defaults);

@@ -1,5 +1,5 @@
-// Reads the bodies of Ollama's /api/chat and /api/generate. What would change the answer and is not built is
-// refused by name. Reference: Ollama's docs/api.md.
+// Reads the bodies of Ollama's /api/chat and /api/generate. Unsupported fields that would change the answer
+// are refused by name. Reference: Ollama's docs/api.md.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 namespace anabranch::server {
 
 struct OllamaRequest {
-  // Neither: the request only loads or unloads the model.
+  // monostate: the request only loads or unloads the model.
   std::variant<std::monostate, ChatRequest, CompletionRequest> asks;
   bool stream = true;
-  std::optional<double> keep_s;  // that the model stays loaded after its last request; negative: for ever
+  std::optional<double> keep_s;  // how long the model stays loaded after its last request; negative: for ever
 };
-// generate: a body of /api/generate, else of /api/chat.
+// generate: the body is for /api/generate, otherwise for /api/chat.
 ApiResult<OllamaRequest> parse_ollama_request(std::string_view body, bool generate,
                                               const RequestDefaults& defaults);
 

@@ -24,7 +24,7 @@ class OpenAiWriter : public AnswerWriter {
   std::string failure(const ApiError& error) override;
 
  private:
-  // Of an answer that is sent whole.
+  // The parts of an answer that is sent whole.
   struct Choice {
     ParsedOutput output;
     std::vector<std::string> call_ids;

@@ -29,14 +29,14 @@ ApiResult<PreparedRequest> respond(const Json& json) {
   return PreparedRequest(json_response(json));
 }
 
-// The answer to a request for the length of its prompt. json: what it holds besides.
+// The answer to a request for the length of its prompt. json: its other members.
 ApiResult<PreparedRequest> count(const Result<Prepared>& result, Json json) {
   if (!result) return result.error();
   json["input_tokens"] = result->prompts[0].size();
   return respond(json);
 }
 
-// For prompts, of which each must fit into the context.
+// An encoder for prompts, each of which must fit into the context.
 RequestEncoder encoder_of(const PrepareContext& context) {
   const auto most = static_cast<size_t>(context.engine.info().context_length);
   return {context.engine.tokenizer(), most > 0 ? most : SIZE_MAX, most, context.cancelled};
@@ -86,7 +86,7 @@ ApiResult<PreparedRequest> prepare_chat(std::string_view body, const PrepareCont
   return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
 }
 
-// A byte of results for each token of the context leaves room for the rest of the conversation.
+// One byte of tool results for each token of the context leaves room for the rest of the conversation.
 mcp::AgentLimits agent_limits(const PrepareContext& context) {
   mcp::AgentLimits limits = context.agent_limits;
   limits.output_bytes =
@@ -118,7 +118,7 @@ bool is_too_long(const Result<Prepared>& result) {
   return !result && result.error().code == "context_length_exceeded";
 }
 
-// Without as few of the oldest turns as it takes for the prompt to fit.
+// Drops as few of the oldest turns as needed for the prompt to fit.
 Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
   auto best = context.preparer.chat(chat, context.cancelled);
   if (!is_too_long(best)) return best;

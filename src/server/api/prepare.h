@@ -1,4 +1,4 @@
-// Parses a request's body, has it prepared for the engine by chat/preparer.h, and makes what will write the
+// Parses a request's body, has it prepared for the engine by chat/preparer.h, and makes the writer of the
 // answer.
 #pragma once
 
@@ -18,16 +18,16 @@ struct ReadyRequest {
   Prepared prepared;
   std::shared_ptr<AnswerWriter> writer;
   std::vector<std::string> echo = {};  // the text that answers to each prompt begin with; empty: none
-  // Stores the request's messages, which are `added`, and the answer's; null: nothing is stored.
+  // Stores the request's messages (`added`) and the answer's; null: nothing is stored.
   std::shared_ptr<ConversationKeeper> keeper = {};
   std::vector<NewMessage> added = {};
-  // Of an answer that calls the tools of MCP servers; else null. If it has calls waiting, `prepared` is
+  // For an answer that calls the tools of MCP servers; otherwise null. If it has calls waiting, `prepared` is
   // empty.
   std::shared_ptr<AgentRun> agent = {};
 };
-// What a body leads to: work for the engine, embeddings, or an answer without it (a count).
+// The result of reading a body: work for the engine, embeddings, or an answer without the engine (a count).
 using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse>;
-// What bodies are read with. cancelled: as of Preparer.
+// What prepare() needs beside the body. cancelled: see Preparer.
 struct PrepareContext {
   const Engine& engine;
   const RequestDefaults& defaults;
@@ -38,12 +38,12 @@ struct PrepareContext {
   const std::string& model;  // its name
   const std::string& owner;  // name of the request's key; empty: none
   bool may_use_tools;        // of MCP servers: the key has the role
-  // After its last request the model stays loaded for so many seconds (negative: for ever).
+  // Sets for how many seconds the model stays loaded after its last request (negative: for ever).
   const std::function<void(double seconds)>& keep_model;
 };
 ApiResult<PreparedRequest> prepare(AnswerKind kind, std::string_view body, const PrepareContext& context);
 
-// For an error before an answer has begun, in the form of the API.
+// The response for an error before the answer has begun, in the format of the API.
 HttpResponse error_response_for(AnswerKind kind, const ApiError& error);
 
 }  // namespace anabranch::server

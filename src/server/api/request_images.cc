@@ -12,8 +12,8 @@
 namespace anabranch::server {
 namespace {
 
-constexpr size_t kMostFetchedBytes = kMaxImageBytes;  // of all images of a request that are fetched
-constexpr size_t kMostHeadBytes = 256;                // of a data URL, before the data
+constexpr size_t kMostFetchedBytes = kMaxImageBytes;  // for all fetched images of a request together
+constexpr size_t kMostHeadBytes = 256;                // part of a data URL before the data
 
 ApiError image_error(const std::string& field, const char* code, const std::string& message) {
   return {400, fmt::format("'{}': {}", field, message), field, code};
@@ -54,7 +54,7 @@ bool has_room(JsonFields& fields, const std::string& field, size_t count, size_t
   return false;
 }
 
-// Of a noted image; empty: it has none.
+// The URL of a noted image; empty: it has none.
 std::string_view url_of(const Json& image) {
   const auto url = image.find("url");
   if (url == image.end() || !url->is_string()) return {};
@@ -95,8 +95,8 @@ class MessageImages {
   }
 
  private:
-  // The text before the image. False: the image's place is not between two characters of the text that is
-  // left.
+  // Takes the text before the image. False: the image's place is not between two characters of the remaining
+  // text.
   bool take_text(const Json& image) {
     const auto at = image.is_object() ? image.find("at") : image.end();
     if (at == image.end() || !at->is_number_unsigned()) return false;
@@ -115,7 +115,7 @@ class MessageImages {
   Json& message_;
   const std::string field_;
   std::string content_;
-  size_t begin_ = 0;  // of the text that is left
+  size_t begin_ = 0;  // beginning of the remaining text
   Json parts_ = Json::array();
 };
 

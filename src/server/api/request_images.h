@@ -1,7 +1,9 @@
-// Images in requests. The parsers note each one beside the text of its message, and sessions keep it so:
-// {"role": "user", "content": "What is this?",
-//  "images": [{"at": 0, "url": "data:image/png;base64,...", "detail": "low"}]}
-// `at` bytes of the content stand before the image. take_images() makes of this what chat templates take.
+// Images in requests. The parsers note each image beside the text of its message, and sessions store it like
+// this:
+//   {"role": "user", "content": "What is this?",
+//    "images": [{"at": 0, "url": "data:image/png;base64,...", "detail": "low"}]}
+// `at` bytes of the content stand before the image. take_images() converts this to the format that chat
+// templates take.
 #pragma once
 
 #include <functional>
@@ -15,20 +17,21 @@
 
 namespace anabranch::server {
 
-inline constexpr size_t kMaxImages = 64;                 // of one prompt
-inline constexpr size_t kMaxImagesToShorten = 1024;      // of a request whose oldest turns may be left out
-inline constexpr size_t kMaxImageBytes = 20u << 20;      // of one image's file
-inline constexpr size_t kMaxAllImageBytes = 128u << 20;  // of all images of a request and its conversation
+inline constexpr size_t kMaxImages = 64;             // images in one prompt
+inline constexpr size_t kMaxImagesToShorten = 1024;  // images in a request whose oldest turns may be left out
+inline constexpr size_t kMaxImageBytes = 20u << 20;  // file of one image
+inline constexpr size_t kMaxAllImageBytes = 128u << 20;  // all images of a request and its conversation
 inline constexpr int64_t kLowDetailPixels = 512 * 512;   // of an image with "detail": "low"
 
-// The file at a web address, of at most so many bytes. Errors say what to do.
+// Gets the file at a web address, up to a limit of bytes. Errors say what to do.
 using ImageFetch = std::function<Result<std::string>(const std::string& url, size_t bytes)>;
 
 // Notes the images of one request. An image that cannot be taken fails in the fields.
 class ImageReader {
  public:
-  // fetch: for web addresses; empty: they are refused. It must outlive the reader. in_results: as below; if
-  // it is false, nothing is fetched. most: images of the request; of those, kMaxImages may be fetched.
+  // fetch: for web addresses; empty: they are refused. It must outlive the reader. in_results: see below; if
+  // it is false, nothing is fetched. most: limit of images in the request; kMaxImages of those may be
+  // fetched.
   ImageReader(const ImageFetch& fetch, bool in_results, size_t most = kMaxImages)
       : fetch_(fetch), in_results_(in_results), most_(most) {}
 
@@ -56,22 +59,22 @@ class ImageReader {
   size_t fetched_bytes_ = 0;
 };
 
-// Adds a text to the message's content, on a new line unless an image stands before it.
+// Adds a text to the message's content, on a new line unless an image is right before it.
 void add_line_to(Json& message, const std::string& line);
 
-// Moves the noted images to `images`, in their order. Contents with images become lists of the parts
-// {"type": "text", "text"} and {"type": "image"}. Fails for what is no image's data. field: named in errors
-// about images of earlier requests.
+// Moves the noted images to `images`, in order. Contents with images become lists of the parts {"type":
+// "text", "text"} and {"type": "image"}. Fails for data that is not an image. field: named in errors about
+// images of earlier requests.
 void take_images(JsonFields& fields, const char* field, Json& messages, std::vector<ImageInput>& images);
-// The parts of a kept message, in order. Places that are not within the text are moved into it.
+// Visits the parts of a stored message, in order. Image places outside the text are moved into it.
 void for_each_part(const Json& kept, const std::function<void(std::string text)>& on_text,
                    const std::function<void(const Json& image)>& on_image);
-// How many parts {"type": "image"} the messages have.
+// The number of parts {"type": "image"} in the messages.
 size_t count_images(const Json& messages);
-// The first turn (a user's message, from 0) from which on the noted images keep the limits of a prompt in
-// number and bytes; the last turn if they never do. 0: all of them keep the limits.
+// The first turn (user message, counted from 0) from which on the noted images are within a prompt's limits
+// of number and bytes; the last turn if they never are. 0: all images are within the limits.
 size_t first_turn_within_limits(const Json& messages);
-// Removes what only the request's errors need from a message that is to be kept.
+// Removes fields that only error messages need from a message that is to be stored.
 void drop_image_fields(Json& message);
 
 }  // namespace anabranch::server

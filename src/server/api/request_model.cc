@@ -13,7 +13,7 @@ RequestHints read_hints(AnswerKind kind, std::string_view body) {
   if (parser.iterate(text).get(document) == simdjson::SUCCESS &&
       document.find_field_unordered("model").get_string().get(model) == simdjson::SUCCESS)
     hints.model = model;
-  // Anew: a document must not be used after an error.
+  // Parses again, because a document must not be used after an error.
   double timeout_s = 0;
   if (body.find("\"timeout\"") != body.npos && parser.iterate(text).get(document) == simdjson::SUCCESS &&
       document.find_field_unordered("timeout").get_double().get(timeout_s) == simdjson::SUCCESS &&

@@ -1,4 +1,4 @@
-// What a request must be treated by before its whole body is read.
+// Fields of a request that are needed before its whole body is read.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace anabranch::server {
 
 struct RequestHints {
   std::string model;       // "": the body names none, or not as a string
-  double timeout_s = 0;    // 0: it has none, or not as a number above 0
-  std::string request_id;  // "": it has none, or not as a string
+  double timeout_s = 0;    // 0: absent, or not a number above 0
+  std::string request_id;  // "": absent, or not a string
   UnknownFields unknown;
 };
-// Of a JSON object with a request of this kind. What else the body holds is not checked.
+// Reads the hints from a JSON object with a request of this kind. Other fields are not checked.
 RequestHints read_hints(AnswerKind kind, std::string_view body);
 
 }  // namespace anabranch::server

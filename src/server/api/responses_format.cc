@@ -62,14 +62,14 @@ std::string ResponsesWriter::begin(AnswerHead head, size_t) {
   return out;
 }
 
-// An event of an item that is of MCP's.
+// An event about an item of MCP's types.
 std::string ResponsesWriter::about_call(const char* event, const Json& item, size_t index, Json more) {
   Json fields = {{"item_id", item["id"]}, {"output_index", index}};
   fields.update(more);
   return emit(event, std::move(fields));
 }
 
-// The tools of a server, when a conversation begins; later only if it cannot be asked for them.
+// Lists the tools of a server when a conversation begins; later only if listing them failed.
 std::string ResponsesWriter::list_tools(const McpList& list) {
   if (!request_.begins && list.error.empty()) return "";
   Json item = {{"type", "mcp_list_tools"}, {"id", random_id("mcpl_")}, {"server_label", list.server}};
@@ -209,7 +209,7 @@ std::string ResponsesWriter::close_text(Item& item, const char* status) {
   return out;
 }
 
-// A call is known as a whole: its arguments come as one piece.
+// The call is complete, so its arguments are sent as one delta.
 std::string ResponsesWriter::close_call(Item& item) {
   Json done = call_item(request_.tools, item.name, item.call_id, item.text);
   const std::string type = string_at(done, "type");
@@ -234,7 +234,7 @@ std::string ResponsesWriter::close_call(Item& item) {
 std::string ResponsesWriter::close(const char* status) {
   if (!item_) return "";
   std::string out = item_->kind == Kind::call_begin ? close_call(*item_) : close_text(*item_, status);
-  // A call that this server runs is done when its result is there.
+  // A call that this server runs is done when its result has come.
   if (string_at(item_->json, "type") != "mcp_call")
     out += emit("response.output_item.done", {{"output_index", output_.size()}, {"item", item_->json}});
   output_.push_back(std::move(item_->json));

@@ -23,7 +23,7 @@ class ResponsesWriter : public AnswerWriter {
   // The item that is being written.
   struct Item {
     OutputEvent::Kind kind;  // reasoning, content or call_begin
-    Json json;               // complete but for text and status
+    Json json;               // complete except for text and status
     std::string text;        // of a call: its arguments
     std::string call_id, name;
     Json logprobs = Json::array();
@@ -47,9 +47,9 @@ class ResponsesWriter : public AnswerWriter {
   std::optional<Item> item_;
   Json output_ = Json::array();
   Json problem_;               // the response's "error"
-  std::string not_kept_;       // likewise
-  std::string stopped_;        // as of AnswerEnd
-  const char* cut_ = nullptr;  // why it is incomplete
+  std::string not_kept_;       // why the answer could not be stored
+  std::string stopped_;        // see AnswerEnd
+  const char* cut_ = nullptr;  // why the response is incomplete
   int sequence_ = 0;
 };
 

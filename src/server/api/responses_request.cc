@@ -16,7 +16,7 @@ constexpr size_t kMaxMetadata = 64 << 10;  // bytes of JSON
 // The user's decisions on calls: {call id: reason}; no reason: approved.
 using Decisions = std::map<std::string, std::optional<std::string>>;
 
-// Adds items to a conversation of chat messages. The items of one turn of the assistant's become one message.
+// Adds items to a conversation of chat messages. The items of one assistant turn become one message.
 class ItemReader {
  public:
   ItemReader(JsonFields& request, ResponseContext& context, ImageReader& images, Json& messages)
@@ -45,7 +45,8 @@ class ItemReader {
       fields.fail("id", "unsupported_value", "references to items are not built: send the items themselves");
     else if (type == "compaction")
       fields.fail("type", "unsupported_value", "compacted conversations are not built");
-    // Other items (web_search_call, image_generation_call, ...) are of tools that only OpenAI's servers run.
+    // Other items (web_search_call, image_generation_call, ...) belong to tools that only OpenAI's servers
+    // run.
     if (fields.error()) request_.fail(*fields.error());
   }
 
@@ -62,7 +63,7 @@ class ItemReader {
     if (!*approve) decision = reason ? *reason : "";
   }
 
-  // A call that this server has run, with its result. Those of one turn come one after the other.
+  // A call that this server has run, with its result. The calls of one turn follow each other.
   void read_run_call(const Json& item) {
     const Json call = call_of(item);
     size_t at = messages_.size();
@@ -71,7 +72,7 @@ class ItemReader {
       --at;
     const bool first = at == messages_.size() || at == 0;
     Json& calls = (first ? assistant(false) : messages_[at - 1])["tool_calls"];
-    // The request for its approval, which may stand before it, is the same call.
+    // A request for its approval, which may come before it, is the same call.
     if (std::ranges::none_of(calls, [&](const Json& other) { return other["id"] == call["id"]; }))
       calls.push_back(call);
     const std::string error = string_at(item, "error");
@@ -82,7 +83,7 @@ class ItemReader {
     run_here_.insert(call["id"]);
   }
 
-  // The message of the assistant's that is being put together. fresh: it has no answer yet.
+  // The assistant message that is being built. fresh: it must have no answer yet.
   Json& assistant(bool fresh) {
     const bool open =
         !messages_.empty() && messages_.back()["role"] == "assistant" &&
@@ -159,7 +160,7 @@ class ItemReader {
       messages_.push_back(std::move(message));
   }
 
-  // A thought that this server sealed, or its text. Summaries are for people.
+  // A thought that this server sealed, or its plain text. Summaries are for people and not read.
   void read_reasoning(JsonFields& fields) {
     std::string thought;
     if (const Json* content = fields.array("content"))
@@ -222,9 +223,9 @@ Json items_of(JsonFields& fields) {
   return items;
 }
 
-// Where the request's conversation stands.
+// The place in a stored conversation from which the request continues.
 struct Place {
-  SessionStore* store = nullptr;  // null: it begins here
+  SessionStore* store = nullptr;  // null: a new conversation
   std::string session;
   MessageId parent = kNoMessage;
 };
@@ -246,7 +247,7 @@ Place place_of_response(JsonFields& fields, ResponseContext& context, const std:
   return {*store, response->session, response->message};
 }
 
-// "conversation": a session's id, or {"id", "parent"} for another place in it than its head.
+// "conversation": a session's id, or {"id", "parent"} to continue from another message than its head.
 Place place_of_conversation(JsonFields& fields, ResponseContext& context, const std::string& owner,
                             const Json& given) {
   const std::string id = given.is_string() ? given.get<std::string>() : string_at(given, "id");
@@ -291,8 +292,8 @@ Place find_place(JsonFields& fields, ResponseContext& context, const std::string
   return place;
 }
 
-// The messages before this request's, read page by page, because a conversation may be far longer than any
-// prompt.
+// The messages before those of this request, read page by page, because a conversation may be far longer than
+// any prompt.
 Json earlier_messages(JsonFields& fields, const Place& place, const std::string& owner) {
   constexpr size_t kMostText = SessionStore::kMaxMessageBytes;
   Json messages = Json::array();
@@ -324,11 +325,11 @@ Json earlier_messages(JsonFields& fields, const Place& place, const std::string&
 }
 
 struct Decided {
-  std::set<std::string> found;        // calls that decisions are on
+  std::set<std::string> found;        // calls that have a decision
   std::vector<std::string> declined;  // calls
 };
 
-// The ids of the calls whose results stand from `at` on; it moves behind them.
+// The ids of the calls whose results begin at `at`, which is moved past them.
 std::set<std::string> results_from(const Json& messages, size_t& at) {
   std::set<std::string> calls;
   for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
@@ -336,15 +337,15 @@ std::set<std::string> results_from(const Json& messages, size_t& at) {
   return calls;
 }
 
-// Where the messages behind the last answer begin; 0: there is no answer.
+// Index of the first message after the last answer; 0: there is no answer.
 size_t behind_last_answer(const Json& messages) {
   size_t at = messages.size();
   while (at > 0 && messages[at - 1]["role"] != "assistant") --at;
   return at;
 }
 
-// Why a call that the request leaves without a result did not run, for the model. tool: null if it is not an
-// MCP server's, or not offered now.
+// Why a call without a result did not run, as text for the model. tool: null if it is not an MCP server's, or
+// not offered now.
 std::string reason_of(const Decisions& decisions, const std::string& id, const ResponsesRequest& request,
                       const mcp::Tool* tool) {
   const auto decision = decisions.find(id);
@@ -354,9 +355,9 @@ std::string reason_of(const Decisions& decisions, const std::string& id, const R
                                                                        : "This was not run";
 }
 
-// The calls of MCP tools before the last answer, which a client sends again with its history, and its
-// decisions on them. Those without a result get one that says so, as when they were made: the prompt stays
-// the same. own: from where on the messages are the request's.
+// Handles calls of MCP tools before the last answer, which a client sends again with its history, and its
+// decisions on them. A call without a result gets the same "not run" result as when it was made, so the
+// prompt stays the same. own: index of the request's first message.
 void settle_earlier_calls(const Decisions& decisions, const ResponsesRequest& request, size_t own,
                           Json& messages, Decided& decided) {
   size_t last = behind_last_answer(messages);
@@ -379,10 +380,10 @@ void settle_earlier_calls(const Decisions& decisions, const ResponsesRequest& re
   }
 }
 
-// The calls of MCP tools in the assistant's last message that have no result yet. Those that the request
-// approves are run before the model goes on; the others get a result that says so, behind the message. own:
-// from where on the messages are the request's; it moves when a result comes before it. Returns the calls
-// that were declined.
+// Decides on the calls of MCP tools in the last assistant message that have no result yet. Approved ones are
+// run before the model continues; the others get a "not run" result after the message. own: index of the
+// request's first message; it moves when a result is inserted before it. Returns the calls that were
+// declined.
 std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decisions,
                                       ResponsesRequest& request, Json& messages, size_t& own) {
   Decided decided;
@@ -419,14 +420,14 @@ std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decis
   return decided.declined;
 }
 
-// Leaves out as few of the oldest turns as it takes for the images to keep the limits of a prompt. Images of
-// the request that leave with them are checked all the same, since the conversation keeps them. own: from
-// where on the messages are the request's.
+// Leaves out as few of the oldest turns as needed for the images to be within a prompt's limits. Images of
+// the request that are left out with them are still checked, because the conversation stores them. own: index
+// of the request's first message.
 void leave_out_images(JsonFields& fields, size_t own, Json& messages) {
   const size_t turn = first_turn_within_limits(messages);
   if (turn == 0) return;
   Json left = from_turn(messages, turn);
-  size_t end = messages.size() - left.size();  // of the turns that leave, behind the instructions
+  size_t end = messages.size() - left.size();  // end of the turns that are left out, after the instructions
   for (size_t i = 0; messages[i]["role"] == "system"; ++i) ++end;
   for (size_t i = own; i < end; ++i) {
     Json one = Json::array({std::move(messages[i])});
@@ -478,7 +479,7 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   request.chat.messages = std::move(messages);
 }
 
-// OpenAI's "include": what else the answer holds.
+// Reads OpenAI's "include": further contents of the answer.
 void read_include(JsonFields& fields, ResponsesRequest& request) {
   GenerationOptions& options = request.chat.options;
   const auto top = fields.integer("top_logprobs", 0, kMaxLogprobs);
@@ -491,7 +492,7 @@ void read_include(JsonFields& fields, ResponsesRequest& request) {
   }
 }
 
-// What the answer repeats, with the values that hold.
+// The fields of the request that the answer repeats, with their actual values.
 Json echo_of(JsonFields& fields, const ResponsesRequest& request) {
   const auto given = [&](const char* name, Json otherwise) {
     const Json* value = fields.find(name);
@@ -573,7 +574,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
 
 Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context) {
   Json messages = Json::array();
-  // What is stored may be for any model.
+  // Stored conversations may be used with any model.
   const ImageFetch no_fetch = [](const std::string&, size_t) {
     return Result<std::string>(make_error(
         ErrorKind::unsupported, "that is done for an answer only: send the image itself, as a data URL"));

@@ -14,7 +14,7 @@
 
 namespace anabranch::server {
 
-// What requests refer to, and where answers are kept. Thread-safe, as its parts are.
+// The objects that requests refer to, and the stores of answers. Thread-safe, because its parts are.
 struct ResponseContext {
   ResponseContext(std::shared_ptr<SessionStores> sessions, std::shared_ptr<mcp::Servers> mcp_servers,
                   const std::string& key_file, std::shared_ptr<ConsentStore> consents = nullptr)
@@ -33,11 +33,11 @@ struct ResponsesRequest {
   ResponseTools tools;
   Json echo;         // the fields of the request that the answer repeats
   Json input_items;  // each with an id
-  // What stores the conversation; null: nothing is to be stored. `added` is what this request adds to it.
+  // Stores the conversation; null: nothing is to be stored. `added`: the messages that this request adds.
   std::shared_ptr<ConversationKeeper> keeper;
   std::vector<NewMessage> added;
-  std::vector<AgentCall> approved;  // calls of the last answer, to be run before the model goes on
-  int max_tool_calls = INT_MAX;     // that this server runs
+  std::vector<AgentCall> approved;  // calls of the last answer, to be run before the model continues
+  int max_tool_calls = INT_MAX;     // limit of calls that this server runs
   bool begins = true;               // the conversation has no answer yet
   std::string conversation;         // the session that the request names; empty: none
   bool store = true;                // the response can be referred to later
@@ -45,20 +45,20 @@ struct ResponsesRequest {
   bool shorten = false;             // "truncation": "auto"
 };
 
-// owner: the name of the request's key; it sees no other's conversations. For workers: reads
+// owner: the name of the request's key, which sees only its own conversations. To be called on workers: reads
 // conversations, and asks MCP servers for their tools. cancelled: whether nobody waits for it any more.
-// may_use_tools: else a request that names an MCP server fails.
+// may_use_tools: if false, a request that names an MCP server fails.
 ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const RequestDefaults& defaults,
                                                     ResponseContext& context, const std::string& owner,
                                                     const mcp::Cancelled& cancelled,
                                                     bool may_use_tools = true);
 
-// The messages that a list of items stands for. where: the field that has them. Fails for items that cannot
-// be read, and for approvals of calls, which only a request for an answer can have.
+// Converts a list of items to messages. where: the field with the items. Fails for items that cannot be read,
+// and for approvals of calls, which only a request for an answer can have.
 Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context);
 
-// The messages without the oldest turns, the instructions at the beginning kept: from the turn-th user
-// message on (from 0). Null if there is no such message.
+// The messages without the oldest turns: the instructions at the beginning, and everything from user message
+// number `turn` (from 0) on. Null if there is no such message.
 Json from_turn(const Json& messages, size_t turn);
 
 }  // namespace anabranch::server

@@ -25,7 +25,7 @@ Json object_schema(Json properties, Json required) {
   return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
 }
 
-// A custom tool takes text of any form, which becomes the function's only argument.
+// A custom tool takes free text, which becomes the function's only argument.
 Json custom_parameters(const Json* format) {
   std::string about = "The tool's input, as plain text";
   if (format && format->is_object() && string_at(*format, "type") == "grammar")
@@ -101,7 +101,7 @@ class ToolReader {
 
   void add(ResponseTool tool, Json description, Json parameters, bool strict) {
     const std::string name = model_name(tool.space, tool.name);
-    if (!out_.known.emplace(name, std::move(tool)).second) return;  // the first of a name counts
+    if (!out_.known.emplace(name, std::move(tool)).second) return;  // if names repeat, the first one counts
     out_.agent.others.insert(name);
     out_.functions.push_back(function_tool(name, std::move(description), std::move(parameters), strict));
   }
@@ -137,8 +137,8 @@ void keep_allowed(JsonFields& fields, const Json& allowed, ResponseTools& tools)
   tools.agent.toolbox = std::move(offered);
 }
 
-// What the model may call the tools of MCP servers: the names that they have here, and their own where
-// nothing else has it.
+// Names by which the model may call tools of MCP servers: their names in the toolbox, and also their own
+// names where these are unambiguous.
 void name_mcp_tools(ResponseTools& tools) {
   for (const Json& function : tools.functions) {
     const std::string name = string_at(function["function"], "name");
@@ -215,7 +215,7 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
                           {"input_schema", tool.input_schema},
                           {"annotations", tool.annotations}});
   }
-  // The toolbox names them so that no two are equal, which may change a name that it gave before.
+  // The toolbox gives unique names, so adding tools may change an earlier name.
   for (Json& function : tools.toolbox.functions())
     if (tools.toolbox.find(string_at(function["function"], "name"))->server == server)
       functions.push_back(std::move(function));
@@ -295,7 +295,7 @@ Json call_of(const Json& item) {
   }
   std::string id = string_at(item, "call_id");
   if (id.empty()) id = string_at(item, "id");
-  // A call that was approved is the one that was asked for.
+  // An approved call has the id of the request for its approval.
   if (const std::string asked = string_at(item, "approval_request_id"); mcp && !asked.empty()) id = asked;
   if (mcp) id = call_id_with("call_", id);
   return {

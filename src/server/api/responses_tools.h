@@ -13,41 +13,41 @@
 namespace anabranch::server {
 
 struct ResponseTool {
-  // mcp: this server runs it; mcp_ask: if the client approves.
+  // mcp: this server runs it. mcp_ask: this server runs it if the client approves.
   enum class Kind { function, custom, local_shell, mcp, mcp_ask };
   Kind kind = Kind::function;
-  std::string name;   // as the client has it
-  std::string space;  // the namespace, or the MCP server, that it stands in; "": none
+  std::string name;   // the client's name for it
+  std::string space;  // its namespace or MCP server; "": none
 };
 
 // The tools of an MCP server, as the answer lists them.
 struct McpList {
   std::string server;
   Json tools = Json::array();
-  std::string error;  // why there are none; empty: there are
+  std::string error;  // why it has no tools; empty: no error
 };
 
 struct ResponseTools {
-  Json functions = Json::array();             // OpenAI's chat form, for the template
+  Json functions = Json::array();             // in OpenAI's chat format, for the template
   std::map<std::string, ResponseTool> known;  // by the name that the model sees
   std::vector<std::string> left_out;          // types of tools that only OpenAI's servers run
-  AgentTools agent;                           // those of MCP servers, which are functions, too
-  std::vector<McpList> lists;                 // of these servers
+  AgentTools agent;                           // the tools of MCP servers, which are also among `functions`
+  std::vector<McpList> lists;                 // the lists of these servers
 };
 
 // Reads "tools" and "tool_choice". Fails for tools without a name, and for a choice that names none of them.
-// With a choice of "allowed_tools" only these are offered. agent: its servers are asked for
-// their tools, which may take a while.
+// With a choice of "allowed_tools" only those are offered. agent: its servers are asked for their tools,
+// which may take a while.
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentTools agent,
                                   const mcp::Cancelled& cancelled);
 
-// Offers the tools of a server: all, or those in `allowed` (null: all). Nothing can be wrong with them but
-// McpList::error. where: the field that names the server. Fails if there is no such server.
+// Offers the tools of a server: all, or those in `allowed` (null: all). Other failures go to McpList::error.
+// where: the field that names the server. Fails if there is no such server.
 McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::string& server,
                       const Json* allowed, const mcp::Cancelled& cancelled, AgentTools& tools,
                       Json& functions);
 
-// What the model calls a tool of an MCP server.
+// The name that the model sees for a tool of an MCP server.
 std::string mcp_function(const std::string& server, const std::string& tool);
 
 // The name that the model sees for a tool in a namespace.
@@ -55,8 +55,8 @@ std::string model_name(const std::string& space, const std::string& name);
 // A call's item, without "id" and "status". arguments: JSON text.
 Json call_item(const ResponseTools& tools, const std::string& model_name, const std::string& call_id,
                const std::string& arguments);
-// The call that such an item stands for: {"id", "type", "function": {"name", "arguments"}}; null for other
-// items. An item of MCP's has the call's id behind its own prefix.
+// The call in such an item: {"id", "type", "function": {"name", "arguments"}}; null for other items. MCP
+// items have the call's id with another prefix.
 Json call_of(const Json& item);
 
 }  // namespace anabranch::server

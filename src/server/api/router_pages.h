@@ -1,4 +1,4 @@
-// What sglang's router asks of a server before it sends requests to it.
+// Pages that sglang's router reads before it sends requests to a server.
 #pragma once
 
 #include "base/json.h"

@@ -68,7 +68,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/status", Page::web_status, Role::open, false},
     {"GET", "/web/{id}", Page::web_file, Role::open, false},
     {"GET", "/favicon.ico", Page::web_icon, Role::open,
-     false},  // browsers ask for it beside pages that name none
+     false},  // browsers request it for pages that name no icon
     {"POST", "/v1/messages", AnswerKind::message, Role::chat, true, Listed::anthropic},
     {"POST", "/v1/messages/count_tokens", AnswerKind::token_count, Role::chat, true, Listed::anthropic},
     {"POST", "/completion", AnswerKind::llama_completion, Role::chat, true, Listed::llama},
@@ -95,7 +95,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/api/pull", ModelAction::ollama_pull, Role::models, true, Listed::ollama},
 };
 
-// The match with this route; nothing if this is another path.
+// The match with this route; nothing if the path is another one.
 std::optional<RouteMatch> match(const Route& route, std::string_view path) {
   RouteMatch found{&route, "", ""};
   const size_t at = route.path.find(kId);
@@ -131,7 +131,7 @@ RouteMatch find_route(std::string_view path, std::string_view method) {
   for (const Route& route : kRoutes) {
     auto found = match(route, path);
     if (!found) continue;
-    // The first path that matches is meant. Those behind it in the table are less exact.
+    // The first path that matches counts. Later ones in the table are less exact.
     if (other.route && other.route->path != route.path) return other;
     if (takes_method(route, method)) return *found;
     if (!other.route) other = std::move(*found);
@@ -150,7 +150,8 @@ std::string allowed_methods(std::string_view path) {
 }
 
 std::string near_route(std::string_view path) {
-  // What base addresses that end with /, or hold /v1 where the client adds it, make of a path.
+  // Undo what wrong base addresses do to a path: those that end with /, or that contain the /v1 that the
+  // client adds.
   std::string plain;
   for (const char c : lower_case(path))
     if (c != '/' || !plain.ends_with('/')) plain += c;

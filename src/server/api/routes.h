@@ -1,5 +1,5 @@
-// The table of routes. Requests are matched against it; the answers 404 and 405, the page at "/", the
-// metrics' labels and the test of openapi.json are made from it.
+// The table of routes. Requests are matched against it; the answers 404 and 405, the page at "/", the labels
+// of metrics and the test of openapi.json also use it.
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@
 
 namespace anabranch::server {
 
-// What a POST request does to the models (model_actions.h).
+// Actions of POST requests on models (model_actions.h).
 enum class ModelAction { load, unload, pull, ollama_pull };
-// What a request does with kept conversations (session_actions.h).
+// Actions on stored conversations (session_actions.h).
 enum class SessionAction { list, create, import, export_text, branch, append, read, change, erase };
-// What a request does with a conversation of OpenAI's Conversations API (conversations.h).
+// Actions on conversations of OpenAI's Conversations API (conversations.h).
 enum class ConversationAction { create, read, change, erase, list_items, add_items, read_item, erase_item };
-// What else requests read or do.
+// Everything else that requests read or do.
 enum class Page {
   models,
   model,
@@ -48,15 +48,16 @@ enum class Page {
   web_file,
   web_icon
 };
-// Under which heading the page at "/" lists a route.
+// The heading under which the page at "/" lists a route.
 enum class Listed { no, openai, anthropic, ollama, llama };
 
 struct Route {
   std::string_view method;  // GET includes HEAD
-  // {id} stands for any text that is not empty; before a "/" it has none itself. {item} may come at the end.
+  // {id} stands for any non-empty text; if a "/" follows it, the text contains no "/". {item} may come at the
+  // end.
   std::string_view path;
   std::variant<AnswerKind, ModelAction, SessionAction, ConversationAction, Page> handler;
-  Role role = Role::admin;  // that a key needs, when the server asks for API keys
+  Role role = Role::admin;  // role that a key needs, if the server requires API keys
   bool described = true;    // openapi.json has an operation with this method and path
   Listed listed = Listed::no;
 };
@@ -69,14 +70,15 @@ struct RouteMatch {
 };
 // Whether a route takes this method.
 bool takes_method(const Route& route, std::string_view method);
-// path: decoded, without the query. If no route of this path takes the method, the path's first one.
+// path: decoded, without the query. If no route of this path takes the method, returns the path's first
+// route.
 RouteMatch find_route(std::string_view path, std::string_view method);
 
-// Of the path's routes, as the Allow header has them.
+// The methods of the path's routes, in the format of the Allow header.
 std::string allowed_methods(std::string_view path);
-// The path that a client may have meant by one that is no route; "": none is near.
+// For a path that is not a route: a similar path that the client may have meant; "": none is similar.
 std::string near_route(std::string_view path);
-// For metrics: the path; "other" for null.
+// The route's label in metrics: its path; "other" for null.
 std::string_view route_label(const Route* route);
 
 }  // namespace anabranch::server

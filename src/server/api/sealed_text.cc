@@ -35,7 +35,8 @@ const unsigned char* bytes_of(std::string_view text) {
 
 }  // namespace
 
-// Two servers that start at the same time agree on one key: a whole file appears under the name at once.
+// Two servers that start at the same time agree on one key, because the complete file appears under its name
+// at once.
 std::optional<Sealer::Key> Sealer::kept_key(const std::string& file) {
   Key key;
   const auto read_key = [&] {

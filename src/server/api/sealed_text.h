@@ -1,4 +1,4 @@
-// Text that clients keep for us without being able to read or change it: thoughts in the Responses API's
+// Encrypted text that clients store for us and cannot read or change: thoughts in the Responses API's
 // "encrypted_content".
 #pragma once
 
@@ -13,11 +13,11 @@ namespace anabranch::server {
 // AES-256-GCM. Thread-safe.
 class Sealer {
  public:
-  // The key is kept in the file, which is made at the first use when it is missing. "" or a file that cannot
-  // be used: the key is this object's own, so nobody opens later what it sealed.
+  // The key is stored in the file, which is made at the first use if it is missing. With "" or an unusable
+  // file the object makes its own key, so sealed text cannot be opened after the object is gone.
   explicit Sealer(std::string key_file) : key_file_(std::move(key_file)) {}
   std::string seal(std::string_view text) const;  // letters, digits, + / =
-  // Nothing if this sealer did not make it.
+  // Decrypts a sealed text; nothing if it was not sealed with this key.
   std::optional<std::string> open(std::string_view sealed) const;
 
  private:
@@ -30,7 +30,7 @@ class Sealer {
   mutable Key key_;
 };
 
-// The prefix and 24 hexadecimal digits that nobody can guess.
+// The prefix, followed by 24 random hexadecimal digits that nobody can guess.
 std::string random_id(const char* prefix);
 
 }  // namespace anabranch::server

@@ -12,9 +12,9 @@ namespace anabranch::server {
 namespace {
 
 constexpr int kWorkers = 2;
-constexpr double kLastWordsSeconds = 1;  // time for errors to reach clients whose requests are cancelled
+constexpr double kLastWordsSeconds = 1;  // time for errors to reach the clients of cancelled requests
 
-// As of PrepareOptions.
+// See PrepareOptions.
 std::string turns_path(const ServerOptions& options) {
   return options.cache_directory.empty() ? "" : options.cache_directory + "/turns.db";
 }
@@ -90,7 +90,7 @@ class ServerImpl final : public Server {
     http_->serve(std::move(handlers));
   }
 
-  // The rest runs on the I/O thread.
+  // The functions below run on the I/O thread.
   void begin_stop() {
     if (stopping_) return cut_off();
     stopping_ = true;

@@ -1,5 +1,5 @@
 // The HTTP server that `anabranch serve` runs: OpenAI's and Anthropic's APIs over an Engine. docs/api.md
-// describes what it answers.
+// describes its answers.
 //
 // Ownership: a Server owns one I/O thread, the pools of workers (docs/READING.md lists all threads) and the
 // loaded models.
@@ -26,45 +26,46 @@ struct ServerOptions {
   HttpLimits limits;
   TlsFiles tls;                             // none: plain HTTP
   std::vector<std::string> allowed_hosts;   // further names of this server (access.h)
-  std::vector<std::string> cors_origins;    // whose pages may ask
-  std::vector<ApiKey> api_keys;             // requests must show one of these; none: everybody may ask
-  std::optional<CacheScope> cache_scope;    // as of ApiKeys::make
-  std::vector<VolatileRule> volatile_text;  // of system prompts
-  bool share_states = false;                // other workers may fetch kept states (state_pages.h)
-  std::string cache_directory;              // of states and of sampled turns (turns.db); empty: none on disk
-  std::string seal_key_path;                // as of Sealer
-  SessionOptions sessions;                  // conversations that are kept
-  ServerTools tools;                        // of MCP servers
+  std::vector<std::string> cors_origins;    // origins whose pages may send requests
+  std::vector<ApiKey> api_keys;             // requests must show one of these; none: no key is needed
+  std::optional<CacheScope> cache_scope;    // see ApiKeys::make
+  std::vector<VolatileRule> volatile_text;  // rules for volatile text in system prompts
+  bool share_states = false;                // other workers may fetch cached states (state_pages.h)
+  std::string cache_directory;   // for cached states and sampled turns (turns.db); empty: nothing on disk
+  std::string seal_key_path;     // see Sealer
+  SessionOptions sessions;       // stored conversations
+  ServerTools tools;             // of MCP servers
   double request_timeout_s = 0;  // for each request, from its arrival to the end of its answer; 0: no limit
-  int requests_per_minute = 0;   // for answers, of one client address; 0: no limit
+  int requests_per_minute = 0;   // for answers, from one client address; 0: no limit
   std::string access_log;        // a file with a line about each request (access_log.h); empty: none
-  size_t access_log_bytes = 64u << 20;  // as of RotatingLog
+  size_t access_log_bytes = 64u << 20;  // see RotatingLog
   double stop_grace_s = 30;             // for answers under way when stop() is called; then they are cut off
-  double device_check_s = 1;            // between two looks whether a model's device has failed
+  double device_check_s = 1;            // between two checks whether a model's device has failed
 };
 
 enum class ServerEnd { stopped, device_lost };
 
 class Server {
  public:
-  // Listens and serves from now on. Errors: io (the port is in use, or the access log cannot be written),
+  // Listens and begins to serve. Errors: io (the port is in use, or the access log cannot be written),
   // invalid (the host, TLS files or keys), io or unsupported (the conversations on disk).
   static Result<std::unique_ptr<Server>> start(ServerModels models, const ServerOptions& options);
   // Cancels running requests.
   virtual ~Server() = default;
 
   virtual uint16_t port() const = 0;
-  // Blocks until the server has stopped, because it was told to or because a device has failed for good: then
-  // it stops by itself, once the errors of the requests on it have been sent.
+  // Blocks until the server has stopped, because of stop() or because a device has failed for good. In the
+  // latter case the server stops by itself after sending errors for the requests on that device.
   virtual ServerEnd run() = 0;
-  // From any thread, returns at once: no new requests; those under way get stop_grace_s. A second call cuts
-  // them off now.
+  // From any thread, returns at once. The server takes no new requests, and running ones get stop_grace_s. A
+  // second call cuts them off now.
   virtual void stop() = 0;
-  // From any thread: takes these keys, for requests to come. Errors: invalid (the old ones stay).
+  // From any thread: sets the keys for later requests. Errors: invalid (the old ones stay).
   virtual Result<void> set_api_keys(const std::vector<ApiKey>& keys) = 0;
-  // From any thread: opens the access log again, in case it was moved away. Errors: io (the old one stays).
+  // From any thread: opens the access log again, for use after it was moved away. Errors: io (the old one
+  // stays).
   virtual Result<void> reopen_access_log() = 0;
-  // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
+  // From any thread: reads the TLS files again, for later connections. Errors: invalid (the old ones stay).
   virtual Result<void> reload_tls() = 0;
   // From any thread: writes a line about each model to the log.
   virtual void report() = 0;

@@ -34,7 +34,7 @@ Answer answer(const Result<Session>& session) {
   return json_response(session_json(*session));
 }
 
-// Which messages of a session are asked for: the last ones of a branch, or those above one of them.
+// The requested messages of a session: the last ones of a branch, or those before one of its messages.
 struct Part {
   std::optional<MessageId> head = {};
   MessageId before = kNoMessage;
@@ -88,7 +88,7 @@ Answer list(const Call& call) {
   return json_response(list_json(found->sessions, found->more));
 }
 
-// The messages of the body.
+// Reads the messages in the body.
 std::vector<NewMessage> read_messages(JsonFields& fields, bool required) {
   std::vector<NewMessage> messages;
   const Json* list = fields.array("messages");
@@ -179,7 +179,7 @@ Answer export_text(const Call& call) {
     return lines ? to_json_lines(*session, messages) : to_markdown(*session, messages);
   };
   const std::string head = text_of({});
-  // Page by page: the messages take a multiple of their text.
+  // Page by page, because messages in memory take a multiple of their text's size.
   std::vector<std::string> pages;  // the last one first
   MessageId before = kNoMessage;
   for (bool more = true; more;) {
@@ -282,7 +282,7 @@ Answer safely_run(Work work) {
   }
 }
 
-// A stored response.
+// Handles a request about a stored response.
 Answer run(Page page, const std::string& id, const std::string& owner, SessionStores& stores) {
   const auto problem = [&](const Error& error) {
     ApiError answer = session_error(error);

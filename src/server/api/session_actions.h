@@ -1,5 +1,5 @@
-// /v1/sessions and stored responses: lists, searches, reads and changes the conversations that are kept on
-// disk (docs/sessions.md).
+// /v1/sessions and stored responses: lists, searches, reads and changes the stored conversations
+// (docs/sessions.md).
 #pragma once
 
 #include <functional>
@@ -16,17 +16,17 @@
 
 namespace anabranch::server {
 
-// Used on the I/O thread only; the database is read and written by workers. Those of one key leave others
-// free.
+// Used on the I/O thread only; workers read and write the database. One key's requests leave workers free for
+// others.
 class SessionActions {
  public:
   // traces must outlive it.
   SessionActions(std::shared_ptr<ResponseContext> context, Post post, TraceEraser& traces);
   ~SessionActions();
-  // id: of the session that the path names. owner: the name of the request's key, or "".
+  // id: of the session in the path. owner: the name of the request's key, or "".
   void start(SessionAction action, HttpRequest request, std::string id, std::string owner,
              std::shared_ptr<ResponseStream> out);
-  // Reads or forgets a stored answer of the Responses API: Page::response, input_items or forget.
+  // Reads or deletes a stored answer of the Responses API: Page::response, input_items or forget.
   void start(Page page, std::string id, std::string owner, std::shared_ptr<ResponseStream> out);
   // OpenAI's Conversations API.
   void start(ConversationCall call, std::shared_ptr<ResponseStream> out);
@@ -34,8 +34,8 @@ class SessionActions {
  private:
   using Answer = ApiResult<HttpResponse>;
   enum class Effect { reads, writes, erases };
-  // erases: answered when what removed conversations left in the cache is gone; their text is overwritten
-  // afterwards.
+  // erases: the answer is sent when the cache entries of the removed conversations are deleted. Their text is
+  // overwritten afterwards.
   void submit(const std::string& owner, Effect effect, std::function<Answer()> work,
               std::shared_ptr<ResponseStream> out);
 

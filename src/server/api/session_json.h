@@ -1,4 +1,4 @@
-// Kept conversations as clients of /v1/sessions see them.
+// Stored conversations in the format that clients of /v1/sessions see.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace anabranch::server {
 Json session_json(const Session& session);
 Json message_json(const SessionMessage& message);
 std::string message_name(MessageId id);  // "msg_12"
-// Nothing: it is no message's name.
+// Nothing if the text is not a message's name.
 std::optional<MessageId> message_id(const std::string& name);
 // Errors of the store: not_found is 404, busy 503, exhausted 507.
 ApiError session_error(const Error& error);

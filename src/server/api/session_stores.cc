@@ -8,7 +8,7 @@
 namespace anabranch::server {
 namespace {
 
-constexpr uint64_t kMemoryBytes = 64u << 20;  // of each key
+constexpr uint64_t kMemoryBytes = 64u << 20;  // limit for each key
 
 }  // namespace
 

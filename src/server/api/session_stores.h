@@ -1,5 +1,5 @@
-// The stores of conversations that a server has: one in memory, for responses that clients may refer to, and
-// one on disk, for what its users want to keep.
+// The conversation stores of a server: one in memory, for responses that clients may refer to, and one on
+// disk, for conversations that users want to keep.
 #pragma once
 
 #include <functional>
@@ -13,35 +13,34 @@
 namespace anabranch::server {
 
 struct SessionOptions {
-  std::string directory;  // of the store on disk; empty: there is none
-  // Stored responses and OpenAI's conversations are kept on disk, too. Else only conversations for which a
-  // client asks it (POST /v1/sessions).
+  std::string directory;  // of the store on disk; empty: no such store
+  // Whether stored responses and OpenAI's conversations are also kept on disk. Otherwise the disk has only
+  // conversations for which a client asks that (POST /v1/sessions).
   bool keep_responses = false;
   Retention retention;
 };
 
-// Thread-safe. The members may wait for the disk.
+// Thread-safe. Calls may wait for the disk.
 class SessionStores {
  public:
-  // Opens the store on disk if responses are kept there. If there is a file that cannot be used, that is
-  // logged, the file stays, and responses are kept in memory. Errors: io (the directory cannot be used).
+  // Opens the store on disk if responses are kept there. If its file cannot be used, this is logged, the file
+  // stays, and responses are kept in memory. Errors: io (the directory cannot be used).
   static Result<std::unique_ptr<SessionStores>> open(const SessionOptions& options);
 
-  // The store on disk, which is made if it is missing. Errors: not_found (it was turned off), io.
+  // The store on disk, which is created if it is missing. Errors: not_found (it was turned off), io.
   Result<SessionStore*> kept();
-  // For what clients store without asking that it be kept.
+  // The store for conversations that clients store without asking to keep them.
   SessionStore& usual() { return usual_on_disk_ ? *disk_ : *memory_; }
-  // The traces (session_store.h) that removed sessions had and no other has, since the last call. Errors:
-  // those of SessionStore::drop_used(); the next call has them again.
+  // The traces (session_store.h) of sessions removed since the last call that no other session has. Errors:
+  // those of SessionStore::drop_used(); the next call returns the traces again.
   Result<std::vector<std::string>> take_released();
-  // Whether there are some, which others may have all the same.
+  // Whether removed sessions left traces; other sessions may have the same ones.
   bool has_released();
-  // As of SessionStore.
+  // See SessionStore.
   void put_back(std::span<const std::string> traces) { memory_->put_back(traces); }
-  // As of SessionStore, in both. Failures are logged.
+  // See SessionStore, in both. Failures are logged.
   void upkeep();
-  // `due` is called, with a lock held, when there is something for upkeep() to do; empty: nobody is told
-  // until the next call.
+  // Sets the function that is called, with a lock held, when upkeep() has work; empty: no function.
   void tell_upkeep(std::function<void()> due);
   // The store that has this session, or this response. Errors: not_found, io.
   Result<SessionStore*> of_session(const Owner& owner, const std::string& id);
@@ -51,7 +50,7 @@ class SessionStores {
   explicit SessionStores(const SessionOptions& options) : options_(options) {}
   Result<std::unique_ptr<SessionStore>> open_store(const std::string& directory, const Retention& retention);
   std::vector<SessionStore*> all();
-  // Null: nothing was ever kept there.
+  // The store on disk; null: it was never used.
   Result<SessionStore*> kept_if_there();
   template <class Find>
   Result<SessionStore*> store_where(Find find);

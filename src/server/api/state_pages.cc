@@ -9,7 +9,7 @@
 namespace anabranch::server {
 namespace {
 
-// Records that are sent at a time at most, because each lies in memory until the other worker has it.
+// The limit of records that are sent at a time, because each stays in memory until the other worker has it.
 constexpr int kMostUnderWay = 64;
 
 void refuse(ResponseStream& out, int status, const char* code, std::string message) {
@@ -85,7 +85,7 @@ void StatePages::record(const std::string& fingerprint, const std::string& name,
     return refuse(*out, 400, "invalid_request", "The path ends with no name of a record of the state cache");
   if (*under_way_ >= kMostUnderWay)
     return refuse(*out, 503, "busy", fmt::format("{} records are being sent already", kMostUnderWay));
-  // Counts until the connection is done with the answer.
+  // Counted until the connection is done with the answer.
   ++*under_way_;
   const std::shared_ptr<void> counted(nullptr, [under_way = under_way_](void*) { --*under_way; });
   out->on_client_left([counted] {});

@@ -1,7 +1,7 @@
-// Gives kept states to other workers: POST /v1/states/lookup and GET /v1/states/{fingerprint}/{record}
+// Sends cached states to other workers: POST /v1/states/lookup and GET /v1/states/{fingerprint}/{record}
 // (docs/state-transfer.md).
 //
-// I/O thread only; records are put together on threads of its own.
+// I/O thread only; its own threads assemble the records.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace anabranch::server {
 
 class StatePages {
  public:
-  // shared: otherwise all requests are refused. models must outlive it.
+  // shared: if false, all requests are refused. models must outlive it.
   StatePages(ModelPool& models, Post post, bool shared)
       : models_(models), post_(std::move(post)), shared_(shared) {}
 
@@ -26,7 +26,7 @@ class StatePages {
   void record(const std::string& fingerprint, const std::string& name, std::shared_ptr<ResponseStream> out);
 
  private:
-  // Answers with an error unless the model whose states have this fingerprint is loaded.
+  // Calls `use` with the loaded model whose states have this fingerprint, or answers with an error.
   void with_model(const std::string& fingerprint, const std::shared_ptr<ResponseStream>& out,
                   std::function<void(ModelLease)> use);
 
@@ -37,8 +37,8 @@ class StatePages {
   WorkerPool workers_{{.name = "state sender", .threads = 2}};
 };
 
-// For the answer to a request that another worker goes on with: where this worker's states are. host: as the
-// request names this worker.
+// For the answer to a request that another worker will continue: where that worker can fetch this one's
+// cached states. host: this worker's host as the request names it.
 Json transfer_json(const Engine& engine, const std::string& salt,
                    const std::vector<std::vector<int>>& prompts, const std::string& host);
 

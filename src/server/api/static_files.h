@@ -1,4 +1,4 @@
-// Files that are served as they are: part of the program, made by server/api/deps.cmake.
+// Files that are served unchanged. They are part of the program; server/api/deps.cmake embeds them.
 #pragma once
 
 #include <string_view>

@@ -86,7 +86,7 @@ struct NamedEffort {
   const char* field = "";
 };
 
-// think: a boolean, or a level. The levels in order of weight.
+// Reads "think" (a boolean or a level) and other fields with levels. Returns the levels by precedence.
 std::vector<NamedEffort> read_efforts(JsonFields& fields, ThinkingWish& wish) {
   std::vector<NamedEffort> levels;
   const auto add = [&](const Effort* effort, const char* field) {

@@ -1,4 +1,5 @@
-// The request fields that decide whether and how much to think, including the names of other servers.
+// The request fields that decide whether and how much the model thinks, including other servers' names for
+// them.
 #pragma once
 
 #include "chat/thinking.h"
@@ -6,7 +7,7 @@
 
 namespace anabranch::server {
 
-// If fields contradict each other, the most specific one wins; docs/thinking.md has the order.
+// If fields contradict each other, the most specific one wins; docs/thinking.md lists the order.
 ThinkingWish read_thinking(JsonFields& fields);
 
 }  // namespace anabranch::server

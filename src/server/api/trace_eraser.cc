@@ -34,10 +34,10 @@ Result<void> erase_on_disk(const std::string& directory, const Traces& traces) {
   return records;
 }
 
-// The models here that may have states.
+// The models of this server that may have cached states.
 struct TraceEraser::Models {
   std::vector<ModelLease> loaded;
-  // They end when their last answers do, which may take long: nobody waits for that.
+  // They are unloaded after their last answers, which may take long, so nothing waits for them.
   std::vector<std::weak_ptr<ServedModel>> draining;
 };
 
@@ -48,11 +48,11 @@ void TraceEraser::erase(std::function<void()> done) {
   });
 }
 
-// On the I/O thread.
+// Runs on the I/O thread.
 void TraceEraser::collect(std::function<void()> done) {
   const auto models = std::make_shared<Models>();
   for (const auto* entry : models_.entries()) {
-    // It may still be writing states, which takes seconds.
+    // It may still be writing cached states, which takes seconds.
     if (entry->state == ModelState::unloading)
       return models_.unload(entry->name, [this, done = std::move(done)](const auto&) { collect(done); });
     if (!entry->model || !entry->model->engine->shared_states()) continue;

@@ -1,5 +1,5 @@
-// Removes what deleted conversations left in the cache: their states (full_name() of a record) in the memory
-// of loaded models and on disk, and their sampled turns ("turn-" and a key of chat/turn_memory.h).
+// Removes what deleted conversations left in the cache: their cached states (full_name() of a record) in the
+// memory of loaded models and on disk, and their sampled turns ("turn-" and a key of chat/turn_memory.h).
 #pragma once
 
 #include <functional>
@@ -19,24 +19,24 @@ struct Traces {
   std::vector<DiskRecord> records;
   std::vector<uint64_t> turns;
 };
-// Others are left out.
+// Sorts the names by kind; unknown ones are left out.
 Traces parse_traces(std::span<const std::string> names);
 // The trace of a sampled turn.
 std::string turn_trace(uint64_t key);
-// Removes what is on disk there of models that are not loaded here, and turns. Errors: io.
+// Removes, in this directory, the records of models that are not loaded here, and turns. Errors: io.
 Result<void> erase_on_disk(const std::string& directory, const Traces& traces);
 
 class TraceEraser {
  public:
-  // directory: of states and turns; empty: none are on disk. models must outlive it.
+  // directory: of cached states and turns; empty: nothing is on disk. models must outlive it.
   TraceEraser(ModelPool& models, std::shared_ptr<SessionStores> stores, Post post, std::string directory)
       : models_(models),
         stores_(std::move(stores)),
         post_(std::move(post)),
         directory_(std::move(directory)) {}
 
-  // Any thread. Removes what conversations left that are gone by now, and then calls `done` on the I/O
-  // thread. If that fails, it is logged, and the next call tries it again.
+  // Any thread may call it. Removes what the conversations deleted so far left in the cache, and then calls
+  // `done` on the I/O thread. A failure is logged, and the next call tries again.
   void erase(std::function<void()> done = [] {});
 
  private:
@@ -48,8 +48,8 @@ class TraceEraser {
   const std::shared_ptr<SessionStores> stores_;
   const Post post_;
   const std::string directory_;
-  WorkerPool workers_{
-      {.name = "state eraser"}};  // one: whoever finds that others took the traces comes after them
+  WorkerPool workers_{{.name = "state eraser"}};  // one thread, so a call that finds the traces already taken
+                                                  // runs after the call that took them
 };
 
 }  // namespace anabranch::server

@@ -27,7 +27,7 @@ void TurnRecorder::event(const OutputEvent& event, const std::string& call_id, d
 }
 
 Json TurnRecorder::take() {
-  // A call that was cut off in the middle is none.
+  // A call that was cut off in the middle is left out.
   if (!calls_.empty() && !calls_.back()["function"].contains("arguments")) calls_.erase(calls_.size() - 1);
   Json message = {{"role", "assistant"}, {"content", std::exchange(content_, {})}};
   if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});

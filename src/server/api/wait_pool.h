@@ -1,5 +1,5 @@
-// Threads for jobs that mostly wait for servers of others, such as those of MCP. A place where everybody
-// waits holds up only those who go there, and a key's jobs hold up no other key's.
+// Threads for jobs that mostly wait for other servers, such as MCP servers. A slow server delays only the
+// jobs that need it, and one key's jobs do not delay those of other keys.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@
 namespace anabranch::server {
 
 struct WaitLimits {
-  const char* name = "waiter";  // of its threads (base/thread_name.h)
-  int threads = 128;   // started when they are needed; the last quarter is for owners without a running job
-  int per_owner = 32;  // jobs of one owner at a time
-  int per_place = 8;   // of these, jobs at one place
+  const char* name = "waiter";  // name of its threads (base/thread_name.h)
+  int threads = 128;            // started on demand; the last quarter is for owners without a running job
+  int per_owner = 32;           // running jobs of one owner
+  int per_place = 8;            // running jobs of one owner at one place
 };
 
 // Thread-safe.
@@ -30,11 +30,12 @@ class WaitPool {
   WaitPool(const WaitPool&) = delete;
   WaitPool& operator=(const WaitPool&) = delete;
 
-  // Finishes running jobs, which see stopping(), and drops those that wait or are still submitted.
+  // Lets running jobs finish (they can check stopping()). Drops waiting jobs and those submitted later.
   void close();
 
-  // owner: whose job it is, the name of a key. places: the servers that it may wait for. Of the jobs that may
-  // start, one of the owner with the fewest running ones goes first, then the oldest. Jobs must not throw.
+  // owner: the name of the key that the job is for. places: the servers that it may wait for. Among the jobs
+  // that may start, those of the owner with the fewest running jobs come first, then the oldest. Jobs must
+  // not throw.
   void submit(std::string owner, std::vector<std::string> places, std::function<void()> job);
   bool stopping() const { return stopping_; }
 
@@ -53,10 +54,10 @@ class WaitPool {
   const WaitLimits limits_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Job> jobs_, ready_;  // those that wait; those that a thread is to run next
+  std::deque<Job> jobs_, ready_;  // waiting jobs; jobs that a thread will run next
   std::map<std::string, int> by_owner_;
   std::map<std::pair<std::string, std::string>, int> by_place_;  // owner and place
-  int running_ = 0;                                              // ready ones included
+  int running_ = 0;                                              // including the ready ones
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> threads_;
 };

@@ -9,7 +9,7 @@
 namespace anabranch::server {
 namespace {
 
-constexpr double kFetchSeconds = 10;  // for the images of one host
+constexpr double kFetchSeconds = 10;  // limit for all images of one host
 
 Error too_many_bytes() {
   return make_error(ErrorKind::exhausted, "the images that a request names may have {} MiB together",
@@ -42,7 +42,7 @@ void WebImages::fetch(const std::vector<std::string>& urls, const WebFetch& fetc
             ? fetch(url, room, left, cancelled)
             : Result<std::string>(make_error(
                   ErrorKind::exhausted, "the images of its host took more than {} seconds", kFetchSeconds));
-    // Another host's may have come meanwhile.
+    // Images of other hosts may have arrived meanwhile.
     if (file.ok() && (bytes_ += file->size()) > kMaxImageBytes) file = too_many_bytes();
     files_.put(url, std::move(file));
   }

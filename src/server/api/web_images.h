@@ -1,4 +1,4 @@
-// The images that one request names by web addresses.
+// Fetches the images that one request names by web addresses.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,17 @@ namespace anabranch::server {
 // Thread-safe.
 class WebImages {
  public:
-  // For ImageReader. Of an image that has not been fetched it gives one byte, and notes its address.
-  // Error: why it could not be fetched, or exhausted: it has more bytes.
+  // For ImageReader. For an image that has not been fetched it returns one byte and notes the address. Error:
+  // why it could not be fetched, or exhausted: it is larger than `bytes`.
   Result<std::string> take(const std::string& url, size_t bytes);
   bool lacks_any() const { return files_.lacks_any(); }
-  // The noted addresses by their host.
+  // Returns the noted addresses, grouped by host.
   std::map<std::string, std::vector<std::string>> begin_fetching();
   // Fetches them one after the other, within ten seconds, and within 20 MiB for all images of the request.
   // cancelled: whether nobody waits for them any more.
   void fetch(const std::vector<std::string>& urls, const WebFetch& fetch,
              const std::function<bool()>& cancelled);
-  // Of those that came.
+  // Total bytes of the fetched images.
   size_t bytes() const { return bytes_; }
 
  private:

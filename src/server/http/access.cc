@@ -10,8 +10,8 @@
 namespace anabranch::server {
 namespace {
 
-// By which containers and virtual machines reach the machine that runs them. Other names that end like these
-// can be anybody's on the local network, also a web site's that was rebound to 127.0.0.1.
+// Names by which containers and virtual machines reach their host. Other names with the same endings may
+// belong to anybody on the local network, or to a web site that was rebound to 127.0.0.1.
 constexpr std::string_view kHostsOfContainers[] = {"host.docker.internal",
                                                    "gateway.docker.internal",
                                                    "docker.for.mac.host.internal",
@@ -23,7 +23,7 @@ constexpr std::string_view kHostsOfContainers[] = {"host.docker.internal",
                                                    "host.k3d.internal",
                                                    "host.wsl.internal"};
 
-// This machine's own name, alone and with .local behind it (multicast DNS).
+// Whether it is this machine's own name, alone or followed by .local (multicast DNS).
 bool is_own_name(std::string_view name) {
   char own[256] = {};
   if (::gethostname(own, sizeof own - 1) != 0) return false;
@@ -54,7 +54,7 @@ bool is_web_origin(std::string_view origin) {
   return !letters || std::ranges::find(kWebSchemes, scheme) != std::end(kWebSchemes);
 }
 
-// A link to one of our pages that was followed, or its address that was typed.
+// Whether the user followed a link to one of our pages, or typed its address.
 bool opens_page(const HttpRequest& request, const Target& target, const AccessRules& rules) {
   const auto is = [&](const char* name, const char* value) {
     const std::string* header = request.header(name);
@@ -107,8 +107,9 @@ std::optional<ApiError> check_page(const HttpRequest& request, const Target& tar
   const std::string* site = request.header("sec-fetch-site");
   if (origin && (!is_web_origin(*origin) || is_allowed_origin(*origin, rules))) return std::nullopt;
   if (site && (*site == "same-origin" || *site == "none")) return std::nullopt;
-  if (origin && !site && is_origin_of(*origin, authority)) return std::nullopt;       // older browsers
-  if (!origin && (!site || opens_page(request, target, rules))) return std::nullopt;  // no site: a program
+  if (origin && !site && is_origin_of(*origin, authority)) return std::nullopt;  // older browsers
+  if (!origin && (!site || opens_page(request, target, rules)))
+    return std::nullopt;  // without Sec-Fetch-Site: a program
   return refused(origin);
 }
 

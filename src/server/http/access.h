@@ -21,11 +21,11 @@ struct AccessRules {
   std::vector<std::string> cors_origins;   // origins whose pages may send requests, in lower case; "*" is all
 };
 
-// Errors: invalid (a name or an origin that cannot be one).
+// Errors: invalid (a malformed name or origin).
 Result<AccessRules> make_access_rules(const std::string& bound_host, const std::vector<std::string>& hosts,
                                       const std::vector<std::string>& origins);
 
-// Why the request may not be served; nothing when it may.
+// The error if the request may not be served; nothing if it may.
 std::optional<ApiError> check_access(const HttpRequest& request, const Target& target,
                                      const AccessRules& rules);
 

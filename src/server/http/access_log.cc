@@ -15,7 +15,7 @@ Json null_if_empty(const std::string& text) {
 }  // namespace
 
 std::string access_line(const EndedRequest& request) {
-  // In this order, for people who read it.
+  // The members are in this order for human readers.
   Json line = {{"time", rfc3339(unix_nanoseconds())},
                {"request_id", request.name.id},
                {"address", request.address},

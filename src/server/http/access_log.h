@@ -1,5 +1,4 @@
-// The file that says who asked for what: one JSON object a line for each request, never text of prompts,
-// answers or keys.
+// The access log: one line with a JSON object for each request, without any text of prompts, answers or keys.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 namespace anabranch::server {
 
 // {"time" (RFC 3339, UTC), "request_id", "address", "key" (its name or null), "method", "path", "status"
-// (null: no answer), "seconds", "cut_off", "session_id" if the request named one, and of answers "model",
+// (null: no answer), "seconds", "cut_off", "session_id" if the request named one, and for answers "model",
 // "prompt_tokens", "cached_tokens", "completion_tokens"}.
 std::string access_line(const EndedRequest& request);
 

@@ -35,8 +35,9 @@ void AddressLimits::count(const std::string& address, double now) {
   if (RateLimit* limit = limit_of(address, now)) limit->take(1, now);
 }
 
-// Those that may send as many as ever; if these are few, all: an attacker with so many addresses must neither
-// fill the memory nor cost a look at all of them with each request.
+// Forgets addresses whose budget is full again, and all addresses if more than kMostAddresses / 2 remain. An
+// attacker with very many addresses must neither fill the memory nor cause a scan of all addresses with each
+// request.
 void AddressLimits::forget_some(double now) {
   std::erase_if(limits_, [&](const auto& entry) { return entry.second.full(now); });
   if (limits_.size() > kMostAddresses / 2) limits_.clear();

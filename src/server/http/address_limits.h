@@ -1,4 +1,4 @@
-// How many requests each client address may send in a minute.
+// Limits the number of requests that each client address may send in a minute.
 #pragma once
 
 #include <optional>

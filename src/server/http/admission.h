@@ -1,4 +1,4 @@
-// Who may connect when the server is full. Pure policy: no sockets, no clock.
+// Decides who may connect when the server is full. Pure policy: no sockets, no clock.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace anabranch::server {
 
-// What admit() must know about an open connection.
+// What admit() needs to know about an open connection.
 struct Seat {
   enum class Phase {
     arriving,  // in a handshake, or its request is incomplete, or its first request has not begun
@@ -36,7 +36,7 @@ Admission admit(const std::vector<Seat>& seats, const std::string& network, int 
 // loopback addresses, which are not limited, because a proxy on this machine serves many clients.
 std::string network_of(const std::string& address);
 
-// Who shares fairly with others: the key of this name, or without one the network.
+// The unit among which resources are shared fairly: the key of this name, or without a key the network.
 inline std::string sender_of(const std::string& key_name, const std::string& address) {
   return key_name.empty() ? network_of(address) : "key " + key_name;
 }

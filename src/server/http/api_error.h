@@ -1,4 +1,4 @@
-// Errors in the shape that OpenAI's clients understand: {"error": {message, type, param, code}}.
+// Errors in the format that OpenAI's clients understand: {"error": {message, type, param, code}}.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ struct ApiError {
   ApiError() = default;
   ApiError(int status, std::string message, std::string param = "", std::string code = "")
       : status(status), message(std::move(message)), param(std::move(param)), code(std::move(code)) {}
-  // Of a failed internal call: invalid, unsupported and exhausted are 400, busy is 429, all others are 500.
+  // For a failed internal call: invalid, unsupported and exhausted give 400, busy gives 429, all others give
+  // 500.
   ApiError(const Error& error);
 
   int status = 500;
@@ -31,7 +32,7 @@ HttpResponse json_response(const Json& json);
 std::string error_json(const ApiError& error);
 // 429 and 503 carry Retry-After, 401 WWW-Authenticate.
 HttpResponse error_response(const ApiError& error);
-// 504: the request had so many seconds.
+// 504. allowed_s: the time limit of the request in seconds.
 ApiError timeout_error(double allowed_s);
 
 }  // namespace anabranch::server

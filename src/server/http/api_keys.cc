@@ -90,7 +90,7 @@ Result<void> read_limit(std::string_view word, ApiKey& key) {
 
 constexpr std::string_view kFields[] = {"concurrent", "tokens_per_minute", "priority", "cache", "roles"};
 
-// Whether the word is a field and no key or name. A key may have a = in it.
+// Whether the word is a field, and not a key or a name. A key may contain =.
 bool is_field(std::string_view word) {
   const size_t equals = word.find('=');
   return equals != word.npos && std::ranges::find(kFields, word.substr(0, equals)) != std::end(kFields);
@@ -152,7 +152,7 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
 
 Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys, std::optional<CacheScope> scope) {
   ApiKeys result;
-  std::vector<std::optional<CacheScope>> scopes;  // of the entries
+  std::vector<std::optional<CacheScope>> scopes;  // cache scopes of the entries
   std::set<std::string> names;
   for (const ApiKey& key : keys) {
     if (!is_visible(key.key))

@@ -1,4 +1,4 @@
-// The keys that clients must show, if any were given, and what the requests of each key may use.
+// The keys that clients must show, if any are set, and what the requests of each key may use.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@
 
 namespace anabranch::server {
 
-// Whose prefixes requests find in the state cache: only those that their own key has sent, or everybody's
-// with this scope.
+// The cached prefixes that requests may reuse. key: only those that their own key has sent. all: those of
+// everybody with this scope.
 enum class CacheScope { key, all };
-// Nothing: there is no scope of this name.
+// Nothing if no scope has this name.
 std::optional<CacheScope> parse_cache_scope(std::string_view name);
 
-// What a route needs of a key. Keys have all roles unless their line in the key file names some.
+// The role that a route requires of a key. Keys have all roles unless their line in the key file names some.
 enum class Role : uint8_t {
-  admin,   // what shows the affairs of all: metrics, slots, states
+  admin,   // data about all clients: metrics, slots, cached states
   chat,    // answers, embeddings, counts, and the key's own conversations
   tools,   // MCP servers
   models,  // load, unload and download models
@@ -39,15 +39,15 @@ ApiError missing_role(const std::string& key, Role role);
 
 struct ApiKey {
   std::string key;
-  std::string name;                      // in logs; empty: made of the key's digest
+  std::string name;                      // in logs; empty: made from the key's digest
   int concurrent = 0;                    // requests at a time; 0: no limit
   int tokens_per_minute = 0;             // of prompts and answers; 0: no limit
   std::optional<int> priority = {};      // of its requests, whatever they ask for
-  std::optional<CacheScope> cache = {};  // unset: as of ApiKeys::make
+  std::optional<CacheScope> cache = {};  // unset: see ApiKeys::make
   unsigned roles = kAllRoles;            // bits of Role
 };
 
-// A key, and what its requests use now. Requests under way share it. I/O thread only.
+// A key, and what its requests currently use. Running requests share it. I/O thread only.
 struct KeyState {
   std::string name;
   unsigned roles = kAllRoles;
@@ -59,7 +59,7 @@ struct KeyState {
   int running = 0;
 };
 
-// A request's part of its key's limits, until it is destroyed. Of a null key: nothing.
+// A request's share of its key's limits, until it is destroyed. With a null key it does nothing.
 class KeyUse {
  public:
   KeyUse() = default;
@@ -68,18 +68,18 @@ class KeyUse {
   ~KeyUse() { end(); }
   // 429 rate_limit_exceeded if a limit of the key is reached. key: may be null.
   static std::optional<ApiError> refusal(KeyState* key, double now);
-  // The same of its tokens only, for what uses none itself.
+  // The same for the token limit only, for requests that use no tokens themselves.
   static std::optional<ApiError> tokens_refusal(KeyState* key, double now);
-  // Only if there is no refusal().
+  // To be called only if refusal() returned nothing.
   static KeyUse begin(std::shared_ptr<KeyState> key);
 
   void add_tokens(int tokens, double now) {
     if (key_) key_->tokens.take(tokens, now);
   }
-  // Of the key; empty: there is none.
+  // The key's name; empty: no key.
   std::string name() const { return key_ ? key_->name : ""; }
   std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
-  // As of RequestDefaults.
+  // See RequestDefaults.
   std::string cache_space() const { return key_ && key_->cache == CacheScope::key ? key_->name : ""; }
   bool may(Role role) const { return !key_ || key_->may(role); }
 
@@ -88,20 +88,20 @@ class KeyUse {
   std::shared_ptr<KeyState> key_;
 };
 
-// Keeps digests only (SHA-256).
+// Stores only digests (SHA-256) of the keys.
 class ApiKeys {
  public:
   ApiKeys() = default;
   // Errors: invalid (a key that is empty or that a header cannot hold: only visible ASCII can; or two keys of
-  // one name). scope: of keys that say nothing else; unset: `key` if there are several keys.
+  // one name). scope: for keys without a scope of their own; unset: `key` if there are several keys.
   static Result<ApiKeys> make(const std::vector<ApiKey>& keys, std::optional<CacheScope> scope = {});
 
   // True if no keys are set, so that every request is allowed.
   bool empty() const { return entries_.empty(); }
-  // The key that the request shows as "Authorization: Bearer KEY" or "x-api-key: KEY"; null: none that is
-  // known. Takes the same time for every wrong key of a length.
+  // The key that the request shows as "Authorization: Bearer KEY" or "x-api-key: KEY"; null: no known key.
+  // Takes the same time for all wrong keys of one length.
   std::shared_ptr<KeyState> find(const HttpRequest& request) const;
-  // Keys that both have go on with what the others' requests use.
+  // Keys that are in both sets keep the state, and so the usage, of the other set.
   void take_over(const ApiKeys& others);
 
  private:
@@ -117,7 +117,7 @@ class ApiKeys {
 // Reads keys from a file, one per line: "KEY", or "NAME KEY" with limits and roles behind it, such as
 // "concurrent=4 tokens_per_minute=60000 priority=1 cache=all roles=chat,tools". Empty lines and lines that
 // begin with # are ignored. It must be a regular file of at most 1 MiB. Errors: those of read_file(), invalid
-// (there is none in it, or a line that says something else; keys are not repeated in messages).
+// (the file has no key, or a malformed line; messages do not repeat keys).
 Result<std::vector<ApiKey>> read_key_file(const std::string& path);
 
 }  // namespace anabranch::server

@@ -8,7 +8,7 @@ namespace anabranch::server {
 namespace {
 
 using Bytes = std::array<unsigned char, 16>;
-constexpr int kMappedBits = 96;  // before an IPv4 address
+constexpr int kMappedBits = 96;  // bits before an IPv4 address
 
 struct Address {
   Bytes bytes;
@@ -24,14 +24,14 @@ std::optional<Address> parse(std::string_view text) {
   return Address{ip::make_address_v6(ip::v4_mapped, address.to_v4()).to_bytes(), true};
 }
 
-// Without a port and brackets: "203.0.113.9:5123", "[2001:db8::9]:443".
+// Removes a port and brackets: "203.0.113.9:5123", "[2001:db8::9]:443".
 std::string_view host_of(std::string_view text) {
   if (!text.empty() && text.front() == '[') return text.substr(1, text.find(']') - 1);
   const size_t colon = text.find(':');
   return colon == text.rfind(':') ? text.substr(0, colon) : text;
 }
 
-// In one spelling, without a scope.
+// The address in its canonical spelling, without a scope.
 std::string spelled(const Address& address) {
   namespace ip = boost::asio::ip;
   const ip::address_v6 v6(address.bytes);

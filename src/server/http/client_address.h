@@ -11,15 +11,15 @@
 
 namespace anabranch::server {
 
-// Machines whose X-Forwarded-For is believed.
+// Machines whose X-Forwarded-For header is trusted.
 class TrustedProxies {
  public:
   // Addresses or networks, such as 10.0.0.5, 10.1.0.0/16 or fd00::/8. Errors: invalid (one is neither).
   static Result<TrustedProxies> make(const std::vector<std::string>& networks);
 
   bool contains(std::string_view address) const;
-  // The last address of X-Forwarded-For that is not a trusted proxy's, as far as trusted ones vouch for it;
-  // `peer` if that is no trusted proxy, or if the header is missing or says something else.
+  // The last address in X-Forwarded-For that is not a trusted proxy's. Returns `peer` if it is not a trusted
+  // proxy itself, or if the header is missing, malformed or names only trusted proxies.
   std::string client_of(const std::string& peer, const HttpRequest& head) const;
 
  private:

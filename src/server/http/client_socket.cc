@@ -43,8 +43,8 @@ asio::awaitable<bool> ClientSocket::handshake() {
   co_return !error && !abandoned_;
 }
 
-// The deadline may pass, or the client be given up, before the read begins or exactly when data arrives: then
-// cancel() has nothing to end, so both are tested before and after.
+// The deadline may pass, or the client may be given up, before the read begins or just when data arrives.
+// Then cancel() has nothing to end, so both conditions are tested before and after the read.
 asio::awaitable<error_code> ClientSocket::read(std::string& to) {
   error_code error;
   if (!expired_ && !abandoned_) {

@@ -20,7 +20,7 @@ namespace anabranch::server {
 
 class ClientSocket {
  public:
-  // tls: none for plain TCP.
+  // tls: null for plain TCP.
   ClientSocket(asio::io_context& io, tcp::socket socket, std::shared_ptr<asio::ssl::context> tls);
 
   // The client's IP address as text; empty if the client has already gone.
@@ -52,10 +52,10 @@ class ClientSocket {
 
   // Ends the operations that are pending; each of them fails with operation_aborted.
   void cancel();
-  // Gives the client up: pending and later reads fail.
+  // Gives up the client: pending and later reads fail.
   void abandon();
   bool abandoned() const { return abandoned_; }
-  // Makes close() reset the connection, so that the system forgets what it still has to send.
+  // Makes close() reset the connection, so that the system discards unsent data.
   void reset_on_close();
   void close();
 
@@ -68,8 +68,8 @@ class ClientSocket {
   Stream stream_;
   std::string address_;
   asio::steady_timer deadline_;
-  // The number of the current deadline: a timer that has already fired may be cancelled too late. The timer's
-  // handler holds it weakly, because it may run after this object has gone.
+  // The number of the current deadline, because a timer that has already fired cannot be cancelled. The
+  // timer's handler holds it weakly, because it may run after this object has gone.
   std::shared_ptr<uint64_t> deadline_number_ = std::make_shared<uint64_t>(0);
   bool expired_ = false;
   bool abandoned_ = false;

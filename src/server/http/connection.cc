@@ -10,7 +10,7 @@
 namespace anabranch::server {
 namespace {
 
-constexpr size_t kReadAhead = 64u << 10;  // bytes of later requests taken while one is being answered
+constexpr size_t kReadAhead = 64u << 10;  // bytes of later requests that are read while one is being answered
 constexpr double kLingerSeconds = 2, kLingerStoppingSeconds = 0.2;
 
 }  // namespace
@@ -51,7 +51,7 @@ void Connection::send(std::string_view data, bool limited) {
   }
 }
 
-// Like lose(), but what the client has not taken yet is thrown away.
+// Like lose(), but discards data that the client has not taken yet.
 void Connection::drop() {
   socket_.reset_on_close();
   lose();
@@ -79,7 +79,7 @@ asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
     c.watch_for_stall();
     const bool open = co_await c.handshake();
     if (!open) c.lose();
-    // No `... && co_await ...`: g++ 12 awaits before it tests what stands left of it.
+    // No `... && co_await ...`: g++ 12 awaits before it tests the left operand.
     while (!c.lost() && !c.close_) {
       const bool got = co_await c.read_request();
       if (!got) break;
@@ -116,7 +116,7 @@ asio::awaitable<bool> Connection::handshake() {
   co_return open;
 }
 
-// Sends the error that ended reading, if there is one, and lets the client take what was sent.
+// Sends the error that ended reading, if any, and gives the client time to take the sent data.
 asio::awaitable<void> Connection::end() {
   if (!lost() && !output_.empty()) {
     const bool sent = co_await output_.flush();
@@ -128,7 +128,7 @@ asio::awaitable<void> Connection::end() {
   co_await socket_.linger(pause_s, stopping() ? pause_s : context_.limits.body_s, context_.limits.body_bytes);
 }
 
-// False: the connection ends, after what is queued has been sent.
+// False: the connection must end after the queued data has been sent.
 asio::awaitable<bool> Connection::read_request() {
   record_ = RequestRecord(now_seconds());
   answer_headers_.clear();
@@ -162,7 +162,7 @@ bool Connection::refuse_body() {
   return close_ = true;
 }
 
-// Takes what the request's head tells of its client.
+// Gets the client's identity from the request's head.
 void Connection::identify() {
   const HttpRequest* head = reader_.request();
   record_.identify(head, context_.random);
@@ -176,7 +176,7 @@ void Connection::end_record(bool cut_off) {
   context_.handlers.ended(record_.end(cut_off));
 }
 
-// The request is not needed any more, whatever its client still sends.
+// Drops the request: whatever its client still sends is not needed.
 void Connection::send_error(const ApiError& error) {
   identify();
   make_exchange(false)->respond(context_.handlers.error(record_.name(), error));
@@ -199,8 +199,8 @@ void Connection::responded(int status) {
   context_.handlers.responded(record_.name(), status);
 }
 
-// A read stays pending while a request is answered: it fails when the client leaves. What it reads of a next,
-// pipelined request is kept; there is no further read once kReadAhead bytes are there.
+// Keeps a read pending while a request is answered, because it fails when the client leaves. Bytes of a next,
+// pipelined request are kept; reading stops at kReadAhead bytes.
 void Connection::watch_for_leaving() {
   if (watching_ || lost() || reader_.input().size() >= kReadAhead) return;
   watching_ = true;
@@ -214,7 +214,7 @@ void Connection::watch_for_leaving() {
   });
 }
 
-// Looks ten times per stall_s, as long as the connection lives.
+// Checks ten times per stall_s, as long as the connection lives.
 void Connection::watch_for_stall() {
   stall_timer_.expires_after(seconds(context_.limits.stall_s / 10));
   stall_timer_.async_wait([self = weak_from_this()](error_code error) {
@@ -248,14 +248,14 @@ asio::awaitable<void> Connection::answer() {
     }
     if (exchange_->done()) break;
     wake_.expires_after(seconds(context_.limits.heartbeat_s));
-    auto [cancelled] = co_await wake_.async_wait(kAwait);  // by wake(): there is something to send
+    auto [cancelled] = co_await wake_.async_wait(kAwait);  // cancelled by wake(): there is something to send
     if (!cancelled && exchange_->streaming()) exchange_->write(exchange_->heartbeat());
   }
   end_record(lost());
   close_ = !exchange_->keep_alive() || stopping();
   exchange_->detach();
   kept_ = true;
-  // The watching read must end before the next request is read.
+  // The pending read of watch_for_leaving() must end before the next request is read.
   while (watching_) {
     socket_.cancel();
     wake_.expires_after(seconds(1));

@@ -1,5 +1,5 @@
-// One client's connection: has each request read (RequestReader) and answered (HttpHandlers), and the answer
-// sent (Exchange, OutputQueue).
+// One client's connection: each request is read (RequestReader) and answered (HttpHandlers), and the answer
+// is sent (Exchange, OutputQueue).
 //
 // Ownership: a connection belongs to the coroutine that runs it, and ends with it. I/O thread only.
 #pragma once
@@ -25,13 +25,13 @@ namespace anabranch::server {
 
 class Connection;
 
-// What the connections of a server share.
+// Data that the connections of a server share.
 struct ConnectionContext {
   explicit ConnectionContext(const HttpLimits& limits_) : limits(limits_) {}
 
   const HttpLimits limits;
   HttpHandlers handlers;
-  std::shared_ptr<asio::ssl::context> tls;  // none: plain HTTP
+  std::shared_ptr<asio::ssl::context> tls;  // null: plain HTTP
   const std::shared_ptr<BodyTotals> bodies = std::make_shared<BodyTotals>();
   bool stopping = false;
   std::mt19937_64 random{std::random_device{}()};  // of request ids
@@ -45,7 +45,7 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   ~Connection() override;
 
   static asio::awaitable<void> run(std::shared_ptr<Connection> self);
-  // For connections beyond the limit: an error and a close.
+  // For connections beyond the limit: sends an error and closes.
   static asio::awaitable<void> refuse(std::shared_ptr<Connection> self);
 
   void send(std::string_view data, bool limited) override;
@@ -54,8 +54,8 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   void responded(int status) override;
   void note(std::shared_ptr<const AnswerNote> note) override { record_.note(std::move(note)); }
 
-  // Gives the client up, because it is gone or stalled or must leave: whoever answers is told, and run() ends
-  // soon.
+  // Gives up the client, because it has left, is stalled or must be disconnected. Notifies whoever answers;
+  // run() ends soon.
   void lose();
   bool lost() const { return socket_.abandoned(); }
   bool refused() const { return refused_; }
@@ -88,8 +88,8 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   std::shared_ptr<Exchange> exchange_;
   bool watching_ = false;  // watch_for_leaving() has a read pending
   bool handshaking_ = false;
-  bool kept_ = false;     // has had an answer
-  bool refused_ = false;  // is only told that there are too many connections
+  bool kept_ = false;     // has had an answer on this connection
+  bool refused_ = false;  // only gets the error about too many connections
   bool close_ = false;    // after what is queued has been sent
 };
 

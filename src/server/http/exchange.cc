@@ -71,12 +71,12 @@ std::string Exchange::head(const HttpResponse& response, bool chunked) const {
   };
   for (const Headers* headers : {&response.headers, &headers_})
     for (const auto& [name, value] : *headers) text += fmt::format("{}: {}\r\n", name, value);
-  // Pages of other sites cannot take an answer for a script or a picture, and no proxy keeps it.
+  // Other sites' pages must not use an answer as a script or an image, and proxies must not cache it.
   if (!has("X-Content-Type-Options")) text += "X-Content-Type-Options: nosniff\r\n";
   if (!has("Cross-Origin-Resource-Policy")) text += "Cross-Origin-Resource-Policy: same-origin\r\n";
   if (!has("Cache-Control")) text += "Cache-Control: no-store\r\n";
   if (chunked)
-    text += "X-Accel-Buffering: no\r\n";  // nginx must not hold events back
+    text += "X-Accel-Buffering: no\r\n";  // nginx must not buffer events
   else if (!empty)
     text += fmt::format("Content-Length: {}\r\n", response.body.size());
   if (chunked && !http10_) text += "Transfer-Encoding: chunked\r\n";

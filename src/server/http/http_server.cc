@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRefusals =
     64;  // connections beyond the limit that get an error; further ones are closed without one
-constexpr double kWarningSeconds = 10;  // between two lines in the log about the same problem
+constexpr double kWarningSeconds = 10;  // between two log lines about the same problem
 
 class ServerImpl final : public HttpServer {
  public:
@@ -38,7 +38,7 @@ class ServerImpl final : public HttpServer {
   void after(double s, std::function<void()> run) override;
 
  private:
-  // Closed when the I/O thread ends; posts after that are dropped.
+  // Closed when the I/O thread ends. Later posts are dropped.
   struct Gate {
     std::mutex mutex;
     asio::io_context* io = nullptr;

@@ -1,5 +1,5 @@
-// An HTTP/1.1 server on one I/O thread: connections, limits, timeouts, keep-alive, streaming. It knows
-// nothing of the content; the handler runs on the I/O thread and must not block it.
+// An HTTP/1.1 server on one I/O thread: connections, limits, timeouts, keep-alive, streaming. It does not
+// interpret the content. The handler runs on the I/O thread and must not block it.
 //
 // Ownership: the server owns its sockets; a connection lives until its client leaves or the server closes it.
 #pragma once
@@ -37,7 +37,7 @@ struct HttpLimits {
   double heartbeat_s = 15;  // a stream sends a heartbeat after this time of silence
 };
 
-// Files in PEM form; both or none. The certificate's may hold the chain up to the root.
+// Files in PEM form; both or none. The certificate file may hold the chain up to the root.
 struct TlsFiles {
   std::string certificate, key;
 };
@@ -48,14 +48,13 @@ struct HttpHandlers {
   // Called before a request's body is read: the answer to send instead of reading it, if any. client: its
   // address.
   std::function<std::optional<HttpResponse>(const HttpRequest& head, const std::string& client)> refuse;
-  // The answer that tells a client of an error that the HTTP layer found. The request is empty where it could
-  // not be read.
+  // The answer for an error that the HTTP layer found. Parts of the request that could not be read are empty.
   std::function<HttpResponse(const RequestName& request, const ApiError& error)> error;
   // Headers to add to every answer to the request, including those of the HTTP layer itself.
   std::function<Headers(const HttpRequest& head)> headers;
   // Called when an answer begins.
   std::function<void(const RequestName& request, int status)> responded;
-  // The name of the key that the request shows; empty: none that is known.
+  // The name of the key that the request shows; empty: no known key.
   std::function<std::string(const HttpRequest& head)> key_of;
   // Called after each request, whether it was answered or not. Connections beyond the limit have none.
   std::function<void(const EndedRequest& request)> ended;
@@ -74,7 +73,7 @@ class HttpServer {
   // Serves until begin_stop() was called and the last connection is gone. The calling thread is the I/O
   // thread.
   virtual void serve(HttpHandlers handlers) = 0;
-  // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
+  // From any thread: reads the TLS files again, for later connections. Errors: invalid (the old ones stay).
   virtual Result<void> reload_tls() = 0;
 
   // On the I/O thread only:

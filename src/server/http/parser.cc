@@ -206,7 +206,7 @@ void RequestParser::find_body_length() {
     return fail(400, "Content-Length must be one decimal number");
   for (const char digit : length) {
     left_ = left_ * 10 + static_cast<uint64_t>(digit - '0');
-    if (left_ > body_bytes_) break;  // before it overflows
+    if (left_ > body_bytes_) break;  // stop before it overflows
   }
   if (left_ > body_bytes_)
     fail(413, fmt::format("The request body is larger than the limit of {} bytes", body_bytes_),

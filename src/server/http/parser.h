@@ -13,7 +13,7 @@
 
 namespace anabranch::server {
 
-// One request. Bytes are taken in whatever portions they arrive; the state says how far the request is.
+// One request. Takes bytes in portions of any size; the state says how far the request has been parsed.
 class RequestParser {
  public:
   enum class State { head, body, done, failed };

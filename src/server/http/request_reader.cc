@@ -5,7 +5,7 @@
 namespace anabranch::server {
 namespace {
 
-constexpr size_t kSlowBodyBytes = 4096;  // a body that brings so many within give_way_s is not slow
+constexpr size_t kSlowBodyBytes = 4096;  // a body that brings this much within give_way_s is not slow
 constexpr size_t kLargePart = 64;        // of the limit for all bodies: 4 MiB by default
 
 }  // namespace
@@ -75,7 +75,7 @@ asio::awaitable<bool> RequestReader::read_past(RequestParser::State state) {
     if (parser_->state() != state) co_return true;
     if (!account_for_body()) co_return false;
     const error_code error = co_await socket_.read(input_);
-    // Only silence is answered: a client that has left reads no answer.
+    // Only a timeout gets an error: a client that has left reads no answer.
     if (error == asio::error::timed_out)
       fault_ = {408, "The request did not arrive in time", "", "request_timeout"};
     if (error) co_return false;

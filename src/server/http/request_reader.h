@@ -17,12 +17,11 @@
 
 namespace anabranch::server {
 
-// The bytes of the bodies that are being read or prepared, in all and by client. Thread-safe.
+// Counts the bytes of bodies that are being read or prepared, in total and for each client. Thread-safe.
 class BodyTotals {
  public:
-  // Counts `more` bytes of a body that has `bytes` then. False: that is more than there is room for. A client
-  // gets half of the limit, and large bodies are taken up to three quarters, so that the rest is left to
-  // others.
+  // Counts `more` bytes of a body, whose size is `bytes` then. False: there is no room for them. One client
+  // may use half of the limit, and large bodies may use three quarters, so that the rest is left to others.
   bool add(const std::string& client, size_t more, size_t bytes, size_t limit);
   void remove(const std::string& client, size_t bytes);
 
@@ -39,7 +38,7 @@ class BodyShare {
       : totals_(std::move(totals)), client_(std::move(client)) {}
   BodyShare(const BodyShare&) = delete;
   ~BodyShare() { totals_->remove(client_, bytes_); }
-  // False: there is no room for so many.
+  // False: there is no room for this many bytes.
   bool grow_to(size_t bytes, size_t limit) {
     const size_t more = bytes - bytes_;
     bytes_ = bytes;
@@ -54,16 +53,16 @@ class BodyShare {
 
 class RequestReader {
  public:
-  // The socket and the limits must outlive it. totals: of all readers.
+  // The socket and the limits must outlive it. totals: shared by all readers.
   RequestReader(ClientSocket& socket, const HttpLimits& limits, std::shared_ptr<BodyTotals> totals);
 
-  // One request is read by wait(), read_head() and, if has_body(), read_body(). Each returns false when the
-  // connection must end; then fault() is what to tell the client, if anything.
+  // Reading one request takes wait(), read_head() and, if has_body(), read_body(). Each returns false when
+  // the connection must end; then fault() is the error to send to the client, if any.
 
   // Waits for the first byte of the next request.
   asio::awaitable<bool> wait();
   asio::awaitable<bool> read_head();
-  // client: as of sender_of().
+  // client: see sender_of().
   asio::awaitable<bool> read_body(std::string client);
 
   bool has_body() const { return parser_ && parser_->state() == RequestParser::State::body; }
@@ -73,12 +72,12 @@ class RequestReader {
   bool http10() const { return parser_ && parser_->http10(); }
   bool keep_alive() const { return parser_ && parser_->keep_alive(); }
   bool expects_continue() const { return parser_ && parser_->expects_continue(); }
-  // The whole request, which is not kept here.
+  // Moves the whole request out of the reader.
   HttpRequest take_request();
   // Frees the request and its share of the limit for bodies.
   void drop_request();
 
-  // Nothing of a request has arrived, and nothing is being answered.
+  // Whether no part of a request has arrived and nothing is being answered.
   bool waiting() const { return waiting_; }
   // Monotonic seconds: since when the client has been silent, or has sent its request too slowly.
   double slow_since() const { return slow_since_; }
@@ -92,7 +91,7 @@ class RequestReader {
   ClientSocket& socket_;
   const HttpLimits& limits_;
   const std::shared_ptr<BodyTotals> totals_;
-  std::string input_;  // has been read and not parsed
+  std::string input_;  // read but not parsed yet
   std::optional<RequestParser> parser_;
   std::optional<ApiError> fault_;
   std::shared_ptr<BodyShare> share_;

@@ -13,7 +13,7 @@
 
 namespace anabranch::server {
 
-// 1 to 128 letters, digits and characters of -_.:+=@, which do no harm in a header, a log or a file's name.
+// 1 to 128 letters, digits and characters of -_.:+=@, which are safe in a header, a log or a file name.
 bool is_request_id(std::string_view id);
 
 class RequestRecord {
@@ -21,14 +21,14 @@ class RequestRecord {
   // began: when the request's first byte arrived, in monotonic seconds.
   explicit RequestRecord(double began) : began_(began) {}
 
-  // Takes method, target and id from the request as far as it has been read; a new id if it brings none that
-  // can be used. request: null if nothing of it has been read.
+  // Takes method, target and id from the request as far as it has been read; makes a new id if the request
+  // has no valid one. request: null if nothing of it has been read.
   void identify(const HttpRequest* request, std::mt19937_64& random);
   void set_client(std::string address, std::string key) {
     address_ = std::move(address);
     key_ = std::move(key);
   }
-  // The request's first byte has arrived.
+  // Call it when the request's first byte has arrived.
   void begin() { open_ = true; }
   // Whether it has begun and end() has not been called.
   bool is_open() const { return open_; }

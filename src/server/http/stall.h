@@ -28,9 +28,9 @@ class StallWatch {
  private:
   const double seconds_;
   const size_t bytes_;
-  bool pressed_ = false;  // at the last call
+  bool pressed_ = false;  // whether the condition held at the last call
   double since_ = 0;
-  uint64_t taken_ = 0;  // at since_
+  uint64_t taken_ = 0;  // taken at since_
 };
 
 }  // namespace anabranch::server

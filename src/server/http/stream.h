@@ -1,4 +1,4 @@
-// A byte stream over TCP, with or without TLS, in the form that Asio's functions expect.
+// A byte stream over TCP, with or without TLS, with the interface that Asio's functions expect.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -27,7 +27,7 @@ class Stream {
  public:
   using executor_type = tcp::socket::executor_type;
 
-  // tls: none for plain TCP.
+  // tls: null for plain TCP.
   Stream(tcp::socket socket, std::shared_ptr<asio::ssl::context> tls)
       : context_(std::move(tls)), tcp_(std::move(socket)) {
     if (context_) tls_.emplace(tcp_, *context_);

@@ -132,7 +132,8 @@ bool is_loopback_name(std::string_view name) {
 
 bool is_ip_address(std::string_view name) {
   if (!name.empty() && name[0] == '[') return true;
-  // "127.evil.example" is an ordinary name, and what "127.0.0.256" or "127.1" means depends on who reads it.
+  // "127.evil.example" is an ordinary name, and programs disagree about the meaning of "127.0.0.256" and
+  // "127.1".
   for (int number = 0; number < 4; ++number) {
     const size_t end = number < 3 ? name.find('.') : name.size();
     if (end == std::string_view::npos || end == 0 || end > 3 || (end > 1 && name[0] == '0')) return false;

@@ -16,7 +16,7 @@ struct Target {
   std::string path;  // decoded; a final slash (except in "/") and doubled slashes are removed
 };
 
-// "//v1/models/a%20b/?x=1" -> "/v1/models/a b". An escaped slash is no separator. Errors: invalid (no
+// "//v1/models/a%20b/?x=1" -> "/v1/models/a b". An escaped slash is not a separator. Errors: invalid (no
 // path, a bad escape, a NUL byte).
 Result<Target> parse_target(std::string_view target);
 

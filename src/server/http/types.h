@@ -52,7 +52,7 @@ struct HttpResponse {
   std::string body;
 };
 
-// What the logs tell of a generated answer: so far, while it is generated.
+// Log data about a generated answer; while the answer is generated, the values so far.
 struct AnswerNote {
   std::string id, model;
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
@@ -74,7 +74,7 @@ struct EndedRequest {
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
-  // To the answer's head, before it begins. The value is one line of ASCII.
+  // Adds a header to the answer before it begins. The value is one line of ASCII.
   virtual void add_header(std::string name, std::string value) = 0;
   virtual void respond(HttpResponse response) = 0;
   // Begins a 200 answer of unknown length. `heartbeat` is written whenever the stream has been silent for
@@ -83,7 +83,7 @@ class ResponseStream {
   virtual void write(std::string_view data) = 0;
   // Ends the answer; with close_connection the connection is not used again.
   virtual void finish(bool close_connection) = 0;
-  // For the logs: the caller goes on to change it until the answer ends.
+  // Sets the data for the logs. The caller may change it until the answer ends.
   virtual void note(std::shared_ptr<const AnswerNote> note) = 0;
   // `left` runs once, later, if the client goes away, stalls or overflows its output queue before the answer
   // is finished.
@@ -95,7 +95,7 @@ using Handler = std::function<void(HttpRequest, std::shared_ptr<ResponseStream>)
 // Runs a function on the I/O thread, soon. Callable from any thread at any time; once the I/O thread has
 // ended, functions are dropped without running.
 using Post = std::function<void(std::function<void()>)>;
-// Runs a function on the I/O thread after so many seconds. I/O thread only.
+// Runs a function on the I/O thread after a number of seconds. I/O thread only.
 using After = std::function<void(double seconds, std::function<void()>)>;
 
 }  // namespace anabranch::server

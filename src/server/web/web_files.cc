@@ -62,7 +62,7 @@ void for_each_element(std::string_view list, Visit visit) {
   }
 }
 
-// Whether the parameters have a weight of 0, with which a client refuses something.
+// Whether the parameters have a weight of 0, which means that the client refuses the element.
 bool refused(std::string_view parameters) {
   std::string text = lower_case(parameters);
   std::erase(text, ' ');
@@ -97,13 +97,13 @@ const WebFile* find_web_file(std::string_view path) {
 WebAnswer answer_with(const WebFile& file, std::string_view accept_encoding, std::string_view if_none_match) {
   const bool gzip = accepts_gzip(accept_encoding);
   std::string etag(file.etag);
-  if (gzip) etag.insert(etag.size() - 1, "-gzip");  // another tag for other bytes
+  if (gzip) etag.insert(etag.size() - 1, "-gzip");  // other bytes need another tag
   WebAnswer answer;
   answer.headers = {{"Content-Security-Policy", std::string(kWebPolicy)},
                     {"X-Content-Type-Options", "nosniff"},
                     {"Referrer-Policy", "no-referrer"},
                     {"Cross-Origin-Resource-Policy", "same-origin"},
-                    {"Cache-Control", "no-cache"},  // asks each time, and mostly gets 304
+                    {"Cache-Control", "no-cache"},  // the browser asks each time, and mostly gets 304
                     {"Vary", "Accept, Accept-Encoding"},
                     {"ETag", etag}};
   if (matches(if_none_match, etag)) {

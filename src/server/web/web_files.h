@@ -1,4 +1,5 @@
-// The web page: files of this folder that are part of the program (embed.cmake), as they are and compressed.
+// The web page: files of this folder that are embedded in the program (embed.cmake), both uncompressed and
+// compressed.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 namespace anabranch::server {
 
 // The page loads nothing from elsewhere, runs no script but its own files, and cannot be shown inside another
-// page. Markup reaches the page through DOMPurify only, and the one worker is that for PDF files (Trusted
+// page. Markup reaches the page through DOMPurify only, and the only worker is the one for PDF files (Trusted
 // Types).
 constexpr std::string_view kWebPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; "
@@ -26,7 +27,7 @@ struct WebFile {
 // path: such as "main.js" or "vendor/marked.js". Null: there is no such file.
 const WebFile* find_web_file(std::string_view path);
 
-// What a request for a file is answered with. Empty header values: the request has no such header.
+// The answer to a request for a file. Empty header values mean that the request has no such header.
 struct WebAnswer {
   int status = 200;  // or 304
   std::string_view body;
