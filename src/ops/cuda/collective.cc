@@ -204,8 +204,8 @@ class CudaCollective final : public Collective {
     for (auto& slot : slots_) slot.reset();
     const size_t lines = kSlots * line_bytes_;
     arena_ = std::make_shared<Arena>(device_, kSlots * slot_bytes_ + lines);
-    device_.context().clear(arena_->address + kSlots * slot_bytes_,
-                            lines);  // marks the lines as belonging to no exchange
+    // Marks the lines as belonging to no exchange.
+    device_.context().clear(arena_->address + kSlots * slot_bytes_, lines);
     device_.synchronize();
     const Shown shown{arena_->address, flags_[static_cast<size_t>(rank())]};
     meeting_->show(rank(), &shown);
