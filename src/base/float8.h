@@ -11,8 +11,8 @@ namespace anabranch {
 inline float e4m3_to_float(uint8_t code) {
   const uint32_t magnitude = code & 0x7Fu, sign = (code & 0x80u) << 24;
   if (magnitude == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000u);
-  // Moved to the upper bits of a float, its exponent is 120 too small; the product also makes subnormal
-  // numbers normal.
+  // At its place in a float, the code's exponent is 120 too small (its bias is 7, a float's 127). Multiplying
+  // by 2^120 corrects that, and also makes subnormal numbers normal.
   const float value = std::bit_cast<float>(magnitude << 20) * 0x1p120f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }

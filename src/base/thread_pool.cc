@@ -86,7 +86,8 @@ class ThreadPool::Workers {
 
     void set(int64_t begin, int64_t end) { bounds_.store(pack(begin, end), std::memory_order_relaxed); }
 
-    // Takes a quarter of the rest, so that others do not wait long for a thread that the system delays.
+    // Runs the body on all pieces, a quarter of those left at a time: others can take what a delayed thread
+    // leaves.
     template <class Body>
     void take_all(bool own, const Body& body) {
       uint64_t bounds = bounds_.load(std::memory_order_relaxed);

@@ -38,7 +38,7 @@ void WorkerPool::submit(JobOwner owner, std::function<void()> job) {
     std::lock_guard lock(mutex_);
     if (stopping_) return;
     Client& client = clients_[owner.client];
-    // A client that was away has not saved up any share.
+    // A client that had no job waiting starts level with the client served last.
     if (client.waiting++ == 0) client.cost = std::max(client.cost, cost_);
     const double due = now_seconds() + static_cast<double>(owner.bytes) / kBytesPerSecond;
     jobs_.push_back({std::move(owner), due, std::move(job)});

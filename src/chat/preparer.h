@@ -54,7 +54,7 @@ class Preparer {
   // the client has gone.
   void compile(Prepared prepared, const GrammarClient& client,
                std::function<void(Result<Prepared>)> done) const;
-  // Remembers the sampled tokens of a turn, to be found when the turn comes back.
+  // Remembers a turn's sampled tokens, for the prompt in which the client sends the turn back.
   void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                 const OutputRules& rules) {
     remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);

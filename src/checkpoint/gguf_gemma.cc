@@ -32,8 +32,8 @@ bool is_gemma3_of_ollama(const GgufMetadata& m) {
   return m.has_tensor_of("v.") || m.has_tensor_of("mm.") || !m.find("attention.layer_norm_rms_epsilon");
 }
 
-// Models from 4B on scale the rope of their full layers by 8. The 1B model's file has a final soft cap that
-// the model does not have.
+// Adds the rope scaling of full layers by 8 that models from 4B on have, if the file does not state it.
+// Removes the final soft cap from the 1B model, which has none although its file says so.
 void correct_gemma3_of_ollama(const GgufMetadata& m, GgufConfig& out) {
   constexpr int64_t kLong = 131072, kLayersOf1b = 26;
   const bool scaled = m.find("rope.scaling.type") || m.find("rope.scaling.factor");

@@ -12,7 +12,7 @@ constexpr const char* kMorePrompt = "... ";
 constexpr std::string_view kQuotes = "\"\"\"";
 constexpr size_t kMostBytes = 16u << 20;  // of a message
 
-// Whether it ends with an odd number of backslashes: two of them stand for a literal one.
+// Whether the message continues on the next line: its last backslash is not half of a literal "\\".
 bool ends_with_backslash(std::string_view text) {
   const size_t last = text.find_last_not_of('\\');
   return (text.size() - (last == text.npos ? 0 : last + 1)) % 2 == 1;

@@ -1,4 +1,4 @@
-// Flag names of llama.cpp, mlx-lm, vLLM and Ollama.
+// Translates flag names of llama.cpp, mlx-lm, vLLM and Ollama to ours.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 
 namespace anabranch::cli {
 
-// For hub::pull() and hub::look_up().
+// The checks that hub::pull() and hub::look_up() make before weights are downloaded.
 const hub::Inspector& inspector();
 
 // Why a stored model cannot be run; "": no known reason. The tokenizer is not checked.

@@ -3,28 +3,28 @@
 // Exact repetition: the text ends with at least `copies` consecutive copies of a unit of p tokens (its
 // period), over at least `min_tokens` tokens. Rows in which a number, a key or a name changes are not copies.
 //
-// Recurrence: at least `recurring` of the last 128 tokens end a 6-gram that occurs at least three times
-// within the last 1,024 tokens. This finds copies with other text between them, sentences in changing order,
-// and copies that differ in a word now and then. In documentation, source code, prose, poems with refrains,
-// tables, JSON and lists, at most 108 of 128 tokens were measured to recur; in loops 122 or more. Rows of
-// about 100 tokens or more of which one token changes count as loops, too.
+// Recurrence: at least `recurring` of the last 128 tokens complete a 6-gram that has then occurred three
+// times within the last 1,024 tokens. This finds copies with other text between them, sentences in changing
+// order, and copies that differ in a word now and then. In documentation, source code, prose, poems with
+// refrains, tables, JSON and lists, at most 108 of 128 tokens were measured to recur; in loops 122 or more.
+// Rows of about 100 tokens or more of which one token changes count as loops, too.
 //
-// The policies differ because mistakes have different costs:
+// Thoughts and answers have different policies, because mistakes have different costs:
 //  - In a thought, a mistake only ends the thought early. A loop is three copies over 18 tokens, or
 //    recurrence. The limit of 18 tokens lets short repeats pass, such as an ellipsis or a line of dashes.
 //  - In an answer, a mistake cuts wanted text, and exact repetition can be wanted: refrains ("write it fifty
 //    times"), and rows of a table, array or drawing with equal cells ("| 0 | 0 |", "[0, 0, ...]", "-----").
 //    So a loop is four copies, over `min_tokens` if the unit is prose and `min_row_tokens` otherwise. A unit
-//    is prose if at least three of its tokens and two thirds of them are words. Allowed are for example 200
-//    equal rows of up to ten tokens, 37 rows of 54 tokens, and 256 bytes of a hex dump. Recurrence does not
-//    count.
+//    is prose if at least three of its tokens and two thirds of them are words. So 200 equal rows of up to
+//    ten tokens, 37 rows of 54 tokens, and 256 bytes of a hex dump are not loops. Recurrence does not count.
 // Without traits (see below) nothing counts as prose, so loops in answers are detected later.
 //
 // Cost of exact repetition: one comparison per period for each token, so max_period comparisons of
 // neighbouring ints, which compilers vectorise (0.2 to 0.3 microseconds for 1,024 with SSE2), and a move of
 // max_period ints once in 3 * max_period tokens. Recurrence: one look-up in a map of at most 1,024 6-grams.
-// Both compare tokens, not hashes. Memory: 10 ints per period (41 KB), twice that when near-repeats are
-// watched, and about 100 KB for recurrence. Copies of a detector are independent.
+// Both compare tokens, not hashes. Memory: 10 ints per period (41 KB), twice that when copies that
+// differ only in numbers are looked for (near_tokens), and about 100 KB for recurrence. Copies of a detector
+// are independent.
 #pragma once
 
 #include <array>

@@ -21,7 +21,8 @@ constexpr double kSlowest = 2;
 // A change in time changes the costs of all counts by this share of it, once its own count has kMature
 // samples.
 constexpr double kShared = 0.8, kMature = 8;
-// The share of an unexpected acceptance rate that is carried from a position to the next.
+// The share of a sequence's deviation from the model's acceptance rate (in log-odds) that is expected at the
+// next position, too.
 constexpr double kCarry = 0.8;
 constexpr long kRecent = 32;  // rounds of other sequences until recent_acceptance() looks again
 

@@ -178,7 +178,7 @@ void EngineLoop::schedule() {
   note_running();
 }
 
-// While other sequences decode, admits one sequence at a time as long as the step has time left.
+// Admits waiting sequences. While others decode: one, and more only if the gap between their tokens allows.
 void EngineLoop::admit() {
   for (int begun = 0; begun < kMostAdmissions; begun++) {
     const auto ids = scheduler_.admit(begun, std::max(0.0, now_seconds() - pending_end()));

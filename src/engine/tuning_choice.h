@@ -18,9 +18,9 @@ struct MeasuredRates {
 // quarters of the rounds. Of several such values, the smallest that is about as fast as the fastest.
 int choose_quickest(const MeasuredRates& measured, int usual);
 
-// The number of streams to run together: each doubling must deliver markedly more tokens, but a doubling with
-// a bad measurement does not end the search. Never a number that delivers less than the usual one. least: the
-// fewest streams to choose.
+// The number of streams to run together: the one with the best rate after a division by 1.1 for each
+// doubling, so one bad measurement does not end the search; at least `least`. Not fewer than `usual` if that
+// costs more than 3 % of the rate.
 int choose_streams(const MeasuredRates& measured, int usual, int least);
 
 }  // namespace anabranch

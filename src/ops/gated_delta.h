@@ -29,10 +29,10 @@ struct GatedDeltaWeights {
   float eps = 1e-6f;
 };
 
-// Draft tokens: instead of advancing S, each leaves an entry from which its update can be computed again. All
-// f32: normalised keys k [kMaxDraftTokens, Hk * Dk], delta [kMaxDraftTokens, Hv * Dv] and decay g
-// [kMaxDraftTokens, Hv] of the formula below, and rows, the tokens' qkv [kMaxDraftTokens, C]. A backend may
-// move a factor from k to delta, because only their product matters.
+// The draft tokens of a sequence that are not in the state S yet (see gated_delta()). An entry holds what is
+// needed to apply its token to S later, all f32: normalised keys k [kMaxDraftTokens, Hk * Dk], delta
+// [kMaxDraftTokens, Hv * Dv], decay g [kMaxDraftTokens, Hv], and for the convolution rows, the token's qkv
+// [kMaxDraftTokens, C]. A backend may move a factor from k to delta: only their product is used.
 struct GatedDeltaWindow {
   Tensor k, delta, decay, rows;
   int open = 0;      // number of entries of draft tokens that are not committed yet
@@ -62,18 +62,18 @@ struct GatedDeltaSpan {
       nullptr;  // receives the whole state after these rows (not with draft tokens); or null
 };
 
-// The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover every row in order; a
-// state may have several. Per token, for each value head h with key head h / (Hv / Hk):
+// The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover all rows in order, and
+// one state may have several spans. Per token, for each value head h with key head h / (Hv / Hk):
 //   x = silu(causal_conv(qkv));  q, k = x / sqrt(sum(x^2) + 1e-6) per head;  q *= Dk^-1/2
 //   beta = sigmoid(b);  g = exp(-exp(a_log) * softplus(a + dt_bias))
 //   S = g S;  delta = beta (v - k^T S);  S = S + k delta^T;  y = q^T S
 //   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z), or * sigmoid(z)
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
 //
-// Without drafts: accepted entries of the window are applied first, then the state advances by the tokens.
-// Throws while draft tokens are open. With drafts: S is read once, accepted entries are folded into it in the
-// same pass (one write), and the tokens become entries of the window. Throws when more than kMaxDraftTokens
-// would be open.
+// A span of committed tokens first applies the window's accepted entries to S, then its own tokens. It throws
+// if the window has entries that are not committed (open > 0). A span of drafts reads S once and turns its
+// tokens into entries of the window; accepted entries, if there are any, become part of S in the same pass,
+// and otherwise S is not written. It throws if the window would hold more than kMaxDraftTokens.
 MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
                         const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
 // The same as a plain tensor, for tests.

@@ -176,8 +176,8 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
   return {Marker::none, text.size(), 0};
 }
 
-// Removes both tags wherever they occur: some models close twice, or open a block that the template has
-// opened already.
+// After a reasoning tag, which run() has removed: what follows is reasoning or content. The tag may change
+// nothing: some models close twice, or open a block that the template has opened already.
 void OutputParser::cross(Marker tag, std::vector<OutputEvent>& out) {
   resolve(tag == Marker::open, out);
   if (!inside_) append(Kind::content, spaces_, out);

@@ -59,8 +59,8 @@ Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std
 // is missing or does not have the shape and type of the format; the part that was read so far is then
 // undefined.
 
-// Keys and values of one block of an attention layer. Reading adds the block to `kv`, after empty blocks for
-// any missing ones before it; length does not change.
+// Keys and values of one block of an attention layer. Reading makes it the last block of `kv`, at index
+// `block`; missing blocks before it become empty tensors. kv.length does not change.
 void write_kv_block(const SectionFormat& format, Stack stack, int layer, int block, const ops::PagedKv& kv,
                     StateSections& out);
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,

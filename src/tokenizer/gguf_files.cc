@@ -138,7 +138,7 @@ Result<std::string> scored_merges(const GgufVocab& v, const Texts& texts) {
   return out;
 }
 
-// The parts of tokenizer.json that differ between the two kinds.
+// The parts of tokenizer.json that differ between byte-level and SentencePiece vocabularies.
 struct Pipeline {
   std::string normalizer = "null", pre_tokenizer = "null", decoder;
   std::string options;  // of the model

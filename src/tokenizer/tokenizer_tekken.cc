@@ -1,4 +1,4 @@
-// Tokenizers from Mistral's tekken.json: ranks of tiktoken, special tokens before them.
+// Tokenizers from Mistral's tekken.json: BPE by rank, as in tiktoken. Special tokens have the first ids.
 #include <simdjson.h>
 
 #include <array>

@@ -40,7 +40,7 @@ struct AgentCall {
 // The result of a call that the user declined. reason: may be empty.
 std::string declined_text(const std::string& reason);
 
-// The question that the user of this key must answer before the call runs.
+// The question to approve before the call runs. owner: the name of the API key whose user may answer it.
 ConsentQuestion question_of(const AgentCall& call, const std::string& owner);
 
 // The reason why an approved call may not run, as text for the model; empty: it may run.

@@ -199,7 +199,7 @@ Json settings_of(const GenerationOptions& options) {
           {"stream", options.stream}};
 }
 
-// Reads the other fields of both routes.
+// Reads the fields that only /completion and /infill have. completion.options must have been read.
 void read_rest(JsonFields& fields, LlamaRequest& request) {
   request.return_tokens = fields.boolean("return_tokens").value_or(false);
   request.timings_per_token = fields.boolean("timings_per_token").value_or(false);

@@ -42,7 +42,7 @@ RequestEncoder encoder_of(const PrepareContext& context) {
   return {context.engine.tokenizer(), most > 0 ? most : SIZE_MAX, most, context.cancelled};
 }
 
-// Puts the prompt and the suffix around the gap that the answer fills.
+// Replaces each prompt by a fill-in-the-middle prompt made of it and the suffix.
 ApiResult<void> put_suffix(CompletionRequest& completion, RequestEncoder texts) {
   for (TextOrTokens& prompt : completion.prompts) {
     const auto* text = std::get_if<std::string>(&prompt);

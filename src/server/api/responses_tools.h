@@ -41,8 +41,8 @@ struct ResponseTools {
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentTools agent,
                                   const mcp::Cancelled& cancelled);
 
-// Offers the tools of a server: all, or those in `allowed` (null: all). Other failures go to McpList::error.
-// where: the field that names the server. Fails if there is no such server.
+// Offers the server's tools that are in `allowed` (null: all). where: the field that names the server. Fails
+// if there is no such server or the key may not use tools; other failures are in McpList::error.
 McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::string& server,
                       const Json* allowed, const mcp::Cancelled& cancelled, AgentTools& tools,
                       Json& functions);
