@@ -3,7 +3,7 @@
 
 namespace anabranch::ops::cuda {
 
-// In a mixture (must equal the constant in ops/experts.h).
+// Maximum number of experts in a mixture (must equal the constant in ops/experts.h).
 constexpr int kMostExperts = 2048;
 
 // Number of segments of a dot product; each is summed by itself, then they are added in order.
@@ -45,7 +45,7 @@ struct MatrixArgs {
   const float* residual;
   int rows, first;  // first: its first unit of work (GEMV: pairs of 16 rows; GEMM: a tile's rows)
 };
-// Plain rows; normalised unless weight is null.
+// Rows of x that are plain f32, not packed; the product normalises them unless weight is null.
 struct RowsArgs {
   const float *x, *weight;  // [rows, inputs], [inputs]
   unsigned short* lanes;    // also receives the result by lanes, for other products; may be null
@@ -266,8 +266,8 @@ struct DeltaArgs {
   const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2
   const float *conv_weight, *a_log, *dt_bias;
   float* y;  // [rows][value heads * DV]
-  // Not null: the output norm is applied in the same launch, and y is not written. `gate` has the shape of y;
-  // see NormArgs for out.
+  // gate not null: the output norm is applied in the same launch, and y is not written. gate has the shape of
+  // y; out: see NormArgs.
   const float *gate, *norm_weight;
   float* out;
   unsigned short* tiles;
@@ -288,7 +288,8 @@ struct ExchangeArgs {
   const void* residual;  // same layout as `to`
   void* to[kMostExchangeRanks];
   void* lines[kMostExchangeRanks];      // exchange_few: each rank's memory for lines; else null
-  unsigned* flags[kMostExchangeRanks];  // of each rank: the last exchange that each other rank reported
+  unsigned* flags[kMostExchangeRanks];  // of each rank: the number of the last exchange that each other rank
+                                        // has reported to it
   unsigned* counter;                    // number of finished blocks, 0 before and after
   const unsigned* failed;               // not 0: a rank has failed
   int rows, row_pieces, all_pieces, first_piece;

@@ -60,9 +60,8 @@ DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, flo
   }
 }
 
-// Joins `count` parts to `total`: numbers of(part). KEPT: the previous total is never scaled, so products
+// Joins `count` parts to `total`; of(i) is the number of part i. KEPT: the total is never scaled, so products
 // with 1 are left out.
-// left out.
 template <bool KEPT, class Of>
 DEVICE void join_parts(const PartJoint* joints, int count, float& total, const Of& of) {
 #pragma unroll 16
