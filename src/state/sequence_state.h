@@ -115,8 +115,8 @@ class SequenceState {
   struct Delta {
     ops::GatedDeltaShape shape;
     ops::GatedDeltaState state;
-    std::optional<ops::GatedDeltaState> before =
-        {};  // the state at remember(); its window has only `accepted`
+    // The state at remember(); its window has only `accepted`.
+    std::optional<ops::GatedDeltaState> before = {};
   };
   std::vector<std::variant<AttentionState, Delta>> layers_;
   int length_ = 0, open_ = 0;

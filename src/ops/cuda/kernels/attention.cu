@@ -101,7 +101,7 @@ struct Chunks {
 
 // 16 query rows: positions of a span by the heads of a group.
 struct Tile {
-  int first, rows, group, start, by_all;  // first row of `rows`; position of the span's first; seen_by_all()
+  int first, rows, group, start, by_all;  // tile's first row of `rows`; span's first position; seen_by_all()
   __device__ Tile(const AttendArgs& a, const AttendSpan& s, int index)
       : first(index * 16), rows(s.count * (a.heads / a.kv_heads)), group(a.heads / a.kv_heads),
         start(s.length - s.count), by_all(seen_by_all(s)) {}

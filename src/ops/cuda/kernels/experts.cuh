@@ -1,9 +1,8 @@
 // Products of tiles of 16 weight rows with rows of x, one input tile at a time: the same sums in the same
-// order
-// as gemv.cu, so the same bits. Weights and activations are loaded directly to registers.
+// order as gemv.cu, so the same bits. Weights and activations are loaded directly to registers.
 
-// A lane's part of the operands for one input tile: records of WEIGHT_TILES tiles, and 8 * ROW_TILES rows of
-// x.
+// A lane's part of the operands for one input tile: records of WEIGHT_TILES tiles, and 8 * ROW_TILES rows
+// of x.
 template <int WEIGHT_TILES, int ROW_TILES>
 struct Step {
   Record record[WEIGHT_TILES];

@@ -22,8 +22,8 @@ DEVICE void let_next_start() {
 #endif
 }
 
-// Stores and loads of 16 bytes that are exchanged with other devices. Each half of 8 bytes arrives as a
-// whole.
+// Stores and loads of 16 bytes that are exchanged with other devices. Each half of 8 bytes arrives as
+// a whole.
 DEVICE void store_shared_line(void* to, uint4 x) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                : "memory");
@@ -138,10 +138,8 @@ DEVICE u32 byte_perm(u32 a, u32 b, u32 which) { return __byte_perm(a, b, which);
 DEVICE u32 both_halves(u32 x, int half) { return __byte_perm(x, x, half ? 0x3232 : 0x1010); }
 
 // d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a
-// rows
-// r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d rows
-// r
-// and r + 8 at columns 2q, 2q + 1.
+// rows r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d
+// rows r and r + 8 at columns 2q, 2q + 1.
 DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   asm(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
