@@ -15,8 +15,8 @@ struct SamplingParams {
   float top_p = 1.0f;
   float min_p = 0.0f;
   uint64_t seed = 0;
-  // XTC (exclude top choices): with this probability, at each position, of all tokens with at least the
-  // threshold's probability only the least likely one is kept.
+  // XTC (exclude top choices): at each position, with probability xtc_probability, removes all tokens that
+  // are at least xtc_threshold likely, except the least likely one of them.
   float xtc_probability = 0.0f, xtc_threshold = 0.0f;
 
   // The settings below change the logits before all of the above, also for greedy sampling, in this order.

@@ -54,7 +54,7 @@ struct VisionWeights {
   nn::Linear projection;                   // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
 };
 
-// Names of a layer's tensors, behind "<layers><number>.".
+// Names of tensors; those of layer i follow the prefix "<layers><i>.".
 struct VisionNames {
   std::string layers;
   std::string norm1, norm2, out, up, down;

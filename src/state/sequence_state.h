@@ -4,7 +4,7 @@
 // Tokens are committed at once, or, between open() and commit(), are draft tokens. Draft tokens do not change
 // the state of the committed tokens: gated-delta layers keep window entries (ops/gated_delta.h), attention
 // layers write beyond the committed length. After commit(tokens) the state is bit-identical to that of
-// applying only these tokens; the remaining work is done by the next pass.
+// applying only these tokens; commit() leaves a part of the work to the next pass.
 //
 // Ownership: one SequenceState belongs to one Sequence and is only used by the engine thread. Layers access
 // their own part by index. A copy shares tensors until either side changes them.
@@ -38,8 +38,8 @@ inline bool is_windowed(const KvLayout& layout) {
 using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
 using StateLayout = std::vector<LayerLayout>;
 
-// Memory in bytes: for each further token of context; per sequence, whatever its length (includes the blocks
-// of windowed layers); and for draft tokens.
+// Memory of a sequence in bytes. kv_bytes_per_token(): for each token of context. fixed_bytes(): independent
+// of its length (includes the blocks of windowed layers). window_bytes(): for draft tokens.
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);
 uint64_t fixed_bytes(const StateLayout& layout, const Device& device);
 uint64_t window_bytes(const StateLayout& layout);

@@ -38,8 +38,8 @@ class CudaDevice final : public Device {
   CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t expert_bytes);
   ~CudaDevice() override;
 
-  // No other device of this process is open on the card, so blocks of a kernel may wait for each other. If
-  // kernels on two streams did so, neither might get all of its blocks onto the card.
+  // Whether no other device of this process is open on the card, so that blocks of a kernel may wait for each
+  // other. If kernels on two streams did so, neither might get all of its blocks onto the card.
   bool alone() const { return of_card() == 1; }
 
   Tensor empty(const Shape& shape, Dtype dtype) override;

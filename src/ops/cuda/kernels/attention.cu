@@ -137,8 +137,8 @@ DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
   }
 }
 
-// Turns scores into weights, which are stored in shared memory with the warp's sums. largest: for rows r, r +
-// 8.
+// Turns scores into weights, which are stored in shared memory with the warp's sums. largest: the largest
+// scores of rows r and r + 8.
 DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Tile& tile, int part, float scores[4][4],
                   float largest[2]) {
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;

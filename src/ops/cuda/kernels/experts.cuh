@@ -22,8 +22,8 @@ struct Step {
   __device__ void multiply_into(float (&acc)[WEIGHT_TILES][ROW_TILES][4]) const { multiply(record, x, acc); }
 };
 
-// The address of an expert's records: experts follow each other at `weights`, `bytes` apart; or the table has
-// it.
+// The address of an expert's records: from `table`, or if that is null, experts are `bytes` apart from
+// `weights` on.
 DEVICE const u8* records_of(int expert, const u8* weights, const u64* table, long bytes) {
   return table ? (const u8*)table[expert] : weights + expert * bytes;
 }
