@@ -9,7 +9,7 @@
 
 namespace anabranch {
 
-// For measuring intervals.
+// The monotonic clock, for measuring intervals.
 inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -21,7 +21,7 @@ inline double thread_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-// Since 1970.
+// Calendar time since 1970.
 inline int64_t unix_nanoseconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();

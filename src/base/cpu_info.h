@@ -25,7 +25,7 @@ struct CpuInfo {
   std::vector<int> fast_cpus = {};
   double quota = 0;  // CPU time limit of the container, in CPUs; 0: no limit
 
-  // Of a performance core; 0: unknown.
+  // Cache sizes of a performance core; 0: unknown.
   uint64_t l1d_bytes = 0;
   uint64_t l2_bytes = 0;  // a core's share, if cores share it
   uint64_t l3_bytes = 0;  // the total, even if other cores share it

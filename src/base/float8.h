@@ -7,7 +7,7 @@
 
 namespace anabranch {
 
-// Exact.
+// The exact value.
 inline float e4m3_to_float(uint8_t code) {
   const uint32_t magnitude = code & 0x7Fu, sign = (code & 0x80u) << 24;
   if (magnitude == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000u);

@@ -2,8 +2,8 @@
 //
 // Such a position has no token of the vocabulary. Its id is computed from a hash of the image and the place
 // within the image. So code that compares tokens (the prefix cache, records on disk, drafts copied from
-// earlier tokens) distinguishes images without knowing about them: for two images, all but one in 2^30 of the
-// positions differ.
+// earlier tokens) distinguishes images without knowing about them: positions of two different images have the
+// same id in one of 2^30 cases.
 #pragma once
 
 #include <compare>

@@ -30,15 +30,14 @@ struct JsonLimits {
   size_t bytes = 32u << 20;
   int depth = 128;
   size_t keys_per_object = 4096;
-  size_t values =
-      4u << 20;  // of all kinds in total: a 2-byte "0," becomes 16 bytes of memory, "[]," about 70
+  size_t values = 4u << 20;  // in the whole text; "0," takes 16 bytes of memory, "[]," about 70
 };
 
 // Strict JSON in UTF-8. If a key is repeated, the last value wins. Integers beyond 64 bits become doubles.
 // Errors: invalid (with the byte offset), exhausted (a limit of `limits`).
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
-// Prints any strings: invalid UTF-8 bytes become U+FFFD. indent: -1 = on one line.
+// Prints JSON. Bytes of strings that are not UTF-8 become U+FFFD. indent: -1 = on one line.
 std::string dump_json(const Json& json, int indent = -1);
 
 // The float's shortest decimal notation: 0.6 for a float whose value is 0.60000002384185791.

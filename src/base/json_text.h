@@ -51,7 +51,7 @@ struct JsonItem {
 };
 std::vector<JsonItem> json_items(std::string_view text);
 
-// As a JSON string.
+// The text as a JSON string: escaped and in quotes.
 std::string json_string(std::string_view text);
 // Converts a value that a model wrote without quotes: JSON is unchanged, and Python's True, False and None
 // are recognised; nullopt: anything else.

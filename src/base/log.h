@@ -18,7 +18,7 @@ namespace anabranch {
 enum class LogLevel { debug, info, warning, error, off };
 enum class LogFormat { text, json };
 
-// Before the first thread starts. JSON: {"time": RFC 3339 in UTC, "level", "message", fields}.
+// Call it before the first thread starts. JSON: {"time": RFC 3339 in UTC, "level", "message", fields}.
 void set_log_format(LogFormat format);
 LogFormat log_format();
 // From now on stderr, and so the log, is appended to this file, which is created for its owner only. Calling
@@ -39,7 +39,7 @@ struct LogField {
 
   std::string name, json;
 };
-// Text lines omit the fields.
+// Logs a message with fields. Lines of text omit the fields.
 void log_fields(LogLevel level, std::string_view message, const std::vector<LogField>& fields);
 
 template <class... Args>

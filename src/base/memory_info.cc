@@ -115,8 +115,8 @@ uint64_t available_memory() {
 
 void return_large_blocks() {
 #if defined(__GLIBC__)
-  // By default both thresholds rise to the largest block ever freed, and blocks freed later then stay in the
-  // heaps.
+  // By default both thresholds rise with the largest block ever freed; smaller blocks that are freed later
+  // then stay in the heaps.
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
 #endif

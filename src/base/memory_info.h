@@ -25,8 +25,8 @@ uint64_t resident_memory();
 // ignored.
 uint64_t read_linux_memory(const std::string& root);
 
-// From now on large blocks are allocated from the system and returned to it one by one, whatever sizes were
-// freed before. Call it before the first thread starts.
+// From now on the allocator returns each freed block of 4 MiB or more to the system (glibc otherwise raises
+// this size to that of the largest block freed so far). Call it before the first thread starts.
 void return_large_blocks();
 // Prevents the process's present memory from being swapped out. Error (unsupported): the system forbids it
 // (the message says how to allow it), or does not support it.

@@ -27,7 +27,7 @@ std::string escape_line(std::string_view text);
 // Default_Ignorable_Code_Point and separators): for text that people are asked to agree to.
 std::string escape_invisible(std::string_view text);
 
-// The same as escape_line(), but cut after `most` bytes of the text ("...").
+// escape_line(), cut after `most` bytes of the text ("...").
 std::string shown(std::string_view text, size_t most = 200);
 
 }  // namespace anabranch

@@ -1,5 +1,5 @@
-// Printing of JSON that contains text from files, servers and clients: for base/log.h, and for cli/print.h,
-// which prints the results of commands.
+// Makes JSON that contains text from files, servers and clients safe to print. Used by base/log.h and by
+// cli/print.h, which prints the results of commands.
 #pragma once
 
 #include <string>

@@ -15,13 +15,13 @@ struct SamplingParams {
   float top_p = 1.0f;
   float min_p = 0.0f;
   uint64_t seed = 0;
-  // XTC (exclude top choices): with this probability, at each position, of all tokens with at least the
-  // threshold's probability only the least likely one is kept.
+  // XTC (exclude top choices): at each position, with probability xtc_probability, removes all tokens that
+  // are at least xtc_threshold likely, except the least likely one of them.
   float xtc_probability = 0.0f, xtc_threshold = 0.0f;
 
   // The settings below change the logits before all of the above, also for greedy sampling, in this order.
-  // For tokens in the prompt or the answer: positive logits are divided by it, negative ones multiplied
-  // (Keskar et al. 2019, "CTRL", section 4.1).
+  // For tokens in the prompt or the answer: positive logits are divided by the penalty, negative ones
+  // multiplied (Keskar et al. 2019, "CTRL", section 4.1).
   float repetition_penalty = 1.0f;
   int repetition_window = 0;  // number of last tokens to which it applies; 0 = all
   // For generated tokens, by their count in the answer: logit - frequency * count - presence (OpenAI's

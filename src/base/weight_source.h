@@ -4,8 +4,8 @@
 //   affine  w = scale * q + bias, unsigned codes q in [0, 2^bits). MLX's affine formats, AWQ, GPTQ, and
 //           GGUF's Q types (Q4_0: scale d, bias -8d; Q6_K: group 16, bias -32 * scale; ...).
 //   table   w = scale * table[q], 4-bit codes q and a table of 16 integers for the whole matrix. GGUF's IQ
-//           types from 2 to 4 bits, MXFP4 and NVFP4 (a table of 0, 1, 2, 3, 4, 6, 8, 12 with both signs,
-//           twice E2M1).
+//           types from 2 to 4 bits, MXFP4 and NVFP4 (a table of 0, 1, 2, 3, 4, 6, 8, 12 with both signs:
+//           twice the E2M1 numbers).
 //   fp8     w = scale * value(q), codes of 8 bits that are E4M3 numbers (e4m3_to_float in base/float8.h).
 #pragma once
 
@@ -28,8 +28,8 @@ using CodeTable = std::array<int8_t, 16>;
 
 constexpr int kScaleBlock = 256;
 
-// d and dmin [count, cols / kScaleBlock] as f16 bits; scales and mins [count, cols / group]. dmin and mins
-// are not written if the weight is symmetric.
+// The output of read_block_scales: d and dmin [count, cols / kScaleBlock] as f16 bits; scales and mins
+// [count, cols / group]. dmin and mins are not written if the weight is symmetric.
 struct BlockScales {
   uint16_t *d, *dmin;
   int8_t* scales;
@@ -47,8 +47,8 @@ struct WeightSource {
   // The narrowest type that holds the scales (divided by scale_factor) and biases exactly. e8m0 and e4m3 only
   // for table and fp8.
   ScaleType scale_type = ScaleType::f16;
-  // A scale is a number of scale_type, or an integer times a factor (read_block_scales), multiplied by this
-  // and rounded to fp32. 1 for affine.
+  // A scale is a number of scale_type, or an integer times a factor (read_block_scales); it is multiplied by
+  // scale_factor and rounded to fp32. 1 for affine.
   float scale_factor = 1;
   // bias == -zero_point * scale for every group: no biases are stored. True for table and fp8, with
   // zero_point 0.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kBytesPerSecond = 1 << 20;  // processing speed of large jobs, roughly
 constexpr double kLeastCost = 16 << 10;      // of a job, in bytes
-constexpr size_t kMostClients = 1024;        // remembered while jobs wait
+constexpr size_t kMostClients = 1024;        // whose costs are remembered
 
 }  // namespace
 
@@ -74,7 +74,8 @@ void WorkerPool::begin(const JobOwner& owner) {
 
 void WorkerPool::end(const JobOwner& owner) {
   --clients_.at(owner.client).running;
-  // Past costs do not matter once nobody waits, and more clients than kMostClients are not distinguished.
+  // Forgets idle clients whose cost would be raised to cost_ anyway; all idle clients if no job waits or
+  // there are more than kMostClients.
   const bool all = jobs_.empty() || clients_.size() > kMostClients;
   std::erase_if(clients_, [&](const auto& entry) {
     const Client& client = entry.second;

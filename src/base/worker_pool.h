@@ -54,7 +54,8 @@ class WorkerPool {
     std::function<void()> run;
   };
   struct Client {
-    double cost = 0;  // of the jobs started so far; after an absence at least that of the client served last
+    // Cost of the client's jobs started so far. Raised to cost_ when it submits a job and has none waiting.
+    double cost = 0;
     size_t waiting = 0;
     int running = 0;
   };
@@ -70,7 +71,7 @@ class WorkerPool {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   std::map<std::string, Client> clients_;
-  double cost_ = 0;  // of the client served last
+  double cost_ = 0;  // cost of the client served last, before that job
   int large_ = 0;    // number of large jobs that run
   size_t idle_ = 0;  // number of threads that wait for a job
   bool stopping_ = false;

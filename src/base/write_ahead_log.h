@@ -9,8 +9,8 @@
 
 namespace anabranch {
 
-// Turns it on. SQLite's busy timeout does not cover this: two processes that open a new file at the same time
-// get SQLITE_BUSY at once, so it is retried for the given time. Throws SQLite::Exception.
+// Turns the write-ahead log on. SQLite's busy timeout does not cover this: two processes that open a new file
+// at the same time get SQLITE_BUSY at once, so it is retried for the given time. Throws SQLite::Exception.
 inline void use_write_ahead_log(SQLite::Database& db, int busy_ms) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(busy_ms);
   for (;;) {

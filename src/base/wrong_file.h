@@ -1,5 +1,5 @@
-// Finds out what a file really is when it does not match its name: a download often leaves something else
-// there.
+// Finds out what a file really is when it does not match its name: a download may have stored a web page, for
+// example.
 #pragma once
 
 #include <cstddef>

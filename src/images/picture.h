@@ -15,7 +15,7 @@ struct Picture {
   std::vector<uint8_t> rgb;  // [height, width, 3]
 };
 
-// Checked against the file's header before memory for pixels is allocated.
+// Limits of an image file; its size is checked in the file's header before memory for pixels is allocated.
 struct PictureLimits {
   size_t bytes = 20u << 20;  // of the file
   int side = 16384;          // width and height

@@ -25,7 +25,7 @@ struct ImageProcessor {
   // Gemma 3: every image becomes a square with this side, and this number of tokens.
   int size = 896;
   int tokens = 256;
-  // For values from 0 to 1, per channel.
+  // Normalisation of each channel, whose values are from 0 to 1: (value - mean) / std.
   std::array<float, 3> mean{}, std{};
 };
 

@@ -11,19 +11,20 @@
 
 namespace anabranch {
 
-// Agreement: how often, on text, the most likely token (of the draft vocabulary) is also the full model's.
-// Rate: the expected tokens per second with drafts, relative to decoding without any (decode/calibrate.h).
+// Agreement: how often, on text, the most likely token (of the draft vocabulary) after only these layers is
+// also the full model's. Rate: the expected tokens per second with drafts, relative to decoding without any
+// (decode/calibrate.h).
 struct Calibration {
-  int layers = 0;    // of the measured model; 0: not stated
+  int layers = 0;    // number of layers of the measured model; 0: not stated
   std::string text;  // description of the text, for people
   int tokens = 0;    // number of its tokens that were predicted
 
   std::vector<int> draft_vocab;  // ascending; empty: not calibrated
-  double vocab_coverage = 0;     // share of tokens that it covers, on text from which it was not made
+  double vocab_coverage = 0;  // share of tokens that draft_vocab covers, on text from which it was not made
 
-  std::vector<int> exit_layers;  // 0 .. n - 1
+  std::vector<int> exit_layers;  // the layers 0 .. n - 1 before an early exit
   double exit_agreement = 0, exit_rate = 0;
-  std::vector<int> skip_layers;  // left out, ascending
+  std::vector<int> skip_layers;  // layers that drafts leave out, ascending
   double skip_agreement = 0, skip_rate = 0;
 
   // Perplexity of the text with all layers, and without skip_layers: the cost of leaving them out

@@ -72,7 +72,7 @@ Comparison compare_models(const Model& original, const Model& model, std::span<c
   for_each_window(tokens, window, bos, [&](std::span<const int> ids, size_t, size_t end) {
     std::vector<ComparedPrediction> predictions(ids.size() - 1);
     for (WindowReader of_original(original, ids), of_model(model, ids); !of_model.done();) {
-      const size_t first = of_model.at() + 1;  // of the tokens predicted, in the window
+      const size_t first = of_model.at() + 1;  // the first predicted token's index in the window
       const Tensor p = of_original.next(), q = of_model.next();
       shared_threads().parallel_for(p.shape(0), 1, [&](int64_t begin_row, int64_t end_row) {
         for (int64_t row = begin_row; row < end_row; row++) {

@@ -32,7 +32,7 @@ struct ModelBuilder {
   }
   int rank() const { return group ? group->rank() : 0; }
 
-  // See Checkpoint.
+  // Take matrices from the checkpoint: see Checkpoint.
   Result<WeightSource> take_matrix(const std::string& name, int64_t rows, int64_t cols) const;
   Result<WeightSource> take_matrices(const std::string& name, int64_t count, int64_t rows,
                                      int64_t cols) const;
@@ -66,7 +66,7 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
                                     bool bias = false);
 // Appends begin, ..., end - 1 to `rows`.
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end);
-// These elements of a vector, on the builder's device.
+// The elements `rows` of a vector, on the builder's device.
 Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const std::vector<int64_t>& rows);
 // A norm's multiplier "<name>.weight" [size]. 1 is added if `norms.offset` is set and the file stores w (see
 // Checkpoint's NormConvention).

@@ -29,7 +29,7 @@ class Passes {
     SequenceState other = state_;
     run({&state_, &other}, 1, Batch::Logits::all);
   }
-  // The pass after it applies the drafted tokens.
+  // Passes over drafts. The last pass applies the accepted token of the draft before it.
   void drafts() {
     for (const int n : kRows) {
       if (n > ops::kMaxDraftTokens) break;

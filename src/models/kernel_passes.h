@@ -6,8 +6,8 @@
 
 namespace anabranch {
 
-// The device notes which kernels this model will need, and compiles them on its own threads: for prompts, for
-// many sequences that decode at once, for drafts.
+// Lets the device note and compile, on its own threads, the kernels that this model will need: for prompts,
+// for many sequences that decode at once, for drafts.
 void prepare_kernels(const Model& model);
 // The same for images of many sizes.
 void prepare_kernels(const VisionTower& tower, const ImageProcessor& processor, Device& device);

@@ -29,8 +29,9 @@ const Family* find_family(const std::string& model_type) {
   return find_llama_family(model_type);
 }
 
-// The flag can be at the top level and in text_config, and one of the two may be a default, so the files
-// decide. As in Transformers, a head in the files is used, whatever the config says.
+// Whether the embedding is also the head: tie_word_embeddings is set at the top level or in text_config
+// (either may hold only a default), and the files have no head. As in Transformers, a head in the files is
+// used, whatever the config says.
 bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
   const Json& config = checkpoint.config();
   const auto flag = config.find("tie_word_embeddings");
@@ -225,7 +226,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
   const ModelBuilder builder{checkpoint, spec, device};
   plan_experts(checkpoint, device, options.split);
-  // A device that stands alone has all of every layer.
+  // Without a group, the device has all of every layer.
   std::vector<Rank> others;
   std::vector<int> owners;
   if (options.split && device.collective()) {

@@ -39,7 +39,7 @@ struct MoeSpec {
   ops::Activation activation = ops::Activation::silu;
 };
 
-// Both, beside each other, with norms of their own (nn/mlp_and_moe.h).
+// An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).
 struct MlpAndMoeSpec {
   MlpSpec mlp;
   MoeSpec moe;

@@ -47,7 +47,7 @@ Likelihood measure_likelihood(const Model& model, std::span<const int> tokens, i
   for_each_window(tokens, window, bos, [&](std::span<const int> ids, size_t, size_t end) {
     std::vector<Prediction> predictions;
     for (WindowReader reader(model, ids); !reader.done();) {
-      const size_t first = reader.at() + 1;  // of the tokens predicted, in the window
+      const size_t first = reader.at() + 1;  // the first predicted token's index in the window
       const Tensor logits = reader.next();
       for (int64_t row = 0; row < logits.shape(0); row++) {
         const size_t at = first + static_cast<size_t>(row);

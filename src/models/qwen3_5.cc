@@ -179,7 +179,7 @@ Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::str
   return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
 }
 
-// One layer of full attention after fc; embedding and head are the trunk's.
+// The MTP head has fc and one layer of full attention; it uses the embedding and the head of the main model.
 Result<nn::Mtp> build_mtp(const ModelBuilder& builder) {
   const ModelSpec& spec = builder.spec;
   Checkpoint& checkpoint = builder.checkpoint;

@@ -9,8 +9,8 @@
 namespace anabranch {
 namespace {
 
-// Every published head has one layer and the trunk's embedding; other configurations are not defined
-// anywhere.
+// Reads the settings of the MTP head. Only heads with one layer and the main model's embedding are supported:
+// there are no published heads of another kind.
 void read_mtp(ConfigReader& c, ModelSpec& spec) {
   spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
   if (spec.mtp_layers > 1)

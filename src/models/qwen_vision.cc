@@ -61,7 +61,8 @@ Result<void> load_end(Checkpoint& checkpoint, VisionWeights& weights) {
   return {};
 }
 
-// The position of a row (or column) of `count` in a table with `side` of them: between two neighbours.
+// Where a row (or column) of an image with `count` rows lies in a table with `side` rows: between two
+// neighbouring rows of the table.
 struct Between {
   int low, high;
   float share;  // interpolation weight of high

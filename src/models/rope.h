@@ -12,9 +12,9 @@ struct RopeConfig {
   int context_length = 0;  // context length reached by scaling, if it exceeds max_position_embeddings; else 0
 };
 
-// The rope keys for layers of a kind ("full_attention", ...): "rope_parameters", which may have an entry for
-// each kind, or "rope_scaling" in older configs. Always returns an object; wrong values are remembered in
-// `config`.
+// The object with the rope's keys for layers of a kind ("full_attention", ...): in "rope_parameters", which
+// may have an entry for each kind, or in older configs "rope_scaling". Always returns an object; wrong values
+// are remembered in `config`.
 Json rope_parameters_of(ConfigReader& config, const char* kind);
 
 // Reads a rope from these keys and "rope_theta": default, linear, llama3, yarn, longrope and dynamic.

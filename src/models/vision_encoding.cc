@@ -61,7 +61,7 @@ class EncodingImpl final : public VisionTower::Encoding {
   }
 
  private:
-  // Each stage has `pieces_` pieces: the patches, two stages for each layer, the end.
+  // The stages are: the patches, two stages for each layer, the end. Each has `pieces_` pieces.
   int stages() const { return 2 + 2 * static_cast<int>(w_.layers.size()); }
   bool done() const { return stage_ == stages(); }
 
@@ -83,7 +83,7 @@ class EncodingImpl final : public VisionTower::Encoding {
   Tensor& x() { return x_[static_cast<size_t>(piece_)]; }
   Tensor& q() { return q_[static_cast<size_t>(piece_)]; }
 
-  // values [end - begin, width], filled by fill(row, to), on the device.
+  // Returns values [end - begin, width] on the device, whose rows fill(row, to) writes.
   template <class Fill>
   Tensor make_rows(int begin, int end, int width, const Fill& fill) const {
     Tensor out = w_.device->empty_host({end - begin, width}, Dtype::f32);

@@ -42,8 +42,8 @@ struct VisionWeights {
   VisionSpec spec;
   Device* device = nullptr;
   const VisionFamily* family = nullptr;
-  int head_dim = 0;    // head size of queries and keys on the device: larger than the spec's, zero-padded,
-                       // where it has no kernels for that
+  int head_dim = 0;    // head size of queries and keys on the device; larger than the spec's (zero-padded) if
+                       // the device has no kernels for that size
   ops::Rope rope;      // without frequencies: no rotation
   nn::Linear patches;  // [hidden, patch_inputs]
   std::vector<float> table;  // learned positions [table_side * table_side, hidden]
@@ -54,7 +54,7 @@ struct VisionWeights {
   nn::Linear projection;                   // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
 };
 
-// Names of a layer's tensors, behind "<layers><number>.".
+// Names of tensors; those of layer i follow the prefix "<layers><i>.".
 struct VisionNames {
   std::string layers;
   std::string norm1, norm2, out, up, down;
@@ -71,7 +71,7 @@ struct VisionFamily {
   Result<void> (*load_end)(Checkpoint& checkpoint, VisionWeights& weights);
   // The learned position of a patch, [hidden].
   void (*position)(const VisionWeights& weights, const PatchGrid& grid, PatchPlace place, float* out);
-  // Rows of whole blocks, after the layers -> one row for each block.
+  // x: the layers' output for whole blocks of merge x merge patches -> one row for each block.
   Tensor (*finish)(const VisionWeights& weights, const Tensor& x);
 };
 const VisionFamily& qwen_vision();

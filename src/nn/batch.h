@@ -20,7 +20,7 @@ struct Span {
   // Receives a snapshot of the state after these tokens (SequenceState::snapshot(), taken while the pass
   // runs); or null.
   Snapshot* keep = nullptr;
-  bool whole = false;  // an image with bidirectional attention
+  bool whole = false;  // the rows are a whole image with bidirectional attention
 };
 
 // Rows of a batch that belong to an image.
@@ -46,8 +46,9 @@ struct Batch {
   enum class Logits { none, last, all };
   void add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep = nullptr,
            const PromptImages* images = nullptr);
-  // The same for a state that is `behind` tokens behind the sequence, and that does not know the positions of
-  // images: the first token is at position applied() + behind.
+  // The same without logits, for a state that has applied `behind` tokens fewer than the sequence. Images are
+  // looked up at the sequence's positions, from applied() + behind on; rotary positions are the state's own,
+  // without the grids of images.
   void add_behind(SequenceState& state, std::span<const int> tokens, const PromptImages* images, int behind);
 
  private:

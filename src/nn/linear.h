@@ -18,8 +18,8 @@ struct RmsNorm : ops::RowNorm {
   Tensor operator()(const Tensor& x) const { return ops::rms_norm(x, weight, eps); }
 };
 
-// For a linear that has only some of its outputs, because devices share it: how its input and its output are
-// split.
+// How the inputs and outputs of a linear layer are split among devices, if each device has only some of the
+// outputs.
 struct Share {
   ops::Collective* group = nullptr;
   ops::Split inputs, outputs;

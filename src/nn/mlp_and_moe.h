@@ -14,7 +14,7 @@ struct MlpAndMoe {
   Moe moe;
   RmsNorm post_moe;
 
-  // x: carries the norm before the MLP.
+  // x.norm is the norm before the MLP; pre_moe normalises x.x for the experts.
   LayerOutput operator()(const Normed& x) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {

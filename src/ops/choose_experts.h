@@ -8,7 +8,8 @@
 
 namespace anabranch::ops {
 
-// experts and weights: [top_k], as ops::route() says. Computed in double, rounded to f32 at the end.
+// Writes the row's experts and weights [top_k], as ops::route() defines them. Weights are computed in double
+// and rounded to f32 at the end.
 void choose_experts(std::span<const float> logits, const RouterSpec& spec, const float* expert_scale,
                     int32_t* experts, float* weights);
 

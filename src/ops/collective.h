@@ -51,15 +51,15 @@ class Collective {
   virtual MatmulInput gather_inputs(const MatmulInput& own, const Split& columns) = 0;
   // own [M, columns.size(rank)] f32 -> [M, columns.all()], plus residual of that shape if it is not null.
   virtual Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) = 0;
-  // Whether a product whose inputs are split among the ranks as `columns` says can be split by inputs.
+  // Whether multiply_own_inputs() supports inputs that are split among the ranks as in `columns`.
   virtual bool splits_inputs(const Split& /*columns*/) const { return false; }
   // own: this rank's inputs, of at most kFewRows rows; weight [N, own inputs] -> [M, N], the whole product,
   // plus residual of that shape if it is not null. The same bits as gather_inputs() and linear().
   virtual Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual);
   // x [M, N] f32 on rank `root`, null on the other ranks -> the same tensor on every rank.
   virtual Tensor broadcast(const Tensor* x, int root, const Shape& shape) = 0;
-  // No other device of this process is open on this rank's card, or no kernel runs
-  // (Device::prepare_kernels()).
+  // Whether no other device of this process is open on this rank's card. Also true during
+  // Device::prepare_kernels(), when no kernel runs.
   virtual bool alone() const { return true; }
   // Reports that this rank has failed, so that the others stop waiting. Any thread. The group cannot be used
   // afterwards.

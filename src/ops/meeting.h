@@ -1,5 +1,5 @@
-// A meeting point on the host for the threads of several ranks: each shows a value, and all can see it until
-// all have gone on.
+// A meeting point on the host for the threads of several ranks: each shows a value, which the others can read
+// until the next meeting.
 #pragma once
 
 #include <condition_variable>

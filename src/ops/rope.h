@@ -27,8 +27,8 @@ struct Rope {
   int query_period = 1;
 
   // For each frequency, the index of the position that rotates it, among a row's positions (Qwen's mrope has
-  // time, row and column); empty: a row has one position. Such a rope has the same frequencies and factors at
-  // every position.
+  // time, row and column); empty: a row has one position. A rope with axes has the same frequencies and
+  // factors at every position.
   std::vector<uint8_t> axis = {};
   int axes() const;  // number of positions per row
 

@@ -1,5 +1,5 @@
 // The table of ops that a backend fills: cpu, cuda, reference (which metal also uses). The functions of
-// ops/{linear,elementwise,attention,gated_delta}.h check shapes, keep the counters of speculative windows,
+// ops/{linear,elementwise,attention,gated_delta}.h check shapes, update the counters of draft windows,
 // and call the table of their operands' device. So a backend's function may rely on the guarantees in these
 // headers.
 //

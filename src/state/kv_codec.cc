@@ -79,7 +79,7 @@ void encode(const Rows& r, const T* x, int8_t* codes, T* scales) {
         codes[at] = code_of(static_cast<float>(x[at]), largest[row], codes_per_unit[row]);
 }
 
-// In double precision, 127 steps give exactly the scale again when rounded to float.
+// Decodes a group. A step is a double, so that 127 steps rounded to float are exactly the scale.
 template <class T>
 void decode(const Rows& r, const int8_t* codes, const T* scales, T* x) {
   std::array<double, ops::kKvBlock> step;
@@ -90,7 +90,7 @@ void decode(const Rows& r, const int8_t* codes, const T* scales, T* x) {
         x[at] = T(static_cast<float>(step[row] * std::max<int>(codes[at], -127)));
 }
 
-// Calls group(number) for each; groups do not depend on each other.
+// Calls group(number) for each group, on several threads.
 template <class Body>
 void each_group(const Rows& r, ThreadPool& threads, const Body& group) {
   const auto body = [&](int64_t begin, int64_t end) {

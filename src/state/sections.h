@@ -37,7 +37,7 @@ bool holds(const StateSections& sections, Stack stack);
 // Everything that the sections of a model's states depend on.
 struct SectionFormat {
   Device* device = nullptr;  // device of the states
-  StateLayout model, mtp;    // mtp: empty when there is no head
+  StateLayout model, mtp;    // mtp: empty if the model has no MTP head
   int mtp_hidden = 0;        // width of its hidden states
   KvForm kv = KvForm::exact;
   std::vector<Device*> devices = {};  // one for each part of `model`; empty: all are on `device`
@@ -66,7 +66,7 @@ void write_kv_block(const SectionFormat& format, Stack stack, int layer, int blo
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
                    const StateSections& sections, ops::PagedKv& kv);
 
-// The recurrent state and the conv rows of a gated-delta layer of the model. It must have no window.
+// The recurrent state and the conv rows of a gated-delta layer of the model. `delta` must have no window.
 void write_delta(int layer, const ops::GatedDeltaState& delta, StateSections& out);
 bool read_delta(const SectionFormat& format, int layer, const StateSections& sections,
                 ops::GatedDeltaState& delta);

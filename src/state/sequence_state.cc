@@ -139,7 +139,8 @@ void SequenceState::take_back() {
   length_ = std::exchange(remembered_, -1);
 }
 
-// Drafts begin at the length, so blocks that a query at that position does not see are not needed any more.
+// Drops the blocks that a query at position length_ does not see: no later token needs them, as drafts begin
+// at length_.
 void SequenceState::drop_unseen() {
   for (auto& layer : layers_)
     if (auto* attention = std::get_if<AttentionState>(&layer); attention && attention->window > 0)

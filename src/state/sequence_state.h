@@ -4,7 +4,7 @@
 // Tokens are committed at once, or, between open() and commit(), are draft tokens. Draft tokens do not change
 // the state of the committed tokens: gated-delta layers keep window entries (ops/gated_delta.h), attention
 // layers write beyond the committed length. After commit(tokens) the state is bit-identical to that of
-// applying only these tokens; the remaining work is done by the next pass.
+// applying only these tokens; commit() leaves a part of the work to the next pass.
 //
 // Ownership: one SequenceState belongs to one Sequence and is only used by the engine thread. Layers access
 // their own part by index. A copy shares tensors until either side changes them.
@@ -38,8 +38,8 @@ inline bool is_windowed(const KvLayout& layout) {
 using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
 using StateLayout = std::vector<LayerLayout>;
 
-// Memory in bytes: for each further token of context; per sequence, whatever its length (includes the blocks
-// of windowed layers); and for draft tokens.
+// Memory of a sequence in bytes. kv_bytes_per_token(): for each token of context. fixed_bytes(): independent
+// of its length (includes the blocks of windowed layers). window_bytes(): for draft tokens.
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);
 uint64_t fixed_bytes(const StateLayout& layout, const Device& device);
 uint64_t window_bytes(const StateLayout& layout);
@@ -49,7 +49,7 @@ uint64_t recurrent_bytes(const StateLayout& layout);
 // One attention layer's memory.
 struct AttentionState {
   ops::PagedKv kv;
-  int window = 0;  // blocks before it are dropped, 0 = none
+  int window = 0;  // blocks that only positions before the window use are dropped; 0 = no window
 };
 
 // An immutable snapshot of a sequence, to which this or another sequence of the same model can be restored.
@@ -70,7 +70,7 @@ struct MtpSnapshot {
 class SequenceState {
  public:
   SequenceState(Device& device, const StateLayout& layout);
-  // devices: one for each part.
+  // devices: one for each layer of `layout`.
   SequenceState(std::span<Device* const> devices, const StateLayout& layout);
 
   // length(): committed tokens. applied(): including drafts, which is the position of the next token.
@@ -89,14 +89,15 @@ class SequenceState {
   void remember();
   // Returns to the state at remember().
   void take_back();
-  // The tokens stay: drops the data for take_back().
+  // Keeps the tokens committed since remember(), and drops the data for take_back().
   void forget();
 
   // Aborts while drafts are open.
   Snapshot snapshot();
-  // The same during a pass: begun before it, then layer by layer, after each has applied its tokens; the
-  // caller of advance() sets the length. Different threads may do this for different layers. later: number of
-  // tokens that an attention layer has applied after the snapshot's position.
+  // Take a snapshot during a pass: begin_snapshot() before the pass, then snapshot_layer() for each layer
+  // that has applied its tokens, also on different threads. The caller of advance() sets the snapshot's
+  // length. later: number of tokens after the snapshot's position that the attention layer has already
+  // applied.
   void begin_snapshot(Snapshot& out) const { out.layers.resize(layers_.size()); }
   void snapshot_layer(int layer, Snapshot& out, int later = 0);
   // A gated-delta layer's part of such a snapshot, which ops::gated_delta() fills.
@@ -105,7 +106,7 @@ class SequenceState {
 
   // Called by Model after tokens were applied to every layer.
   void advance(int tokens);
-  // The layer's part; aborts if the layer is of the other kind.
+  // The state of one layer. Aborts if the layer is of the other kind.
   AttentionState& attention(int layer);
   ops::GatedDeltaState& delta(int layer);
 
@@ -114,7 +115,8 @@ class SequenceState {
   struct Delta {
     ops::GatedDeltaShape shape;
     ops::GatedDeltaState state;
-    std::optional<ops::GatedDeltaState> before = {};  // at remember(); of the window, only `accepted`
+    // The state at remember(); its window has only `accepted`.
+    std::optional<ops::GatedDeltaState> before = {};
   };
   std::vector<std::variant<AttentionState, Delta>> layers_;
   int length_ = 0, open_ = 0;

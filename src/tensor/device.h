@@ -74,15 +74,15 @@ class Device {
   // Returns this device's tensor in the host's memory, after all work on the device is done. Any thread.
   virtual Tensor to_host(const Tensor& x) = 0;
 
-  // Waits until all submitted work is done. Called before each pass of a model, because memory kept for reuse
-  // may be resized to the needs of passes.
+  // synchronize(): waits until all submitted work is done. begin_pass(): called before each pass of a model,
+  // so that memory kept for reuse can be limited to what passes need.
   virtual void synchronize() {}
   virtual void begin_pass() {}
   // Number of prompt tokens that a prefill pass should process when nothing else runs: enough rows for the
   // matrix products to be fast.
   virtual int prefill_chunk() const { return 256; }
-  // Whether products of 8-bit matrices with inputs that are also rounded exist, and are much faster than
-  // dense ones.
+  // Whether the device has products of 8-bit matrices that also round the input to 8 bits, and these are much
+  // faster than products of dense matrices.
   virtual bool favours_8_bits() const { return false; }
   // Number of requests that should run at the same time, if memory allows.
   virtual int parallel() const { return 8; }
@@ -115,7 +115,8 @@ class Device {
  protected:
   Device(DeviceKind kind, std::string name, const ops::OpTable* ops, Dtype kv_dtype, int threads);
   void set_name(std::string name) { name_ = std::move(name); }
-  // For destructors of devices: objects in the device's memory are destroyed first.
+  // Called by the destructors of devices: destroys the group's objects, which are in the device's memory,
+  // before that memory.
   void leave_group();
 
  private:

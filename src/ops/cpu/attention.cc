@@ -11,7 +11,8 @@ namespace anabranch::ops::cpu {
 namespace {
 
 constexpr int64_t kSerialElements = 32 << 10;
-constexpr int64_t kSerialWork = 16 << 10;  // multiplications of q and k
+// With fewer multiplications of q and k, one thread does all the work.
+constexpr int64_t kSerialWork = 16 << 10;
 // Query rows that share a block's keys and values; each has its own scores and sums, in the L2 cache. The
 // number is chosen so that every thread gets a few tasks, within these limits, and in steps of the rows that
 // a kernel processes at once.

@@ -65,7 +65,7 @@ inline CpuDevice& cpu_device(const Tensor& x) {
 // memory. Any thread.
 std::shared_ptr<void> allocate_large(uint64_t bytes);
 
-// The same in pages that it does not share, 2 MiB aligned.
+// The same, 2 MiB aligned, and not sharing its pages with other allocations.
 std::shared_ptr<void> allocate_huge(uint64_t bytes);
 
 // A scratch buffer of the calling thread that grows and is kept, for one op at a time. 64-byte aligned.

@@ -59,7 +59,8 @@ struct Angles {
   std::vector<float> cosines, sines;
 };
 
-// Caches the last few: models have up to two ropes, and queries may have their own factors.
+// Returns the angles of these positions. The last four are cached: models have up to two ropes, and queries
+// may have their own factors.
 const Angles& angles(CpuDevice& device, std::span<const int> positions, int rows, const Rope& rope,
                      bool queries) {
   static thread_local std::array<Angles, 4> kept;

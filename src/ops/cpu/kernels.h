@@ -56,7 +56,8 @@ struct Activations {
   float* x = nullptr;
 };
 
-// y[row * y_stride + 16 * panel + lane] for tiles [tile_begin, tile_end) and panels [panel_begin, panel_end).
+// Computes y[row * y_stride + 16 * panel + lane] for the rows of tiles [tile_begin, tile_end) and for panels
+// [panel_begin, panel_end).
 struct LinearTask {
   const PackedMatrix* weight;
   const Activations* input;
@@ -116,8 +117,8 @@ struct GatedDeltaArgs {
 
   DeltaWindow window;
   int64_t replay = 0;  // number of leading window entries that are applied to S before the tokens
-  bool fold = false;   // they are accepted: they go to s_out (conv_state has their rows); otherwise they are
-                       // drafts too
+  bool fold = false;   // these entries are accepted, and stored in s_out (conv_state already has their rows);
+                       // otherwise they are drafts
   bool trial = false;  // draft: the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
 };

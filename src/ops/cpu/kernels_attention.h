@@ -133,7 +133,8 @@ FN Visible visible_in(const AttentionArgs& a, int64_t row, int64_t block) {
   v.lo = a.window > 0 && position + 1 - a.window > start ? position + 1 - a.window - start : 0;
   return v;
 }
-// The first row has the lowest lo, the last one the highest hi.
+// Positions that any row of [row_begin, row_end) sees: the first row has the lowest lo, the last one the
+// highest hi.
 FN Visible visible_in(const AttentionArgs& a, int64_t row_begin, int64_t row_end, int64_t block) {
   return {visible_in(a, row_begin, block).lo, visible_in(a, row_end - 1, block).hi};
 }
@@ -212,7 +213,7 @@ static void attention_pack(const AttentionArgs& a, int64_t kv_head, int64_t row_
   }
 }
 
-// count is a multiple of 16.
+// Converts f16 numbers to f32, and prefetches the data `ahead` bytes further. count is a multiple of 16.
 FN void convert(const uint16_t* from, float* to, int64_t count, uintptr_t ahead) {
   for (int64_t i = 0; i < count; i += kLanes) {
     if (i % (2 * kLanes) == 0) fetch(from + i, ahead);

@@ -244,8 +244,8 @@ FN Columns<NC> replay_row(const Replay<NC>& replay, int64_t i, Columns<NC> row) 
   return row;
 }
 
-// Rows of S to prefetch ahead of a pass over a column group: its part of a row is one or two cache lines, and
-// consecutive parts are a whole row apart.
+// Rows of S to prefetch ahead of a pass over a column group: the group's part of a row is one or two cache
+// lines, and consecutive parts are a whole row apart.
 constexpr int64_t kRowsAhead = 8;
 
 // Prefetches floats [begin, begin + count) of a head's S into the L2 cache, in memory order, during the work

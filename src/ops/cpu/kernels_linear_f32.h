@@ -111,7 +111,8 @@ static void dense_tile(const LinearTask& t, int64_t tile, int64_t panel, const u
   store_tile<MR, NP>(t, tile, panel, acc);
 }
 
-// values: the decoded values of each panel as f32 [padded_cols][16], or null to convert them here.
+// Computes one tile of NP panels of a coded matrix. values: the decoded values of each panel as f32
+// [padded_cols][16], or null to decode them here.
 template <int MR, int NP>
 static void coded_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
                        const float* const* values) {
@@ -152,7 +153,7 @@ static void coded_tile(const LinearTask& t, int64_t tile, int64_t panel, const u
   store_tile<MR, NP>(t, tile, panel, acc);
 }
 
-// For E4M3 codes without NaN: converts them when they are loaded.
+// coded_tile() for E4M3 codes without NaN, which are converted when they are loaded.
 template <int MR, int NP>
 static void e4m3_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed) {
   const PackedMatrix& w = *t.weight;

@@ -110,7 +110,7 @@ void pack_plane(const uint64_t (&codes)[4], int shift, uint32_t* out) {
   }
 }
 
-// 32 codes, one byte each.
+// Packs 32 codes, which are one byte each here.
 template <int kBits>
 void pack_block(const uint8_t* codes, uint32_t* out) {
   uint64_t x[4];
@@ -216,7 +216,7 @@ class CodedRow {
     put_typed(biases_, lane, panel + m_.bias_offset);
   }
 
-  // Called after the last row of a panel.
+  // Called after the last row of a panel. E4M3 codes were only collected so far: writes them to the panel.
   void finish(int count, uint8_t* panel) {
     if (m_.kind != PackedMatrix::fp8) return;
     std::fill(codes_.begin() + count * m_.padded_cols, codes_.end(), uint8_t{0});
@@ -357,7 +357,7 @@ PackedMatrix layout_of(const WeightSource& source, bool fp32_scales) {
   return m;
 }
 
-// Returns null if some scale needs fp32.
+// Packs the source in this layout. Returns null if some scale needs fp32.
 std::shared_ptr<const PackedWeight> pack_as(CpuDevice& device, const WeightSource& source,
                                             const PackedMatrix& layout) {
   const CpuKernels& kernels = device.kernels();

@@ -61,11 +61,11 @@ FN F load_i8(const int8_t* p) {
 FN F load_u8(const uint8_t* p) {
   EACH(F, nf_load_u8(p + n * kNativeLanes));
 }
-// E4M3 numbers; the codes of NaN give 480 and -480.
+// Loads E4M3 numbers; the codes of NaN give 480 and -480.
 FN F load_e4m3(const uint8_t* p) {
   EACH(F, nf_mul(nf_load_e4m3_small(p + n * kNativeLanes), nf_set1(256.0f)));
 }
-// Powers of two: 2^(byte - 127). The code of NaN, 255, gives infinity.
+// Loads powers of two: 2^(byte - 127). The code of NaN, 255, gives infinity.
 FN F load_e8m0(const uint8_t* p) {
   EACH(F, nf_load_e8m0(p + n * kNativeLanes));
 }
@@ -250,7 +250,7 @@ FN float reduce_max(F a) {  // the order does not matter here
   UNROLL for (int i = 1; i < kNativeLanes; i++) m = t[i] > m ? t[i] : m;
   return m;
 }
-FN int32_t reduce_add(I a) {  // nor here
+FN int32_t reduce_add(I a) {  // the order does not matter here either
   NativeI sum = a.v[0];
   UNROLL for (int n = 1; n < kNatives; n++) sum = ni_add(sum, a.v[n]);
   return ni_reduce_add(sum);

@@ -39,7 +39,7 @@ class Slabs {
   };
   struct Class {
     std::map<uintptr_t, Slab> slabs;  // by address
-    std::set<uintptr_t> open;         // those with free pieces
+    std::set<uintptr_t> open;         // addresses of the slabs with free pieces
   };
   bool add_slab(Class& of, size_t size);
   void give_back(Class& of, uintptr_t slab, size_t size);

@@ -64,7 +64,7 @@ class LaunchSpans {
         addresses_.push_back(block->empty() ? 0 : static_cast<unsigned long long>(block->device_address()));
   }
   bool empty() const { return spans_.empty(); }
-  // Each span in units of one tile of `rows` query rows, with all parts of the span.
+  // Divides each span into units of one tile of `rows` query rows, with all parts of the span.
   void set_tiles(int group, int rows) {
     tile_rows_ = rows;
     for (AttendSpan& s : spans_) {
@@ -221,7 +221,7 @@ void launch_many(CudaDevice& on, const AttendArgs& args, const LaunchSpans& span
             static_cast<unsigned>(128 * warpgroups + 128), static_cast<unsigned>(on.info().shared_bytes),
             &args);
 }
-// Whether these spans keep enough multiprocessors busy.
+// Whether these spans can use attend_many(), and keep enough multiprocessors busy with it.
 bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
   return on.info().capability == 90 && (head_dim == 64 || head_dim == 128 || head_dim == 256) &&
          !spans.empty() &&
@@ -235,7 +235,7 @@ struct Rows {
   int length, begin, count;
   bool whole;
 };
-// Prepares and attends all rows as `common` says.
+// Prepares all rows and computes their attention. common: the arguments that all launches share.
 void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> batch, int head_dim) {
   const int group = common.heads / common.kv_heads;
   const auto spans_of = [&](const auto& wanted) {

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(kMostExchangeRanks == kMostRanks);
 constexpr size_t kSlots = 8, kLeastSlot = 1 << 20, kPiece = 16;
-constexpr size_t kFewBytes = 512 << 10;                        // part of a slot, for exchange_few
+constexpr size_t kFewBytes = 512 << 10;  // most bytes of a slot that exchange_few handles
 constexpr size_t kLine = 16, kLeastLineBytes = 2 * kFewBytes;  // per slot, for all lines
 
 // Memory that other ranks write to.

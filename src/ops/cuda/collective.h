@@ -2,7 +2,7 @@
 // or PCIe.
 //
 // Every rank has an arena of kSlots slots with the same layout; exchange i uses slot i modulo kSlots. A slot
-// is written again kSlots exchanges later. By then the rank knows, from the exchanges between, that the
+// is written again kSlots exchanges later. By then the rank knows, from the exchanges in between, that the
 // others have passed every kernel that reads the slot: in a gather each rank waits for all others, and in
 // every (kSlots / 2)th broadcast the root waits too, which otherwise receives nothing.
 #pragma once

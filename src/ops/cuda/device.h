@@ -38,8 +38,8 @@ class CudaDevice final : public Device {
   CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t expert_bytes);
   ~CudaDevice() override;
 
-  // No other device of this process is open on the card, so blocks of a kernel may wait for each other. If
-  // kernels on two streams did so, neither might get all of its blocks onto the card.
+  // Whether no other device of this process is open on the card, so that blocks of a kernel may wait for each
+  // other. If kernels on two streams did so, neither might get all of its blocks onto the card.
   bool alone() const { return of_card() == 1; }
 
   Tensor empty(const Shape& shape, Dtype dtype) override;
@@ -48,7 +48,7 @@ class CudaDevice final : public Device {
   Tensor to_device(const Tensor& x) override;
   Tensor to_host(const Tensor& x) override;
   void synchronize() override { context_->synchronize(); }
-  // For a group, the smallest device's.
+  // For a group of devices, both are those of the device with the smallest value.
   uint64_t memory_bytes() const override;
   uint64_t free_bytes() const override;
   int prefill_chunk() const override { return 2048; }
@@ -129,7 +129,7 @@ class CudaDevice final : public Device {
   static constexpr int kMostCounters = 1 << 16;
   [[noreturn]] void refuse(const Tensor& x, const char* op) const;
 
-  // In this order, because each needs those above it until the end.
+  // The order matters: a member may use the members above it until it is destroyed.
   std::unique_ptr<Context> context_;
   Pool pool_, pinned_;
   Staging staging_;

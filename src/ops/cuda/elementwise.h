@@ -10,8 +10,9 @@
 
 namespace anabranch::ops::cuda {
 
-// Number of threads that sum a row's squares: 8 inputs each, or up to 16 if that lets a block of gemv.cu do
-// it. It only depends on the row's length, so a row's sum has the same order in every batch and kernel.
+// Number of threads that sum a row's squares: for 8 inputs each, or for up to 16 if a block of gemv.cu then
+// has enough threads. It only depends on the row's length, so a row's sum has the same order in every batch
+// and kernel.
 int norm_threads(int inputs);
 
 // Copies rows of x [M, K], normalised if `norm` is not null, to f32 [M, K], to packed rows (linear.h) and to

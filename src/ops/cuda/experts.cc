@@ -177,7 +177,8 @@ Routing empty_routing(CudaDevice& on, int rows, int top_k) {
   return {on.empty({rows, top_k}, Dtype::i32), on.empty({rows, top_k}, Dtype::f32)};
 }
 
-// residual: may be null.
+// The routed experts and the shared expert, weighted and added up, plus residual. shared, residual: may be
+// null.
 Tensor mix(CudaDevice& on, const Inputs& in, const Routing& routing, const Experts& experts,
            const SharedExpert* shared, const Tensor* residual) {
   const int rows = in.lanes.rows, width = experts.down->rows;

@@ -95,7 +95,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
   return s;
 }
 
-// The same with fewer rows or tiles at a time if they do not fit.
+// The specialisation with the most rows and tiles at a time that fit in shared memory.
 GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
   const int most_tiles = is_plain(f) ? 1 : tiles_of_a_warp(card, args, swiglu);
   for (int row_tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;; row_tiles /= 2)

@@ -21,12 +21,12 @@ MatmulInput make_packed(CudaDevice& on, int rows, int inputs);
 MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs);
 // The number of rows that the layout of `rows` packed rows has room for.
 int layout_rows(int rows);
-// Uses for any number of rows the layout that make_packed() uses for the fewest: by lanes of a warp. If
+// Uninitialised packed rows in the layout by lanes of a warp, which make_packed() uses only for few rows. If
 // `cleared`, a last tile with padding is cleared.
 MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared);
 
-// Whether products normalise these plain rows in each block separately: only for few rows that are not too
-// long. A warp takes a part of a row.
+// Whether every block of a product normalises these plain rows itself: only if there are few and they are not
+// too long. Each of its warps then processes a part of a row.
 bool normed_by_blocks(int rows, int inputs);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);

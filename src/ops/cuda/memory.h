@@ -81,8 +81,8 @@ class PooledStorage final : public Storage {
   Block block_;
 };
 
-// Pinned host memory from which copies read after the call has returned: a ring, which waits when it wraps
-// around.
+// A ring of pinned host memory, from which copies to the device read after the call has returned. When the
+// ring wraps around, it waits for them.
 class Staging {
  public:
   explicit Staging(Context& context) : context_(context) {}

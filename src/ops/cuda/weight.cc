@@ -165,7 +165,7 @@ int record_bytes(const RecordFormat& format) {
 
 namespace {
 
-// None if the kernels do not have the source's table.
+// The layout of a packed source; none if the kernels do not have its table.
 std::optional<Layout> layout_of(const WeightSource& s) {
   Layout layout{};
   layout.groups = is_coded(s.kind) ? kInputs / std::min(s.group, kInputs) : 1;

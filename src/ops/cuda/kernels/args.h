@@ -3,7 +3,7 @@
 
 namespace anabranch::ops::cuda {
 
-// In a mixture (must equal the constant in ops/experts.h).
+// Maximum number of experts in a mixture (must equal the constant in ops/experts.h).
 constexpr int kMostExperts = 2048;
 
 // Number of segments of a dot product; each is summed by itself, then they are added in order.
@@ -36,16 +36,16 @@ constexpr signed char kCodeTables[kCodeTableCount][16] = {
     {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},              // IQ3_S
     {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43, 0, 0, 0, 0, 0}};                    // IQ2_XXS, IQ2_XS, IQ2_S
 
-// Matrices with the same inputs, one after the other (kernels/weights.cuh). `out` [rows of x, rows] f32, plus
-// `residual` if it is not null. With SWIGLU there are two matrices of one size, and silu(first) * second is
-// stored in `tiles`.
+// One of the matrices of a launch, which all have the same inputs; the layout of `weights` is that of
+// kernels/weights.cuh. `out` [rows of x, rows] f32, plus `residual` if it is not null. With SWIGLU there are
+// two matrices of one size, and silu(first) * second is stored in `tiles`.
 struct MatrixArgs {
   const unsigned char* weights;
   float* out;
   const float* residual;
   int rows, first;  // first: its first unit of work (GEMV: pairs of 16 rows; GEMM: a tile's rows)
 };
-// Plain rows; normalised unless weight is null.
+// Rows of x that are plain f32, not packed; the product normalises them unless weight is null.
 struct RowsArgs {
   const float *x, *weight;  // [rows, inputs], [inputs]
   unsigned short* lanes;    // also receives the result by lanes, for other products; may be null
@@ -53,9 +53,9 @@ struct RowsArgs {
   float eps;
 };
 // For a GEMV of a rank's own inputs: each rank sends the sums of its segments to every rank as lines
-// (kernels/lines.cuh), to to[rank] and following: [own segments / 2][rows of x][rows of the matrix] lines
-// (with one own segment: 1 instead of own segments / 2). `from` receives the lines of all ranks in order of
-// rank. ranks: 0: not such a product.
+// (kernels/lines.cuh). to[r]: where rank r receives them, [own segments / 2][rows of x][rows of the matrix]
+// lines (with one own segment: 1 instead of own segments / 2). from: where this rank receives the lines of
+// all ranks, in order of rank. ranks: 0 for other products.
 struct SegmentArgs {
   void* to[kMostExchangeRanks];
   const void* from;
@@ -169,8 +169,9 @@ struct NormArgs {
   int sigmoid_gate;  // multiply by sigmoid(gate) instead of silu(gate)
 };
 
-// f(a, b) element by element; if b has fewer elements (`b_count`), it is repeated. With the parameter p: a +
-// b, silu(a) b, gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p), gelu_tanh(a), gelu_erf(a).
+// out = f(a, b) element by element; if b has fewer elements (`b_count`), it is repeated. f by op, with p for
+// the parameter: a + b, silu(a) b, gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p), gelu_tanh(a),
+// gelu_erf(a).
 enum PairOp { kAdd, kSwiGlu, kGeGlu, kSigmoidGate, kScale, kSoftCap, kGeluTanh, kGeluErf };
 struct PairArgs {
   const float *a, *b;
@@ -215,7 +216,8 @@ struct ChooseArgs {
 // parts.
 constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 152;
 struct AttendSpan {
-  int row, count, length, first_pair;  // length: including these rows; pair: of its first block
+  int row, count, length, first_pair;  // length: of the sequence, including these rows; first_pair: pair of
+                                       // addresses of its first block
   int begin;                           // the first visible part
   int first_unit, splits, unit_parts;
   int first_slot;  // slot of its first tile's first part in `sums`
@@ -266,8 +268,8 @@ struct DeltaArgs {
   const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2
   const float *conv_weight, *a_log, *dt_bias;
   float* y;  // [rows][value heads * DV]
-  // Not null: the output norm is applied in the same launch, and y is not written. `gate` has the shape of y;
-  // see NormArgs for out.
+  // gate not null: the output norm is applied in the same launch, and y is not written. gate has the shape of
+  // y; out: see NormArgs.
   const float *gate, *norm_weight;
   float* out;
   unsigned short* tiles;
@@ -288,7 +290,8 @@ struct ExchangeArgs {
   const void* residual;  // same layout as `to`
   void* to[kMostExchangeRanks];
   void* lines[kMostExchangeRanks];      // exchange_few: each rank's memory for lines; else null
-  unsigned* flags[kMostExchangeRanks];  // of each rank: the last exchange that each other rank reported
+  unsigned* flags[kMostExchangeRanks];  // of each rank: the number of the last exchange that each other rank
+                                        // has reported to it
   unsigned* counter;                    // number of finished blocks, 0 before and after
   const unsigned* failed;               // not 0: a rank has failed
   int rows, row_pieces, all_pieces, first_piece;

@@ -101,7 +101,7 @@ struct Chunks {
 
 // 16 query rows: positions of a span by the heads of a group.
 struct Tile {
-  int first, rows, group, start, by_all;  // first row of `rows`; position of the span's first; seen_by_all()
+  int first, rows, group, start, by_all;  // tile's first row of `rows`; span's first position; seen_by_all()
   __device__ Tile(const AttendArgs& a, const AttendSpan& s, int index)
       : first(index * 16), rows(s.count * (a.heads / a.kv_heads)), group(a.heads / a.kv_heads),
         start(s.length - s.count), by_all(seen_by_all(s)) {}
@@ -137,8 +137,8 @@ DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
   }
 }
 
-// Turns scores into weights, which are stored in shared memory with the warp's sums. largest: for rows r, r +
-// 8.
+// Turns scores into weights, which are stored in shared memory with the warp's sums. largest: the largest
+// scores of rows r and r + 8.
 DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Tile& tile, int part, float scores[4][4],
                   float largest[2]) {
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;

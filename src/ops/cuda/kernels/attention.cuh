@@ -81,7 +81,8 @@ DEVICE bool plain_part(const AttendArgs& a, int part, int first, int last, int b
 DEVICE float score_factor(const AttendArgs& a) { return a.soft_cap > 0.0f ? 1.0f : a.scale; }
 DEVICE float weight_of(float score, float factor, float m) { return exp2_fast(__fmaf_rn(score, factor, -m)); }
 
-// Joins a part (m, sum, values) to those before it. The first part is joined to -infinity and zeros.
+// Joins a part (m, sum, values) to the total of the parts before it, which is -infinity and zeros for the
+// first part. join() updates the largest score; joined() then adds each number of the part to its total.
 struct Joint {
   float keep, add;
 };

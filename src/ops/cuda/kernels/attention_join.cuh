@@ -30,8 +30,8 @@ struct Joining {
   PartJoint joints[kRound];  // the launch allocates only as many as there are parts
 };
 
-// Computes the joints of `count` parts (at most kRound), whose largest scores and sums are `next` apart: each
-// thread has 8.
+// Computes the joints of `count` parts (at most kRound), 8 in each thread. of: the parts' largest scores and
+// sums, `next` apart.
 DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, float& largest, int thread, int barrier) {
   const int lane = thread % 32, warp = thread / 32;
   float2 own[8];
@@ -60,9 +60,8 @@ DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, flo
   }
 }
 
-// Joins `count` parts to `total`: numbers of(part). KEPT: the previous total is never scaled, so products
+// Joins `count` parts to `total`; of(i) is the number of part i. KEPT: the total is never scaled, so products
 // with 1 are left out.
-// left out.
 template <bool KEPT, class Of>
 DEVICE void join_parts(const PartJoint* joints, int count, float& total, const Of& of) {
 #pragma unroll 16

@@ -30,8 +30,8 @@ DEVICE float warp_sum(float x) {
 DEVICE float row_factor(float sum, int inputs, float eps) { return 1.0f / sqrtf(sum / inputs + eps); }
 DEVICE float row_norm(float x, float factor, float weight) { return __fmul_rn(x, __fmul_rn(factor, weight)); }
 
-// The same for a head of the gated delta rule's output; each lane has summed the squares of some of its
-// numbers.
+// The same for a head of the gated delta rule's output. sum: the lane's sum of squares of its numbers of the
+// head.
 DEVICE float head_factor(float sum, int width, float eps) { return 1.0f / sqrtf(warp_sum(sum) / width + eps); }
 DEVICE float head_norm(float x, float factor, float weight, float gate) {
   return __fmul_rn(__fmul_rn(__fmul_rn(x, factor), weight), gate);

@@ -41,7 +41,7 @@ KERNEL exchange_few(const __grid_constant__ ExchangeArgs a) {
   }
   const Line* lines = (const Line*)a.lines[a.rank];
   for (unsigned to = begin; to < a.all_rows * a.all_pieces; to += step) {
-    const unsigned at = to % a.all_pieces - a.first_piece;  // wraps around if it is before
+    const unsigned at = to % a.all_pieces - a.first_piece;  // a huge number if `to` is before the rank's pieces
     if (a.rows > 0 && at < a.row_pieces) continue;
     uint2 words[2];
     receive(lines + 2 * to, 1, a.epoch, a.failed, words);

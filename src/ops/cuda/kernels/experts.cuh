@@ -1,7 +1,8 @@
-// Products of tiles of 16 weight rows with rows of x, one input tile at a time: the same sums in the same order
-// as gemv.cu, so the same bits. Weights and activations are loaded directly to registers.
+// Products of tiles of 16 weight rows with rows of x, one input tile at a time: the same sums in the same
+// order as gemv.cu, so the same bits. Weights and activations are loaded directly to registers.
 
-// The records of WEIGHT_TILES tiles, and 8 * ROW_TILES rows of x, for one input tile.
+// A lane's part of the operands for one input tile: records of WEIGHT_TILES tiles, and 8 * ROW_TILES rows
+// of x.
 template <int WEIGHT_TILES, int ROW_TILES>
 struct Step {
   Record record[WEIGHT_TILES];
@@ -21,8 +22,8 @@ struct Step {
   __device__ void multiply_into(float (&acc)[WEIGHT_TILES][ROW_TILES][4]) const { multiply(record, x, acc); }
 };
 
-// The address of an expert's records: experts follow each other at `weights`, `bytes` apart; or the table has
-// it.
+// The address of an expert's records: from `table`, or if that is null, experts are `bytes` apart from
+// `weights` on.
 DEVICE const u8* records_of(int expert, const u8* weights, const u64* table, long bytes) {
   return table ? (const u8*)table[expert] : weights + expert * bytes;
 }

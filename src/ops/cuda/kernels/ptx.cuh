@@ -22,7 +22,8 @@ DEVICE void let_next_start() {
 #endif
 }
 
-// Stores and loads of 16 bytes that are exchanged with other devices; each 8 of them arrive together.
+// Stores and loads of 16 bytes that are exchanged with other devices. Each half of 8 bytes arrives as
+// a whole.
 DEVICE void store_shared_line(void* to, uint4 x) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                : "memory");
@@ -106,7 +107,7 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
 // Makes the thread's writes visible to copies that are requested after the next barrier.
 DEVICE void other_proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-// The same for data that is read once: other memory stays in the L2 cache.
+// copy_bulk() for data that is read once: it does not displace other data from the L2 cache.
 DEVICE void copy_bulk_once(void* to, const void* from, int bytes, u64* b) {
   asm volatile(
       "{\n.reg .b64 policy;\ncreatepolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
@@ -133,12 +134,12 @@ DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
 }
 // Selects bytes of a (0 to 3) and b (4 to 7) by the lower 4 nibbles of `which`.
 DEVICE u32 byte_perm(u32 a, u32 b, u32 which) { return __byte_perm(a, b, which); }
-// One half of x twice.
+// One half (16 bits) of x, in both halves of the result.
 DEVICE u32 both_halves(u32 x, int half) { return __byte_perm(x, x, half ? 0x3232 : 0x1010); }
 
-// d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a rows
-// r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d rows r
-// and r + 8 at columns 2q, 2q + 1.
+// d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a
+// rows r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d
+// rows r and r + 8 at columns 2q, 2q + 1.
 DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   asm(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"

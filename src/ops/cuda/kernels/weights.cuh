@@ -2,8 +2,8 @@
 //   KIND     kPlainValues: bf16 values; else what its codes are (ops/cuda/kernels/args.h)
 //   PLANES   products for an input: planes of values (high, low), or of integers (4 bits each)
 //   GROUPS   groups of a tile of 64 inputs
-// A scale and a bias are bf16, made smaller or larger by powers of two (kScaleExponent in ops/cuda/kernels/args.h):
-// what the tensor cores multiply is a weight times 2^-kSumExponent. Only integers have biases.
+// A scale and a bias are bf16, made smaller or larger by powers of two (kScaleExponent in
+// ops/cuda/kernels/args.h): the tensor cores multiply weights times 2^-kSumExponent. Only integers have biases.
 constexpr bool kDense = KIND == kPlainValues, kTable = KIND >= kFirstTable, kSigned = KIND > kFirstTable,
                kBiased = KIND == kIntegers;
 constexpr int kCodeBytes = kDense ? PLANES * 2048 : (KIND == kE4m3 ? 2 : PLANES) * 512;
@@ -42,7 +42,7 @@ DEVICE void read_record(const u8* at, Record& record) {
 // in bits 0 to 3 (or 4 to 7) of 16 is its value times 2^-133 (or 2^-129), so each position needs its own
 // scale.
 struct Scales {
-  u32 scale[PLANES + 1][2], bias[2];  // of a nibble's value, falling by 2^4: [p] and [p + 1] are those of plane p
+  u32 scale[PLANES + 1][2], bias[2];  // each 2^4 smaller than the previous; plane p uses [p], [p + 1]
 };
 DEVICE Scales scales_of(const Record& record, int group) {
   Scales s = {};
