@@ -58,8 +58,8 @@ void sort_to_remove(std::vector<DiskRecord>& records) {
 
 Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records) {
   sort_to_remove(records);
-  std::unordered_map<Fingerprint, std::unordered_map<PrefixKey, int>>
-      dependents;  // by parent: number of files
+  // By parent: the number of files that depend on it.
+  std::unordered_map<Fingerprint, std::unordered_map<PrefixKey, int>> dependents;
   Result<void> done;
   for (const DiskRecord& record : records) {
     const auto [folder, fresh] = dependents.try_emplace(record.fingerprint);

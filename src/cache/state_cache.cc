@@ -369,7 +369,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   return hit;
 }
 
-// Marks the plan's entries as just used, in memory and on disk, so that they are evicted late.
+// Marks the plan's entries as just used, in memory and on disk, so that others are evicted before them.
 void StateCache::used(const Plan& plan) {
   if (plan.point) tree_.use(*plan.point);
   if (plan.rest_tail) tree_.use(*plan.rest_tail);

@@ -155,8 +155,8 @@ class Builder {
     c["tie_word_embeddings"] = m_.tensor("output.weight") == nullptr;
     c["attention_qkv_bias"] = in_any_layer("attn_q.bias");
     c["attention_out_bias"] = in_any_layer("attn_output.bias");
-    c["attention_bias"] = c["attention_qkv_bias"] == true &&
-                          c["attention_out_bias"] == true;  // what Hugging Face's files state
+    // For the config.json that `convert` writes.
+    c["attention_bias"] = c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;
     c["mlp_bias"] = in_any_layer("ffn_up.bias");
     return {};
   }

@@ -27,8 +27,8 @@ struct GgufConfig {
   int64_t experts = 0;  // 0: not a mixture
   // The recurrent layers of qwen35 and qwen3next.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
-  bool value_heads_by_turns =
-      false;  // the order is (j, key head), not (key head, j); j counts the value heads of a key head
+  // The order is (j, key head), not (key head, j); j counts the value heads of a key head.
+  bool value_heads_by_turns = false;
   Json config;
 };
 

@@ -54,10 +54,11 @@ struct Iq4Grid {
 };
 
 struct FitSums {
-  float error = 0, vw = 0, vv = 0;  // vw, vv: of the grid's values with the weights and with themselves
+  // vw, vv: products of the grid's values with the weights, and with themselves.
+  float error = 0, vw = 0, vv = 0;
 };
 
-// The sums for the codes that are nearest at this scale.
+// Sums over the group, weighted by h, for the codes that are nearest at this scale.
 template <class Grid>
 FitSums evaluate_scale(const FitGroup& g, float scale) {
   const float inverse = scale == 0 ? 0 : 1 / scale;

@@ -6,9 +6,8 @@
 
 namespace anabranch {
 
-extern const uint16_t kGridIq2Xxs[256], kGridIq2Xs[512],
-    kGridIq2S[1024];                                     // indices of the magnitudes 8, 25, 43
-extern const uint16_t kGridIq3Xxs[256], kGridIq3S[512];  // indices of 8 magnitudes
-extern const uint16_t kGridIq1[2048];                    // indices of -1, 0, 1
+extern const uint16_t kGridIq2Xxs[256], kGridIq2Xs[512], kGridIq2S[1024];  // indices of 8, 25, 43
+extern const uint16_t kGridIq3Xxs[256], kGridIq3S[512];                    // indices of 8 magnitudes
+extern const uint16_t kGridIq1[2048];                                      // indices of -1, 0, 1
 
 }  // namespace anabranch

@@ -174,9 +174,8 @@ class Translator {
     const int64_t values = config_.linear_value_heads * dim;
     if (part == "ssm_out.weight") return undo_output(tensor, std::move(entry));
     const bool fused = part == "attn_qkv.weight" || part == "ssm_conv1d.weight";
-    if (fused ||
-        part ==
-            "attn_gate.weight") {  // checked before the order is made, whose length comes from the metadata
+    // Checked before the order is made, whose length comes from the metadata.
+    if (fused || part == "attn_gate.weight") {
       if (tensor.shape[0] != (fused ? 2 * keys : 0) + values) return wrong_shape(tensor);
       return reorder(tensor, heads_in_order(dim, fused ? 2 * keys : 0), std::move(entry));
     }

@@ -26,7 +26,8 @@ constexpr int kFirstPlain = 2;  // steps without drafts that are measured first
 // To replace the held plan, another must be better by this factor: kEnter if the held plan is plain decoding,
 // otherwise kHeld.
 constexpr double kEnter = 1.03, kHeld = 1.02;
-constexpr double kAsked = 0.3;  // a fixed source drafts on while the chance is at least this
+// A source that the request fixes goes on drafting while the chance is at least this.
+constexpr double kAsked = 0.3;
 constexpr double kWorthless = 0.03;
 // Limits on trials of plans that seem worse: the share of time that they may lose; the account of this time,
 // in plain steps (maximum, at the start); and the loss of a plain step that is always allowed. Then the steps

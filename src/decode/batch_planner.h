@@ -27,8 +27,8 @@ struct BatchSeat {
 struct BatchStep {
   int sequences = 0;  // sequences that decoded, with or without drafts
   int drafted = 0;    // draft rows of all sequences
-  DraftSource source =
-      DraftSource::none;       // the source that ran a model; none: no source ran one, or several did
+  // The source that ran a model; none: no source ran one, or several did.
+  DraftSource source = DraftSource::none;
   int chains = 0, levels = 0;  // sequences it drafted for; length of the longest of these drafts
   double draft_s = 0;          // time of drafting
   double rest_s = 0;           // time of the rest of the step; 0: unusable, because prompts were read

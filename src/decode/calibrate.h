@@ -90,9 +90,8 @@ class DraftTrials {
   // full: measure_text() of the same passages. Keeps states at positions spread over the passages.
   DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full);
   double agreement(std::span<const int> layers);
-  int tokens() const {
-    return static_cast<int>(expected_.size());
-  }  // number of tokens on which agreement() compares
+  // The number of tokens on which agreement() compares.
+  int tokens() const { return static_cast<int>(expected_.size()); }
 
  private:
   struct TestPoint {

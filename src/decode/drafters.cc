@@ -142,8 +142,8 @@ class MtpDrafter final : public Drafter {
 
  private:
   static constexpr int kCapacity = 256, kParkedCapacity = 32;  // rows that wait at most
-  static constexpr int kLargerStep =
-      4;  // waiting rows are copied if their step has more than this many times their number
+  // Waiting rows are copied if their step has more than this many times their number.
+  static constexpr int kLargerStep = 4;
 
   // The position of the first waiting hidden state.
   int next_pair() const { return skipped_ + state_.length(); }

@@ -39,8 +39,8 @@ using Chances = std::array<double, kMaxDraft>;
 // The statistics of a model; spec_stats.h keeps them between runs.
 struct SpecStats {
   CostCurve verify;  // [rows], from 1 on
-  std::array<CostCurve, kDraftSources>
-      draft;  // [source][drafts], from 1 on; only of mtp and the sources after it
+  // [source][drafts], from 1 on; only of mtp and the sources after it.
+  std::array<CostCurve, kDraftSources> draft;
   std::array<AcceptanceCounts, kDraftClasses> acceptance;
   bool operator==(const SpecStats&) const = default;
 };

@@ -19,8 +19,8 @@ namespace anabranch {
 struct ThinkTokens {
   std::optional<int> open, close;  // both or none; none: every token belongs to the answer
   std::vector<int> ends;           // end-of-turn tokens, sorted
-  std::vector<int>
-      blanks;  // tokens of white space only, sorted; directly after a thought they do not begin the answer
+  // Tokens of white space only, sorted; directly after a thought they do not begin the answer.
+  std::vector<int> blanks;
   std::span<const uint8_t> traits;  // by token (token_traits)
 };
 

@@ -154,7 +154,7 @@ void EngineLoop::guard_memory() {
         budgets.cache / 1e9, budgets.states / 1e9);
 }
 
-// Decides which sequences run in the next step: preempts and admits.
+// Decides which sequences run in the next step: preempts running ones and admits waiting ones.
 void EngineLoop::schedule() {
   guard_memory();
   const auto preempted = scheduler_.preempt();

@@ -263,8 +263,7 @@ void describe(const Model& model, ModelInfo& info) {
   info.mtp_bytes = model.part_bytes().mtp;
   info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
-  // Memory is planned with the largest needs of any device and the free memory of the first device, which has
-  // the least memory left.
+  // Memory is planned with the largest needs of any device, and the first device has the least memory left.
   info.kv_bytes_per_token = info.state_bytes = info.draft_state_bytes = 0;
   for (const StateLayout& layout : model.device_layouts()) {
     info.kv_bytes_per_token = std::max(info.kv_bytes_per_token, kv_bytes_per_token(layout, model.device()));

@@ -65,8 +65,8 @@ size_t merging_steps(const Json& a, const Json& b) {
   return steps;
 }
 
-// Whether one schema cannot express both patternProperties of `a` and additionalProperties of `b`: the latter
-// applies to all properties except those that the patterns of its own schema match.
+// Whether one schema cannot express both patternProperties of `a` and additionalProperties of `b`:
+// additionalProperties applies to all properties except those that the patterns of its own schema match.
 bool patterns_clash(const Json& a, const Json& b) {
   const auto additional = b.find("additionalProperties");
   return a.contains("patternProperties") && additional != b.end() && *additional != true &&
