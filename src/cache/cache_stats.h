@@ -21,7 +21,7 @@ struct StateCacheStats {
   KvForm kv = KvForm::exact;
   uint64_t lookups = 0;
   uint64_t ram_hits = 0, disk_hits = 0;           // disk: at least one record was read
-  uint64_t prompt_tokens = 0, cached_tokens = 0;  // of the lookups
+  uint64_t prompt_tokens = 0, cached_tokens = 0;  // summed over all lookups
   uint64_t ram_tokens = 0, disk_tokens = 0;       // cached_tokens, by where their keys and values were
   CacheMisses misses;
   uint64_t no_state_tokens = 0,

@@ -66,8 +66,9 @@ int remove_dead_temporaries(const std::string& folder);
 // records as misses. Logs one line when something was removed.
 void remove_old_formats(const std::string& directory);
 
-// The files to remove, in order, to free at least `bytes`: the least recently used first, but a block only
-// after its children, and never `keep`. The result frees less when there are no more files.
+// Chooses the files to remove to free at least `bytes`; returns their indices in `files`, in the order of
+// removal. The least recently used come first, but a block only after its children, and `keep` is never
+// chosen. The result frees less if no further file may be removed.
 std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep);
 
 // write(2), or a replacement in tests.
@@ -92,14 +93,14 @@ uint64_t default_budget(const std::string& directory, uint64_t used);
 // Bytes that this user can still write there, if the system reports it.
 std::optional<uint64_t> free_space(const std::string& directory);
 
-// A file's bytes, in memory: mapped, or on a network file system a copy, because a mapped file that another
-// machine removes can end the process.
+// A file's bytes in memory. The file is mapped; on a network file system it is copied instead, because a
+// mapped file that another machine removes can end the process.
 struct MappedRecord {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
   struct stat info {};
 };
-// copy: always. Errors: not_found, io.
+// copy: copies on every file system. Errors: not_found, io.
 Result<MappedRecord> map_record(const std::string& path, bool copy = false);
 // Asks the system to read a file ahead, if it exists.
 void read_ahead(const std::string& path);

@@ -74,8 +74,8 @@ class DiskStore {
   std::vector<RecordHead> scan();
   // The same for records that other processes added since the last scan() or refresh(). Costs one stat() when
   // nothing changed. After a change by this store, it lists the directory at most once a second, and if a
-  // listing takes more than 2 ms, it spends at most a twentieth of the time on listings, unless the caller
-  // asks to look at once.
+  // listing takes more than 2 ms, it spends at most a twentieth of the time on listings. at_once: these two
+  // limits do not apply.
   std::vector<RecordHead> refresh(bool at_once = false);
 
   // Returns records that scan() or refresh() reported or put() accepted, but that are not on disk: evicted
@@ -105,8 +105,8 @@ class DiskStore {
   // record is not written and take_missing() returns it. The caller must not name a record that others depend
   // on.
   void remove(std::span<const DiskRecord> records);
-  // Reports that the records of a prefix were used just now, the longest prefix first. The files'
-  // modification times keep this.
+  // Reports that the records of a prefix were used just now, the longest prefix first. The time is stored as
+  // the files' modification time.
   void used(std::span<const PrefixKey> from_leaf_to_root);
 
   DiskStats stats() const;

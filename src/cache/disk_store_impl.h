@@ -56,7 +56,7 @@ struct DiskStore::Impl {
   int64_t seen_change = 0;     // the folder's modification time at the last scan() or refresh()
   Steady::time_point seen_at;  // when that scan() or refresh() was
   bool changed_it = false;     // this store has changed the folder since then
-  Seconds listing_took{0};     // the last time
+  Seconds listing_took{0};     // duration of the last listing
   DiskStats stats;
   Steady::time_point quiet_until;  // limits log messages about dropped records
 

@@ -24,9 +24,10 @@ struct CacheFolder {
 // Lists all folders, most recently used first. Reads names only. Errors: io.
 Result<std::vector<CacheFolder>> list_cache(const std::string& directory);
 
-// The records of a run of tokens that are common to the same sequences: consecutive blocks and the
-// checkpoints on them. Where sequences diverge, their branches follow one level deeper, most recently used
-// first.
+// A run of consecutive blocks that the same cached sequences share, and the checkpoints on these blocks. In
+// the result of branches_of(), a branch is followed by the branches that continue it, one level deeper, most
+// recently used first. The last branches collect the checkpoints shorter than a block, and the records whose
+// parent is missing.
 struct CacheBranch {
   int depth = 0;
   uint32_t from = 0, to = 0;     // tokens
@@ -34,7 +35,7 @@ struct CacheBranch {
   std::vector<uint32_t> points;  // lengths of the checkpoints, ascending
   uint64_t bytes = 0;
   int64_t used_at_ns = 0;
-  bool reachable = true;  // false: the parent block is missing; only for the last branch
+  bool reachable = true;  // false: a collection of records whose parent block is missing
 };
 std::vector<CacheBranch> branches_of(const CacheFolder& folder);
 

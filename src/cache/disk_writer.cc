@@ -90,7 +90,7 @@ void DiskStore::Impl::removed(const DiskRecord& record, int error) {
     bytes = known->second.record.bytes;
     known_files.erase(known);
   }
-  missing.emplace(record.key, record);  // the caller may have put it again meanwhile
+  missing.emplace(record.key, record);  // the caller may have called put() for it meanwhile
   unusable.erase(record.key);
   if (error) return;
   stats.files -= std::min<uint64_t>(stats.files, 1);

@@ -22,7 +22,7 @@ class KvEvents {
   KvEvents& operator=(const KvEvents&) = delete;
 
   // Queues changes; a separate thread sends them. Nothing waits for subscribers: one that is too slow misses
-  // messages, and sees that from their numbers.
+  // messages, which it notices by the gap in their numbers.
   void publish(std::vector<BlockChange> changes);
 
  private:

@@ -27,8 +27,7 @@ bool in_use(const PrefixTree::Node& node) {
                      [&](const auto& checkpoint) { return resident(checkpoint.get()); });
 }
 
-// The worth of a block without checkpoints: 0 if it was never used without one and nothing in memory needs
-// it.
+// The worth that a block has of its own; -1 if it was never used without a checkpoint.
 double block_worth(const PrefixTree::Node& node) {
   return node.clock < 0 ? -1 : node.clock + kBlockTokens / static_cast<double>(node.bytes + 1);
 }
@@ -124,7 +123,8 @@ void PrefixTree::watch(const PrefixKey& root, bool every_block) {
   every_block_ = every_block;
 }
 
-// Reports that a point at the end of the node's prefix, or after it, was added or removed.
+// Counts a resumable point at the node that was added (more = 1) or removed (-1), for the node and its
+// ancestors, and records which blocks change for subscribers.
 void PrefixTree::count_states(Node& node, int more) {
   if (!node.watched) return;
   const auto first = static_cast<std::ptrdiff_t>(changes_.size());
@@ -205,7 +205,7 @@ void PrefixTree::release(Checkpoint& checkpoint) {
   release_up(node);
 }
 
-// Returns the parent.
+// Drops the node's data from memory, and the node itself if it is not on disk. Returns its parent.
 PrefixTree::Node* PrefixTree::release(Node& node) {
   Node* parent = node.parent;
   if (node.stored)
@@ -215,7 +215,8 @@ PrefixTree::Node* PrefixTree::release(Node& node) {
   return parent;
 }
 
-// Releases blocks that nothing in memory needs. A root stays as long as it has descendants.
+// Releases this node and its ancestors as far as nothing in memory needs them. A root stays as long as it has
+// descendants.
 void PrefixTree::release_up(Node* node) {
   while (node->parent && !in_use(*node) && node->clock < 0) node = release(*node);
   remove_if_empty_root(*node);

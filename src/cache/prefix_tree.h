@@ -1,4 +1,5 @@
-// The tree of cached token prefixes, and the policy which of them stay in memory. No arrays, no files.
+// The tree of cached token prefixes, and the policy that decides which of them stay in memory. It handles
+// neither arrays nor files.
 //
 // A node is a block of kBlockTokens tokens. The path from a root (one for each salt) to a node is a prefix. A
 // node owns its block's keys and values. A checkpoint owns everything else that is needed to continue from a
@@ -21,7 +22,7 @@
 
 namespace anabranch {
 
-// A block after which a prompt can be resumed now, or no longer.
+// A change for subscribers: a prompt can be resumed after this block from now on (stored), or no longer.
 struct BlockChange {
   bool stored = false;
   PrefixKey key, parent;
@@ -40,7 +41,7 @@ class PrefixTree {
     Data data;
     uint64_t bytes = 0;  // of data
     bool stored = false;
-    double clock = 0;  // of the last use; see evict()
+    double clock = 0;  // the tree's clock at the last use; see evict()
     int length() const { return node->length + static_cast<int>(tail.size()); }
   };
   struct Node {
@@ -51,9 +52,9 @@ class PrefixTree {
     Data data;
     uint64_t bytes = 0;
     bool stored = false;
-    double clock = -1;     // of the last use without a checkpoint; below 0: there was none
+    double clock = -1;     // the tree's clock at the last use without a checkpoint; below 0: never used so
     bool watched = false;  // see watch()
-    int states = 0;        // of a watched one: points in or below it at which a sequence can be resumed
+    int states = 0;        // if watched: number of points in or below it at which a sequence can be resumed
     std::vector<Node*> children;
     std::vector<std::unique_ptr<Checkpoint>> checkpoints;
   };
@@ -65,8 +66,8 @@ class PrefixTree {
     // Tokens that the prompt shares with a cached sequence: those of the path, and part of one more block or
     // tail.
     int shared = 0;
-    Node* next = nullptr;            // that block, a child of `node`; or null
-    Checkpoint* overhang = nullptr;  // the checkpoint with that tail, or null
+    Node* next = nullptr;            // the block that is shared in part, a child of `node`; or null
+    Checkpoint* overhang = nullptr;  // the checkpoint whose tail is shared, at least in part; or null
   };
   Found find(const PrefixKey& root, std::span<const int> tokens, int most) const;
 
@@ -78,17 +79,17 @@ class PrefixTree {
   void set_data(Node& node, Data data, uint64_t bytes);
   void set_data(Checkpoint& checkpoint, Data data, uint64_t bytes);
 
-  // From now on, changes under this root are recorded; call it before the root is added. A block counts while
-  // it or a block below it has a checkpoint, in memory or on disk. every_block: it counts as long as it
-  // exists.
+  // From now on, changes under this root are recorded; call it before the root is added. A block is reported
+  // as stored while it or a block below it has a checkpoint, in memory or on disk. every_block: while the
+  // block exists.
   void watch(const PrefixKey& root, bool every_block);
   // The changes since the last call. Parents are stored before their children, and removed after them.
   std::vector<BlockChange> take_changes() { return std::exchange(changes_, {}); }
 
   Node* node(const PrefixKey& key) const;
   void use(Checkpoint& checkpoint) { checkpoint.clock = clock_; }
-  // Reports that the blocks up to this one were used without a checkpoint. From now on they have their own
-  // worth.
+  // Reports that the blocks up to this one were used without a checkpoint. From now on evict() gives each of
+  // them a worth of its own, instead of dropping them with the last checkpoint that needs them.
   void use(Node& node);
 
   // Reports that a record is no longer on disk: the block with this key, or the checkpoint with this key and
@@ -102,8 +103,8 @@ class PrefixTree {
   // Drops data from memory until at most `budget` bytes are left, in ascending order of worth
   // (GreedyDual-Size, Cao & Irani 1997): worth = clock of the last use + tokens to compute again / bytes,
   // where the clock is the worth of the last entry dropped. A block is dropped after its descendants; a block
-  // that was never used without a checkpoint is dropped together with the last of them. An entry that is not
-  // stored is removed.
+  // that was never used without a checkpoint is dropped together with the last of its descendants. An entry
+  // that is not stored is removed.
   void evict(uint64_t budget);
 
   uint64_t bytes() const { return bytes_; }  // in memory

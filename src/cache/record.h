@@ -33,8 +33,8 @@ struct RecordHead {
   uint32_t parent_length() const { return length - static_cast<uint32_t>(tokens.size()); }
 };
 
-// What a section holds (state/sections.h). A record has its sections in ascending order of tags, each tag
-// once.
+// Says which contents a section has; state/sections.h defines the tags. A record has its sections in
+// ascending order of tags, each tag once.
 using RecordTag = std::array<uint32_t, 4>;
 
 // Bytes to store; `owner` keeps them alive and unchanged.

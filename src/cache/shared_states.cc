@@ -58,7 +58,8 @@ void sort_to_remove(std::vector<DiskRecord>& records) {
 
 Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records) {
   sort_to_remove(records);
-  std::unordered_map<Fingerprint, std::unordered_map<PrefixKey, int>> dependents;  // of each parent
+  // By parent: the number of files that depend on it.
+  std::unordered_map<Fingerprint, std::unordered_map<PrefixKey, int>> dependents;
   Result<void> done;
   for (const DiskRecord& record : records) {
     const auto [folder, fresh] = dependents.try_emplace(record.fingerprint);
@@ -234,7 +235,7 @@ void StateCache::take_added() {
   }
 }
 
-// The sum of all sections that one record of such states can have, and the largest head.
+// The sum of all sections that one record of this model's states can have, and the largest head.
 uint64_t StateCache::most_record_bytes() const {
   uint64_t bytes = kMaxHeadBytes + kMaxSections * kSectionAlignment;
   const auto add = [&](SectionKind kind, Stack stack, size_t layer) {

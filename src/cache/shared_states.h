@@ -1,5 +1,5 @@
-// What workers exchange about their cached states: which prefixes a worker has, and records as bytes, in the
-// format of files (record.h). docs/state-transfer.md describes the exchange.
+// The data that workers exchange about their cached states: which prefixes a worker has, and records as
+// bytes, in the format of files (record.h). docs/state-transfer.md describes the exchange.
 //
 // Prefixes are named by their keys. A record contains its tokens, but only somebody who has the tokens
 // already can ask for it.
@@ -23,11 +23,12 @@ std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_v
 // The key of the whole prompt. keys: its prefix_keys().
 PrefixKey prompt_key(std::span<const PrefixKey> keys, std::span<const int> tokens);
 
-// The records of a sequence's states under a salt: its whole blocks, and the checkpoints at these lengths.
+// Returns the names of the records of a sequence's states: its whole blocks, and the checkpoints at
+// `lengths`.
 std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_view salt,
                                    std::span<const int> tokens, std::span<const int> lengths);
-// Removes the files of these records, for models that are not loaded. Files that other files depend on stay.
-// Errors: io (the other files are removed all the same).
+// Removes the files of these records. For models that are not loaded; SharedStates::forget() is for a loaded
+// one. Files that other files depend on stay. Errors: io (the other files are removed all the same).
 Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records);
 
 // A checkpoint, without its key: the mark is the key's first 32 bits. Somebody who has the tokens can compute
@@ -53,7 +54,7 @@ class SharedStates {
  public:
   virtual ~SharedStates() = default;
   virtual const Fingerprint& fingerprint() const = 0;
-  // keys: the prefix_keys() of any prompt.
+  // Returns the cached part of a prompt. keys: its prefix_keys().
   virtual KeptPrefix kept(std::span<const PrefixKey> keys) const = 0;
   // The bytes of a record. name: its size and time are ignored. Errors: not_found (evicted, or never cached),
   // and those of DiskStore::get().

@@ -14,8 +14,8 @@ int whole_blocks(int tokens) {
   return tokens / kBlockTokens;
 }
 
-// The MTP head's pairs of a block are complete one token after the block. So the node of block b holds the
-// head's block b - 1, and a checkpoint holds the head's blocks from the returned one on.
+// Returns the first of the MTP head's blocks that a checkpoint holds itself. (The head's pairs of a block are
+// complete only one token after the block, so the node of block b holds the head's block b - 1.)
 int first_own_mtp_block(int length) {
   return std::max(0, whole_blocks(length) - 1);
 }
@@ -23,7 +23,8 @@ int mtp_blocks(int length) {
   return (length - 1 + kBlockTokens - 1) / kBlockTokens;
 }
 
-// Attention whose blocks are shared by all states that pass through them.
+// Whether the layer is attention without a window: its KV blocks are shared by all sequences that begin with
+// the same tokens.
 bool has_shared_blocks(const LayerLayout& layer) {
   const auto* kv = std::get_if<KvLayout>(&layer);
   return kv && !is_windowed(*kv);
@@ -41,7 +42,7 @@ BlockRange own_blocks(const LayerLayout& layer, int length) {
   return {is_windowed(*kv) ? ops::first_block_seen(length, kv->window) : whole_blocks(length), end};
 }
 
-// The most sections that a record of such states can have.
+// The most sections that a record of states with this format can have.
 size_t most_sections(const SectionFormat& format) {
   size_t block = 2 * format.mtp.size(), checkpoint = 1 + 4 * format.mtp.size();
   for (const LayerLayout& layer : format.model) {
@@ -358,7 +359,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
     if (!match)
       match = {most, hit.shared, chosen.length, found.checkpoint && found.checkpoint->length() == hit.shared};
     if (chosen.length == 0) break;
-    if (!assemble(chosen, hit)) continue;  // the tree has less now
+    if (!assemble(chosen, hit)) continue;  // the lost record is no longer in the tree
     used(chosen);
     break;
   }
@@ -368,7 +369,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   return hit;
 }
 
-// Marks the plan's entries as just used, in memory and on disk, so that they are evicted late.
+// Marks the plan's entries as just used, in memory and on disk, so that others are evicted before them.
 void StateCache::used(const Plan& plan) {
   if (plan.point) tree_.use(*plan.point);
   if (plan.rest_tail) tree_.use(*plan.rest_tail);
@@ -446,7 +447,7 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
     tree_.set_data(checkpoint, sections, bytes_of(*sections));
   }
   if (!checkpoint.stored) unstored += checkpoint.bytes;
-  // A block that was lost on the disk is written again, also when the state itself is still there.
+  // A block whose record was lost on disk is written again, also if the checkpoint's record still exists.
   if (disk() && unstored > 0 && is_worth_disk(*at, length, unstored, token_s)) {
     store_path(*at);
     if (!checkpoint.stored) store(head_of(checkpoint), sections_in(checkpoint.data));
@@ -458,13 +459,14 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
   tell();
 }
 
-// end: the last whole block of a state of `length` tokens; bytes: of its records that are not on disk.
+// Whether a state of `length` tokens is worth writing (StateCacheOptions::disk_worth_s). end: its last whole
+// block; bytes: size of its records that are not on disk.
 bool StateCache::is_worth_disk(const PrefixTree::Node& end, int length, uint64_t bytes,
                                double token_s) const {
   if (options_.disk_worth_s <= 0) return true;
   int there = 0;  // tokens of the longest state on disk that begins this one
   for (const PrefixTree::Node* node = &end; node; node = node->parent) {
-    if (node->parent && !node->stored) there = 0;  // without a block, nothing after it can be resumed
+    if (node->parent && !node->stored) there = 0;  // a block is missing, so no state after it can be resumed
     if (there > 0 || (node->parent && !node->stored)) continue;
     if (any_token_ && node->stored) there = node->length;
     for (const auto& checkpoint : node->checkpoints)

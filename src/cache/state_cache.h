@@ -44,8 +44,8 @@ struct StateCacheOptions {
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
-  // A state is written to disk only if computing it again, from the longest one on disk, would take longer
-  // than this and than writing and reading it. 0: every state is written.
+  // A state is written to disk only if computing it again, from the longest cached state on disk, would take
+  // longer than this many seconds, and longer than writing and reading it. 0: every state is written.
   double disk_worth_s = 0;
   std::unique_ptr<KvEvents> events;  // gets the changes of states without a salt; may be null
 };
@@ -86,8 +86,8 @@ class StateCache final : public SharedStates {
   KeptPrefix kept(std::span<const PrefixKey> keys) const override;
   Result<std::string> record(const DiskRecord& name) const override;
   void forget(std::vector<DiskRecord> records) override;
-  // The cached part of a prompt: the number of tokens after which it can be continued, and of its whole
-  // blocks.
+  // The cached part of a prompt: the number of tokens after which it can be resumed, and the number of cached
+  // whole blocks.
   struct KeptHere {
     int length = 0, blocks = 0;
   };

@@ -63,7 +63,7 @@ std::string read_whole(int fd, size_t most) {
   return text;
 }
 
-// XXH3-128 in 32 digits. Error: io.
+// The XXH3-128 hash of a file's contents, as 32 hexadecimal digits. Error: io.
 Result<std::string> content_hash(int fd, const std::string& path) {
   std::vector<char> part(256 << 10);  // small enough for the processor's cache
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);

@@ -11,8 +11,8 @@
 // After open(), names are Hugging Face's ("model.layers.0.mlp.up_proj.weight", "lm_head.weight", "mtp.*"):
 // the prefixes "language_model." and "model.language_model." of multimodal checkpoints are folded to
 // "model.", GGUF names are translated and its row permutations (llama's rotary order, qwen35's value-head
-// order) undone. Tensors for images ("visual.", "vision_tower.") stand in vision(); those for sound are left
-// aside. Every other tensor must be taken or ignored: finish() says which were not.
+// order) undone. Tensors for images ("visual.", "vision_tower.") are in vision(); those for sound are left
+// out. Every other tensor must be taken or ignored: finish() says which were not.
 #pragma once
 
 #include <memory>
@@ -70,11 +70,12 @@ class Checkpoint {
   virtual bool has(std::string_view name) const = 0;
   virtual std::optional<TensorInfo> find(std::string_view name) const = 0;
 
-  // The tensor as f32, on the host, with exactly this shape (for vectors and small tensors); one of more
-  // dimensions than a Tensor has comes as a matrix, whose columns are the last dimension.
-  // Errors: not_found, invalid (another shape), each naming the tensor; taking twice is invalid.
+  // The tensor as f32, on the host, with exactly this shape (for vectors and small tensors). If it has more
+  // dimensions than a Tensor can have, the result is a matrix whose columns are the last dimension. Errors:
+  // not_found, invalid (another shape), each naming the tensor; taking twice is invalid.
   virtual Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) = 0;
-  // The matrix "<name>" = "....weight" [rows, cols], dense or quantised. The source keeps the map alive.
+  // The matrix [rows, cols] with this name, which ends in ".weight"; dense or quantised. The source keeps the
+  // map alive.
   virtual Result<WeightSource> take_matrix(std::string_view name, int64_t rows, int64_t cols) = 0;
   // The same for a tensor [count, rows, cols]: one matrix below the other.
   virtual Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,

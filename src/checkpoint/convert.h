@@ -68,7 +68,7 @@ struct ConvertOptions {
   // Returns the importance of the inputs of matrices. Matrices that are missing in it are quantised without.
   // It is called once, after all other checks. Null: no calibration.
   std::function<Result<Importance>()> calibrate;
-  // (module being written, share of all weights done); from the calling thread.
+  // Called on the calling thread with the module that is being written and the share of all weights done.
   std::function<void(std::string_view module, double done)> progress;
 };
 
@@ -86,10 +86,10 @@ struct ConvertReport {
   std::vector<std::string> warnings;
 };
 
-// "4" "4/64" (bits / group), "bf16", "f16", "fp8", "keep".
+// Parses "4", "4/64" (bits / group), "bf16", "f16", "fp8" or "keep".
 Result<Target> parse_target(std::string_view text);
 
-// {"default": {"bits": 4, "group": 64}, "rules": [{"match": "mtp.*", "dtype": "bf16"}, {"match":
+// Parses {"default": {"bits": 4, "group": 64}, "rules": [{"match": "mtp.*", "dtype": "bf16"}, {"match":
 // "*.down_proj", "bits": 6, "group": 64}]} ("default" may be absent, "group" is 64 if so; dtypes are bf16,
 // f16 and keep) into `fallback` and `rules`. `path` is for messages.
 Result<void> parse_recipe(std::string_view text, const std::string& path, ConvertOptions& options);
@@ -97,7 +97,7 @@ Result<void> parse_recipe(std::string_view text, const std::string& path, Conver
 // The recipe that parse_recipe() reads as these options' `fallback` and `rules`.
 Json recipe_json(const ConvertOptions& options);
 
-// * any run of characters, ? any one.
+// Whether a pattern matches the whole text: * stands for any run of characters, ? for any one character.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
 // Errors: those of Checkpoint::open; invalid (output exists, a rule that cannot be met or matches nothing,

@@ -11,13 +11,14 @@ namespace anabranch {
 
 int64_t dense_size(WeightKind kind);  // bytes of an element
 
-// `count` little-endian elements at `data` (unaligned) to float.
+// Converts `count` little-endian elements at `data` (unaligned) to float.
 void dense_to_float(WeightKind kind, const std::byte* data, int64_t count, float* out);
 
 // The inverse, rounding to nearest even. False when a finite value became infinite.
 bool float_to_dense(WeightKind kind, const float* values, int64_t count, std::byte* out);
 
-// Rows of a row-contiguous tensor of rows * cols elements at `data`, which `keep` keeps alive.
+// A source of the rows of a row-contiguous tensor of rows * cols elements at `data`, which `keep` keeps
+// alive.
 WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, int64_t cols,
                           std::shared_ptr<const void> keep);
 

@@ -86,7 +86,8 @@ bool Fp8Layout::stays_f32(std::string_view hf_name) const {
   return family_->hybrid && hf_name.ends_with(".A_log");
 }
 
-// Routers and the projections of a recurrent layer's gates (a few rows) decide much and cost little.
+// Routers and the projections of a recurrent layer's gates (a few rows) stay in bf16: they decide much and
+// cost little.
 Target Fp8Layout::default_target(std::string_view module, const std::optional<Target>& fallback) const {
   const bool small = std::ranges::any_of(std::array{".in_proj_a", ".in_proj_b", ".in_proj_ba"},
                                          [&](const char* end) { return module.ends_with(end); });

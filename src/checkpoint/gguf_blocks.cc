@@ -160,7 +160,7 @@ void decode_q6_k(const uint8_t* b, uint8_t* codes, float* scales, float*) {
                                  ((qh[half * 32 + i] >> (2 * k)) & 3) << 4);
 }
 
-// The K-quants' products d * scale do not fit in f16.
+// K-quants have f32 scales here, because f16 cannot hold the products d * scale.
 constexpr GgufType kTypes[] = {
     {0, "F32", 1, 4, WeightKind::f32},
     {1, "F16", 1, 2, WeightKind::f16},

@@ -155,8 +155,8 @@ class Builder {
     c["tie_word_embeddings"] = m_.tensor("output.weight") == nullptr;
     c["attention_qkv_bias"] = in_any_layer("attn_q.bias");
     c["attention_out_bias"] = in_any_layer("attn_output.bias");
-    c["attention_bias"] =
-        c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;  // for converted files
+    // For the config.json that `convert` writes.
+    c["attention_bias"] = c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;
     c["mlp_bias"] = in_any_layer("ffn_up.bias");
     return {};
   }
@@ -208,8 +208,8 @@ class Builder {
     return std::nullopt;
   }
 
-  // Whether any layer has this tensor. If so, the readers of the config expect it in every layer. If not, the
-  // loader refuses it.
+  // Whether any layer has this tensor. The config then says so of all layers, and the loader refuses a file
+  // in which a layer lacks it.
   bool in_any_layer(const char* part) const {
     for (int64_t i = 0; i < out_.layers; i++)
       if (m_.tensor(fmt::format("blk.{}.{}", i, part))) return true;

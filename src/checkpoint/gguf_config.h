@@ -27,18 +27,19 @@ struct GgufConfig {
   int64_t experts = 0;  // 0: not a mixture
   // The recurrent layers of qwen35 and qwen3next.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
-  bool value_heads_by_turns = false;  // (j, key head) instead of (key head, j), j within a key head
+  // The order is (j, key head), not (key head, j); j counts the value heads of a key head.
+  bool value_heads_by_turns = false;
   Json config;
 };
 
-// The divisors of a rope's frequencies. They become part of the config.
+// The tensor with the divisors of a rope's frequencies. Its values become part of the config.
 constexpr const char* kRopeFactors = "rope_freqs.weight";
 
 // Errors: invalid (a key is missing or makes no sense), unsupported (an architecture that we cannot read).
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
 
-// Parts of it: the rope of every architecture except gemma4 (gguf_rope.cc), and the settings that only Gemma
-// has (gguf_gemma.cc).
+// Parts of read_gguf_config(): the rope of every architecture except gemma4 (gguf_rope.cc), and the settings
+// that only Gemma has (gguf_gemma.cc).
 Result<void> add_gguf_rope(const GgufMetadata& metadata, GgufConfig& out);
 Result<void> add_gguf_gemma(const GgufMetadata& metadata, GgufConfig& out);
 

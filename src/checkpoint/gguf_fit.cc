@@ -33,7 +33,7 @@ AffineSums evaluate(const FitGroup& g, float scale, float min, float top) {
   return {total_of(error), total_of(q1), total_of(q2), total_of(qw)};
 }
 
-// The codes of evaluate().
+// Computes the codes for which evaluate() computes the sums.
 void choose_codes(const FitGroup& g, float scale, float min, float top, uint8_t* codes) {
   const float inverse = scale == 0 ? 0 : 1 / scale;
   for (int i = 0; i < kGroup; i++) {
@@ -111,7 +111,7 @@ class AffineBlockFit {
   AffineBlock run() {
     float scale = 0, min = 0;
     for (const Affine& a : wanted_) scale = std::max(scale, a.scale), min = std::max(min, a.min);
-    // The largest integers: a smaller one makes the common factor larger.
+    // Values to try for the largest integer; a smaller one makes the common factor larger.
     for (const float most : {63.0f, 61.0f}) {
       float d = scale / most, dmin = min / most;
       constexpr int kRefits = 3;

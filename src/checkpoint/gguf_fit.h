@@ -36,7 +36,8 @@ struct Iq4Grid {
   static constexpr std::array<int8_t, 16> kValues = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                      1,    13,   25,  38,  53,  69,  89,  113};
   static constexpr float kEdges[] = {-127, 113};
-  // By twice the value rounded down, plus 256: every border between two codes is a multiple of a half.
+  // The nearest code of a value, at index floor(2 * value) + 256. This is exact, because every border between
+  // two codes is a multiple of a half.
   static constexpr std::array<uint8_t, 512> kNearest = [] {
     std::array<uint8_t, 512> out{};
     for (int i = 0, code = 0; i < 512; i++) {
@@ -53,10 +54,11 @@ struct Iq4Grid {
 };
 
 struct FitSums {
-  float error = 0, vw = 0, vv = 0;  // vw, vv: of the grid's values with the weights and with themselves
+  // vw, vv: products of the grid's values with the weights, and with themselves.
+  float error = 0, vw = 0, vv = 0;
 };
 
-// The sums for the codes that are nearest at this scale.
+// Sums over the group, weighted by h, for the codes that are nearest at this scale.
 template <class Grid>
 FitSums evaluate_scale(const FitGroup& g, float scale) {
   const float inverse = scale == 0 ? 0 : 1 / scale;

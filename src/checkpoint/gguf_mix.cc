@@ -6,7 +6,7 @@ namespace anabranch {
 
 namespace {
 
-// The first and last eighth of the layers, and every third between them.
+// True for the first and the last eighth of the layers, and for every third layer between them.
 bool gets_more_bits(const GgufMatrix& m) {
   const int64_t i = m.layer, n = m.layers;
   return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
@@ -20,7 +20,7 @@ bool goes_down(const GgufMatrix& m) {
   return m.name.ends_with(".ffn_down.weight");
 }
 
-// A prediction head is small, and its drafts get worse when it is quantised.
+// A prediction head gets 8 bits: it is small, and its drafts get worse with fewer.
 std::string_view choose_q4_k_m(const GgufMix& mix, const GgufMatrix& m) {
   if (m.head) return m.cols % 256 == 0 ? "Q6_K" : "Q8_0";
   if (m.predicts) return "Q8_0";

@@ -143,7 +143,7 @@ class Translator {
                       shown(tensor.name), shape_text(tensor.shape));
   }
 
-  // Rows of a matrix, elements of a vector.
+  // Reorders the rows of a matrix, or the elements of a vector.
   Result<Entry> reorder(const GgufTensor& tensor, std::vector<int64_t> order, Entry entry) const {
     if (static_cast<int64_t>(order.size()) != tensor.shape[0]) return wrong_shape(tensor);
     if (tensor.shape.size() == 1) {
@@ -174,8 +174,8 @@ class Translator {
     const int64_t values = config_.linear_value_heads * dim;
     if (part == "ssm_out.weight") return undo_output(tensor, std::move(entry));
     const bool fused = part == "attn_qkv.weight" || part == "ssm_conv1d.weight";
-    if (fused ||
-        part == "attn_gate.weight") {  // before the order is made: it is as long as the metadata says
+    // Checked before the order is made, whose length comes from the metadata.
+    if (fused || part == "attn_gate.weight") {
       if (tensor.shape[0] != (fused ? 2 * keys : 0) + values) return wrong_shape(tensor);
       return reorder(tensor, heads_in_order(dim, fused ? 2 * keys : 0), std::move(entry));
     }

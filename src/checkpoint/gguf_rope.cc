@@ -36,8 +36,9 @@ Result<void> add_yarn(const GgufMetadata& m, Json& scaling) {
   return {};
 }
 
-// Returns config.json's "rope_scaling"; empty when there is none. Ollama also writes the names that configs
-// use for a plain rope, a factor of 0 if there is none, and no type beside the divisors of Llama 3.1.
+// Returns config.json's "rope_scaling"; empty when there is none. In Ollama's files, three things mean that
+// there is none: a type that configs use for a plain rope, a factor of 0, and an empty type beside the
+// divisors of Llama 3.1.
 Result<Json> read_scaling(const GgufMetadata& m) {
   const Json* named = m.find("rope.scaling.type");
   const Json type = named ? *named : Json("linear");
@@ -56,7 +57,7 @@ Result<Json> read_scaling(const GgufMetadata& m) {
   return scaling;
 }
 
-// Whether these are the divisors of Llama 3.1 and later. The last one is the factor.
+// Whether these are the divisors of Llama 3.1 and later. The last divisor is the factor of the scaling.
 bool is_llama3(const std::vector<float>& divisors, double theta, double original) {
   const double factor = divisors.back(), pairs = static_cast<double>(divisors.size());
   for (size_t i = 0; i < divisors.size(); i++) {

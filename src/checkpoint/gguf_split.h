@@ -12,7 +12,7 @@ namespace anabranch {
 
 struct GgufParts {
   std::vector<FileBytes> files;
-  GgufFile joined;  // metadata of the first file, tensors of all; GgufTensor::file is the number of the file
+  GgufFile joined;  // metadata of the first file, tensors of all; GgufTensor::file is an index into `files`
 };
 
 // `path` may be any of the parts. Errors: those of parse_gguf(), not_found (a part is missing), invalid

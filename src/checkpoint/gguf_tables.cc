@@ -17,7 +17,7 @@ constexpr CodeTable kIq2Table{8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43, 0, 0, 0, 0
 constexpr CodeTable kIq3XxsTable{4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
 constexpr CodeTable kIq3STable{1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
 constexpr CodeTable kIq4Table{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-// Eight times -1, 0, 1 plus an eighth, and in codes from 4 on minus an eighth.
+// Eight times the weights: -1, 0, 1 plus an eighth for codes 0 to 2, and minus an eighth for codes 4 to 6.
 constexpr CodeTable kIq1Table{-7, 1, 9, 0, -9, -1, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
 template <class T>
@@ -197,8 +197,9 @@ void decode_nvfp4(const uint8_t* b, uint8_t* codes, float* scales, float*) {
   }
 }
 
-// qs[48], qh[4], d: base-3 digits of a byte as a fraction, the first five or four of them. The weights are in
-// rows: the first digits of 32 bytes, their second digits, ...; then of 16 bytes, then of the last 4.
+// qs[48], qh[4], d. A byte is a fraction in base 3, whose first five digits (in qh: four) are codes. The
+// codes come in rows: the first digits of 32 bytes, their second digits, ...; then those of 16 bytes, then of
+// the 4 of qh.
 void decode_tq1_0(const uint8_t* b, uint8_t* codes, float* scales, float*) {
   scales[0] = scales[1] = f16_to_float(at<uint16_t>(b + 52));
   constexpr struct { int first, bytes, digits; } kParts[] = {{0, 32, 5}, {32, 16, 5}, {48, 4, 4}};

@@ -73,7 +73,7 @@ Result<std::optional<int64_t>> whole(const Json& value, const char* key, const s
   return make_error(ErrorKind::invalid, "{}: \"{}\" is not a whole number", path, key);
 }
 
-// A number, or a list if layers take turns.
+// Reads "sliding_window": a number, or a list if layers take turns.
 Result<void> read_window(const Json& params, const std::string& path, Json& config) {
   const Json* window = find(params, "sliding_window");
   if (!window) window = find(params, "_sliding_window");
@@ -217,7 +217,8 @@ Result<Json> mistral_config(const Json& params, const std::string& path) {
     if (!value || !value->is_number_integer() || *value < 1 || *value > (1 << 24))
       return make_error(ErrorKind::invalid, "{}: \"{}\" should be a number from 1 to {}", path, key, 1 << 24);
   }
-  // Models whose files do not state it have 32,768; since the vocabulary of tekken.json 131,072.
+  // Models whose files do not state it have 32,768; those with the larger vocabulary of tekken.json have
+  // 131,072.
   if (!config.contains("max_position_embeddings"))
     config["max_position_embeddings"] = config["vocab_size"] < 131072 ? 32768 : 131072;
   TRY_VOID(read_window(params, path, config));

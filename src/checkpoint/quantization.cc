@@ -32,7 +32,8 @@ Result<const ModeRow*> parse_mode(const Json& object, const std::string& where) 
       where, shown(mode->get_ref<const std::string&>()));
 }
 
-// Absent keys keep those of `defaults` if that is of the same mode, else the mode's; null means the mode's.
+// An absent key takes its value from `defaults` if that has the same mode, otherwise from the mode; null
+// means the mode's value.
 Result<MlxFormat> parse_format(const Json& object, const MlxFormat& defaults, const std::string& where) {
   TRY(const ModeRow* row, parse_mode(object, where));
   MlxFormat format{defaults.mode == row->mode ? AffineFormat(defaults) : row->defaults, row->mode};

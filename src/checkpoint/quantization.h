@@ -43,9 +43,9 @@ struct QuantizationConfig {
   bool zeros_minus_one = true;
 };
 
-// None when config.json has no quantization. This function alone decides whether a config can be read.
-// Errors: invalid (a wrong type, absurd sizes), unsupported (a method, mode, width, group or option that is
-// not read, whatever its type); they say what can be read, or what to use instead.
+// Parses the quantisation in config.json; nullopt if it has none. This function alone decides whether a
+// config can be read. Errors: invalid (a wrong type, absurd sizes), unsupported (a method, mode, width, group
+// or option that is not read, whatever its type); they say what can be read, or what to use instead.
 Result<std::optional<QuantizationConfig>> parse_quantization(const Json& config, const std::string& path);
 
 // NVIDIA's ModelOpt may state the quantisation in this file beside config.json only.

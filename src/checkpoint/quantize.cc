@@ -126,7 +126,8 @@ class GroupFit {
     return half_ ? f16_to_float(float_to_f16(x)) : bf16_to_float(float_to_bf16(x));
   }
 
-  // The next wider scale: clipping the ends costs more than slightly wider steps when steps are fine.
+  // The next wider scale that the type can hold. With fine steps, slightly wider ones cost less than clipping
+  // the ends.
   float wider(float scale) const {
     return half_ ? f16_to_float(float_to_f16(scale) + 1) : bf16_to_float(float_to_bf16(scale) + 1);
   }
@@ -168,7 +169,7 @@ class GroupFit {
   int bits_;
   bool half_;
   float top_, low_ = 0, high_ = 0;
-  float count_ = 0, sum_ = 0;  // of ones and of weights, by importance
+  float count_ = 0, sum_ = 0;  // sums of 1 and of the weights, weighted by importance
   Fit best_;
 };
 

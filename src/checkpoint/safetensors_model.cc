@@ -49,7 +49,7 @@ const SafetensorsTensor* find_tensor(const SafetensorsFile& file, std::string_vi
   return at != file.tensors.end() && at->name == name ? &*at : nullptr;
 }
 
-// A stand-alone MTP file whose names lack the "mtp." that they have inside a model.
+// Names in a stand-alone MTP file, which lack the "mtp." that they have inside a model.
 constexpr const char* kBareMtp[] = {"pre_fc_norm_hidden.weight", "pre_fc_norm_embedding.weight"};
 bool is_bare_mtp(const SafetensorsFile& file) {
   return find_tensor(file, kBareMtp[0]) && find_tensor(file, kBareMtp[1]);

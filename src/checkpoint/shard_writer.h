@@ -24,8 +24,8 @@ class ShardWriter {
       : directory_(std::move(directory)), format_(std::move(format)) {}
 
   // Files "<stem>.safetensors" or "<stem>-00001-of-00003.safetensors" for modules (pieces that belong
-  // together) in this order; a file has at most max_bytes unless a single tensor has more. Writes their
-  // headers.
+  // together) in this order; a file has at most max_bytes unless a single tensor has more. Creates the files
+  // and writes their headers.
   Result<void> add_files(const std::string& stem, const std::vector<std::vector<Piece>>& modules,
                          uint64_t max_bytes);
   // Writes the data of a piece. Each piece is written once.

@@ -98,7 +98,7 @@ void copy_row(const WeightSource& m, int64_t r, WeightKind scale_kind, uint8_t* 
                   float_to_dense(scale_kind, b.data(), groups, biases);
 }
 
-// Rows [first, first + count).
+// Quantises and writes rows [first, first + count), or copies their codes.
 Result<void> write_affine_rows(const TensorConversion& job, int64_t first, int64_t count, ShardWriter& writer,
                                QuantizeStats& total) {
   const WeightSource& m = *job.matrix;

@@ -33,7 +33,7 @@ int64_t element_count(const std::vector<int64_t>& shape);
 // out_name without ".weight".
 std::string module_of(const TensorConversion& job);
 std::vector<Piece> pieces_of(const TensorConversion& job);
-// Names the file and the tensor.
+// An error whose message names the file and the tensor.
 Error conversion_error(const TensorConversion& job, ErrorKind kind, const std::string& why);
 
 // shift: added to every value. Releases the source's pages as it goes. Adds to `stats`. Errors: invalid

@@ -10,8 +10,8 @@
 
 namespace anabranch {
 
-// Time in the grammar is limited per request: once the calls have taken seconds in total, each further call
-// throws std::runtime_error and the request ends.
+// The processor time of all calls is limited, to 1 s plus 2 ms for each mask() in the answer: beyond it, each
+// call throws std::runtime_error and the request ends.
 class AnswerGrammar final : public Constraint {
  public:
   // tokens: the same as the control's. Both must outlive this object.

@@ -17,17 +17,21 @@ constexpr double kRowShare = 0.5, kRowPrior = 4;
 constexpr double kMoreChains = 0.1;  // the share by which each further sequence makes drafting slower
 
 constexpr double kMemory = 12;  // number of samples that an average remembers
-// A change in time changes all row classes by this share of it, once its own class has kMature samples.
+// If the time of a row class with at least kMature samples changes, all other classes change by this share of
+// it.
 constexpr double kShared = 0.8, kMature = 8;
 constexpr double kSlowest = 2;  // a slow sample counts as at most this multiple of the estimate
 constexpr double kKnown = 3;    // samples after which the time of a row class is known
 constexpr int kFirstPlain = 2;  // steps without drafts that are measured first
-// A change of plan must promise a gain by this factor.
+// To replace the held plan, another must be better by this factor: kEnter if the held plan is plain decoding,
+// otherwise kHeld.
 constexpr double kEnter = 1.03, kHeld = 1.02;
-constexpr double kAsked = 0.3;  // a fixed source drafts on while the chance is at least this
+// A source that the request fixes goes on drafting while the chance is at least this.
+constexpr double kAsked = 0.3;
 constexpr double kWorthless = 0.03;
-// Limits on trials of plans that seem worse: the share of time that they may lose, their account in plain
-// steps (most, at first), and the steps until the next trial.
+// Limits on trials of plans that seem worse: the share of time that they may lose; the account of this time,
+// in plain steps (maximum, at the start); and the loss of a plain step that is always allowed. Then the steps
+// until the next trial.
 constexpr double kTryShare = 0.006, kTryMost = 2, kTryStart = 1.5, kCheap = 0.1;
 constexpr int kTryAfter = 16, kTryFirst = 4, kTryAtMost = 512;
 constexpr long kParkedAfter = 64;
@@ -80,8 +84,8 @@ void BatchPlanner::Load::fit() {
   }
 }
 
-// Linear between the points. Beyond them it continues with the mean slope, mixed with the assumed cost of a
-// row.
+// The time is linear between the points of `line`. Beyond the last one it rises with the mean slope, mixed
+// with the assumed cost of a row.
 double BatchPlanner::Load::pass_s(double rows) const {
   const Point &first = line.front(), &last = line.back();
   if (rows <= first.rows) return first.seconds;

@@ -25,12 +25,13 @@ struct BatchSeat {
 
 // The result of a step with at least two decoding sequences.
 struct BatchStep {
-  int sequences = 0;                       // sequences that decoded, with or without drafts
-  int drafted = 0;                         // draft rows of all sequences
-  DraftSource source = DraftSource::none;  // the source that ran a model; none: no source did, or several did
-  int chains = 0, levels = 0;              // sequences it drafted for; length of the longest of these drafts
-  double draft_s = 0;                      // time of drafting
-  double rest_s = 0;  // time of the rest of the step; 0: unusable, because prompts were read
+  int sequences = 0;  // sequences that decoded, with or without drafts
+  int drafted = 0;    // draft rows of all sequences
+  // The source that ran a model; none: no source ran one, or several did.
+  DraftSource source = DraftSource::none;
+  int chains = 0, levels = 0;  // sequences it drafted for; length of the longest of these drafts
+  double draft_s = 0;          // time of drafting
+  double rest_s = 0;           // time of the rest of the step; 0: unusable, because prompts were read
 };
 
 class BatchPlanner {
@@ -41,8 +42,8 @@ class BatchPlanner {
   // One choice per seat. sequences: the number that decode in this step, >= seats.size() and >= 2. measured:
   // the step's time will be known, so an alternative to the best choice may be tried.
   std::vector<RoundChoice> choose(int sequences, std::span<const BatchSeat> seats, bool measured);
-  // Call when the choices were not used and choose() will be called again: the next observed step is then no
-  // trial.
+  // Call when the choices were not used and choose() will be called again: the next observed step then does
+  // not count as a trial.
   void drop_choice() { trying_ = -1; }
   void observe(const BatchStep& step);
   // Whether drafts of this source have not paid for a while.
@@ -54,7 +55,8 @@ class BatchPlanner {
   struct Point {
     double rows = 0, seconds = 0, weight = 0;
   };
-  // The time to draft for about `chains` sequences: the first token, and each further one.
+  // The time that a source's model takes to draft for about `chains` sequences: for the first token, and for
+  // each further one. (A chain is the draft of one sequence, made token by token.)
   struct ChainCost {
     double first_s = 0, next_s = 0, chains = 0, weight = 0;
   };
@@ -68,8 +70,8 @@ class BatchPlanner {
     std::array<Point, kRowClasses> points{};
     std::vector<Point> line;  // monotone fit through the points
     std::array<ChainCost, kDraftSources> chains{};
-    // By kind of plan: plain, n-grams only, chains of each source; the last one tries more rows than the best
-    // plan.
+    // When to try each kind of plan next: without drafts, n-grams only, chains of each source. The last entry
+    // is for plans with more rows than the best one.
     std::array<Probe, kDraftSources + 1> probes{};
     int held = 0;            // the kind of plan that was best lately
     bool inherited = false;  // copied from another load; no step of this one was measured yet
@@ -88,7 +90,7 @@ class BatchPlanner {
     std::array<int, kDraftSources> levels{};      // tokens that each source may draft
     std::array<std::array<double, kLevels>, kDraftSources> paths{};
   };
-  // The length of drafts, and the expected result.
+  // A threshold that determines the lengths of all drafts, and the expected result.
   struct Cut {
     double chance = 2;  // draft rows with a lower chance are not made
     int rows = 0;       // draft rows

@@ -18,7 +18,7 @@ int best_of(std::span<const float> row) {
   return static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
-// The most likely draft token by each row of hidden [n, H].
+// The most likely draft token for each row of hidden [n, H].
 std::vector<int> draft_tokens(const Model& model, const Tensor& hidden) {
   const auto logits = to_host(model.draft_logits(hidden));
   const size_t width = logits.shape(1);
@@ -72,7 +72,8 @@ std::vector<int> ranked_ids(std::span<const Passage* const> passages, int vocab)
   return ids;
 }
 
-// [id]: whether it is among `always` and the first of `ranked`, `size` ids in all.
+// [id]: whether the id is chosen. Chosen are `always`, then the first of `ranked`, until there are `size`
+// ids.
 std::vector<bool> chosen_ids(const std::vector<int>& ranked, const std::vector<int>& always, int size) {
   std::vector<bool> in(ranked.size());
   int left = size;
@@ -84,7 +85,8 @@ std::vector<bool> chosen_ids(const std::vector<int>& ranked, const std::vector<i
   return in;
 }
 
-// Ids are chosen from one half of the passages and looked for in the other, both ways.
+// Measures the coverage for each size: the ids are chosen from one half of the passages and looked for in the
+// other, then the other way round.
 std::vector<VocabSize> cover(std::span<const Passage> passages, int vocab, const std::vector<int>& always,
                              std::vector<int> sizes) {
   std::vector<VocabSize> out;

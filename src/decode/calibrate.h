@@ -41,11 +41,12 @@ struct VocabSize {
 };
 struct VocabSearch {
   std::vector<VocabSize> sizes;
-  int best = 0;          // of sizes
+  int best = 0;          // index into sizes
   std::vector<int> ids;  // ascending; sizes[best].size of them
 };
-// Chooses the ids `always`, then ids by frequency in the passages, then from 0 up, because BPE numbers merges
-// in the order learnt. cost(size): cost of one draft. Throws unless there are at least two passages.
+// Chooses the ids in `always`, then the ids that occur in the passages, by frequency, then the others from 0
+// up, because BPE numbers merges in the order learnt. cost(size): cost of one draft. Throws unless there are
+// at least two passages.
 VocabSearch search_vocab(std::span<const Passage> passages, int vocab, const std::vector<int>& always,
                          const std::function<double(int size)>& cost);
 
@@ -82,13 +83,15 @@ TextMeasure measure_text(const Model& model, std::span<const Passage> passages, 
 // The share of positions at which two measurements of the same passages have the same most likely token.
 double agreement_of(const TextMeasure& a, const TextMeasure& b);
 
-// Drafts by some of the layers, as LayersDrafter makes them, after text that all layers have seen.
+// Measures how often drafts by some of the layers, made as by LayersDrafter, agree with the full model. The
+// state before each draft comes from all layers.
 class DraftTrials {
  public:
   // full: measure_text() of the same passages. Keeps states at positions spread over the passages.
   DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full);
   double agreement(std::span<const int> layers);
-  int tokens() const { return static_cast<int>(expected_.size()); }  // that each agreement is counted on
+  // The number of tokens on which agreement() compares.
+  int tokens() const { return static_cast<int>(expected_.size()); }
 
  private:
   struct TestPoint {
@@ -97,7 +100,7 @@ class DraftTrials {
   };
   const Model& model_;
   std::vector<TestPoint> points_;
-  std::vector<int> expected_;  // after each place's tokens
+  std::vector<int> expected_;  // the full model's most likely token after each token of each point
 };
 
 }  // namespace anabranch

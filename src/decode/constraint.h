@@ -1,6 +1,6 @@
 // Constraints on the tokens of one sequence: thinking control, a grammar, the end of a turn, stop strings. A
 // step asks the constraints of a sequence in order. Each sees every token once, in order, before the next one
-// is drawn, so drafts and batches change nothing.
+// is drawn, so its decisions do not depend on drafts or batches.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +49,11 @@ class ConstraintList {
   void mask(std::span<float> logits);
   // Whether all of them allow the token.
   bool allows(int token) const;
-  // Each may replace the token that the one before decided on.
+  // Calls decide() of each constraint with the result of the one before.
   int decide(int drawn);
-  // The least of their results.
+  // Returns the least of the constraints' results.
   size_t fitting(std::span<const int> draft);
-  // Each sees the token, and may overrule how the one before would end the sequence.
+  // Each constraint sees the token, and may overrule how the one before would end the sequence.
   Ending accept(int token);
   Ending out_of_room();
 

@@ -113,7 +113,7 @@ class MtpDrafter final : public Drafter {
     if (skipped_ > 0 || next_pair() + waiting_count_ < length || length == 0) return std::nullopt;
     catch_up(tokens);
     Snapshot snapshot = state_.snapshot();
-    // A pair with the next token, which is sampled already, does not belong to `tokens`.
+    // The next token may be sampled already. The pair with it does not belong to `tokens`.
     for (auto& layer : snapshot.layers) ops::kv_truncate(std::get<ops::PagedKv>(layer), length - 1);
     snapshot.length = length - 1;
     return MtpSnapshot{std::move(snapshot), gather({&last_, 1})};
@@ -126,7 +126,7 @@ class MtpDrafter final : public Drafter {
     return true;
   }
 
-  // Pairs with the head's own hidden states are draft tokens.
+  // Pairs with the head's own hidden states are added as draft tokens, which finish() removes.
   void extend(int token, const HiddenRows& hidden, DraftPass& pass) override {
     if (!state_.has_draft_tokens()) state_.open();
     pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
@@ -142,10 +142,10 @@ class MtpDrafter final : public Drafter {
 
  private:
   static constexpr int kCapacity = 256, kParkedCapacity = 32;  // rows that wait at most
-  static constexpr int kLargerStep =
-      4;  // rows of a step that has more than this many times as many are copied
+  // Waiting rows are copied if their step has more than this many times their number.
+  static constexpr int kLargerStep = 4;
 
-  // The position whose hidden state waits first.
+  // The position of the first waiting hidden state.
   int next_pair() const { return skipped_ + state_.length(); }
 
   static HiddenRows copy_of(const HiddenRows& rows) {

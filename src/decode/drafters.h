@@ -49,7 +49,7 @@ class Drafter {
     static_cast<void>(tokens);
     return true;
   }
-  // Catches up on unseen tokens; not charged to the next draft's cost.
+  // Processes tokens that the drafter has not seen yet. This time does not count as a cost of the next draft.
   virtual void prepare(std::span<const int> tokens) { static_cast<void>(tokens); }
 
   // propose_together() makes a draft with these calls. begin() adds the rows of the first pass: the tokens
@@ -57,17 +57,17 @@ class Drafter {
   virtual bool begin(const DraftRequest& request, DraftPass& pass) = 0;
   // Adds the row of one more drafted token. hidden: the hidden state from which the token was drawn.
   virtual void extend(int token, const HiddenRows& hidden, DraftPass& pass) = 0;
-  // The draft is complete, or failed.
+  // Ends the draft, which is complete or has failed.
   virtual void finish() {}
   // Runs a pass for this drafter and others of its kind. Returns the hidden states of its rows, [n, hidden].
   virtual Tensor run(const DraftPass& pass) const = 0;
   // The model whose head the drafts are drawn from.
   virtual const Model& model() const = 0;
 
-  // The first `accepted` tokens of the last proposal became part of the sequence.
+  // Reports that the first `accepted` tokens of the last proposal became part of the sequence.
   virtual void observe(int accepted) { static_cast<void>(accepted); }
-  // The full model's state for the first `length` tokens comes from the cache. saved: the MTP head's state,
-  // from save(), or null.
+  // Reports that the full model's state for the first `length` tokens comes from the cache, so the drafter
+  // has not seen them. saved: the MTP head's state, from save(), or null.
   virtual void resume(int length, const MtpSnapshot* saved) {
     static_cast<void>(length);
     static_cast<void>(saved);
@@ -101,10 +101,10 @@ struct DraftWork {
 void propose_together(std::span<DraftWork> works);
 
 // The checkpoint's MTP head, chained: its first draft comes from the trunk's hidden state, each further one
-// from its own output. Its keys and values cover every pair (hidden state, next token) of the sequence; after
-// parking, only the last few pairs before it resumed and all later ones. Pairs wait until a draft needs them,
-// or until a batch of them is full.
-// images: of the sequence, or null; they outlive it, and have their embeddings when their tokens are seen.
+// from its own output. Its KV cache covers every pair (hidden state, next token) of the sequence; after a
+// time in which it was parked (applied()), only the last few pairs of that time and all later ones. Pairs are
+// collected until a draft needs them, or until a batch of them is full. images: of the sequence, or null;
+// they outlive the drafter, and have embeddings when it processes their tokens.
 std::unique_ptr<Drafter> make_mtp_drafter(const Model& model, const PromptImages* images = nullptr);
 
 // A separate, smaller model with the same tokens and its own state.

@@ -19,7 +19,8 @@ uint8_t token_traits(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto c = decode_utf8(text, i);
     i += c.length;
-    // Parts of a character, as byte tokens are, belong to words of scripts outside ASCII.
+    // Invalid UTF-8 counts as letters: a byte token is a part of a character, usually of a word outside
+    // ASCII.
     if (is_number(c.value))
       digits = true;
     else if (!c.valid || (is_word(c.value) && c.value != '_'))
@@ -126,8 +127,8 @@ Repetition LoopDetector::push(int token) {
 
 Repetition LoopDetector::exact(int token) {
   if (!exact_.push(token, (traits(token) & kWordToken) ? 1 : 0)) return {};
-  // Multiples of a period reach back as far as the period itself, and no other period does, so they are
-  // skipped.
+  // The repetition with a multiple of a period is as long as that of the period itself, and no other is. So
+  // periods with a repetition of the same length are skipped.
   int judged = 0;
   for (int period = exact_.next(0); period; period = exact_.next(period)) {
     const int tokens = exact_.length(period);

@@ -31,7 +31,7 @@ class RecentAnswers {
   using Texts = std::map<std::string, SuffixIndex, std::less<>>;
   struct Answer {
     Texts::iterator text;
-    size_t tokens;  // with kEnd
+    size_t tokens;  // including its kEnd
   };
   static size_t bytes_of(std::string_view salt);
   size_t bytes_more(std::string_view salt, size_t tokens) const;

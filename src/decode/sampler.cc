@@ -12,7 +12,7 @@
 namespace anabranch {
 namespace {
 
-// A token further behind cannot win.
+// A token whose score is further below the best one cannot be drawn.
 constexpr float kNoiseSpan = ops::kMostNoise - ops::kLeastNoise;
 
 struct Candidate {
@@ -24,7 +24,7 @@ bool ahead(const Candidate& a, const Candidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
-// For a sorted list.
+// The weight of candidate i in a sorted list.
 uint64_t weight_of(const std::vector<Candidate>& list, size_t i) {
   return ops::weight_of(static_cast<double>(list[i].score) - list[0].score);
 }

@@ -11,7 +11,8 @@
 
 namespace anabranch {
 
-// Uniform in (0, 1), of the seed and the counter (token, position). ops/draw.h has the arithmetic.
+// A uniform random number in (0, 1), a function of the seed and the counter (token, position). ops/draw.h has
+// the arithmetic.
 double counter_uniform(uint64_t seed, uint64_t position, uint32_t token);
 
 // Samples the token at `position`, which follows `history`.

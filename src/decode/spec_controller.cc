@@ -18,17 +18,18 @@ constexpr double kCostMemory = 12, kModelMemory = 300, kSequenceMemory = 16;
 constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
 // A slow sample counts as at most this multiple of the estimate.
 constexpr double kSlowest = 2;
-// A change in time changes the costs of all counts by this share of it, once its own count has kMature
-// samples.
+// If the time of a count with at least kMature samples changes, the costs of all other counts change by this
+// share of it.
 constexpr double kShared = 0.8, kMature = 8;
 // The share of a sequence's deviation from the model's acceptance rate (in log-odds) that is expected at the
 // next position, too.
 constexpr double kCarry = 0.8;
-constexpr long kRecent = 32;  // rounds of other sequences until recent_acceptance() looks again
+constexpr long kRecent = 32;  // rounds of all sequences until recent_acceptance() computes its result again
 
-// Choosing. A change must promise a gain by this factor.
+// Choosing. The factors by which another choice must be better than the held one: to leave plain decoding, a
+// source, a depth.
 constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
-constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
+constexpr int kFirstPlain = 3;  // plain rounds at first, for a model whose plain round was never measured
 // Two accounts, in plain rounds: start value, share of the time that is added, and maximum. When the credit
 // is below zero, drafts have at most one token; when it is below -kCreditShort, there are none.
 constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
@@ -184,7 +185,8 @@ Chances SpecCosts::acceptance(int draft_class) const {
 }
 
 // A pass's time depends on its number of rows, and on the machine and the context, which affect all costs.
-// Once the cost of the rows is well known, a change is mostly attributed to the latter.
+// Once the cost of this number of rows is well known, a change is mostly attributed to machine and context,
+// so it changes all costs.
 void SpecCosts::observe_verify(int rows, double seconds) {
   CostCurve& verify = stats_.verify;
   if (verify.weight[rows] == 0)
@@ -220,8 +222,8 @@ SpecController::SpecController(SpecCosts& costs, SpecMode mode) : costs_(costs),
     if (costs.stats_.acceptance[c].tried[0] >= kKnown) arms_[kFirstClassArm + c] = {kProbeAfter, kProbeAfter};
 }
 
-// The sequence's own counts, with the model's as a prior. A deviation from other sequences at one position is
-// expected to hold in part at the next.
+// Estimates the chances from the sequence's own counts, with the model's chances as a prior. If the sequence
+// deviates from other sequences at one position, it is expected to deviate in part at the next.
 Chances SpecController::acceptance(int draft_class) const {
   const AcceptanceCounts& counts = acceptance_[draft_class];
   Chances chances = costs_.acceptance(draft_class);

@@ -38,8 +38,9 @@ using Chances = std::array<double, kMaxDraft>;
 
 // The statistics of a model; spec_stats.h keeps them between runs.
 struct SpecStats {
-  CostCurve verify;                            // [rows], from 1 on
-  std::array<CostCurve, kDraftSources> draft;  // [source][drafts], from 1 on; mtp and later ones
+  CostCurve verify;  // [rows], from 1 on
+  // [source][drafts], from 1 on; only of mtp and the sources after it.
+  std::array<CostCurve, kDraftSources> draft;
   std::array<AcceptanceCounts, kDraftClasses> acceptance;
   bool operator==(const SpecStats&) const = default;
 };
@@ -74,8 +75,8 @@ class SpecController {
   SpecController(SpecCosts& costs, SpecMode mode);
 
   RoundChoice choose(const RoundLimits& limits);
-  // Call when the choice was not used and choose() will be called again: the next observed round is then no
-  // trial.
+  // Call when the choice was not used and choose() will be called again: the next observed round then does
+  // not count as a trial.
   void drop_choice() { trying_ = -1; }
   // Call once after each round, including plain ones.
   void observe(const RoundResult& result);

@@ -10,7 +10,8 @@
 
 namespace anabranch {
 
-// Versioned lines of "name numbers..."; parsing restores the same bits.
+// Writes the statistics as a header line with the version, then lines of "name numbers...". Parsing the text
+// restores the same bits.
 std::string spec_stats_text(const SpecStats& stats);
 // Returns nothing if a line is not exactly as spec_stats_text() writes it, or a number is out of its range.
 std::optional<SpecStats> parse_spec_stats(std::string_view text);

@@ -35,7 +35,7 @@ constexpr std::optional<DraftSource> source_named(std::string_view name) {
 struct SpecMode {
   bool automatic = true;                   // the controller chooses source and depth; `source` is ignored
   DraftSource source = DraftSource::none;  // when not automatic; none = no speculation
-  int depth = 0;                           // drafts a round, 0 = chosen; with automatic: at most this many
+  int depth = 0;  // drafts in each round, 0 = the controller chooses; with automatic: the most drafts
 };
 
 // name: "auto", "off" or a draft source. depth: 0 if not given. Errors: invalid (another name; a depth
@@ -47,7 +47,7 @@ struct RoundLimits {
   int max_drafts = 0;  // from token budget, window and context; <= 0: plain decoding
   std::array<bool, kDraftSources> available{};
   int ngram_length = 0;  // tokens of the available n-gram proposal, 0 = none
-  int ngram_match = 0;   // how far it can be trusted: the tokens of context that matched, about
+  int ngram_match = 0;   // trust in it, as a number of matching tokens (trusted_match() in speculator.cc)
 };
 
 // depth is 0 exactly when source is none.

@@ -30,7 +30,8 @@ namespace {
 
 // How far a proposal can be trusted, as the equivalent length of a match at one place of the sequence itself.
 // On bench/prompts, proposals of the same equivalent length are right equally often. If several places agree,
-// their length counts twice; in other answers it counts half. 0: hardly ever right.
+// their length counts twice; that of a match in another answer counts half. 0: the proposal is hardly ever
+// right.
 int trusted_match(const SuffixIndex::Proposal& proposal, bool own) {
   if (5 * proposal.agree < 4 * proposal.places) return 0;
   const int match = proposal.match * (proposal.places > 1 ? 2 : 1);

@@ -51,7 +51,7 @@ struct SpecSeat {
 struct DraftTimes {
   DraftSource source = DraftSource::none;
   int chains = 0, levels = 0;
-  double seconds = 0;  // without catching up
+  double seconds = 0;  // without Drafter::prepare()
 };
 
 class Speculator {
@@ -63,14 +63,15 @@ class Speculator {
   Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt,
              const PromptImages* images = nullptr);
 
-  // The sequence has ended with these tokens after its prompt.
+  // Reports that the sequence has ended; `answer` is its tokens after the prompt. Later requests may copy
+  // from them.
   void ended(std::span<const int> answer);
 
   // Reports the hidden states of committed tokens, in order. tokens: all known tokens. busy: other sequences
   // run as well.
   void applied(const HiddenRows& hidden, std::span<const int> tokens, bool busy);
 
-  // The same as in Drafter, for the sequence.
+  // See Drafter; calls these functions of the sequence's drafters.
   void resume(int length, const MtpSnapshot* saved);
   std::optional<MtpSnapshot> save(std::span<const int> tokens);
 

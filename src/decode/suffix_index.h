@@ -2,9 +2,9 @@
 // 2023, "Prompt lookup decoding"; Oliaro et al. 2024, "SuffixDecoding", arXiv 2411.04975). As with a suffix
 // tree, the longest match decides; if several places match equally, the most frequent continuation does.
 //
-// In place of a tree there are chains of earlier positions with the same last 2, 4 and 8 tokens, as in a
-// compressor. They take O(1) time per token, can forget the oldest tokens, and find the same matches. Only
-// where the same tokens occur very often, they look at the latest places only.
+// Instead of a tree, the index links earlier positions with the same last 2, 4 or 8 tokens into chains, as
+// compressors do. Adding a token takes O(1) time, the oldest tokens can be forgotten, and the same matches
+// are found, except that of tokens that occur very often only the latest places are compared.
 //
 // Not thread-safe.
 #pragma once
@@ -32,8 +32,8 @@ class SuffixIndex {
   };
 
   void append(std::span<const int> tokens);
-  // Forgets the oldest tokens. Their memory is freed when they are a quarter of all tokens, or when the
-  // tables grow.
+  // Forgets the oldest `tokens` tokens. Their memory is freed when forgotten tokens are a quarter of all
+  // tokens, or when the tables grow.
   void drop_front(size_t tokens);
 
   // Proposes at most `count` tokens that may follow `context`, whose tokens are not kEnd. Stops before a
@@ -43,8 +43,8 @@ class SuffixIndex {
   Proposal find_own(int count) const { return propose(text(), count, true); }
 
   size_t size() const { return tokens_.size() - first_; }  // tokens
-  // The bytes in use. Memory has room for a power of two of tokens. It never exceeds this, even while it
-  // grows.
+  // The memory in use, in bytes. It has room for a power of two of tokens. While it grows, the index never
+  // uses more than its new bytes().
   size_t bytes() const { return bytes_for(room_); }
   size_t bytes_with(size_t tokens) const;  // bytes() after append() of `tokens` tokens
 
@@ -69,7 +69,7 @@ class SuffixIndex {
 
   std::vector<int> tokens_;
   size_t first_ = 0;  // tokens before this position are forgotten
-  size_t room_ = 0;   // tokens that fit, and the entries of a table: chains stay short
+  size_t room_ = 0;   // capacity in tokens; each hash table has as many entries, so that chains stay short
   std::array<Chains, kOrders.size()> chains_;
 };
 

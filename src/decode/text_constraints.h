@@ -33,7 +33,8 @@ class StopText final : public Constraint {
     text_.push({&token, 1});
     return text_.stopped() ? Ending::stop : before;
   }
-  // A complete stop string may have been waiting for a longer one; it ends the answer now.
+  // StopMatcher may hold back a complete stop string while a longer one may still follow. No text follows
+  // now, so the complete one ends the answer.
   Ending out_of_room(Ending before) override {
     text_.finish(true);
     return text_.stopped() ? Ending::stop : before;

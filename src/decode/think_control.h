@@ -17,9 +17,10 @@ namespace anabranch {
 
 // How a model marks its thoughts. Must outlive the ThinkControl objects that use it.
 struct ThinkTokens {
-  std::optional<int> open, close;   // both or none; none: every token belongs to the answer
-  std::vector<int> ends;            // end-of-turn tokens, sorted
-  std::vector<int> blanks;          // tokens of white space only, sorted; after a thought not yet answer
+  std::optional<int> open, close;  // both or none; none: every token belongs to the answer
+  std::vector<int> ends;           // end-of-turn tokens, sorted
+  // Tokens of white space only, sorted; directly after a thought they do not begin the answer.
+  std::vector<int> blanks;
   std::span<const uint8_t> traits;  // by token (token_traits)
 };
 
@@ -33,7 +34,7 @@ struct ThinkRules {
   int budget = kDefaultThinkingBudget;  // tokens of thought, without the closing text; 0: no thought
   LoopRule loops = LoopRule::exact;
   bool watch = true;         // false: only count tokens
-  std::vector<int> calls;    // tokens that open a tool call, sorted; empty: no token is special
+  std::vector<int> calls;    // tokens that open a tool call, sorted; empty: not looked for
   bool may_call = true;      // false: the tokens in `calls` are never sampled
   std::vector<int> closing;  // closes a cut thought: a sentence, the closing tag, white space
   std::vector<int> escape;   // then follow these first tokens of the answer, unless it has begun before
@@ -51,10 +52,11 @@ class ThinkControl final : public Constraint {
   ThinkControl(const ThinkTokens& tokens, ThinkRules rules);
 
   std::span<const int> forced() const override;
-  // Whether the token may come next. Refused are a tool call without tools, another thought when the budget
-  // is spent, and an end of turn between a cut thought and its answer.
+  // Whether the token may come next. It refuses the tokens that open a tool call if the request has no tools,
+  // the tag that opens another thought when the budget is spent, and an end of turn between a cut thought and
+  // its answer.
   bool allows(int token) const override;
-  // Returns the token, or the first token of the closing text.
+  // Returns `drawn`, or the first token of the closing text if the thought must end here.
   int decide(int drawn) override;
   // The token must come from decide() or forced(). An answer that repeats itself without end is stopped.
   Ending accept(int token, Ending before = Ending::none) override;

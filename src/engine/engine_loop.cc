@@ -19,20 +19,20 @@ FinishReason reason_of(Ending ending) {
                                     : FinishReason::none;
 }
 
-// Whether steps overlap. Overlap gains nothing on devices in the host's memory. $ANABRANCH_OVERLAP (0 or 1)
-// overrides it for tests.
+// Whether steps overlap: by default on CUDA devices only, because overlap gains nothing on devices in the
+// host's memory. $ANABRANCH_OVERLAP (0 or 1) overrides this for tests.
 bool overlaps(const Device& device) {
   const char* told = std::getenv("ANABRANCH_OVERLAP");
   return told && *told ? *told != '0' : device.kind() == DeviceKind::cuda;
 }
 
-// Disk bytes for image embeddings, in addition to `budget`, the disk budget for states (0: the default).
+// The disk budget for image embeddings, in addition to `budget`, the disk budget for states (0: the default).
 uint64_t image_disk_bytes(uint64_t budget) {
   return budget == 0 ? kMostImageDiskBytes : std::min(kMostImageDiskBytes, budget / 8);
 }
 
-// states: the embeddings are cached with its fingerprint and in its directory; null: embeddings are not
-// cached.
+// Null if the model reads no images. states: image embeddings are cached under the fingerprint and in the
+// directory of this cache; null: they are not cached.
 std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const EngineOptions& options,
                                                  const StateCache* states) {
   if (!model.tower()) return nullptr;
@@ -154,7 +154,7 @@ void EngineLoop::guard_memory() {
         budgets.cache / 1e9, budgets.states / 1e9);
 }
 
-// Decides which sequences run in the next step: preempts and admits.
+// Decides which sequences run in the next step: preempts running ones and admits waiting ones.
 void EngineLoop::schedule() {
   guard_memory();
   const auto preempted = scheduler_.preempt();
@@ -186,7 +186,8 @@ void EngineLoop::admit() {
     for (const RequestId id : ids) {
       const double start = now_seconds();
       guard(id, [&] { begin(*sequences_.at(id)); });
-      // Time that passes while the pending step still runs delays no other sequence.
+      // Starting a sequence while the pending step still runs delays no other sequence, so this time does not
+      // count.
       scheduler_.began(std::max(0.0, now_seconds() - (pending_ ? std::max(start, pending_end()) : start)));
     }
   }
@@ -260,7 +261,8 @@ void EngineLoop::drop_state(Sequence& sequence) {
   for (PromptImage& image : sequence.images->images) image.embeddings = Tensor();  // free their memory, too
 }
 
-// When the pending step should be done. Without one: when the last tokens were delivered.
+// The expected time of the pending step's end. Without a pending step: the time when the last tokens were
+// delivered.
 double EngineLoop::pending_end() const {
   return pending_ ? std::max(tokens_out_, pending_->submitted) + scheduler_.expected_s(pending_->plan)
                   : tokens_out_;
@@ -313,12 +315,13 @@ void EngineLoop::settle() {
 // followed: the next step is already submitted.
 void EngineLoop::finish(Step& step, bool followed) {
   if (!collect(step)) return;
-  // If the device was done before we began to wait, the time since the last delivery is not the step's time.
+  // If the device was done before we began to wait, it was idle for a part of the time since the last
+  // delivery, so that is not the step's time.
   constexpr double kNoWait = 20e-6;
   const bool seen = followed || step.waited > kNoWait;
   if (seen) step.before = tokens_out_;
-  // With overlap, the time of a round includes all work between two steps. Rounds that they are compared with
-  // must include it, too.
+  // With overlap, the time of a round includes all work between two steps. Rounds that were not overlapped
+  // must include this work, too, because the controller compares them.
   const bool whole = overlap_ && (seen || !step.ahead);
   step.round = whole ? tokens_out_ + step.drafting.seconds : step.submitted;
   {

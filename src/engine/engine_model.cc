@@ -59,7 +59,8 @@ void EngineModel::finish_kernels() {
              compiled, device_->name(), now_seconds() - start);
 }
 
-// Drops the calibration as well: its layer numbers do not apply to the remaining layers.
+// Leaves out the layers that calibration found least needed. Drops the calibration as well, because its layer
+// numbers do not apply to the remaining layers.
 Result<void> EngineModel::drop_layers() {
   const Calibration c = std::exchange(loaded_.calibration, {});
   auto& info = loaded_.info;
@@ -96,7 +97,8 @@ Result<void> EngineModel::load_draft_model(const std::string& path) {
 }
 
 void EngineModel::use_calibration() {
-  // Rates are estimates, and the maximum of many of them, so a value near 1 is no gain. 0: not known.
+  // Each rate is the maximum of many estimates, which errors raise, so a value near 1 is no gain. 0: not
+  // known.
   const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
   const Calibration& c = loaded_.calibration;
   speculation_.exit_runs = c.exit_layers;
@@ -108,7 +110,8 @@ void EngineModel::use_calibration() {
   speculation_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
 }
 
-// Costs and acceptance rates depend on the model, the machine and the settings; so does the file's name.
+// Loads the statistics of speculation from a file whose name depends on the model, the machine and the
+// settings, because costs and acceptance rates do.
 void EngineModel::load_statistics(const EngineOptions& options) {
   if (!options.keep_statistics) return;
   const auto& info = loaded_.info;

@@ -29,8 +29,9 @@ class ImageEncoder {
   void add(Sequence& sequence, int covered) { jobs_.push_back({&sequence, covered}); }
   void remove(RequestId id);
   bool idle() const { return jobs_.empty(); }
-  // Works for about `seconds`, and on one piece at least. Ends early when a request has all its embeddings,
-  // and returns it; it is then no longer queued. Throws if the device does; the first job is then the cause.
+  // Encodes for about `seconds`, at least one piece. Ends early when a request has all its embeddings, and
+  // returns its id; it is then no longer queued. Throws if the device does; the cause is then the request
+  // first().
   std::optional<RequestId> work(double seconds);
   // Frees the embeddings of images that both the state and the drafters have read.
   static void drop_read(Sequence& sequence);

@@ -105,7 +105,7 @@ std::vector<int> default_draft_vocab(const Tokenizer& tokenizer) {
   return ids;
 }
 
-// The file is optional: an invalid one is ignored.
+// Reads speculation.json beside the model, which is optional: an invalid file is ignored with a warning.
 Calibration load_calibration(const Checkpoint& checkpoint) {
   constexpr size_t kMaxBytes = 32 << 20;
   const std::string path = calibration_path(checkpoint.path());
@@ -263,7 +263,7 @@ void describe(const Model& model, ModelInfo& info) {
   info.mtp_bytes = model.part_bytes().mtp;
   info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
-  // Memory is planned for the device that needs most. The first device has the least memory left.
+  // Memory is planned with the largest needs of any device, and the first device has the least memory left.
   info.kv_bytes_per_token = info.state_bytes = info.draft_state_bytes = 0;
   for (const StateLayout& layout : model.device_layouts()) {
     info.kv_bytes_per_token = std::max(info.kv_bytes_per_token, kv_bytes_per_token(layout, model.device()));

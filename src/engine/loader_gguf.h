@@ -1,4 +1,4 @@
-// The metadata of a GGUF file, apart from the weights.
+// Reads a tokenizer, a chat template and settings from the metadata of a GGUF file.
 #pragma once
 
 #include <map>

@@ -6,10 +6,10 @@
 
 namespace anabranch {
 
-// Made from the files beside the model's weights. For a GGUF file: copies of its own metadata about the
-// tokenizer and about the model's name and authors. Empty: there is no vocabulary. Errors: see
-// export_gguf_vocab; invalid (a vocabulary smaller than the embedding table of added tokens, files that are
-// not JSON).
+// Makes this metadata from the files beside the model's weights. If the source is a GGUF file, copies its
+// metadata about the tokenizer and about the model's name and authors. The result is empty if there is no
+// vocabulary. Errors: see export_gguf_vocab; invalid (a vocabulary smaller than the embedding table of added
+// tokens, files that are not JSON).
 Result<GgufKeys> gguf_keys_of(const Checkpoint& source);
 
 }  // namespace anabranch

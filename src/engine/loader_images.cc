@@ -18,7 +18,7 @@ Written written_by(VisionSpec::Family family) {
   return {"<|image_pad|>", "<|image_pad|>", "<|image_pad|>"};
 }
 
-// Positions in Qwen's images form a grid, so its attention needs RoPE over time, height and width.
+// Checks that a Qwen model has RoPE over time, height and width, because positions in its images form a grid.
 Result<void> check_positions(const ModelSpec& spec, VisionSpec::Family family) {
   if (family != VisionSpec::Family::qwen3_5) return {};
   for (const ops::Rope& rope : spec.ropes)

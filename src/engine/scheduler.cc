@@ -35,8 +35,8 @@ void add_chunk(StepPlan& plan, const ScheduledSequence& e, int tokens) {
 
 }  // namespace
 
-// The estimated time to start a sequence rises at once, because one that reads its state from disk may be
-// followed by others, and falls slowly.
+// The estimated time to start a sequence rises at once, because a sequence that reads its state from disk may
+// be followed by others that do, and falls slowly.
 constexpr double kAdmissionGain = 0.3;
 // Steps are planned for this share of max_gap_s, because some take longer than estimated.
 constexpr double kAim = 0.9;
@@ -201,8 +201,8 @@ StepPlan Scheduler::plan(double spent) const {
   return plan;
 }
 
-// When no sequence decodes: a chunk of the first prompt, and other prompts that fit the chunk size
-// completely.
+// Fills a step without decoding sequences: adds a chunk of the first prompt, and other prompts that fit the
+// chunk size completely.
 void Scheduler::add_full_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const {
   for (const ScheduledSequence* e : prompts) {
     const bool first = plan.scheduled.empty();

@@ -58,7 +58,7 @@ struct ScheduledSequence {
   int priority;
   int known;         // tokens of prompt and answer so far
   int applied = 0;   // tokens that its state has seen
-  int64_t since;     // total of prompt tokens read, of all sequences, when it arrived
+  int64_t since;     // prompt tokens of all sequences that were read before it arrived
   int64_t read = 0;  // its own prompt tokens read since then
   bool running = false;
   int alone = 0, alone_next = 1;       // tokens for which it runs alone: now, and after the next failure

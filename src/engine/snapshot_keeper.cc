@@ -191,8 +191,8 @@ void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
   }
 }
 
-// Measures the time per prompt token of a prefill that just ended. The minimum counts: the slower ones shared
-// the machine.
+// Measures the time per prompt token of a prefill that just ended. Keeps the minimum, because slower prefills
+// shared the machine with other work.
 void SnapshotKeeper::note_speed(const Sequence& sequence, int length) {
   const int computed = length - sequence.usage.cached_tokens;
   if (sequence.usage.completion_tokens > 0 || computed < kLeastKept) return;

@@ -55,8 +55,8 @@ bool StateFetcher::given_up(RequestId id) {
   return stopping_ || cancelled_.contains(id);
 }
 
-// The first waiting sequence whose prompt is not being fetched already: the others will find those states
-// here. Null: none.
+// Takes the first waiting sequence for whose prompt no states are being fetched. (The others wait, because
+// they will find the fetched states in the cache.) Null: there is none.
 std::unique_ptr<Sequence> StateFetcher::take_next() {
   const auto next = std::ranges::find_if(waiting_, [&](const auto& sequence) {
     return std::ranges::none_of(fetching_, [&](const Sequence* other) {
@@ -84,7 +84,7 @@ void StateFetcher::work() {
       log_warning("request {}: no states are fetched: {}", sequence->id, e.what());
     }
     lock.lock();
-    // One critical section with the hand-over, so that no cancellation gets lost in between.
+    // In the same critical section as the hand-over, so that no cancellation gets lost in between.
     std::erase(fetching_, sequence.get());
     wake_.notify_all();
     here_.erase(sequence->id);

@@ -105,7 +105,8 @@ void StepRunner::submit(Step& step, const Step* before) {
   choose(step);
 }
 
-// Lets the device choose tokens where the logits are, as far as it can.
+// Chooses tokens on the device, for rows whose sampling it supports, so that their logits need not be copied.
+// If the next step may run ahead and the logits are in the host's memory, chooses them here.
 void StepRunner::choose(Step& step) {
   step.ahead = overlap_ && std::all_of(step.parts.begin(), step.parts.end(), may_run_ahead);
   std::vector<ops::RowChoice> rows;
@@ -143,7 +144,8 @@ void StepRunner::collect(Step& step) {
   Logits logits(std::move(step.logits), std::move(chosen));
   step.computed = now_seconds();
   step.waited = step.computed - waits;
-  // First, because it may run out of memory: no token may be accepted that its client never gets.
+  // read_prompt() comes first, because it may run out of memory, and no token may be accepted that its client
+  // never gets.
   for (StepPart& part : step.parts)
     if (part.begin < part.sequence->usage.prompt_tokens) read_prompt(step, part);
   const auto parts = static_cast<int64_t>(step.parts.size());
@@ -252,8 +254,8 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   }
 }
 
-// Reads the outputs that requests want for a part of their prompt. Ends sequences that generate nothing at
-// the last part.
+// Computes the log probabilities or the embedding that a request wants of its prompt, as far as this part
+// goes. A sequence that generates nothing ends with the last part.
 void StepRunner::read_prompt(const Step& step, StepPart& part) {
   Sequence& sequence = *part.sequence;
   if (sequence.request.prompt_logprobs) judge_prompt(step, part);

@@ -4,7 +4,8 @@
 //
 // If the device chooses all tokens of a step, the next step may be submitted before they are collected: a
 // part that follows one of the previous step takes its token from the device. If collect() then decides on
-// another token, or that the sequence ends, the state takes that row back (StepRunner::take_back).
+// another token, or that the sequence ends, that token's row is removed from the state again
+// (SequenceState::take_back).
 #pragma once
 
 #include <exception>

@@ -40,7 +40,8 @@ double dot(const Terms& a, const Terms& b) {
 
 }  // namespace
 
-// A count that was never measured is interpolated from the nearest known counts within a quarter.
+// The time for a number of sequences that was never measured is interpolated from the nearest measured
+// numbers, which may differ by at most a quarter.
 double StepCosts::decode_s(int decoding) const {
   // More sequences never take less time. If they seem to, the estimate for fewer is too high, for instance
   // because a kernel was compiled in that step.
@@ -92,9 +93,9 @@ void StepCosts::observe_decode(int decoding, double seconds) {
   steps_beside_ = 0;
 }
 
-// Steps of prefill alone give an upper bound, and count until the first step with both prefill and decoding.
-// The costs follow the newest step by normalised least mean squares: each takes a share of the error in
-// proportion to the square of its weight, and none falls below 0.
+// Fits the three costs to the newest step by normalised least mean squares: each cost takes a share of the
+// error in proportion to the square of its term, and none falls below 0. Steps with prefill alone give an
+// upper bound, and are used only until the first step with both prefill and decoding.
 void StepCosts::observe_prefill(const StepLoad& load, double seconds) {
   if (load.decoding == 0 && beside_) return;
   if (load.decoding > 0) {

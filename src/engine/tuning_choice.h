@@ -14,13 +14,14 @@ struct MeasuredRates {
   double best(int value) const;
 };
 
-// The usual value, unless another is clearly faster: in its best round, and next to the usual one in three
-// quarters of the rounds. Of several such values, the smallest that is about as fast as the fastest.
+// Returns `usual`, unless another value is clearly faster: its best round is faster than the best round of
+// `usual`, and it is faster than `usual` in three quarters of the rounds. Among several such values, returns
+// the smallest that is about as fast as the fastest.
 int choose_quickest(const MeasuredRates& measured, int usual);
 
-// The number of streams to run together: the one with the best rate after a division by 1.1 for each
-// doubling, so one bad measurement does not end the search; at least `least`. Not fewer than `usual` if that
-// costs more than 3 % of the rate.
+// The number of streams to run together: the one with the best rate after a division by 1.1 for each doubling
+// of the number; at least `least`. All numbers are compared, so one bad measurement does not decide. Not
+// fewer than `usual` if that costs more than 3 % of the rate.
 int choose_streams(const MeasuredRates& measured, int usual, int least);
 
 }  // namespace anabranch

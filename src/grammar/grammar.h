@@ -40,7 +40,7 @@ struct GrammarLimits {
 
 // A client that waits for a grammar.
 struct GrammarClient {
-  std::weak_ptr<const void> waits;  // expires when nobody waits any more
+  std::weak_ptr<const void> waits;  // expires when the client no longer waits
   std::string name = {};            // names the client: if many wait, they take turns
   std::string space = {};           // a client finds only results of clients with the same space
 };

@@ -27,7 +27,8 @@ using Compiled = Result<std::shared_ptr<const CompiledGrammar>>;
 
 // Only one text of this size is compiled at a time, because xgrammar stops slowly on it.
 constexpr size_t kLargeText = 64u << 10;
-// The bytes that the pool counts for a second attempt; more than any text has.
+// The size that the pool is given for a second attempt, whatever its text. It makes the job large and puts it
+// behind jobs of other sizes, because it is more than any text has.
 constexpr size_t kSecondAttempt = 2u << 20;
 
 // The message without the time, source file and line with which the library's messages begin.

@@ -21,7 +21,7 @@ class SchemaDocument {
   WorkBudget& work() const { return work_; }
   // The schema that the value of a "$ref" refers to.
   Result<const Json*> target(const Json& ref, const std::string& where) const;
-  // The same schema without $ref and allOf, and without annotations: a boolean, or an object.
+  // Returns an equivalent schema without $ref and allOf, and without annotations: a boolean, or an object.
   Result<Json> flatten(const Json& schema, const std::string& where) const {
     return flatten(schema, where, 0);
   }

@@ -56,7 +56,7 @@ void restrict_additional(const Json& from, Json& other) {
     if (!known.contains(name)) schema = both(schema, *additional);
 }
 
-// Members and values of lists are compared one by one.
+// The steps of work for merging two schemas, whose members and listed values are compared one by one.
 size_t merging_steps(const Json& a, const Json& b) {
   size_t steps = copying_steps(a) + copying_steps(b);
   for (const char* key : {"properties", "required"})
@@ -65,8 +65,8 @@ size_t merging_steps(const Json& a, const Json& b) {
   return steps;
 }
 
-// additionalProperties excludes the properties that patternProperties of its own schema matches, not those
-// that the other schema matches; one schema cannot express both.
+// Whether one schema cannot express both patternProperties of `a` and additionalProperties of `b`:
+// additionalProperties applies to all properties except those that the patterns of its own schema match.
 bool patterns_clash(const Json& a, const Json& b) {
   const auto additional = b.find("additionalProperties");
   return a.contains("patternProperties") && additional != b.end() && *additional != true &&

@@ -9,7 +9,8 @@
 
 namespace anabranch {
 
-// Readers treat the text of a parameter as a string if the schema allows only strings (tool_schema.h).
+// Readers treat the text of a parameter as a string if the schema allows only strings (tool_schema.h). So
+// bare_flat() needs all types that the whole schema names.
 Result<std::string> SchemaWriter::bare(const Json& schema, const std::string& where) {
   if (!finite_.has_finite_value(schema)) return std::string();
   TRY(const Json flat, document_.flatten(schema, where));

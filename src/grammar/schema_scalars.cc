@@ -15,7 +15,8 @@ namespace anabranch {
 namespace {
 
 constexpr size_t kMaxEnum = 5000;
-// The states of an automaton count the characters up to this maxLength; above it, a budget does.
+// Up to this maxLength, the states of an automaton count the characters; above it, the rule option max_chars
+// limits them (long_string()).
 constexpr int64_t kCounted = 24;
 
 // The formats that are enforced. All others are annotations, as in JSON Schema.
@@ -74,8 +75,8 @@ Result<std::string> digits(const std::string& regex, const char* hint, const std
   return element;
 }
 
-// A string without a pattern, whose length a budget limits. The budget counts characters as they are written.
-// An escape is at least as long as the character it stands for, so the limit is kept.
+// A string without a pattern, whose length the rule option max_chars limits. That counts characters as they
+// are written; an escape is at least as long as the character it stands for, so maxLength is never exceeded.
 Result<std::string> long_string(int64_t least, int64_t most, const std::string& where, StringForm form,
                                 GrammarRules& rules) {
   const auto low = static_cast<size_t>(least);

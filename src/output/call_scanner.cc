@@ -16,7 +16,7 @@ bool is_name_byte(char c) {
          c == '.' || c == '/' || c == ':' || static_cast<unsigned char>(c) >= 0x80;
 }
 
-// The template writes a parameter's value on lines of its own.
+// Removes the line breaks around a parameter's value, which the template writes on lines of its own.
 std::string_view without_own_lines(std::string_view text) {
   if (!text.empty() && text.front() == '\n') text.remove_prefix(1);
   if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
@@ -276,7 +276,7 @@ std::optional<Scan> CallScanner::after_value() {
   return std::nullopt;
 }
 
-// False: nested too deeply.
+// Adds the call whose <function=...> was just read. False: its arguments are nested too deeply.
 bool CallScanner::take_function() {
   ToolCall call{name_, "{"};
   for (const auto& [key, json] : arguments_) {

@@ -29,7 +29,7 @@ class CallScanner {
     opener,
     body,
     json,        // {"name": ...}
-    after_json,  // what may follow it
+    after_json,  // the text after the JSON
     function,    // <function=
     function_name,
     parameter,

@@ -52,7 +52,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
     const char* token;
     ToolForm form;
   };
-  // Only <start_of_turn>: Gemma 2 and 3, which write calls as the prompt tells them to.
+  // A vocabulary with <start_of_turn> alone is that of Gemma 2 or 3, which write calls as the prompt demands.
   for (const TokenForm& one : {TokenForm{"<|tool_call>", ToolForm::gemma4},
                                {"<start_function_call>", ToolForm::function_gemma},
                                {"[TOOL_CALLS]", ToolForm::mistral},

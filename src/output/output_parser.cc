@@ -104,7 +104,7 @@ void OutputParser::run(End end, std::vector<OutputEvent>& out) {
   }
 }
 
-// False: more text is needed.
+// Lets the scanner read the call that begins at at_, and takes its result. False: more text is needed.
 bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
   const auto rest = std::string_view(held_).substr(at_);
   Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), false);

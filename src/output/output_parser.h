@@ -26,8 +26,8 @@ struct OutputRules {
   OutputFormat format;
   // OpenAI's array. Without tools, text that looks like a call is content.
   std::shared_ptr<const Json> tools;
-  bool thinking_open = false;  // the prompt ends inside a block
-  int max_calls = INT_MAX;     // nothing after this many
+  bool thinking_open = false;  // the prompt ends inside a reasoning block
+  int max_calls = INT_MAX;     // the output ends after this many
   // Markers that are tokens of the vocabulary. They count only where mark() reports such a token; the same
   // characters spelled with other tokens are text.
   std::vector<std::string> tokens = {};

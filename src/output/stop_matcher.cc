@@ -50,7 +50,7 @@ std::string StopMatcher::take(size_t end) {
   return out;
 }
 
-// The text before the stop string, which is the end.
+// Ends the stream at this stop string. Returns the text before it that was held back.
 std::string StopMatcher::end_at(const Pattern& match) {
   stopped_ = true;
   found_ = match.text;

@@ -23,7 +23,8 @@ class EncodeLimit {
 
   // Thrown by check(); the tokenizer catches it.
   struct Stopped {};
-  // Reports that the part has at least `tokens` tokens. Throws Stopped.
+  // Reports that the part has at least `tokens` tokens. Throws Stopped if the text has too many tokens or
+  // nobody waits for it.
   void check(size_t tokens) {
     too_long_ = too_long_ || before_ + tokens > most_tokens_;
     if (++checks_ % kChecksPerQuestion == 0) ask();

@@ -37,8 +37,8 @@ Result<const GgufPreTokenizer*> gguf_pre_tokenizer(const GgufVocab& vocab);
 bool is_sentencepiece(const GgufVocab& vocab);
 bool has_listed_merges(const GgufVocab& vocab);
 
-// A GgufTokenType, or 1. Gemma 4's control tokens for thoughts and calls are kControl here. llama.cpp's
-// converter marks them user-defined, so that its output shows them.
+// A token's GgufTokenType, or 1 (normal). Gemma 4's control tokens for thoughts and calls are kControl here.
+// llama.cpp's converter marks them user-defined, so that its output shows them.
 int gguf_token_type(const GgufVocab& vocab, size_t id);
 
 std::string gguf_token_text(const GgufVocab& vocab, size_t id);

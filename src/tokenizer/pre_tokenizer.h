@@ -42,7 +42,8 @@ class PreTokenizer {
     std::string text;
     std::vector<Span> spans;  // into text, in order, none empty
   };
-  // limit: may be null. words_count: each word has at least one token.
+  // limit: may be null. words_count: each word becomes at least one token, so the limit counts words as
+  // tokens.
   Words apply(std::string text, bool at_start, EncodeLimit* limit = nullptr, bool words_count = false) const;
   // Whether every part of the text becomes part of a word.
   bool keeps_all() const;

@@ -130,8 +130,8 @@ class Translator {
     if (c == 'x' || c == 'u') return code_point();
     std::string_view meaning;
     switch (c) {
-      // PCRE2's own \s adds U+180E, its \w lacks marks, and its \v is every vertical space. Oniguruma's \w
-      // has the numbers of Latin-1 (² ¼ ...), though only outside a class.
+      // Spelled out, because PCRE2's own \s adds U+180E, its \w lacks marks, and its \v is every vertical
+      // space. Oniguruma's \w has the numbers of Latin-1 (² ¼ ...), though only outside a class.
       case 's':
         meaning = "\\p{White_Space}";
         break;

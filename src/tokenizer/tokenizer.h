@@ -81,7 +81,7 @@ class Tokenizer {
 
 // BOS, if a plain text starts with it.
 std::optional<int> leading_bos(const Tokenizer& tokenizer);
-// Inserts it before `ids`, unless they start with it.
+// Inserts BOS before `ids` if a plain text starts with it and `ids` do not.
 void add_leading_bos(const Tokenizer& tokenizer, std::vector<int>& ids);
 
 // Turns a stream of tokens into text that is valid UTF-8 at every step: bytes of an unfinished code point are

@@ -126,7 +126,7 @@ Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
   return {};
 }
 
-// In SentencePiece, the score of a user-defined token is 0; GGUF loses it.
+// Sets the score of user-defined tokens to 0, as in SentencePiece; GGUF files have other scores for them.
 Result<void> merge_by_score(const GgufVocab& v, Bpe& bpe) {
   if (v.scores.size() != v.tokens.size())
     return make_error(ErrorKind::invalid, "tokenizer.ggml.scores has {} entries for {} tokens",
@@ -239,7 +239,8 @@ int gguf_token_type(const GgufVocab& v, size_t id) {
   return std::ranges::find(kMarks, v.tokens[id]) == std::end(kMarks) ? kUserDefined : kControl;
 }
 
-// Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.
+// Converters write user-defined tokens of SentencePiece that are runs of "▁" as runs of spaces. This undoes
+// it.
 std::string gguf_token_text(const GgufVocab& v, size_t id) {
   const std::string& text = v.tokens[id];
   const bool user_defined = !v.types.empty() && v.types[id] == kUserDefined;

@@ -13,9 +13,10 @@ namespace {
 
 using Piece = SentencePieceModel::Piece;
 
-// Fine-tuned models rename reserved pieces. User-defined pieces are found as SentencePiece finds them,
-// whatever the settings say, so they are removed from the settings. The others are searched in the text
-// before normalisation, because normalised text has a dummy prefix.
+// Gives pieces the texts of the settings, because fine-tuned models rename reserved pieces. User-defined
+// pieces are found as SentencePiece finds them, whatever the settings say, so they are removed from the
+// settings. The others are searched in the text before normalisation, because normalised text has a dummy
+// prefix.
 void rename_pieces(SentencePieceModel& model, TokenizerSettings& settings) {
   for (AddedToken& token : settings.added) {
     token.normalized = false;

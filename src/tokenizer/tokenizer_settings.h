@@ -14,7 +14,7 @@ namespace anabranch {
 
 struct TokenizerSettings {
   std::optional<std::string> bos, eos;  // contents; "": the file says that there is none
-  std::vector<std::string> special;     // contents of all tokens that a file gives a part ("pad_token", ...)
+  std::vector<std::string> special;     // contents of all tokens that a file gives a role ("pad_token", ...)
   std::optional<bool> add_bos;
   std::optional<bool> legacy;  // SentencePiece: the dummy prefix stands before each stretch of text
   bool add_prefix_space = false;

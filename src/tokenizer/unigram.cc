@@ -71,7 +71,7 @@ void Unigram::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* 
   std::reverse(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end());
 }
 
-// In reverse order.
+// Appends the ids for text that no token covers, in reverse order.
 void Unigram::push_unknown(std::string_view text, std::vector<int>& ids) const {
   const auto has_byte = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)] >= 0; };
   if (byte_fallback_ && std::all_of(text.begin(), text.end(), has_byte)) {

@@ -1,7 +1,7 @@
 // bitsandbytes. 4 bits (nf4, fp4): codes of a table of floats, the upper half of a byte first, with a maximum
 // for each block of the flattened matrix, which may be quantised itself ("double quantisation"). The table
 // has no integers, so these are read as dense values of the type that the file names, as the tool does. 8
-// bits: a row's largest magnitude (SCB) is 127.
+// bits: code 127 stands for a row's largest magnitude (SCB).
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -110,7 +110,7 @@ Result<void> find_zeros(const QuantizedModule& m, const IntScales& s, int64_t ro
                    zeros->dtype, shape_text(zeros->shape));
 }
 
-// Everything except the reader of codes.
+// Makes the matrix, with everything except the reader of codes, which `codes` has already.
 Result<QuantizedMatrix> read_codes(const QuantizedModule& m, const QuantizationContext& context,
                                    std::vector<int64_t> shape, Packing packing, IntCodes codes,
                                    std::shared_ptr<const void> keep) {

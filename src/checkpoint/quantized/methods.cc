@@ -62,7 +62,7 @@ struct Parser {
     return value.get<int>();
   }
 
-  // One of `known`, in any case; absent: fine.
+  // Fails unless the key's value is one of `known`, in any letter case, or the key is absent.
   Result<void> expect(const char* key, std::initializer_list<std::string_view> known) const {
     const Json* value = find(key);
     if (!value) return {};
@@ -123,7 +123,7 @@ Result<void> parse_awq(Parser& p) {
   return p.read_group();
 }
 
-// Its packing_format is GPTQ's, AWQ's, or its own, which is GPTQ's with unmodified zero points.
+// AutoRound's packing_format is GPTQ's, AWQ's, or its own, which is GPTQ's with unmodified zero points.
 Result<void> parse_auto_round(Parser& p) {
   const std::string packing = p.lower_text("packing_format", "auto_round:auto_gptq");
   TRY_VOID(p.expect("data_type", {"int"}));

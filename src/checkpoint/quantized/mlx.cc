@@ -30,7 +30,7 @@ Result<MlxFormat> format_of(const QuantizedModule& m, const QuantizationContext&
   auto found = overrides.find(module);
   if (found == overrides.end())
     if (const auto folded = fold_name(module)) found = overrides.find(*folded);
-  if (found == overrides.end() && module.starts_with("mtp."))  // of a file of bare names
+  if (found == overrides.end() && module.starts_with("mtp."))  // the file's own names lack "mtp."
     found = overrides.find(module.substr(4));
   if (found == overrides.end()) return context.config->defaults;
   if (!found->second) return fail("says that it is not");
