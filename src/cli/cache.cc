@@ -28,7 +28,7 @@ std::string about(const CacheFolder& folder, const std::string& what) {
   return text.substr(from, text.find('\n', from) - from);
 }
 
-// Paths need not be UTF-8.
+// Prints a report. Paths in it need not be UTF-8: other bytes are replaced.
 void print_json(const Json& json) {
   say_json(json, 2);
 }

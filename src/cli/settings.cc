@@ -160,7 +160,8 @@ class Reader {
     return {};
   }
 
-  // A server that was meant to have keys must not start without one, or with the key "true".
+  // Fails unless the value is a text that is not empty, or a list of such: a server that was meant to have
+  // keys must not start without one, or with the key "true".
   Result<void> check_secret(std::string_view key, const toml::node& node, const std::string& where) const {
     const auto is_text = [](const toml::node& value) {
       return value.is_string() && !value.as_string()->get().empty();
@@ -187,8 +188,8 @@ class Reader {
   Settings& out_;
 };
 
-// Checks texts on which the parser's own assertions would end the process: something else where a table's
-// name is expected, as in "[=".
+// Refuses texts on which the parser's own assertions would end the process: those with something else where a
+// table's name is expected, as in "[=".
 Result<void> check_keys(const std::string& file, const std::string& text) {
   static const std::regex no_key(R"re(^\s*\[\[?\s*[^\s\w"'\[\]{}#+.-])re");
   std::istringstream lines(text);

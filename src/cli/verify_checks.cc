@@ -230,7 +230,8 @@ SpecialTokens check_special_tokens(const Tokenizer& tokenizer) {
 
 Result<Finding> check_tokenizer(VerifySubject& subject) {
   const Tokenizer& tokenizer = subject.engine.tokenizer();
-  // These tokenizers add a space before a text, and drop all leading spaces when they decode.
+  // Some tokenizers add a space before a text, and drop all leading spaces when they decode. For these, texts
+  // are compared without leading spaces.
   const bool trims = tokenizer.leading_spaces_dropped() == INT_MAX;
   const auto trimmed = [&](std::string text) {
     return trims ? text.substr(std::min(text.find_first_not_of(' '), text.size())) : text;

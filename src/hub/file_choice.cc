@@ -82,8 +82,8 @@ Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
   return FileChoice{model.files, model.files.front()};
 }
 
-// Lower is better. 16 bits are the usual precision of towers: 8 bits see less, and 32 bits take twice the
-// space without a gain.
+// The rank of a vision tower; lower is better. 16 bits are the usual precision of towers: 8 bits see less,
+// and 32 bits take twice the space without a gain.
 int tower_rank(std::string_view path) {
   const std::string quant = quant_of(path);
   if (quant == "F16" || quant == "FP16") return 0;
@@ -188,7 +188,8 @@ bool is_side_file(std::string_view path) {
           path == "merges.txt" || path == "vocab.txt");
 }
 
-// Excludes the same weights under another project's names, and adapters, which are changes to other weights.
+// Whether the file has weights of the model. Excludes the same weights under another project's names, and
+// adapters, which are changes to other weights.
 bool is_weights(std::string_view path) {
   return is_at_top(path) && path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
          !path.starts_with("adapter");

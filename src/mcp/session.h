@@ -18,12 +18,12 @@ struct Tool {
   bool operator==(const Tool&) const = default;
 };
 
-// Something to read.
+// A document or other data that a server offers for reading.
 struct Resource {
   std::string uri, name, title, description, mime_type;
 };
 
-// A text with placeholders, chosen by the user.
+// Prompts of servers are texts with placeholders. Users choose them, not the model.
 struct PromptArgument {
   std::string name, description;
   bool required = false;
