@@ -92,7 +92,8 @@ struct AgentTools {
   void note_changes();
 };
 
-// Sorts the results after each assistant message into the order of its calls, as templates expect.
+// Sorts the tool results after each assistant message into the order of that message's calls, as templates
+// expect.
 void sort_results(Json& messages);
 
 // Token limit of one turn. asked: the request's limit; -1: no limit.

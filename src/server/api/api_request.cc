@@ -72,7 +72,7 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
 }
 
-// 0 turns the repetition penalty off, as in mlx_lm.server.
+// Reads the penalties. A repetition penalty of 0 turns it off, as in mlx_lm.server.
 void read_penalties(JsonFields& fields, SamplingParams& sampling) {
   if (auto v = fields.number("presence_penalty", -2, 2)) sampling.presence_penalty = static_cast<float>(*v);
   if (auto v = fields.number("frequency_penalty", -2, 2)) sampling.frequency_penalty = static_cast<float>(*v);

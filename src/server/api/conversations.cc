@@ -21,7 +21,7 @@ struct Work {
   const ConversationCall& call;
   SessionStore& store;
   ResponseContext& context;
-  const Json& body;  // an empty object for those without one
+  const Json& body;  // an empty object for requests without a body
 };
 
 ApiError conversation_error(const Error& error) {

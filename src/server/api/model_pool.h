@@ -71,9 +71,9 @@ class ModelPool {
     uint64_t bytes = 0;         // of weights; estimated from the files if it was never loaded
     int leases = 0;             // requests that use it
     double last_used = 0;       // monotonic seconds
-    uint64_t loads = 0;         // how often it was loaded,
-    uint64_t failed_loads = 0;  // could not be loaded,
-    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // and was unloaded, by reason
+    uint64_t loads = 0;         // number of times that it was loaded
+    uint64_t failed_loads = 0;  // number of times that it could not be loaded
+    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // number of unloads, by reason
     std::shared_ptr<ServedModel> model;                           // while it is loaded or draining
 
    private:

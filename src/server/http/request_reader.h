@@ -1,7 +1,7 @@
 // Reads the requests of one client, one after the other, each part within its deadline and all bodies within
 // the server's memory limit.
 //
-// Used on the I/O thread only, but for BodyShare's destructor.
+// Used on the I/O thread only, except for BodyShare's destructor.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

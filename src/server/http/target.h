@@ -11,8 +11,7 @@ namespace anabranch::server {
 
 // A request's target.
 struct Target {
-  std::optional<std::string>
-      authority;     // of the absolute form "http://authority/path", which proxies are sent
+  std::optional<std::string> authority;  // from "http://authority/path", as clients send it to proxies
   std::string path;  // decoded; a final slash (except in "/") and doubled slashes are removed
 };
 
