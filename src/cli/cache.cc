@@ -19,7 +19,7 @@
 namespace anabranch::cli {
 namespace {
 
-// A line of the note that a store left about its folder.
+// The value of the line "WHAT VALUE" in the note that a store left about its folder.
 std::string about(const CacheFolder& folder, const std::string& what) {
   const std::string text = "\n" + folder.about, start = "\n" + what + " ";
   const size_t at = text.find(start);

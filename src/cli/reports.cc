@@ -20,7 +20,7 @@
 namespace anabranch::cli {
 namespace {
 
-// "unknown" if the machine does not report it.
+// A size in KiB; "unknown" for 0, because then the machine does not report it.
 Json kilobytes(uint64_t bytes) {
   return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
 }

@@ -210,7 +210,7 @@ Result<void> check_keys(const std::string& file, const std::string& text) {
   return {};
 }
 
-// "max-gap": "ANABRANCH_MAX_GAP".
+// The environment variable for a flag: "ANABRANCH_MAX_GAP" for "max-gap".
 std::string variable_of(const std::string& flag) {
   std::string variable = "ANABRANCH_" + flag;
   for (char& c : variable)
@@ -218,8 +218,8 @@ std::string variable_of(const std::string& flag) {
   return variable;
 }
 
-// For a service named anabranch, Kubernetes sets in every container: ANABRANCH_PORT=tcp://10.0.0.7:11436,
-// ANABRANCH_SERVICE_HOST, ANABRANCH_PORT_11436_TCP_ADDR ...
+// Whether Kubernetes has set the variable. For a service named anabranch it sets in every container:
+// ANABRANCH_PORT=tcp://10.0.0.7:11436, ANABRANCH_SERVICE_HOST, ANABRANCH_PORT_11436_TCP_ADDR ...
 bool is_of_kubernetes(std::string_view variable, std::string_view value) {
   return variable.starts_with("ANABRANCH_SERVICE_") || variable.starts_with("ANABRANCH_PORT_") ||
          (variable == "ANABRANCH_PORT" && value.find("://") != value.npos);

@@ -90,7 +90,7 @@ std::optional<Finding> too_long(const VerifySubject& subject, int tokens) {
                  fmt::format("needs a context of {} tokens, and the model has {}", tokens, context)};
 }
 
-// As Markdown: each line is indented.
+// The text as a code block of Markdown: each line is indented.
 std::string code_block(const std::string& text) {
   std::string out = "    ";
   for (const char c : text) out += c == '\n' ? "\n    " : std::string(1, c);

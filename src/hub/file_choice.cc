@@ -211,7 +211,8 @@ bool is_adapter(std::string_view path) {
   return file_name(path).starts_with("adapter_model.");
 }
 
-// An adapter is never ignored, because without it the model is a different one.
+// Fails if the repository has an adapter (LoRA) beside its weights: without it the model is a different one,
+// so it is never ignored.
 Result<void> check_adapters(const std::vector<std::string>& paths, const ModelName& name,
                             const std::string& weights) {
   const auto adapter =

@@ -117,7 +117,7 @@ class AgentRun {
   void add_result(const AgentCall& call, const mcp::CallResult& result);
   // Whether it is the model's turn: all its calls have results, and no limit is reached.
   bool goes_on(double now);
-  // The limit that ended it, as a clause; empty: no limit was reached.
+  // The limit that ended the run, as a clause; empty: no limit was reached.
   const std::string& stopped() const { return stopped_; }
   // The request for the model's next turn.
   ChatRequest next_request() const;

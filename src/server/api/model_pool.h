@@ -125,7 +125,7 @@ class ModelPool {
   std::vector<std::string> order_;    // of entries_
   std::string first_;                 // empty: there is none
   std::deque<std::string> wanted_;    // names of models to load, in this order
-  std::vector<std::string> evicted_;  // were unloaded for the model at the head of wanted_
+  std::vector<std::string> evicted_;  // names of models that were unloaded for the first one in wanted_
   bool busy_ = false;                 // the loader has a job
   bool stopping_ = false;
   std::unique_ptr<WorkerPool> loader_;
