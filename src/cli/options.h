@@ -297,7 +297,7 @@ int run_bench(const BenchOptions& options);
 int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
 int run_calibrate(const CalibrateOptions& options);
-// Also 75: the device was lost.
+// Exit codes as above, and 75: the device was lost.
 int run_serve(const ServeOptions& options);
 int run_stop(const StopOptions& options);
 // Exit codes: 0 a server runs, 3 none does.

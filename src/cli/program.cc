@@ -100,7 +100,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   return command;
 }
 
-// With --url a server answers, so flags for loading a model here are excluded.
+// Adds --url and flags for it. With --url a server answers, so flags for loading a model here are excluded.
 void add_url_flags(CLI::App& command, ChatOptions& o) {
   const Group group(command, "Server");
   auto* url = command.add_option("--url", o.url,

@@ -261,7 +261,7 @@ Result<Finding> check_template(VerifySubject& subject) {
              answer = message("assistant", "Loire"), again = message("user", "Another one?");
   const Json tools = parse_json(kTools).value(), call = parse_json(kToolCall).value(),
              result = parse_json(kToolResult).value();
-  // As in the server, for templates without support for tools.
+  // Templates without support for tools get the generic tool format, as in the server.
   const auto generic_tools = shows_tools(*chat) ? nullptr : with_tool_prompt(*chat);
   const struct {
     const char* name;

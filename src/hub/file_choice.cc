@@ -14,8 +14,8 @@
 namespace anabranch::hub {
 namespace {
 
-// Without a requested quantisation, the first of these that a repository has: good quality at a quarter of
-// the size.
+// Quantisations by preference, for a name without one: the first of these that the repository has is chosen.
+// Q4_K_M has good quality at a quarter of the size.
 constexpr const char* kUsualQuants[] = {"Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q4_1",   "Q5_K_M",
                                         "Q5_K_S", "Q5_0",       "Q6_K",   "Q8_0", "Q3_K_M", "Q3_K_L",
                                         "Q3_K_S", "Q2_K",       "BF16",   "F16",  "F32"};

@@ -95,7 +95,7 @@ Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
 
 Result<bool> SessionStore::empty_log() {
   return run(false, [&]() -> Result<bool> {
-    // If a reader needs a part of the log, do not let others wait for it long.
+    // Wait only briefly if a reader needs a part of the log, so that others do not wait for long.
     db_->setBusyTimeout(kLogWaitMs);
     SQLite::Statement empty(*db_, "PRAGMA wal_checkpoint(TRUNCATE)");
     const int row = empty.tryExecuteStep();

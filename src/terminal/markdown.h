@@ -14,7 +14,7 @@ namespace anabranch::terminal {
 // mark that may still be closed.
 class Markdown {
  public:
-  // See Wrapper. Always styled: without styles there is no reason to use this class.
+  // width: see Wrapper. The output is always styled: without styles there is no reason to use this class.
   explicit Markdown(std::function<size_t()> width) : lines_(std::move(width), true) {}
 
   // Adds text and returns everything that can be shown by now.

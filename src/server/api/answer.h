@@ -136,7 +136,7 @@ class Answer {
   Deadline deadline_;
   KeyUse use_;
   const std::shared_ptr<ResponseStream> out_;
-  // Only the answer owns it, so other threads can tell from a weak_ptr whether the answer is gone.
+  // Only the answer owns this pointer, so other threads can tell from a weak_ptr whether the answer is gone.
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
   const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for the logs
   ModelLease model_;                                                         // null until it is loaded

@@ -54,7 +54,7 @@ class ModelPool {
   // Gives `take` the model that a request's "model" means, at once or when it is loaded. Errors: 404
   // model_not_found; 503 model_not_loaded (with the reason).
   void acquire(const std::string& wanted, TakeModel take);
-  // The same, and sets how long the model stays loaded.
+  // Like acquire(), and sets how long the model stays loaded.
   void load(const std::string& wanted, std::optional<bool> pinned, std::optional<double> unload_after_s,
             TakeModel take);
   // Answers when its running requests have ended and its memory is free. Errors: 404; 409 (it is being
@@ -91,7 +91,7 @@ class ModelPool {
   // True once the device of a loaded model has failed for good.
   bool device_lost() const;
   const ModelSource& source() const { return models_.source; }
-  // Nothing is loaded any more; requests that wait for a model get an error.
+  // Stops loading models: requests that wait for a model get an error.
   void begin_stop();
 
  private:

@@ -37,7 +37,7 @@ Result<void> erase_on_disk(const std::string& directory, const Traces& traces) {
 // The models of this server that may have cached states.
 struct TraceEraser::Models {
   std::vector<ModelLease> loaded;
-  // They are unloaded after their last answers, which may take long, so nothing waits for them.
+  // Models that are unloaded after their last answers. This may take long, so nothing waits for them.
   std::vector<std::weak_ptr<ServedModel>> draining;
 };
 

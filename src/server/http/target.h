@@ -32,7 +32,7 @@ std::optional<std::string> host_name(std::string_view authority);
 std::string listening_name(const std::string& host);
 
 // Whether pages of this origin ("scheme://authority") are served under this authority, whatever the scheme.
-// Both may omit the scheme's default port.
+// The default port of the origin's scheme may be omitted in either argument.
 bool is_origin_of(std::string_view origin, std::string_view authority);
 
 // Whether a host name always means this machine: localhost, *.localhost, 127.x.y.z, [::1].
