@@ -32,10 +32,10 @@ struct GenerationOptions {
   ResponseFormat format;
   std::optional<SpecMode> speculation;  // unset: the engine's default
   bool ignore_eos = false;
-  int priority = 0;  // lower ones go first
+  int priority = 0;  // requests with lower values run first
   bool cache = true;
   std::string cache_salt;
-  bool to_decode = false;  // another worker goes on from the cached states (kv_transfer_params)
+  bool to_decode = false;  // another worker decodes from the states that this one caches (kv_transfer_params)
   StateOrigin state_from;  // see Request
   bool stream = false;
   bool progress = false;       // report prefill progress (streams only)

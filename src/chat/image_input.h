@@ -9,7 +9,7 @@ namespace anabranch {
 
 struct ImageInput {
   std::string bytes;                   // the file's content: PNG, JPEG, ...
-  std::optional<int64_t> most_pixels;  // that the model may see ("detail": "low"); unset: its own limit
+  std::optional<int64_t> most_pixels;  // from "detail": "low"; unset: the model's own limit
   std::string field;                   // the request's field, for errors: "messages[3].content[1]"
 };
 

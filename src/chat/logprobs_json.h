@@ -18,7 +18,7 @@ class LogprobsJson {
   LogprobsJson(LogprobsForm form, const Tokenizer& tokenizer)
       : form_(form), tokenizer_(tokenizer), text_(tokenizer) {}
 
-  // One entry per token.
+  // Adds tokens of the answer. logprobs: one entry for each token.
   void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
 
   // Adds a prompt before the answer (text completions only). logprobs: one entry for each token from the

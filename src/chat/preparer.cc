@@ -15,7 +15,8 @@ Error constraint_error(const std::string& field, const Error& error) {
   return {error.kind, fmt::format("'{}': {}", field, error.message), field};
 }
 
-// For a template that does not support tools.
+// The model's template with a generic tool format, if it does not support tools itself; null: it does, or
+// there is no template.
 std::unique_ptr<const ChatTemplate> tool_prompt(const ChatTemplate* chat) {
   return chat && !shows_tools(*chat) ? with_tool_prompt(*chat) : nullptr;
 }

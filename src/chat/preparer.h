@@ -27,8 +27,8 @@ struct Prepared {
   bool constrained = false;  // compile() makes a grammar from the request's restrictions
   std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is unrestricted
   std::optional<ThinkReport> think_report;         // chat only
-  // The conversation that the answer continues (conversation_key), so that its tokens are found when the turn
-  // comes back; none: the turn is not remembered.
+  // A hash of the conversation before the answer (conversation_key). The answer's sampled tokens are stored
+  // under it, and found when the client sends the turn back; none: they are not stored.
   std::optional<uint64_t> remember;
 };
 
@@ -44,17 +44,18 @@ class Preparer {
   // cancelled, here and below: returns true if nobody waits for the result any more. Called now and then; the
   // result is then an error.
   Result<Prepared> chat(ChatRequest request, const std::function<bool()>& cancelled);
-  // The most tokens of a text that are counted. This is more than a context, because clients ask how much to
-  // leave out.
+  // The largest number of tokens that is counted for a text. It is larger than the context length, because
+  // clients ask by how much a text is too long.
   size_t most_counted() const;
-  // Only for the prompt's length: the prompt need not fit into the context.
+  // Prepares a request whose prompt is only counted: it need not fit into the context.
   Result<Prepared> count(ChatRequest request, const std::function<bool()>& cancelled);
   Result<Prepared> completion(CompletionRequest request, const std::function<bool()>& cancelled) const;
-  // Passes the request with its compiled grammar to `done`, when and where the engine has compiled it, unless
-  // the client has gone.
+  // Has the engine compile the grammar of the request's restrictions, and passes the request with it to
+  // `done`: on the engine's thread, or at once if nothing restricts the answer. If the client has gone by
+  // then, `done` is not called.
   void compile(Prepared prepared, const GrammarClient& client,
                std::function<void(Result<Prepared>)> done) const;
-  // Remembers a turn's sampled tokens, for the prompt in which the client sends the turn back.
+  // Stores a turn's sampled tokens, for the prompt in which the client sends the turn back.
   void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                 const OutputRules& rules) {
     remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);

@@ -41,18 +41,20 @@ class PromptCompiler {
   PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer, const ImageFormat* images = nullptr)
       : template_(chat), tokenizer_(tokenizer), image_format_(images) {}
 
-  // salt: entries learnt from requests with another salt are not used, so that response times reveal nothing
-  // about them. turns: ascending; in the prompt their tokens replace what the template makes of content and
-  // tool calls. Ignored if the template cannot be rendered with other text there; turns with calls are also
-  // ignored if text in place of the calls would change what is around it. images: those of the messages, in
-  // order. limit: may end it early (with an error).
+  // salt: token sequences remembered from requests with another salt are not used, so that response times
+  // reveal nothing about those requests. turns: in the order of the messages; their tokens replace the
+  // template's rendering of their content and tool calls. All turns are ignored if the template cannot be
+  // rendered with marks in their place. A turn with calls is also ignored if text in place of calls would
+  // change what the template writes around them. images: those of the messages, in order. If `limit` stops
+  // the tokenising, compiling fails.
   // Errors: see ChatTemplate::render; invalid (the template does not write each image once).
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
                                  EncodeLimit* limit = nullptr, std::span<const RequestImage> images = {});
 
  private:
-  // Token sequences with which prompts of a kind were seen to begin, or to end.
+  // Token sequences with which prompts of a kind were seen to begin, or to end. kind: a text made from
+  // everything that the sequence depends on, such as the salt and the template's options.
   class SeenTokens {
    public:
     explicit SeenTokens(bool at_end) : at_end_(at_end) {}

@@ -10,7 +10,8 @@
 
 namespace anabranch {
 
-// Replaces the template's text for an image with the form that the prompt needs.
+// Replaces the template's text for each image (format.written) with the text that the prompt needs
+// (format.in_prompt).
 void write_for_images(std::vector<PromptPiece>& pieces, const ImageFormat& format);
 
 // Replaces the pad tokens with the images' ids, in order. Returns where the images begin; nothing if there

@@ -68,8 +68,8 @@ std::optional<ToolCall> call_of(const Json& call) {
                   arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments)};
 }
 
-// The same for an assistant message; nothing for other messages, and for content or calls of an unknown
-// format.
+// An assistant message as one text, made from content and calls as above; nothing for other messages, and for
+// content or calls of an unknown format.
 std::optional<std::string> described(const Json& message) {
   if (string_at(message, "role") != "assistant") return std::nullopt;
   const auto content = content_of(message);

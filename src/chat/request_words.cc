@@ -106,7 +106,7 @@ void mask(Sentence& clause, size_t from, size_t to) {
 void mask_negated(Sentence& clause) {
   if (const auto last = find(clause, "negation_last")) mask(clause, 0, last->end);
   for (auto hit = find(clause, "negation"); hit;) {
-    const auto end = find(clause, "contrast", hit->begin);  // "no formato" is one, and no negation
+    const auto end = find(clause, "contrast", hit->begin);  // "no formato" (Portuguese) ends a negation
     mask(clause, hit->begin, end ? end->begin : clause.size());
     hit = end ? find(clause, "negation", end->end) : std::nullopt;
   }

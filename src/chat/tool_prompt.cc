@@ -8,7 +8,7 @@
 namespace anabranch {
 namespace {
 
-constexpr std::string_view kMark = "probe-7c1d";  // what no template writes by itself
+constexpr std::string_view kMark = "probe-7c1d";  // a text that no template writes by itself
 
 Json message_of(const char* role, std::string_view content) {
   return {{"role", role}, {"content", content}};

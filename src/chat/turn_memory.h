@@ -32,16 +32,16 @@ class TurnMemory {
   ~TurnMemory();
 
   std::optional<std::vector<int>> find(uint64_t key);
-  // Of two turns with the same key the shorter is kept; of two with the same length, the one whose tokens
-  // compare less. So the order of calls does not matter. Returns at once; write() stores it in the database.
-  // When there are too many turns, the oldest are removed.
+  // Remembers a turn. Of two turns with the same key the shorter stays; of two with the same length, the one
+  // whose tokens come first in lexicographic order. So the order of calls does not matter. Returns at once:
+  // write() stores the turn in the database. When the database has too many turns, the oldest are removed.
   void put(uint64_t key, std::span<const int> tokens);
   void write();
 
  private:
   class Database;
   std::unique_ptr<Database> database_;
-  std::atomic<int64_t> pause_until_{0};            // Unix seconds: not read before
+  std::atomic<int64_t> pause_until_{0};            // Unix seconds; the database is not read before this time
   std::mutex mutex_;                               // guards what follows
   std::map<uint64_t, std::vector<int>> to_write_;  // turns not written yet; find() already finds them
 };

@@ -43,7 +43,7 @@ void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::stri
   }
 }
 
-// A model that repeats failed calls would go on until it reaches a limit.
+// Whether the model only repeats calls that have failed. It would go on until it reaches a limit.
 bool only_repeats(const Answer& answer, const mcp::FailedCalls& failed) {
   return std::ranges::all_of(answer.calls,
                              [&](const ToolCall& call) { return failed.contains(text_of(call)); });

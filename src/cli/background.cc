@@ -62,7 +62,8 @@ std::string how_it_ended(int status) {
   return fmt::format("with status {}", WEXITSTATUS(status));
 }
 
-// Runs in the old process.
+// Prints whether the server started, with warnings from its log. Runs in the old process. Returns the exit
+// status.
 int tell(const std::string& report, pid_t server, const std::string& log_file, std::streamoff log_size) {
   if (!report.empty() && report[0] == kReady) {
     say_lines(report.substr(1) + "\n");

@@ -11,8 +11,8 @@ class Background {
  public:
   // Forks; call it before the first thread starts. Returns in the new process, whose stdin and stdout are
   // /dev/null and whose stderr is the log. The old process waits until the new one calls ready() or failed(),
-  // or ends; then it tells the user and returns the exit status. Until ready() the new process belongs to the
-  // terminal, so that Ctrl-C ends both.
+  // or ends; then it prints the outcome, and start() returns the exit status. Until ready() the new process
+  // belongs to the terminal, so that Ctrl-C ends both.
   std::optional<int> start(const std::string& log_file);
   // text: shown to the user.
   void ready(const std::string& text);

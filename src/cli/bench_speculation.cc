@@ -56,7 +56,8 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
       return make_error(ErrorKind::invalid, "{}:{}: not an object with a \"prompt\"", path, number);
     // Leave out answers that fall into a loop: they would make every draft source look good.
     if (json.value(sampled ? "sampled_ok" : "greedy_ok", Json(true)) == false) continue;
-    // The same request as in bench/speculation_loops.py, whose marks hold for these answers only.
+    // Makes the same request as bench/speculation_loops.py: the marks greedy_ok and sampled_ok in the file
+    // hold only for answers to it.
     Task task{string_at(json, "thinking")};
     if (task.thinking.empty()) task.thinking = "off";
     if (const auto system = string_at(json, "system"); !system.empty())

@@ -19,7 +19,7 @@
 namespace anabranch::cli {
 namespace {
 
-// A line of the note that a store left about its folder.
+// The value of the line "WHAT VALUE" in the note that a store left about its folder.
 std::string about(const CacheFolder& folder, const std::string& what) {
   const std::string text = "\n" + folder.about, start = "\n" + what + " ";
   const size_t at = text.find(start);
@@ -28,7 +28,7 @@ std::string about(const CacheFolder& folder, const std::string& what) {
   return text.substr(from, text.find('\n', from) - from);
 }
 
-// Paths need not be UTF-8.
+// Prints a report. Paths in it need not be UTF-8: other bytes are replaced.
 void print_json(const Json& json) {
   say_json(json, 2);
 }

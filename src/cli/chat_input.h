@@ -11,8 +11,8 @@
 
 namespace anabranch::cli {
 
-// On a terminal it has a line editor and a history. A message may have several lines: pasted, with Alt+Enter,
-// between two """, or with a backslash before the end of a line (the last two also in pipes).
+// On a terminal, the user has a line editor and a history. A message may have several lines: pasted, with
+// Alt+Enter, between two """, or with a backslash before the end of a line (the last two also in pipes).
 class ChatInput {
  public:
   // history: see LineEditor.

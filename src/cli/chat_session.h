@@ -25,9 +25,9 @@ class ChatSession {
   const std::optional<Session>& session() const { return session_; }
   // The messages so far. Errors: io.
   Result<Json> messages();
-  // Stores the new ones of the chat's messages. answer: the answer of the last message, if that is the
-  // model's. model: its name. If storing fails, this is reported on stderr and tried again with the next
-  // message.
+  // Stores those of the chat's messages that are not stored yet. answer: the model's answer from which the
+  // last message was made; null: the last message is not the model's. model: its name. If storing fails, this
+  // is reported on stderr and tried again with the next message.
   void keep(const Json& messages, const Answer* answer, const std::string& model);
   // Removes the stored messages of the chat from this one on, as if they had never been sent.
   void take_back(size_t first);

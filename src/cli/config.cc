@@ -44,7 +44,8 @@ std::vector<std::string> files_of(const Program& given) {
   return files;
 }
 
-// A model that a configuration file or the environment names may have settings of its own.
+// The settings for the command's flags, including those of the model. If `model` is empty, it is the model
+// that a configuration file or the environment names.
 SettingTable settings_for(const CLI::App& command, const Settings& settings, std::string model) {
   if (model.empty())
     if (const auto table = settings_of(command, settings, ""); table.contains("model"))

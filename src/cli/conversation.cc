@@ -109,7 +109,7 @@ std::atomic<bool>& interrupt_flag() {
 
 namespace {
 
-// Returns the previous signal action.
+// Makes Ctrl-C set interrupt_flag(). Returns the previous signal action.
 struct sigaction set_the_flag_on_interrupt() {
   interrupt_flag();  // create the flag before the handler may use it
   struct sigaction action {

@@ -1,5 +1,5 @@
-// `convert`: a model quantised, or rewritten, as a directory in MLX's or the official FP8 layout or as a GGUF
-// file; or given a prediction head.
+// `convert`: quantises or rewrites a model, as a directory in MLX's or the official FP8 layout or as a GGUF
+// file; or adds a prediction head to a model.
 #include "checkpoint/convert.h"
 
 #include <fmt/core.h>

@@ -23,7 +23,7 @@ void show_progress(const std::string& what) {
   if (terminal) say(stderr, "\r\033[K{}", what);
 }
 
-// {"text": "..."} or {"messages": [...]}
+// The tokens of a line {"text": "..."} or {"messages": [...]}.
 Result<std::vector<int>> read_line(std::string_view line, const LoadedModel& loaded) {
   TRY(const Json json, parse_json(line));
   const auto messages = json.is_object() ? json.find("messages") : json.end();
@@ -114,7 +114,7 @@ void read_all(const LoadedModel& loaded, const Documents& documents) {
   });
 }
 
-// The weights are compared, so activations are not rounded.
+// Loads a model with fp32 activations, because only weights are to be compared.
 Result<LoadedModel> load_precise(const std::string& path) {
   ModelOptions options;
   options.model = path;

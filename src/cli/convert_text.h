@@ -1,4 +1,5 @@
-// Measurements of `convert` on text: which inputs matter, and perplexity before and after.
+// Measurements of `convert` on text: the importance of inputs for the weights, and perplexity before and
+// after.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ struct ConvertTexts {
   bool empty() const { return calibration.empty() && perplexity.empty(); }
 };
 
-// Without its folders.
+// The path without its folders.
 std::string file_name(const std::string& path);
 
 struct SourceFindings {

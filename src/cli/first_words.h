@@ -6,8 +6,8 @@
 
 namespace anabranch::cli {
 
-// Turns such a command line into ours: `help [COMMAND]`, `run MODEL [PROMPT]`, `list`, `ps`, `server`, and a
-// model that follows its command without --model.
+// Replaces other programs' commands in the command line by ours: `help [COMMAND]`, `run MODEL [PROMPT]`,
+// `list`, `ps`, `server`. Also adds --model before a model that follows its command without that flag.
 void use_our_commands(std::vector<std::string>& words);
 
 // Advice for somebody who typed only the program's name, with a model on this machine if there is one.

@@ -102,7 +102,7 @@ Result<ResponseFormat> response_format(const GenerateOptions& options) {
   return format;
 }
 
-// In the format of /v1/chat/completions.
+// The answer's log probabilities, in the format of /v1/chat/completions.
 Json logprobs_json(const Answer& answer, const Tokenizer& tokenizer) {
   LogprobsJson json(LogprobsForm::chat, tokenizer);
   json.push(answer.tokens, answer.logprobs);

@@ -17,7 +17,7 @@ class LocalPartner : public Partner {
     ModelOptions model = options_.model;
     model.model = path;
     TRY(engine_, make_engine(model, options_.spec, options_.cache));
-    // Sampled turns of stored conversations are found again together with their cached states.
+    // Sampled turns are stored beside the cached states, so that a continued conversation finds both.
     const auto cache = cache_options(options_.cache);
     const bool on_disk = cache.enabled && !cache.directory.empty();
     preparer_ = std::make_unique<Preparer>(

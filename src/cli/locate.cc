@@ -26,7 +26,7 @@ namespace {
 
 constexpr double kSecondsBetweenLines = 10;  // between lines of progress, if stderr is not a terminal
 
-// As long as it lives, Ctrl-C only sets the flag. When it is destroyed, a Ctrl-C that came meanwhile takes
+// While an object exists, Ctrl-C only sets flag(). When it is destroyed, a Ctrl-C that came meanwhile takes
 // its usual effect. If SIGINT is ignored, as in a background job of a script, it stays ignored.
 class HeldInterrupt {
  public:

@@ -53,12 +53,12 @@ void use_tuning(const Program& program, const Program::Command& command) {
   set_unset_flags(*command.app, read_tuning(tuning_file(path, on)));
 }
 
-// --lean sets unset flags, too, and takes precedence.
+// Sets flags that nobody has set as --lean says. Runs before use_tuning(), so --lean takes precedence.
 void use_lean_settings(const Program& program, const Program::Command& command) {
   if (program.serve.lean) set_unset_flags(*command.app, lean_settings());
 }
 
-// ServeOptions::for_model
+// Makes the options that ServeOptions::for_model returns.
 Result<ServeOptions> options_for_model(const Arguments& arguments, const std::string& name) {
   Program program;
   auto words = serve_words(arguments, name);

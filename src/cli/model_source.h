@@ -14,7 +14,8 @@ Result<PeerOptions> peer_options(const PeerFlags& flags);
 // Loads the model that the options name. A terminal shows a progress line meanwhile.
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options);
 
-// first: the name of the options' own model; "": none.
+// Finds, measures and loads the models of `serve`. first: name of the model that `options` themselves name;
+// "": they name none.
 server::ModelSource model_source(const ServeOptions& options, const std::string& first);
 
 }  // namespace anabranch::cli

@@ -34,7 +34,7 @@ std::vector<Listed> look_at(const std::vector<hub::StoredModel>& models) {
   std::vector<Listed> out;
   for (const auto& model : models) {
     Listed listed{model, ""};
-    // Ollama's models are opened by another path.
+    // Ollama's models are opened through links whose names end in .gguf.
     const auto path = hub::is_ollama_name(model.name) ? locate_stored(model.name) : Result(model.path);
     if (model.problem.empty() && path) listed.why_not = why_it_cannot_run(*path);
     out.push_back(std::move(listed));

@@ -18,7 +18,7 @@ struct ModelOptions {
   int threads = 0;
   int context = 0;
   std::string chat_template;  // a file; "": the model's own
-  int prefill_chunk = 0;      // tokens of a prompt in one pass; 0: the device's
+  int prefill_chunk = 0;      // tokens of a prompt in one pass; 0: the device's default
   bool precise = false;
   bool overcommit = false;  // load weights that are larger than the free memory
   bool reference = false;
@@ -30,12 +30,12 @@ struct ModelOptions {
 
 struct SpecOptions {
   std::string source = "auto";  // "auto", "off" or a draft source
-  int depth = 0;                // drafts a round; 0 = chosen
+  int depth = 0;                // draft tokens per round; 0: chosen
   std::string draft;            // a draft model's path
   bool lossy_skip = false;
 };
 
-inline constexpr double kUsualDiskWorth = 0.25;  // seconds that a user notices
+inline constexpr double kUsualDiskWorth = 0.25;  // default of disk_worth_s: a delay that users notice
 
 struct CacheFlags {
   bool off = false;
@@ -131,7 +131,7 @@ struct BenchOptions {
   std::vector<int> prefill = {512}, depths = {0}, rows;
   int decode = 128;
   int reps = 5;
-  int chunk = 0;  // 0: the device's
+  int chunk = 0;  // 0: the device's default
   // prompts: files of JSON lines, each answered with `decode` tokens by each kind of speculation, such as
   // "mtp" or "mtp:3".
   std::vector<std::string> prompts, kinds = {"off", "auto"};
@@ -297,7 +297,7 @@ int run_bench(const BenchOptions& options);
 int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
 int run_calibrate(const CalibrateOptions& options);
-// Also 75: the device was lost.
+// Exit codes as above, and 75: the device was lost.
 int run_serve(const ServeOptions& options);
 int run_stop(const StopOptions& options);
 // Exit codes: 0 a server runs, 3 none does.

@@ -27,7 +27,8 @@ class Partner {
  public:
   virtual ~Partner() = default;
   virtual std::string name() const = 0;  // of the model
-  // Changes to another model (a path or a name). After an error the old one still answers, unless `gone`.
+  // Changes to another model (a path or a name). After an error the old one still answers, unless gone() is
+  // true.
   virtual Result<void> change_model(const std::string& path_or_name) = 0;
   virtual bool gone() const { return false; }
   // Answers a conversation, given as messages of the chat API. Setting `interrupt` ends the answer. Several

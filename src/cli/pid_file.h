@@ -26,7 +26,7 @@ struct ServerRecord {
 Result<std::string> usual_pid_file(int port);
 Result<std::string> usual_log_file(int port);
 
-// Held by the server.
+// The pid file while the server runs: owns the file and its lock.
 class PidFile {
  public:
   // Makes the file. Errors: busy (a server holds it), io.

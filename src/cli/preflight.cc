@@ -12,7 +12,7 @@
 namespace anabranch::cli {
 namespace {
 
-// The CPU can run every model that any device can run.
+// The device for which models are checked: the CPU can run every model that any device can run.
 const Device& cpu() {
   static const Device* const device = ops::open_device({.device = "cpu", .threads = 1}).value().release();
   return *device;

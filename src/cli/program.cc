@@ -100,7 +100,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   return command;
 }
 
-// With --url a server answers, so flags for loading a model here are excluded.
+// Adds --url and flags for it. With --url a server answers, so flags for loading a model here are excluded.
 void add_url_flags(CLI::App& command, ChatOptions& o) {
   const Group group(command, "Server");
   auto* url = command.add_option("--url", o.url,
@@ -373,7 +373,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
   command->add_flag("--profile", o.profile, "Show where the time goes, stage by stage");
   command->add_flag("--json", o.json, "Print JSON instead of a table");
   add_context_flag(*command, o.model);
-  // These are two benchmarks: flags without an effect on the chosen one are refused.
+  // Without --prompts, `bench` is another benchmark. Flags without an effect on the chosen one are refused.
   auto* prompts = command->get_option("--prompts");
   for (const char* with : {"--spec", "--draft", "--temp", "--top-p", "--context"})
     command->get_option(with)->needs(prompts);

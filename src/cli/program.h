@@ -42,7 +42,7 @@ struct Program {
   VerifyOptions verify;
   ConfigOptions config;
 
-  // locates: the models that the command's flags name. They are replaced by paths before it runs.
+  // A flag's value that names a model. Before the command runs, it is replaced by the model's path.
   struct Located {
     std::string* model;
     hub::Purpose purpose = hub::Purpose::model;
@@ -57,8 +57,8 @@ struct Program {
   std::vector<Command> commands;
 };
 
-// The arguments, completed with flags from configuration files and the environment (cli/settings.h), and the
-// models of the files.
+// The command line's arguments, completed with flags from configuration files and the environment
+// (cli/settings.h), and the models that these files define.
 struct Arguments {
   std::vector<std::string> own;    // the user's, without the program's name
   std::vector<std::string> words;  // with the flags from the settings

@@ -20,7 +20,7 @@
 namespace anabranch::cli {
 namespace {
 
-// "unknown" if the machine does not report it.
+// A size in KiB; "unknown" for 0, because then the machine does not report it.
 Json kilobytes(uint64_t bytes) {
   return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
 }
@@ -54,7 +54,7 @@ bool fits(uint64_t tensor_bytes, uint64_t memory) {
   return static_cast<double>(tensor_bytes) * 1.2 < static_cast<double>(memory);
 }
 
-// Names start with `prefix`; `tensors` are sorted by name.
+// Whether any tensor's name starts with `prefix`. tensors: sorted by name.
 bool any_with_prefix(const std::vector<TensorInfo>& tensors, const std::string& prefix) {
   const auto at = std::ranges::lower_bound(tensors, prefix, {}, &TensorInfo::name);
   return at != tensors.end() && at->name.starts_with(prefix);

@@ -28,9 +28,9 @@ uint64_t parameters_in(const Checkpoint& checkpoint);
 
 // Why the model cannot be run, as far as the headers of its files show; empty: no known reason.
 std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& device);
-// The same as texts, plus missing parts of the model.
+// file_errors() as texts, plus missing parts of the model.
 std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device);
-// The same, plus whether it fits the device; most important first.
+// file_problems(), plus whether the model fits the device; most important first.
 std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device);
 
 // Type, parameters, context length, tensors, sizes, and model_problems() as "problems".

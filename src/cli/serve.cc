@@ -167,7 +167,7 @@ void stop(server::Server& server) {
   server.stop();
 }
 
-// A connection takes a file descriptor, and the usual limit of a process is 1,024.
+// Raises the process's limit of file descriptors, which is usually 1,024, because each connection takes one.
 Result<void> allow_descriptors(int connections) {
   const auto wanted = static_cast<rlim_t>(connections) + 256;
   rlimit limit{};
@@ -213,7 +213,8 @@ Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_k
   return tools;
 }
 
-// Null: the users' decisions are forgotten when the server ends.
+// Opens the store of the users' decisions about tools. Null: it cannot be opened, so decisions are forgotten
+// when the server ends.
 std::shared_ptr<ConsentStore> open_consent(const std::string& directory) {
   make_private_directory(directory);  // if it cannot be made, opening says so
   auto store = ConsentStore::open(directory + "/consent.db");

@@ -160,7 +160,8 @@ class Reader {
     return {};
   }
 
-  // A server that was meant to have keys must not start without one, or with the key "true".
+  // Fails unless the value is a text that is not empty, or a list of such: a server that was meant to have
+  // keys must not start without one, or with the key "true".
   Result<void> check_secret(std::string_view key, const toml::node& node, const std::string& where) const {
     const auto is_text = [](const toml::node& value) {
       return value.is_string() && !value.as_string()->get().empty();
@@ -187,8 +188,8 @@ class Reader {
   Settings& out_;
 };
 
-// Checks texts on which the parser's own assertions would end the process: something else where a table's
-// name is expected, as in "[=".
+// Refuses texts on which the parser's own assertions would end the process: those with something else where a
+// table's name is expected, as in "[=".
 Result<void> check_keys(const std::string& file, const std::string& text) {
   static const std::regex no_key(R"re(^\s*\[\[?\s*[^\s\w"'\[\]{}#+.-])re");
   std::istringstream lines(text);
@@ -209,7 +210,7 @@ Result<void> check_keys(const std::string& file, const std::string& text) {
   return {};
 }
 
-// "max-gap": "ANABRANCH_MAX_GAP".
+// The environment variable for a flag: "ANABRANCH_MAX_GAP" for "max-gap".
 std::string variable_of(const std::string& flag) {
   std::string variable = "ANABRANCH_" + flag;
   for (char& c : variable)
@@ -217,8 +218,8 @@ std::string variable_of(const std::string& flag) {
   return variable;
 }
 
-// For a service named anabranch, Kubernetes sets in every container: ANABRANCH_PORT=tcp://10.0.0.7:11436,
-// ANABRANCH_SERVICE_HOST, ANABRANCH_PORT_11436_TCP_ADDR ...
+// Whether Kubernetes has set the variable. For a service named anabranch it sets in every container:
+// ANABRANCH_PORT=tcp://10.0.0.7:11436, ANABRANCH_SERVICE_HOST, ANABRANCH_PORT_11436_TCP_ADDR ...
 bool is_of_kubernetes(std::string_view variable, std::string_view value) {
   return variable.starts_with("ANABRANCH_SERVICE_") || variable.starts_with("ANABRANCH_PORT_") ||
          (variable == "ANABRANCH_PORT" && value.find("://") != value.npos);

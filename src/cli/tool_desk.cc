@@ -124,7 +124,7 @@ mcp::Permission ToolDesk::ask(const mcp::Tool& tool) {
   }
 }
 
-// False: the user does not want to see the rest.
+// Shows a text page by page. False: the user does not want to see the rest.
 bool ToolDesk::show_pages(std::string_view text) {
   for (;;) {
     const size_t end = page_end(text);

@@ -90,7 +90,7 @@ std::optional<Finding> too_long(const VerifySubject& subject, int tokens) {
                  fmt::format("needs a context of {} tokens, and the model has {}", tokens, context)};
 }
 
-// As Markdown: each line is indented.
+// The text as a code block of Markdown: each line is indented.
 std::string code_block(const std::string& text) {
   std::string out = "    ";
   for (const char c : text) out += c == '\n' ? "\n    " : std::string(1, c);
@@ -230,7 +230,8 @@ SpecialTokens check_special_tokens(const Tokenizer& tokenizer) {
 
 Result<Finding> check_tokenizer(VerifySubject& subject) {
   const Tokenizer& tokenizer = subject.engine.tokenizer();
-  // These tokenizers add a space before a text, and drop all leading spaces when they decode.
+  // Some tokenizers add a space before a text, and drop all leading spaces when they decode. For these, texts
+  // are compared without leading spaces.
   const bool trims = tokenizer.leading_spaces_dropped() == INT_MAX;
   const auto trimmed = [&](std::string text) {
     return trims ? text.substr(std::min(text.find_first_not_of(' '), text.size())) : text;
@@ -260,7 +261,7 @@ Result<Finding> check_template(VerifySubject& subject) {
              answer = message("assistant", "Loire"), again = message("user", "Another one?");
   const Json tools = parse_json(kTools).value(), call = parse_json(kToolCall).value(),
              result = parse_json(kToolResult).value();
-  // As in the server, for templates without support for tools.
+  // Templates without support for tools get the generic tool format, as in the server.
   const auto generic_tools = shows_tools(*chat) ? nullptr : with_tool_prompt(*chat);
   const struct {
     const char* name;

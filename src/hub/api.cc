@@ -24,7 +24,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// A revision is one part of an address.
+// Also escapes "/", because a revision is one part of an address.
 std::string escaped_revision(const std::string& revision) {
   std::string out = escaped(revision);
   for (size_t at = 0; (at = out.find('/', at)) != out.npos;) out.replace(at, 1, "%2F");

@@ -32,7 +32,7 @@ class Api {
   // cannot be reached, its answer is unusable.
   Result<Repository> repository(const ModelName& name);
 
-  // The same without retries; none if it is unavailable for whatever reason.
+  // Like repository(), but without retries; none if the repository is unavailable for whatever reason.
   std::optional<Repository> find(const ModelName& name);
 
   // Bytes [from, to) of a file, as far as it has them, without retries. None: they are unavailable, for

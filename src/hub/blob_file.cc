@@ -114,7 +114,7 @@ Result<bool> BlobFile::finish() {
   if (digest_.finish() != expected_.oid) {
     TRY_VOID(restart());
     ::unlink(incomplete().c_str());
-    // A second attempt must write to a file that has a name again.
+    // The removed file has no name any more, so a second attempt needs a new file.
     ::close(std::exchange(fd_, -1));
     TRY_VOID(open_incomplete());
     return false;

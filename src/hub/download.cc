@@ -277,7 +277,7 @@ class Downloader {
     file.answers = false;
   }
 
-  // The same for a file with a single range, whose count of failures is kept.
+  // Like restart(), for a file with a single range, whose count of failures is kept.
   void rewind(File& file, Range& range) {
     if (auto emptied = file.blob.restart(); !emptied) fail(emptied.error());
     range.from = 0;

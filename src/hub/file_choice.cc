@@ -14,8 +14,8 @@
 namespace anabranch::hub {
 namespace {
 
-// Without a requested quantisation, the first of these that a repository has: good quality at a quarter of
-// the size.
+// Quantisations by preference, for a name without one: the first of these that the repository has is chosen.
+// Q4_K_M has good quality at a quarter of the size.
 constexpr const char* kUsualQuants[] = {"Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q4_1",   "Q5_K_M",
                                         "Q5_K_S", "Q5_0",       "Q6_K",   "Q8_0", "Q3_K_M", "Q3_K_L",
                                         "Q3_K_S", "Q2_K",       "BF16",   "F16",  "F32"};
@@ -82,8 +82,8 @@ Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
   return FileChoice{model.files, model.files.front()};
 }
 
-// Lower is better. 16 bits are the usual precision of towers: 8 bits see less, and 32 bits take twice the
-// space without a gain.
+// The rank of a vision tower; lower is better. 16 bits are the usual precision of towers: 8 bits see less,
+// and 32 bits take twice the space without a gain.
 int tower_rank(std::string_view path) {
   const std::string quant = quant_of(path);
   if (quant == "F16" || quant == "FP16") return 0;
@@ -188,7 +188,8 @@ bool is_side_file(std::string_view path) {
           path == "merges.txt" || path == "vocab.txt");
 }
 
-// Excludes the same weights under another project's names, and adapters, which are changes to other weights.
+// Whether the file has weights of the model. Excludes the same weights under another project's names, and
+// adapters, which are changes to other weights.
 bool is_weights(std::string_view path) {
   return is_at_top(path) && path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
          !path.starts_with("adapter");
@@ -210,7 +211,8 @@ bool is_adapter(std::string_view path) {
   return file_name(path).starts_with("adapter_model.");
 }
 
-// An adapter is never ignored, because without it the model is a different one.
+// Fails if the repository has an adapter (LoRA) beside its weights: without it the model is a different one,
+// so it is never ignored.
 Result<void> check_adapters(const std::vector<std::string>& paths, const ModelName& name,
                             const std::string& weights) {
   const auto adapter =

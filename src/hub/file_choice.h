@@ -1,5 +1,5 @@
 // Chooses the files of a repository that make up a model. The same rules apply to the hub's list and to a
-// snapshot in the store, so a stored model is complete if they find all files there.
+// snapshot in the store, so a stored model is complete if the snapshot has all chosen files.
 #pragma once
 
 #include <functional>

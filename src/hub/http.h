@@ -19,7 +19,7 @@ struct HttpResponse {
   int status = 0;                              // 0: no answer
   std::map<std::string, std::string> headers;  // by lower-case name; if repeated, the last one
   std::string location;                        // absolute address of a redirect's target
-  std::string body;                            // what on_body did not take
+  std::string body;                            // the body, unless on_body received it
   std::string problem;                         // why the answer is incomplete; "": it is complete
   bool ended_here = false;  // the problem is that on_body returned false, or that max_body was reached
   bool certificate_problem = false;  // the problem is that the server's certificate is not trusted

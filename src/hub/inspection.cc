@@ -73,7 +73,7 @@ std::optional<Error> Inspection::refusal(const FileChoice& choice, Known known) 
   return std::nullopt;
 }
 
-// None: it is unavailable, or the file has none.
+// The header of a weights file. None: the file is unavailable or has no header, or the header is too long.
 std::optional<std::string> Inspection::header_of(const RepoFile& file) {
   std::string bytes;
   while (true) {

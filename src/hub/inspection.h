@@ -14,10 +14,10 @@
 
 namespace anabranch::hub {
 
-// Functions of the layer that knows the formats.
+// Functions that know the formats of models. The caller provides them, because hub/ does not.
 struct Inspector {
-  // The length in bytes of the header of a weights file that begins with `first`. If more than `first` has:
-  // call again with this many bytes. 0: not such a file.
+  // The length in bytes of the header of a weights file that begins with `first`. If it is more than `first`
+  // has, call again with that many bytes. 0: not a weights file.
   std::function<uint64_t(const std::string& path, std::string_view first)> header_bytes;
   // Why the model at a path cannot be opened or run; empty: no obstacle is known. After the headers its
   // weight files contain zeros.
@@ -35,8 +35,8 @@ class Inspection {
   // have every kind of tensor. The number of requests is bounded.
   std::optional<Error> look_at(const FileChoice& choice);
 
-  // The same with the files beside the weights on this machine: local(path) is the path of such a file. Call
-  // after look_at(), for the same files.
+  // Checks again, with the real files beside the weights, which are on this machine by now: local(path) is
+  // the path of such a file. Call after look_at(), for the same files.
   std::optional<Error> look_again(const FileChoice& choice,
                                   const std::function<std::string(const std::string&)>& local);
 
@@ -44,7 +44,8 @@ class Inspection {
   enum class Known { in_part, as_a_whole };
   std::optional<Error> look_at_directory(const FileChoice& choice);
   std::optional<Error> look_at_gguf(const FileChoice& choice);
-  // Checks the files in the replica so far.
+  // Checks the files in the replica. known: whether it has all files beside the weights; then a missing file
+  // is also a reason to refuse the model.
   std::optional<Error> refusal(const FileChoice& choice, Known known);
   std::optional<std::string> header_of(const RepoFile& file);
   const RepoFile* find(const std::string& path) const;

@@ -135,7 +135,8 @@ std::optional<ModelName> parse_page(const std::vector<std::string>& parts) {
   return name;
 }
 
-// Whether the parts after the host are such an address, and not a name with a tag, a revision or a file.
+// Whether the parts after the host are an address for parse_page(), and not a name with a tag, a revision or
+// a file.
 bool is_page(const std::vector<std::string>& parts, std::string_view text) {
   if (parts.size() < 3 || parts[1].find_first_of(":@") != std::string::npos) return false;
   return is_one_of(kPlaces, parts[2]) || !is_weights_file(text);

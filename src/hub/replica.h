@@ -12,7 +12,7 @@ namespace anabranch::hub {
 
 class Replica {
  public:
-  // None: there is no writable directory for temporary files.
+  // Makes an empty directory. None: there is no writable directory for temporary files.
   static std::optional<Replica> make();
   ~Replica();  // removes it
   Replica(Replica&& other) noexcept : directory_(std::move(other.directory_)) { other.directory_.clear(); }

@@ -18,8 +18,8 @@ std::optional<double> retry_after(const HttpResponse& response);
 class Retry {
  public:
   // Seconds to wait after a response for which may_pass() is true: as Retry-After says, or longer each time.
-  // None: there were too many attempts, or the wait would be too long. patient: an outage of a minute is
-  // worth waiting for, since much has been downloaded.
+  // None: there were too many attempts, or the wait would be too long. patient: makes enough attempts to
+  // outlast an outage of a minute, since much has been downloaded.
   std::optional<double> wait_after(const HttpResponse& response, bool patient = false);
   // Reports that `bytes` bytes arrived. Enough bytes in total, also across failures, reset the count of
   // failures.

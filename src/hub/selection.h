@@ -36,7 +36,8 @@ class Selector {
   Result<Selection> without_choice(const Error& why);
   std::optional<Selection> another_model(const Selection& first);
   // The name of a model that can run here, from a repository that usually has the same model. why_not: the
-  // reason() against the first one; the search ends if another model has the same reason. "": none was found.
+  // reason() why the first choice cannot run; the search ends at a model that fails for the same reason. "":
+  // none was found.
   std::string find_instead(const std::string& why_not);
   std::string sister(const std::string& repo, const std::string& why_not, bool& same_reason);
 

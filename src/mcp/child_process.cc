@@ -87,7 +87,7 @@ struct Plan {
   pid_t parent = 0;
 };
 
-// Marks all files from `first` on as close-on-exec.
+// Marks all file descriptors from `first` on as close-on-exec.
 void close_others(int first) {
 #if defined(__linux__) && defined(CLOSE_RANGE_CLOEXEC)
   if (::close_range(static_cast<unsigned>(first), ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;

@@ -36,7 +36,7 @@ using Variables = std::function<std::optional<std::string>(const std::string& na
 // invalid (no JSON, a field of a wrong type, a variable that is not set), unsupported (the SSE transport that
 // came before streamable HTTP); all name the file and the server.
 Result<std::vector<ServerConfig>> read_config(const std::string& path);
-// The same from text; errors name `where`.
+// Like read_config(), from the text of a file; errors name `where`.
 Result<std::vector<ServerConfig>> parse_config(std::string_view text, const std::string& where,
                                                const Variables& variables);
 

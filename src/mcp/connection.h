@@ -43,7 +43,7 @@ class Connection {
   virtual Result<Json> request(const std::string& method, const Json& params, const Patience& patience) = 0;
   // Errors: exhausted, busy, io. Thread-safe.
   virtual Result<void> notify(const std::string& method, const Json& params, const Patience& patience) = 0;
-  // False once no request can succeed any more.
+  // Whether requests can still succeed. Once false, it stays false.
   virtual bool alive() const = 0;
   // Sets the version that `initialize` agreed on, for transports that repeat it.
   virtual void set_protocol_version(const std::string&) {}

@@ -41,7 +41,7 @@ class Answers {
         flood_(limits),
         events_([this](const std::string& data) { take(data); }, limits.message_bytes) {}
 
-  // False: nothing more is needed.
+  // Takes a piece of the response's body. False: nothing more is needed.
   bool push(const HttpExchange::Head& head, std::string_view bytes) {
     const bool events = head.status == 200 && head.header("content-type").starts_with("text/event-stream");
     if (events && !events_.push(bytes)) fail("sent an event that is too long");

@@ -40,9 +40,9 @@ class HttpClient {
  public:
   HttpClient();
   ~HttpClient();
-  // The head of the response, once the response is complete, or on_body returned false. Errors: exhausted
-  // (not within `seconds`), busy (`stop`), invalid (`may_connect`), io (no connection, a broken one, a
-  // certificate).
+  // Runs the exchange. Returns the head of the response once the response is complete, or on_body returned
+  // false. Errors: exhausted (not within `seconds`), busy (`stop`), invalid (`may_connect`), io (no
+  // connection, a broken one, a certificate).
   Result<HttpExchange::Head> run(const HttpExchange& exchange);
 
  private:

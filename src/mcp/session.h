@@ -18,12 +18,12 @@ struct Tool {
   bool operator==(const Tool&) const = default;
 };
 
-// Something to read.
+// A document or other data that a server offers for reading.
 struct Resource {
   std::string uri, name, title, description, mime_type;
 };
 
-// A text with placeholders, chosen by the user.
+// Prompts of servers are texts with placeholders. Users choose them, not the model.
 struct PromptArgument {
   std::string name, description;
   bool required = false;
@@ -60,7 +60,7 @@ class Session {
   Result<Listed<PromptInfo>> prompts(const Patience& patience);
   Result<Output> call(const std::string& tool, const Json& arguments, const Patience& patience);
   Result<Output> read_resource(const std::string& uri, const Patience& patience);
-  // As messages of the chat API: [{"role","content"}].
+  // A prompt's text as messages of the chat API: [{"role","content"}].
   Result<Json> get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
                           const Patience& patience);
 

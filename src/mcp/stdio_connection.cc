@@ -47,7 +47,7 @@ class ErrorOutput {
     if (!good) lines_.clear();  // a line without an end
   }
   const std::string& last() const { return last_; }
-  // False after too much output in the current second.
+  // Whether more of the server's stderr may be read: not after too much output in the current second.
   bool wants_more() const { return bytes_ < kErrorBytesPerSecond || now_seconds() - second_ >= 1; }
 
  private:

@@ -22,8 +22,8 @@ Json to_json(const StatesQuestion& question);
 Result<StatesQuestion> parse_question(const Json& json);
 
 Json to_json(const KeptPrefix& kept);
-// Errors: invalid (a field is missing, has a wrong value, or exceeds a limit). blocks: the most that were
-// asked for.
+// Errors: invalid (a field is missing, has a wrong value, or exceeds a limit). blocks: the number of blocks
+// that were asked for, which is the limit for the answer's number.
 Result<KeptPrefix> parse_kept(const Json& json, uint32_t blocks);
 
 // The program's version.

@@ -107,8 +107,8 @@ Result<int> PeerStates::ask(const WantedStates& wanted, mcp::HttpExchange exchan
   return head.status;
 }
 
-// The peer has another version, model or precision, rejects the key, or has no states at all. Each reason is
-// logged once.
+// Handles a refusal: the peer has another version, model or precision, rejects the key, or has no states at
+// all. The same reason is not logged twice in a row.
 void PeerStates::refused(Peer& peer, int status, const std::string& body) {
   const std::string message = message_of(body);
   const std::lock_guard lock(peer.mutex);

@@ -1,7 +1,7 @@
 // Asks other workers for cached states of a prompt, and fetches them (docs/state-transfer.md).
 //
-// What a peer sends is verified like a file: every checksum, the fingerprint, and the tokens themselves. A
-// peer that fails, is slow or sends something else costs time, never an answer. It is then not asked
+// Data from a peer is verified like a file: every checksum, the fingerprint, and the tokens themselves. A
+// peer that fails, is slow or sends wrong data costs time, but never changes an answer. It is then not asked
 // again for some seconds.
 #pragma once
 

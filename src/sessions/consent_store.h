@@ -38,7 +38,7 @@ class ConsentStore {
     other_call,    // another tool or other arguments were shown
     changed_tool,  // the tool's description or schema has changed since
   };
-  // The user approves. Only `granted` removes the question; the tool then counts as known in this form.
+  // The user approves. Only `granted` removes the question; the tool's description then counts as known.
   Verdict approve(const ConsentQuestion& question);
 
   // Whether the description of a tool that needs no approval has changed since this owner first used or last

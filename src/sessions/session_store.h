@@ -1,6 +1,6 @@
 // Stores conversations in an SQLite database that several processes may use at the same time.
-// Every change is one transaction: after a crash a message is there completely or not at all. When a call has
-// returned, its changes survive a crash of the process and of the machine.
+// Every change is one transaction: after a crash a message is stored completely or not at all. When a call
+// has returned, its changes survive a crash of the process and of the machine.
 #pragma once
 
 #include <array>

@@ -143,7 +143,7 @@ std::optional<NewMessage> message_from(Json json) {
     *content = text;
   }
   if (!json["content"].is_string()) return std::nullopt;
-  // Only fields that a chat template knows, and only with the types that it expects.
+  // Copy only fields that a chat template knows, and only with the types that it expects.
   for (const char* name : {"role", "content", "reasoning_content", "tool_call_id", "name"})
     if (const auto value = json.find(name); value != json.end() && value->is_string())
       out.message[name] = *value;

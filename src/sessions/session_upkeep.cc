@@ -15,7 +15,8 @@ constexpr int64_t kStepBytes = 8 << 20;  // removed per transaction, approximate
 
 }  // namespace
 
-// Call within a transaction. The full-text index needs the text, so it is updated first.
+// Removes the messages that meet the condition. The full-text index is updated first, because it needs their
+// text. Call within a transaction.
 void SessionStore::remove_messages(const char* condition, const MessageKey& value) {
   for (const char* command :
        {"INSERT INTO words (words, rowid, text) SELECT 'delete', id, text FROM messages WHERE ",
@@ -26,7 +27,7 @@ void SessionStore::remove_messages(const char* condition, const MessageKey& valu
   }
 }
 
-// Call within a transaction.
+// Removes a session with its messages, responses and traces. Call within a transaction.
 void SessionStore::remove(const std::string& id) {
   SQLite::Statement traces(*db_, "SELECT trace FROM traces WHERE session = ?");
   traces.bind(1, id);
@@ -94,7 +95,7 @@ Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
 
 Result<bool> SessionStore::empty_log() {
   return run(false, [&]() -> Result<bool> {
-    // If a reader needs a part of the log, do not let others wait for it long.
+    // Wait only briefly if a reader needs a part of the log, so that others do not wait for long.
     db_->setBusyTimeout(kLogWaitMs);
     SQLite::Statement empty(*db_, "PRAGMA wal_checkpoint(TRUNCATE)");
     const int row = empty.tryExecuteStep();

@@ -157,8 +157,9 @@ struct LineEditor::Impl {
   }
 
   // Moves to the beginning of the prompt and clears everything from there, because libedit only draws anew.
-  // Some terminals have wrapped the line at the new width by now, others have left its rows as they were: the
-  // wider one counts, so that nothing above the prompt is lost. At worst a row of the old line stays.
+  // After the terminal's width has changed, some terminals have wrapped the line anew and others have not.
+  // Rows are counted at the wider of the two widths, so that nothing above the prompt is lost; at worst a row
+  // of the old line stays.
   void clear_shown() {
     const size_t now = terminal_width(), width = std::max(now, std::exchange(shown_width, now));
     size_t cursor, rows = 0, begin = 0;

@@ -126,7 +126,7 @@ void Markdown::begin_line(bool complete) {
   if (mode_ == Mode::line_begin) begin_text(0, kPlain);
 }
 
-// False: held_ is too short to know whether this is a list item.
+// Begins the line's text if it is a list item. False: held_ is too short to know whether this is a list item.
 bool Markdown::begin_list(size_t pad, bool complete) {
   const std::string_view rest = std::string_view(held_).substr(pad);
   const char first = rest.front();

@@ -10,11 +10,11 @@
 namespace anabranch::terminal {
 
 // Headings, lists, quotes, rules, emphasis, code and links are shown by styles, tables in columns, paragraphs
-// wrapped at the width. Text appears word by word. Only a table is held back until it ends, and a line from a
-// mark on that may still be closed.
+// wrapped at the width. Text appears word by word. Held back are only tables until they end, and text with a
+// mark that may still be closed.
 class Markdown {
  public:
-  // See Wrapper. Always styled: without styles there is no reason to use this class.
+  // width: see Wrapper. The output is always styled: without styles there is no reason to use this class.
   explicit Markdown(std::function<size_t()> width) : lines_(std::move(width), true) {}
 
   // Adds text and returns everything that can be shown by now.

@@ -207,7 +207,8 @@ ChatRequest AgentRun::next_request() const {
   ChatRequest next = request_;
   sort_results(next.messages);
   next.options.max_tokens = tokens_left_;
-  // A forced call was made in the first turn. If kept, the choice would force calls for ever.
+  // A forced call was made in the first turn. If the forcing tool_choice stayed, the model would call for
+  // ever.
   next.tool_choice = {};
   if (last_turn_) next.tools = nullptr;
   return next;

@@ -92,7 +92,8 @@ struct AgentTools {
   void note_changes();
 };
 
-// Sorts the results after each assistant message into the order of its calls, as templates expect.
+// Sorts the tool results after each assistant message into the order of that message's calls, as templates
+// expect.
 void sort_results(Json& messages);
 
 // Token limit of one turn. asked: the request's limit; -1: no limit.
@@ -116,7 +117,7 @@ class AgentRun {
   void add_result(const AgentCall& call, const mcp::CallResult& result);
   // Whether it is the model's turn: all its calls have results, and no limit is reached.
   bool goes_on(double now);
-  // The limit that ended it, as a clause; empty: no limit was reached.
+  // The limit that ended the run, as a clause; empty: no limit was reached.
   const std::string& stopped() const { return stopped_; }
   // The request for the model's next turn.
   ChatRequest next_request() const;

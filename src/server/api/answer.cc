@@ -171,7 +171,7 @@ void Answer::take(ReadyRequest& ready) {
   out_->note(note_);
 }
 
-// Makes the head of the answer. A stream sends it now.
+// Begins the answer with its head, which a stream sends now.
 void Answer::begin(size_t choices) {
   const std::string first = writer_->begin(head_, choices);
   if (!writer_->is_stream()) return;
@@ -215,12 +215,13 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   return {};
 }
 
-// The engine's events arrive on another thread.
+// Passes the engine's events for a choice, which arrive on another thread, to the I/O thread.
 Sink Answer::event_sink(size_t index) {
   return [post = services_.post, &services = services_, alive = std::weak_ptr(alive_), index,
           keeper = keeper_, sender = sender_](const Event& event) {
     post([&services, alive, index, keeper, sender, event] {
-      // Also for an answer that was given up: its cache entries are deleted together with its conversation.
+      // An answer that was given up needs this, too: its cache entries are deleted together with its
+      // conversation.
       if (keeper && !event.states.empty()) note_traces(services, sender, keeper, event.states);
       const auto answer = alive.lock();
       if (!answer) return;
@@ -281,7 +282,8 @@ Usage Answer::total_usage() const {
   return usage;
 }
 
-// From here on the answer has no deadline: it is stored whole, even if its client leaves.
+// Stores the answer on a worker. Returns the rest of it to send. From here on the answer has no deadline: it
+// is stored whole, even if its client leaves.
 Callback<std::string> Answer::keep_answer() {
   deadline_ = {};
   return Callback<std::string>([this, usage = total_usage()](auto done) {
@@ -315,7 +317,7 @@ void Answer::end(std::string rest) {
 }
 
 void Answer::stop() {
-  unwanted_ = true;  // it may not have been submitted yet
+  unwanted_ = true;  // for choices that are not submitted yet
   for (const Choice& choice : choices_)
     if (choice.submitted) model_->engine->cancel(choice.request);
 }
@@ -346,7 +348,7 @@ void Answer::abandon() {
   log_debug("client left: {} cancelled", head_.id);
 }
 
-// The error includes an estimate of the waiting time, from how long the latest answers took.
+// Adds an estimate of the waiting time to the error, made from how long the latest answers took.
 ApiError Answer::queue_full(const Error& error) const {
   ApiError full = error;
   if (full.status != 429) return full;

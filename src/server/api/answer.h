@@ -1,8 +1,8 @@
 // One answer, from the request to its end. live() runs all of it.
 //
-// Used on the I/O thread only. Work that takes long runs on pools; while an answer waits for it, whatever it
-// holds is a local variable of a coroutine. Destroying the task of live() ends the answer at the point where
-// it waits. The task must be destroyed before the answer.
+// Used on the I/O thread only. Work that takes long runs on pools. What an answer holds while it waits is in
+// local variables of coroutines, so destroying the task of live() ends the answer at the point where it
+// waits. The task must be destroyed before the answer.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ class Answer {
   // Answers the request. Its `held` is released when the body has been parsed.
   Task<> live(std::shared_ptr<const HttpRequest> request);
 
-  // Each of these two ends the answer early; afterwards it is destroyed. fail() sends the client an error:
+  // Ends the answer early with an error for the client; the answer is destroyed afterwards.
   void fail(const ApiError& error);
-  // abandon() is for a client that has left:
+  // Ends the answer early because its client has left; the answer is destroyed afterwards.
   void abandon();
 
   // The client asks to stop: the text so far becomes the answer.
@@ -136,7 +136,7 @@ class Answer {
   Deadline deadline_;
   KeyUse use_;
   const std::shared_ptr<ResponseStream> out_;
-  // Only the answer owns it, so other threads can tell from a weak_ptr whether the answer is gone.
+  // Only the answer owns this pointer, so other threads can tell from a weak_ptr whether the answer is gone.
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
   const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for the logs
   ModelLease model_;                                                         // null until it is loaded

@@ -13,7 +13,7 @@ void note_traces(AnswerServices& services, const std::string& sender,
                  std::shared_ptr<ConversationKeeper> keeper, std::vector<std::string> traces) {
   services.keep_workers.submit({sender}, [&services, keeper = std::move(keeper), traces = std::move(traces)] {
     keeper->note(traces);
-    services.traces.erase();  // the conversation, or one that has grown too old, may be gone
+    services.traces.erase();  // traces of conversations that were removed meanwhile
   });
 }
 
@@ -51,8 +51,8 @@ Task<> Answer::run_calls() {
   choices_.clear();  // their usage is in spent_
 }
 
-// Each call waits its turn among those of all clients. The result is stored even if the client has left,
-// because the call has had its effect.
+// Runs a call on a pool, where it waits its turn among those of all clients. The result is stored even if the
+// client has left, because the call has had its effect.
 Callback<mcp::CallResult> Answer::run_and_keep(const AgentCall& call, const CallLimits& limits) {
   return Callback<mcp::CallResult>([this, call, limits](auto done) {
     auto run = [call, limits, done, alive = alive(), keeper = keeper_, turns = std::exchange(unkept_, {}),

@@ -124,7 +124,7 @@ Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> readi
   });
 }
 
-// Waits for each server separately.
+// Fetches the images and lists of tools that the request lacks, with one job for each server.
 Callback<Nothing> Answer::fetch(std::shared_ptr<Reading> reading) {
   return Callback<Nothing>([this, reading](auto done) {
     const auto hosts = reading->images.begin_fetching();
@@ -149,7 +149,8 @@ Callback<Nothing> Answer::fetch(std::shared_ptr<Reading> reading) {
   });
 }
 
-// A worker makes the text of the grammar; the engine compiles it on threads of its own.
+// Adds the compiled grammar to the request. A worker makes the grammar's text; the engine compiles it on
+// threads of its own.
 Callback<Result<Prepared>> Answer::compile(Prepared prepared) {
   auto shared = std::make_shared<Prepared>(std::move(prepared));
   return Callback<Result<Prepared>>([this, shared](auto done) {

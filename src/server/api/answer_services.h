@@ -38,18 +38,18 @@ struct AnswerServices {
   std::function<bool(const std::string& id, const std::string& key_name)> runs_generate;
 
   // Pools, which keys and networks share fairly. close_pools() must be called before they are destroyed.
-  // These two make the texts of grammars, and store conversations, whose database others may lock for
-  // seconds.
+  // grammar_workers make the texts of grammars. keep_workers store conversations, and may wait for seconds
+  // while another process locks the database.
   WorkerPool grammar_workers{{.name = "grammar texts", .threads = 2, .per_client = 1}},
       keep_workers{{.name = "conversations"}};
   // Requests that continue stored conversations, which may be long.
   WorkerPool stored_workers{{.name = "stored requests", .threads = 4, .per_client = 2}};
-  // Long requests have a pool of their own, so short ones never wait for them. The longest leave one thread
-  // to the others.
+  // Long requests have a pool of their own, so short ones never wait for them. Requests of large_bytes or
+  // more leave one of its two threads to the others.
   WorkerPool long_workers{
       {.name = "long requests", .threads = 2, .background = true, .large_bytes = 2u << 20}};
-  // MCP servers may take a minute to list their tools or to run a call. Web servers that have images may
-  // never answer.
+  // mcp_workers wait for MCP servers, which may take a minute to list their tools or to run a call.
+  // image_workers wait for web servers that have images, which may never answer.
   WaitPool mcp_workers{{.name = "tools"}},
       image_workers{{.name = "images", .threads = 32, .per_owner = 8, .per_place = 4}};
 

@@ -66,14 +66,15 @@ void Answer::count_prompt(size_t index, const Usage& usage) {
   use_.add_tokens(usage.prompt_tokens, now_seconds());
 }
 
-// Whether log probabilities take too much memory: answers that do not stream keep them until the end.
+// Whether the answer's log probabilities take too much memory: those of an answer that does not stream are
+// held until its end.
 bool Answer::holds_too_much(const Event& event) {
   if (streaming_ || options_.logprobs < 0) return false;
   logprobs_held_ += (event.prompt_logprobs.size() + event.tokens.size()) * (options_.logprobs + 1);
   return logprobs_held_ > kMaxLogprobsHeld;
 }
 
-// Begins an answer with its prompt.
+// Puts the prompt before the answer, as the request's "echo" asks.
 void Answer::echo(size_t index, const Event& event) {
   Choice& choice = choices_[index];
   if (choice.logprobs) choice.logprobs->push_prompt(choice.echoed, event.prompt_logprobs);
@@ -145,8 +146,8 @@ ApiResult<void> Answer::finish_choice(size_t index, const Event& event) {
   return {};
 }
 
-// Runs before the client gets the end of the turn, so that the turn is already known when the client sends it
-// back. Turns that a stop string or max_tokens cut are not remembered.
+// Remembers the tokens of a turn. This runs before the client gets the end of the turn, so that the turn is
+// already known when the client sends it back. Turns that a stop string or max_tokens cut are not remembered.
 void Answer::remember(const Choice& choice) {
   const AnswerEnd& answer = choice.end;
   if (!remember_ || answer.finish != FinishReason::stop || !answer.stop_sequence.empty()) return;

@@ -122,7 +122,7 @@ std::string MessageWriter::whole(const AnswerEnd& end) const {
   return text + "]}";
 }
 
-// A stream's first event has the number of cached tokens, so started() sends it.
+// The answer's field "anabranch".
 Json MessageWriter::extension_of(const AnswerEnd& end) const {
   Json json = extension(head_, end.usage);
   if (!left_out_tools_.empty()) json["left_out_tools"] = left_out_tools_;
@@ -134,6 +134,7 @@ std::string MessageWriter::begin(AnswerHead head, size_t) {
   return "";
 }
 
+// Sends the first event of a stream: it needs the number of cached tokens, which begin() does not have.
 std::string MessageWriter::started(const Usage& usage) {
   if (!is_stream() || std::exchange(started_, true)) return "";
   Json message = message_json(head_);

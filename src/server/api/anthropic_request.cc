@@ -303,7 +303,8 @@ void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
   }
 }
 
-// With tool_choice "none" the prompt must not contain the tools.
+// Reads "tools", "mcp_servers" and "tool_choice". With tool_choice "none" the prompt must not contain the
+// tools.
 void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent,
                 const mcp::Cancelled& cancelled) {
   std::string choice = "auto";

@@ -9,8 +9,8 @@
 namespace anabranch::server {
 
 // counting: the body is for count_tokens, which needs no "max_tokens". tools: gets the tools of the MCP
-// servers that the body names, which are asked for them; null: there are no servers. cancelled: see
-// mcp::Servers.
+// servers that the body names; these servers are asked for their tools. Null: there are no MCP servers.
+// cancelled: see mcp::Servers.
 ApiResult<ChatRequest> parse_messages_request(std::string_view body, const RequestDefaults& defaults,
                                               bool counting, AgentTools* tools = nullptr,
                                               const mcp::Cancelled& cancelled = {});

@@ -29,8 +29,8 @@ HttpResponse error_response_for(std::string_view path, const ApiError& error) {
   return path.starts_with(kOllama) ? ollama_error_response(error) : error_response(error);
 }
 
-// Served without a key: the files are the same on every server of this version, and a browser page cannot
-// send a key.
+// Sends a file that is part of the program. These files are served without a key: they are the same on every
+// server of this version, and a browser page cannot send a key.
 HttpResponse file_response(std::string_view content_type, std::string_view body) {
   HttpResponse response;
   response.content_type = content_type;

@@ -72,7 +72,7 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
 }
 
-// 0 turns the repetition penalty off, as in mlx_lm.server.
+// Reads the penalties. A repetition penalty of 0 turns it off, as in mlx_lm.server.
 void read_penalties(JsonFields& fields, SamplingParams& sampling) {
   if (auto v = fields.number("presence_penalty", -2, 2)) sampling.presence_penalty = static_cast<float>(*v);
   if (auto v = fields.number("frequency_penalty", -2, 2)) sampling.frequency_penalty = static_cast<float>(*v);
@@ -91,7 +91,7 @@ void read_penalties(JsonFields& fields, SamplingParams& sampling) {
     sampling.frequency_window = static_cast<int>(*v);
 }
 
-// {"token id": bias}
+// Reads "logit_bias": {"token id": bias}.
 void read_logit_bias(JsonFields& fields, int vocab_size, SamplingParams& sampling) {
   const Json* map = fields.object("logit_bias");
   if (!map) return;
@@ -333,7 +333,7 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
     messages.push_back(read_message(fields, (*list)[i], i, images));
 }
 
-// With tool_choice "none" the prompt must not contain the tools.
+// Reads "tools" and "tool_choice". With tool_choice "none" the prompt must not contain the tools.
 void read_tools(JsonFields& fields, ChatRequest& request) {
   const Json* list = fields.array("tools");
   request.tool_choice = read_tool_choice(fields);

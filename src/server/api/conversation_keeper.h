@@ -19,12 +19,12 @@ class ConversationKeeper {
   ConversationKeeper(SessionStore& store, std::string owner, std::string session, MessageId parent)
       : store_(store), owner_(std::move(owner)), session_(std::move(session)), last_(parent) {}
 
-  // Errors of both: see SessionStore::append.
+  // begin() stores the messages of the request, add() those of the answer. Errors: see SessionStore::append.
   Result<void> begin(const std::vector<NewMessage>& request);
   Result<void> add(const std::vector<NewMessage>& answer);
-  // Errors: see SessionStore::put_response.
+  // Stores the response itself. Errors: see SessionStore::put_response.
   Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
-  // See SessionStore::add_traces, for the session of the answer.
+  // Adds traces to the conversation's session (SessionStore::add_traces).
   void note(const std::vector<std::string>& traces);
   // Undoes begin(), if nothing was added since: the request could not be answered.
   void take_back();

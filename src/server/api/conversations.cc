@@ -21,7 +21,7 @@ struct Work {
   const ConversationCall& call;
   SessionStore& store;
   ResponseContext& context;
-  const Json& body;  // an empty object for those without one
+  const Json& body;  // an empty object for requests without a body
 };
 
 ApiError conversation_error(const Error& error) {
@@ -97,8 +97,8 @@ Answer read_item(const Work& work) {
   return json_response(*found);
 }
 
-// Only the last message can be removed, because every other one has messages below it; and only together with
-// all of its items.
+// Removes the last message, if the item is its only one. Others cannot be removed: earlier messages have
+// messages below them, and a message is only removed together with all of its items.
 Answer erase_item(const Work& work) {
   const auto& [action, request, id, item, owner] = work.call;
   const auto path = work.store.path(owner, id);

@@ -21,7 +21,7 @@ struct Deadline {
   bool is_set() const { return allowed_s > 0; }
 };
 
-// Checks the deadlines often, as long as a request has one. So one timer is enough for any number of
+// Checks all deadlines every 20 ms as long as any request has one, so one timer is enough for any number of
 // requests. I/O thread only.
 class DeadlineWatch {
  public:

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMostTexts = 2048;  // OpenAI's limit
 
-// llama-server's objects: {"prompt_string": text} and {"content": [{"type": "text", "text": text}]}.
+// The text of llama-server's objects {"prompt_string": text} and {"content": [{"type": "text", "text":
+// text}]}.
 std::optional<std::string> text_of(const Json& value) {
   if (const auto it = value.find("prompt_string"); it != value.end())
     return it->is_string() ? std::optional(it->get<std::string>()) : std::nullopt;

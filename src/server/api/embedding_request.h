@@ -16,7 +16,7 @@ namespace anabranch::server {
 enum class EmbeddingForm : uint8_t { floats, base64, ollama, ollama_one, ranking, tei_ranking };
 
 struct EmbeddingRequest {
-  std::vector<std::vector<int>> prompts;  // one or more, none of them empty. Of a ranking: the query's and
+  std::vector<std::vector<int>> prompts;  // one or more, none of them empty. For a ranking: the query's and
                                           // the documents', or with `classes` one for each document
   std::vector<int> classes;               // for a reranker: its tokens "yes" and "no"
   std::vector<std::string> documents;     // for a ranking, if the answer is to repeat them

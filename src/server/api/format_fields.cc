@@ -134,7 +134,7 @@ class FormatReader {
       fields_.fail("format", "unsupported_value", "'format' must be \"json\" or a schema");
   }
 
-  // vLLM's field.
+  // vLLM's field "structured_outputs".
   void structured_outputs() {
     const Json* object = fields_.object("structured_outputs");
     if (!object) return;

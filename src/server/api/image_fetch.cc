@@ -44,7 +44,8 @@ bool is_public_v4(uint32_t address) {
   });
 }
 
-// Only 2000::/3 is given out, and within it some blocks hold no hosts or hide an IPv4 address.
+// Whether an IPv6 address is on the public internet. Only 2000::/3 is given out, and within it some blocks
+// hold no hosts or hide an IPv4 address.
 bool is_public_v6(const std::array<uint8_t, 16>& a) {
   if (a[0] >> 5 != 1) return false;
   const unsigned first = a[0] << 8 | a[1], second = a[2] << 8 | a[3];

@@ -42,7 +42,7 @@ class JsonFields {
   // A whole number in [low, high]; 3.0 counts as one.
   std::optional<int64_t> integer(const char* name, int64_t low, int64_t high);
   const std::string* string(const char* name);
-  // Also fails when the field is absent.
+  // Like string(), but also fails when the field is absent.
   std::string required_string(const char* name);
   const Json* object(const char* name);
   const Json* array(const char* name);

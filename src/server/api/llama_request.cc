@@ -250,8 +250,8 @@ ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const Request
   return request;
 }
 
-// The tokens' order is that of Qwen2.5-Coder's report (arXiv:2409.12186, section 3), which other families
-// share.
+// The order of the parts is that of Qwen2.5-Coder's report (arXiv:2409.12186, section 3), which other
+// families share.
 ApiResult<std::vector<int>> infill_prompt(const std::string& prefix, const std::string& suffix,
                                           const std::vector<FileText>& extra, RequestEncoder& texts) {
   const Tokenizer& tokenizer = texts.tokenizer();

@@ -265,7 +265,7 @@ bool ModelPool::has_room_for(const Entry& wanted) const {
   return models_.weight_bytes == 0 || taken + wanted.bytes <= models_.weight_bytes;
 }
 
-// Null: all loaded models are pinned.
+// The model to unload when there is no room. Null: all loaded models are pinned.
 ModelPool::Entry* ModelPool::choose_victim() {
   Entry* found = nullptr;
   const auto rank = [](const Entry& e) {

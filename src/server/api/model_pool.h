@@ -54,7 +54,7 @@ class ModelPool {
   // Gives `take` the model that a request's "model" means, at once or when it is loaded. Errors: 404
   // model_not_found; 503 model_not_loaded (with the reason).
   void acquire(const std::string& wanted, TakeModel take);
-  // The same, and sets how long the model stays loaded.
+  // Like acquire(), and sets how long the model stays loaded.
   void load(const std::string& wanted, std::optional<bool> pinned, std::optional<double> unload_after_s,
             TakeModel take);
   // Answers when its running requests have ended and its memory is free. Errors: 404; 409 (it is being
@@ -71,9 +71,9 @@ class ModelPool {
     uint64_t bytes = 0;         // of weights; estimated from the files if it was never loaded
     int leases = 0;             // requests that use it
     double last_used = 0;       // monotonic seconds
-    uint64_t loads = 0;         // how often it was loaded,
-    uint64_t failed_loads = 0;  // could not be loaded,
-    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // and was unloaded, by reason
+    uint64_t loads = 0;         // number of times that it was loaded
+    uint64_t failed_loads = 0;  // number of times that it could not be loaded
+    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // number of unloads, by reason
     std::shared_ptr<ServedModel> model;                           // while it is loaded or draining
 
    private:
@@ -91,7 +91,7 @@ class ModelPool {
   // True once the device of a loaded model has failed for good.
   bool device_lost() const;
   const ModelSource& source() const { return models_.source; }
-  // Nothing is loaded any more; requests that wait for a model get an error.
+  // Stops loading models: requests that wait for a model get an error.
   void begin_stop();
 
  private:
@@ -125,7 +125,7 @@ class ModelPool {
   std::vector<std::string> order_;    // of entries_
   std::string first_;                 // empty: there is none
   std::deque<std::string> wanted_;    // names of models to load, in this order
-  std::vector<std::string> evicted_;  // were unloaded for the model at the head of wanted_
+  std::vector<std::string> evicted_;  // names of models that were unloaded for the first one in wanted_
   bool busy_ = false;                 // the loader has a job
   bool stopping_ = false;
   std::unique_ptr<WorkerPool> loader_;

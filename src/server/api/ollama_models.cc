@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 
-// Clients use it as the model's identity: 64 hexadecimal digits, made from its name.
+// The "digest" of a model, which clients use as its identity: 64 hexadecimal digits, made from its name.
 std::string digest_of(const std::string& name) {
   std::string text;
   for (const char* part : {"0", "1", "2", "3"})

@@ -215,7 +215,7 @@ ApiResult<OllamaRequest> read_chat(JsonFields& fields, const RequestDefaults& de
   return finish(fields, std::move(request), std::move(chat));
 }
 
-// With "raw" the prompt is used as it is, otherwise as a user's message.
+// Reads the body of /api/generate. With "raw" the prompt is used as it is, otherwise as a user's message.
 ApiResult<OllamaRequest> read_generate(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
   GenerationOptions options = read_options(fields, defaults);

@@ -5,7 +5,8 @@
 
 namespace anabranch::server {
 
-// "stop", "length", "cancelled", or "tool_calls": the model stopped after `calls` calls.
+// The "finish_reason": "length", "cancelled", "tool_calls" if the model stopped after making calls, or "stop"
+// if it made none.
 std::string_view finish_name(FinishReason finish, int calls);
 
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

@@ -86,7 +86,8 @@ ApiResult<PreparedRequest> prepare_chat(std::string_view body, const PrepareCont
   return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
 }
 
-// One byte of tool results for each token of the context leaves room for the rest of the conversation.
+// Limits the text of tool results to one byte for each token of the context, which leaves room for the rest
+// of the conversation.
 mcp::AgentLimits agent_limits(const PrepareContext& context) {
   mcp::AgentLimits limits = context.agent_limits;
   limits.output_bytes =

@@ -47,7 +47,7 @@ Result<std::string> decoded(std::string_view url) {
   return bytes;
 }
 
-// False after an error: the request has `most` images already.
+// Whether the request may have another image. Fails if it has `most` already.
 bool has_room(JsonFields& fields, const std::string& field, size_t count, size_t most) {
   if (count < most) return true;
   fields.fail(image_error(field, "limit_exceeded", fmt::format("a request may have {} images", most)));

@@ -39,13 +39,14 @@ class ImageReader {
   // agents send them again with every later turn, so refusing one would end the conversation.
   bool in_results() const { return in_results_; }
 
-  // url: a data URL or a web address. detail: null: not given. field: the image's path in the request.
+  // Adds an image to the message. url: a data URL or a web address. detail: null: not given. field: the
+  // image's path in the request.
   void add(JsonFields& fields, const std::string& field, const std::string& url, const Json* detail,
            Json& message);
   void add_base64(JsonFields& fields, const std::string& field, const std::string& media_type,
                   const std::string& base64, Json& message);
-  // A part with {"image_url": {"url", "detail"}} (chat completions) or {"image_url": URL, "detail"}
-  // (Responses).
+  // Adds the image of a part {"image_url": {"url", "detail"}} (chat completions) or {"image_url": URL,
+  // "detail"} (Responses).
   void add_part(JsonFields& fields, const std::string& field, const Json& part, Json& message);
 
  private:

@@ -35,8 +35,8 @@ const unsigned char* bytes_of(std::string_view text) {
 
 }  // namespace
 
-// Two servers that start at the same time agree on one key, because the complete file appears under its name
-// at once.
+// The key in the file, which is made if it is missing. Two servers that start at the same time agree on one
+// key, because the complete file appears under its name at once.
 std::optional<Sealer::Key> Sealer::kept_key(const std::string& file) {
   Key key;
   const auto read_key = [&] {
@@ -71,7 +71,7 @@ const Sealer::Key& Sealer::key() const {
   return key_;
 }
 
-// nonce, tag, ciphertext
+// A sealed text is nonce, tag and ciphertext in base64.
 std::string Sealer::seal(std::string_view text) const {
   CHECK(text.size() <= kMaxBytes, "too long to be sealed");
   std::string out(kNonceBytes + kTagBytes + text.size(), '\0');

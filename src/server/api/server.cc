@@ -14,7 +14,7 @@ namespace {
 constexpr int kWorkers = 2;
 constexpr double kLastWordsSeconds = 1;  // time for errors to reach the clients of cancelled requests
 
-// See PrepareOptions.
+// The path for PrepareOptions::turns_path.
 std::string turns_path(const ServerOptions& options) {
   return options.cache_directory.empty() ? "" : options.cache_directory + "/turns.db";
 }

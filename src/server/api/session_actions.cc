@@ -26,7 +26,7 @@ struct Call {
   const std::string& id;
   const std::string& owner;
   SessionStore& store;
-  const Json& body;  // an empty object for those without one
+  const Json& body;  // an empty object for requests without a body
 };
 
 Answer answer(const Result<Session>& session) {

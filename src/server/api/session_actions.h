@@ -34,8 +34,8 @@ class SessionActions {
  private:
   using Answer = ApiResult<HttpResponse>;
   enum class Effect { reads, writes, erases };
-  // erases: the answer is sent when the cache entries of the removed conversations are deleted. Their text is
-  // overwritten afterwards.
+  // Effect::erases: the answer is sent when the cache entries of the removed conversations are deleted. The
+  // text of these conversations is overwritten afterwards.
   void submit(const std::string& owner, Effect effect, std::function<Answer()> work,
               std::shared_ptr<ResponseStream> out);
 
@@ -44,9 +44,8 @@ class SessionActions {
   const std::shared_ptr<ResponseContext> context_;
   const Post post_;
   TraceEraser& traces_;
-  WorkerPool scrubber_{{.name = "session upkeep", .background = true}};  // SessionStore::upkeep
-  WorkerPool workers_{
-      {.name = "sessions", .threads = 4, .per_client = 2}};  // their jobs submit to the one above
+  WorkerPool scrubber_{{.name = "session upkeep", .background = true}};      // SessionStore::upkeep
+  WorkerPool workers_{{.name = "sessions", .threads = 4, .per_client = 2}};  // their jobs submit to scrubber_
 };
 
 }  // namespace anabranch::server

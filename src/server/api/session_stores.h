@@ -36,9 +36,9 @@ class SessionStores {
   Result<std::vector<std::string>> take_released();
   // Whether removed sessions left traces; other sessions may have the same ones.
   bool has_released();
-  // See SessionStore.
+  // Returns traces to the next take_released(), because they could not be handled.
   void put_back(std::span<const std::string> traces) { memory_->put_back(traces); }
-  // See SessionStore, in both. Failures are logged.
+  // Runs SessionStore::upkeep() of both stores. Failures are logged.
   void upkeep();
   // Sets the function that is called, with a lock held, when upkeep() has work; empty: no function.
   void tell_upkeep(std::function<void()> due);

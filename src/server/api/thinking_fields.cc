@@ -5,7 +5,7 @@
 namespace anabranch::server {
 namespace {
 
-// "high" equals the default budget.
+// A level of thinking and its budget in tokens. "high" equals the default budget.
 struct Effort {
   const char* name;
   int budget;

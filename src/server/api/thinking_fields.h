@@ -7,7 +7,8 @@
 
 namespace anabranch::server {
 
-// If fields contradict each other, the most specific one wins; docs/thinking.md lists the order.
+// Reads these fields. If they contradict each other, the most specific one wins; docs/thinking.md lists the
+// order.
 ThinkingWish read_thinking(JsonFields& fields);
 
 }  // namespace anabranch::server

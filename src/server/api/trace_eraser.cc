@@ -37,7 +37,7 @@ Result<void> erase_on_disk(const std::string& directory, const Traces& traces) {
 // The models of this server that may have cached states.
 struct TraceEraser::Models {
   std::vector<ModelLease> loaded;
-  // They are unloaded after their last answers, which may take long, so nothing waits for them.
+  // Models that are unloaded after their last answers. This may take long, so nothing waits for them.
   std::vector<std::weak_ptr<ServedModel>> draining;
 };
 
@@ -48,11 +48,12 @@ void TraceEraser::erase(std::function<void()> done) {
   });
 }
 
+// Collects the models that may have cached states, after those being unloaded are gone; then a worker erases.
 // Runs on the I/O thread.
 void TraceEraser::collect(std::function<void()> done) {
   const auto models = std::make_shared<Models>();
   for (const auto* entry : models_.entries()) {
-    // It may still be writing cached states, which takes seconds.
+    // The model may still be writing cached states, which takes seconds: begin again when it is unloaded.
     if (entry->state == ModelState::unloading)
       return models_.unload(entry->name, [this, done = std::move(done)](const auto&) { collect(done); });
     if (!entry->model || !entry->model->engine->shared_states()) continue;

@@ -16,14 +16,14 @@ namespace anabranch::server {
 // Thread-safe.
 class WebImages {
  public:
-  // For ImageReader. For an image that has not been fetched it returns one byte and notes the address. Error:
-  // why it could not be fetched, or exhausted: it is larger than `bytes`.
+  // The file of an image, for ImageReader. If it has not been fetched yet, returns a placeholder of one byte
+  // and notes the address. Error: why the file could not be fetched, or exhausted: it is larger than `bytes`.
   Result<std::string> take(const std::string& url, size_t bytes);
   bool lacks_any() const { return files_.lacks_any(); }
   // Returns the noted addresses, grouped by host.
   std::map<std::string, std::vector<std::string>> begin_fetching();
-  // Fetches them one after the other, within ten seconds, and within 20 MiB for all images of the request.
-  // cancelled: whether nobody waits for them any more.
+  // Fetches the images at these addresses one after the other, within ten seconds, and within 20 MiB for all
+  // images of the request. cancelled: whether nobody waits for them any more.
   void fetch(const std::vector<std::string>& urls, const WebFetch& fetch,
              const std::function<bool()>& cancelled);
   // Total bytes of the fetched images.

@@ -39,8 +39,8 @@ bool contains(const std::vector<std::string>& list, std::string_view text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// An application's origin has a scheme of its own and a host ("app://desktop"). All else is a page from the
-// web.
+// Whether a page from the web has this origin. An application's origin has a scheme of its own and a host
+// ("app://desktop"); all other origins are those of web pages.
 bool is_web_origin(std::string_view origin) {
   constexpr std::string_view kWebSchemes[] = {"http",  "https",      "ws",         "wss",
                                               "ftp",   "file",       "blob",       "data",
@@ -91,8 +91,8 @@ std::optional<ApiError> check_host(std::string_view authority, const AccessRules
                   "host_not_allowed"};
 }
 
-// Browsers name the page that asks (Origin), and say how it is related to the server (Sec-Fetch-Site). A page
-// can forge neither.
+// Checks whether a page in a browser may send the request. Browsers name the page that asks (Origin), and say
+// how it is related to the server (Sec-Fetch-Site). A page can forge neither.
 std::optional<ApiError> check_page(const HttpRequest& request, const Target& target,
                                    std::string_view authority, const AccessRules& rules) {
   const auto refused = [](const std::string* origin) {

@@ -23,7 +23,7 @@ class AddressLimits {
   void count(const std::string& address, double now);
 
  private:
-  // Null: no limit.
+  // The budget of an address; null: it has no limit.
   RateLimit* limit_of(const std::string& address, double now);
   void forget_some(double now);
 

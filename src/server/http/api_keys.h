@@ -18,7 +18,7 @@ namespace anabranch::server {
 // The cached prefixes that requests may reuse. key: only those that their own key has sent. all: those of
 // everybody with this scope.
 enum class CacheScope { key, all };
-// Nothing if no scope has this name.
+// The scope with this name; nothing: there is none.
 std::optional<CacheScope> parse_cache_scope(std::string_view name);
 
 // The role that a route requires of a key. Keys have all roles unless their line in the key file names some.
@@ -68,7 +68,7 @@ class KeyUse {
   ~KeyUse() { end(); }
   // 429 rate_limit_exceeded if a limit of the key is reached. key: may be null.
   static std::optional<ApiError> refusal(KeyState* key, double now);
-  // The same for the token limit only, for requests that use no tokens themselves.
+  // 429 if the key's token limit is reached, for requests that use no tokens themselves.
   static std::optional<ApiError> tokens_refusal(KeyState* key, double now);
   // To be called only if refusal() returned nothing.
   static KeyUse begin(std::shared_ptr<KeyState> key);
@@ -79,7 +79,7 @@ class KeyUse {
   // The key's name; empty: no key.
   std::string name() const { return key_ ? key_->name : ""; }
   std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
-  // See RequestDefaults.
+  // The value for RequestDefaults::cache_space.
   std::string cache_space() const { return key_ && key_->cache == CacheScope::key ? key_->name : ""; }
   bool may(Role role) const { return !key_ || key_->may(role); }
 

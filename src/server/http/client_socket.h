@@ -36,7 +36,7 @@ class ClientSocket {
   // Appends what arrives next to `to`. Errors: timed_out after the deadline, operation_aborted after
   // abandon().
   asio::awaitable<error_code> read(std::string& to);
-  // The same without a deadline, for callers that do not wait. `done` is called once, with the error.
+  // Like read(), but without a deadline, for callers that do not wait. `done` is called once, with the error.
   template <typename Done>
   void read_in_background(std::string& to, Done done) {
     stream_.async_read_some(asio::buffer(buffer_),

@@ -128,7 +128,7 @@ asio::awaitable<void> Connection::end() {
   co_await socket_.linger(pause_s, stopping() ? pause_s : context_.limits.body_s, context_.limits.body_bytes);
 }
 
-// False: the connection must end after the queued data has been sent.
+// Reads the next request. False: the connection must end after the queued data has been sent.
 asio::awaitable<bool> Connection::read_request() {
   record_ = RequestRecord(now_seconds());
   answer_headers_.clear();
@@ -176,7 +176,7 @@ void Connection::end_record(bool cut_off) {
   context_.handlers.ended(record_.end(cut_off));
 }
 
-// Drops the request: whatever its client still sends is not needed.
+// Sends an error and drops the request: the rest that its client still sends is not needed.
 void Connection::send_error(const ApiError& error) {
   identify();
   make_exchange(false)->respond(context_.handlers.error(record_.name(), error));

@@ -88,9 +88,9 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   std::shared_ptr<Exchange> exchange_;
   bool watching_ = false;  // watch_for_leaving() has a read pending
   bool handshaking_ = false;
-  bool kept_ = false;     // has had an answer on this connection
+  bool kept_ = false;     // an earlier request was answered on this connection
   bool refused_ = false;  // only gets the error about too many connections
-  bool close_ = false;    // after what is queued has been sent
+  bool close_ = false;    // the connection ends after the queued data has been sent
 };
 
 }  // namespace anabranch::server

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kChunkLineBytes = 512;  // a chunk's size and its extensions
 constexpr size_t kMethodBytes = 32;
 
-// RFC 9110, 5.6.2.
+// Whether a token may have this character (RFC 9110, 5.6.2).
 bool is_token_char(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
@@ -23,7 +23,7 @@ bool is_token(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_token_char);
 }
 
-// RFC 9110, 5.5: no control characters but tabs.
+// Whether a field's value may have this character (RFC 9110, 5.5): no control characters but tabs.
 bool is_field_char(char c) {
   const auto u = static_cast<unsigned char>(c);
   return c == '\t' || (u >= 0x20 && u != 0x7f);
@@ -63,7 +63,7 @@ void RequestParser::fail(int status, std::string message, const char* code) {
   fault_ = {status, std::move(message), "", code};
 }
 
-// True: line_ is a whole line, without its CRLF.
+// Moves input to line_, up to the end of the line. True: line_ is a whole line, without its CRLF.
 bool RequestParser::take_line(std::string_view input, size_t& used) {
   const size_t end = std::min(input.find('\n', used), input.size());
   const size_t bytes = std::min(end + 1, input.size()) - used;
@@ -188,7 +188,8 @@ void RequestParser::note_connection() {
   keep_alive_ = keep && !close;
 }
 
-// RFC 9112, 6.3, without the cases in which it lets servers repair a request.
+// Finds the length of the body as in RFC 9112, 6.3. Refuses malformed requests that the RFC lets servers
+// repair.
 void RequestParser::find_body_length() {
   const auto codings = request_.count("transfer-encoding"), lengths = request_.count("content-length");
   if (codings > 0) {
@@ -245,7 +246,7 @@ void RequestParser::take_body(std::string_view input, size_t& used) {
   body_ = Body::chunk_size;  // after the two bytes that end a chunk
 }
 
-// chunk-size [ chunk-ext ]; extensions are ignored.
+// Parses the line before a chunk: chunk-size [ chunk-ext ]. Extensions are ignored.
 void RequestParser::take_chunk_line(std::string_view line) {
   constexpr size_t kDigits = 16;  // of 64 bits
   size_t digits = 0;

@@ -6,7 +6,7 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kSlowBodyBytes = 4096;  // a body that brings this much within give_way_s is not slow
-constexpr size_t kLargePart = 64;        // of the limit for all bodies: 4 MiB by default
+constexpr size_t kLargePart = 64;  // bodies above 1/64 of the limit for all (4 MiB by default) are large
 
 }  // namespace
 
@@ -82,7 +82,7 @@ asio::awaitable<bool> RequestReader::read_past(RequestParser::State state) {
   }
 }
 
-// False: the bodies of all requests take too much.
+// Counts the body's bytes. False: the bodies of all requests take too much memory.
 bool RequestReader::account_for_body() {
   if (!share_) return true;
   const size_t bytes = parser_->body_size();

@@ -1,7 +1,7 @@
 // Reads the requests of one client, one after the other, each part within its deadline and all bodies within
 // the server's memory limit.
 //
-// Used on the I/O thread only, but for BodyShare's destructor.
+// Used on the I/O thread only, except for BodyShare's destructor.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -38,7 +38,7 @@ class BodyShare {
       : totals_(std::move(totals)), client_(std::move(client)) {}
   BodyShare(const BodyShare&) = delete;
   ~BodyShare() { totals_->remove(client_, bytes_); }
-  // False: there is no room for this many bytes.
+  // Counts the body with this size from now on. False: there is no room for this many bytes.
   bool grow_to(size_t bytes, size_t limit) {
     const size_t more = bytes - bytes_;
     bytes_ = bytes;

@@ -28,7 +28,7 @@ class StallWatch {
  private:
   const double seconds_;
   const size_t bytes_;
-  bool pressed_ = false;  // whether the condition held at the last call
+  bool pressed_ = false;  // at the last call, too many bytes were waiting or stuck
   double since_ = 0;
   uint64_t taken_ = 0;  // taken at since_
 };

@@ -11,8 +11,7 @@ namespace anabranch::server {
 
 // A request's target.
 struct Target {
-  std::optional<std::string>
-      authority;     // of the absolute form "http://authority/path", which proxies are sent
+  std::optional<std::string> authority;  // from "http://authority/path", as clients send it to proxies
   std::string path;  // decoded; a final slash (except in "/") and doubled slashes are removed
 };
 
@@ -33,7 +32,7 @@ std::optional<std::string> host_name(std::string_view authority);
 std::string listening_name(const std::string& host);
 
 // Whether pages of this origin ("scheme://authority") are served under this authority, whatever the scheme.
-// Both may omit the scheme's default port.
+// The default port of the origin's scheme may be omitted in either argument.
 bool is_origin_of(std::string_view origin, std::string_view authority);
 
 // Whether a host name always means this machine: localhost, *.localhost, 127.x.y.z, [::1].
