@@ -50,7 +50,7 @@ class Reader {
   size_t mark(size_t at, size_t end, uint8_t style) {
     switch (text_[at]) {
       case '\\':
-        // Not of all punctuation: \( and \[ begin formulas.
+        // Only these characters can be escaped. Others stay as written: \( and \[ begin formulas.
         if (at + 1 >= end || std::string_view("*_`~|#").find(text_[at + 1]) == std::string_view::npos)
           return at;
         add(text_.substr(at + 1, 1), style);
@@ -68,14 +68,15 @@ class Reader {
     }
   }
 
-  // Where a run of `n` of the character at `at` begins after it; npos: nowhere.
+  // The position of the next run of exactly `n` backticks after the one at `at`; npos: there is none.
   size_t closing_code(size_t at, size_t n, size_t end) const {
     for (size_t i = at + n; i < end; i += run(i))
       if (text_[i] == '`' && run(i) == n) return i;
     return text_.npos;
   }
 
-  // A mark without its other half, which may still come if the text ends here.
+  // Adds the `n` characters of a mark without its other half as text. If the text ends here, the other half may
+  // still come.
   size_t literal(size_t at, size_t n, size_t end, uint8_t style) {
     out_.open |= end == text_.size();
     add(text_.substr(at, n), style);
