@@ -75,8 +75,8 @@ class Reader {
     return text_.npos;
   }
 
-  // Adds the `n` characters of a mark without its other half as text. If the text ends here, the other half may
-  // still come.
+  // Adds the `n` characters of a mark without its other half as text. If the text ends here, the other half
+  // may still come.
   size_t literal(size_t at, size_t n, size_t end, uint8_t style) {
     out_.open |= end == text_.size();
     add(text_.substr(at, n), style);
