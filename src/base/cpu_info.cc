@@ -231,7 +231,7 @@ CpuInfo read_cpu_info() {
   if (pages > 0 && page > 0) info.memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page);
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // F16C is not a name every compiler's __builtin_cpu_supports knows; every AVX2 processor has it.
+  // F16C is not checked: some compilers' __builtin_cpu_supports rejects it, and every AVX2 CPU has it.
   info.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   info.avx512 = info.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");

@@ -21,7 +21,7 @@ struct CacheFolder {
   std::vector<DiskRecord> records;  // most recently used first
   std::string problem;              // why the folder cannot be listed; empty: it can
 };
-// Lists all folders, most recently used first. Reads names only. Errors: io.
+// Lists all folders, most recently used first, without reading the records' contents. Errors: io.
 Result<std::vector<CacheFolder>> list_cache(const std::string& directory);
 
 // A run of consecutive blocks that the same cached sequences share, and the checkpoints on these blocks. In

@@ -255,7 +255,7 @@ class Builder {
     return {};
   }
 
-  // Layers without a router are not mixtures.
+  // Lists the layers without a router as dense, if other layers are mixtures of experts.
   void add_dense_layers() {
     Json dense = Json::array();
     for (int64_t i = 0; i < out_.layers; i++)

@@ -1,4 +1,5 @@
-// The tensors of a model's safetensors files by their names in the files, before quantised ones are joined.
+// The tensors of safetensors files by their names there; joins each quantised module's tensors into one
+// entry.
 #pragma once
 
 #include <functional>

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kQuantile = 0.99;
 
-// Some files pad the vocabulary with tokens that no text contains ("[PAD151936]"), while others end before
-// them.
+// Compares only the tokens that both tokenizers have: some files pad the vocabulary with tokens that no text
+// contains ("[PAD151936]"), others do not.
 Result<void> check_same_vocabulary(const LoadedModel& original, const LoadedModel& model) {
   const auto &theirs = *original.tokenizer, &ours = *model.tokenizer;
   const int logits = model.model->spec().vocab;

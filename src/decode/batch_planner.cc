@@ -26,7 +26,8 @@ constexpr int kFirstPlain = 2;  // steps without drafts that are measured first
 // To replace the held plan, another must be better by this factor: kEnter if the held plan is plain decoding,
 // otherwise kHeld.
 constexpr double kEnter = 1.03, kHeld = 1.02;
-// A source that the request fixes goes on drafting while the chance is at least this.
+// If a request sets the source but no depth: one more token is drafted while the chance that the whole draft
+// is accepted with it is at least this.
 constexpr double kAsked = 0.3;
 constexpr double kWorthless = 0.03;
 // Limits on trials of plans that seem worse: the share of time that they may lose; the account of this time,

@@ -206,7 +206,7 @@ void SpecCosts::observe_verify(int rows, double seconds) {
 void SpecCosts::observe_times(const RoundResult& result) {
   if (is_time(result.verify_s)) observe_verify(result.drafted + 1, result.verify_s);
   if (result.drafted == 0) return;
-  // An n-gram proposal exists before the choice is made, so it costs nothing.
+  // An n-gram proposal exists before the source is chosen, so it costs nothing.
   if (result.source == DraftSource::ngram || !is_time(result.draft_s) || round_s_ == 0) return;
   CostCurve& curve = stats_.draft[index_of(result.source)];
   if (curve.weight[result.drafted] == 0)

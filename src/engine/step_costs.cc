@@ -40,8 +40,8 @@ double dot(const Terms& a, const Terms& b) {
 
 }  // namespace
 
-// The time for a number of sequences that was never measured is interpolated from the nearest measured
-// numbers, which may differ by at most a quarter.
+// If no step with `decoding` sequences was measured: interpolates between the nearest measured counts, at
+// most a quarter below and above it. With one of them only: the lower one's time, or the upper one's scaled.
 double StepCosts::decode_s(int decoding) const {
   // More sequences never take less time. If they seem to, the estimate for fewer is too high, for instance
   // because a kernel was compiled in that step.

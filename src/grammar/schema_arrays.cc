@@ -17,7 +17,7 @@ struct Items {
   std::optional<int64_t> most;
 };
 
-// The element of an array with these items.
+// Adds rules for an array with these items; returns the grammar element that matches it.
 std::string add_array(const Items& items, GrammarRules& rules) {
   const std::string s = add_space(rules), comma = fmt::format("{0} \",\" {0} ", s),
                     close = fmt::format("{} \"]\"", s);

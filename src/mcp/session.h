@@ -76,7 +76,8 @@ class Session {
   Session(ServerConfig config, const Limits& limits) : config_(std::move(config)), limits_(limits) {}
   Result<void> initialize(const Patience& patience);
   bool offers(const char* what) const { return capabilities_.contains(what); }
-  // All pages of a list. key: of the array in each page. Elements that are not objects are left out.
+  // The objects in all pages of a list, up to the limits (then with a note). key: the name of the array in
+  // each page.
   Result<Listed<Json>> list(const std::string& method, const char* key, const Patience& patience);
   Error wrong(const std::string& method, const std::string& what) const;
 

@@ -58,8 +58,8 @@ std::vector<SnippetPart> snippet_parts(const std::string& marked) {
   return parts;
 }
 
-// Adds snippets to the last sessions: `messages` has one message for each of them, newest first. One pass,
-// because a separate query for each message would read all messages with the beginning of a word.
+// Adds snippets to the last messages.size() of `sessions`, one message for each, newest first. A single
+// query, because with a prefix search ("wor*") each query reads all messages that match the prefix.
 void add_snippets(SQLite::Database& db, const std::string& words, const std::vector<MessageId>& messages,
                   std::vector<Session>& sessions) {
   if (messages.empty()) return;

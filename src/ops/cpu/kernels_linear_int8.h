@@ -115,7 +115,7 @@ FN void dot_quads(const Panel (&panels)[NP], const uint8_t* const (&block)[NP], 
   dot_quads_of<Panel, MR, NP, First, Last>(Range<First, Last + 1>(), panels, block, x, d);
 }
 
-// The part of one tile's activations that a slice reads.
+// The activations of a tile's h rows, from input k on.
 struct TileInput {
   const int8_t* q;
   const float *scale, *sum;

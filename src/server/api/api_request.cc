@@ -115,7 +115,8 @@ void read_logit_bias(JsonFields& fields, int vocab_size, SamplingParams& samplin
   }
 }
 
-// "speculation": "auto", "off" or a draft source; or {"source": one of these, "depth": drafts a round}.
+// "speculation": "auto", "off" or a draft source; or {"source": one of these, "depth": tokens to draft per
+// round (with "auto": at most)}.
 void read_speculation(JsonFields& fields, const std::vector<DraftSource>& sources,
                       std::optional<SpecMode>& mode) {
   const Json* value = fields.find("speculation");

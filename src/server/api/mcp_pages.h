@@ -17,7 +17,7 @@ Json mcp_servers_json(const mcp::Servers* servers);
 // above. owner: the name of the client's key.
 void ask_mcp_servers(std::shared_ptr<mcp::Servers> servers, const std::string& owner, WaitPool& workers,
                      const Post& post, std::shared_ptr<ResponseStream> out);
-// The latest calls of this key, newest first.
+// The latest tool calls of the key named `owner`, newest first.
 Json mcp_calls_json(const mcp::Servers* servers, const std::string& owner);
 
 }  // namespace anabranch::server

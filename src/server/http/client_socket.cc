@@ -85,7 +85,7 @@ void ClientSocket::close() {
 
 asio::awaitable<void> ClientSocket::linger(double pause_s, double most_s, size_t most_bytes) {
   arm(pause_s);
-  // Tells the client that nothing was cut off; fails when the client is still sending.
+  // TLS's close_notify: the answer is complete. Its error, if the client still sends, is harmless.
   if (stream_.tls()) co_await stream_.tls()->async_shutdown(kAwait);
   if (expired_ || abandoned_) co_return;
   error_code ignored;
