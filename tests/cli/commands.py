@@ -12,8 +12,8 @@ def run(*args, stdin="", timeout=600):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def generate(*args, temp="0", **more):
-    code, out, err = run("generate", "-m", paths.MODEL, "--json", "--temp", temp, "-n", "12", *args, **more)
+def generate(*args, temp="0", tokens=12, **more):
+    code, out, err = run("generate", "-m", paths.MODEL, "--json", "--temp", temp, "-n", str(tokens), *args, **more)
     assert code == 0, err
     return json.loads(out.splitlines()[-1])
 

@@ -5,19 +5,13 @@ import subprocess
 
 import pytest
 
-from commands import run
+from commands import generate
 from harness import paths
 
 TOKENS = 24
 SCHEMA = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"], "additionalProperties": False}
 ADDS = "Write a Python function that adds two numbers."
 PROMPTS = [ADDS, "Hi", "What is the capital of France?", "Is 17 a prime number? Think step by step.", "Übersetze: „Guten Tag“", "🙂 " * 30]
-
-
-def generate(prompt, *flags):
-    code, out, err = run("generate", "-m", paths.MODEL, "--json", "--temp", "0", "--context", "2048", "-n", str(TOKENS), *flags, prompt)
-    assert code == 0, err
-    return json.loads(out.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +36,7 @@ def served(server, prompt, system=None, **fields):
      {"enable_thinking": True, "thinking_budget": 8, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}),
 ], ids=["plain", "system", "thinking", "schema"])
 def test_generate_answers_as_the_server(server, prompt, flags, fields):
-    here = generate(prompt, *flags)
+    here = generate(prompt, *flags, "--context", "2048", tokens=TOKENS)
     there = served(server, prompt, **fields)
     assert {key: here[key] for key in there} == there
 
@@ -50,8 +44,8 @@ def test_generate_answers_as_the_server(server, prompt, flags, fields):
 def test_a_thought_before_json_ends_as_one_before_json():
     """Not as one before code: the form of the answer counts, not what the prompt speaks of."""
     flags = ("--thinking", "on", "--max-thinking-tokens", "8")
-    assert "JSON" in generate(ADDS, *flags, "--json-schema", json.dumps(SCHEMA))["reasoning"]
-    assert "JSON" not in generate(ADDS, *flags)["reasoning"]
+    assert "JSON" in generate(ADDS, *flags, "--json-schema", json.dumps(SCHEMA), tokens=TOKENS)["reasoning"]
+    assert "JSON" not in generate(ADDS, *flags, tokens=TOKENS)["reasoning"]
 
 
 def test_chat_answers_as_the_server(server):

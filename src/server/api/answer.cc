@@ -149,15 +149,16 @@ void Answer::embed(EmbeddingRequest texts) {
 Callback<Result<void>> Answer::keep_request(std::shared_ptr<ConversationKeeper> keeper,
                                             std::vector<NewMessage> added) {
   return Callback<Result<void>>([this, keeper = std::move(keeper), added = std::move(added)](auto done) {
-    services_.keep_workers.submit(job(), [&services = services_, owner = job(), keeper, added, done,
-                                          alive = std::weak_ptr<const void>(alive_)] {
-      if (alive.expired()) return;
-      const auto begun = keeper->begin(added);
-      services.post([&services, owner, keeper, begun, done, alive] {
-        if (alive.expired() || !begun) services.keep_workers.submit(owner, [keeper] { keeper->take_back(); });
-        done(begun);
-      });
-    });
+    services_.keep_workers.submit(
+        job(), [&services = services_, owner = job(), keeper, added, done, alive = alive()] {
+          if (alive.expired()) return;
+          const auto begun = keeper->begin(added);
+          services.post([&services, owner, keeper, begun, done, alive] {
+            if (alive.expired() || !begun)
+              services.keep_workers.submit(owner, [keeper] { keeper->take_back(); });
+            done(begun);
+          });
+        });
   });
 }
 

@@ -84,7 +84,7 @@ std::string Answer::CallLimits::refusal() const {
 
 Task<ApiResult<Prepared>> Answer::prepare_next_turn() {
   auto prepared = co_await read_next_turn();
-  if (prepared && prepared->constrained) prepared = co_await compile(std::move(*prepared));
+  if (prepared) prepared = co_await compile(std::move(*prepared));
   if (!prepared) co_return ApiError(prepared.error());
   co_return std::move(*prepared);
 }

@@ -59,7 +59,7 @@ struct Answer::Reading {
   const std::weak_ptr<const void> alive;
   const ModelLease model;
   std::shared_ptr<const HttpRequest> request;
-  const std::string owner, sender;
+  const std::string owner;
   const std::string space;  // of the cache, see RequestDefaults
   const bool may_use_tools;
   const std::function<void(double)> keep_model;
@@ -74,8 +74,8 @@ struct Answer::Reading {
 
 Task<ApiResult<PreparedRequest>> Answer::prepare(std::shared_ptr<const HttpRequest> request) {
   const auto reading = std::make_shared<Reading>(
-      head_.kind, alive(), model_, std::move(request), use_.name(), sender_, use_.cache_space(),
-      use_.may(Role::tools), use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {});
+      head_.kind, alive(), model_, std::move(request), use_.name(), use_.cache_space(), use_.may(Role::tools),
+      use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {});
   for (;;) {
     ApiResult<PreparedRequest> prepared = co_await read(reading);
     if (reading->lacks_any()) {  // a request that was read before all its data had arrived is read again
@@ -83,7 +83,7 @@ Task<ApiResult<PreparedRequest>> Answer::prepare(std::shared_ptr<const HttpReque
       continue;
     }
     auto* ready = prepared ? std::get_if<ReadyRequest>(&*prepared) : nullptr;
-    if (ready && ready->prepared.constrained) {
+    if (ready) {
       auto compiled = co_await compile(std::move(ready->prepared));
       if (!compiled) co_return ApiError(compiled.error());
       ready->prepared = std::move(*compiled);
@@ -149,11 +149,12 @@ Callback<Nothing> Answer::fetch(std::shared_ptr<Reading> reading) {
   });
 }
 
-// Adds the compiled grammar to the request. A worker makes the grammar's text; the engine compiles it on
-// threads of its own.
+// Adds the compiled grammar to the request, if anything restricts the answer. A worker makes the grammar's
+// text; the engine compiles it on threads of its own.
 Callback<Result<Prepared>> Answer::compile(Prepared prepared) {
   auto shared = std::make_shared<Prepared>(std::move(prepared));
   return Callback<Result<Prepared>>([this, shared](auto done) {
+    if (!shared->constrained) return done(std::move(*shared));
     // The callback keeps the model loaded, because it uses the model's Preparer.
     const auto give = [done, model = model_, post = services_.post](Result<Prepared> made) {
       post([done, made = std::make_shared<Result<Prepared>>(std::move(made))] { done(std::move(*made)); });

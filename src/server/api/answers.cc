@@ -4,7 +4,6 @@
 #include <random>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log.h"
 
 namespace anabranch::server {
@@ -73,15 +72,9 @@ void Answers::client_left(uint64_t key) {
 }
 
 bool Answers::end_late_ones() {
-  const double now = now_seconds();
-  std::vector<uint64_t> late;
-  bool others = false;
-  for (const auto& [key, running] : running_) {
-    others |= running->answer.deadline().is_set();
-    if (running->answer.deadline().at <= now) late.push_back(key);
-  }
-  for (const uint64_t key : late) fail(key, timeout_error(running_.at(key)->answer.deadline().allowed_s));
-  return others;
+  return fail_late_ones(
+      running_, [](const auto& running) -> const Deadline& { return running->answer.deadline(); },
+      [this](uint64_t key, const ApiError& error) { fail(key, error); });
 }
 
 Answer* Answers::find_generate(const std::string& id, const std::string& key_name) {

@@ -421,6 +421,11 @@ ApiResult<Json> parse_body(std::string_view body) {
   return std::move(parsed).value();
 }
 
+void read_repeat_last_n(JsonFields& fields, SamplingParams& sampling) {
+  if (const auto last = fields.integer("repeat_last_n", -1, INT_MAX))
+    sampling.repetition_window = *last < 0 ? INT_MAX : static_cast<int>(*last);
+}
+
 void check_timeout(JsonFields& fields) {
   constexpr double kLeast = 1e-3, kMost = 86400;
   fields.number("timeout", kLeast, kMost);

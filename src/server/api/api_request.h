@@ -56,6 +56,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index, ImageR
 ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request);
 // Checks "timeout", whose value is read before the rest (request_model.h).
 void check_timeout(JsonFields& fields);
+// "repeat_last_n" of Ollama and llama-server; -1: the whole context.
+void read_repeat_last_n(JsonFields& fields, SamplingParams& sampling);
 // Reads "logprobs" and "top_logprobs". In a text completion "logprobs" may also be a number.
 int read_logprobs(JsonFields& fields, bool chat);
 // Reads a string or an array of strings.

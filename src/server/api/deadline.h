@@ -4,7 +4,10 @@
 #include <functional>
 #include <limits>
 #include <utility>
+#include <vector>
 
+#include "base/clock.h"
+#include "server/http/api_error.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -20,6 +23,22 @@ struct Deadline {
   }
   bool is_set() const { return allowed_s > 0; }
 };
+
+// Fails the jobs of a map whose time is over, with 504. Returns whether any job had a deadline.
+// deadline_of(job): its deadline. fail(key, error): may erase the job.
+template <class Jobs, class DeadlineOf, class Fail>
+bool fail_late_ones(const Jobs& jobs, const DeadlineOf& deadline_of, const Fail& fail) {
+  const double now = now_seconds();
+  std::vector<std::pair<typename Jobs::key_type, double>> late;  // with the seconds that it had
+  bool any = false;
+  for (const auto& [key, job] : jobs) {
+    const Deadline& deadline = deadline_of(job);
+    any |= deadline.is_set();
+    if (deadline.at <= now) late.emplace_back(key, deadline.allowed_s);
+  }
+  for (const auto& [key, allowed_s] : late) fail(key, timeout_error(allowed_s));
+  return any;
+}
 
 // Checks all deadlines every 20 ms as long as any request has one, so one timer is enough for any number of
 // requests. I/O thread only.

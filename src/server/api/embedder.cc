@@ -60,15 +60,9 @@ void Embedder::forget(uint64_t key) {
 }
 
 bool Embedder::end_late_ones() {
-  const double now = now_seconds();
-  std::vector<uint64_t> late;
-  bool others = false;
-  for (const auto& [key, job] : jobs_) {
-    others |= job.times.deadline.is_set();
-    if (job.times.deadline.at <= now) late.push_back(key);
-  }
-  for (const uint64_t key : late) fail(key, timeout_error(jobs_.at(key).times.deadline.allowed_s));
-  return others;
+  return fail_late_ones(
+      jobs_, [](const Job& job) -> const Deadline& { return job.times.deadline; },
+      [this](uint64_t key, const ApiError& error) { fail(key, error); });
 }
 
 void Embedder::submit_some(uint64_t key) {

@@ -109,9 +109,7 @@ GenerationOptions read_options(JsonFields& fields, const Json& body, const Reque
   if (const auto most = named.integer("max_tokens", -2, INT_MAX))
     options.max_tokens = std::max(-1, static_cast<int>(*most));
   if (named.error()) fields.fail(*named.error());
-  // -1: the whole context.
-  if (const auto last = fields.integer("repeat_last_n", -1, INT_MAX))
-    options.sampling.repetition_window = *last < 0 ? INT_MAX : static_cast<int>(*last);
+  read_repeat_last_n(fields, options.sampling);
   read_logit_bias(fields, texts, defaults.vocab_size, options.sampling);
   options.progress = fields.boolean("return_progress").value_or(false);
   return options;

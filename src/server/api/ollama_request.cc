@@ -98,9 +98,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   // Negative: no limit.
   if (const auto most = fields.integer("max_tokens", INT_MIN, INT_MAX))
     options.max_tokens = std::max(-1, static_cast<int>(*most));
-  // -1: the whole context.
-  if (const auto last = fields.integer("repeat_last_n", -1, INT_MAX))
-    options.sampling.repetition_window = *last < 0 ? INT_MAX : static_cast<int>(*last);
+  read_repeat_last_n(fields, options.sampling);
   fields.only("mirostat", {0}, "mirostat is not built");
   fields.only("typical_p", {1, 1.0}, "typical sampling is not built");
   fields.only("tfs_z", {1, 1.0}, "tail-free sampling is not built");
