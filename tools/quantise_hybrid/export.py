@@ -34,13 +34,19 @@ def write_shards(tensors, target, limit=47_000_000):
 
 def write_mlx(source, target, result, fmt):
     """result {module: (codes, scales, biases)} -> a directory like `source`, with these codes."""
-    source, target = pathlib.Path(source), pathlib.Path(target)
-    target.mkdir(parents=True, exist_ok=True)
-    tensors = hf_reference.load_tensors(source)
+    packed = {}
     for module, (codes, s, b) in result.items():
         p = "language_model." + module
-        tensors[p + ".weight"] = pack(codes, fmt[module][0])
-        tensors[p + ".scales"], tensors[p + ".biases"] = to_bf16(bf16(s)), to_bf16(bf16(b))
+        packed[p + ".weight"] = pack(codes, fmt[module][0])
+        packed[p + ".scales"], packed[p + ".biases"] = to_bf16(bf16(s)), to_bf16(bf16(b))
+    write_packed(source, target, packed, fmt)
+
+
+def write_packed(source, target, packed, fmt):
+    """packed {name: array as stored} -> a directory like `source`, with these tensors in place of its own."""
+    source, target = pathlib.Path(source), pathlib.Path(target)
+    target.mkdir(parents=True, exist_ok=True)
+    tensors = hf_reference.load_tensors(source) | packed
     left = [k for k, v in tensors.items() if v.dtype == np.uint32 and k.split(".", 1)[1][:-7] not in fmt]
     assert not left, left
     write_shards(tensors, target)

@@ -1,14 +1,26 @@
-"""Programmatic tasks -> token stream + flags (2 = learn this token by CE, 4 = no loss). Each doc rendered with the chat template."""
-import random, json, lzma, sys, datetime, string
+"""Programmatic tasks -> token stream + flags (2 = learn this token by CE, 4 = no loss). Each doc rendered with the chat template.
+
+usage: build_synth.py SEED TOKENS OUT     The tokenizer is read from tok/, text between the tasks from corpus.u16.xz.
+The everyday documents (everyday_documents.py) use these tasks too; they call use() first.
+"""
+import random, json, lzma, sys, string
 import numpy as np
 from jinja2 import Environment
 from tokenizers import Tokenizer
-SEED, NTOK = int(sys.argv[1]), int(float(sys.argv[2])); OUT = sys.argv[3]
-R = random.Random(SEED)
-tk = Tokenizer.from_file('tok/tokenizer.json')
-env = Environment()
-env.filters['tojson'] = lambda x: json.dumps(x, ensure_ascii=False)
-TPL = env.from_string(open('tok/chat_template.jinja').read())
+R = random.Random()
+tk = TPL = FILLER = None
+
+
+def use(folder, filler):
+    """Sets the tokenizer's folder, and the file of tokens that filler() takes text from."""
+    global tk, TPL, FILLER
+    tk = Tokenizer.from_file(folder + '/tokenizer.json')
+    env = Environment()
+    env.filters['tojson'] = lambda x: json.dumps(x, ensure_ascii=False)
+    TPL = env.from_string(open(folder + '/chat_template.jinja').read())
+    FILLER = filler
+
+
 NAMES = 'Alice Bob Carol David Emma Frank Grace Henry Iris Jack Karen Liam Maria Noah Olivia Peter Quinn Rosa Samuel Tara Umar Vera William Xenia Yusuf Zoe Anna Ben Chloe Daniel Elena Felix Gina Hugo Ivan Julia Kevin Laura Mark Nina Oscar Paula Ravi Sofia Tom Ursula Victor Wendy'.split()
 LAST = 'Smith Johnson Brown Garcia Miller Davis Martinez Lopez Wilson Anderson Thomas Taylor Moore Jackson Lee Perez White Harris Clark Lewis Walker Hall Young King Wright Scott Green Baker Adams Nelson Hill Rivera Carter Mitchell'.split()
 CITY = 'Paris London Rome Berlin Madrid Tokyo Cairo Lima Oslo Dublin Vienna Prague Lisbon Athens Boston Chicago Denver Seattle Toronto Sydney Mumbai Seoul Bangkok Nairobi Warsaw Helsinki Zurich Milan Hamburg Kyoto'.split()
@@ -68,7 +80,7 @@ CORP = None
 def filler(n):
     global CORP
     if CORP is None:
-        CORP = np.frombuffer(lzma.decompress(open('corpus.u16.xz', 'rb').read()), np.uint16)
+        CORP = np.frombuffer(lzma.decompress(open(FILLER, 'rb').read()), np.uint16)
     s = ri(0, len(CORP) - n - 1)
     return tk.decode(CORP[s:s + n].tolist()).replace('\ufffd', '').replace('<|endoftext|>', '\n')
 def needle():
@@ -187,30 +199,40 @@ def taskdoc():
         if k > 1 and len(q) > 1500: q, t, a = add()
         m += [dict(role='user', content=q), dict(role='assistant', content=a, reasoning_content=t if think and i == k - 1 else '')]
     return m, None
-toks, flags = [], []
-n = 0; nd = 0
-while n < NTOK:
-    r = R.random()
-    m, tools = taskdoc() if r < .72 else tooldoc() if r < .88 else memdoc()
-    txt = TPL.render(messages=m, tools=tools, add_generation_prompt=False)
-    parts = txt.split('<|im_start|>assistant\n')
-    ids, fl = [], []
-    for j, p in enumerate(parts):
-        if j == 0:
-            e = tk.encode(p).ids; ids += e; fl += [4] * len(e); continue
-        h = [1] + tk.encode('assistant\n').ids; ids += h; fl += [4] * len(h)
-        cut = p.index('<|im_end|>') + len('<|im_end|>')
-        a, b = p[:cut], p[cut:]
-        # the part that the generation prompt supplies gets no loss
-        pre = ''
-        if a.startswith('<think>\n\n</think>\n\n'): pre = '<think>\n\n</think>\n\n'
-        elif a.startswith('<think>\n'): pre = '<think>\n'
-        e = tk.encode(pre).ids if pre else []; ids += e; fl += [4] * len(e)
-        e = tk.encode(a[len(pre):]).ids; ids += e; fl += [2] * len(e)
-        e = tk.encode(b).ids; ids += e; fl += [4] * len(e)
-    if nd < 3: print(txt, '\n-----'); assert tk.decode(ids, skip_special_tokens=False) == txt
-    toks.append(np.array(ids, np.uint16)); flags.append(np.array(fl, np.uint8)); n += len(ids); nd += 1
-t = np.concatenate(toks); f = np.concatenate(flags)
-print('docs', nd, 'tokens', len(t), 'CE tokens', (f == 2).sum())
-b = lzma.compress(t.tobytes() + f.tobytes(), preset=6)
-open(OUT, 'wb').write(b); print('xz', len(b))
+
+
+def main():
+    NTOK, OUT = int(float(sys.argv[2])), sys.argv[3]
+    R.seed(int(sys.argv[1]))
+    use('tok', 'corpus.u16.xz')
+    toks, flags = [], []
+    n = 0; nd = 0
+    while n < NTOK:
+        r = R.random()
+        m, tools = taskdoc() if r < .72 else tooldoc() if r < .88 else memdoc()
+        txt = TPL.render(messages=m, tools=tools, add_generation_prompt=False)
+        parts = txt.split('<|im_start|>assistant\n')
+        ids, fl = [], []
+        for j, p in enumerate(parts):
+            if j == 0:
+                e = tk.encode(p).ids; ids += e; fl += [4] * len(e); continue
+            h = [1] + tk.encode('assistant\n').ids; ids += h; fl += [4] * len(h)
+            cut = p.index('<|im_end|>') + len('<|im_end|>')
+            a, b = p[:cut], p[cut:]
+            # the part that the generation prompt supplies gets no loss
+            pre = ''
+            if a.startswith('<think>\n\n</think>\n\n'): pre = '<think>\n\n</think>\n\n'
+            elif a.startswith('<think>\n'): pre = '<think>\n'
+            e = tk.encode(pre).ids if pre else []; ids += e; fl += [4] * len(e)
+            e = tk.encode(a[len(pre):]).ids; ids += e; fl += [2] * len(e)
+            e = tk.encode(b).ids; ids += e; fl += [4] * len(e)
+        if nd < 3: print(txt, '\n-----'); assert tk.decode(ids, skip_special_tokens=False) == txt
+        toks.append(np.array(ids, np.uint16)); flags.append(np.array(fl, np.uint8)); n += len(ids); nd += 1
+    t = np.concatenate(toks); f = np.concatenate(flags)
+    print('docs', nd, 'tokens', len(t), 'CE tokens', (f == 2).sum())
+    b = lzma.compress(t.tobytes() + f.tobytes(), preset=6)
+    open(OUT, 'wb').write(b); print('xz', len(b))
+
+
+if __name__ == '__main__':
+    main()
