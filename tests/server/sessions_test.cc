@@ -279,6 +279,31 @@ TEST_F(SessionsApi, AnAnswerThatIsBeingStoredIsNotLate) {
   EXPECT_EQ(said(read(id)), "user:hi|assistant:Kept.|");
 }
 
+// Another process writes into the file until the client has left. A busy machine gets several tries, because
+// a client that leaves before its storing has begun stores nothing.
+TEST_F(SessionsApi, AQuestionWhoseClientLeftWhileItWasStoredIsTakenBack) {
+  const std::string id = made()["id"];
+  SQLite::Database other(session_file(sessions_), SQLite::OPEN_READWRITE);
+  const auto version = [&] { return other.execAndGet("PRAGMA data_version").getInt(); };
+  const auto is_stored = [&](int wait_ms) {
+    other.exec("BEGIN IMMEDIATE");
+    TestClient client(port_);
+    client.send(http_request("POST", "/v1/responses", R"({"conversation":")" + id + R"(","input":"hi"})"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));  // its storing waits for the file now
+    client.close();
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(ask(port_, "GET", "/v1/models").status, 200);  // the server knows it
+    other.exec("ROLLBACK");
+    const int before = version();
+    for (int i = 0; i < 200 && version() == before; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return version() != before;
+  };
+  EXPECT_TRUE(is_stored(300) || is_stored(1000) || is_stored(3000));
+  EXPECT_TRUE(comes_to_say(id, ""));
+  EXPECT_EQ(engine_.stats().requests, 0u);
+}
+
 TEST_F(SessionsApi, StoredResponsesAreOnDiskOnlyWhenAsked) {
   says({"Kept?"});
   const std::string in_memory = respond("\"input\":\"hi\"")["id"];
