@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lower_case.h"
+#include "base/white_space.h"
 
 namespace anabranch::hub {
 namespace {
@@ -28,18 +30,6 @@ struct Transfer {
   }
 };
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return out;
-}
-
-std::string_view trim(std::string_view text) {
-  const size_t from = text.find_first_not_of(" \t\r\n");
-  return from == text.npos ? "" : text.substr(from, text.find_last_not_of(" \t\r\n") + 1 - from);
-}
-
 size_t take_header(const char* data, size_t, size_t size, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   transfer.header_bytes += size;
@@ -50,7 +40,7 @@ size_t take_header(const char* data, size_t, size_t size, void* user) {
     return size;
   }
   if (const size_t colon = line.find(':'); colon != line.npos)
-    transfer.response.headers[lower(line.substr(0, colon))] = trim(line.substr(colon + 1));
+    transfer.response.headers[lower_case(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
   return size;
 }
 
@@ -212,7 +202,7 @@ std::string origin_of(const std::string& url) {
   if (curl_url_set(parts, CURLUPART_URL, url.c_str(), 0) == CURLUE_OK &&
       curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
       curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK) {
-    out = lower(fmt::format("{}://{}", scheme, host));
+    out = lower_case(fmt::format("{}://{}", scheme, host));
     if (curl_url_get(parts, CURLUPART_PORT, &port, CURLU_NO_DEFAULT_PORT) == CURLUE_OK)
       out += fmt::format(":{}", port);
   }

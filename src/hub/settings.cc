@@ -7,6 +7,7 @@
 
 #include "base/lower_case.h"
 #include "base/mapped_file.h"
+#include "base/white_space.h"
 
 namespace anabranch::hub {
 namespace {
@@ -33,11 +34,6 @@ bool is_true(std::string value) {
   return value == "1" || value == "true" || value == "yes" || value == "on";
 }
 
-std::string trim(const std::string& text) {
-  const size_t from = text.find_first_not_of(" \t\r\n");
-  return from == text.npos ? "" : text.substr(from, text.find_last_not_of(" \t\r\n") + 1 - from);
-}
-
 // $HF_HOME, $XDG_CACHE_HOME/huggingface or ~/.cache/huggingface; "": none is known.
 std::string hf_home() {
   if (auto home = path_variable("HF_HOME"); !home.empty()) return without_slashes(home);
@@ -49,11 +45,11 @@ std::string hf_home() {
 
 Result<void> read_token(Settings& settings) {
   constexpr size_t kMaxBytes = 4096;
-  settings.token = trim(variable("HF_TOKEN"));
+  settings.token = trimmed(variable("HF_TOKEN"));
   if (settings.token.empty() && !settings.token_path.empty()) {
     const auto text = read_file(settings.token_path, kMaxBytes);
     if (text)
-      settings.token = trim(*text);
+      settings.token = trimmed(*text);
     else if (text.error().kind != ErrorKind::not_found)
       return make_error(text.error().kind, "the token file {} cannot be read: {}", settings.token_path,
                         text.error().message);
@@ -70,7 +66,7 @@ Result<void> read_token(Settings& settings) {
 
 Result<Settings> settings_from_environment() {
   Settings settings;
-  if (const auto endpoint = trim(variable("HF_ENDPOINT")); !endpoint.empty())
+  if (const std::string endpoint(trimmed(variable("HF_ENDPOINT"))); !endpoint.empty())
     settings.endpoint = without_slashes(endpoint);
   if (!settings.endpoint.starts_with("https://") && !settings.endpoint.starts_with("http://"))
     return make_error(ErrorKind::invalid, "HF_ENDPOINT is '{}': give an address that begins with https://",
@@ -85,7 +81,7 @@ Result<Settings> settings_from_environment() {
   if (settings.token_path.empty() && !home.empty()) settings.token_path = home + "/token";
   settings.ca_file = path_variable("SSL_CERT_FILE");
   settings.offline = is_true(variable("HF_HUB_OFFLINE"));
-  if (const auto text = trim(variable("HF_HUB_DOWNLOAD_TIMEOUT")); !text.empty()) {
+  if (const std::string text(trimmed(variable("HF_HUB_DOWNLOAD_TIMEOUT"))); !text.empty()) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), settings.stall_seconds);
     if (error != std::errc() || *end || settings.stall_seconds < 1 || settings.stall_seconds > 86400)
       return make_error(ErrorKind::invalid,

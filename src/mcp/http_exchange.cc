@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "base/white_space.h"
 
 namespace anabranch::mcp {
@@ -22,13 +23,6 @@ namespace {
 constexpr size_t kIdleConnections = 4;
 constexpr long kConnectMilliseconds = 15'000;
 constexpr size_t kMaxHeaderBytes = 64 << 10;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return out;
-}
 
 struct Running {
   const HttpExchange& exchange;
@@ -61,7 +55,7 @@ size_t take_header(const char* data, size_t, size_t size, void* user) {
     return size;
   }
   if (const size_t colon = line.find(':'); colon != line.npos)
-    running.head.headers[lower(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
+    running.head.headers[lower_case(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
   return size;
 }
 
@@ -236,7 +230,7 @@ std::string origin_of_address(const std::string& url) {
       curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
       curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
       curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK)
-    out = lower(fmt::format("{}://{}:{}", scheme, host, port));
+    out = lower_case(fmt::format("{}://{}:{}", scheme, host, port));
   for (char* text : {scheme, host, port}) curl_free(text);
   curl_url_cleanup(parts);
   return out;

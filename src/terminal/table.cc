@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/white_space.h"
 #include "terminal/characters.h"
 #include "terminal/inline_markdown.h"
 
@@ -13,14 +14,8 @@ using Row = std::vector<std::string>;
 constexpr size_t kMostColumns = 64;
 constexpr size_t kLeastWidth = 6;  // of a column that was made narrower
 
-std::string trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == text.npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
-}
-
 Row split(std::string_view line) {
-  std::string inner = trim(line);
+  std::string inner(trimmed(line));
   if (inner.starts_with('|')) inner.erase(0, 1);
   Row cells{""};
   bool code = false;
@@ -35,8 +30,8 @@ Row split(std::string_view line) {
       cells.back() += inner[i];
     }
   }
-  if (cells.size() > 1 && trim(cells.back()).empty()) cells.pop_back();
-  for (std::string& cell : cells) cell = trim(cell);
+  if (cells.size() > 1 && trimmed(cells.back()).empty()) cells.pop_back();
+  for (std::string& cell : cells) cell = std::string(trimmed(cell));
   return cells;
 }
 

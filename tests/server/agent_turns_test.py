@@ -37,7 +37,7 @@ class ClaudeCode:
 
     def __init__(self):
         self.messages = [{"role": "user", "content": [{"type": "text", "text": "<system-reminder>\nThe project is a web shop.\n</system-reminder>"},
-                                                      {"type": "text", "text": "Find the bug in the cart and mend it."}]}]
+                                                      {"type": "text", "text": "Read the file /shop/cart.py."}]}]
         self.tools = [{"name": name, "description": f"{name}. {ABOUT}", "input_schema": parameters(name)} for name in NAMES]
 
     def works_alone(self):
@@ -74,7 +74,7 @@ class Codex:
 
     def __init__(self):
         self.items = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Sandbox: workspace-write."}]},
-                      {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Find the bug in the cart and mend it."}]}]
+                      {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Read the file /shop/cart.py."}]}]
         self.tools = [{"type": "function", "name": name, "description": f"{name}. {ABOUT}", "strict": False, "parameters": parameters(name)}
                       for name in NAMES[:23]] + [{"type": "web_search"}, {"type": "custom", "name": "apply_patch", "description": "Changes files."}]
 

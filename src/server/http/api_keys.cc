@@ -14,15 +14,10 @@
 
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/white_space.h"
 
 namespace anabranch::server {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == text.npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 // The token after "Bearer " (case-insensitive, RFC 9110, 11.1); empty for another scheme.
 std::string_view bearer(std::string_view header) {
@@ -32,7 +27,7 @@ std::string_view bearer(std::string_view header) {
     const char c = header[i];
     if ((c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c) != kScheme[i]) return "";
   }
-  return trim(header.substr(kScheme.size()));
+  return trimmed(header.substr(kScheme.size()));
 }
 
 bool is_visible(std::string_view text) {
@@ -194,7 +189,7 @@ std::shared_ptr<KeyState> ApiKeys::find(const HttpRequest& request) const {
   };
   if (empty()) return nullptr;
   if (const std::string* header = request.header("authorization")) look(bearer(*header));
-  if (const std::string* header = request.header("x-api-key")) look(trim(*header));
+  if (const std::string* header = request.header("x-api-key")) look(trimmed(*header));
   return found;
 }
 
@@ -267,7 +262,7 @@ Result<std::vector<ApiKey>> read_key_file(const std::string& path) {
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    const std::string_view entry = trim(line);
+    const std::string_view entry = trimmed(line);
     if (entry.empty() || entry[0] == '#') continue;
     auto key = read_line(entry);
     if (!key) return make_error(ErrorKind::invalid, "line {} of '{}': {}", number, path, key.error().message);

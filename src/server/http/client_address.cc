@@ -1,4 +1,5 @@
 #include "server/http/client_address.h"
+#include "base/white_space.h"
 
 #include <boost/asio/ip/address.hpp>
 #include <charconv>
@@ -46,12 +47,6 @@ bool same_bits(const Bytes& a, const Bytes& b, int bits) {
   return true;
 }
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // The entries of all X-Forwarded-For headers, in order.
 std::vector<std::string_view> forwarded_for(const HttpRequest& head) {
   std::vector<std::string_view> entries;
@@ -59,7 +54,7 @@ std::vector<std::string_view> forwarded_for(const HttpRequest& head) {
     if (name != "x-forwarded-for") continue;
     for (std::string_view rest = value;;) {
       const size_t comma = rest.find(',');
-      entries.push_back(trim(rest.substr(0, comma)));
+      entries.push_back(trimmed(rest.substr(0, comma)));
       if (comma == rest.npos) break;
       rest.remove_prefix(comma + 1);
     }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/lower_case.h"
+#include "base/white_space.h"
 #include "server/web/web_table.h"
 
 namespace anabranch::server {
@@ -44,11 +45,6 @@ const std::vector<WebFile>& files() {
   return files;
 }
 
-std::string_view trim(std::string_view text) {
-  const size_t from = text.find_first_not_of(" \t"), to = text.find_last_not_of(" \t");
-  return from == text.npos ? "" : text.substr(from, to - from + 1);
-}
-
 // Calls visit(element, parameters) for each element of a header's list: "gzip;q=0.5, br" has "gzip" with
 // "q=0.5", and "br".
 template <typename Visit>
@@ -57,7 +53,7 @@ void for_each_element(std::string_view list, Visit visit) {
     const size_t end = std::min(list.find(','), list.size());
     const std::string_view one = list.substr(0, end);
     const size_t semicolon = std::min(one.find(';'), one.size());
-    visit(trim(one.substr(0, semicolon)), one.substr(std::min(semicolon + 1, one.size())));
+    visit(trimmed(one.substr(0, semicolon)), one.substr(std::min(semicolon + 1, one.size())));
     list.remove_prefix(std::min(end + 1, list.size()));
   }
 }
