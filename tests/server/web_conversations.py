@@ -21,7 +21,7 @@ GREEDY = {"temperature": 0, "seed": 1, "thinking": "off", "max_output_tokens": 1
 DRAFTS = {"speculation": ""}  # the server's own choice
 ROOM = {"max_output_tokens": 100}  # for a call and what follows it
 ECHO = {"tool_choice": {"type": "function", "name": "tools__echo"}}
-QUESTION = "Echo the text hello world."
+QUESTION = "Please echo the text good morning."
 MADE_UP = {"type": "function", "name": "delete_everything", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
 
 
@@ -116,8 +116,8 @@ def plain(b, server):
 
 @conversation(settings={"max_output_tokens": 16})
 def limit(b, server):
-    """Signs of two and of four bytes, and a limit that stands within one."""
-    b.ask("Send me a smiley 😀")
+    """Signs of four bytes, and a limit that stands within one."""
+    b.ask("Repeat: 😀 😀 😀 😀 😀 😀 😀 😀")
     b.see("limit of tokens", ".ending")
 
 
@@ -168,14 +168,14 @@ def failed_tool(b, server):
     b.until(lambda: b.text(".tool .state") == "failed")
 
 
-@conversation(mcp="hang-call", consent="always", settings={"max_output_tokens": 35}, mcp_timeout=16)
+@conversation(mcp="hang-call", consent="always", settings={"max_output_tokens": 34}, mcp_timeout=16)
 def slow_tool(b, server):
     """The server says that it still works, and then that the tool took too long. The limit stands right behind the call."""
     ask_for_echo(b)
     b.until(lambda: b.text(".tool .state") == "failed")
 
 
-@conversation(mcp="good", consent="always", settings={"max_output_tokens": 32})
+@conversation(mcp="good", consent="always", settings={"max_output_tokens": 30})
 def cut_call(b, server):
     """The limit stands at the end of a call, which does not run then."""
     ask_for_echo(b)
@@ -183,7 +183,7 @@ def cut_call(b, server):
     b.see("limit of tokens", ".ending")
 
 
-@conversation(mcp="good", settings={"max_output_tokens": 32})
+@conversation(mcp="good", settings={"max_output_tokens": 30})
 def cut_question(b, server):
     """The limit stands at the end of a call that needs consent."""
     ask_for_echo(b)
