@@ -287,6 +287,7 @@ TEST_F(SessionsApi, AQuestionWhoseClientLeftWhileItWasStoredIsTakenBack) {
   const auto version = [&] { return other.execAndGet("PRAGMA data_version").getInt(); };
   engine_.max_queue = 0;  // whoever stays is refused
   const auto is_stored = [&](int wait_ms) {
+    const int before = version();
     other.exec("BEGIN IMMEDIATE");
     TestClient client(port_);
     client.send(http_request("POST", "/v1/responses", R"({"conversation":")" + id + R"(","input":"hi"})"));
@@ -295,7 +296,6 @@ TEST_F(SessionsApi, AQuestionWhoseClientLeftWhileItWasStoredIsTakenBack) {
     for (int i = 0; i < 3; ++i)
       EXPECT_EQ(ask(port_, "GET", "/v1/models").status, 200);  // the server knows it
     other.exec("ROLLBACK");
-    const int before = version();
     for (int i = 0; i < 200 && version() == before; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return version() != before;

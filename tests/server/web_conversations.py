@@ -111,12 +111,12 @@ def all_that_came(b, server):
 @conversation(settings=DRAFTS)
 def plain(b, server):
     b.ask("What is the capital of France?")
-    b.ask("Write the word café.")
+    b.ask("What is the French word for summer?")
 
 
 @conversation(settings={"max_output_tokens": 16})
 def limit(b, server):
-    """Signs of four bytes, and a limit that stands within one."""
+    """Signs of four bytes in the answer, and a limit that stands within one."""
     b.ask("Repeat: 😀 😀 😀 😀 😀 😀 😀 😀")
     b.see("limit of tokens", ".ending")
 
@@ -168,7 +168,7 @@ def failed_tool(b, server):
     b.until(lambda: b.text(".tool .state") == "failed")
 
 
-@conversation(mcp="hang-call", consent="always", settings={"max_output_tokens": 34}, mcp_timeout=16)
+@conversation(mcp="hang-call", consent="always", settings={"max_output_tokens": 31}, mcp_timeout=16)
 def slow_tool(b, server):
     """The server says that it still works, and then that the tool took too long. The limit stands right behind the call."""
     ask_for_echo(b)

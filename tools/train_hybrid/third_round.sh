@@ -40,12 +40,14 @@ prompts)
     --out "$DATA/prompts.json"
   ;;
 generate)
+  running=()
   for rank in $(seq 0 $(($(gpus) - 1))); do
     CUDA_VISIBLE_DEVICES=$rank TORCHINDUCTOR_CACHE_DIR=$WORK/inductor$rank TRITON_CACHE_DIR=$WORK/triton$rank \
       python3 generate_answers.py --teacher "$DATA/teacher" --prompts "$DATA/prompts.json" --out "$DATA/tokens" \
       --secs "${SECS:-870}" --rank "$rank" --rows 4096 > "$WORK/generate$rank.log" 2>&1 &
+    running+=("$!")
   done
-  wait
+  for one in "${running[@]}"; do wait "$one"; done
   python3 filter_answers.py --tokens "$DATA/tokens" --tokenizer "$DATA/teacher/qtok.json" --prompts "$DATA/prompts.json" \
     --out "$DATA/answers"
   ;;

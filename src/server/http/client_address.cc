@@ -1,9 +1,10 @@
 #include "server/http/client_address.h"
-#include "base/white_space.h"
 
 #include <boost/asio/ip/address.hpp>
 #include <charconv>
 #include <optional>
+
+#include "base/white_space.h"
 
 namespace anabranch::server {
 namespace {

@@ -33,6 +33,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t';
 }
 
+// Only blanks and tabs are white space around a field's value (RFC 9110, 5.6.3).
 std::string_view trim(std::string_view text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
