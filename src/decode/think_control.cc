@@ -54,7 +54,7 @@ bool ThinkControl::allows(int token) const {
   if (!rules_.may_call && contains(rules_.calls, token)) return false;
   if (thinking()) return true;
   if (token == tokens_.open) return chosen_ < rules_.budget;
-  return cut_ == ThinkCut::none || answer_begun() || !contains(tokens_.ends, token);
+  return thinking_tokens_ == 0 || answer_begun() || !contains(tokens_.ends, token);
 }
 
 void ThinkControl::close(ThinkCut why) {

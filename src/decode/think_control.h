@@ -53,8 +53,8 @@ class ThinkControl final : public Constraint {
 
   std::span<const int> forced() const override;
   // Whether the token may come next. It refuses the tokens that open a tool call if the request has no tools,
-  // the tag that opens another thought when the budget is spent, and an end of turn between a cut thought and
-  // its answer.
+  // the tag that opens another thought when the budget is spent, and an end of turn between a thought and its
+  // answer.
   bool allows(int token) const override;
   // Returns `drawn`, or the first token of the closing text if the thought must end here.
   int decide(int drawn) override;

@@ -84,7 +84,7 @@ TEST_F(Control, TheEndOfATurnInALaterThoughtIsTheEnd) {
   EXPECT_EQ(control.cut(), ThinkCut::none);
 }
 
-TEST_F(Control, NoTurnEndsBetweenACutThoughtAndItsAnswer) {
+TEST_F(Control, NoTurnEndsBetweenAThoughtAndItsAnswer) {
   auto control = make({.open = true});
   EXPECT_TRUE(control.allows(kEnd)) << "in a thought it closes it";
   EXPECT_EQ(take(control, kEnd), kSo);
@@ -95,9 +95,16 @@ TEST_F(Control, NoTurnEndsBetweenACutThoughtAndItsAnswer) {
   EXPECT_FALSE(control.allows(kEnd));
   take(control, kWord);
   EXPECT_TRUE(control.allows(kEnd));
-  auto plain = make({.open = true});
-  take(plain, kClose);
-  EXPECT_TRUE(plain.allows(kEnd)) << "a thought that ended by itself";
+  auto ended = make({.open = true});
+  take(ended, kClose);
+  EXPECT_FALSE(ended.allows(kEnd)) << "a thought that ended by itself";
+  take(ended, kWord);
+  EXPECT_TRUE(ended.allows(kEnd));
+  auto plain = make({});
+  EXPECT_TRUE(plain.allows(kEnd)) << "without a thought the model may say nothing";
+  auto counted = make({.open = true, .watch = false});
+  take(counted, kClose);
+  EXPECT_TRUE(counted.allows(kEnd));
 }
 
 TEST_F(Control, ThoughtsThatAreOnlyTagsSpendTheBudget) {
