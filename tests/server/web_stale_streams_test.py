@@ -114,7 +114,8 @@ def script_of(exchange):
     if last["type"] == "response.failed":
         return [*steps, FAIL]
     details = last["response"]["incomplete_details"]
-    return [*steps, ending("incomplete", details["reason"])] if details else steps
+    about = {key: value for key, value in last["response"].get("anabranch", {}).items() if key == "stopped"}
+    return [*steps, ending("incomplete", details["reason"], **about)] if details else steps
 
 
 def tools_of(exchange):
