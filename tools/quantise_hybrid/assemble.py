@@ -12,19 +12,17 @@ import sys
 
 from safetensors import safe_open
 
-from common import rule_for
 from export import write_packed
+from recipe import format_of
 
 
 def main():
     source, tuned, recipe, target = sys.argv[1:5]
-    rules = json.loads(pathlib.Path(recipe).read_text())
-    default = (rules["default"]["bits"], rules["default"]["group"])
-    matrices = [r for r in rules["rules"] if "bits" in r]
+    formats = json.loads(pathlib.Path(recipe).read_text())
     with safe_open(tuned, "np") as f:
         packed = {k: f.get_tensor(k) for k in f.keys()}
     modules = [k.removeprefix("language_model.").removesuffix(".scales") for k in packed if k.endswith(".scales")]
-    write_packed(source, target, packed, {m: rule_for(matrices, m) or default for m in modules})
+    write_packed(source, target, packed, {m: format_of(formats, m) for m in modules})
     shutil.copy(recipe, pathlib.Path(target) / "recipe.json")
 
 

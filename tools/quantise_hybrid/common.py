@@ -1,6 +1,4 @@
-"""What the steps of quantise_hybrid share: which matrices move together, evaluation, recipes."""
-import fnmatch
-import json
+"""What the steps of quantise_hybrid share: which matrices move together, evaluation."""
 import pathlib
 import sys
 
@@ -40,17 +38,6 @@ def small(model):
 
 def weight_of(model, module):
     return model.get_submodule(module).weight.data
-
-
-def read_rules(path):
-    return json.loads(pathlib.Path(path).read_text())["rules"]
-
-
-def rule_for(rules, module):
-    for rule in rules:
-        if fnmatch.fnmatchcase(module, rule["match"]):
-            return rule["bits"], rule["group"]
-    return None
 
 
 # ---------------------------------------------------------------- evaluation

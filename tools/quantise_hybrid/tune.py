@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call
 
-from affine import bf16, codes_of, fit, quantise
+from affine import codes_of, fit, quantise
 from common import DEVICE, run, weight_of
+from trained_matrix import Trained, adam, set_rate
 
 
 def gptq(w, hessian, bits, group, damp=0.01):
@@ -88,49 +89,10 @@ def compensate(model, fmt, data):
 
 
 # ---------------------------------------------------------------- distillation
-def straight_through(x, hard):
-    return x + (hard - x).detach()
-
-
-class Trained:
-    """One matrix as real-valued weights, scales and biases; `value` is what its codes stand for."""
-
-    def __init__(self, original, start, bits, group):
-        codes, s, b = start
-        self.bits, self.group = bits, group
-        # Start from weights that round to the given codes but remember the original within half a step.
-        value = (codes.view(codes.shape[0], -1, group) * s[..., None] + b[..., None]).view_as(codes)
-        half = (s.abs() / 2 * 0.9)[..., None].expand(-1, -1, group).reshape_as(codes)
-        self.w = (value + (original - value).clamp(-half, half)).requires_grad_()
-        self.s, self.b = s.clone().requires_grad_(), b.clone().requires_grad_()
-        self.step = float(s.abs().mean())
-
-    def parts(self):
-        s, b = straight_through(self.s, bf16(self.s)), straight_through(self.b, bf16(self.b))
-        x = (self.w.view(self.w.shape[0], -1, self.group) - b[..., None]) / s[..., None]
-        q = straight_through(x, x.round()).clamp(0, 2**self.bits - 1)
-        return q, s, b
-
-    def value(self):
-        q, s, b = self.parts()
-        return (q * s[..., None] + b[..., None]).view_as(self.w)
-
-    @torch.no_grad()
-    def result(self):
-        q, s, b = self.parts()
-        return q.round().view_as(self.w), s, b
-
-
 def distil(model, teacher, fmt, start, data, seconds, batch, lr=2e-3, report=None):
     """Trains all matrices of `fmt` for a time; -> {module: (codes, scales, biases)}. `lr` is in quantisation steps."""
     trained = {m: Trained(weight_of(teacher, m), start[m], *fmt[m]) for m in fmt}
-    groups = []
-    for t in trained.values():
-        groups.append({"params": [t.w], "lr": lr * t.step})
-        groups.append({"params": [t.s], "lr": lr * t.step * 0.05})
-        groups.append({"params": [t.b], "lr": lr * t.step * 0.5})
-    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.98), fused=DEVICE == "cuda")
-    base = [g["lr"] for g in groups]
+    optimizer = adam(trained.values(), lr, fused=DEVICE == "cuda")
     begin, step, done = time.time(), 0, 0.0
     while done < 1:
         ids = data[torch.randint(len(data), (batch,))].to(DEVICE)
@@ -142,9 +104,7 @@ def distil(model, teacher, fmt, start, data, seconds, batch, lr=2e-3, report=Non
         loss = F.kl_div(torch.log_softmax(logits, -1).flatten(0, 1), target, log_target=True, reduction="batchmean")
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        scale = min(1.0, (step + 1) / 20) * (0.02 + 0.98 * (1 - done))
-        for g, lr0 in zip(optimizer.param_groups, base):
-            g["lr"] = lr0 * scale
+        set_rate(optimizer, step, done)
         optimizer.step()
         if report and step % 25 == 0:
             report(step, float(loss.detach()))

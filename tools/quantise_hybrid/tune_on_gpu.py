@@ -6,7 +6,6 @@ Reads the trained weights $WORK/main.pt and the documents of DIR, as ../train_hy
 assemble.py makes a model's directory of TUNED.safetensors. tune.py does the same by Transformers, without documents.
 """
 import argparse
-import fnmatch
 import hashlib
 import pathlib
 import queue
@@ -17,8 +16,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'train_h
 from safetensors.torch import save_file  # noqa: E402
 
 from common import *  # noqa: E402  (train_hybrid's)
-from affine import bf16, pack, quantise  # noqa: E402
+from affine import pack, quantise  # noqa: E402
 from doc_batches import Docs, Mixture, held_out  # noqa: E402
+from recipe import format_of  # noqa: E402
+from trained_matrix import Trained, adam, set_rate  # noqa: E402
 
 ap = argparse.ArgumentParser()
 ap.add_argument('--data', required=True)
@@ -39,52 +40,21 @@ original = torch.load(f'{WORK}/main.pt', map_location='cpu', weights_only=False)
 teacher_p = {n: t.detach().to(DEV, DT, copy=True).requires_grad_() for n, t in original.items()}
 teacher = Hybrid(cfg, teacher_p)
 recipe = json.load(open(a.recipe))
-
-
-def format_of(module):
-    for r in recipe['rules']:
-        if fnmatch.fnmatchcase(module, r['match']):
-            return r['bits'], r['group']
-    return recipe['default']['bits'], recipe['default']['group']
-
-
-fmt = {n[:-7]: format_of(n[:-7]) for n, t in original.items() if t.dim() == 2}
+fmt = {n[:-7]: format_of(recipe, n[:-7]) for n, t in original.items() if t.dim() == 2}
 log('matrices', len(fmt))
 
 
-def ste(x, hard):
-    return x + (hard - x).detach()
+def of_matrix(w, f):
+    return Trained(w, quantise(w, *f), *f)
 
 
-class Trained:
-    """One matrix, as tune.py has it; quantised plainly at first."""
-
-    def __init__(self, w, bits, group):
-        codes, s, b = quantise(w, bits, group)
-        self.bits, self.group = bits, group
-        value = (codes.view(codes.shape[0], -1, group) * s[..., None] + b[..., None]).view_as(codes)
-        half = (s.abs() / 2 * 0.9)[..., None].expand(-1, -1, group).reshape_as(codes)
-        self.w = (value + (w - value).clamp(-half, half)).requires_grad_()
-        self.s, self.b = s.clone().requires_grad_(), b.clone().requires_grad_()
-        self.step = float(s.abs().mean())
-
-    def parts(self):
-        s, b = ste(self.s, bf16(self.s)), ste(self.b, bf16(self.b))
-        x = (self.w.view(self.w.shape[0], -1, self.group) - b[..., None]) / s[..., None]
-        return ste(x, x.round()).clamp(0, 2 ** self.bits - 1), s, b
-
-    def value(self):
-        q, s, b = self.parts()
-        return (q * s[..., None] + b[..., None]).view_as(self.w).to(DT)
-
-
-trained = {m: Trained(original[m + '.weight'].float().to(DEV), *f) for m, f in fmt.items()}
+trained = {m: of_matrix(original[m + '.weight'].float().to(DEV), f) for m, f in fmt.items()}
 rest = {n: t.detach().clone().requires_grad_() for n, t in teacher_p.items() if n[:-7] not in fmt}
 log('rounded')
 
 
 def student():
-    return Hybrid(cfg, {**rest, **{m + '.weight': t.value() for m, t in trained.items()}})
+    return Hybrid(cfg, {**rest, **{m + '.weight': t.value().to(DT) for m, t in trained.items()}})
 
 
 docs = {k: Docs(f'{a.data}/{k}.npz', 0, 1, 400) for k in SHARES}
@@ -127,12 +97,7 @@ def check(step):
     log(f'CHECK {step}', ' '.join(out))
 
 
-params = []
-for t in trained.values():
-    for x, f in ((t.w, 1.0), (t.s, 0.05), (t.b, 0.5)):
-        params.append({'params': [x], 'lr': a.lr * t.step * f})
-opt = torch.optim.Adam(params, betas=(0.9, 0.98), fused=CUDA)
-base = [g['lr'] for g in opt.param_groups]
+opt = adam(trained.values(), a.lr, fused=CUDA)
 check(0)
 Q = queue.Queue(8)
 threading.Thread(target=lambda: [Q.put(make()) for _ in iter(int, 1)], daemon=True).start()
@@ -141,9 +106,7 @@ while done < 1 and step < a.steps:
     loss = loss_of(student(), *Q.get())[0]
     opt.zero_grad(set_to_none=True)
     loss.backward()
-    scale = min(1.0, (step + 1) / 20) * (0.02 + 0.98 * (1 - done))
-    for g, l in zip(opt.param_groups, base):
-        g['lr'] = l * scale
+    set_rate(opt, step, done)
     opt.step()
     if step % 20 == 0:
         log(f'step {step} {100 * done:.0f}% KL {float(loss.detach()):.4f}')
@@ -153,11 +116,10 @@ while done < 1 and step < a.steps:
     step, done = step + 1, (time.time() - began) / a.secs
 check(step)
 out = {}
-with torch.no_grad():
-    for m, t in trained.items():
-        q, s, b = t.parts()
-        n = 'language_model.' + m
-        out[n + '.weight'] = torch.from_numpy(pack(q.round().view_as(t.w), t.bits))
-        out[n + '.scales'], out[n + '.biases'] = s.to(torch.bfloat16).cpu().contiguous(), b.to(torch.bfloat16).cpu().contiguous()
+for m, t in trained.items():
+    q, s, b = t.result()
+    n = 'language_model.' + m
+    out[n + '.weight'] = torch.from_numpy(pack(q, t.bits))
+    out[n + '.scales'], out[n + '.biases'] = s.to(torch.bfloat16).cpu().contiguous(), b.to(torch.bfloat16).cpu().contiguous()
 save_file(out, a.out, metadata={'format': 'mlx'})
 log('saved', a.out, hashlib.sha256(open(a.out, 'rb').read()).hexdigest())

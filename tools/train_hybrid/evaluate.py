@@ -7,19 +7,18 @@ Needs no packages. All answers are greedy.
 import argparse
 import concurrent.futures
 import json
-import os
 import pathlib
 import re
-import socket
-import subprocess
+import sys
 import tempfile
-import time
-import urllib.request
-
-from everyday import EVERYDAY
-from evalset import EVAL, score
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from everyday import EVERYDAY  # noqa: E402
+from evalset import EVAL, score  # noqa: E402
+from harness import paths  # noqa: E402
+from harness.server import Server  # noqa: E402
+
 CODE = [
     "Write a Python function that triples a number.",
     "Write a Python function that returns the last character of a string.",
@@ -92,48 +91,11 @@ LOOKUP = [
 ]
 
 
-class Server:
-    def __init__(self, program, model):
-        self.home = tempfile.TemporaryDirectory()
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
-        command = [
-            program,
-            "--no-auto-tune",
-            "--offline",
-            "serve",
-            "-m",
-            model,
-            "-p",
-            str(self.port),
-            "--cache-dir",
-            self.home.name + "/cache",
-        ]
-        self.log = open(self.home.name + "/log", "w")
-        self.process = subprocess.Popen(
-            command, env={**os.environ, "HOME": self.home.name}, stdout=self.log, stderr=subprocess.STDOUT
-        )
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/models", timeout=2)
-                return
-            except OSError:
-                time.sleep(0.5)
-        raise SystemExit(pathlib.Path(self.log.name).read_text())
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(30)
-
-    def ask(self, question, thinking=False, tokens=200, **more):
-        body = {"messages": [{"role": "user", "content": question}], "max_tokens": tokens, "temperature": 0, **more}
-        if thinking is not None:
-            body["enable_thinking"] = thinking
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        return json.loads(urllib.request.urlopen(request, timeout=300).read())["choices"][0]["message"]
+def ask(server, question, thinking=False, tokens=200, **more):
+    body = {"messages": [{"role": "user", "content": question}], "max_tokens": tokens, "temperature": 0, **more}
+    if thinking is not None:
+        body["enable_thinking"] = thinking
+    return server.ask("/v1/chat/completions", body)["choices"][0]["message"]
 
 
 def everyday_right(question, good, bad, answer):
@@ -154,14 +116,13 @@ def filler(length):
     return text[:cut], text[cut:]
 
 
-def evaluate(program, model, show):
-    server = Server(program, model)
+def evaluate(server, model, show):
     result = {"model": model}
     report = []
 
-    def part(name, questions, ask, right):
+    def part(name, questions, answer, right):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(ask, questions))
+            answers = list(pool.map(answer, questions))
         ok = right(questions, answers)
         result[name] = sum(ok)
         for q, m, o in zip(questions, answers, ok):
@@ -171,43 +132,40 @@ def evaluate(program, model, show):
     def each(check):
         return lambda questions, answers: [check(q, m, m.get("content") or "") for q, m in zip(questions, answers)]
 
-    try:
-        for name, thinking in (("everyday", False), ("everyday, auto", None)):
-            part(
-                name,
-                EVERYDAY,
-                lambda q: server.ask(q[0], thinking, 400 if thinking is None else 200),
-                each(lambda q, m, text: everyday_right(*q, text)),
-            )
-        for name, thinking in (("sixty", False), ("sixty, auto", None)):
-            part(
-                name,
-                EVAL,
-                lambda q: server.ask(q[0], thinking, 400 if thinking is None else 200),
-                lambda _, a: score([m.get("content") or "" for m in a]),
-            )
+    for name, thinking in (("everyday", False), ("everyday, auto", None)):
         part(
-            "fences",
-            CODE,
-            lambda q: server.ask(q, tokens=260),
-            each(lambda q, m, text: "```" in text and text.count("```") % 2 == 0),
+            name,
+            EVERYDAY,
+            lambda q: ask(server, q[0], thinking, 400 if thinking is None else 200),
+            each(lambda q, m, text: everyday_right(*q, text)),
         )
-        for name, rows in (("tools", KNOWN), ("unknown tools", UNKNOWN)):
-            part(
-                name, rows, lambda q: server.ask(q[0], tokens=120, tools=q[1]), each(lambda q, m, _: tool_right(q[2], q[3], m))
+    for name, thinking in (("sixty", False), ("sixty, auto", None)):
+        part(
+            name,
+            EVAL,
+            lambda q: ask(server, q[0], thinking, 400 if thinking is None else 200),
+            lambda _, a: score([m.get("content") or "" for m in a]),
+        )
+    part(
+        "fences",
+        CODE,
+        lambda q: ask(server, q, tokens=260),
+        each(lambda q, m, text: "```" in text and text.count("```") % 2 == 0),
+    )
+    for name, rows in (("tools", KNOWN), ("unknown tools", UNKNOWN)):
+        part(
+            name, rows, lambda q: ask(server, q[0], tokens=120, tools=q[1]), each(lambda q, m, _: tool_right(q[2], q[3], m))
+        )
+    prompts = []
+    for what, code, length in LOOKUP:
+        before, after = filler(length)
+        prompts.append(
+            (
+                f"{before}\nThe secret code for the {what} is {code}.\n{after}\n\nWhat is the secret code for the {what}?",
+                code,
             )
-        prompts = []
-        for what, code, length in LOOKUP:
-            before, after = filler(length)
-            prompts.append(
-                (
-                    f"{before}\nThe secret code for the {what} is {code}.\n{after}\n\nWhat is the secret code for the {what}?",
-                    code,
-                )
-            )
-        part("look-up", prompts, lambda q: server.ask(q[0], tokens=40), each(lambda q, m, text: str(q[1]) in text))
-    finally:
-        server.stop()
+        )
+    part("look-up", prompts, lambda q: ask(server, q[0], tokens=40), each(lambda q, m, text: str(q[1]) in text))
     if show:
         for name, o, q, said in report:
             print("OK " if o else "BAD", name, "|", q[-120:].replace("\n", "\\n"), "->", said)
@@ -221,7 +179,10 @@ def main():
     ap.add_argument("models", nargs="+")
     args = ap.parse_args()
     for model in args.models:
-        print(json.dumps(evaluate(args.program, model, args.show)), flush=True)
+        paths.choose(args.program, model)
+        with tempfile.TemporaryDirectory() as home:
+            with Server("--offline", "--cache-dir", home + "/cache", environment={"HOME": home}, before=["--no-auto-tune"]) as server:
+                print(json.dumps(evaluate(server, model, args.show)), flush=True)
 
 
 if __name__ == "__main__":

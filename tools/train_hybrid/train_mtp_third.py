@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from common import *
 from doc_batches import Docs, Mixture, held_out
+from processes import join, pairs
 
 ap = argparse.ArgumentParser()
 ap.add_argument('--data', required=True)
@@ -24,23 +25,16 @@ ap.add_argument('--shares', default='answers=50,own=28,every=10,tools=7,prose=5'
 ap.add_argument('--layers', type=int, default=28)
 ap.add_argument('--steps', type=int, default=10**9)
 a = ap.parse_args()
-RANK, WORLD = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
-if CUDA:
-    # a process may see its own GPU alone
-    torch.cuda.set_device(min(int(os.environ.get('LOCAL_RANK', 0)), torch.cuda.device_count() - 1))
-if WORLD > 1:
-    dist.init_process_group('nccl' if CUDA else 'gloo')
+RANK, WORLD, D = join()
 if RANK:
     log = lambda *x: None
-torch.manual_seed(RANK)
-D = f'cuda:{torch.cuda.current_device()}' if CUDA else 'cpu'
 cfg = make_cfg(layers=a.layers)
 EMB, H = 'model.embed_tokens.weight', cfg['hidden_size']
 trunk = {n: t.to(D, DT) for n, t in torch.load(f'{WORK}/main.pt', map_location='cpu', weights_only=False)['p'].items()}
 head = torch.load(f'{WORK}/mtp0.pt', map_location='cpu', weights_only=False)['p']
 fl = Flat(head, device=D, wd=0.01)
 hy = Hybrid(cfg, {**trunk, **fl.p}, device=D)
-shares = {k: float(v) for k, v in (x.split('=') for x in a.shares.split(','))}
+shares = pairs(a.shares)
 docs = {k: Docs(f'{a.data}/{k}.npz', RANK, WORLD, 200) for k in shares}
 mix = Mixture(docs, shares, 13 + RANK)
 

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from common import *
 from doc_batches import Docs, LENGTHS, Mixture, held_out, no_reused
 from fused_ce import fused_ce
+from processes import join, pairs
 
 ap = argparse.ArgumentParser()
 ap.add_argument('--data', required=True)
@@ -34,18 +35,10 @@ ap.add_argument('--eval-every', type=int, default=100)
 ap.add_argument('--patience', type=int, default=4, help='held-out losses in a row above the best that end the run')
 ap.add_argument('--queue', type=int, default=12)
 a = ap.parse_args()
-pairs = lambda s: {k: float(v) for k, v in (x.split('=') for x in s.split(','))}
 KL_SHARES, CE_SHARES, KL_W, CE_W = [pairs(x) for x in (a.kl_shares, a.ce_shares, a.kl, a.ce)]
-RANK, WORLD = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
-if CUDA:
-    # a process may see its own GPU alone
-    torch.cuda.set_device(min(int(os.environ.get('LOCAL_RANK', 0)), torch.cuda.device_count() - 1))
-if WORLD > 1:
-    dist.init_process_group('nccl' if CUDA else 'gloo')
+RANK, WORLD, HERE_DEV = join()
 if RANK:
     log = lambda *x: None
-torch.manual_seed(RANK)
-HERE_DEV = f'cuda:{torch.cuda.current_device()}' if CUDA else 'cpu'
 
 cfg = make_cfg(layers=a.layers)
 EMB = 'model.embed_tokens.weight'
