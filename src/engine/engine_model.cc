@@ -144,6 +144,7 @@ void EngineModel::describe_tokens() {
   for (const auto opener : call_openers(format.tools))
     if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
   std::sort(call_tokens_.begin(), call_tokens_.end());
+  tokens_by_byte_ = TokensByByte(tokenizer, loaded_.model->spec().vocab);
   if (!format.reasoning) return;
   const auto& tags = *format.reasoning;
   const auto open = tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token);
@@ -231,12 +232,17 @@ void EngineModel::constrain(Sequence& sequence) const {
   auto control = std::make_unique<ThinkControl>(think_tokens_, think_rules(request));
   sequence.thinking = control.get();
   sequence.constraints.add(std::move(control));
+  const auto begun = std::span(request.prompt).last(static_cast<size_t>(request.begun));
   if (request.grammar) {
     auto grammar = std::make_unique<AnswerGrammar>(request.grammar, think_tokens_, *sequence.thinking);
     sequence.grammar = grammar.get();
-    for (const int token : std::span(request.prompt).last(static_cast<size_t>(request.begun)))
-      grammar->follow(token);
+    for (const int token : begun) grammar->follow(token);
     sequence.constraints.add(std::move(grammar));
+  } else if (request.output.reads_calls()) {
+    auto names =
+        std::make_unique<CallNames>(tokenizer(), tokens_by_byte_, request.output, *sequence.thinking);
+    for (const int token : begun) names->follow(token);
+    sequence.constraints.add(std::move(names));
   }
   if (!request.ignore_eos) sequence.constraints.add(std::make_unique<TurnEnd>(loaded_.eos));
   if (!request.stop_tokens.empty()) sequence.constraints.add(std::make_unique<TurnEnd>(request.stop_tokens));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decode/answer_grammar.h"
+#include "decode/call_names.h"
 #include "engine/loader.h"
 #include "engine/sequence.h"
 
@@ -33,8 +34,8 @@ class EngineModel {
   const ImageFormat* image_format() const { return loaded_.image_format ? &*loaded_.image_format : nullptr; }
   GrammarCompiler& grammars() const { return *grammars_; }
 
-  // Adds the sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. Answer
-  // tokens at the end of the prompt are applied to the grammar.
+  // Adds the sequence's constraints, in order: thinking control, grammar or names of calls, end of turn, stop
+  // strings. Answer tokens at the end of the prompt are applied to the grammar and the names.
   void constrain(Sequence& sequence) const;
   // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
@@ -57,6 +58,7 @@ class EngineModel {
   std::vector<uint8_t> token_traits_;  // by token
   ThinkTokens think_tokens_;
   std::vector<int> call_tokens_;  // tokens that open a tool call, sorted
+  TokensByByte tokens_by_byte_;
   std::unique_ptr<GrammarCompiler> grammars_;
 };
 

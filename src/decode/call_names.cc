@@ -1,0 +1,124 @@
+#include "decode/call_names.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace anabranch {
+namespace {
+
+constexpr size_t kTail = 16;  // bytes; no spelled opener or closer is longer
+
+size_t index_of(char byte) {
+  return static_cast<unsigned char>(byte);
+}
+
+}  // namespace
+
+TokensByByte::TokensByByte(const Tokenizer& tokenizer, int limit) {
+  const int count = std::min(tokenizer.vocab_size(), limit);
+  for (int id = 0; id < count; id++)
+    if (const auto bytes = tokenizer.token_bytes(id); !bytes.empty()) begins_[index_of(bytes[0]) + 1]++;
+  for (size_t i = 1; i < begins_.size(); i++) begins_[i] += begins_[i - 1];
+  tokens_.resize(begins_.back());
+  auto at = begins_;
+  for (int id = 0; id < count; id++)
+    if (const auto bytes = tokenizer.token_bytes(id); !bytes.empty()) tokens_[at[index_of(bytes[0])]++] = id;
+}
+
+std::span<const int> TokensByByte::with(char first) const {
+  const size_t byte = index_of(first);
+  return std::span(tokens_).subspan(begins_[byte], begins_[byte + 1] - begins_[byte]);
+}
+
+CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, const OutputRules& rules,
+                     const ThinkControl& control)
+    : tokenizer_(tokenizer), tokens_(tokens), control_(control), heads_(rules.format, *rules.tools) {
+  if (heads_.empty()) return;
+  for (const std::string_view opener : call_openers(rules.format.tools))
+    openers_.push_back({std::string(opener), tokenizer.find(opener)});
+  if (rules.format.tools == ToolForm::tagged) closers_ = {"</tool_call>", "</function>"};
+}
+
+bool CallNames::move(Place& place, int token) const {
+  if (!place.head)
+    for (const Opener& opener : openers_)
+      if (opener.token == token) {
+        place = {.head = heads_.begin(opener.text)};
+        return true;
+      }
+  const std::string_view bytes = tokenizer_.token_bytes(token);
+  if (place.head && bytes.empty()) return false;
+  for (const char byte : bytes)
+    if (!(place.head ? read_head(place, byte) : read_text(place, byte))) return false;
+  return true;
+}
+
+// Reads a byte behind an opener. False: no tool's call goes on like this.
+bool CallNames::read_head(Place& place, char byte) const {
+  const auto step = heads_.read(*place.head, {&byte, 1});
+  if (step == CallHeads::Step::complete) place = {.inside = !closers_.empty()};
+  return step != CallHeads::Step::broken;
+}
+
+// Reads a byte of free text or of a call's arguments. It may be anything.
+bool CallNames::read_text(Place& place, char byte) const {
+  if (place.tail.size() == kTail) place.tail.erase(0, 1);
+  place.tail += byte;
+  const auto ends = [&](std::string_view mark) { return place.tail.ends_with(mark); };
+  if (place.inside) {
+    place.inside = std::none_of(closers_.begin(), closers_.end(), ends);
+    return true;
+  }
+  for (const Opener& opener : openers_)
+    if (!opener.token && ends(opener.text)) place = {.head = heads_.begin(opener.text)};
+  return true;
+}
+
+// Whether any token may follow. A vocabulary may have no tokens for a name's bytes.
+bool CallNames::goes_on() const {
+  for (const char first : heads_.next(*place_.head))
+    for (const int token : tokens_.with(first))
+      if (Place after = place_; move(after, token)) return true;
+  return false;
+}
+
+void CallNames::mask(std::span<float> logits) {
+  std::vector<std::pair<size_t, float>> kept;
+  for (const char first : heads_.next(*place_.head))
+    for (const int token : tokens_.with(first)) {
+      const auto index = static_cast<size_t>(token);
+      if (index < logits.size() && allows(token)) kept.emplace_back(index, logits[index]);
+    }
+  std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
+  for (const auto& [index, logit] : kept) logits[index] = logit;
+}
+
+bool CallNames::allows(int token) const {
+  if (control_.thinking()) return true;
+  Place after = place_;
+  return move(after, token);
+}
+
+size_t CallNames::fitting(std::span<const int> draft) {
+  if (control_.thinking()) return draft.size();  // where the answer begins is not known yet
+  Place place = place_;
+  size_t fits = 0;
+  while (fits < draft.size() && move(place, draft[fits])) fits++;
+  return fits;
+}
+
+void CallNames::follow(int token) {
+  // A beginning can break here if the token was forced or is the client's own.
+  if (!move(place_, token) || (place_.head && !goes_on())) place_ = {};
+}
+
+Ending CallNames::accept(int token, Ending before) {
+  if (control_.answer_tokens() > answered_) {
+    answered_ = control_.answer_tokens();
+    follow(token);
+  }
+  return before;
+}
+
+}  // namespace anabranch

@@ -1,0 +1,73 @@
+// Keeps a model that opens a tool call by itself to the names of the request's tools. What it writes before
+// the call, and the call's arguments, stay free.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/think_control.h"
+#include "output/call_heads.h"
+#include "output/output_parser.h"
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch {
+
+// A vocabulary's tokens by their first byte. Made once for a model.
+class TokensByByte {
+ public:
+  TokensByByte() = default;
+  // limit: tokens from it on are left out (the model has no logits for them).
+  TokensByByte(const Tokenizer& tokenizer, int limit);
+  std::span<const int> with(char first) const;
+
+ private:
+  std::vector<int> tokens_;
+  std::array<size_t, 257> begins_{};
+};
+
+// ThinkControl, which knows where the answer begins, must come before it in the list of constraints: calls
+// within thoughts are not looked at.
+class CallNames final : public Constraint {
+ public:
+  // All but the rules must outlive this object.
+  CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, const OutputRules& rules,
+            const ThinkControl& control);
+
+  bool masks() const override { return place_.head.has_value(); }
+  void mask(std::span<float> logits) override;
+  bool allows(int token) const override;
+  size_t fitting(std::span<const int> draft) override;
+  Ending accept(int token, Ending before) override;
+  // Applies a token of the answer that is part of the prompt.
+  void follow(int token);
+
+ private:
+  struct Opener {
+    std::string text;
+    std::optional<int> token;  // then only this token opens a call; the same characters are text
+  };
+  struct Place {
+    std::optional<CallHeads::Place> head;  // within the beginning of a call
+    bool inside = false;                   // within a call's arguments
+    std::string tail;                      // the last bytes, as many as an opener or a closer has
+  };
+  // Whether the token may come next; if so, moves past it.
+  bool move(Place& place, int token) const;
+  bool read_head(Place& place, char byte) const;
+  bool read_text(Place& place, char byte) const;
+  bool goes_on() const;
+
+  const Tokenizer& tokenizer_;
+  const TokensByByte& tokens_;
+  const ThinkControl& control_;
+  CallHeads heads_;
+  std::vector<Opener> openers_;
+  std::vector<std::string_view> closers_;  // of a call in which spelled openers are arguments
+  Place place_;
+  int answered_ = 0;  // tokens of the answer that were seen
+};
+
+}  // namespace anabranch

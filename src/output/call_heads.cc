@@ -1,0 +1,127 @@
+#include "output/call_heads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/white_space.h"
+
+namespace anabranch {
+namespace {
+
+constexpr char kBlanks = '\0';
+// Without a limit, a model that is kept from the name which it wants may write white space for ever.
+constexpr int kMaxBlanks = 8;
+constexpr std::string_view kFunction = "<function=";
+
+// Writes a JSON call as far as its name: {"name": "NAME", before it perhaps "type": "function" as in Llama's
+// examples.
+std::vector<std::string> json_heads(const std::string& name) {
+  const std::string named = fmt::format("\"name\"{0}:{0}{1}", kBlanks, dump_json(Json(name)));
+  const std::string open = fmt::format("{0}{{{0}", kBlanks);
+  return {open + named, fmt::format("{0}\"type\"{1}:{1}\"function\"{1},{1}{2}", open, kBlanks, named)};
+}
+
+// All beginnings of a call of `name` behind the opener.
+std::vector<std::string> heads_of(const OutputFormat& format, const std::string& name) {
+  std::vector<std::string> heads;
+  const bool plain_name = name.find_first_of("<>{}[]\"\n") == name.npos;
+  switch (format.tools) {
+    case ToolForm::none:
+      break;
+    case ToolForm::tagged:
+      heads = json_heads(name);
+      if (plain_name) heads.push_back(fmt::format("{}{}{}>", kBlanks, kFunction, name));
+      break;
+    case ToolForm::plain:
+      heads = json_heads(name);
+      break;
+    case ToolForm::mistral:
+      for (const std::string& head : json_heads(name)) {
+        heads.push_back(head);
+        heads.push_back(fmt::format("{}[{}", kBlanks, head));
+      }
+      if (plain_name)
+        for (const char* stop : {"[ARGS]", "[CALL_ID]", "{"})
+          heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
+      break;
+    case ToolForm::gemma4:
+    case ToolForm::function_gemma:
+      if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
+      break;
+  }
+  return heads;
+}
+
+}  // namespace
+
+CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
+  if (!tools.is_array()) return;
+  for (const Json& tool : tools) {
+    const auto function = tool.find("function");
+    if (function == tool.end()) continue;
+    const std::string name = string_at(*function, "name");
+    // A byte of zero is this file's sign for white space.
+    if (name.empty() || name.find(kBlanks) != name.npos) continue;
+    for (const std::string& head : heads_of(format, name)) add(head);
+  }
+  if (format.tools != ToolForm::tagged) return;
+  function_ = 0;
+  for (const char byte : kFunction)
+    if (function_ >= 0) function_ = child(function_, byte);
+}
+
+CallHeads::Place CallHeads::begin(std::string_view opener) const {
+  return {opener == kFunction ? std::max(function_, 0) : 0, 0};
+}
+
+void CallHeads::add(std::string_view pattern) {
+  int node = 0;
+  for (const char byte : pattern) {
+    if (byte == kBlanks) {
+      nodes_[static_cast<size_t>(node)].blanks = true;
+      continue;
+    }
+    int to = child(node, byte);
+    if (to < 0) {
+      to = static_cast<int>(nodes_.size());
+      nodes_.emplace_back();
+      nodes_[static_cast<size_t>(node)].next.emplace_back(byte, to);
+    }
+    node = to;
+  }
+}
+
+int CallHeads::child(int node, char byte) const {
+  for (const auto& [label, to] : nodes_[static_cast<size_t>(node)].next)
+    if (label == byte) return to;
+  return -1;
+}
+
+CallHeads::Step CallHeads::read(Place& place, std::string_view bytes) const {
+  for (const char byte : bytes) {
+    const int to = child(place.node, byte);
+    if (to >= 0) {
+      place = {to, 0};
+      if (nodes_[static_cast<size_t>(to)].next.empty()) return Step::complete;
+    } else if (nodes_[static_cast<size_t>(place.node)].blanks && is_space(byte) &&
+               place.blanks < kMaxBlanks) {
+      place.blanks++;
+    } else {
+      return Step::broken;
+    }
+  }
+  return Step::inside;
+}
+
+std::string CallHeads::next(const Place& place) const {
+  const Node& node = nodes_[static_cast<size_t>(place.node)];
+  std::string bytes;
+  for (const auto& [label, to] : node.next) bytes += label;
+  if (node.blanks && place.blanks < kMaxBlanks)
+    for (const char blank : std::string_view(kSpace))
+      if (bytes.find(blank) == bytes.npos) bytes += blank;
+  return bytes;
+}
+
+}  // namespace anabranch

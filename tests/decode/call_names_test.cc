@@ -1,0 +1,258 @@
+// Calls that a model opens by itself name one of the request's tools.
+#include "decode/call_names.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "fake_tokenizer.h"
+#include "output/output_text.h"
+
+namespace anabranch {
+namespace {
+
+Json tools_named(const std::vector<std::string>& names) {
+  Json tools = Json::array();
+  for (const std::string& name : names)
+    tools.push_back(
+        {{"type", "function"}, {"function", {{"name", name}, {"parameters", {{"type", "object"}}}}}});
+  return tools;
+}
+
+// A model of a form, its request's tools, and the answer so far.
+struct Answer {
+  Answer(ToolForm form, std::vector<std::string> marks, std::vector<std::string> names) {
+    tokenizer.tags.texts = std::move(marks);
+    rules.format.tools = form;
+    rules.tools = std::make_shared<const Json>(tools_named(names));
+    by_byte = TokensByByte(tokenizer, kFakeVocab);
+    restart();
+  }
+  void restart() {
+    control.emplace(think, ThinkRules{});
+    calls.emplace(tokenizer, by_byte, rules, *control);
+    written.clear();
+  }
+  void take(int token) {
+    ASSERT_TRUE(calls->allows(token))
+        << tokenizer.decode(written, false) << " + " << tokenizer.token_bytes(token);
+    EXPECT_EQ(calls->accept(token, control->accept(token)), Ending::none);
+    written.push_back(token);
+  }
+  // Takes the text's tokens up to the first that is refused.
+  bool write(std::string_view text) {
+    for (const int token : tokenizer.tokens_of(text)) {
+      if (!calls->allows(token)) return false;
+      take(token);
+    }
+    return true;
+  }
+  // Takes random tokens until the call's name is complete. Returns false if it never is.
+  bool finish_name(std::mt19937& random) {
+    for (int i = 0; i < 200; i++) {
+      if (!calls->masks()) return true;
+      std::vector<float> logits(kFakeVocab, 0);
+      calls->mask(logits);
+      std::vector<int> allowed;
+      for (int token = 0; token < kFakeVocab; token++) {
+        const bool kept = logits[static_cast<size_t>(token)] > -std::numeric_limits<float>::infinity();
+        EXPECT_EQ(kept, calls->allows(token)) << token;
+        if (kept) allowed.push_back(token);
+      }
+      if (allowed.empty()) return false;
+      take(allowed[random() % allowed.size()]);
+    }
+    return false;
+  }
+  ParsedOutput parsed() const {
+    OutputText text(tokenizer, {}, rules);
+    ParsedOutput out;
+    for (const OutputEvent& event : text.push(written)) out.add(event);
+    for (const OutputEvent& event : text.finish()) out.add(event);
+    return out;
+  }
+
+  FakeTokenizer tokenizer;
+  TokensByByte by_byte;
+  OutputRules rules;
+  ThinkTokens think;
+  std::optional<ThinkControl> control;
+  std::optional<CallNames> calls;
+  std::vector<int> written;
+};
+
+const std::vector<std::string> kNames = {"get", "get_time", "get-weather", "zip"};
+
+struct Form {
+  ToolForm form;
+  std::vector<std::string> marks;
+  std::string begin, wrong, right,
+      closer;  // the opener, a call of an unknown function, one of `get`, what ends both
+};
+
+std::vector<Form> forms() {
+  return {
+      {ToolForm::tagged,
+       {"<tool_call>", "</tool_call>"},
+       "<tool_call>",
+       "\n{\"name\": \"gets\"",
+       "\n{\"name\": \"get\"",
+       "</tool_call>"},
+      {ToolForm::tagged,
+       {"<tool_call>", "</tool_call>", "=get", "<function"},
+       "<tool_call>",
+       "\n<function=gets>",
+       "\n<function=get>",
+       "</tool_call>"},
+      {ToolForm::tagged, {"=get", "=sum", "<function"}, "Let me see.\n<function", "=sum>", "=get>", ""},
+      {ToolForm::tagged,
+       {},
+       "<tool_call>",
+       "\n{\"name\" : \"time\"",
+       "\n{\"name\" : \"get\"",
+       "</tool_call>"},
+      {ToolForm::plain,
+       {"<|python_tag|>"},
+       "<|python_tag|>",
+       "{\"name\": \"ge\"",
+       "{\"type\": \"function\", \"name\": \"get\"",
+       ""},
+      {ToolForm::mistral, {"[TOOL_CALLS]"}, "[TOOL_CALLS]", "[{\"name\": \"got\"", "[{\"name\": \"get\"", ""},
+      {ToolForm::mistral,
+       {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
+       "[TOOL_CALLS]",
+       "get_tim[ARGS]",
+       "get[ARGS]",
+       ""},
+      {ToolForm::gemma4,
+       {"<|tool_call>", "<tool_call|>", "<|\"|>"},
+       "<|tool_call>",
+       "call:gett{",
+       "call:get{",
+       "<tool_call|>"},
+      {ToolForm::function_gemma,
+       {"<start_function_call>", "<end_function_call>"},
+       "<start_function_call>",
+       "call:x{",
+       "call:get{",
+       "<end_function_call>"},
+  };
+}
+
+// The arguments {"x": 1} behind a call's beginning, as its last byte demands them, and the end of the call.
+std::string arguments_behind(const Form& form, const std::string& text) {
+  const std::string list = text.find('[', text.find(form.begin) + form.begin.size()) != text.npos ? "]" : "";
+  if (text.ends_with('>')) return "\n<parameter=x>\n1\n</parameter>\n</function>\n" + form.closer;
+  if (text.ends_with('"'))
+    return std::string(form.form == ToolForm::plain ? ", \"parameters\"" : ", \"arguments\"") +
+           ": {\"x\": 1}}" + list + form.closer;
+  if (text.ends_with("[CALL_ID]")) return "a1[ARGS]{\"x\": 1}";
+  if (text.ends_with(']')) return "{\"x\": 1}";
+  return (form.form == ToolForm::mistral ? "\"x\": 1}" : "x:1}") + form.closer;
+}
+
+TEST(CallNames, ACallNamesAToolOfTheRequest) {
+  const std::set<std::string> known(kNames.begin(), kNames.end());
+  std::mt19937 random(1);
+  for (const Form& form : forms()) {
+    Answer answer(form.form, form.marks, kNames);
+    EXPECT_FALSE(answer.write(form.begin + form.wrong)) << form.wrong << " is no tool";
+    std::set<std::string> called;
+    for (int i = 0; i < 300; i++) {
+      answer.restart();
+      if (i == 0) {
+        EXPECT_TRUE(answer.write(form.begin + form.right)) << form.right << " is a tool";
+      } else {  // the model breaks off at any place of the name that it wants
+        answer.write(form.begin);
+        const auto wish = answer.tokenizer.tokens_of(form.wrong);
+        for (const int token : std::span(wish).first(random() % (wish.size() + 1)))
+          if (answer.calls->allows(token)) answer.take(token);
+        if (!answer.calls->masks()) continue;  // text, not a call
+      }
+      ASSERT_TRUE(answer.finish_name(random)) << answer.tokenizer.decode(answer.written, false);
+      const std::string text = answer.tokenizer.decode(answer.written, false);
+      ASSERT_TRUE(answer.write(arguments_behind(form, text))) << text;
+      const auto calls = answer.parsed().calls;
+      ASSERT_EQ(calls.size(), 1u) << answer.tokenizer.decode(answer.written, false);
+      EXPECT_EQ(calls[0].arguments, "{\"x\": 1}") << answer.tokenizer.decode(answer.written, false);
+      EXPECT_TRUE(i > 0 || calls[0].name == "get") << calls[0].name;
+      called.insert(calls[0].name);
+    }
+    EXPECT_EQ(called, known) << form.begin << form.right;
+  }
+}
+
+TEST(CallNames, TextAndArgumentsAreFree) {
+  Answer answer(ToolForm::tagged, {"<tool_call>", "</tool_call>"}, kNames);
+  EXPECT_TRUE(answer.write("A call begins with <tool_cal or {\"name\": \"nothing\"}. <functio"));
+  EXPECT_FALSE(answer.calls->masks());
+  for (const char byte : std::string("<tool_call>"))
+    EXPECT_TRUE(answer.write({&byte, 1})) << "spelled, it is text";
+  EXPECT_TRUE(answer.write("\n{\"name\": \"nothing\"}"));
+  EXPECT_TRUE(answer.write(
+      "<tool_call>\n<function=get>\n<parameter=x>\n<function=nothing>\n</parameter>\n</function>"));
+  EXPECT_FALSE(answer.write("\n<function=nothing>")) << "a second call in the block";
+}
+
+TEST(CallNames, WhiteSpaceBeforeANameEnds) {
+  Answer answer(ToolForm::tagged, {"<tool_call>"}, kNames);
+  EXPECT_TRUE(answer.write("<tool_call> \n "));
+  EXPECT_FALSE(answer.write(std::string(20, '\n')));
+  EXPECT_TRUE(answer.write("{\"name\":\t\"get_time\""));
+  EXPECT_FALSE(answer.calls->masks());
+}
+
+TEST(CallNames, DraftsAreKeptAsFarAsTheyFit) {
+  Answer answer(ToolForm::tagged, {"<tool_call>", "</tool_call>"}, kNames);
+  const auto fits = [&](std::string_view text) {
+    return answer.calls->fitting(answer.tokenizer.tokens_of(text));
+  };
+  const std::string_view free = "Now: ", call = "<tool_call>\n{\"name\": \"get";
+  const std::string all = std::string(free) + std::string(call);
+  EXPECT_EQ(fits(all + "\", "), answer.tokenizer.tokens_of(all + "\", ").size());
+  EXPECT_EQ(fits(all + "s\", "), answer.tokenizer.tokens_of(all).size());
+  EXPECT_TRUE(answer.write(all));
+  EXPECT_EQ(fits("_time\", \"a"), 10u);
+  EXPECT_EQ(fits("_date"), 1u) << "the draft changes nothing";
+  EXPECT_EQ(fits("_time\""), 6u);
+}
+
+TEST(CallNames, ThoughtsAreNotLookedAt) {
+  Answer answer(ToolForm::tagged, {"<think>", "</think>", "<tool_call>"}, kNames);
+  answer.think.open = answer.tokenizer.find("<think>");
+  answer.think.close = answer.tokenizer.find("</think>");
+  answer.control.emplace(answer.think, ThinkRules{.open = true, .closing = {*answer.think.close}});
+  answer.calls.emplace(answer.tokenizer, answer.by_byte, answer.rules, *answer.control);
+  EXPECT_TRUE(answer.write("I could <tool_call>\n{\"name\": \"nothing\"</think>"));
+  EXPECT_FALSE(answer.write("<tool_call>\n{\"name\": \"nothing\""));
+}
+
+TEST(CallNames, WhatTheClientBeganGoesOn) {
+  Answer answer(ToolForm::tagged, {"<tool_call>"}, kNames);
+  const auto begin = [&](std::string_view text) {
+    answer.restart();
+    for (const int token : answer.tokenizer.tokens_of(text)) answer.calls->follow(token);
+  };
+  begin("<tool_call>\n{\"name\": \"get_");
+  EXPECT_FALSE(answer.write("date"));
+  begin("<tool_call>\n{\"name\": \"nothing");
+  EXPECT_TRUE(answer.write(" at all\"")) << "the client's own name is not ours to mend";
+}
+
+TEST(CallNames, NamesThatCannotBeWrittenDemandNothing) {
+  Answer nothing(ToolForm::gemma4, {"<|tool_call>"}, {"a{b"});
+  EXPECT_TRUE(nothing.write("<|tool_call>call:any{"));
+  Answer quoted(ToolForm::tagged, {"<tool_call>"}, {"say \"hi\""});
+  EXPECT_TRUE(quoted.write("<tool_call>{\"name\": \"say \\\"hi\\\"\""));
+  EXPECT_FALSE(quoted.calls->masks());
+  // A vocabulary without the bytes of the name.
+  Answer poor(ToolForm::tagged, {"<tool_call>"}, {"\xc3\xa4"});
+  poor.by_byte = TokensByByte(poor.tokenizer, 128);
+  EXPECT_TRUE(poor.write("<tool_call>{\"name\": \"any\""));
+}
+
+}  // namespace
+}  // namespace anabranch

@@ -1,0 +1,60 @@
+#include "output/call_heads.h"
+
+#include <gtest/gtest.h>
+
+namespace anabranch {
+namespace {
+
+Json tools_named(const std::vector<std::string>& names) {
+  Json tools = Json::array();
+  for (const std::string& name : names)
+    tools.push_back({{"type", "function"}, {"function", {{"name", name}}}});
+  return tools;
+}
+
+using Step = CallHeads::Step;
+
+Step read(const CallHeads& heads, std::string_view text, std::string_view opener = "<tool_call>") {
+  auto place = heads.begin(opener);
+  return heads.read(place, text);
+}
+
+TEST(CallHeads, ANameEndsWhereItsFormEndsIt) {
+  const CallHeads heads({.tools = ToolForm::tagged}, tools_named({"get", "get_time"}));
+  for (const char* whole : {"{\"name\": \"get\"", "\n{ \"name\" : \"get_time\"", "\n<function=get>",
+                            "<function=get_time>\nanything", "{\"type\": \"function\", \"name\": \"get\""})
+    EXPECT_EQ(read(heads, whole), Step::complete) << whole;
+  for (const char* part : {"", "\n", "{\"na", "{\"name\": \"get", "{\"name\": \"get_time", "<function=get",
+                           "<function=get_time"})
+    EXPECT_EQ(read(heads, part), Step::inside) << part;
+  for (const char* wrong :
+       {"get", "{\"name\": \"get_date", "{\"name\": \"get \"", "{\"names", "{\"arguments", "<function=got",
+        "<function = get", "<function=get_time2", "{\"type\": \"tool", "[", "\n\n\n\n\n\n\n\n\n"})
+    EXPECT_EQ(read(heads, wrong), Step::broken) << wrong;
+  EXPECT_EQ(read(heads, "get_time>", "<function="), Step::complete);
+  EXPECT_EQ(read(heads, "\nget>", "<function="), Step::broken);
+}
+
+TEST(CallHeads, NextTellsWhatMayFollow) {
+  const CallHeads heads({.tools = ToolForm::gemma4}, tools_named({"get", "gone"}));
+  auto place = heads.begin("<|tool_call>");
+  EXPECT_EQ(heads.next(place), "c \t\r\n");
+  EXPECT_EQ(heads.read(place, "call:g"), Step::inside);
+  EXPECT_EQ(heads.next(place), "eo");
+  EXPECT_EQ(heads.read(place, "e"), Step::inside);
+  EXPECT_EQ(heads.next(place), "t");
+  EXPECT_EQ(heads.read(place, "t{a:1}"), Step::complete);
+}
+
+TEST(CallHeads, WithoutNamesNothingIsDemanded) {
+  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, Json()).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, Json::array()).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolForm::none}, tools_named({"get"})).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolForm::gemma4}, tools_named({"a{b", ""})).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, tools_named({std::string("a\0b", 3)})).empty());
+  EXPECT_FALSE(CallHeads({.tools = ToolForm::tagged}, tools_named({"a<b"})).empty()) << "JSON can write it";
+  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, Json::array({{{"type", "custom"}}})).empty());
+}
+
+}  // namespace
+}  // namespace anabranch
