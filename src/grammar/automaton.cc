@@ -439,26 +439,11 @@ Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget&
   return minimal(trimmed_states(out), work);
 }
 
-// The automaton of Knuth, Morris and Pratt: in state i, the text ends with the first i bytes of
-// `part` and with no more of them.
-Result<Automaton> text_without(std::string_view part, WorkBudget& work) {
-  Automaton out;
-  const std::set<char> known(part.begin(), part.end());
-  for (size_t i = 0; i < part.size(); i++) {
-    Automaton::State state{{}, true};
-    CharSet others = CharSet::all();
-    for (const char c : known) {
-      const std::string text = std::string(part.substr(0, i)) + c;
-      size_t length = text.size();
-      while (part.substr(0, length) != std::string_view(text).substr(text.size() - length)) length--;
-      const CharSet one{{static_cast<char32_t>(c), static_cast<char32_t>(c)}};
-      if (length < part.size()) state.edges.push_back({one, static_cast<int>(length)});
-      others = others.without(one);
-    }
-    state.edges.push_back({others, 0});
-    out.states.push_back(std::move(state));
-  }
-  return minimal(out, work);
+Result<Automaton> text_without(std::string_view pattern, WorkBudget& work) {
+  TRY(Automaton automaton, compile_regex(pattern, work));
+  // A pattern that may match anywhere leads from every state to another one with every character.
+  for (auto& state : automaton.states) state.accepts = !state.accepts;
+  return trimmed_states(automaton);
 }
 
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,

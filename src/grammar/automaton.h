@@ -67,8 +67,8 @@ Automaton any_text();
 // Texts that are none of `names`. If the names are long, it excludes all texts with the same first characters
 // as one of them. Errors: exhausted.
 Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget& work);
-// Texts that do not contain `part`, which must be ASCII. Errors: exhausted.
-Result<Automaton> text_without(std::string_view part, WorkBudget& work);
+// Texts in which the pattern matches nowhere. Errors: those of compile_regex.
+Result<Automaton> text_without(std::string_view pattern, WorkBudget& work);
 // The accepted texts that have at least `least` and at most `most` code points. Errors: exhausted.
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
                               WorkBudget& work);

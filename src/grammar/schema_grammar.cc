@@ -18,10 +18,13 @@ Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, cons
   return SchemaWriter(schema, rules, where).parameters();
 }
 
-Result<std::string> text_to_tag(GrammarRules& rules) {
-  const std::string key = "text to </parameter";
+Result<std::string> text_to_tag(bool more, GrammarRules& rules) {
+  const std::string key = more ? "text to a parameter" : "text to </parameter>";
   if (const std::string* known = rules.find(key)) return *known;
-  TRY(const Automaton text, text_without("</parameter", rules.work()));
+  std::string ends =
+      R"(</parameter>[ \t\r\n]*(<parameter=|</function>|</tool_call>)|<function=[^<>\n]+>[ \t\r\n]*<parameter=)";
+  if (more) ends += R"(|^<parameter=|\n<parameter=)";
+  TRY(const Automaton text, text_without(ends, rules.work()));
   const std::string element = add_automaton(text, StringForm::plain, "text", rules);
   rules.remember(key, element);
   return element;

@@ -124,7 +124,8 @@ Result<bool> admits(const Json& flat, const Json& value, const std::string& wher
 // Whether a reader would interpret the text of a string as a value of another type, one of `types`.
 bool misread(std::string_view text, const TypeSet& types) {
   const auto spelled = literal_json(text);
-  if (!spelled) return false;
+  // Readers are lenient with objects and lists.
+  if (!spelled) return (types[kArray] && text.starts_with('[')) || (types[kObject] && text.starts_with('{'));
   const Json value = parse_json(*spelled).value();
   return value.is_number()    ? types[kNumber] || types[kInteger]
          : value.is_boolean() ? types[kBoolean]
@@ -256,7 +257,8 @@ Result<std::string> add_constants(const Json& flat, const Json& values, const st
     std::string text = dump_json(one);
     if (bare && one.is_string()) {
       text = one.get<std::string>();
-      if (text.find("</parameter") != text.npos || text != trimmed(text) || misread(text, *bare))
+      const bool tagged = text.find("</parameter") != text.npos || text.find("<parameter=") != text.npos;
+      if (tagged || text != trimmed(text) || misread(text, *bare))
         return unsupported_keyword(where, "enum", "has a value that cannot be written between tags");
     }
     out += (out.empty() ? "" : " | ") + literal(text);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/white_space.h"
+#include "output/begins_with.h"
+#include "output/tool_json.h"
 #include "output/tool_schema.h"
 
 namespace anabranch {
@@ -16,27 +18,34 @@ bool is_name_byte(char c) {
          c == '.' || c == '/' || c == ':' || static_cast<unsigned char>(c) >= 0x80;
 }
 
-// Removes the line breaks around a parameter's value, which the template writes on lines of its own.
-std::string_view without_own_lines(std::string_view text) {
-  if (!text.empty() && text.front() == '\n') text.remove_prefix(1);
-  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  return text;
+const GemmaMarks& gemma_marks(ToolForm form) {
+  static constexpr GemmaMarks kFour{"<|\"|>", "<tool_call|>"}, kFunction{"<escape>", "<end_function_call>"};
+  return form == ToolForm::gemma4 ? kFour : kFunction;
 }
 
 }  // namespace
 
-Scan CallScanner::advance(std::string_view text, bool end) {
+Scan CallScanner::advance(std::string_view text, TextEnd end) {
   text_ = text;
+  end_ = end;
   for (;;) {
     const auto result = step();
     if (!result) continue;
-    if (*result != Scan::more || !end) return *result;
-    // The model stopped after a whole call without closing the block.
-    const bool whole = step_ == Step::after_json || step_ == Step::after_function ||
-                       step_ == Step::gemma_close || (step_ == Step::body && form_ == ToolForm::plain);
-    at_ = text_.size();
-    return whole && !calls_.empty() ? Scan::complete : Scan::broken;
+    return *result == Scan::more && end != TextEnd::none ? at_end() : *result;
   }
+}
+
+// The model may stop after a whole call without closing the block.
+Scan CallScanner::at_end() {
+  bool whole = step_ == Step::after_json || step_ == Step::after_function || step_ == Step::gemma_close ||
+               (step_ == Step::body && form_ == ToolForm::plain);
+  // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
+  if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
+      is_part_of_close(text_.substr(at_)))
+    whole = take_function();
+  const bool json = step_ == Step::json || step_ == Step::arguments;
+  at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
+  return whole && !calls_.empty() ? Scan::complete : Scan::broken;
 }
 
 std::optional<Scan> CallScanner::step() {
@@ -59,8 +68,6 @@ std::optional<Scan> CallScanner::step() {
       return parameter();
     case Step::value:
       return value();
-    case Step::after_value:
-      return after_value();
     case Step::after_function:
       return after_function();
     case Step::mistral_name:
@@ -78,13 +85,10 @@ std::optional<Scan> CallScanner::step() {
   return Scan::broken;
 }
 
-CallScanner::Match CallScanner::match(std::string_view literal) {
-  const auto here = text_.substr(at_, literal.size());
-  if (here == literal) {
-    at_ += literal.size();
-    return Match::yes;
-  }
-  return literal.substr(0, here.size()) == here ? Match::more : Match::no;
+Scan CallScanner::match(std::string_view literal) {
+  const Scan found = begins_with(text_.substr(at_), literal);
+  if (found == Scan::complete) at_ += literal.size();
+  return found;
 }
 
 bool CallScanner::next() {
@@ -108,8 +112,7 @@ std::optional<Scan> CallScanner::opener() {
 
 std::optional<Scan> CallScanner::body() {
   if (!next()) return Scan::more;
-  const bool list = form_ == ToolForm::mistral || form_ == ToolForm::plain;
-  if (text_[at_] == '{' || (list && text_[at_] == '[')) {
+  if (text_[at_] == '{' || text_[at_] == '[') {
     begin_ = at_;
     json_.emplace();
     step_ = Step::json;
@@ -128,8 +131,7 @@ std::optional<Scan> CallScanner::body() {
 
 std::optional<Scan> CallScanner::fence() {
   if (!fenced_) {
-    if (const Match found = match("```"); found != Match::yes)
-      return found == Match::no ? Scan::broken : Scan::more;
+    if (const Scan found = match("```"); found != Scan::complete) return found;
     fenced_ = true;
     begin_ = at_;
   }
@@ -140,18 +142,24 @@ std::optional<Scan> CallScanner::fence() {
   return std::nullopt;
 }
 
-// Adds the calls in `json`. False if anything in it is not a call.
-bool CallScanner::take_calls(std::string_view json) {
-  const bool plain = form_ == ToolForm::plain;
+// Adds the calls in `json`. False if anything in it is not a call. What is not quite JSON must at least be a
+// whole call, with arguments.
+bool CallScanner::take_calls(std::string_view json, const std::string& closers) {
+  const bool plain = form_ == ToolForm::plain, strict = closers.empty() && parse_json(json).ok();
+  std::optional<std::string> read;
+  if (!strict) {
+    read = lenient_json(std::string(json) + closers);
+    if (!read) return false;
+    json = *read;
+  }
   std::vector<std::string_view> all{json};
   if (json.front() == '[') {
-    if (!parse_json(json).ok()) return false;
     all.clear();
     for (const JsonItem& item : json_items(json)) all.push_back(item.value);
   }
   std::vector<ToolCall> calls;
   for (const std::string_view one : all) {
-    auto call = call_from_json(one, plain);
+    auto call = call_from_json(one, plain || !strict);
     // A plain answer may be any JSON; it is a call only if it names a known tool.
     if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
     calls.push_back(std::move(*call));
@@ -162,32 +170,47 @@ bool CallScanner::take_calls(std::string_view json) {
 
 std::optional<Scan> CallScanner::json() {
   const Scan scan = json_->advance(text_, at_);
-  if (scan != Scan::complete) return scan;
-  if (!take_calls(text_.substr(begin_, at_ - begin_))) return Scan::broken;
-  if (form_ == ToolForm::mistral) return Scan::complete;
-  step_ = Step::after_json;
-  return std::nullopt;
+  if (scan == Scan::more) return scan;
+  const size_t value_end = at_;
+  // Models leave brackets out. That a call ends there is certain only by its closing mark.
+  std::string closers;
+  if (scan == Scan::broken && form_ == ToolForm::tagged) {
+    const Scan close = match("</tool_call>");
+    if (close == Scan::more) return close;
+    if (close == Scan::complete) closers = json_->missing();
+  }
+  if ((scan == Scan::complete || !closers.empty()) &&
+      take_calls(text_.substr(begin_, value_end - begin_), closers)) {
+    if (form_ == ToolForm::mistral || !closers.empty()) return Scan::complete;
+    begin_ = at_;
+    step_ = Step::after_json;
+    return std::nullopt;
+  }
+  at_ = std::min(json_->odd_at(), value_end);
+  return Scan::broken;
 }
 
 std::optional<Scan> CallScanner::after_json() {
-  const size_t call_end = at_;
-  if (!next()) return Scan::more;
+  const size_t call_end = begin_;
+  // Models write a bracket too many.
+  at_ = std::min(text_.find_first_not_of("}] \t\r\n", at_), text_.size());
+  if (at_ == text_.size()) return Scan::more;
+  const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
   if (form_ == ToolForm::tagged) {
-    const Match close = match("</tool_call>");
-    if (close == Match::yes) return Scan::complete;
-    if (close == Match::no && text_[at_] == '{') {
+    const Scan close = match("</tool_call>");
+    if (close == Scan::complete) return close;
+    if (close == Scan::broken && text_[at_] == '{' && !brackets) {
       step_ = Step::body;
       return std::nullopt;
     }
     at_ = call_end;
     // The call is complete even without the closing tag.
-    return close == Match::more ? Scan::more : Scan::complete;
+    return close == Scan::more ? Scan::more : Scan::complete;
   }
   if (text_[at_] == ';') {
     ++at_;
   } else if (fenced_ && text_[at_] == '`') {
-    if (const Match found = match("```"); found != Match::yes)
-      return found == Match::no ? Scan::broken : Scan::more;
+    if (const Scan found = match("```"); found != Scan::complete) return found;
     return std::nullopt;
   } else if (text_[at_] != '{') {
     return Scan::broken;
@@ -199,8 +222,7 @@ std::optional<Scan> CallScanner::after_json() {
 std::optional<Scan> CallScanner::xml() {
   if (step_ == Step::function_name) return name_until('>', Step::parameter);
   if (step_ == Step::parameter_name) return name_until('>', Step::value);
-  const Match found = match("<function=");
-  if (found != Match::yes) return found == Match::no ? Scan::broken : Scan::more;
+  if (const Scan found = match("<function="); found != Scan::complete) return found;
   begin_ = at_;
   step_ = Step::function_name;
   return std::nullopt;
@@ -212,68 +234,71 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
   if (at_ == text_.size()) return Scan::more;
   const std::string name(trimmed(text_.substr(begin_, at_ - begin_)));
   if (name.empty()) return Scan::broken;
-  (step_ == Step::function_name ? name_ : key_) = name;
-  begin_ = search_ = ++at_;
+  begin_ = ++at_;
+  if (step_ == Step::function_name) {
+    name_ = name;
+  } else {
+    if (key_.empty()) expected_ = parameter_names(*tools_, name_);
+    key_ = name;
+    expected_.erase(name);
+    value_.emplace(begin_);
+    json_.reset();
+    if (may_be_structured(*tools_, name_, key_)) json_.emplace();
+  }
   step_ = next_step;
   return std::nullopt;
 }
 
 std::optional<Scan> CallScanner::parameter() {
   if (!next()) return Scan::more;
-  const Match another = match("<parameter="),
-              close = another == Match::yes ? Match::no : match("</function>");
-  if (another == Match::yes) {
+  bool may = false;
+  const auto at = [&](std::string_view tag) {
+    const Scan found = match(tag);
+    may = may || found == Scan::more;
+    return found == Scan::complete;
+  };
+  if (at("<parameter=")) {
     if (arguments_.size() >= kMaxParameters) return Scan::broken;
     begin_ = at_;
     step_ = Step::parameter_name;
-  } else if (close == Match::yes) {
+  } else if (at("</function>")) {
     if (!take_function()) return Scan::broken;
-  } else if (match("</tool_call>") == Match::yes) {  // some models forget </function>
+  } else if (at("</tool_call>")) {  // some models forget </function>
     return take_function() ? Scan::complete : Scan::broken;
   } else {
-    const bool may = another == Match::more || close == Match::more || match("</tool_call>") == Match::more;
     return may ? Scan::more : Scan::broken;
   }
   return std::nullopt;
 }
 
-// A value may itself contain </parameter>. The value ends at the one after which a parameter or a closing tag
-// follows.
 std::optional<Scan> CallScanner::value() {
-  constexpr std::string_view kClose = "</parameter>";
-  const size_t close = text_.find(kClose, search_);
-  if (close == std::string_view::npos) {
-    search_ = std::max(search_, text_.size() - std::min(text_.size(), kClose.size() - 1));
-    return Scan::more;
+  if (json_) {  // tags inside an object or list are text
+    const Scan scan = next() ? json_->advance(text_, at_) : Scan::more;
+    if (scan == Scan::more && end_ == TextEnd::none) return scan;
+    if (scan == Scan::complete) value_->skip(at_);
+    json_.reset();
   }
-  search_ = at_ = close + kClose.size();
-  step_ = Step::after_value;
+  const Scan scan =
+      value_->advance(text_, end_, [&](std::string_view key) { return expected_.contains(key); });
+  if (scan != Scan::complete) {
+    if (scan == Scan::broken) at_ = text_.size();
+    return scan;
+  }
+  take_argument();
+  at_ = value_->next();
+  step_ = Step::parameter;
   return std::nullopt;
 }
 
-std::optional<Scan> CallScanner::after_value() {
-  if (!next()) return Scan::more;
-  const size_t after = at_;
-  bool may = false;
-  for (const char* follower : {"<parameter=", "</function>", "</tool_call>"}) {
-    const Match found = match(follower);
-    at_ = after;
-    may = may || found == Match::more;
-    if (found != Match::yes) continue;
-    const size_t close = search_ - std::string_view("</parameter>").size();
-    auto json = typed_argument(*tools_, name_, key_, without_own_lines(text_.substr(begin_, close - begin_)));
-    const auto same = std::find_if(arguments_.begin(), arguments_.end(),
-                                   [&](const auto& argument) { return argument.first == key_; });
-    if (same != arguments_.end())
-      same->second = std::move(json);
-    else
-      arguments_.emplace_back(key_, std::move(json));
-    step_ = Step::parameter;
-    return std::nullopt;
-  }
-  if (may) return Scan::more;
-  step_ = Step::value;
-  return std::nullopt;
+void CallScanner::take_argument() {
+  auto json = typed_argument(*tools_, name_, key_, value_->value(text_));
+  if (!json) return;
+  const auto same = std::find_if(arguments_.begin(), arguments_.end(),
+                                 [&](const auto& argument) { return argument.first == key_; });
+  if (same != arguments_.end())
+    same->second = std::move(*json);
+  else
+    arguments_.emplace_back(key_, std::move(*json));
 }
 
 // Adds the call whose <function=...> was just read. False: its arguments are nested too deeply.
@@ -286,6 +311,7 @@ bool CallScanner::take_function() {
   call.arguments += '}';
   if (!parse_json(call.arguments).ok()) return false;
   arguments_.clear();
+  key_.clear();
   calls_.push_back(std::move(call));
   step_ = Step::after_function;
   return true;
@@ -293,17 +319,21 @@ bool CallScanner::take_function() {
 
 std::optional<Scan> CallScanner::after_function() {
   const size_t call_end = at_;
-  const bool something = next();
-  const Match close = something ? match("</tool_call>") : Match::more;
-  if (close == Match::yes) return Scan::complete;
-  const Match another = something && calls_.size() < kMaxCalls ? match("<function=") : Match::no;
-  if (another == Match::yes) {
+  bool may = !next();
+  const auto at = [&](std::string_view tag) {
+    const Scan found = match(tag);
+    may = may || found == Scan::more;
+    return found == Scan::complete;
+  };
+  if (at("</tool_call>")) return Scan::complete;
+  if (at("</function>")) return std::nullopt;  // some models write it twice
+  if (calls_.size() < kMaxCalls && at("<function=")) {
     begin_ = at_;
     step_ = Step::function_name;
     return std::nullopt;
   }
   at_ = call_end;
-  return close == Match::more || another == Match::more ? Scan::more : Scan::complete;
+  return may ? Scan::more : Scan::complete;
 }
 
 std::optional<Scan> CallScanner::mistral_name() {
@@ -344,25 +374,27 @@ std::optional<Scan> CallScanner::arguments() {
     if (text_[at_] != '{') return Scan::broken;
   }
   const Scan scan = json_->advance(text_, at_);
-  if (scan != Scan::complete) return scan;
-  const auto json = text_.substr(begin_, at_ - begin_);
-  if (!parse_json(json).ok()) return Scan::broken;
-  calls_.push_back({name_, std::string(json)});
+  if (scan == Scan::more) return scan;
+  if (scan == Scan::broken) at_ = std::min(json_->odd_at(), at_);
+  if (scan == Scan::broken) return scan;
+  const auto text = text_.substr(begin_, at_ - begin_);
+  auto json = parse_json(text).ok() ? std::string(text) : lenient_json(text).value_or("");
+  if (json.empty()) return Scan::broken;
+  calls_.push_back({name_, std::move(json)});
   return Scan::complete;
 }
 
 std::optional<Scan> CallScanner::gemma() {
-  const bool four = form_ == ToolForm::gemma4;
+  const GemmaMarks& marks = gemma_marks(form_);
   if (step_ == Step::gemma_close) {
     const size_t call_end = at_;
-    const Match close = next() ? match(four ? "<tool_call|>" : "<end_function_call>") : Match::more;
-    if (close != Match::yes) at_ = call_end;
-    return close == Match::more ? Scan::more : Scan::complete;
+    const Scan close = next() ? match(marks.call_end) : Scan::more;
+    if (close != Scan::complete) at_ = call_end;
+    return close == Scan::broken ? Scan::complete : close;
   }
   if (name_.empty()) {
     if (!next()) return Scan::more;
-    if (const Match found = match("call:"); found != Match::yes)
-      return found == Match::no ? Scan::broken : Scan::more;
+    if (const Scan found = match("call:"); found != Scan::complete) return found;
     begin_ = at_;
     name_ = " ";  // being read
   }
@@ -371,16 +403,18 @@ std::optional<Scan> CallScanner::gemma() {
   if (at_ == begin_ || text_[at_] != '{') return Scan::broken;
   name_ = text_.substr(begin_, at_ - begin_);
   begin_ = at_;
-  gemma_.emplace(four ? "<|\"|>" : "<escape>");
+  gemma_.emplace(marks);
   step_ = Step::gemma_object;
   return std::nullopt;
 }
 
 std::optional<Scan> CallScanner::gemma_object() {
-  const Scan scan = gemma_->advance(text_, at_);
+  const Scan scan = gemma_->advance(text_, at_, end_ != TextEnd::none);
   if (scan != Scan::complete) return scan;
-  auto json =
-      gemma_to_json(text_.substr(begin_, at_ - begin_), form_ == ToolForm::gemma4 ? "<|\"|>" : "<escape>");
+  const auto typed = [&](const std::string& key, std::string_view text, bool quoted) {
+    return typed_argument(*tools_, name_, key, text, quoted);
+  };
+  auto json = lenient_json(text_.substr(begin_, at_ - begin_), {gemma_marks(form_).quote, typed});
   if (!json) return Scan::broken;
   calls_.push_back({name_, std::move(*json)});
   step_ = Step::gemma_close;

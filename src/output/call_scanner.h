@@ -1,14 +1,18 @@
 // Reads one block of tool calls from its opening marker on, as it arrives.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "output/lenient_json.h"
 #include "output/output_format.h"
+#include "output/parameter_value.h"
+#include "output/tool_call.h"
 #include "output/tool_gemma.h"
-#include "output/tool_json.h"
 
 namespace anabranch {
 
@@ -17,8 +21,8 @@ class CallScanner {
   // tools: OpenAI's array; must outlive the scanner.
   CallScanner(ToolForm form, const Json& tools) : form_(form), tools_(&tools) {}
 
-  // text: the block so far, from its marker on; it grows from call to call. end: nothing will follow.
-  Scan advance(std::string_view text, bool end);
+  // text: the block so far, from its marker on; it grows from call to call.
+  Scan advance(std::string_view text, TextEnd end);
   // After `complete`: the end of the block. After `broken`: the first byte that does not fit.
   size_t at() const { return at_; }
   // The calls of a complete block, at least one.
@@ -35,7 +39,6 @@ class CallScanner {
     parameter,
     parameter_name,
     value,
-    after_value,
     after_function,
     mistral_name,
     call_id,
@@ -45,7 +48,6 @@ class CallScanner {
     gemma_close,
     fence,  // ``` and a language
   };
-  enum class Match { no, more, yes };
 
   // Each function does one step. nullopt: the step is done, and step_ is the next one.
   std::optional<Scan> step();
@@ -58,18 +60,20 @@ class CallScanner {
   std::optional<Scan> name_until(char stop, Step next);
   std::optional<Scan> parameter();
   std::optional<Scan> value();
-  std::optional<Scan> after_value();
   std::optional<Scan> after_function();
   std::optional<Scan> mistral_name();
   std::optional<Scan> call_id();
   std::optional<Scan> arguments();
   std::optional<Scan> gemma();
   std::optional<Scan> gemma_object();
-  bool take_calls(std::string_view json);
+  Scan at_end();
+  // closers: brackets that the model left out at the end of `json`.
+  bool take_calls(std::string_view json, const std::string& closers);
   bool take_function();
+  void take_argument();
 
-  // Whether `literal` is at at_; if so, moves past it.
-  Match match(std::string_view literal);
+  // Whether `literal` is at at_; if so (`complete`), moves past it.
+  Scan match(std::string_view literal);
   // Skips white space; false if the text ends there.
   bool next();
 
@@ -78,12 +82,14 @@ class CallScanner {
   Step step_ = Step::opener;
   std::string_view text_;
   size_t at_ = 0;
-  size_t begin_ = 0;   // of the JSON value, parameter or name being read
-  size_t search_ = 0;  // there is no closing tag before it
+  TextEnd end_ = TextEnd::none;
+  size_t begin_ = 0;  // of the JSON value, parameter or name being read
   bool fenced_ = false;
-  std::optional<JsonScan> json_;
+  std::optional<LenientScan> json_;
   std::optional<GemmaScan> gemma_;
+  std::optional<ValueScan> value_;
   std::string name_, key_;
+  std::set<std::string, std::less<>> expected_;  // parameters of name_ that it does not have yet
   std::vector<std::pair<std::string, std::string>> arguments_;  // of <parameter=...>: name, JSON
   std::vector<ToolCall> calls_;
 };

@@ -4,11 +4,14 @@
 #include <utility>
 
 #include "base/white_space.h"
+#include "output/begins_with.h"
 
 namespace anabranch {
 namespace {
 
 using Kind = OutputEvent::Kind;
+
+constexpr std::string_view kCallClose = "</tool_call>";
 
 void append(Kind kind, std::string_view text, std::vector<OutputEvent>& out) {
   if (text.empty()) return;
@@ -67,7 +70,7 @@ OutputParser::OutputParser(OutputRules rules)
 void OutputParser::push(std::string_view text, std::vector<OutputEvent>& out) {
   if (done_) return;
   held_ += text;
-  run(End::none, out);
+  run(TextEnd::none, out);
   held_.erase(0, at_);
   text_until_ -= std::min(text_until_, at_);
   dropped_ += std::exchange(at_, 0);
@@ -76,27 +79,30 @@ void OutputParser::push(std::string_view text, std::vector<OutputEvent>& out) {
 
 void OutputParser::finish(std::vector<OutputEvent>& out, bool cut) {
   if (done_) return;
-  run(cut ? End::cut : End::by_model, out);
+  run(cut ? TextEnd::cut : TextEnd::by_model, out);
   held_.clear();
   at_ = text_until_ = 0;
   resolve(true, out);
-  if (!inside_) append(Kind::content, spaces_, out);
+  if (!inside_ && !trim_) append(Kind::content, spaces_, out);
   spaces_.clear();
 }
 
-void OutputParser::run(End end, std::vector<OutputEvent>& out) {
+void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
   while (!done_) {
     if (scanner_) {
       if (!scan_call(end, out)) return;
       continue;
     }
-    const Found found = find_marker(end != End::none);
+    const Found found = find_marker(end != TextEnd::none);
     write(std::string_view(held_).substr(at_, found.begin - at_), out);
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
       scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools);
       certain_ = rules_.only_calls || found.size > 0;
+    } else if (found.marker == Marker::call_close) {
+      at_ += found.size;
+      trim_ = true;
     } else {
       at_ += found.size;
       cross(found.marker, out);
@@ -105,13 +111,13 @@ void OutputParser::run(End end, std::vector<OutputEvent>& out) {
 }
 
 // Lets the scanner read the call that begins at at_, and takes its result. False: more text is needed.
-bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
+bool OutputParser::scan_call(TextEnd end, std::vector<OutputEvent>& out) {
   const auto rest = std::string_view(held_).substr(at_);
-  Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), false);
+  Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), TextEnd::none);
   if (scan == Scan::more && rest.size() < kMaxCallBytes) {
-    if (end == End::none) return false;
-    scan = scanner_->advance(rest, true);
-    if (scan != Scan::complete && end == End::cut && certain_) {
+    if (end == TextEnd::none) return false;
+    scan = scanner_->advance(rest, end);
+    if (scan != Scan::complete && end == TextEnd::cut && certain_) {
       spaces_.clear();
       at_ = held_.size();
       scanner_.reset();
@@ -123,6 +129,7 @@ bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
   for (const Deferred& one : deferred_) all += one.calls.size();
   if (scan != Scan::complete || all > kMaxCalls) {
     text_until_ = at_ + length;
+    closed_ = false;
     // Llama also writes it before code. It is a marker, not text.
     constexpr std::string_view kPython = "<|python_tag|>";
     if (rest.substr(0, kPython.size()) == kPython) at_ += kPython.size();
@@ -143,12 +150,27 @@ bool OutputParser::plain_may_begin(size_t at) const {
          std::all_of(held_.begin() + static_cast<long>(at_), held_.begin() + static_cast<long>(at), is_space);
 }
 
+// Whether held_[at] begins a line that is only the closing mark of calls, and closes nothing.
+Scan OutputParser::call_close(size_t at, bool end) const {
+  if (rules_.format.tools != ToolForm::tagged || inside_ || !closed_) return Scan::broken;
+  const auto before = std::string_view(held_).substr(at_, at - at_);
+  const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
+  const bool first = spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);
+  if (!first && spaces.find('\n') == std::string_view::npos) return Scan::broken;
+  const auto here = std::string_view(held_).substr(at);
+  if (const Scan found = begins_with(here, kCallClose); found != Scan::complete) return found;
+  const size_t behind = here.find_first_not_of(" \t\r", kCallClose.size());
+  if (behind == std::string_view::npos) return end ? Scan::complete : Scan::more;
+  return here[behind] == '\n' ? Scan::complete : Scan::broken;
+}
+
 bool OutputParser::is_token(std::string_view marker) const {
   return std::find(rules_.tokens.begin(), rules_.tokens.end(), marker) != rules_.tokens.end();
 }
 
 OutputParser::Found OutputParser::find_marker(bool end) const {
   const std::string_view text = held_;
+  const bool full = calls_ >= kMaxCalls;  // no further call would count
   for (size_t i = at_; (i = text.find_first_of(starts_, i)) != std::string_view::npos; ++i) {
     const auto here = text.substr(i);
     const bool marked = std::binary_search(marks_.begin(), marks_.end(), dropped_ + i);
@@ -165,7 +187,10 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
       if (stands(tags->open, first)) return {Marker::open, i, tags->open.size()};
       if (stands(tags->close, tags->close)) return {Marker::close, i, tags->close.size()};
     }
-    if (i >= text_until_) {
+    const Scan close = !full && (marked || !is_token(kCallClose)) ? call_close(i, end) : Scan::broken;
+    if (close == Scan::complete) return {Marker::call_close, i, kCallClose.size()};
+    may = may || close == Scan::more;
+    if (i >= text_until_ && !full) {
       for (const std::string_view opener : openers_)
         if (stands(opener, opener)) return {Marker::call, i, opener.size()};
       if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```", "")))
@@ -216,7 +241,7 @@ void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& ou
 
 void OutputParser::write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out) {
   spaces_.clear();
-  trim_ = true;
+  trim_ = closed_ = true;
   for (const ToolCall& call : calls) {
     if (done_) return;
     const int index = calls_++;

@@ -44,8 +44,9 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
 // - A call is reported when it is complete. A call that is malformed or too long stays text, byte for byte. A
-//   complete call without its closing mark counts. An incomplete call that something else than the model cut
-//   is dropped, if it is certain to be a call.
+//   complete call without its closing mark counts, and after a call a line that is only such a mark is no
+//   text. An incomplete call that something else than the model cut is dropped, if it is certain to be a
+//   call.
 // - A call inside a reasoning block counts only if the block is never closed. Until that is known, the text
 //   after it is held back.
 class OutputParser {
@@ -63,7 +64,7 @@ class OutputParser {
   bool done() const { return done_; }
 
  private:
-  enum class Marker { none, open, close, call };
+  enum class Marker { none, open, close, call, call_close };
   struct Found {
     Marker marker = Marker::none;
     // begin: where the marker begins; for `none`, the end of what is certainly text. size: bytes of the
@@ -76,12 +77,12 @@ class OutputParser {
     std::string raw, after;
   };
 
-  enum class End { none, by_model, cut };  // of the text
-  void run(End end, std::vector<OutputEvent>& out);
-  bool scan_call(End end, std::vector<OutputEvent>& out);
+  void run(TextEnd end, std::vector<OutputEvent>& out);
+  bool scan_call(TextEnd end, std::vector<OutputEvent>& out);
   Found find_marker(bool end) const;
   bool is_token(std::string_view marker) const;
   bool plain_may_begin(size_t at) const;
+  Scan call_close(size_t at, bool end) const;
   void cross(Marker tag, std::vector<OutputEvent>& out);
   void write(std::string_view text, std::vector<OutputEvent>& out);
   void write_now(std::string_view text, std::vector<OutputEvent>& out);
@@ -95,6 +96,7 @@ class OutputParser {
   bool inside_, trim_;                     // trim_: drop white space until something else comes
   bool blank_;                             // no content so far
   bool done_ = false;
+  bool closed_ = false;  // a call came, and no text since that a closing mark would belong to
   int calls_ = 0;
   std::string held_;  // from at_ on: text that is not decided yet
   size_t at_ = 0;

@@ -1,116 +1,34 @@
 #include "output/tool_gemma.h"
 
+#include <algorithm>
+
+#include "base/white_space.h"
+#include "output/begins_with.h"
+
 namespace anabranch {
-namespace {
 
-constexpr int kMaxDepth = 64;
-
-class Reader {
- public:
-  Reader(std::string_view text, std::string_view quote) : text_(text), quote_(quote) {}
-
-  std::optional<std::string> whole() {
-    std::string out;
-    if (peek() != '{' || !value(out, 0)) return std::nullopt;
-    skip();
-    if (at_ != text_.size()) return std::nullopt;
-    return out;
+// Models fall back to Python's quotes. A string in them ends before a separator or bracket, and holds no
+// marks: text with an apostrophe does not.
+Scan GemmaScan::apostrophe(std::string_view text, size_t at, bool end) {
+  const Scan unsettled = end ? Scan::broken : Scan::more;
+  look_ = std::max(look_, at + 1);
+  while (look_ < text.size() && text[look_] != '\'') {
+    for (const std::string_view mark : {marks_.quote, marks_.call_end})
+      if (const Scan found = begins_with(text.substr(look_), mark); found != Scan::broken)
+        return found == Scan::complete ? Scan::broken : unsettled;
+    const size_t step = text[look_] == '\\' ? 2 : 1;
+    if (look_ + step > text.size()) return unsettled;
+    look_ += step;
   }
+  const size_t behind = text.find_first_not_of(kSpace, std::min(look_ + 1, text.size()));
+  if (behind == std::string_view::npos) return unsettled;
+  if (std::string_view(",:]}").find(text[behind]) == std::string_view::npos) return Scan::broken;
+  ++look_;
+  return Scan::complete;
+}
 
- private:
-  void skip() {
-    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-  }
-  char peek() {
-    skip();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool take(char c) {
-    if (peek() != c) return false;
-    ++at_;
-    return true;
-  }
-
-  // Reads a string between marks, or a JSON string. False: there is neither, or it has no end.
-  bool string(std::string& out) {
-    const char first = peek();
-    if (text_.substr(at_, quote_.size()) == quote_) {
-      const size_t begin = at_ + quote_.size(), end = text_.find(quote_, begin);
-      if (end == std::string_view::npos) return false;
-      out += json_string(text_.substr(begin, end - begin));
-      at_ = end + quote_.size();
-      return true;
-    }
-    if (first != '"') return false;
-    size_t end = at_ + 1;
-    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
-    if (end >= text_.size()) return false;
-    const auto literal = text_.substr(at_, end + 1 - at_);
-    if (!parse_json(literal).ok()) return false;
-    out += literal;
-    at_ = end + 1;
-    return true;
-  }
-
-  std::string_view bare(const char* stops) {
-    const size_t end = std::min(text_.find_first_of(stops, at_), text_.size());
-    const auto text = trimmed(text_.substr(at_, end - at_));
-    at_ = end;
-    return text;
-  }
-
-  bool key(std::string& out) {
-    if (string(out)) return true;
-    const auto name = bare(":,{}[]");
-    if (name.empty()) return false;
-    out += json_string(name);
-    return true;
-  }
-
-  bool list(std::string& out, int depth) {
-    out += '[';
-    ++at_;
-    for (bool first = true; !take(']'); first = false) {
-      if (!first && !take(',')) return false;
-      if (!first) out += ',';
-      if (!value(out, depth + 1)) return false;
-    }
-    out += ']';
-    return true;
-  }
-
-  bool object(std::string& out, int depth) {
-    out += '{';
-    ++at_;
-    for (bool first = true; !take('}'); first = false) {
-      if (!first && !take(',')) return false;
-      if (!first) out += ',';
-      if (!key(out) || !take(':')) return false;
-      out += ':';
-      if (!value(out, depth + 1)) return false;
-    }
-    out += '}';
-    return true;
-  }
-
-  bool value(std::string& out, int depth) {
-    if (depth > kMaxDepth) return false;
-    if (peek() == '{') return object(out, depth);
-    if (peek() == '[') return list(out, depth);
-    if (string(out)) return true;
-    const auto text = bare(",]}");
-    if (text.empty()) return false;
-    out += literal_json(text).value_or(json_string(text));
-    return true;
-  }
-
-  std::string_view text_, quote_;
-  size_t at_ = 0;
-};
-
-}  // namespace
-
-Scan GemmaScan::advance(std::string_view text, size_t& at) {
+Scan GemmaScan::advance(std::string_view text, size_t& at, bool end) {
+  const std::string_view quote = marks_.quote;
   while (at < text.size()) {
     const char c = text[at];
     if (string_.is_open()) {
@@ -118,16 +36,23 @@ Scan GemmaScan::advance(std::string_view text, size_t& at) {
       ++at;
       continue;
     }
-    if (c == quote_[0]) {
-      const auto here = text.substr(at, quote_.size());
-      if (here == quote_) {
+    if (c == quote[0]) {
+      const Scan found = begins_with(text.substr(at), quote);
+      if (found == Scan::complete) {
         in_quote_ = !in_quote_;
         fresh_ = false;
-        at += quote_.size();
+        at += quote.size();
         continue;
       }
-      if (quote_.substr(0, here.size()) == here) return Scan::more;
+      if (found == Scan::more) return Scan::more;
       if (!in_quote_) return Scan::broken;
+    }
+    if (!in_quote_ && !open_.empty() && fresh_ && c == '\'') {
+      const Scan found = apostrophe(text, at, end);
+      if (found == Scan::more) return Scan::more;
+      fresh_ = false;
+      at = found == Scan::complete ? look_ : at + 1;
+      continue;
     }
     if (!in_quote_) {
       if (open_.empty() && c != '{') return Scan::broken;
@@ -147,13 +72,6 @@ Scan GemmaScan::advance(std::string_view text, size_t& at) {
     ++at;
   }
   return Scan::more;
-}
-
-std::optional<std::string> gemma_to_json(std::string_view text, std::string_view quote) {
-  auto json = Reader(text, quote).whole();
-  // parse_json() rejects objects with too many keys.
-  if (!json || !parse_json(*json).ok()) return std::nullopt;
-  return json;
 }
 
 }  // namespace anabranch

@@ -5,25 +5,33 @@
 #include <string>
 #include <string_view>
 
-#include "output/tool_json.h"
+#include "output/lenient_json.h"
 
 namespace anabranch {
 
-// Like JsonScan, for an object in this notation. quote: the mark around strings.
+// The marks of one of Gemma's forms.
+struct GemmaMarks {
+  std::string_view quote, call_end;
+};
+
+// Like JsonScan, for an object in this notation.
 class GemmaScan {
  public:
-  explicit GemmaScan(std::string_view quote) : quote_(quote) {}
-  Scan advance(std::string_view text, size_t& at);
+  explicit GemmaScan(const GemmaMarks& marks) : marks_(marks) {}
+  // end: nothing follows the text.
+  Scan advance(std::string_view text, size_t& at, bool end);
 
  private:
-  std::string_view quote_;
+  // Looks whether the apostrophe at `at` begins a string. Complete: look_ is after the string. Broken: it is
+  // text.
+  Scan apostrophe(std::string_view text, size_t at, bool end);
+
+  GemmaMarks marks_;
   std::string open_;
   StringScan string_;
+  size_t look_ = 0;
   bool in_quote_ = false;
   bool fresh_ = true;  // a value or key may begin here
 };
-
-// The object as JSON text; nullopt if the text is no such object.
-std::optional<std::string> gemma_to_json(std::string_view text, std::string_view quote);
 
 }  // namespace anabranch

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "grammar/schema_grammar.h"
+#include "output/tool_schema.h"
 
 namespace anabranch {
 namespace {
@@ -19,7 +20,7 @@ class CallWriter {
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
       if (!wishes.only.empty() && string_at(function, "name") != wishes.only) continue;
-      TRY(const std::string element, call(function, parameters_of(function, wishes.forced)));
+      TRY(const std::string element, call(tools, function, parameters_of(function, wishes.forced)));
       any += (any.empty() ? "" : " | ") + element;
     }
     return wrapped(rules_.add("call", any), wishes.several);
@@ -30,7 +31,7 @@ class CallWriter {
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
-      TRY(const std::string element, call(function, parameters_of(function, false)));
+      TRY(const std::string element, call(tools, function, parameters_of(function, false)));
       any += (any.empty() ? "" : " | ") + element;
     }
     const std::string body =
@@ -62,15 +63,16 @@ class CallWriter {
     return id ? fmt::format("Token({})", *id) : literal(text);
   }
 
-  // Parameters with any names and values, for tools whose arguments are not constrained.
-  Result<std::string> any_parameters() {
-    TRY(const std::string text, text_to_tag(rules_));
+  // Parameters with any names and values, for tools whose arguments are not constrained. described: the
+  // tool's schema names some.
+  Result<std::string> any_parameters(bool described) {
+    TRY(const std::string text, text_to_tag(described, rules_));
     return rules_.add("any_parameters",
                       fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
   }
 
   // One call, without the marks around it.
-  Result<std::string> call(const Json& function, const Json& schema) {
+  Result<std::string> call(const Json& tools, const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
     const std::string where = fmt::format("the parameters of {}: #", name);
     if (format_.function_tags) {
@@ -78,7 +80,7 @@ class CallWriter {
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
       std::string arguments;
       if (schema == kAnyArguments || schema == Json::object()) {
-        TRY(arguments, any_parameters());
+        TRY(arguments, any_parameters(!parameter_names(tools, name).empty()));
       } else {
         TRY(arguments, add_parameters(schema, rules_, where));
       }

@@ -1,6 +1,6 @@
 #include "output/tool_json.h"
 
-#include "base/json_text.h"
+#include "output/lenient_json.h"
 
 namespace anabranch {
 namespace {
@@ -12,8 +12,9 @@ std::optional<std::string> arguments_text(const Json& value, std::string_view te
   if (!value.is_string()) return std::nullopt;
   const auto& inner = value.get_ref<const std::string&>();
   const auto parsed = parse_json(inner);
-  if (!parsed.ok() || !parsed->is_object()) return std::nullopt;
-  return inner;
+  if (parsed.ok()) return parsed->is_object() ? std::optional(inner) : std::nullopt;
+  auto read = lenient_json(inner);
+  return read && read->front() == '{' ? read : std::nullopt;
 }
 
 std::optional<ToolCall> call_from(const Json& json, std::string_view text, bool need_arguments, bool nested) {

@@ -1,11 +1,11 @@
 #include "output/tool_schema.h"
 
-#include <optional>
-#include <set>
+#include <algorithm>
 #include <utility>
 
+#include "base/white_space.h"
 #include "grammar/schema_merge.h"
-#include "output/tool_json.h"
+#include "output/lenient_json.h"
 
 namespace anabranch {
 namespace {
@@ -50,6 +50,13 @@ class ParameterTypes {
  public:
   explicit ParameterTypes(const Json& root) : root_(root) {}
 
+  // Adds the names of all parameters of the object that `schema` describes.
+  void names(const Json& schema, std::set<std::string, std::less<>>& out) {
+    if (!first_time(schema)) return;
+    if (const Json& properties = member(schema, "properties"); properties.is_object())
+      for (const auto& [name, one] : properties.items()) out.insert(name);
+    for_joined(schema, [&](const Json& one) { names(one, out); });
+  }
   // The types of a parameter of the object that `schema` describes.
   Types of(const Json& schema, const std::string& parameter) {
     if (!first_time(schema)) return std::nullopt;
@@ -110,26 +117,84 @@ class ParameterTypes {
   std::set<const Json*> seen_;
 };
 
+const Json& parameters_of(const Json& tools, std::string_view tool) {
+  return member(function_of(tools, tool), "parameters");
+}
+
+// The types that the tool's schema names for the parameter; empty: none.
+std::set<std::string> types_of(const Json& tools, std::string_view tool, const std::string& parameter) {
+  const Json& parameters = parameters_of(tools, tool);
+  return ParameterTypes(parameters).of(parameters, parameter).value_or(std::set<std::string>());
+}
+
+bool names_type(const std::set<std::string>& types, const std::string& type) {
+  return types.count(type) > 0 || (type == "integer" && types.count("number") > 0);
+}
+
+// A number in Python's spelling: 1_000, +1, 1., .5
+std::optional<std::string> python_number(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto at = [&](size_t i) { return i < text.size() ? text[i] : '\0'; };
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    const bool after = is_digit(at(i + 1)), before = i > 0 && is_digit(at(i - 1));
+    if (text[i] == '_' && before && after) continue;
+    if (text[i] == '+' && i == 0) continue;
+    if (text[i] == '.' && !before) out += '0';
+    out += text[i];
+    if (text[i] == '.' && !after) out += '0';
+    if (text[i] == '.' && !before && !after) return std::nullopt;
+  }
+  const auto number = parse_json(out);
+  return number.ok() && number->is_number() ? std::optional(out) : std::nullopt;
+}
+
+// A value of one of these types as models spell it beside JSON.
+std::optional<std::string> spelled(std::string_view text, const std::set<std::string>& types) {
+  text = trimmed(text);
+  if (auto json = lenient_json(text); json && types.count(json->front() == '{' ? "object" : "array") > 0)
+    return json;
+  if (types.count("string") > 0) return std::nullopt;
+  std::string lower(text);
+  std::transform(text.begin(), text.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  if (types.count("boolean") > 0 && (lower == "true" || lower == "false")) return lower;
+  if (types.count("null") > 0 && (lower == "null" || lower == "none")) return "null";
+  return names_type(types, "integer") ? python_number(text) : std::nullopt;
+}
+
 }  // namespace
 
 bool has_tool(const Json& tools, std::string_view name) {
   return !function_of(tools, name).is_null();
 }
 
-std::string typed_argument(const Json& tools, std::string_view tool, const std::string& parameter,
-                           std::string_view text) {
-  const Json& parameters = member(function_of(tools, tool), "parameters");
-  const auto types = ParameterTypes(parameters).of(parameters, parameter).value_or(std::set<std::string>());
+std::set<std::string, std::less<>> parameter_names(const Json& tools, std::string_view tool) {
+  const Json& parameters = parameters_of(tools, tool);
+  std::set<std::string, std::less<>> names;
+  ParameterTypes(parameters).names(parameters, names);
+  return names;
+}
+
+bool may_be_structured(const Json& tools, std::string_view tool, const std::string& parameter) {
+  const auto types = types_of(tools, tool, parameter);
+  return types.count("object") > 0 || types.count("array") > 0;
+}
+
+std::optional<std::string> typed_argument(const Json& tools, std::string_view tool,
+                                          const std::string& parameter, std::string_view text, bool quoted) {
+  const auto types = types_of(tools, tool, parameter);
   const bool is_string = types.count("string") > 0;
-  if (is_string && types.size() == 1) return json_string(text);
-  const auto literal = literal_json(text);
-  if (!literal) return json_string(text);
-  if (!is_string) return *literal;
+  if ((is_string && types.size() == 1) || (quoted && (is_string || types.empty()))) return json_string(text);
+  if (!is_string && !types.empty() && is_blank(text)) return std::nullopt;
+  auto json = literal_json(text);
+  if (!json) json = spelled(text, types);
+  if (!json) return json_string(text);
+  if (!is_string && !quoted) return json;
   // The schema allows strings and other types: the value counts as another type only if the schema names that
   // type.
-  const std::string type = type_of(*parse_json(*literal));
-  const bool named = types.count(type) > 0 || (type == "integer" && types.count("number") > 0);
-  return named && type != "string" ? *literal : json_string(text);
+  const std::string type = type_of(*parse_json(*json));
+  return names_type(types, type) && type != "string" ? *json : json_string(text);
 }
 
 }  // namespace anabranch

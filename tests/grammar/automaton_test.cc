@@ -55,12 +55,14 @@ TEST(Automaton, CountsCodePointsAndLeavesTextsOut) {
   WorkBudget work;
   const auto counted = with_length(*compiled("^(ab)*a?$"), 2, 5, work);
   ASSERT_TRUE(counted.ok());
-  const Automaton except = *text_except({"ab", "a", "bab"}, work), without = *text_without("<a<b", work);
+  const Automaton except = *text_except({"ab", "a", "bab"}, work), without = *text_without("<a<b", work),
+                  ends = *text_without("^a|b+<|<<", work);
   for (const auto& text : all) {
     const bool pattern = std::regex_match(text, std::regex("(ab)*a?"));
     EXPECT_EQ(accepts(*counted, text), pattern && text.size() >= 2 && text.size() <= 5) << text;
     EXPECT_EQ(accepts(except, text), text != "ab" && text != "a" && text != "bab") << text;
     EXPECT_EQ(accepts(without, text), text.find("<a<b") == std::string::npos) << text;
+    EXPECT_EQ(accepts(ends, text), !std::regex_search(text, std::regex("^a|b+<|<<"))) << text;
   }
 }
 

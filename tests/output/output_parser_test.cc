@@ -1,21 +1,13 @@
-#include "output/output_parser.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "base/white_space.h"
+#include "output/output_parser.h"
+#include "output/streamed.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
-
-std::ostream& operator<<(std::ostream& out, const ToolCall& call) {
-  return out << call.name << ::testing::PrintToString(call.arguments);
-}
-std::ostream& operator<<(std::ostream& out, const ParsedOutput& p) {
-  return out << "{reasoning " << ::testing::PrintToString(p.reasoning) << ", content "
-             << ::testing::PrintToString(p.content) << ", calls " << ::testing::PrintToString(p.calls) << '}';
-}
-
 namespace {
 
 const ReasoningTags kThink;
@@ -40,28 +32,6 @@ OutputRules rules(ToolForm form, bool open = false) {
           std::make_shared<const Json>(tools()),
           open,
           INT_MAX};
-}
-
-// Cut at the given places; joins what comes out and checks the order of each call's events.
-ParsedOutput stream(const std::vector<std::string>& pieces, const OutputRules& rules) {
-  OutputParser parser(rules);
-  std::vector<OutputEvent> events;
-  for (const auto& piece : pieces) parser.push(piece, events);
-  parser.finish(events);
-  ParsedOutput out;
-  int calls = 0;
-  for (size_t i = 0; i < events.size(); ++i) {
-    EXPECT_TRUE(is_valid_utf8(events[i].text));
-    out.add(events[i]);
-    if (events[i].kind == OutputEvent::Kind::call_begin) {
-      EXPECT_EQ(events[i].call, calls++);
-      EXPECT_EQ(events.at(i + 1).kind, OutputEvent::Kind::call_arguments);
-      EXPECT_EQ(events.at(i + 2).kind, OutputEvent::Kind::call_end);
-      EXPECT_TRUE(Json::accept(events.at(i + 1).text)) << events.at(i + 1).text;
-    }
-  }
-  EXPECT_EQ(calls, static_cast<int>(out.calls.size()));
-  return out;
 }
 
 struct Case {
@@ -287,20 +257,7 @@ std::vector<Case> other_cases() {
 }
 
 void check(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
-    const OutputRules with = rules(c.form, c.open);
-    ASSERT_EQ(parse_output(c.text, with), c.want) << c.text;
-    for (size_t i = 0; i <= c.text.size(); ++i) {
-      if (i < c.text.size() && (c.text[i] & 0xC0) == 0x80) continue;  // pieces are UTF-8
-      ASSERT_EQ(stream({c.text.substr(0, i), c.text.substr(i)}, with), c.want) << c.text << " cut at " << i;
-    }
-    std::vector<std::string> characters;
-    for (const char byte : c.text) {
-      if ((byte & 0xC0) != 0x80) characters.emplace_back();
-      characters.back() += byte;
-    }
-    ASSERT_EQ(stream(characters, with), c.want) << c.text << " by characters";
-  }
+  for (const Case& c : cases) expect_at_any_cut(c.text, rules(c.form, c.open), c.want);
 }
 
 TEST(OutputParser, Reasoning) {
@@ -430,7 +387,7 @@ TEST(OutputParser, StopsAfterTheLastAllowedCall) {
 // Neither is lost, nor taken for a call, and the time stays linear.
 TEST(OutputParser, LimitsSizes) {
   const auto stays = [](const std::string& text) {
-    const ParsedOutput got = stream({text, "!"}, rules(kTagged));
+    const ParsedOutput got = streamed({text, "!"}, rules(kTagged));
     EXPECT_TRUE(got.calls.empty());
     EXPECT_EQ(got.content, text + "!");
   };
@@ -506,7 +463,7 @@ TEST(OutputParser, CutsDoNotMatter) {
       OutputRules with = rules(form, rng() % 2 == 0);
       if (rng() % 4 == 0) with.max_calls = 1;
       const ParsedOutput want = parse_output(text, with);
-      ASSERT_EQ(stream(pieces, with), want) << ::testing::PrintToString(pieces);
+      ASSERT_EQ(streamed(pieces, with), want) << ::testing::PrintToString(pieces);
       with_calls += !want.calls.empty();
       with_both += !want.content.empty() && !want.reasoning.empty();
       if (want.calls.empty() && text.find("<|python_tag|>") == std::string::npos) {

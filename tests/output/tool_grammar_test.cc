@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "grammar/grammar.h"
+#include "output/output_parser.h"
 
 namespace anabranch {
 namespace {
@@ -63,7 +66,8 @@ const Json kTools = parse_json(R"([
 // A model's way to write calls, and the grammar of some.
 class Calls {
  public:
-  Calls(OutputFormat format, std::vector<std::string> marks) : format_(format), tokenizer_(std::move(marks)) {
+  Calls(OutputFormat format, std::vector<std::string> marks, const Json& tools = kTools)
+      : format_(format), tokenizer_(std::move(marks)), tools_(tools) {
     std::vector<std::string> tokens(static_cast<size_t>(tokenizer_.vocab_size()));
     for (int id = 0; id < kEnd; id++) tokens[static_cast<size_t>(id)] = tokenizer_.token_bytes(id);
     for (const int id : mark_tokens(format_, tokenizer_))
@@ -72,11 +76,11 @@ class Calls {
   }
   void force(const CallWishes& wishes) {
     GrammarRules rules;
-    compile(rules, add_calls(format_, tokenizer_, kTools, wishes, rules));
+    compile(rules, add_calls(format_, tokenizer_, tools_, wishes, rules));
   }
   void offer() {
     GrammarRules rules;
-    compile(rules, add_free_text_with_calls(format_, tokenizer_, kTools, rules));
+    compile(rules, add_free_text_with_calls(format_, tokenizer_, tools_, rules));
   }
   // Whether the turn may be exactly this.
   bool take(std::string_view answer) const {
@@ -96,6 +100,7 @@ class Calls {
 
   OutputFormat format_;
   MarkTokenizer tokenizer_;
+  const Json tools_;
   std::unique_ptr<GrammarCompiler> compiler_;
   std::shared_ptr<const CompiledGrammar> grammar_;
 };
@@ -159,6 +164,113 @@ TEST(ToolGrammar, FunctionTags) {
   EXPECT_FALSE(calls.take(call("add", "")));
   EXPECT_FALSE(calls.take(call("note", parameter("text", "abcd"))));
   EXPECT_FALSE(calls.take(call("note", parameter("other", "a"))));
+}
+
+// Strings between tags: a text is written exactly if the parser reads it back.
+class TaggedStrings {
+ public:
+  explicit TaggedStrings(const std::string& parameters, bool forced = true)
+      : tools_(Json::parse(R"([{"type": "function", "function": {"name": "f")" + parameters + "}}]")),
+        calls_({.tools = ToolForm::tagged, .function_tags = true}, {}, tools_) {
+    calls_.force({.forced = forced});
+  }
+  static std::string written(const std::vector<std::pair<std::string, std::string>>& parameters) {
+    std::string out = "<tool_call>\n<function=f>\n";
+    for (const auto& [key, value] : parameters)
+      out += "<parameter=" + key + ">\n" + value + "\n</parameter>\n";
+    return out + "</function>\n</tool_call>";
+  }
+  bool take(const std::string& answer) const { return calls_.take(answer); }
+  bool reads_back(const std::vector<std::pair<std::string, std::string>>& parameters) const {
+    const ParsedOutput got = parse_output(written(parameters), {{ReasoningTags(), ToolForm::tagged, true},
+                                                                std::make_shared<const Json>(tools_)});
+    if (got.calls.size() != 1 || !got.content.empty()) return false;
+    Json want = Json::object();
+    for (const auto& [key, value] : parameters) want[key] = value;
+    return parse_json(got.calls[0].arguments).value() == want;
+  }
+
+ private:
+  const Json tools_;
+  Calls calls_;
+};
+
+constexpr const char* kOneString =
+    R"(, "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})";
+
+TEST(ToolGrammar, StringsWithTagsInThem) {
+  const TaggedStrings held(kOneString), free("");
+  for (const std::string text :
+       {"plain", "", "s = \"</parameter>\";", "a </parameter> b\nc", "<a></parameter></a>", "</parameter>x",
+        "</parameter>", "</parameter>\n\n", "</parameter", "a\n</function>\n</tool_call>\nb",
+        "a\n<parameter=text>\nb", "<parameter=other>", "<function=g>\n",
+        "</parameter>\n</parameter>\n</functions>"}) {
+    EXPECT_TRUE(held.take(TaggedStrings::written({{"text", text}}))) << text;
+    EXPECT_TRUE(held.reads_back({{"text", text}})) << text;
+    EXPECT_TRUE(free.take(TaggedStrings::written({{"any", text}}))) << text;
+  }
+  for (const std::string text : {"a</parameter></function>b", "</parameter>\n<parameter=b>\nc",
+                                 "</parameter> \n</tool_call>", "<function=g>\n<parameter=a>\n1"}) {
+    EXPECT_FALSE(held.take(TaggedStrings::written({{"text", text}}))) << text;
+    EXPECT_FALSE(free.take(TaggedStrings::written({{"any", text}}))) << text;
+  }
+  // A line that would begin the next parameter.
+  const TaggedStrings two(R"(, "parameters": {"type": "object", "required": ["a"], "properties": {
+    "a": {"type": "string"}, "b": {"type": "string"}}})");
+  EXPECT_FALSE(two.take(TaggedStrings::written({{"a", "x\n<parameter=b>\ny"}})));
+  EXPECT_FALSE(two.take(TaggedStrings::written({{"a", "<parameter=b>\ny"}, {"b", ""}})));
+  EXPECT_TRUE(
+      two.take(TaggedStrings::written({{"a", "x <parameter=b>"}, {"b", "\n<parameter=a>\n<parameter=b>"}})));
+}
+
+TEST(ToolGrammar, WhatIsWrittenIsReadBack) {
+  const std::vector<std::string> parts = {"</parameter>",
+                                          "</parameter",
+                                          "</function>",
+                                          "</tool_call>",
+                                          "<parameter=",
+                                          "a",
+                                          "b>",
+                                          "\n",
+                                          "\n",
+                                          " ",
+                                          "<function=g>",
+                                          "</parameters>",
+                                          "<",
+                                          "<tool_call>",
+                                          "é"};
+  const TaggedStrings one(kOneString),
+      two(R"(, "parameters": {"type": "object", "required": ["b"], "properties": {
+        "a": {"type": "string"}, "b": {"type": "string"}}})"),
+      open(
+          R"(, "parameters": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}})",
+          false);
+  std::mt19937 rng(5);
+  const auto random_text = [&] {
+    std::string text;
+    for (size_t n = rng() % 8; n > 0; --n) text += parts[rng() % parts.size()];
+    return text;
+  };
+  int taken = 0, with_tags = 0, refused = 0;
+  for (int round = 0; round < 8000; ++round) {
+    const std::string text = random_text(), other = random_text();
+    const bool take = one.take(TaggedStrings::written({{"text", text}}));
+    if (take) {
+      ASSERT_TRUE(one.reads_back({{"text", text}})) << text;
+    } else if (text.find("<function=") == std::string::npos) {
+      ASSERT_FALSE(one.reads_back({{"text", text}})) << text;
+    }
+    taken += take;
+    with_tags += take && text.find("</parameter>") != std::string::npos;
+    refused += !take;
+    const std::vector<std::pair<std::string, std::string>> both = {{"a", text}, {"b", other}};
+    for (const TaggedStrings* tools : {&two, &open})
+      ASSERT_TRUE(!tools->take(TaggedStrings::written(both)) || tools->reads_back(both))
+          << text << "|" << other;
+  }
+  EXPECT_GT(taken, 2000);
+  EXPECT_GT(with_tags, 400);
+  EXPECT_GT(refused, 200);
 }
 
 // Text is free, a call in it is not.

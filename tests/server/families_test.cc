@@ -216,5 +216,29 @@ TEST_F(Family, Gemma3CallsAsThePromptSays) {
       "<start_of_turn>model\n");
 }
 
+// ---------------------------------------------------------------- Calls that are written with slips
+
+TEST_F(Family, XmlCallsWithSlipsAreCalls) {
+  become("qwen3_coder.jinja", {"<tool_call>", "</tool_call>"});
+  const std::string begin = "So.\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n";
+  for (const char* rest :
+       {"<parameter=days>\n2\n</function>\n</tool_call>", "</parameter1>\n<parameter=days>\n2\n</tool_call>",
+        "</parameter>\n<parameter=days>\n2\n</parameter>\n"}) {
+    model_writes(begin + rest);
+    EXPECT_EQ(ask(Json::array({kAsked}), {{"tools", kTools}}),
+              (Told{"", "So.", "tool_calls", {{"weather", {{"city", "Rome"}, {"days", 2}}}}}))
+        << rest;
+  }
+}
+
+TEST_F(Family, JsonCallsWithSlipsAreCalls) {
+  become("gemma3_like.jinja", {"<start_of_turn>", "<end_of_turn>"});
+  model_writes(
+      "So.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {'city': \"Rome\n\\d\", \"days\": 2,}}}\n"
+      "</tool_call>");
+  EXPECT_EQ(ask(Json::array({kAsked}), {{"tools", kTools}}),
+            (Told{"", "So.", "tool_calls", {{"weather", {{"city", "Rome\n\\d"}, {"days", 2}}}}}));
+}
+
 }  // namespace
 }  // namespace anabranch::server
