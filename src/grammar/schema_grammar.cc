@@ -6,22 +6,24 @@
 
 namespace anabranch {
 
-Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where) {
-  return SchemaWriter(schema, rules, where).whole();
+Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where, Keep keep) {
+  return SchemaWriter(schema, rules, where, keep).whole();
 }
 
 std::string add_any_object(GrammarRules& rules) {
   return add_any("object", rules);
 }
 
-Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where) {
-  return SchemaWriter(schema, rules, where).parameters();
+Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where,
+                                   Keep keep) {
+  return SchemaWriter(schema, rules, where, keep).parameters();
 }
 
 Result<std::string> text_to_tag(GrammarRules& rules) {
   const std::string key = "text to </parameter";
   if (const std::string* known = rules.find(key)) return *known;
-  TRY(const Automaton text, text_without("</parameter", rules.work()));
+  WorkBudget own;  // the same work for every grammar, so it is not charged
+  TRY(const Automaton text, text_without("</parameter", own));
   const std::string element = add_automaton(text, StringForm::plain, "text", rules);
   rules.remember(key, element);
   return element;
