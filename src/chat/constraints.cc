@@ -85,7 +85,7 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
   std::string answer;
   if (format.kind == ResponseFormat::Kind::json) answer = add_any_object(rules);
   if (format.kind == ResponseFormat::Kind::schema) {
-    TRY(answer, add_schema(format.schema, rules));
+    TRY(answer, add_schema(format.schema, rules, "#", format.strict ? Keep::all : Keep::possible));
   }
   if (format.kind == ResponseFormat::Kind::choice) answer = add_choice(format.schema, rules);
   if (format.kind == ResponseFormat::Kind::regex) {

@@ -17,6 +17,8 @@ struct ResponseFormat {
   Json schema;          // choice: an array of strings
   std::string grammar;  // regex: the pattern
   std::string field;    // the request's field, for errors
+  // schema: false: what a grammar cannot keep is left out.
+  bool strict = true;
 };
 
 struct ToolChoice {

@@ -1,134 +1,27 @@
 #include "grammar/automaton.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_map>
 
-#include "grammar/regex_parser.h"
+#include "grammar/automaton_parts.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
-namespace {
 
-constexpr char32_t kLast = 0x10FFFF;
-constexpr size_t kMaxNfaStates = 20000;
-// Character ranges on all edges together. With more of them, the grammar would be too long to compile.
-constexpr size_t kMaxRanges = 200'000;
-constexpr size_t kWriting = 30;  // steps of work for writing one range
-
-Error too_large() {
+Error automaton_too_large() {
   return make_error(
       ErrorKind::exhausted,
       "the pattern or length is too large: it needs more than {} states, or {} ranges of characters",
       kMaxStates, kMaxRanges);
 }
 
-Error too_much_work() {
+Error automaton_too_much_work() {
   return make_error(ErrorKind::exhausted,
                     "the pattern or length takes too much work, with the others of this request");
 }
 
-// A nondeterministic automaton by Thompson's construction: each part of the expression leads from one state
-// to another, and some edges consume no character.
-class Nfa {
- public:
-  struct State {
-    std::vector<int> free;
-    std::vector<std::pair<const CharSet*, int>> edges;
-  };
-  std::vector<State> states;
-
-  int add() {
-    states.emplace_back();
-    return static_cast<int>(states.size()) - 1;
-  }
-  bool full() const { return states.size() > kMaxNfaStates; }
-
-  // Adds the states of `node`, starting at the state `from`; returns its last state.
-  int build(const RegexNode& node, int from) {
-    if (full()) return from;
-    switch (node.kind) {
-      case RegexNode::Kind::chars: {
-        const int to = add();
-        states[from].edges.emplace_back(&node.set, to);
-        return to;
-      }
-      case RegexNode::Kind::sequence:
-        for (const RegexNode& child : node.children) from = build(child, from);
-        return from;
-      case RegexNode::Kind::choice: {
-        const int to = add();
-        for (const RegexNode& child : node.children) {
-          const int begin = add();
-          states[from].free.push_back(begin);
-          const int end = build(child, begin);
-          states[end].free.push_back(to);
-        }
-        return to;
-      }
-      case RegexNode::Kind::repeat:
-        return repeat(node, from);
-    }
-    return from;
-  }
-
-  // Adds the states that are reached without a character. Keeps only `end` and the states with edges, since
-  // no others matter. False if the budget is used up.
-  bool close(std::vector<int>& set, int end, WorkBudget& work) const {
-    std::vector<int> todo = std::move(set);
-    std::vector<char> seen(states.size());
-    for (const int state : todo) seen[static_cast<size_t>(state)] = 1;
-    size_t steps = states.size() / 64;
-    set.clear();
-    while (!todo.empty()) {
-      const int at = todo.back();
-      todo.pop_back();
-      const State& state = states[static_cast<size_t>(at)];
-      if (at == end || !state.edges.empty()) set.push_back(at);
-      for (const int next : state.free)
-        if (!std::exchange(seen[static_cast<size_t>(next)], 1)) todo.push_back(next);
-      steps += 2 + state.free.size();
-    }
-    std::sort(set.begin(), set.end());
-    return work.spend(steps + 4 * set.size());
-  }
-
-  // The points at which ranges begin or end: no edge distinguishes code points between two neighbours.
-  std::vector<char32_t> cuts() const {
-    std::set<const CharSet*> sets;
-    for (const State& state : states)
-      for (const auto& edge : state.edges) sets.insert(edge.first);
-    std::set<char32_t> out = {0, kLast + 1};
-    for (const CharSet* set : sets)
-      for (const auto& [first, last] : set->ranges()) out.insert({first, last + 1});
-    return {out.begin(), out.end()};
-  }
-
- private:
-  int repeat(const RegexNode& node, int from) {
-    const RegexNode& child = node.children[0];
-    for (size_t i = 0; i < node.least && !full(); i++) from = build(child, from);
-    if (node.most == SIZE_MAX) {
-      const int loop = add();
-      states[from].free.push_back(loop);
-      const int end = build(child, loop);
-      states[end].free.push_back(loop);
-      const int to = add();
-      states[loop].free.push_back(to);
-      return to;
-    }
-    std::vector<int> exits = {from};
-    for (size_t i = node.least; i < node.most && !full(); i++) exits.push_back(from = build(child, from));
-    const int to = add();
-    for (const int exit : exits) states[exit].free.push_back(to);
-    return to;
-  }
-};
-
-// The distance from each state to the nearest accepting state; -1 if none can be reached.
 std::vector<int> distances(const Automaton& in) {
   std::vector<std::vector<size_t>> from(in.states.size());
   std::vector<int> out(in.states.size(), -1);
@@ -143,7 +36,6 @@ std::vector<int> distances(const Automaton& in) {
   return out;
 }
 
-// Removes the states from which no accepting state can be reached.
 Automaton trimmed_states(const Automaton& in) {
   const std::vector<int> distance = distances(in);
   Automaton out;
@@ -160,6 +52,8 @@ Automaton trimmed_states(const Automaton& in) {
   }
   return out;
 }
+
+namespace {
 
 struct Step {
   char32_t first, last;
@@ -198,15 +92,18 @@ Signature signature_of(int own, const std::vector<Step>& steps, const std::vecto
   return out;
 }
 
-// Merges the states that accept the same texts (Moore's algorithm: refines a partition of the states).
+}  // namespace
+
+// Moore's algorithm: refines a partition of the states.
 Result<Automaton> minimal(const Automaton& in, WorkBudget& work) {
+  constexpr size_t kWriting = 30;  // steps of work for writing one range
   const auto steps = steps_of(in);
   std::vector<int> group = distances(in);
   for (size_t groups = 0;;) {
     std::unordered_map<Signature, int, SignatureHash> numbers;
     std::vector<int> next(group.size());
     for (size_t i = 0; i < group.size(); i++) {
-      if (!work.spend(8 + steps[i].size())) return too_much_work();
+      if (!work.spend(8 + steps[i].size())) return automaton_too_much_work();
       next[i] = numbers.emplace(signature_of(group[i], steps[i], group), static_cast<int>(numbers.size()))
                     .first->second;
     }
@@ -223,114 +120,10 @@ Result<Automaton> minimal(const Automaton& in, WorkBudget& work) {
     std::map<int, CharSet> to;
     for (const Step& step : steps[i]) to[group[static_cast<size_t>(step.to)]].add(step.first, step.last);
     for (auto& [target, set] : to) state.edges.push_back({std::move(set), target});
-    if (!work.spend(kWriting * (1 + steps[i].size()))) return too_much_work();
+    if (!work.spend(kWriting * (1 + steps[i].size()))) return automaton_too_much_work();
   }
   return out;
 }
-
-// Makes a nondeterministic automaton deterministic by the subset construction.
-class Subsets {
- public:
-  Subsets(const Nfa& nfa, int end, WorkBudget& work)
-      : nfa_(nfa), end_(end), work_(work), points_(nfa.cuts()) {}
-
-  Result<Automaton> from(int begin) {
-    TRY_VOID(number_of({begin}));
-    for (size_t i = 0; i < sets_.size(); i++) {
-      std::map<std::vector<int>, CharSet> targets;
-      TRY_VOID(step(*sets_[i], targets));
-      for (auto& [reached, chars] : targets) {
-        ranges_ += chars.ranges().size();
-        TRY(const int to, number_of(reached));
-        out_.states[i].edges.push_back({std::move(chars), to});
-      }
-      if (sets_.size() > kMaxStates || ranges_ > kMaxRanges) return too_large();
-    }
-    return std::move(out_);
-  }
-
- private:
-  // The sets of states that are reached from `set`, each with the characters that lead to it.
-  Result<void> step(const std::vector<int>& set, std::map<std::vector<int>, CharSet>& targets) {
-    std::vector<int> reached;
-    for (size_t p = 0; p + 1 < points_.size(); p++) {
-      reached.clear();
-      for (const int state : set)
-        for (const auto& [chars, to] : nfa_.states[static_cast<size_t>(state)].edges)
-          if (chars->has(points_[p])) reached.push_back(to);
-      if (!work_.spend(2 + set.size() + 6 * reached.size())) return too_much_work();
-      if (reached.empty()) continue;
-      std::sort(reached.begin(), reached.end());
-      reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-      targets[reached].add(points_[p], points_[p + 1] - 1);
-    }
-    return {};
-  }
-
-  Result<int> number_of(std::vector<int> set) {
-    if (!nfa_.close(set, end_, work_)) return too_much_work();
-    const auto [it, fresh] = numbers_.emplace(std::move(set), static_cast<int>(sets_.size()));
-    if (fresh) {
-      sets_.push_back(&it->first);
-      out_.states.push_back({{}, std::binary_search(it->first.begin(), it->first.end(), end_)});
-    }
-    return it->second;
-  }
-
-  const Nfa& nfa_;
-  const int end_;
-  WorkBudget& work_;
-  const std::vector<char32_t> points_;
-  std::map<std::vector<int>, int> numbers_;
-  std::vector<const std::vector<int>*> sets_;  // by number
-  size_t ranges_ = 0;
-  Automaton out_;
-};
-
-// One character inside a character class of the grammar.
-std::string escaped(char32_t c) {
-  const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-  return plain ? std::string(1, static_cast<char>(c)) : fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
-}
-
-std::string class_of(const CharSet& set) {
-  std::string out = "[";
-  for (const auto& [first, last] : set.ranges()) {
-    out += escaped(first);
-    if (last > first) out += "-" + escaped(last);
-  }
-  return out + "]";
-}
-
-// The ways in which one character of the set may be written, as elements of a rule.
-std::vector<std::string> written(const CharSet& set, StringForm form) {
-  const CharSet surrogates{{0xD800, 0xDFFF}};
-  std::vector<std::string> out;
-  if (form == StringForm::bare || form == StringForm::plain) {
-    CharSet plain = set.without({{0, 8}, {0xB, 0x1F}, {0x7F, 0x7F}}).without(surrogates);
-    if (form == StringForm::bare) plain = plain.without({{'<', '<'}});
-    if (!plain.empty()) out.push_back(class_of(plain));
-    return out;
-  }
-  const CharSet plain = set.without({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}).without(surrogates);
-  if (!plain.empty()) out.push_back(class_of(plain));
-  CharSet names;
-  for (const auto& [c, name] : {std::pair{U'"', '"'},
-                                {U'\\', '\\'},
-                                {U'\b', 'b'},
-                                {U'\f', 'f'},
-                                {U'\n', 'n'},
-                                {U'\r', 'r'},
-                                {U'\t', 't'}})
-    if (set.has(c)) names.add(static_cast<char32_t>(name), static_cast<char32_t>(name));
-  if (!names.empty()) out.push_back("\"\\\\\" " + class_of(names));
-  // \uXXXX escapes only if the set has all characters, since they are not checked one by one; no surrogates.
-  if (set.complement().empty())
-    out.push_back("\"\\\\u\" ([0-9A-Ca-cEFef] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f]");
-  return out;
-}
-
-}  // namespace
 
 CharSet::CharSet(std::vector<Range> ranges) : ranges_(std::move(ranges)) {
   normalise();
@@ -369,7 +162,7 @@ CharSet CharSet::complement() const {
     if (first > next) out.ranges_.emplace_back(next, first - 1);
     next = last + 1;
   }
-  if (next <= kLast) out.ranges_.emplace_back(next, kLast);
+  if (next <= kLastCodePoint) out.ranges_.emplace_back(next, kLastCodePoint);
   return out;
 }
 
@@ -379,23 +172,21 @@ CharSet CharSet::without(const CharSet& other) const {
   return outside.complement();
 }
 
-bool CharSet::has(char32_t c) const {
-  const auto it =
-      std::upper_bound(ranges_.begin(), ranges_.end(), std::pair<char32_t, char32_t>(c, kLast + 1));
-  return it != ranges_.begin() && std::prev(it)->second >= c;
+CharSet CharSet::common(const CharSet& other) const {
+  CharSet out;
+  for (size_t i = 0, j = 0; i < ranges_.size() && j < other.ranges_.size();) {
+    const auto first = std::max(ranges_[i].first, other.ranges_[j].first);
+    const auto last = std::min(ranges_[i].second, other.ranges_[j].second);
+    if (first <= last) out.ranges_.emplace_back(first, last);
+    ranges_[i].second < other.ranges_[j].second ? i++ : j++;
+  }
+  return out;
 }
 
-Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole) {
-  constexpr size_t kParsing = 20;  // steps of work for each byte
-  if (!work.spend(kParsing * (pattern.size() + 1))) return too_much_work();
-  TRY(const RegexNode node, parse_regex(pattern, whole));
-  Nfa nfa;
-  const int begin = nfa.add();
-  const int end = nfa.build(node, begin);
-  if (nfa.full()) return too_large();
-  if (!work.spend(kParsing * nfa.states.size())) return too_much_work();
-  TRY(const Automaton automaton, Subsets(nfa, end, work).from(begin));
-  return minimal(trimmed_states(automaton), work);
+bool CharSet::has(char32_t c) const {
+  const auto it =
+      std::upper_bound(ranges_.begin(), ranges_.end(), std::pair<char32_t, char32_t>(c, kLastCodePoint + 1));
+  return it != ranges_.begin() && std::prev(it)->second >= c;
 }
 
 Automaton any_text() {
@@ -440,10 +231,25 @@ Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget&
 }
 
 Result<Automaton> text_without(std::string_view pattern, WorkBudget& work) {
-  TRY(Automaton automaton, compile_regex(pattern, work));
-  // A pattern that may match anywhere leads from every state to another one with every character.
-  for (auto& state : automaton.states) state.accepts = !state.accepts;
-  return trimmed_states(automaton);
+  TRY(const Automaton automaton, compile_regex(pattern, work));
+  return complement(automaton, work);
+}
+
+Lengths lengths_of(const Automaton& automaton) {
+  std::vector<size_t> entries(automaton.states.size()), longest(automaton.states.size());
+  for (const auto& state : automaton.states)
+    for (const auto& edge : state.edges) entries[static_cast<size_t>(edge.to)]++;
+  std::vector<size_t> done;  // in an order in which every edge leads onwards; states on a cycle never come
+  if (entries[0] == 0) done.push_back(0);
+  for (size_t i = 0; i < done.size(); i++)
+    for (const auto& edge : automaton.states[done[i]].edges) {
+      const auto to = static_cast<size_t>(edge.to);
+      longest[to] = std::max(longest[to], longest[done[i]] + 1);
+      if (--entries[to] == 0) done.push_back(to);
+    }
+  Lengths out{static_cast<size_t>(distances(automaton)[0]), std::nullopt};
+  if (done.size() == automaton.states.size()) out.most = *std::max_element(longest.begin(), longest.end());
+  return out;
 }
 
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
@@ -462,7 +268,7 @@ Result<Automaton> with_length(const Automaton& automaton, size_t least, std::opt
   number_of(0, 0);
   size_t ranges = 0;
   for (size_t i = 0; i < all.size(); i++) {
-    if (all.size() > kMaxStates || ranges > kMaxRanges) return too_large();
+    if (all.size() > kMaxStates || ranges > kMaxRanges) return automaton_too_large();
     const auto [state, length] = all[i];
     const auto& from = automaton.states[static_cast<size_t>(state)];
     out.states[i].accepts = from.accepts && length >= least;
@@ -472,39 +278,71 @@ Result<Automaton> with_length(const Automaton& automaton, size_t least, std::opt
       out.states[i].edges.push_back({edge.set, to});
       ranges += edge.set.ranges().size();
     }
-    if (!work.spend(kCopying * (1 + from.edges.size()))) return too_much_work();
+    if (!work.spend(kCopying * (1 + from.edges.size()))) return automaton_too_much_work();
   }
   return minimal(trimmed_states(out), work);
 }
 
-std::string add_automaton(const Automaton& in, StringForm form, std::string_view hint, GrammarRules& rules) {
-  // Remove the characters that cannot be written, and the states that lead to nothing without them.
-  Automaton automaton = in;
-  for (auto& state : automaton.states)
-    std::erase_if(state.edges, [&](const auto& edge) { return written(edge.set, form).empty(); });
-  automaton = trimmed_states(automaton);
-  if (automaton.states.empty()) return "";
-  // The same automaton is written only once per grammar.
-  std::string all;
-  for (const auto& state : automaton.states) {
-    all += state.accepts ? "!" : "?";
-    for (const auto& edge : state.edges) all += fmt::format("{}>{} ", class_of(edge.set), edge.to);
+bool accepts_text(const Automaton& automaton, std::string_view text) {
+  if (automaton.states.empty()) return false;
+  size_t state = 0;
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint c = decode_utf8(text, i);
+    const auto& edges = automaton.states[state].edges;
+    const auto it =
+        std::find_if(edges.begin(), edges.end(), [&](const auto& edge) { return edge.set.has(c.value); });
+    if (it == edges.end()) return false;
+    state = static_cast<size_t>(it->to);
+    i += static_cast<size_t>(c.length);
   }
-  if (const std::string* known = rules.find(fmt::format("{} {}", static_cast<int>(form), all))) return *known;
-  std::vector<std::string> names;
-  for (size_t i = 0; i < automaton.states.size(); i++) names.push_back(rules.reserve(hint));
-  for (size_t i = 0; i < automaton.states.size(); i++) {
-    const auto& state = automaton.states[i];
-    std::vector<std::string> out;
-    if (state.accepts) out.push_back(form == StringForm::quoted ? "\"\\\"\"" : "\"\"");
-    for (const auto& edge : state.edges)
-      for (const std::string& chars : written(edge.set, form))
-        out.push_back(chars + " " + names[static_cast<size_t>(edge.to)]);
-    rules.define(names[i], fmt::format("{}", fmt::join(out, " | ")));
+  return automaton.states[state].accepts;
+}
+
+Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkBudget& work) {
+  constexpr size_t kComparing = 20;  // steps of work for each pair of edges
+  std::map<std::pair<int, int>, int> numbers;
+  std::vector<std::pair<int, int>> all;
+  Automaton out;
+  if (a.states.empty() || b.states.empty()) return out;
+  const auto number_of = [&](int left, int right) {
+    const auto [it, fresh] = numbers.emplace(std::pair(left, right), static_cast<int>(all.size()));
+    if (fresh) all.emplace_back(left, right), out.states.emplace_back();
+    return it->second;
+  };
+  number_of(0, 0);
+  size_t ranges = 0;
+  for (size_t i = 0; i < all.size(); i++) {
+    const auto& left = a.states[static_cast<size_t>(all[i].first)];
+    const auto& right = b.states[static_cast<size_t>(all[i].second)];
+    out.states[i].accepts = left.accepts && right.accepts;
+    for (const auto& one : left.edges)
+      for (const auto& other : right.edges) {
+        const size_t steps = one.set.ranges().size() + other.set.ranges().size();
+        if (!work.spend(kComparing + steps)) return automaton_too_much_work();
+        CharSet set = one.set.common(other.set);
+        if (set.empty()) continue;
+        ranges += set.ranges().size();
+        const int to = number_of(one.to, other.to);
+        out.states[i].edges.push_back({std::move(set), to});
+      }
+    if (ranges > kMaxRanges) return automaton_too_large();
   }
-  const std::string element = form == StringForm::quoted ? rules.add(hint, "\"\\\"\" " + names[0]) : names[0];
-  rules.remember(fmt::format("{} {}", static_cast<int>(form), all), element);
-  return element;
+  TRY(Automaton least, minimal(trimmed_states(out), work));
+  if (least.states.size() > kMaxStates) return automaton_too_large();
+  return least;
+}
+
+Result<Automaton> complement(const Automaton& automaton, WorkBudget& work) {
+  Automaton out = automaton;
+  const auto all = static_cast<int>(out.states.size());  // the state after any text that was not accepted
+  out.states.push_back({{{CharSet::all(), all}}, false});
+  for (auto& state : out.states) {
+    CharSet known;
+    for (const auto& edge : state.edges) known.add(edge.set);
+    if (CharSet others = known.complement(); !others.empty()) state.edges.push_back({std::move(others), all});
+    state.accepts = !state.accepts;
+  }
+  return minimal(trimmed_states(out), work);
 }
 
 }  // namespace anabranch

@@ -30,6 +30,7 @@ class CharSet {
   void add(const CharSet& other);
   CharSet complement() const;
   CharSet without(const CharSet& other) const;
+  CharSet common(const CharSet& other) const;  // the characters in both
   bool has(char32_t c) const;
   bool empty() const { return ranges_.empty(); }
   // Sorted; no two ranges touch or overlap.
@@ -69,6 +70,18 @@ Automaton any_text();
 Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget& work);
 // Texts in which the pattern matches nowhere. Errors: those of compile_regex.
 Result<Automaton> text_without(std::string_view pattern, WorkBudget& work);
+// Whether it accepts the text, which must be UTF-8.
+bool accepts_text(const Automaton& automaton, std::string_view text);
+// The texts that both accept. Errors: exhausted.
+Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkBudget& work);
+// The texts that it does not accept. Errors: exhausted.
+Result<Automaton> complement(const Automaton& automaton, WorkBudget& work);
+struct Lengths {
+  size_t least = 0;
+  std::optional<size_t> most;  // nullopt: there are texts of any length above
+};
+// The lengths of the accepted texts in code points; the automaton has states.
+Lengths lengths_of(const Automaton& automaton);
 // The accepted texts that have at least `least` and at most `most` code points. Errors: exhausted.
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
                               WorkBudget& work);

@@ -205,4 +205,42 @@ Result<std::string> number_regex(const NumberBounds& bounds) {
   return joined(out);
 }
 
+// A state knows the digits that were read, modulo the digits of the step, and how many of them are behind the
+// point.
+Result<Automaton> multiples_of(double step, WorkBudget& work) {
+  constexpr int64_t kMostDivisor = 1000;
+  constexpr size_t kMostPlaces = 9;
+  const auto digits = decimal(step);
+  if (!digits || digits->fraction.size() > kMostPlaces || digits->whole > kMostDivisor) return Automaton();
+  const int64_t divisor = std::stoll(std::to_string(digits->whole) + digits->fraction);
+  if (divisor < 1 || divisor > kMostDivisor) return Automaton();
+  const size_t places = digits->fraction.size(), all = static_cast<size_t>(divisor);
+  constexpr size_t kFirst = 2;  // behind the beginning, and the beginning with a sign
+  Automaton out;
+  out.states.resize(kFirst + (places + 2) * all);
+  if (!work.spend(30 * 10 * out.states.size())) return make_error(ErrorKind::exhausted, "too much work");
+  // `read`: 0 before the point, 1 right behind it, then one more for each digit.
+  const auto number_of = [&](size_t read, int64_t rest) {
+    return static_cast<int>(kFirst + read * all + static_cast<size_t>(rest));
+  };
+  const auto add_digits = [&](size_t from, size_t read, int64_t rest) {
+    for (char32_t c = '0'; c <= '9'; c++)
+      out.states[from].edges.push_back({{{c, c}}, number_of(read, (rest * 10 + c - '0') % divisor)});
+  };
+  add_digits(0, 0, 0);
+  out.states[0].edges.push_back({{{'-', '-'}}, 1});
+  add_digits(1, 0, 0);
+  for (size_t read = 0; read < places + 2; read++)
+    for (int64_t rest = 0; rest < divisor; rest++) {
+      const auto at = static_cast<size_t>(number_of(read, rest));
+      int64_t whole = rest;  // with zeros for the places that are not written
+      for (size_t i = read == 0 ? 0 : read - 1; i < places; i++) whole = whole * 10 % divisor;
+      out.states[at].accepts = read != 1 && whole == 0;
+      if (read == 0) add_digits(at, 0, rest);
+      if (read == 0 && places > 0) out.states[at].edges.push_back({{{'.', '.'}}, number_of(1, rest)});
+      if (read > 0 && read <= places) add_digits(at, read + 1, rest);
+    }
+  return out;
+}
+
 }  // namespace anabranch

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "grammar/automaton.h"
 
 namespace anabranch {
 
@@ -25,5 +26,9 @@ struct NumberBounds {
 // across a bound. Errors: unsupported (a bound has too many digits for that, or there is no number between
 // the bounds).
 Result<std::string> number_regex(const NumberBounds& bounds);
+
+// The decimals, without an exponent, that are multiples of `step` > 0. An empty automaton: the step has too
+// many digits. Errors: exhausted.
+Result<Automaton> multiples_of(double step, WorkBudget& work);
 
 }  // namespace anabranch

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "tokenizer/utf8.h"
 
@@ -55,7 +56,7 @@ class Parser {
   Result<RegexNode> parse() {
     if (!is_valid_utf8(pattern_)) return fail("is not UTF-8");
     if (pattern_.size() > kMaxPattern) return refuse(fmt::format("more than {} bytes", kMaxPattern));
-    TRY(RegexNode node, alternatives(0));
+    TRY(RegexNode node, alternatives(0, whole_ ? Ends::whole : Ends::search));
     if (at_ < pattern_.size()) return fail("has a ) without a (");
     return node;
   }
@@ -82,35 +83,39 @@ class Parser {
     return c.value;
   }
 
-  Result<RegexNode> alternatives(int depth) {
+  // What stands around a sequence: a part of the pattern, the ends of the text, any text, or before it an
+  // assertion's place and after it any text.
+  enum class Ends { inside, whole, search, ahead };
+
+  Result<RegexNode> alternatives(int depth, Ends ends) {
     if (depth > kMaxNesting) return refuse("groups this deep");
     RegexNode all{RegexNode::Kind::choice, {}, {}};
     do {
-      TRY(RegexNode one, sequence(depth));
+      TRY(RegexNode one, sequence(depth, ends));
       all.children.push_back(std::move(one));
     } while (take("|"));
     return all;
   }
 
-  // Anchors are allowed only at the ends of top-level alternatives. At an end without an anchor, any text may
-  // follow or precede.
-  Result<RegexNode> sequence(int depth) {
+  // Anchors are allowed only at the ends of top-level alternatives, and $ at the end of an assertion. At an
+  // end without an anchor, any text may follow or precede.
+  Result<RegexNode> sequence(int depth, Ends ends) {
     RegexNode all{RegexNode::Kind::sequence, {}, {}};
     const RegexNode any{RegexNode::Kind::chars, CharSet::all(), {}};
     const RegexNode open{RegexNode::Kind::repeat, {}, {any}, 0, SIZE_MAX};
-    const bool search = depth == 0 && !whole_;
-    if (depth == 0 && !take("^") && search) all.children.push_back(open);
+    const bool top = ends == Ends::whole || ends == Ends::search;
+    if (top && !take("^") && ends == Ends::search) all.children.push_back(open);
     bool closed = false;
     while (!ended() && here() != '|' && here() != ')') {
       if (take("$")) {
-        if (depth > 0 || (!ended() && here() != '|')) return refuse("$ inside");
+        if (ends == Ends::inside || (!ended() && here() != '|' && here() != ')')) return refuse("$ inside");
         closed = true;
         break;
       }
       TRY(RegexNode one, repeated(depth));
       all.children.push_back(std::move(one));
     }
-    if (search && !closed) all.children.push_back(open);
+    if ((ends == Ends::search || ends == Ends::ahead) && !closed) all.children.push_back(open);
     return all;
   }
 
@@ -152,10 +157,22 @@ class Parser {
     return {};
   }
 
+  // What must not follow is read in its widest sense.
+  Result<RegexNode> assertion(int depth, bool negative) {
+    const bool before = std::exchange(widest_, widest_ != negative);
+    TRY(RegexNode inside, alternatives(depth + 1, Ends::ahead));
+    widest_ = before;
+    if (!take(")")) return fail("has a ( without a )");
+    RegexNode out{RegexNode::Kind::ahead, {}, {std::move(inside)}};
+    out.negative = negative;
+    return out;
+  }
+
   Result<RegexNode> atom(int depth) {
     if (take("(")) {
-      if (take("?") && !take(":")) return refuse("assertions, named groups or flags");
-      TRY(RegexNode inside, alternatives(depth + 1));
+      if (take("?=") || take("?!")) return assertion(depth, pattern_[at_ - 1] == '!');
+      if (take("?") && !take(":")) return refuse("assertions about what is before, named groups or flags");
+      TRY(RegexNode inside, alternatives(depth + 1, Ends::inside));
       if (!take(")")) return fail("has a ( without a )");
       return inside;
     }
@@ -164,10 +181,11 @@ class Parser {
       TRY(set, char_class());
       if (set.empty()) return refuse("an empty class");
     } else if (take(".")) {
-      set = CharSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).complement();
+      set = widest_ ? CharSet({{'\n', '\n'}}).complement()
+                    : CharSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).complement();
     } else if (take("\\")) {
       TRY(const ClassMember escaped, escape(false));
-      set = escaped.set;
+      set = widest_ ? escaped.most : escaped.set;
     } else if (const char c = here(); c == '^') {
       return refuse("^ inside");
     } else if (c == '*' || c == '+' || c == '?') {
@@ -241,7 +259,7 @@ class Parser {
       TRY(const ClassMember first, member());
       const bool range = first.single && pattern_.substr(at_, 1) == "-" && pattern_.substr(at_, 2) != "-]";
       if (!range) {
-        const auto& more = (negated ? first.most : first.set).ranges();
+        const auto& more = (negated != widest_ ? first.most : first.set).ranges();
         ranges.insert(ranges.end(), more.begin(), more.end());
         continue;
       }
@@ -258,6 +276,7 @@ class Parser {
 
   std::string_view pattern_;
   const bool whole_;
+  bool widest_ = false;  // classes have all characters that some engine gives them
   size_t at_ = 0;
 };
 

@@ -10,11 +10,13 @@
 namespace anabranch {
 
 struct RegexNode {
-  enum class Kind { chars, sequence, choice, repeat };
+  enum class Kind { chars, sequence, choice, repeat, ahead };
   Kind kind = Kind::sequence;
   CharSet set;                      // chars: matches one of these
-  std::vector<RegexNode> children;  // repeat: exactly one
+  std::vector<RegexNode> children;  // repeat and ahead: exactly one
   size_t least = 1, most = 1;       // repeat; most: SIZE_MAX for no limit
+  // ahead: the rest of the text, up to its end, matches the child; negative: it does not.
+  bool negative = false;
 };
 
 // `whole` and the errors are those of compile_regex.

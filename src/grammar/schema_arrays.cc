@@ -1,14 +1,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
 
 #include "grammar/json_rules.h"
+#include "grammar/schema_merge.h"
 #include "grammar/schema_writer.h"
 
 namespace anabranch {
 namespace {
+
+// Of a set: values that an enum lists, and those of them that may come in any order.
+constexpr size_t kMaxListed = 500, kMaxAnyOrder = 6;
 
 struct Items {
   std::vector<std::string> first;  // the elements of the items that the schema lists one by one
@@ -50,7 +55,68 @@ std::string add_array(const Items& items, GrammarRules& rules) {
   return rules.add("array", fmt::format("\"[\" {} {}", s, tail));
 }
 
+// Rules for what follows the opening bracket of a set; returns the first.
+std::string add_any_order(const std::vector<std::string>& values, int64_t least, int64_t most,
+                          GrammarRules& rules) {
+  const std::string s = add_space(rules);
+  std::vector<std::string> names;  // by the values that are written, one bit for each
+  for (size_t written = 0; written < size_t{1} << values.size(); written++)
+    names.push_back(rules.reserve("items"));
+  for (size_t written = 0; written < names.size(); written++) {
+    const auto count = static_cast<int64_t>(std::popcount(written));
+    std::vector<std::string> out;
+    if (count >= least) out.push_back(count > 0 ? s + " \"]\"" : "\"]\"");
+    const std::string before = count > 0 ? fmt::format("{0} \",\" {0} ", s) : "";
+    for (size_t i = 0; i < values.size() && count < most; i++)
+      if (!(written >> i & 1))
+        out.push_back(fmt::format("{}{} {}", before, values[i], names[written | size_t{1} << i]));
+    if (out.empty()) out.push_back(literal(std::string(1, '\0')));  // more values than may be: never reached
+    rules.define(names[written], fmt::format("{}", fmt::join(out, " | ")));
+  }
+  return names[0];
+}
+
 }  // namespace
+
+// The elements of the values that an item may have, each of them once; empty if they are not listed.
+Result<std::vector<std::string>> SchemaWriter::listed_values(const Json& items, const std::string& where) {
+  std::vector<std::string> out;
+  TRY(Json flat, document_.flatten(items, where));
+  if (!flat.is_object() || flat.contains("anyOf") || flat.contains("oneOf")) return out;
+  Json values = enumerated(flat);
+  if (values.is_null() && string_at(flat, "type") == "boolean") values = {true, false};
+  if (!values.is_array() || values.size() > kMaxListed) return out;
+  flat.erase("const");
+  for (const Json& one : values) {
+    flat["enum"] = Json::array({one});
+    TRY(const std::string element, value(flat, where));
+    if (!element.empty() && std::find(out.begin(), out.end(), element) == out.end()) out.push_back(element);
+  }
+  return out;
+}
+
+// A set of listed values: a few in any order, many in the order in which they are listed.
+Result<std::string> SchemaWriter::set(const Json& flat, const std::string& where, int64_t least,
+                                      std::optional<int64_t> most) {
+  const char* refused = "is supported for one item, and for items that an enum lists";
+  const auto items = flat.find("items");
+  if (items == flat.end() || flat.contains("prefixItems") || items->is_array())
+    return unsupported_keyword(where, "uniqueItems", refused);
+  TRY(const auto values, listed_values(*items, where + "/items"));
+  if (values.empty()) return unsupported_keyword(where, "uniqueItems", refused);
+  const auto count = static_cast<int64_t>(values.size());
+  if (least > count) return std::string();
+  const std::string s = add_space(rules_);
+  std::string rest;
+  if (values.size() <= kMaxAnyOrder) {
+    rest = add_any_order(values, least, most.value_or(count), rules_);
+  } else {
+    Members members{{}, "", least, most && *most < count ? most : std::nullopt, "]"};
+    for (const std::string& one : values) members.named.push_back({one, false});
+    rest = MembersWriter(members, rules_).add();
+  }
+  return rest.empty() ? rest : rules_.add("set", fmt::format("\"[\" {} {}", s, rest));
+}
 
 Result<std::string> SchemaWriter::array(const Json& flat, const std::string& where) {
   const Deeper inside(level_);
@@ -59,7 +125,7 @@ Result<std::string> SchemaWriter::array(const Json& flat, const std::string& whe
   TRY(out.most, count_keyword(flat, "maxItems", where, kMaxRepeat));
   out.least = fewest.value_or(0);
   if (flat.contains("uniqueItems") && flat["uniqueItems"] == true && out.most.value_or(2) > 1)
-    return unsupported_keyword(where, "uniqueItems", "is not supported: a grammar cannot keep it");
+    return set(flat, where, out.least, out.most);
   bool must_end = false;  // an item has no value, so the array ends before it
   const auto prefix = flat.find("prefixItems"), items = flat.find("items");
   const bool listed = items != flat.end() && items->is_array();  // as in drafts before 2020-12

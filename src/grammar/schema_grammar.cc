@@ -6,25 +6,27 @@
 
 namespace anabranch {
 
-Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where) {
-  return SchemaWriter(schema, rules, where).whole();
+Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where, Keep keep) {
+  return SchemaWriter(schema, rules, where, keep).whole();
 }
 
 std::string add_any_object(GrammarRules& rules) {
   return add_any("object", rules);
 }
 
-Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where) {
-  return SchemaWriter(schema, rules, where).parameters();
+Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where,
+                                   Keep keep) {
+  return SchemaWriter(schema, rules, where, keep).parameters();
 }
 
 Result<std::string> text_to_tag(bool more, GrammarRules& rules) {
   const std::string key = more ? "text to a parameter" : "text to </parameter>";
   if (const std::string* known = rules.find(key)) return *known;
+  WorkBudget own;  // the same work for every grammar, so it is not charged
   std::string ends =
       R"(</parameter>[ \t\r\n]*(<parameter=|</function>|</tool_call>)|<function=[^<>\n]+>[ \t\r\n]*<parameter=)";
   if (more) ends += R"(|^<parameter=|\n<parameter=)";
-  TRY(const Automaton text, text_without(ends, rules.work()));
+  TRY(const Automaton text, text_without(ends, own));
   const std::string element = add_automaton(text, StringForm::plain, "text", rules);
   rules.remember(key, element);
   return element;

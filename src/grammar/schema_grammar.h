@@ -1,5 +1,5 @@
 // JSON schemas as grammars. Every text of the grammar satisfies the schema. A keyword that a grammar cannot
-// enforce is an error with its name and place; it is never ignored.
+// enforce is an error with its name and place, unless the caller wants to keep what is possible.
 //
 // The grammar leaves out some texts that satisfy the schema: properties come in the schema's order; others
 // are written only if the schema mentions them (additionalProperties, patternProperties) or names no
@@ -12,13 +12,16 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "grammar/grammar_rules.h"
+#include "grammar/schema_keywords.h"
 
 namespace anabranch {
 
 // Adds rules for the values of the schema; returns the element that stands for them in other rules. Errors:
 // invalid (it is not a schema, or nothing satisfies it), unsupported (a keyword cannot be enforced),
 // exhausted (it is too large). The message names the place as a JSON pointer that begins with `where`.
-Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where = "#");
+// keep: whether keywords that cannot be enforced are left out instead; then a text may violate them.
+Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where = "#",
+                               Keep keep = Keep::all);
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);
 // The text of a parameter between its tags, such that readers find its end (output/parameter_value.h). more:
@@ -26,6 +29,7 @@ std::string add_any_object(GrammarRules& rules);
 Result<std::string> text_to_tag(bool more, GrammarRules& rules);
 // The parameters of a call in Qwen's format: <parameter=NAME>\n...\n</parameter>\n for each property. Strings
 // have no quotes.
-Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#");
+Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#",
+                                   Keep keep = Keep::all);
 
 }  // namespace anabranch

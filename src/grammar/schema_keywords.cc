@@ -24,9 +24,7 @@ const std::vector<Refused>& refused_keywords() {
                                             {"dependentSchemas", Json::object()},
                                             {"$dynamicRef", nullptr},
                                             {"$recursiveRef", nullptr},
-                                            {"dependencies", Json::object()},
-                                            {"unevaluatedItems", true},
-                                            {"unevaluatedProperties", true}};
+                                            {"dependencies", Json::object()}};
   return list;
 }
 
@@ -34,8 +32,16 @@ const std::vector<Refused>& refused_keywords() {
 
 bool constrains_values(const std::string& key) {
   static const std::unordered_set<std::string> all = [] {
-    std::unordered_set<std::string> out = {"type",  "enum",  "const", "anyOf",
-                                           "oneOf", "allOf", "$ref",  "additionalItems"};
+    std::unordered_set<std::string> out = {"type",
+                                           "enum",
+                                           "const",
+                                           "anyOf",
+                                           "oneOf",
+                                           "allOf",
+                                           "$ref",
+                                           "additionalItems",
+                                           "unevaluatedItems",
+                                           "unevaluatedProperties"};
     for (const KeywordOf& known : kKeywords) out.insert(known.keyword);
     for (const Refused& known : refused_keywords()) out.insert(known.keyword);
     return out;
@@ -46,9 +52,16 @@ bool constrains_values(const std::string& key) {
 Result<void> check_keywords(const Json& flat, const std::string& where) {
   for (const Refused& known : refused_keywords())
     if (const auto it = flat.find(known.keyword);
-        it != flat.end() && (known.harmless.is_null() || *it != known.harmless))
+        it != flat.end() && (known.harmless.is_null() || *it != known.harmless) &&
+        !(known.keyword == std::string_view("not") && leaves_out_integers(flat)))
       return unsupported_keyword(where, known.keyword, "is not supported: a grammar cannot keep it");
   return {};
+}
+
+bool leaves_out_integers(const Json& flat) {
+  const auto it = flat.find("not");
+  return it != flat.end() && *it == Json{{"type", "integer"}} && flat.contains("type") &&
+         flat["type"] == "number";
 }
 
 Result<TypeSet> types_of(const Json& flat, const std::string& where) {
@@ -108,16 +121,25 @@ Error schema_too_large(const std::string& where) {
 }
 
 Error invalid_keyword(const std::string& where, const char* keyword, std::string_view what) {
-  return make_error(ErrorKind::invalid, "'{}' at {} {}", keyword, where, what);
+  return {ErrorKind::invalid, fmt::format("'{}' at {} {}", keyword, where, what), keyword};
 }
 
 Error unsupported_keyword(const std::string& where, const char* keyword, std::string_view what) {
-  return make_error(ErrorKind::unsupported, "'{}' at {} {}", keyword, where, what);
+  return {ErrorKind::unsupported, fmt::format("'{}' at {} {}", keyword, where, what), keyword};
+}
+
+Error unsupported_together(const std::string& where, const std::string& keyword, std::string_view what) {
+  return {ErrorKind::unsupported, fmt::format("{}: {} not supported", where, what), keyword};
+}
+
+bool is_of_keyword(const Error& error) {
+  return !error.field.empty();
 }
 
 Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where) {
   if (made.ok()) return made;
-  return make_error(made.error().kind, "'{}' at {}: {}", keyword, where, made.error().message);
+  return Error{made.error().kind, fmt::format("'{}' at {}: {}", keyword, where, made.error().message),
+               keyword};
 }
 
 }  // namespace anabranch

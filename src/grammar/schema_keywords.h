@@ -49,8 +49,18 @@ inline constexpr KeywordOf kKeywords[] = {{"minimum", kNumber},
 
 // False for annotations such as "title", and for keywords that only references lead to, such as "$defs".
 bool constrains_values(const std::string& keyword);
+// What becomes of keywords that a grammar cannot keep.
+enum class Keep {
+  all,       // they are errors
+  possible,  // they are left out, and the rest is kept
+};
+// Whether the error goes away if the keyword that it names is left out.
+bool is_of_keyword(const Error& error);
+
 // Errors: unsupported, if the schema has a keyword that no grammar can enforce.
 Result<void> check_keywords(const Json& flat, const std::string& where);
+// Whether the schema is of numbers that are no integers, the one use of "not" that is kept.
+bool leaves_out_integers(const Json& flat);
 // The values of "type". Without it, the types that the other keywords constrain; without those, all types.
 Result<TypeSet> types_of(const Json& flat, const std::string& where);
 // The value of a keyword that takes a number; nullopt: the schema does not have it.
@@ -63,10 +73,13 @@ Result<std::optional<int64_t>> count_keyword(const Json& flat, const char* keywo
 std::string step_of(const std::string& where, std::string_view key);
 std::string step_of(const std::string& where, const char* key, size_t index);
 
+// The errors about a keyword have its name in Error::field.
 Error unsatisfiable(const std::string& where);
 Error schema_too_large(const std::string& where);
 Error invalid_keyword(const std::string& where, const char* keyword, std::string_view what);
 Error unsupported_keyword(const std::string& where, const char* keyword, std::string_view what);
+// Two schemas that hold together have the keyword, and no schema says both.
+Error unsupported_together(const std::string& where, const std::string& keyword, std::string_view what);
 // Adds the keyword and its place to the message if the automaton could not be made.
 Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where);
 

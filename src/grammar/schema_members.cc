@@ -27,7 +27,7 @@ std::string MembersWriter::rest(size_t i, int64_t count) {
     if (!required)
       if (const auto behind = rest(i + 1, count); !behind.empty()) out.push_back(behind);
   } else {
-    if (count >= members_.least) out.push_back(count > 0 ? s + " \"}\"" : "\"}\"");
+    if (count >= members_.least) out.push_back((count > 0 ? s + " " : "") + literal(members_.close));
     if (more && !members_.other.empty()) follow(members_.other, i, next);
   }
   if (out.empty()) {  // no number of further members meets the limits

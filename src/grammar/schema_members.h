@@ -1,4 +1,4 @@
-// The members of an object as rules of a grammar.
+// The members of an object, or of a set of values, as rules of a grammar.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct Members {
   std::string other;          // the element of a member with any other name; "": there are none
   int64_t least = 0;          // how many members there must be, if that is more than are required
   std::optional<int64_t> most;
+  std::string close = "}";
 };
 
-// Writes the members of one object and its closing brace.
+// Writes the members of one object or set, and its closing bracket.
 class MembersWriter {
  public:
   // Both must outlive this.

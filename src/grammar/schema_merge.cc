@@ -1,8 +1,12 @@
 #include "grammar/schema_merge.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+
+#include "grammar/schema_keywords.h"
 
 namespace anabranch {
 namespace {
@@ -24,22 +28,11 @@ Json both(const Json& a, const Json& b) {
   return {{"allOf", Json::array({a, b})}};
 }
 
-// The types in both lists. An integer is also a number.
-Json common_types(const Json& a, const Json& b) {
-  Json out = Json::array();
-  const Json others = as_list(b);
-  for (const Json& type : as_list(a))
-    if (has(others, type) || (type == "integer" && has(others, "number")))
-      out.push_back(type);
-    else if (type == "number" && has(others, "integer"))
-      out.push_back("integer");
-  return out;
-}
-
-Json common_values(const Json& a, const Json& b) {
-  Json out = Json::array();
-  for (const Json& value : a)
-    if (has(b, value)) out.push_back(value);
+// A list of patterns, all of which hold. In a schema of a client, "pattern" is one string.
+Json all_patterns(const Json& a, const Json& b) {
+  Json out = as_list(a);
+  for (const Json& pattern : as_list(b))
+    if (!has(out, pattern)) out.push_back(pattern);
   return out;
 }
 
@@ -61,6 +54,8 @@ size_t merging_steps(const Json& a, const Json& b) {
   size_t steps = copying_steps(a) + copying_steps(b);
   for (const char* key : {"properties", "required"})
     steps += 2 * part_of(a, key).size() * part_of(b, key).size();
+  for (const char* key : {"anyOf", "oneOf"})
+    if (b.contains(key)) steps += part_of(a, key).size() * copying_steps(part_of(b, key));
   for (const char* key : {"enum", "type"}) steps += copying_steps(part_of(a, key)) * part_of(b, key).size();
   return steps;
 }
@@ -84,11 +79,17 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
     return a.get<double>() > b.get<double>() ? a : b;
   if (in(key, {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}) && numbers)
     return a.get<double>() < b.get<double>() ? a : b;
+  if (key == "pattern") return all_patterns(a, b);
   if (key == "uniqueItems") return Json(a == true || b == true);
   if (key == "required" && a.is_array() && b.is_array()) {
     Json out = a;
     for (const Json& name : b)
       if (!has(out, name)) out.push_back(name);
+    return out;
+  }
+  if ((key == "anyOf" || key == "oneOf") && a.is_array()) {  // each of the one list with the other list
+    Json out = Json::array();
+    for (const Json& one : a) out.push_back(both(one, {{key, b}}));
     return out;
   }
   if (key == "properties" && a.is_object() && b.is_object()) {
@@ -97,12 +98,29 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
       out[name] = out.contains(name) ? both(out[name], schema) : schema;
     return out;
   }
-  return make_error(ErrorKind::unsupported,
-                    "{}: two '{}' that hold together (by allOf or beside $ref) are not supported", where,
-                    key);
+  return unsupported_together(where, key,
+                              fmt::format("two '{}' that hold together (by allOf or beside $ref) are", key));
 }
 
 }  // namespace
+
+Json common_types(const Json& a, const Json& b) {
+  Json out = Json::array();
+  const Json others = as_list(b);
+  for (const Json& type : as_list(a))
+    if (has(others, type) || (type == "integer" && has(others, "number")))
+      out.push_back(type);
+    else if (type == "number" && has(others, "integer"))
+      out.push_back("integer");
+  return out;
+}
+
+Json common_values(const Json& a, const Json& b) {
+  Json out = Json::array();
+  for (const Json& value : a)
+    if (has(b, value)) out.push_back(value);
+  return out;
+}
 
 const Json& part_of(const Json& schema, const char* key) {
   static const Json nothing;
@@ -167,13 +185,12 @@ Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget&
   restrict_additional(b, a);
   if ((a.contains("prefixItems") && b.contains("items")) ||
       (b.contains("prefixItems") && a.contains("items")))
-    return make_error(ErrorKind::unsupported,
-                      "{}: 'prefixItems' together with another schema's 'items' is not supported", where);
+    return unsupported_together(where, "prefixItems",
+                                "'prefixItems' together with another schema's 'items' is");
   if (patterns_clash(a, b) || patterns_clash(b, a))
-    return make_error(ErrorKind::unsupported,
-                      "{}: 'patternProperties' together with another schema's 'additionalProperties' is not "
-                      "supported",
-                      where);
+    return unsupported_together(
+        where, "patternProperties",
+        "'patternProperties' together with another schema's 'additionalProperties' is");
   for (const auto& [key, value] : b.items()) {
     if (!a.contains(key)) {
       a[key] = value;
@@ -185,40 +202,6 @@ Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget&
   }
   if (a.contains("type") && a["type"].empty()) return Json(false);
   return a;
-}
-
-bool apart(const Json& a, const Json& b, WorkBudget& work, int depth) {
-  if (!a.is_object() || !b.is_object() || depth > 8) return false;
-  const Json &ours = part_of(a, "properties"), &theirs = part_of(b, "properties");
-  const Json &we_need = part_of(a, "required"), &they_need = part_of(b, "required");
-  const Json &our_values = part_of(a, "enum"), &their_values = part_of(b, "enum");
-  if (!work.spend(100 + copying_steps(our_values) * (1 + their_values.size()) + copying_steps(their_values) +
-                  copying_steps(part_of(a, "type")) * (1 + part_of(b, "type").size()) +
-                  2 * (we_need.size() + they_need.size()) * (ours.size() + theirs.size() + we_need.size())))
-    return false;
-  if (a.contains("type") && b.contains("type") && common_types(a["type"], b["type"]).empty()) return true;
-  const Json values = enumerated(a), others = enumerated(b);
-  if (!values.is_null() && !others.is_null()) return common_values(values, others).empty();
-  const auto object = [](const Json& schema) { return string_at(schema, "type") == "object"; };
-  if (!object(a) || !object(b)) return false;
-  bool closed = a.contains("additionalProperties") ? a["additionalProperties"] == false
-                                                   : a.contains("properties") || !we_need.empty();
-  for (const char* key : {"anyOf", "oneOf", "allOf", "$ref"}) closed = closed && !a.contains(key);
-  for (const Json& name : they_need) {
-    if (!name.is_string()) continue;
-    const auto our = ours.find(name.get_ref<const std::string&>());
-    if (closed && our == ours.end() && !has(we_need, name) && !a.contains("patternProperties")) return true;
-    const auto their = theirs.find(name.get_ref<const std::string&>());
-    if (our != ours.end() && their != theirs.end() && has(we_need, name) &&
-        apart(*our, *their, work, depth + 1))
-      return true;
-  }
-  const bool others_closed = b.contains("additionalProperties") && b["additionalProperties"] == false;
-  for (const Json& name : we_need)
-    if (name.is_string() && others_closed && !theirs.contains(name.get_ref<const std::string&>()) &&
-        !b.contains("patternProperties"))
-      return true;
-  return false;
 }
 
 }  // namespace anabranch

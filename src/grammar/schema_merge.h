@@ -1,4 +1,4 @@
-// Merges two JSON schemas into one that requires both, and decides whether two schemas exclude each other.
+// Merges two JSON schemas into one that requires both.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@ size_t copying_steps(const Json& json);
 // schema cannot express together), exhausted.
 Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget& work);
 
-// Whether no value that the grammar writes for `a` satisfies `b`. The grammar writes properties that `a` does
-// not name only if `a` has additionalProperties or names none. Only types, constants and properties are
-// compared: true is certain, false is not. False as well once the budget is used up.
-bool apart(const Json& a, const Json& b, WorkBudget& work, int depth = 0);
-
 // The schema that the reference "#" or "#/..." points to; null if there is none, or for other kinds of
 // references.
 const Json* find_reference(const Json& root, std::string_view ref);
 
 // The member of that name if it is an array or an object; otherwise a JSON null.
 const Json& part_of(const Json& schema, const char* key);
+
+// The types that both lists name ("type" is one name, or a list). An integer is also a number.
+Json common_types(const Json& a, const Json& b);
+// The values in both arrays.
+Json common_values(const Json& a, const Json& b);
 
 // The values that enum and const allow; a JSON null if the schema has neither.
 Json enumerated(const Json& schema);

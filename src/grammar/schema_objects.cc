@@ -16,6 +16,31 @@ constexpr size_t kMaxMembers = 500, kMaxMemberBytes = 4u << 20;
 
 }  // namespace
 
+// The properties of an object whose names an enum lists, as in a record of an enum: each name is a property.
+Result<Json> SchemaWriter::with_listed_names(const Json& flat, const std::string& where) {
+  const auto names = flat.find("propertyNames");
+  if (names == flat.end()) return flat;
+  TRY(const Json keys, document_.flatten(*names, step_of(where, "propertyNames")));
+  Json out = flat;
+  if (keys == true || keys == Json::object() || keys == Json{{"type", "string"}}) out.erase("propertyNames");
+  const Json values = keys.is_object() ? enumerated(keys) : Json();
+  if (!values.is_array() || flat.contains("patternProperties")) return out;
+  const Json rest = flat.value("additionalProperties", Json(true)), &known = part_of(flat, "properties");
+  if (!rules_.work().spend(values.size() * (copying_steps(rest) + known.size())))
+    return schema_too_large(where);
+  Json properties = Json::object();
+  for (const Json& value : values) {
+    if (!value.is_string()) continue;
+    const auto& name = value.get_ref<const std::string&>();
+    const auto it = known.find(name);
+    properties[name] = it == known.end() ? rest : *it;
+  }
+  out["properties"] = std::move(properties);
+  out["additionalProperties"] = false;
+  out.erase("propertyNames");
+  return out;
+}
+
 Result<std::string> SchemaWriter::other_member(const Json& flat, const std::vector<std::string>& names,
                                                const std::string& where) {
   const auto additional = flat.find("additionalProperties"), patterns = flat.find("patternProperties");
@@ -23,18 +48,19 @@ Result<std::string> SchemaWriter::other_member(const Json& flat, const std::vect
   if (patterns != flat.end() && !patterns->is_object())
     return invalid_keyword(where, "patternProperties", "is no object");
   const bool has_patterns = patterns != flat.end() && !patterns->empty();
-  if (has_patterns && (!names.empty() || patterns->size() > 1 || key_schema != flat.end() ||
+  if (has_patterns && (patterns->size() > 1 || key_schema != flat.end() ||
                        (additional != flat.end() && *additional != false)))
     return unsupported_keyword(
         where, "patternProperties",
-        "is supported with one pattern only, and without properties, propertyNames and "
-        "additionalProperties beside it");
+        "is supported with one pattern only, and without propertyNames and additionalProperties beside it");
   if (key_schema != flat.end() && *key_schema != true && !names.empty())
     return unsupported_keyword(where, "propertyNames", "is not supported beside 'properties' or 'required'");
   std::string key, element;
   if (has_patterns) {
-    TRY(const Automaton automaton,
+    TRY(Automaton automaton,
         placed(compile_regex(patterns->begin().key(), rules_.work()), "patternProperties", where));
+    TRY(const Automaton others, placed(text_except(names, rules_.work()), "patternProperties", where));
+    TRY(automaton, placed(intersection(automaton, others, rules_.work()), "patternProperties", where));
     key = add_automaton(automaton, StringForm::quoted, "key", rules_);
     TRY(element, value(patterns->front(), step_of(where, "patternProperties")));
   } else {
@@ -61,6 +87,19 @@ Result<std::string> SchemaWriter::other_member(const Json& flat, const std::vect
   return rules_.add("member", fmt::format("{} {} \":\" {} {}", key, s, s, element));
 }
 
+// The patterns of names with their schemas.
+Result<std::vector<std::pair<Automaton, const Json*>>> SchemaWriter::patterns_of(const Json& flat,
+                                                                                 const std::string& where) {
+  std::vector<std::pair<Automaton, const Json*>> out;
+  const Json& patterns = part_of(flat, "patternProperties");
+  if (!patterns.is_object()) return out;
+  for (const auto& [pattern, schema] : patterns.items()) {
+    TRY(Automaton automaton, placed(compile_regex(pattern, rules_.work()), "patternProperties", where));
+    out.emplace_back(std::move(automaton), &schema);
+  }
+  return out;
+}
+
 Result<bool> SchemaWriter::named_members(const Json& flat, const std::string& where, const WriteMember& write,
                                          std::vector<Member>& out, std::vector<std::string>& names) {
   static const Json none = Json::object(), nobody = Json::array(), anything = true;
@@ -74,9 +113,15 @@ Result<bool> SchemaWriter::named_members(const Json& flat, const std::string& wh
     if (!name.is_string()) return invalid_keyword(where, "required", "has a name that is no string");
     needed.insert(name.get<std::string>());
   }
+  TRY(const auto patterns, patterns_of(flat, where));
   const auto add = [&](const std::string& name, const Json& schema) -> Result<bool> {
     const bool must = needed.count(name) > 0;
-    TRY(const std::string text, write(name, schema, step_of(where + "/properties", name)));
+    Json all = Json::array({schema});  // what holds for this property
+    for (const auto& [automaton, other] : patterns)
+      if (accepts_text(automaton, name)) all.push_back(*other);
+    const Json both = all.size() > 1 ? Json{{"allOf", all}} : Json();
+    TRY(const std::string text,
+        write(name, both.is_null() ? schema : both, step_of(where + "/properties", name)));
     names.push_back(name);
     if (text.empty()) return !must;
     out.push_back({text, must});
@@ -90,14 +135,18 @@ Result<bool> SchemaWriter::named_members(const Json& flat, const std::string& wh
   const std::set<std::string> known(names.begin(), names.end());
   for (const std::string& name : needed) {
     if (known.count(name) > 0) continue;
-    TRY(const bool possible, add(name, additional == flat.end() ? anything : *additional));
+    const bool matched = std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
+      return accepts_text(pattern.first, name);
+    });  // then additionalProperties does not apply
+    TRY(const bool possible, add(name, additional == flat.end() || matched ? anything : *additional));
     if (!possible) return false;
   }
   return true;
 }
 
-Result<std::string> SchemaWriter::object(const Json& flat, const std::string& where) {
+Result<std::string> SchemaWriter::object(const Json& given, const std::string& where) {
   const Deeper inside(level_);
+  TRY(const Json flat, with_listed_names(given, where));
   Members members;
   std::vector<std::string> names;
   const std::string s = add_space(rules_);

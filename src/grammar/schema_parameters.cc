@@ -9,15 +9,39 @@
 #include "grammar/schema_writer.h"
 
 namespace anabranch {
+namespace {
+
+bool is_name_of_parameter(std::string_view name) {
+  return name.find_first_of("<>\n") == name.npos;
+}
+
+// Leaves out the parameters with names that cannot be written.
+void leave_out_names(Json& schema) {
+  const auto bad = [](const std::string& name) { return !is_name_of_parameter(name); };
+  std::vector<std::string> names;
+  for (const auto& [name, value] : part_of(schema, "properties").items())
+    if (bad(name)) names.push_back(name);
+  for (const std::string& name : names) schema["properties"].erase(name);
+  if (!part_of(schema, "required").is_array()) return;
+  Json required = Json::array();
+  for (const Json& name : schema["required"])
+    if (!name.is_string() || !bad(name.get<std::string>())) required.push_back(name);
+  schema["required"] = std::move(required);
+}
+
+}  // namespace
 
 // Readers treat the text of a parameter as a string if the schema allows only strings (tool_schema.h). So
 // bare_flat() needs all types that the whole schema names.
 Result<std::string> SchemaWriter::bare(const Json& schema, const std::string& where) {
   if (!finite_.has_finite_value(schema)) return std::string();
-  TRY(const Json flat, document_.flatten(schema, where));
+  TRY(Json flat, document_.flatten(schema, where));
   if (flat == false) return std::string();
-  TRY(const TypeSet named, document_.named_types(flat == true ? Json::object() : flat, where));
-  return bare_flat(flat == true ? Json::object() : flat, where, named);
+  if (flat == true) flat = Json::object();
+  return kept(std::move(flat), [&](const Json& rest) -> Element {
+    TRY(const TypeSet named, document_.named_types(rest, where));
+    return bare_flat(rest, where, named);
+  });
 }
 
 Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string& where,
@@ -60,9 +84,15 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
 
 Result<std::string> SchemaWriter::parameters() {
   TRY_VOID(finite_.find(where_));
-  TRY(const Json flat, document_.flatten(document_.root(), where_));
+  TRY(Json flat, document_.flatten(document_.root(), where_));
   if (flat == false) return unsatisfiable(where_);
-  const Json schema = flat == true ? Json::object() : flat;
+  if (flat == true) flat = Json::object();
+  return concluded(kept(std::move(flat), [&](const Json& rest) { return flat_parameters(rest); }));
+}
+
+Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
+  TRY(Json schema, with_listed_names(flat, where_));
+  if (keep_ == Keep::possible) leave_out_names(schema);
   TRY_VOID(check_keywords(schema, where_));
   TRY(const TypeSet wanted, types_of(schema, where_));
   if (!wanted[kObject])
@@ -82,7 +112,7 @@ Result<std::string> SchemaWriter::parameters() {
   if (const auto it = schema.find("properties"); it != schema.end() && it->is_object())
     for (const auto& [name, one] : it->items()) missing.insert(name);
   const auto write = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
-    if (name.find_first_of("<>\n") != name.npos)
+    if (!is_name_of_parameter(name))
       return unsupported_keyword(place, "properties", "has a name with <, > or a line end");
     more_parameters_ = missing.size() > missing.count(name);
     TRY(const std::string element, bare(one, place));

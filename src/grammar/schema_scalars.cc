@@ -64,15 +64,28 @@ size_t length_of(std::string_view text) {  // in code points
   return count;
 }
 
-// Numbers that match `regex`, one of our own expressions.
-Result<std::string> digits(const std::string& regex, const char* hint, const std::string& where,
-                           GrammarRules& rules) {
-  const std::string key = "digits " + regex;
+// Numbers that match `regex`, one of our own expressions, and are multiples of `step` if there is one.
+Result<std::string> digits(const std::string& regex, std::optional<double> step, const char* hint,
+                           const std::string& where, GrammarRules& rules) {
+  const std::string key = fmt::format("digits {} {}", step.value_or(0), regex);
   if (const std::string* known = rules.find(key)) return *known;
-  TRY(const Automaton automaton, placed(compile_regex(regex, rules.work(), true), hint, where));
+  TRY(Automaton automaton, placed(compile_regex(regex, rules.work(), true), hint, where));
+  if (step) {
+    TRY(const Automaton multiples, placed(multiples_of(*step, rules.work()), "multipleOf", where));
+    if (multiples.states.empty())
+      return unsupported_keyword(where, "multipleOf", "is supported for numbers with at most three digits");
+    TRY(automaton, placed(intersection(automaton, multiples, rules.work()), "multipleOf", where));
+  }
   const std::string element = add_automaton(automaton, StringForm::bare, hint, rules);
   rules.remember(key, element);
   return element;
+}
+
+// nullopt: there is none, or it is `none`.
+Result<std::optional<double>> step_keyword(const Json& flat, double none, const std::string& where) {
+  TRY(const auto step, number_keyword(flat, "multipleOf", where));
+  if (step && !(*step > 0)) return invalid_keyword(where, "multipleOf", "must be above 0");
+  return step == none ? std::nullopt : step;
 }
 
 // A string without a pattern, whose length the rule option max_chars limits. That counts characters as they
@@ -89,8 +102,70 @@ Result<std::string> long_string(int64_t least, int64_t most, const std::string& 
   return rules.add("string", fmt::format("{0} {1} {2} {0}", quote, some, rest));
 }
 
-// Whether a constant satisfies the other keywords of its schema.
-Result<bool> admits(const Json& flat, const Json& value, const std::string& where) {
+// What the keywords say of a string, but for its length.
+struct StringLimits {
+  Json patterns = Json::array();
+  const char* format = nullptr;  // the pattern of the format; null: there is none that is enforced
+};
+
+Result<StringLimits> limits_of(const Json& flat, const std::string& where) {
+  StringLimits out;
+  if (const auto format = flat.find("format"); format != flat.end() && format->is_string())
+    out.format = format_pattern(format->get<std::string>());
+  if (const auto pattern = flat.find("pattern"); pattern != flat.end())
+    out.patterns = pattern->is_array() ? *pattern : Json::array({*pattern});
+  for (const Json& pattern : out.patterns)
+    if (!pattern.is_string()) return invalid_keyword(where, "pattern", "is no string");
+  return out;
+}
+
+// The texts of the patterns.
+Result<Automaton> matching_all(const Json& patterns, const std::string& where, WorkBudget& work) {
+  Automaton out = any_text();
+  for (const Json& pattern : patterns) {
+    TRY(Automaton one, placed(compile_regex(pattern.get_ref<const std::string&>(), work), "pattern", where));
+    if (&pattern == &patterns.front()) {
+      out = std::move(one);
+    } else {
+      TRY(out, placed(intersection(out, one, work), "pattern", where));
+    }
+  }
+  return out;
+}
+
+Result<Automaton> with_length_of(const Automaton& automaton, int64_t least, std::optional<int64_t> longest,
+                                 const std::string& where, WorkBudget& work) {
+  if ((least == 0 && !longest) || automaton.states.empty()) return automaton;
+  const Lengths lengths = lengths_of(automaton);
+  const bool long_enough = lengths.least >= static_cast<size_t>(least);
+  if (long_enough && (!longest || (lengths.most && *lengths.most <= static_cast<size_t>(*longest))))
+    return automaton;
+  const auto most = longest ? std::optional<size_t>(*longest) : std::nullopt;
+  return placed(with_length(automaton, static_cast<size_t>(least), most, work),
+                longest ? "maxLength" : "minLength", where);
+}
+
+// A format is only a note beside a pattern or a length if no text of those has the form in which we write it.
+Result<Automaton> string_automaton(const StringLimits& limits, int64_t least, std::optional<int64_t> longest,
+                                   const std::string& where, WorkBudget& work) {
+  TRY(const Automaton matching, matching_all(limits.patterns, where, work));
+  const auto with_format = [&]() -> Result<Automaton> {
+    TRY(const Automaton format, compile_regex(limits.format, work));
+    TRY(const Automaton both, intersection(matching, format, work));
+    return with_length_of(both, least, longest, where, work);
+  };
+  if (limits.format) {
+    auto both = with_format();
+    const bool alone = limits.patterns.empty() && least == 0 && !longest;
+    if (alone || (both.ok() && !both->states.empty())) return both;
+  }
+  return with_length_of(matching, least, longest, where, work);
+}
+
+// Whether a constant satisfies the other keywords of its schema. matching: the texts of its patterns. A
+// format is only a note here.
+Result<bool> admits(const Json& flat, const Json& value, const Automaton& matching,
+                    const std::string& where) {
   TRY(const TypeSet wanted, types_of(flat, where));
   const bool whole =
       value.is_number_integer() || (value.is_number() && value == std::floor(value.get<double>()));
@@ -106,6 +181,11 @@ Result<bool> admits(const Json& flat, const Json& value, const std::string& wher
   for (const KeywordOf& known : kKeywords) {
     if (known.type != wide || !flat.contains(known.keyword)) continue;
     const std::string_view keyword = known.keyword;
+    if (keyword == "format") continue;
+    if (keyword == "pattern") {
+      if (!accepts_text(matching, value.get_ref<const std::string&>())) return false;
+      continue;
+    }
     const Json& limit = flat[known.keyword];
     if (!limit.is_number() || wide > kString || keyword == "multipleOf")
       return unsupported_keyword(where, known.keyword, "is not supported beside 'enum' or 'const'");
@@ -155,45 +235,29 @@ Result<std::string> add_integer(const Json& flat, const std::string& where, Gram
   if (above) raise(std::floor(*above) + 1);
   if (maximum) lower(std::floor(*maximum));
   if (below) lower(std::ceil(*below) - 1);
-  TRY(const auto step, number_keyword(flat, "multipleOf", where));
-  if (step && *step != 1) {
-    constexpr int64_t kMostMultiples = 2000;
-    if (!(*step >= 1) || *step != std::floor(*step) || *step > 1e15)
-      return unsupported_keyword(where, "multipleOf", "is supported for whole numbers only");
-    const auto n = static_cast<int64_t>(*step);
-    if (bounds.least && bounds.most && (*bounds.most - *bounds.least) / n <= kMostMultiples) {
-      constexpr size_t kWriting = 50;  // steps of work for each number
-      if (*bounds.most < *bounds.least) return std::string();
-      if (!rules.work().spend(kWriting * static_cast<size_t>((*bounds.most - *bounds.least) / n + 1)))
-        return schema_too_large(where);
-      std::string out;
-      int64_t at = *bounds.least / n * n;
-      if (at < *bounds.least) at += n;
-      for (; at <= *bounds.most; at += n) out += (out.empty() ? "" : " | ") + literal(fmt::format("{}", at));
-      return out.empty() ? out : rules.add("integer", out);
-    }
-    if (bounds.least || bounds.most || (n != 2 && n != 5 && n != 10 && n != 100 && n != 1000))
-      return unsupported_keyword(where, "multipleOf",
-                                 fmt::format("is supported for 2, 5, 10, 100, 1000, or with 'minimum' "
-                                             "and 'maximum' at most {} multiples apart",
-                                             kMostMultiples));
-    const std::string ending = n == 2 ? "[02468]" : n == 5 ? "[05]" : fmt::format("{}", n).substr(1);
-    return digits(fmt::format("0|-?({}[1-9][0-9]{{0,14}}{})",
-                              n == 2   ? "[2468]|"
-                              : n == 5 ? "5|"
-                                       : "",
-                              ending),
-                  "integer", where, rules);
+  TRY(const auto step, step_keyword(flat, 1, where));
+  constexpr int64_t kMostMultiples = 2000;
+  const bool listed = step && *step > 1 && *step == std::floor(*step) && *step <= 1e15 && bounds.least &&
+                      bounds.most && (*bounds.most - *bounds.least) / *step <= kMostMultiples;
+  if (!listed) {
+    const std::string regex = integer_regex(bounds);
+    return regex.empty() ? regex : digits(regex, step, "integer", where, rules);
   }
-  const std::string regex = integer_regex(bounds);
-  return regex.empty() ? regex : digits(regex, "integer", where, rules);
+  constexpr size_t kWriting = 50;  // steps of work for each number
+  const auto n = static_cast<int64_t>(*step);
+  if (*bounds.most < *bounds.least) return std::string();
+  if (!rules.work().spend(kWriting * static_cast<size_t>((*bounds.most - *bounds.least) / n + 1)))
+    return schema_too_large(where);
+  std::string out;
+  int64_t at = *bounds.least / n * n;
+  if (at < *bounds.least) at += n;
+  for (; at <= *bounds.most; at += n) out += (out.empty() ? "" : " | ") + literal(fmt::format("{}", at));
+  return out.empty() ? out : rules.add("integer", out);
 }
 
 Result<std::string> add_number(const Json& flat, const std::string& where, GrammarRules& rules) {
-  if (const auto it = flat.find("multipleOf"); it != flat.end()) {
-    if (*it == 1) return add_integer(flat, where, rules);
-    return unsupported_keyword(where, "multipleOf", "is supported for type integer only");
-  }
+  TRY(const auto step, step_keyword(flat, 0, where));
+  if (step && *step == std::floor(*step)) return add_integer(flat, where, rules);
   TRY(const auto minimum, number_keyword(flat, "minimum", where));
   TRY(const auto above, number_keyword(flat, "exclusiveMinimum", where));
   TRY(const auto maximum, number_keyword(flat, "maximum", where));
@@ -203,7 +267,12 @@ Result<std::string> add_number(const Json& flat, const std::string& where, Gramm
   if (below && (!maximum || *below <= *maximum)) bounds.most = below, bounds.below = true;
   const auto regex = number_regex(bounds);
   if (!regex.ok()) return unsupported_keyword(where, "minimum", "or its like: " + regex.error().message);
-  return digits(*regex, "number", where, rules);
+  if (!leaves_out_integers(flat)) return digits(*regex, step, "number", where, rules);
+  WorkBudget own;  // the same work for every grammar, so it is not charged
+  const Automaton fractions = *compile_regex("-?[0-9]+\\.[0-9]*[1-9]", own, true);
+  TRY(const Automaton numbers, placed(compile_regex(*regex, rules.work(), true), "minimum", where));
+  TRY(const Automaton rest, placed(intersection(numbers, fractions, rules.work()), "not", where));
+  return add_automaton(rest, StringForm::bare, "number", rules);
 }
 
 Result<std::string> add_string(const Json& flat, const std::string& where, StringForm form,
@@ -212,33 +281,18 @@ Result<std::string> add_string(const Json& flat, const std::string& where, Strin
   TRY(const auto longest, count_keyword(flat, "maxLength", where, kMaxRepeat));
   const int64_t least = shortest.value_or(0);
   if (longest && *longest < least) return std::string();
-  const auto format = flat.find("format"), pattern = flat.find("pattern");
-  const char* kept =
-      format != flat.end() && format->is_string() ? format_pattern(format->get<std::string>()) : nullptr;
-  if (pattern != flat.end() && kept)
-    return unsupported_keyword(where, "pattern",
-                               fmt::format("beside format {} is not supported", dump_json(*format)));
-  if (pattern != flat.end() && !pattern->is_string())
-    return invalid_keyword(where, "pattern", "is no string");
-  const bool free = pattern == flat.end() && !kept;
+  TRY(const StringLimits limits, limits_of(flat, where));
+  const bool free = limits.patterns.empty() && !limits.format;
   if (free && least == 0 && !longest) return plain;
-  const std::string regex = free ? "" : kept ? kept : pattern->get<std::string>();
   const std::string key =
-      fmt::format("string {} {} {} {} {}", static_cast<int>(form), least, longest.value_or(-1), free, regex);
+      fmt::format("string {} {} {} {} {}", static_cast<int>(form), least, longest.value_or(-1),
+                  limits.format ? limits.format : "", dump_json(limits.patterns));
   if (const std::string* known = rules.find(key)) return *known;
   std::string element;
   if (free && longest && *longest > kCounted) {
     TRY(element, long_string(least, *longest, where, form, rules));
   } else {
-    Automaton automaton = any_text();
-    if (!free) {
-      TRY(automaton, placed(compile_regex(regex, rules.work()), "pattern", where));
-    }
-    if (least > 0 || longest) {
-      const auto most = longest ? std::optional<size_t>(*longest) : std::nullopt;
-      TRY(automaton, placed(with_length(automaton, static_cast<size_t>(least), most, rules.work()),
-                            longest ? "maxLength" : "minLength", where));
-    }
+    TRY(const Automaton automaton, string_automaton(limits, least, longest, where, rules.work()));
     element = add_automaton(automaton, form, "string", rules);
   }
   rules.remember(key, element);
@@ -250,9 +304,11 @@ Result<std::string> add_constants(const Json& flat, const Json& values, const st
   if (!values.is_array()) return invalid_keyword(where, "enum", "is no array");
   if (values.size() > kMaxEnum)
     return unsupported_keyword(where, "enum", fmt::format("has more than {} values", kMaxEnum));
+  TRY(const StringLimits limits, limits_of(flat, where));
+  TRY(const Automaton matching, matching_all(limits.patterns, where, rules.work()));
   std::string out;
   for (const Json& one : values) {
-    TRY(const bool good, admits(flat, one, where));
+    TRY(const bool good, admits(flat, one, matching, where));
     if (!good) continue;
     std::string text = dump_json(one);
     if (bare && one.is_string()) {

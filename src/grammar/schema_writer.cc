@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "grammar/json_rules.h"
+#include "grammar/schema_apart.h"
 #include "grammar/schema_merge.h"
 #include "grammar/schema_scalars.h"
 
@@ -26,29 +28,31 @@ bool only_refers(const Json& schema) {
   return refers;
 }
 
-// Fails unless it is certain that no value satisfies both `schema` and one of the others, as oneOf requires.
-Result<void> check_apart(const std::vector<Json>& others, const Json& schema, const std::string& where,
-                         WorkBudget& work) {
-  for (size_t i = 0; i < others.size(); i++) {
-    if (others[i] == false || schema == false) continue;
-    if (apart(others[i], schema, work) && apart(schema, others[i], work)) continue;
-    if (work.used_up()) return schema_too_large(where);
-    return unsupported_keyword(
-        where, "oneOf",
-        fmt::format("is not supported where its schemas {} and {} may both hold: let them differ in type, "
-                    "in a constant, or in required properties, or use anyOf",
-                    i, others.size()));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::string> SchemaWriter::whole() {
   TRY_VOID(finite_.find(where_));
-  TRY(const std::string element, value(document_.root(), where_));
+  TRY(const std::string element, concluded(value(document_.root(), where_)));
   if (element.empty()) return unsatisfiable(where_);
   return element;
+}
+
+Result<std::string> SchemaWriter::concluded(Element made) {
+  if (made.ok()) return made;
+  for (auto& [key, rule] : refs_)
+    if (!rule.done) rules_.define(rule.name, add_any("value", rules_));
+  return made;
+}
+
+Result<std::string> SchemaWriter::kept(Json flat, const std::function<Element(const Json&)>& write) const {
+  for (;;) {
+    Element out = write(flat);
+    if (out.ok() || !may_leave_out(out.error()) || flat.empty()) return out;
+    const std::string& keyword = out.error().field;
+    if (keyword == "oneOf" && flat.contains("oneOf") && !flat.contains("anyOf"))
+      flat["anyOf"] = flat["oneOf"];  // that only one of them holds is left out
+    if (flat.erase(keyword) == 0) flat = Json::object();
+  }
 }
 
 Result<std::string> SchemaWriter::value(const Json& schema, const std::string& where) {
@@ -58,9 +62,16 @@ Result<std::string> SchemaWriter::value(const Json& schema, const std::string& w
     return schema_too_large(where);
   if (schema.is_boolean()) return schema == true ? add_any("value", rules_) : std::string();
   if (!finite_.has_finite_value(schema)) return std::string();
-  if (schema.is_object() && only_refers(schema)) return reference(schema["$ref"], where);
-  TRY(const Json flat, document_.flatten(schema, where));
+  if (schema.is_object() && only_refers(schema)) {
+    Element out = reference(schema["$ref"], where);
+    return out.ok() || !may_leave_out(out.error()) ? out : add_any("value", rules_);
+  }
+  TRY(Json flat, document_.flatten(schema, where));
   if (flat.is_boolean()) return flat == true ? add_any("value", rules_) : std::string();
+  return kept(std::move(flat), [&](const Json& rest) { return flat_value(rest, where); });
+}
+
+Result<std::string> SchemaWriter::flat_value(const Json& flat, const std::string& where) {
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return options(flat, keyword, where, false, {});
   TRY_VOID(check_keywords(flat, where));
@@ -85,23 +96,37 @@ Result<std::string> SchemaWriter::value(const Json& schema, const std::string& w
 
 Result<std::string> SchemaWriter::reference(const Json& ref, const std::string& where) {
   if (!ref.is_string()) return invalid_keyword(where, "$ref", "is no string");
+  TRY(const Json* aim, document_.target(ref, where));
   const auto pointer = ref.get<std::string>();
-  if (const auto it = refs_.find(pointer); it != refs_.end()) {
+  const size_t slash = pointer.rfind('/');
+  return shared(pointer, "def_" + (slash == std::string::npos ? "root" : pointer.substr(slash + 1)), where,
+                [&] { return value(*aim, pointer); });
+}
+
+Result<std::string> SchemaWriter::shared(const std::string& key, std::string_view hint,
+                                         const std::string& where, const std::function<Element()>& write) {
+  if (const auto it = refs_.find(key); it != refs_.end()) {
     if (!it->second.done && it->second.level == level_)
-      return invalid_keyword(where, "$ref", fmt::format("refers to itself: {}", dump_json(ref)));
+      return invalid_keyword(where, "$ref", fmt::format("refers to itself: {}", dump_json(Json(key))));
     return it->second.empty ? std::string() : it->second.name;
   }
-  TRY(const Json* aim, document_.target(ref, where));
-  const size_t slash = pointer.rfind('/');
-  Rule& rule = refs_[pointer];
-  rule.name = rules_.reserve("def_" + (slash == std::string::npos ? "root" : pointer.substr(slash + 1)));
+  Rule& rule = refs_[key];
+  rule.name = rules_.reserve(hint);
   rule.level = level_;
-  TRY(const std::string element, value(*aim, pointer));
+  TRY(const std::string element, write());
   rule.done = true;
   rule.empty = element.empty();
   // The rule must exist even if it has no values: alternatives that cannot be completed may refer to it.
   rules_.define(rule.name, rule.empty ? literal(std::string(1, '\0')) : element);
   return rule.empty ? "" : rule.name;
+}
+
+Result<std::string> SchemaWriter::option(const Json& schema, const std::string& where, bool is_bare,
+                                         const TypeSet& named) {
+  if (!is_bare) return value(schema, where);
+  TRY(Json flat, document_.flatten(schema, where));
+  if (!flat.is_object()) return value(schema, where);
+  return kept(std::move(flat), [&](const Json& rest) { return bare_flat(rest, where, named); });
 }
 
 Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const std::string& where,
@@ -111,28 +136,33 @@ Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const 
   if (list.size() > kMaxOptions)
     return unsupported_keyword(where, keyword, fmt::format("has more than {} schemas", kMaxOptions));
   flat.erase(keyword);
-  bool alone = enumerated(flat).is_null() && !flat.contains("type") && !flat.contains("anyOf") &&
-               !flat.contains("oneOf");
-  for (const KeywordOf& known : kKeywords) alone = alone && !flat.contains(known.keyword);
   TRY_VOID(check_keywords(flat, where));
-  std::vector<Json> earlier;  // the flat schemas before this one, for oneOf
-  const bool only_one = std::string_view(keyword) == "oneOf";
+  // What no part speaks of is judged with each option.
+  Json rests = Json::object();
+  for (const char* rest : {"unevaluatedProperties", "unevaluatedItems"})
+    if (const auto it = flat.find(rest); it != flat.end()) rests[rest] = *it, flat.erase(rest);
+  std::vector<Json> all;
+  for (const Json& one : list) {
+    if (flat.empty() && rests.empty()) {
+      all.push_back(one);
+      continue;
+    }
+    all.push_back({{"allOf", Json::array({flat, one})}});
+    all.back().update(rests);
+  }
+  std::vector<bool> narrowed(all.size());
+  if (std::string_view(keyword) == "oneOf") {
+    TRY(narrowed, keep_apart(all, document_, where));
+  }
   std::vector<std::string> elements;
-  for (size_t i = 0; i < list.size(); i++) {
+  for (size_t i = 0; i < all.size(); i++) {
     const std::string place = step_of(where, keyword, i);
-    Json one = alone ? list[i] : Json{{"allOf", Json::array({flat, list[i]})}};
+    const auto write = [&] { return option(all[i], place, is_bare, named); };
     std::string element;
-    if (only_one || is_bare) {
-      TRY(Json flat_one, document_.flatten(one, place));
-      if (only_one) TRY_VOID(check_apart(earlier, flat_one, where, rules_.work()));
-      if (is_bare && flat_one.is_object()) {
-        TRY(element, bare_flat(flat_one, place, named));
-      } else {
-        TRY(element, value(one, place));
-      }
-      if (only_one) earlier.push_back(std::move(flat_one));
+    if (narrowed[i] && !is_bare) {  // it is no reference any more, but may contain itself
+      TRY(element, shared("option " + dump_json(all[i]), "option", place, write));
     } else {
-      TRY(element, value(one, place));
+      TRY(element, write());
     }
     if (!element.empty() && std::find(elements.begin(), elements.end(), element) == elements.end())
       elements.push_back(element);

@@ -6,11 +6,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
+#include "grammar/automaton.h"
 #include "grammar/grammar_rules.h"
 #include "grammar/schema_document.h"
 #include "grammar/schema_finite.h"
@@ -22,8 +25,8 @@ namespace anabranch {
 class SchemaWriter {
  public:
   // `root` and `rules` must outlive this; `where` is the place of the root in error messages.
-  SchemaWriter(const Json& root, GrammarRules& rules, const std::string& where)
-      : rules_(rules), where_(where), document_(root, rules.work()), finite_(document_) {}
+  SchemaWriter(const Json& root, GrammarRules& rules, const std::string& where, Keep keep = Keep::all)
+      : rules_(rules), where_(where), keep_(keep), document_(root, rules.work(), keep), finite_(document_) {}
 
   // Values of the whole schema. An error if there are none.
   Result<std::string> whole();
@@ -34,14 +37,29 @@ class SchemaWriter {
   using Element = Result<std::string>;
 
   Element value(const Json& schema, const std::string& where);
+  Element flat_value(const Json& flat, const std::string& where);
   Element reference(const Json& ref, const std::string& where);
+  // The rule that is known by `key`, or the one that `write` adds.
+  Element shared(const std::string& key, std::string_view hint, const std::string& where,
+                 const std::function<Element()>& write);
+  // Writes the schema. If keywords may be left out, those that `write` cannot keep are.
+  Element kept(Json flat, const std::function<Element(const Json&)>& write) const;
+  bool may_leave_out(const Error& error) const { return keep_ == Keep::possible && is_of_keyword(error); }
+  // `made`, or if it failed, an error after which every rule that others refer to is defined.
+  Element concluded(Element made);
   // anyOf or oneOf, together with the keywords beside it. named: see bare_flat.
   Element options(Json flat, const char* keyword, const std::string& where, bool is_bare,
                   const TypeSet& named);
+  Element option(const Json& schema, const std::string& where, bool is_bare, const TypeSet& named);
   Element of_type(SchemaType type, const Json& flat, const std::string& where);
   Element array(const Json& flat, const std::string& where);
+  Result<std::vector<std::string>> listed_values(const Json& items, const std::string& where);
+  Element set(const Json& flat, const std::string& where, int64_t least, std::optional<int64_t> most);
 
-  Element object(const Json& flat, const std::string& where);
+  Element object(const Json& given, const std::string& where);
+  Result<Json> with_listed_names(const Json& flat, const std::string& where);
+  Result<std::vector<std::pair<Automaton, const Json*>>> patterns_of(const Json& flat,
+                                                                     const std::string& where);
   // Adds the members of `properties` and `required`. `write` returns the text of one: calls write members in
   // another way than JSON. False: a required member has no value, and so the object has none.
   using WriteMember =
@@ -51,6 +69,7 @@ class SchemaWriter {
   // A member with a name that is none of `names`.
   Element other_member(const Json& flat, const std::vector<std::string>& names, const std::string& where);
 
+  Element flat_parameters(const Json& flat);
   // A value between tags: strings are written without quotes.
   Element bare(const Json& schema, const std::string& where);
   // The same for a flat schema. named: the types that the whole schema of the value names.
@@ -65,9 +84,10 @@ class SchemaWriter {
   };
   GrammarRules& rules_;
   const std::string where_;
+  const Keep keep_;
   const SchemaDocument document_;
   FiniteSchemas finite_;
-  std::map<std::string, Rule> refs_;  // by pointer
+  std::map<std::string, Rule> refs_;  // by pointer, or another key (shared())
   int nodes_ = 0, depth_ = 0;
   bool more_parameters_ = false;  // behind the parameter that bare() writes there may be others
   // How many objects and arrays enclose the current schema. A schema may refer to itself only at a deeper

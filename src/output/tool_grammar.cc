@@ -52,9 +52,13 @@ class CallWriter {
     return make_error(ErrorKind::unsupported,
                       "{} are not supported in the form in which this model writes calls", what);
   }
+  static bool is_strict(const Json& function) {
+    const auto strict = function.find("strict");
+    return strict != function.end() && *strict == true;
+  }
   static const Json& parameters_of(const Json& function, bool forced) {
-    const auto it = function.find("parameters"), strict = function.find("strict");
-    const bool held = forced || (strict != function.end() && *strict == true);
+    const auto it = function.find("parameters");
+    const bool held = forced || is_strict(function);
     return !held || it == function.end() || it->is_null() ? kAnyArguments : *it;
   }
   // The element for a mark: a token if the vocabulary has it, otherwise its text.
@@ -71,6 +75,19 @@ class CallWriter {
                       fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
   }
 
+  // The arguments of a call. For a tool that is not strict they are kept to the schema as far as possible,
+  // and are any if the schema is too large for a grammar, or no schema.
+  Result<std::string> object(const Json& schema, const std::string& where, bool strict) {
+    auto out = add_schema(schema, rules_, where, strict ? Keep::all : Keep::possible);
+    return out.ok() || strict ? out : add_any_object(rules_);
+  }
+  // named: the tool's parameters have names, see any_parameters().
+  Result<std::string> parameters(const Json& schema, const std::string& where, bool strict, bool named) {
+    if (schema == kAnyArguments || schema == Json::object()) return any_parameters(named);
+    auto out = add_parameters(schema, rules_, where, strict ? Keep::all : Keep::possible);
+    return out.ok() || strict ? out : any_parameters(named);
+  }
+
   // One call, without the marks around it.
   Result<std::string> call(const Json& tools, const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
@@ -78,15 +95,11 @@ class CallWriter {
     if (format_.function_tags) {
       if (name.find_first_of("<>\n") != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
-      std::string arguments;
-      if (schema == kAnyArguments || schema == Json::object()) {
-        TRY(arguments, any_parameters(!parameter_names(tools, name).empty()));
-      } else {
-        TRY(arguments, add_parameters(schema, rules_, where));
-      }
+      TRY(const std::string arguments,
+          parameters(schema, where, is_strict(function), !parameter_names(tools, name).empty()));
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
-    TRY(const std::string arguments, add_schema(schema, rules_, where));
+    TRY(const std::string arguments, object(schema, where, is_strict(function)));
     const bool bracketed = format_.tools == ToolForm::mistral && tokenizer_.find("[ARGS]");
     if (bracketed) return fmt::format("{} {} {}", literal(name), mark("[ARGS]"), arguments);
     const char* key = format_.tools == ToolForm::plain ? "parameters" : "arguments";

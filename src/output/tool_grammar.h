@@ -15,13 +15,14 @@ namespace anabranch {
 struct CallWishes {
   std::string only;      // the one tool that may be called; empty: any
   bool several = false;  // several calls, one after another
-  // Arguments satisfy the schemas of all tools; otherwise only of tools with "strict": true.
+  // Arguments satisfy the schemas of all tools, as far as a grammar can keep those of tools that are not
+  // strict; otherwise only of tools with "strict": true.
   bool forced = false;
 };
 
-// Adds the rules for calls; returns the element for one or more calls. tools: OpenAI's array. Errors: those
-// of add_schema (invalid, unsupported), with the tool's name; unsupported (no rules exist for the model's
-// format, or it has no format for calls).
+// Adds the rules for calls; returns the element for one or more calls. tools: OpenAI's array. Errors: for a
+// strict tool those of add_schema (invalid, unsupported), with the tool's name; unsupported (no rules exist
+// for the model's format, or it has no format for calls).
 Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
                               const CallWishes& wishes, GrammarRules& rules);
 

@@ -18,10 +18,10 @@ GrammarVocab bytes_as_tokens() {
 
 class Answers {
  public:
-  explicit Answers(const char* schema) {
+  explicit Answers(const char* schema, Keep keep = Keep::all) {
     static GrammarCompiler compiler(bytes_as_tokens());
     GrammarRules rules;
-    const auto element = add_schema(parse_json(schema).value(), rules);
+    const auto element = add_schema(parse_json(schema).value(), rules, "#", keep);
     EXPECT_TRUE(element.ok()) << schema << element.error().message;
     if (!element.ok()) return;
     const auto compiled = compiler.compile(rules.text(*element));
@@ -46,9 +46,9 @@ struct SchemaCase {
   std::vector<std::string> good, bad;
 };
 
-void check_answers(const std::vector<SchemaCase>& cases) {
+void check_answers(const std::vector<SchemaCase>& cases, Keep keep = Keep::all) {
   for (const SchemaCase& c : cases) {
-    const Answers answers(c.schema);
+    const Answers answers(c.schema, keep);
     for (const auto& text : c.good) EXPECT_TRUE(answers.take(text)) << c.schema << " refuses " << text;
     for (const auto& text : c.bad) EXPECT_FALSE(answers.take(text)) << c.schema << " takes " << text;
   }
@@ -163,6 +163,179 @@ TEST(SchemaAnswers, Strings) {
        {R"("2024-02-28")", R"("1999-12-31")"},
        {R"("2024-02-30")", R"("2024-13-01")", R"("2024-04-31")"}},
   });
+}
+
+TEST(SchemaAnswers, PatternsBesideFormats) {
+  check_answers({
+      {R"({"format":"uuid","pattern":"^[0-9a-f-]{14}[45][0-9a-f-]*$"})",
+       {R"("123e4567-e89b-42d3-a456-426614174000")"},
+       {R"("123e4567-e89b-12d3-a456-426614174000")", R"("x")"}},
+      {R"({"format":"email","pattern":"@b\\.co$"})", {R"("a@b.co")"}, {R"("a@c.co")", R"("@b.co")"}},
+      // In its usual form the time would have a zone; the pattern counts.
+      {R"({"format":"time","pattern":"^[0-2][0-9]:[0-5][0-9]$"})", {R"("10:00")"}, {R"("10:00:00Z")"}},
+      {R"({"format":"email","maxLength":254})", {R"("a@b.co")"}, {R"("a")"}},
+      {R"({"format":"email","minLength":7,"maxLength":8})",
+       {R"("a@bc.com")"},
+       {R"("a@b.co")", R"("aa@bc.com")"}},
+      {R"({"enum":["ab","b",3],"pattern":"^a","format":"date"})", {R"("ab")", "3"}, {R"("b")"}},
+      {R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"},{"minLength":3}]})",
+       {R"("axb")"},
+       {R"("ab")", R"("axc")"}},
+  });
+}
+
+TEST(SchemaAnswers, PatternsWithAssertions) {
+  check_answers({
+      {R"j({"pattern":"^(?=.*[A-Z])(?=.*\\d)[A-Za-z\\d]{3,5}$"})j",
+       {R"("aA1")", R"("1AAAA")"},
+       {R"("aa1")", R"("AAA")", R"("A1")", R"("A1aaaa")"}},
+      {R"j({"pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.]+$"})j", {R"("a.b")", R"("a.")"}, {R"(".a")", R"("a..b")"}},
+      {R"j({"pattern":"^(?:(?!ab)[a-c])+$"})j", {R"("acb")", R"("ba")"}, {R"("cab")"}},
+      {R"j({"pattern":"^P(?=\\d|T\\d)(\\d+D)?(T(?=\\d)(\\d+H)?(\\d+M)?)?$"})j",
+       {R"("P1D")", R"("PT1H")", R"("P1DT2M")"},
+       {R"("P")", R"("PT")", R"("P1DT")"}},
+      {R"j({"pattern":"^(?=.{1,3}$)[a-z]+(-[a-z]+)?$"})j", {R"("a-b")"}, {R"("ab-c")"}},
+      {R"j({"pattern":"a(?=b|c)"})j", {R"("xab")", R"("acx")"}, {R"("ad")", R"("a")"}},
+      // Some readers take other digits for \d as well; after an assertion none of them may follow.
+      {R"j({"pattern":"^(?!\\d)."})j", {R"("a")"}, {R"("1")", R"("٣")"}},
+      {R"j({"pattern":"^(?![^\\d])."})j", {R"("1")"}, {R"("a")", R"("٣")"}},
+      {R"j({"pattern":"^(?!(?!a)).$"})j", {R"("a")"}, {R"("b")"}},
+  });
+}
+
+TEST(SchemaAnswers, MultiplesOfAStep) {
+  check_answers({
+      {R"({"type":"number","multipleOf":0.01,"minimum":0})",
+       {"1.25", "3", "0", "0.10", "12.3"},
+       {"1.255", "-1", "1e2"}},
+      {R"({"type":"number","multipleOf":0.25})", {"1.25", "-0.5", "3", "2.75"}, {"1.2", "0.1"}},
+      {R"({"type":"number","multipleOf":2.5})", {"2.5", "5", "-7.5"}, {"2", "1.5"}},
+      {R"({"type":"number","multipleOf":0.1,"exclusiveMinimum":1,"maximum":2})",
+       {"1.1", "2"},
+       {"1", "2.1", "1.15"}},
+      {R"({"type":"integer","multipleOf":7,"minimum":10})", {"14", "700", "7007"}, {"7", "15", "701"}},
+      {R"({"type":"integer","multipleOf":0.5})", {"3"}, {"2.5"}},
+      {R"({"type":["number","string"],"multipleOf":5})", {"10", R"("a")"}, {"11"}},
+      {R"({"type":"integer","minimum":0,"exclusiveMinimum":true})", {"1"}, {"0", "-1"}},
+      {R"({"type":"number","maximum":5,"exclusiveMaximum":true,"minimum":2,"exclusiveMinimum":false})",
+       {"2", "4.9"},
+       {"5", "1.9"}},
+  });
+}
+
+TEST(SchemaAnswers, SetsOfListedValues) {
+  check_answers({
+      {R"({"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true})",
+       {"[]", R"(["a"])", R"(["c","a","b"])", R"([ "b", "c" ])"},
+       {R"(["a","a"])", R"(["a","b","a"])", R"(["d"])", R"(["a",])"}},
+      {R"({"type":"array","items":{"enum":[1,2,3]},"uniqueItems":true,"minItems":1,"maxItems":2})",
+       {"[1]", "[3,1]"},
+       {"[]", "[1,2,3]", "[1,1]"}},
+      {R"({"type":"array","items":{"enum":["a","b","c","d","e","f","g"]},"uniqueItems":true,"minItems":2})",
+       {R"(["a","g"])", R"(["a","b","c","d","e","f","g"])"},
+       {R"(["a"])", R"(["a","a"])"}},
+      {R"({"type":"array","items":{"type":"boolean"},"uniqueItems":true})",
+       {"[true]", "[false,true]"},
+       {"[true,true]"}},
+      {R"({"type":"array","items":{"enum":["a","bb"],"maxLength":1},"uniqueItems":true})",
+       {R"(["a"])"},
+       {R"(["bb"])"}},
+  });
+}
+
+TEST(SchemaAnswers, AlternativesWithTags) {
+  check_answers({
+      // A tag with a default is always written, also where the schema contains itself.
+      {R"({"$ref":"#/$defs/U","$defs":{"U":{"oneOf":[{"$ref":"#/$defs/A"},{"$ref":"#/$defs/B"}]},
+           "A":{"type":"object","properties":{"kind":{"const":"a","default":"a"},"next":{"$ref":"#/$defs/U"}}},
+           "B":{"type":"object","properties":{"kind":{"const":"b","default":"b"},"n":{"type":"integer"}},"required":["n"]}}})",
+       {R"({"kind":"a"})", R"({"kind":"b","n":1})", R"({"kind":"a","next":{"kind":"b","n":1}})"},
+       {"{}", R"({"n":1})", R"({"kind":"b"})", R"({"kind":"c"})"}},
+      // The tag is a reference.
+      {R"({"oneOf":[{"type":"object","properties":{"k":{"$ref":"#/$defs/x"}}},
+                    {"type":"object","properties":{"k":{"allOf":[{"$ref":"#/$defs/y"}]}}}],
+           "$defs":{"x":{"const":1},"y":{"enum":[2,3]}}})",
+       {R"({"k":1})", R"({"k":3})"},
+       {"{}", R"({"k":4})"}},
+      {R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3}},
+           "oneOf":[{"required":["a"]},{"required":["b"]},{"required":["c"]}]})",
+       {R"({"a":1})", R"({"b":2})", R"({"c":3})"},
+       {"{}", R"({"a":1,"b":2})", R"({"b":2,"c":3})"}},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", {"1.5", "-0.25"}, {"1", "1.0", R"("x")"}},
+      {R"({"oneOf":[{"type":"number"},{"type":"integer"},{"type":"null"}]})", {"1.5", "null"}, {"1"}},
+  });
+}
+
+TEST(SchemaAnswers, NamesOfProperties) {
+  check_answers({
+      {R"({"propertyNames":{"type":"string","enum":["a","b"]},"additionalProperties":{"type":"integer"},"required":["a"]})",
+       {R"({"a":1})", R"({"a":1,"b":2})"},
+       {"{}", R"({"b":2})", R"({"a":1,"c":1})", R"({"a":"x"})"}},
+      {R"({"propertyNames":{"enum":["a","b"]},"properties":{"a":{"const":1},"c":{"const":2}}})",
+       {R"({"a":1})", R"({"b":[]})"},
+       {R"({"a":2})", R"({"c":2})"}},
+      {R"({"propertyNames":{"type":"string"},"properties":{"a":{"const":1}}})",
+       {R"({"a":1})"},
+       {R"({"a":2})"}},
+      {R"({"properties":{"a":{"const":1},"x-a":{"type":"string"}},"patternProperties":{"^x-":{"maxLength":1}}})",
+       {R"({"a":1,"x-a":"b"})", R"({"x-b":"c"})", R"({"a":1,"x-b":"c","x-c":"d"})"},
+       {R"({"x-a":"bb"})", R"({"x-b":"cc"})", R"({"y":1})", R"({"a":2})"}},
+      {R"({"properties":{"a":{"const":1}},"unevaluatedProperties":false})",
+       {"{}", R"({"a":1})"},
+       {R"({"b":1})"}},
+      {R"({"properties":{"a":{"const":1}},"unevaluatedProperties":{"type":"null"}})",
+       {R"({"a":1,"b":null})"},
+       {R"({"b":1})"}},
+      {R"({"allOf":[{"properties":{"a":{"const":1}}}],"properties":{"b":{"const":2}},"unevaluatedProperties":false})",
+       {R"({"b":2,"a":1})"},
+       {R"({"c":1})"}},
+      {R"({"properties":{"a":{"const":1}},"anyOf":[{"properties":{"b":{"const":2}}},{"required":["a"]}],"unevaluatedProperties":false})",
+       {R"({"a":1,"b":2})", R"({"a":1})"},
+       {R"({"c":1})"}},
+      {R"({"allOf":[{"anyOf":[{"const":1},{"const":2}]},{"anyOf":[{"const":2},{"const":3}]}]})",
+       {"2"},
+       {"1", "3"}},
+  });
+}
+
+// What no grammar can keep is left out, and only that.
+TEST(SchemaAnswers, WhatIsPossibleIsKept) {
+  check_answers(
+      {
+          {R"({"type":"object","properties":{"a":{"not":{"type":"null"}},"b":{"const":1}},"required":["b"]})",
+           {R"({"a":null,"b":1})"},
+           {R"({"b":2})", "{}"}},
+          {R"({"type":"array","items":{"type":"string","maxLength":1},"uniqueItems":true,"maxItems":3})",
+           {R"(["a","a"])"},
+           {R"(["ab"])", R"(["a","a","a","a"])"}},
+          {R"({"properties":{"a":{"const":1}},"if":{"required":["a"]},"then":{"required":["b"]}})",
+           {R"({"a":1})"},
+           {R"({"a":2})"}},
+          {R"j({"type":"string","pattern":"\\bx","maxLength":2})j", {R"("ab")"}, {R"("abc")", "1"}},
+          {R"({"type":"any","maxLength":2})", {R"("ab")"}, {R"("abc")"}},
+          {R"({"properties":{"a":{"type":"float"},"b":{"type":["int","string"]},"c":"text"}})",
+           {R"({"a":1.5,"b":2,"c":[]})"},
+           {"[]"}},
+          {R"({"oneOf":[{"type":"string","maxLength":3},{"type":"string","minLength":2}]})",
+           {R"("abc")"},
+           {"1"}},
+          {R"({"$ref":"https://example.com/a","type":"integer"})", {"1"}, {R"("a")"}},
+          {R"({"properties":{"a":{"$ref":"#/$defs/none"}},"required":["a"]})", {R"({"a":1})"}, {"{}"}},
+          {R"({"allOf":[{"format":"date","maxLength":10},{"format":"time","minLength":1},{"not":{}},{"not":{}}]})",
+           {R"("2024-01-31")"},
+           {R"("")", R"("12:00:00Z")"}},
+          {R"({"properties":{"a":{"const":1},"x-b":{}},"patternProperties":{"^x":{"type":"null"},"^y":{}}})",
+           {R"({"a":1,"x-b":null})"},
+           {R"({"a":2})"}},
+          {R"({"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"properties":{
+               "next":{"$ref":"#/$defs/n"},"v":{"type":"integer","not":{"const":3}}}}}})",
+           {R"({"a":{"next":{"v":3}}})"},
+           {R"({"a":{"next":{"v":"x"}}})"}},
+          {R"([])", {"[]", "1"}, {"]"}},
+          {R"({"enum":5,"type":"string"})", {R"("a")"}, {"1"}},
+          {R"({"minLength":-1,"type":"string"})", {R"("")"}, {"1"}},
+      },
+      Keep::possible);
 }
 
 // Every UTF-8 that the grammar lets through is well-formed.

@@ -74,9 +74,9 @@ class Calls {
       tokens[static_cast<size_t>(id)] = "\xff" + std::string(tokenizer_.token_bytes(id));
     compiler_ = std::make_unique<GrammarCompiler>(GrammarVocab{tokens, {kEnd}});
   }
-  void force(const CallWishes& wishes) {
+  void force(const CallWishes& wishes, const Json& tools = kTools) {
     GrammarRules rules;
-    compile(rules, add_calls(format_, tokenizer_, tools_, wishes, rules));
+    compile(rules, add_calls(format_, tokenizer_, tools, wishes, rules));
   }
   void offer() {
     GrammarRules rules;
@@ -121,6 +121,60 @@ TEST(ToolGrammar, TagsThatAreSpelled) {
   EXPECT_TRUE(calls.take(call(R"({"n": 3})") + "\n" + call(R"({"n": 4})") + " Done."));
   EXPECT_FALSE(calls.take("I add. " + call(R"({"n": "3"})")));
   EXPECT_FALSE(calls.take("I add. <tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>"));
+}
+
+// Arguments of tools that are not strict are kept to what a grammar can keep, in both ways to write them.
+TEST(ToolGrammar, OneSchemaDoesNotRefuseAllTools) {
+  const auto tools = [](const char* odd) {
+    Json all = kTools;
+    all.push_back(
+        {{"type", "function"}, {"function", {{"name", "odd"}, {"parameters", parse_json(odd).value()}}}});
+    return all;
+  };
+  const Json odd =
+      tools(R"({"type":"object","properties":{"v":{"type":"string","maxLength":2,"pattern":"\\bx"},
+    "w":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"required":["v"],"if":{},"minProperties":-1})");
+  const Json nothing = tools(R"({"type":"object","properties":{"v":false},"required":["v"]})");
+  const Json no_object =
+      tools(R"({"type":"any","anyOf":5,"properties":{"v":{"type":"null"},"<":{}},"required":["v","<"]})");
+
+  Calls json({.tools = ToolForm::tagged}, {});
+  const auto call = [](const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"odd\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  json.force({.forced = true}, odd);
+  EXPECT_TRUE(json.take(call(R"({"v": "ab", "w": [1, 1]})")));
+  EXPECT_FALSE(json.take(call(R"({"v": "abc"})")));
+  EXPECT_FALSE(json.take(call("{}")));
+  EXPECT_TRUE(json.take("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"n\": 3}}\n</tool_call>"));
+  json.force({.only = "odd", .forced = true}, nothing);
+  EXPECT_TRUE(json.take(call(R"({"v": 1})")));
+
+  Calls tagged({.tools = ToolForm::tagged, .function_tags = true}, {});
+  const auto tagged_call = [](const std::string& parameters) {
+    return "<tool_call>\n<function=odd>\n" + parameters + "</function>\n</tool_call>";
+  };
+  tagged.force({.forced = true}, odd);
+  EXPECT_TRUE(
+      tagged.take(tagged_call("<parameter=v>\nab\n</parameter>\n<parameter=w>\n[1, 1]\n</parameter>\n")));
+  EXPECT_FALSE(tagged.take(tagged_call("<parameter=v>\nabc\n</parameter>\n")));
+  EXPECT_FALSE(tagged.take(tagged_call("")));
+  tagged.force({.forced = true}, nothing);
+  EXPECT_TRUE(tagged.take(tagged_call("<parameter=v>\n1\n</parameter>\n")));
+  tagged.force({.forced = true}, no_object);
+  EXPECT_TRUE(tagged.take(tagged_call("<parameter=v>\nnull\n</parameter>\n")));
+  EXPECT_FALSE(tagged.take(tagged_call("<parameter=v>\n1\n</parameter>\n")));
+
+  for (const Json& given : {odd, nothing, no_object}) {
+    Json strict = given;
+    strict.back()["function"]["strict"] = true;
+    GrammarRules rules;
+    const auto calls =
+        add_calls({.tools = ToolForm::tagged}, MarkTokenizer({}), strict, {.forced = true}, rules);
+    ASSERT_FALSE(calls.ok());
+    EXPECT_NE(calls.error().message.find("the parameters of odd: #"), std::string::npos)
+        << calls.error().message;
+  }
 }
 
 TEST(ToolGrammar, Hermes) {

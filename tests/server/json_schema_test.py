@@ -78,3 +78,48 @@ def test_schemas_without_a_grammar_are_refused(server, name):
 def test_a_grammar_with_a_missing_rule_is_refused(server):
     status, answer = server.status(CHAT, ASK | {"grammar": "root ::= missing"})
     assert status == 400 and "missing" in answer["error"]["message"], answer
+
+
+# Each with what the rest of the schema still demands of the arguments.
+KEPT = {"sets": ({"type": "array", "items": {"type": "string", "maxLength": 3}, "uniqueItems": True, "minItems": 1, "maxItems": 2}, {"uniqueItems": False}),
+        "not": ({"type": "integer", "minimum": 3, "maximum": 9, "not": {"const": 4}}, {"not": {"const": 10}}),
+        "a word's edge": ({"type": "string", "pattern": "\\bword", "maxLength": 4}, {"pattern": ""}),
+        "no type": ({"type": "any", "enum": ["a", "b"]}, {"type": "string"}),
+        "overlapping": ({"oneOf": [{"type": "integer", "minimum": 0, "maximum": 5}, {"type": "integer", "minimum": 3, "maximum": 9}]},
+                        {"oneOf": [{"type": "integer", "minimum": 0, "maximum": 9}]})}
+
+
+def tool(name, value, strict=None):
+    function = {"name": name, "parameters": {"type": "object", "properties": {"v": value}, "required": ["v"]}}
+    return {"type": "function", "function": function | ({} if strict is None else {"strict": strict})}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_tool_that_is_not_strict_is_kept_to_its_schema_as_far_as_possible(server, name):
+    value, looser = KEPT[name]
+    tools = [tool("other", {"type": "boolean"}), tool("odd", value)]
+    body = ASK | {"tools": tools, "max_tokens": 200, "parallel_tool_calls": False}
+    assert server.ask(CHAT, body | {"tool_choice": "required"})["choices"][0]["message"]["tool_calls"]
+    named = body | {"tool_choice": {"type": "function", "function": {"name": "odd"}}}
+    choice = server.ask(CHAT, named)["choices"][0]
+    if choice["finish_reason"] != "length":
+        jsonschema.validate(json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"])["v"], value | looser)
+    anthropic = {"max_tokens": 60, "messages": body["messages"], "tool_choice": {"type": "any"}, "thinking": {"type": "disabled"},
+                 "tools": [{"name": one["function"]["name"], "input_schema": one["function"]["parameters"]} for one in tools]}
+    assert server.ask("/v1/messages", anthropic)["content"][0]["type"] == "tool_use"
+    responses = {"input": "Is the sky blue?", "max_output_tokens": 60, "tool_choice": "required", "reasoning": {"effort": "none"},
+                 "tools": [{"type": "function"} | one["function"] for one in tools]}
+    assert server.ask("/v1/responses", responses)["output"]
+    # Strict, the same is refused, and the message names the tool and the place.
+    status, answer = server.status(CHAT, body | {"tools": [tool("odd", value, strict=True)], "tool_choice": "required"})
+    assert status == 400 and "odd" in answer["error"]["message"] and "#/properties/v" in answer["error"]["message"], answer
+
+
+def test_a_format_that_is_not_strict_is_kept_as_far_as_possible(server):
+    schema = {"type": "object", "properties": {"v": KEPT["not"][0]}, "required": ["v"]}
+    form = {"type": "json_schema", "json_schema": {"name": "test", "schema": schema, "strict": False}}
+    choice = server.ask(CHAT, ASK | {"response_format": form})["choices"][0]
+    assert 3 <= json.loads(choice["message"]["content"])["v"] <= 9
+    del form["json_schema"]["strict"]
+    status, answer = server.status(CHAT, ASK | {"response_format": form})
+    assert status == 400 and "'not' at #/properties/v" in answer["error"]["message"], answer

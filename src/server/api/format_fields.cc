@@ -88,8 +88,10 @@ class FormatReader {
     } else if (wrapped) {
       JsonFields wrapped_fields(*wrapper);
       schema(wrapped_fields, "schema", field);
+      format_.strict = wrapped_fields.boolean("strict").value_or(true);
     } else if (type == "json_schema" && inner.find("schema")) {
       schema(inner, "schema", field);
+      format_.strict = inner.boolean("strict").value_or(true);
     } else if (type == "json_schema") {
       inner.fail("json_schema", "missing_required_parameter",
                  fmt::format("'{}.json_schema.schema' is missing", field));
