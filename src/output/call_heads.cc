@@ -12,7 +12,6 @@ namespace {
 constexpr char kBlanks = '\0';
 // Without a limit, a model that is kept from the name which it wants may write white space for ever.
 constexpr int kMaxBlanks = 8;
-constexpr std::string_view kFunction = "<function=";
 
 // Writes a JSON call as far as its name: {"name": "NAME", before it perhaps "type": "function" as in Llama's
 // examples.
@@ -31,7 +30,7 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
       break;
     case ToolForm::tagged:
       heads = json_heads(name);
-      if (plain_name) heads.push_back(fmt::format("{}{}{}>", kBlanks, kFunction, name));
+      if (plain_name) heads.push_back(fmt::format("{}{}{}>", kBlanks, kFunctionOpen, name));
       break;
     case ToolForm::plain:
       heads = json_heads(name);
@@ -67,12 +66,12 @@ CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
   }
   if (format.tools != ToolForm::tagged) return;
   function_ = 0;
-  for (const char byte : kFunction)
+  for (const char byte : kFunctionOpen)
     if (function_ >= 0) function_ = child(function_, byte);
 }
 
 CallHeads::Place CallHeads::begin(std::string_view opener) const {
-  return {opener == kFunction ? std::max(function_, 0) : 0, 0};
+  return {opener == kFunctionOpen ? std::max(function_, 0) : 0, 0};
 }
 
 void CallHeads::add(std::string_view pattern) {

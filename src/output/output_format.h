@@ -21,6 +21,9 @@ enum class ToolForm {
   function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
 };
 
+// The marks of ToolForm::tagged that several files look for.
+inline constexpr std::string_view kCallClose = "</tool_call>", kFunctionOpen = "<function=";
+
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content
   ToolForm tools = ToolForm::none;

@@ -11,8 +11,6 @@ namespace {
 
 using Kind = OutputEvent::Kind;
 
-constexpr std::string_view kCallClose = "</tool_call>";
-
 void append(Kind kind, std::string_view text, std::vector<OutputEvent>& out) {
   if (text.empty()) return;
   if (out.empty() || out.back().kind != kind) out.push_back({kind, "", -1});
@@ -45,7 +43,7 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
     all.push_back(format.reasoning->close);
     if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
   }
-  if (tools == ToolForm::tagged) add({"</tool_call>"});
+  if (tools == ToolForm::tagged) add({kCallClose});
   if (tools == ToolForm::mistral) add({"[ARGS]", "[CALL_ID]"});
   if (tools == ToolForm::gemma4) add({"<tool_call|>", "<|\"|>"});
   if (tools == ToolForm::function_gemma) add({"<end_function_call>", "<escape>"});

@@ -4,14 +4,15 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "output/output_format.h"
 #include "output/tool_call.h"
 
 namespace anabranch {
 namespace {
 
 constexpr std::string_view kClose = "</parameter>", kFunctionClose = "</function>",
-                           kCallClose = "</tool_call>", kFunction = "<function=", kParameter = "<parameter=";
-constexpr std::string_view kTags[] = {kClose, kFunctionClose, kCallClose, kFunction, kParameter};
+                           kParameter = "<parameter=";
+constexpr std::string_view kTags[] = {kClose, kFunctionClose, kCallClose, kFunctionOpen, kParameter};
 constexpr std::string_view kFollowers[] = {kParameter, kFunctionClose, kCallClose};
 constexpr size_t kMaxSpaces = 64;  // between <function=NAME> and its first parameter
 
@@ -66,7 +67,7 @@ Scan ValueScan::tag(const std::function<bool(std::string_view)>& expected) {
     may = may || found == Scan::more;
     if (found != Scan::complete) continue;
     if (tag == kClose) return closer();
-    if (tag == kFunction) return function();
+    if (tag == kFunctionOpen) return function();
     if (tag == kParameter) return parameter(expected);
     if (depth_ == 0 && begins_line() && !line_) line_ = End{at_, at_};
     if (depth_ > 0 && tag == kFunctionClose) --depth_;
@@ -96,14 +97,14 @@ Scan ValueScan::closer() {
 
 // <function=NAME> and a parameter: a call in the value.
 Scan ValueScan::function() {
-  const Scan named = name(at_ + kFunction.size());
-  if (named != Scan::complete) return named == Scan::more ? named : pass(kFunction.size());
+  const Scan named = name(at_ + kFunctionOpen.size());
+  if (named != Scan::complete) return named == Scan::more ? named : pass(kFunctionOpen.size());
   const auto behind = text_.substr(name_end_ + 1, kMaxSpaces + kParameter.size());
   const size_t first = std::min(behind.find_first_not_of(kSpace), behind.size());
   const Scan found = begins_with(behind.substr(first), kParameter);
   if (found == Scan::more && first <= kMaxSpaces) return Scan::more;
   if (found == Scan::complete) ++depth_;
-  return pass(kFunction.size());
+  return pass(kFunctionOpen.size());
 }
 
 Scan ValueScan::parameter(const std::function<bool(std::string_view)>& expected) {
