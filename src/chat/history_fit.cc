@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/white_space.h"
 #include "chat/call_arguments.h"
@@ -28,13 +29,13 @@ bool is_answer(const Json& message) {
 }
 
 size_t count_calls(const Json& message) {
-  const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
-  return !message.is_object() || calls == message.end() || !calls->is_array() ? 0 : calls->size();
+  const auto calls = message.find("tool_calls");
+  return calls == message.end() || !calls->is_array() ? 0 : calls->size();
 }
 
 bool has_text(const Json& message) {
-  const auto content = message.is_object() ? message.find("content") : message.end();
-  if (!message.is_object() || content == message.end()) return false;
+  const auto content = message.find("content");
+  if (content == message.end()) return false;
   if (!content->is_array()) return !is_blank(text_of(*content));
   return std::ranges::any_of(*content, [](const Json& part) {
     return string_at(part, "type") != "text" || !is_blank(string_at(part, "text"));

@@ -10,8 +10,8 @@
 
 namespace anabranch {
 
-// The messages with every part changed that the template does not take; the others stay as they are, so that
-// the prompt's beginning stays, too.
+// The messages (each an object) with every part changed that the template does not take; the others stay as
+// they are, so that the prompt's beginning stays, too.
 Json fit_history(const Json& messages, const TemplateTraits& traits);
 
 // The same template for any history. Conversations that it renders with all their texts are rendered as they

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
+#include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "base/white_space.h"
 #include "chat/message_text.h"
@@ -50,9 +50,8 @@ void mark_arguments(Json& arguments, const Next& next) {
 Json conversation(std::string_view letters) {
   Json messages = Json::array();
   int calls = 0, results = 0;
-  const auto id = [](int number) {
-    return fmt::format("probe{:04}", number);
-  };  // as Mistral's templates want
+  // Nine letters and digits, as Mistral's templates want.
+  const auto id = [](int number) { return fmt::format("probe{:04}", number); };
   const auto add = [&](const char* role, Json content) -> Json& {
     messages.push_back({{"role", role}, {"content", std::move(content)}});
     return messages.back();
