@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "chat/history_fit.h"
 #include "chat/read_pictures.h"
 #include "chat/tool_prompt.h"
 
@@ -27,10 +28,11 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
     : engine_(engine),
       tool_prompt_(tool_prompt(engine.chat_template())),
       chat_(tool_prompt_ ? tool_prompt_.get() : engine.chat_template()),
+      fitted_(chat_ ? with_fitted_history(*chat_) : nullptr),
       format_(find_output_format(chat_, engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
       turns_(options.turns_path) {
-  if (chat_) compiler_.emplace(*chat_, engine.tokenizer(), engine.image_format());
+  if (fitted_) compiler_.emplace(*fitted_, engine.tokenizer(), engine.image_format());
 }
 
 size_t Preparer::most_tokens() const {

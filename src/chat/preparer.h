@@ -77,6 +77,7 @@ class Preparer {
   const Engine& engine_;
   const std::unique_ptr<const ChatTemplate> tool_prompt_;  // null: the template supports tools itself
   const ChatTemplate* const chat_;                         // null: the model has no template
+  const std::unique_ptr<const ChatTemplate> fitted_;       // `chat_` for any history; null as `chat_`
   const OutputFormat format_;
   const std::vector<VolatileRule> volatile_text_;
   TurnMemory turns_;

@@ -52,43 +52,78 @@ std::string call_text(const Json& call) {
                      json_string(string_at(named, "name")), text);
 }
 
-void put_before(Json& message, const std::string& text, const char* between) {
-  Json& content = message["content"];
-  if (content.is_array())
-    content.insert(content.begin(), Json{{"type", "text"}, {"text", text + between}});
-  else if (content.is_string() && !content.get_ref<const std::string&>().empty())
-    content = text + between + content.get<std::string>();
-  else
-    content = text;
-}
-
-void put_behind(Json& message, const std::string& text, const char* between) {
-  Json& content = message["content"];
-  if (content.is_array())
-    content.push_back({{"type", "text"}, {"text", between + text}});
-  else if (content.is_string() && !content.get_ref<const std::string&>().empty())
-    content = content.get<std::string>() + between + text;
-  else
-    content = text;
-}
-
 bool has_images(const Json& content) {
   return content.is_array() &&
          std::ranges::any_of(content, [](const Json& part) { return string_at(part, "type") == "image"; });
 }
 
+void put_before(Json& message, const std::string& text) {
+  Json content = text;
+  append_content(content, message["content"], "\n\n");
+  message["content"] = std::move(content);
+}
+
+void put_behind(Json& message, const std::string& text, const char* between) {
+  append_content(message["content"], text, between);
+}
+
 // Appends the other message's content, with its images, between two texts.
 void put_content_behind(Json& message, const Json& other, const std::string& before, const std::string& after,
                         const char* between) {
-  const auto found = other.find("content");
-  const Json content = found == other.end() ? Json() : *found;
-  if (!has_images(content)) return put_behind(message, before + text_of(content) + after, between);
-  put_behind(message, before, between);
-  Json& parts = message["content"];
-  if (parts.is_string()) parts = Json::array({{{"type", "text"}, {"text", parts}}});
-  for (const Json& part : content) parts.push_back(part);
-  if (!after.empty()) put_behind(message, after, "");
+  Json whole = before;
+  if (const auto content = other.find("content"); content != other.end())
+    append_content(whole, has_images(*content) ? *content : Json(text_of(*content)), "");
+  append_content(whole, after, "");
+  append_content(message["content"], whole, between);
 }
+
+// A result as a part of a user message.
+void put_result_behind(Json& message, const Json& result) {
+  put_content_behind(message, result, "<tool_response>\n", "\n</tool_response>", "\n");
+}
+
+}  // namespace
+
+Json result_as_user(const Json& result) {
+  Json message = message_of("user", "");
+  put_result_behind(message, result);
+  return message;
+}
+
+Json with_calls_as_text(const Json& messages) {
+  Json out = messages;
+  for (Json& message : out) {
+    const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
+    if (string_at(message, "role") != "assistant" || calls == message.end() || !calls->is_array()) continue;
+    std::string text;
+    for (const Json& call : *calls) text += (text.empty() ? "" : "\n") + call_text(call);
+    message.erase("tool_calls");
+    put_behind(message, text, "\n");
+  }
+  return out;
+}
+
+Json with_results_as_text(const Json& messages) {
+  Json out = Json::array();
+  bool results = false;  // the last message holds tool results
+  for (const Json& message : messages) {
+    const std::string role = string_at(message, "role");
+    if (role == "tool") {
+      if (!results) out.push_back(message_of("user", ""));
+      put_result_behind(out.back(), message);
+      results = true;
+      continue;
+    }
+    if (role == "user" && results)
+      put_content_behind(out.back(), message, "", "", "\n\n");
+    else
+      out.push_back(message);
+    results = false;
+  }
+  return out;
+}
+
+namespace {
 
 class ToolPrompt final : public ChatTemplate {
  public:
@@ -97,7 +132,7 @@ class ToolPrompt final : public ChatTemplate {
   Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
                                           const TemplateOptions& options) const override {
     if (!messages.is_array()) return chat_.render(messages, nullptr, options);
-    Json out = as_text(messages);
+    Json out = with_results_as_text(with_calls_as_text(messages));
     if (tools.is_array() && !tools.empty()) add_instructions(out, instructions(tools));
     return chat_.render(out, nullptr, options);
   }
@@ -106,38 +141,10 @@ class ToolPrompt final : public ChatTemplate {
   }
 
  private:
-  // Calls and results as text. Consecutive results, and a user's text after them, become one message, because
-  // some templates want the roles to alternate.
-  static Json as_text(const Json& messages) {
-    Json out = Json::array();
-    bool results = false;  // the last message holds tool results
-    for (const Json& message : messages) {
-      const std::string role = string_at(message, "role");
-      if (role == "tool") {
-        if (!results) out.push_back(message_of("user", ""));
-        put_content_behind(out.back(), message, "<tool_response>\n", "\n</tool_response>", "\n");
-        results = true;
-        continue;
-      }
-      if (role == "user" && results) {
-        put_content_behind(out.back(), message, "", "", "\n\n");
-        results = false;
-        continue;
-      }
-      results = false;
-      out.push_back(message);
-      const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
-      if (role != "assistant" || calls == message.end() || !calls->is_array()) continue;
-      for (const Json& call : *calls) put_behind(out.back(), call_text(call), "\n");
-      out.back().erase("tool_calls");
-    }
-    return out;
-  }
-
   void add_instructions(Json& messages, const std::string& text) const {
     if (!takes_system_) {
       for (Json& message : messages)
-        if (string_at(message, "role") == "user") return put_before(message, text, "\n\n");
+        if (string_at(message, "role") == "user") return put_before(message, text);
       messages.insert(messages.begin(), message_of("user", text));
     } else if (!messages.empty() && string_at(messages[0], "role") == "system") {
       put_behind(messages[0], text, "\n\n");

@@ -21,4 +21,11 @@ bool shows_tools(const ChatTemplate& chat);
 // the result.
 std::unique_ptr<const ChatTemplate> with_tool_prompt(const ChatTemplate& chat);
 
+// The messages with calls, or results, written as with_tool_prompt() writes them. Consecutive results, and a
+// user's text after them, become one message, because some templates want the roles to alternate.
+Json with_calls_as_text(const Json& messages);
+Json with_results_as_text(const Json& messages);
+// One result as a user message of its own.
+Json result_as_user(const Json& result);
+
 }  // namespace anabranch

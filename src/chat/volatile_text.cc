@@ -1,23 +1,10 @@
 #include "chat/volatile_text.h"
 
 #include "base/check.h"
+#include "chat/message_text.h"
 
 namespace anabranch {
 namespace {
-
-// The strings that make up a message's text.
-template <class Visit>
-void for_each_text(Json& message, Visit visit) {
-  const auto content = message.find("content");
-  if (content == message.end()) return;
-  if (content->is_string()) visit(content->get_ref<std::string&>());
-  if (!content->is_array()) return;
-  for (Json& part : *content) {
-    if (!part.is_object()) continue;
-    const auto text = part.find("text");
-    if (text != part.end() && text->is_string()) visit(text->get_ref<std::string&>());
-  }
-}
 
 // Removes the matches from `text`; returns them, one per line.
 std::string cut_out(std::string& text, const Regex& pattern) {
@@ -66,7 +53,8 @@ void split_volatile_text(Json& messages, std::span<const VolatileRule> rules) {
   for (Json& message : messages) {
     const std::string role = string_at(message, "role");
     if (role != "system" && role != "developer") continue;
-    for_each_text(message, [&](std::string& text) {
+    for_each_text(message, [&](Json& part) {
+      auto& text = part.get_ref<std::string&>();
       for (const VolatileRule& rule : rules) {
         if (!rule.drop && !user) continue;
         const std::string matches = cut_out(text, rule.pattern);

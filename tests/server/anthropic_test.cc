@@ -92,6 +92,48 @@ TEST(MessagesRequest, TurnsBecomeThoseOfAChat) {
   EXPECT_EQ(messages[4]["content"], "Go on.\nPlease.");  // turns that follow each other are one
 }
 
+TEST(MessagesRequest, TurnsOfTheAssistantThatFollowEachOtherAreOne) {
+  const std::string asked = R"({"role":"user","content":"q"},)",
+                    done = R"(,{"role":"user","content":"go on"})";
+  const auto messages = [&](const std::string& turns) {
+    return parsed(conversation(asked + turns + done)).messages;
+  };
+  EXPECT_EQ(messages(R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""}]},
+      {"role":"assistant","content":"a"},{"role":"assistant","content":[{"type":"text","text":"b"},
+        {"type":"tool_use","id":"1","name":"f","input":{}}]},
+      {"role":"assistant","content":[{"type":"tool_use","id":"2","name":"g","input":{}}]})"),
+            messages(R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},
+      {"type":"text","text":"ab"},{"type":"tool_use","id":"1","name":"f","input":{}},
+      {"type":"tool_use","id":"2","name":"g","input":{}}]})"));
+  // A prefill in two parts.
+  const auto request = parsed(conversation(
+      asked + R"({"role":"assistant","content":"The answer"},{"role":"assistant","content":" is"})"));
+  EXPECT_EQ(request.messages.size(), 1u);
+  EXPECT_EQ(request.continuation->content, "The answer is");
+}
+
+TEST(MessagesRequest, TakesEmptyTurnsAndAnyInputOfAHistory) {
+  const std::string rest = R"(,{"role":"user","content":"go on"})";
+  for (const char* content : {"[]", "\"\"", "null"}) {
+    const auto messages =
+        parsed(conversation(R"({"role":"user","content":"q"},{"role":"assistant","content":)" +
+                            std::string(content) + "}" + rest))
+            .messages;
+    ASSERT_EQ(messages.size(), 3u) << content;
+    EXPECT_EQ(messages[1].dump(), R"({"role":"assistant","content":""})");
+  }
+  const std::string call =
+      R"({"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":)";
+  for (const auto& [input, arguments] : {std::pair("null", "{}"),
+                                         {"\"{\\\"a\\\": 1}\"", R"({"a":1})"},
+                                         {"[1]", R"("[1]")"},
+                                         {"\"cut\"", R"("cut")"}})
+    EXPECT_EQ(parsed(conversation(call + input + "}]}" + rest))
+                  .messages[0]["tool_calls"][0]["function"]["arguments"]
+                  .dump(),
+              arguments);
+}
+
 TEST(MessagesRequest, ToolsBecomeFunctions) {
   const std::string tools =
       R"("tools":[{"name":"weather","description":"Of a city","input_schema":{"type":"object"}},

@@ -160,6 +160,26 @@ TEST(ChatRequest, NormalisesMessagesForTheTemplate) {
   EXPECT_EQ(request.messages[3].dump(), R"({"role":"tool","content":"42","tool_call_id":"1"})");
 }
 
+TEST(ChatRequest, TakesHistoriesOfOtherTimes) {
+  const ChatRequest request = chat(R"({"messages":[
+      {"role":"user","content":"a"},
+      {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"x\":1}"}},
+      {"role":"function","name":"f","content":{"y":2}},
+      {"role":"tool","tool_call_id":"1"},
+      {"role":"system","content":null},
+      {"role":"assistant","tool_calls":[{"function":{"name":"g","arguments":null}},
+         {"function":{"name":"h","arguments":[1]}},{"function":{"name":"i","arguments":"{\"z\": \"a\nb\"}"}}]}]})");
+  EXPECT_EQ(request.messages[1]["tool_calls"].dump(),
+            R"([{"type":"function","function":{"name":"f","arguments":{"x":1}}}])");
+  EXPECT_EQ(request.messages[2].dump(), R"({"role":"tool","content":"{\"y\":2}","name":"f"})");
+  EXPECT_EQ(request.messages[3].dump(), R"({"role":"tool","content":"","tool_call_id":"1"})");
+  EXPECT_EQ(request.messages[4]["content"], "");
+  const Json& calls = request.messages[5]["tool_calls"];
+  EXPECT_EQ(calls[0]["function"]["arguments"].dump(), "{}");
+  EXPECT_EQ(calls[1]["function"]["arguments"], "[1]");
+  EXPECT_EQ(calls[2]["function"]["arguments"]["z"], "a\nb");
+}
+
 TEST(ChatRequest, TakesMlxLmsDefaults) {
   const std::string mlx =
       R"("presence_context_size":20,"frequency_context_size":20,"repetition_context_size":20,"top_logprobs":-1,)"

@@ -75,12 +75,13 @@ TEST_F(Responses, ItemsBecomeTheTurnsOfAConversation) {
      {"type":"input_image","image_url":"x"}]},
     {"role":"assistant","content":"One."},{"role":"assistant","content":"Two."},{"role":"user","content":"c"}])",
       R"("instructions":"S","reasoning":{"effort":"none"})");
-  EXPECT_EQ(engine_.last_prompt(),
-            "system: S\n\nD1\n\nD2\nuser: ab\nassistant: Wait.[reasoning_content=\"Hm.\"][tool_calls=["
-            R"({"id":"c1","type":"function","function":{"name":"f","arguments":{"b":"x"}}},)"
-            R"({"id":"c2","type":"function","function":{"name":"patch","arguments":{"input":"+ line"}}}]])"
-            "\ntool: fine[tool_call_id=\"c1\"]\ntool: done[image: not shown, this model reads text only]"
-            "[tool_call_id=\"c2\"]\nassistant: One.\nassistant: Two.\nuser: c\nassistant:");
+  EXPECT_EQ(
+      engine_.last_prompt(),
+      "system: S\nsystem: D1\nsystem: D2\nuser: ab\nassistant: Wait.[reasoning_content=\"Hm.\"][tool_calls=["
+      R"({"id":"c1","type":"function","function":{"name":"f","arguments":{"b":"x"}}},)"
+      R"({"id":"c2","type":"function","function":{"name":"patch","arguments":{"input":"+ line"}}}]])"
+      "\ntool: fine[tool_call_id=\"c1\"]\ntool: done[image: not shown, this model reads text only]"
+      "[tool_call_id=\"c2\"]\nassistant: One.\nassistant: Two.\nuser: c\nassistant:");
 }
 
 TEST_F(Responses, ToolsBecomeFunctions) {

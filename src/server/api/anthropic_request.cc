@@ -3,6 +3,7 @@
 #include <climits>
 #include <functional>
 
+#include "chat/call_arguments.h"
 #include "server/api/anthropic_tools.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
@@ -12,6 +13,8 @@
 
 namespace anabranch::server {
 namespace {
+
+const Json kNoContent = "";
 
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("container", {}, "containers are not built");
@@ -124,8 +127,8 @@ void read_user(JsonFields& fields, const Json& content, const std::string& name,
 Json read_tool_use(JsonFields& block) {
   Json call = {{"id", block.required_string("id")}, {"type", "function"}};
   const std::string name = block.required_string("name");
-  const Json* input = block.object("input");
-  call["function"] = {{"name", name}, {"arguments", input ? *input : Json::object()}};
+  const Json* input = block.find("input");
+  call["function"] = {{"name", name}, {"arguments", read_arguments(input ? *input : Json())}};
   return call;
 }
 
@@ -134,11 +137,13 @@ bool is_of_servers(const std::string& type) {
   return type == "server_tool_use" || type.ends_with("_tool_result");
 }
 
-// A turn of the assistant. It becomes several messages if it has calls that this server ran, with their
-// results.
+// A turn of the assistant, or the next part of one: consecutive ones are one turn. It becomes several
+// messages if it has calls that this server ran, with their results.
 class AssistantReader {
  public:
-  explicit AssistantReader(Json& messages) : messages_(messages) {}
+  explicit AssistantReader(Json& messages) : messages_(messages) {
+    if (!messages.empty() && messages.back()["role"] == "assistant") take_back();
+  }
 
   void read(JsonFields& fields, const Json& content, const std::string& name) {
     read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
@@ -182,6 +187,15 @@ class AssistantReader {
     results_ = true;
   }
 
+  // Takes the previous message back into the turn.
+  void take_back() {
+    const Json last = std::move(messages_.back());
+    messages_.erase(messages_.size() - 1);
+    text_ = string_at(last, "content");
+    reasoning_ = string_at(last, "reasoning_content");
+    if (last.contains("tool_calls")) calls_ = last["tool_calls"];
+  }
+
   void flush() {
     Json message = {{"role", "assistant"}, {"content", std::exchange(text_, {})}};
     if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
@@ -195,7 +209,8 @@ class AssistantReader {
   bool results_ = false;
 };
 
-void read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images,
+// last: the message is the request's last one.
+void read_message(JsonFields& request, const Json& message, size_t index, bool last, ImageReader& images,
                   Json& messages) {
   const std::string where = fmt::format("messages[{}]", index);
   if (!message.is_object())
@@ -203,16 +218,18 @@ void read_message(JsonFields& request, const Json& message, size_t index, ImageR
                         fmt::format("'{}' must be an object, not {}", where, json_type(message)));
   JsonFields fields(message, where + ".");
   const std::string role = fields.required_string("role");
-  const Json* content = fields.find("content");
+  const Json* given = fields.find("content");
   const std::string name = where + ".content";
-  if (!content || (content->is_array() && content->empty()))
+  const bool empty = !given || (given->is_array() && given->empty());
+  const Json& content = empty ? kNoContent : *given;
+  if (role == "assistant")
+    AssistantReader(messages).read(fields, content, name);
+  else if (empty && last)
     fields.fail("content", "missing_required_parameter", fmt::format("'{}' is missing or empty", name));
   else if (role == "user")
-    read_user(fields, *content, name, images, messages);
-  else if (role == "assistant")
-    AssistantReader(messages).read(fields, *content, name);
+    read_user(fields, content, name, images, messages);
   else if (role == "system")
-    messages.push_back({{"role", "system"}, {"content", read_text(fields, *content, name)}});
+    messages.push_back({{"role", "system"}, {"content", read_text(fields, content, name)}});
   else
     fields.fail("role", "invalid_value",
                 fmt::format("'{}.role' is '{}', but must be user, assistant or system", where, role));
@@ -230,7 +247,7 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
                        fmt::format("'messages' {}must be an array of 1 to {} messages",
                                    list ? "" : "is missing: it ", kMaxMessages));
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    read_message(fields, (*list)[i], i, images, messages);
+    read_message(fields, (*list)[i], i, i + 1 == list->size(), images, messages);
 }
 
 // The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are enabled;

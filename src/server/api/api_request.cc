@@ -1,6 +1,7 @@
 #include "server/api/api_request.h"
 
 #include "base/lower_case.h"
+#include "chat/call_arguments.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
@@ -216,6 +217,10 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
                   ImageReader& images, Json& result) {
   result["content"] = content && content->is_string() ? *content : Json("");
   if (!content || content->is_string()) return;
+  if (role == "tool" && !content->is_array()) {
+    result["content"] = dump_json(*content);
+    return;
+  }
   if (!content->is_array())
     return message.fail(
         "content", "invalid_type",
@@ -245,11 +250,10 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
   }
 }
 
-// Templates want the arguments as an object; clients send them as JSON text.
-Json template_arguments(const Json& arguments) {
-  if (!arguments.is_string()) return arguments;
-  auto parsed = parse_json(arguments.get_ref<const std::string&>());
-  return parsed.ok() && parsed.value().is_object() ? std::move(parsed).value() : arguments;
+// Names of roles from other times of the API.
+std::string usual_role(const std::string& role) {
+  if (role == "developer") return "system";
+  return role == "function" ? "tool" : role;
 }
 
 Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& where) {
@@ -270,8 +274,7 @@ Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& 
     Json copy = Json::object();
     if (call.contains("id")) copy["id"] = call["id"];
     copy["type"] = "function";
-    copy["function"] = {{"name", *called},
-                        {"arguments", arguments ? template_arguments(*arguments) : Json::object()}};
+    copy["function"] = {{"name", *called}, {"arguments", read_arguments(arguments ? *arguments : Json())}};
     result.push_back(std::move(copy));
   }
   return result;
@@ -292,7 +295,7 @@ Json read_message(JsonFields& request, const Json& message, size_t index, ImageR
   if (!role && !fields.error())
     fields.fail("role", "missing_required_parameter", fmt::format("'{}role' is missing", where));
   if (role) {
-    const std::string name = *role == "developer" ? "system" : *role;
+    const std::string name = usual_role(*role);
     if (name != "system" && name != "user" && name != "assistant" && name != "tool")
       fields.fail("role", "invalid_value",
                   fmt::format("'{}role' is '{}', but must be system, developer, user, assistant or tool",
@@ -301,11 +304,10 @@ Json read_message(JsonFields& request, const Json& message, size_t index, ImageR
   }
   const Json* content = fields.find("content");
   const Json* calls = fields.array("tool_calls");
-  fields.only("function_call", {}, "use 'tool_calls' instead of the deprecated 'function_call'");
   fields.only("audio", {}, "only text is built");
-  if (!content && role && *role != "assistant")
+  if (!content && role && *role == "user")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
-  read_content(fields, content, where, role ? *role : "", images, result);
+  read_content(fields, content, where, string_at(result, "role"), images, result);
   const bool assistant = role && *role == "assistant";
   if (const std::string* refusal = assistant ? fields.string("refusal") : nullptr; refusal && !content)
     result["content"] = *refusal;
@@ -315,6 +317,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index, ImageR
   for (const char* name : {"name", "tool_call_id"})
     if (const std::string* text = fields.string(name)) result[name] = *text;
   if (calls && !calls->empty()) result["tool_calls"] = read_tool_calls(fields, *calls, where);
+  if (const Json* call = fields.object("function_call"); call && !result.contains("tool_calls"))
+    result["tool_calls"] = read_tool_calls(fields, Json::array({{{"function", *call}}}), where);
   if (fields.error()) request.fail(*fields.error());
   return result;
 }

@@ -146,15 +146,11 @@ class ItemReader {
           "role", "invalid_value",
           fmt::format("'{}.role' is '{}', but must be user, assistant, system or developer", where, role));
     const Json* content = fields.find("content");
-    if (!content)
+    if (!content && role == "user")
       fields.fail("content", "missing_required_parameter", fmt::format("'{}.content' is missing", where));
     if (fields.error()) return;
-    Json message = read_parts(fields, role, *content, where + ".content");
-    // Templates take one system message, at the beginning.
-    const bool leading = role == "system" && messages_.size() == 1 && messages_[0]["role"] == "system";
-    if (leading)
-      add_line(messages_[0]["content"].get_ref<std::string&>(), "\n" + string_at(message, "content"));
-    else if (role == "assistant")
+    Json message = read_parts(fields, role, content ? *content : Json(""), where + ".content");
+    if (role == "assistant")
       assistant(true)["content"] = std::move(message["content"]);
     else
       messages_.push_back(std::move(message));
@@ -468,12 +464,8 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
         place.store ? *place.store : context.stores->usual(), owner, place.session, place.parent);
   if (request.shorten) leave_out_images(fields, own, messages);
   const std::string* instructions = fields.string("instructions");
-  if (instructions && !instructions->empty()) {
-    if (messages[0]["role"] == "system")
-      messages[0]["content"] = *instructions + "\n\n" + messages[0]["content"].get<std::string>();
-    else
-      messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *instructions}});
-  }
+  if (instructions && !instructions->empty())
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *instructions}});
   take_images(fields, fields.find("conversation") ? "conversation" : "previous_response_id", messages,
               request.chat.images);
   request.chat.messages = std::move(messages);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chat/call_arguments.h"
 #include "server/api/api_request.h"
 #include "server/api/format_fields.h"
 #include "server/http/api_keys.h"
@@ -280,9 +281,7 @@ Json call_of(const Json& item) {
   const bool mcp = type == "mcp_call" || type == "mcp_approval_request";
   if (mcp) name = mcp_function(string_at(item, "server_label"), string_at(item, "name"));
   if (type == "function_call" || mcp) {
-    const std::string text = string_at(item, "arguments");
-    auto parsed = parse_json(text);
-    arguments = parsed && parsed->is_object() ? std::move(*parsed) : Json(text);
+    arguments = read_arguments(item.value("arguments", Json()));
   } else if (type == "custom_tool_call") {
     arguments = {{"input", string_at(item, "input")}};
   } else if (type == "local_shell_call") {
