@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -117,6 +118,32 @@ class Builder {
   Error error_{ErrorKind::invalid, "JSON: no value"};
 };
 
+// The value of the escape \uXXXX at text[at]; -1: there is none.
+int escaped_unit(std::string_view text, size_t at) {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
+  int unit = 0;
+  const auto [end, error] = std::from_chars(&text[at + 2], &text[at + 2] + 4, unit, 16);
+  return error == std::errc() && end == &text[at + 2] + 4 && unit >= 0 ? unit : -1;
+}
+
+// Replaces escapes of half a surrogate pair by \ufffd, which is as long. JavaScript clients cut texts within
+// a character. Nothing: there are no such escapes.
+std::optional<std::string> whole_characters(std::string_view text) {
+  const auto is_first = [](int unit) { return unit >= 0xD800 && unit <= 0xDBFF; };
+  const auto is_second = [](int unit) { return unit >= 0xDC00 && unit <= 0xDFFF; };
+  std::optional<std::string> changed;
+  for (size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
+    const int unit = escaped_unit(text, at);
+    const bool pair = is_first(unit) && is_second(escaped_unit(text, at + 6));
+    if (!pair && (is_first(unit) || is_second(unit))) {
+      if (!changed) changed = std::string(text);
+      changed->replace(at, 6, "\\ufffd");
+    }
+    at += pair ? 12 : unit >= 0 ? 6 : 2;
+  }
+  return changed;
+}
+
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
@@ -127,6 +154,8 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (const void* zero = text.empty() ? nullptr : std::memchr(text.data(), 0, text.size()))
     return make_error(ErrorKind::invalid, "JSON: a zero byte at byte {}",
                       static_cast<const char*>(zero) - text.data());
+  const auto changed = whole_characters(text);
+  if (changed) text = *changed;
   Builder builder(limits);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) return builder.error();
   return builder.take();

@@ -33,8 +33,8 @@ struct JsonLimits {
   size_t values = 4u << 20;  // in the whole text; "0," takes 16 bytes of memory, "[]," about 70
 };
 
-// Strict JSON in UTF-8. If a key is repeated, the last value wins. Integers beyond 64 bits become doubles.
-// Errors: invalid (with the byte offset), exhausted (a limit of `limits`).
+// Strict JSON in UTF-8; half a surrogate pair is U+FFFD. The last of a repeated key wins. Integers beyond 64
+// bits become doubles. Errors: invalid (with the byte offset), exhausted (a limit of `limits`).
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 // Prints JSON. Bytes of strings that are not UTF-8 become U+FFFD. indent: -1 = on one line.

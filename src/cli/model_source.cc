@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "base/memory_info.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/conversation.h"
@@ -26,6 +27,7 @@
 namespace anabranch::cli {
 namespace {
 
+constexpr size_t kMostTemplateBytes = 16u << 20;
 constexpr double kUnloadAfterSeconds = 3600;  // for models that are loaded because requests name them
 
 Result<uint64_t> bytes_of(const std::string& path, const Device& device) {
@@ -54,22 +56,34 @@ Result<server::ModelDescription> describe(const ServeOptions& options) {
   server::ModelDescription out{string_at(checkpoint->config(), "model_type"),
                                is_gguf(*checkpoint) ? "gguf" : "safetensors", parameters_in(*checkpoint),
                                tensor_bytes(*checkpoint)};
-  out.context_length = spec.context_length;
+  out.context_length =
+      options.model.context > 0 ? std::min(options.model.context, spec.context_length) : spec.context_length;
   out.layers = static_cast<int>(spec.layers.size());
   out.hidden = spec.hidden;
   out.images = VisionTower::present(*checkpoint);
+  const auto pooling = read_pooling(*checkpoint);
+  const bool asked = !options.model.pooling.empty();
+  out.embeddings = asked ? options.model.pooling != "rank" : pooling && pooling != Pooling::rank;
+  out.embeddings_only = out.embeddings && !asked;
   std::error_code failed;
   const auto modified = std::filesystem::last_write_time(options.model.model, failed);
   if (!failed)
     out.modified_ns =
         std::chrono::nanoseconds(std::chrono::file_clock::to_sys(modified).time_since_epoch()).count();
-  TRY(out.chat_template, chat_template_source(*checkpoint));
+  if (options.model.chat_template.empty()) {
+    TRY(out.chat_template, chat_template_source(*checkpoint));
+  } else {
+    TRY(out.chat_template, read_file(options.model.chat_template, kMostTemplateBytes));
+  }
   return out;
 }
 
-Result<server::PulledModel> pull(const std::string& text, const std::function<bool()>& cancelled,
+// here: a model of this name can be loaded.
+Result<server::PulledModel> pull(const std::string& text, bool here, const std::function<bool()>& cancelled,
                                  const std::function<void(const server::PullState&)>& progress) {
   const auto name = hub::parse_model_name(text);
+  // Nothing can be downloaded for a model of a path, or of another program's store.
+  if (here && (!name || !locate_stored(text))) return server::PulledModel{text};
   if (!name) return make_error(ErrorKind::invalid, "'{}' is no model's name: {}", text, hub::advice_on(text));
   TRY(const auto settings, hub::settings_from_environment());
   const hub::Watcher watcher{[](const std::string& sentence) { log_info("{}", sentence); }, cancelled};
@@ -144,7 +158,9 @@ server::ModelSource model_source(const ServeOptions& options, const std::string&
     TRY(const auto its, options_of(name));
     return load_for_serving(its);
   };
-  source.pull = pull;
+  source.pull = [find = source.find](const std::string& name, const auto& cancelled, const auto& progress) {
+    return pull(name, find(name).has_value(), cancelled, progress);
+  };
   return source;
 }
 

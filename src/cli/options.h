@@ -173,8 +173,8 @@ struct ServeOptions {
       queue = 64;             // running requests (0: the device's default), waiting requests
   double max_gap_ms = 50;     // between a stream's tokens, while prompts are read beside it
   uint64_t memory_bytes = 0;  // for the KV cache of requests; 0: chosen
-  int connections = 256, connections_per_address = 64;
-  int requests_per_minute = 0;  // limit for one client address; 0: no limit
+  int connections = 0, connections_per_address = 64;  // 0: as many as the requests need
+  int requests_per_minute = 0;                        // limit for one client address; 0: no limit
   std::vector<std::string> trusted_proxies;
   uint64_t max_body_bytes = 32u << 20;
   double request_timeout_s = 0;  // 0: no limit

@@ -50,7 +50,7 @@ void add_limit_flags(CLI::App& app, ServeOptions& o) {
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("--max-connections", o.connections,
                  "Connections at a time; beyond them idle ones are closed, then new ones refused (default: "
-                 "256)")
+                 "256, or 64 more than --parallel and --queue together)")
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--max-connections-per-address", o.connections_per_address,
                  "How many of them one client address may have, loopback addresses and trusted proxies aside "

@@ -224,13 +224,21 @@ std::shared_ptr<ConsentStore> open_consent(const std::string& directory) {
   return nullptr;
 }
 
+// Each request that may run or wait needs a connection; others read pages and metrics.
+int connections_of(const ServeOptions& options) {
+  constexpr int kUsual = 256, kOthers = 64;
+  if (options.connections > 0) return options.connections;
+  return static_cast<int>(std::min<int64_t>(
+      std::max<int64_t>(kUsual, int64_t{options.parallel} + options.queue + kOthers), 1 << 16));
+}
+
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
   if (!options.kv_events.empty() && options.model.model.empty())
     return make_error(ErrorKind::invalid, "--kv-events tells of one model: name it with --model");
   server::ServerOptions result;
   result.host = options.host;
   result.port = static_cast<uint16_t>(options.port);
-  result.limits.connections = options.connections;
+  result.limits.connections = connections_of(options);
   result.limits.connections_per_address = options.connections_per_address;
   result.limits.body_bytes = options.max_body_bytes;
   result.limits.all_body_bytes = std::max(result.limits.all_body_bytes, 2 * result.limits.body_bytes);
@@ -245,7 +253,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY_VOID(peer_options(options.states));
   result.tls = {options.tls_certificate, options.tls_key};
   result.stop_grace_s = options.drain_seconds;
-  TRY_VOID(allow_descriptors(options.connections));
+  TRY_VOID(allow_descriptors(result.limits.connections));
   TRY(result.api_keys, api_keys(options));
   if (!options.cache_scope.empty()) result.cache_scope = server::parse_cache_scope(options.cache_scope);
   TRY(result.volatile_text, volatile_rules(options));

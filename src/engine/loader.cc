@@ -29,26 +29,6 @@ fs::path directory_of(const Checkpoint& checkpoint) {
   return fs::is_directory(path) ? path : path.parent_path();
 }
 
-// How the model pools embeddings: Sentence Transformers' folder 1_Pooling, or GGUF's pooling_type.
-std::optional<Pooling> read_pooling(const Checkpoint& checkpoint) {
-  if (is_gguf(checkpoint)) {
-    const Json& metadata = checkpoint.gguf_metadata();
-    const auto type = metadata.find(string_at(metadata, "general.architecture") + ".pooling_type");
-    if (type == metadata.end()) return std::nullopt;
-    if (*type == 1) return Pooling::mean;
-    if (*type == 2) return Pooling::first;
-    if (*type == 4) return Pooling::rank;
-    return *type == 3 ? std::optional(Pooling::last) : std::nullopt;
-  }
-  const auto text = checkpoint.side_file(kPoolingFile);
-  const auto config = text ? parse_json(*text) : Result<Json>(Json());
-  if (!config || !config->is_object()) return std::nullopt;
-  const auto says = [&](const char* name) { return config->value(name, Json(false)) == true; };
-  if (says("pooling_mode_lasttoken")) return Pooling::last;
-  if (says("pooling_mode_mean_tokens")) return Pooling::mean;
-  return says("pooling_mode_cls_token") ? std::optional(Pooling::first) : std::nullopt;
-}
-
 // Adds the special tokens that a template of tokenizer.json appends to a text.
 void add_template_end(const Json& processor, const Tokenizer& tokenizer, std::vector<int>& ids) {
   if (!processor.is_object()) return;
@@ -188,6 +168,25 @@ Result<void> check_memory(const Checkpoint& checkpoint, const Device& device, bo
 }
 
 }  // namespace
+
+std::optional<Pooling> read_pooling(const Checkpoint& checkpoint) {
+  if (is_gguf(checkpoint)) {
+    const Json& metadata = checkpoint.gguf_metadata();
+    const auto type = metadata.find(string_at(metadata, "general.architecture") + ".pooling_type");
+    if (type == metadata.end()) return std::nullopt;
+    if (*type == 1) return Pooling::mean;
+    if (*type == 2) return Pooling::first;
+    if (*type == 4) return Pooling::rank;
+    return *type == 3 ? std::optional(Pooling::last) : std::nullopt;
+  }
+  const auto text = checkpoint.side_file(kPoolingFile);
+  const auto config = text ? parse_json(*text) : Result<Json>(Json());
+  if (!config || !config->is_object()) return std::nullopt;
+  const auto says = [&](const char* name) { return config->value(name, Json(false)) == true; };
+  if (says("pooling_mode_lasttoken")) return Pooling::last;
+  if (says("pooling_mode_mean_tokens")) return Pooling::mean;
+  return says("pooling_mode_cls_token") ? std::optional(Pooling::first) : std::nullopt;
+}
 
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device,
                                const LoadOptions& wanted) {

@@ -68,5 +68,8 @@ Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint&
 // Reads a file that contains only a template. Errors: see ChatTemplate::parse, and those of reading.
 Result<std::shared_ptr<const ChatTemplate>> read_chat_template(const std::string& path,
                                                                const Tokenizer& tokenizer);
+// How the model pools embeddings: Sentence Transformers' folder 1_Pooling, or GGUF's pooling_type. Nothing:
+// it is not made for embeddings.
+std::optional<Pooling> read_pooling(const Checkpoint& checkpoint);
 
 }  // namespace anabranch

@@ -293,4 +293,38 @@ Result<StoredResponse> SessionStore::find_response(const Owner& owner, const std
   });
 }
 
+Result<std::map<std::string, Json>> SessionStore::find_items(const Owner& owner,
+                                                             std::span<const std::string> ids) {
+  return read([&](SQLite::Database& db) -> Result<std::map<std::string, Json>> {
+    std::map<std::string, Json> found;
+    std::set<std::string> wanted(ids.begin(), ids.end());
+    const auto take = [&](const Json& items) {
+      if (!items.is_array()) return;
+      for (const Json& item : items)
+        if (const auto it = wanted.find(string_at(item, "id")); it != wanted.end()) {
+          found[*it] = item;
+          wanted.erase(it);
+        }
+    };
+    SQLite::Statement query(
+        db,
+        "SELECT r.response, r.input_items, s.owner FROM responses r JOIN sessions s ON s.id = r.session "
+        "ORDER BY r.rowid DESC");
+    while (!wanted.empty() && query.executeStep()) {
+      if (owner && query.getColumn(2).getString() != *owner) continue;
+      for (const int column : {0, 1}) {
+        const std::string text = query.getColumn(column).getString();
+        // Few texts contain one of the ids, so few are parsed.
+        if (std::ranges::none_of(wanted, [&](const auto& id) { return text.find(id) != text.npos; }))
+          continue;
+        const auto json = parse_json(text, {.bytes = 2 * kMaxMessageBytes});
+        if (!json) continue;
+        const auto output = json->is_object() ? json->find("output") : json->end();
+        take(output != json->end() ? *output : *json);
+      }
+    }
+    return found;
+  });
+}
+
 }  // namespace anabranch

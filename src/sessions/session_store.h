@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -110,6 +111,9 @@ class SessionStore {
   Result<void> put_response(const StoredResponse& response);
   // Errors: not_found.
   Result<StoredResponse> find_response(const Owner& owner, const std::string& id);
+  // The items with these ids in stored responses and their inputs, the newest of each id. Ids without an item
+  // are left out. Reads all responses of the owner.
+  Result<std::map<std::string, Json>> find_items(const Owner& owner, std::span<const std::string> ids);
   // Its messages stay in the session. An unlisted session is removed with its last response. Errors:
   // not_found.
   Result<void> erase_response(const Owner& owner, const std::string& id);

@@ -37,7 +37,7 @@ TEST(Json, ErrorsNameTheByte) {
   EXPECT_NE(error_of("").find("JSON: "), std::string::npos);
   EXPECT_LT(error_of("\"" + std::string(100000, 'a')).size(), 300u);
   for (const char* bad :
-       {"{'a':1}", "[1,]", "01", "nul", "NaN", "\"\\ud800\"", "{\"a\"}", "[1}", "\"\t\"", "1e999"}) {
+       {"{'a':1}", "[1,]", "01", "nul", "NaN", "\"\\ud80\"", "{\"a\"}", "[1}", "\"\t\"", "1e999"}) {
     Result<Json> r = parse_json(bad);
     ASSERT_FALSE(r.ok()) << bad;
     EXPECT_EQ(r.error().kind, ErrorKind::invalid) << bad;
@@ -50,6 +50,28 @@ TEST(Json, RejectsInvalidUtf8AndZeroBytes) {
     EXPECT_FALSE(parse_json(bad).ok()) << bad;
   EXPECT_FALSE(parse_json(std::string("{}\0{", 4)).ok());
   EXPECT_TRUE(parse_json("\"\xf0\x9f\x98\x80 \\ud83d\\ude00\"").ok());
+}
+
+TEST(Json, HalfASurrogatePairIsAReplacementCharacter) {
+  const std::pair<const char*, const char*> cases[] = {{R"("cut \ud83d here")", "cut \uFFFD here"},
+                                                       {R"("\ude00")", "\uFFFD"},
+                                                       {R"("\uD83D\u0041")", "\uFFFDA"},
+                                                       {R"("\ud83d\ud83d\ude00")", "\uFFFD\U0001F600"},
+                                                       {R"("\ude00\ud83d")", "\uFFFD\uFFFD"},
+                                                       {R"("\ud83d\n")", "\uFFFD\n"},
+                                                       {R"("\ud83d\\ude00")", "\uFFFD\\ude00"},
+                                                       {R"("\\ud83d")", "\\ud83d"},
+                                                       {R"("\\\ud83d")", "\\\uFFFD"},
+                                                       {R"("\ud83d\ude00")", "\U0001F600"},
+                                                       {R"("\ud83d\"")", "\uFFFD\""}};
+  for (const auto& [text, meant] : cases) {
+    const auto read = parse_json(text);
+    ASSERT_TRUE(read.ok()) << text << ": " << read.error().message;
+    EXPECT_EQ(read->get<std::string>(), meant) << text;
+  }
+  EXPECT_EQ(parse_json(R"({"\ud83d":"\udc00"})")->dump(), "{\"\uFFFD\":\"\uFFFD\"}");
+  for (const char* bad : {R"("\ud83")", R"("\ud83d)", R"(\ud83d)", R"("\ud83d\")", R"("\ud83g")"})
+    EXPECT_FALSE(parse_json(bad).ok()) << bad;
 }
 
 TEST(Json, Limits) {

@@ -222,7 +222,7 @@ TEST(MessagesRequest, RefusesByName) {
   const struct {
     std::string body, param, code;
   } cases[] = {
-      {body(R"("max_tokens":0)"), "max_tokens", "invalid_value"},
+      {body(R"("max_tokens":-1)"), "max_tokens", "invalid_value"},
       {body(R"("max_tokens":"9")"), "max_tokens", "invalid_type"},
       {body(R"("stop_sequences":[""])"), "stop_sequences[0]", "invalid_value"},
       {body(R"("stop_sequences":[1])"), "stop_sequences[0]", "invalid_type"},

@@ -6,6 +6,7 @@
 #include "server/api/conversation_items.h"
 #include "server/api/ollama_request.h"
 #include "server/api/responses_request.h"
+#include "server/api/shorten.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {
@@ -291,7 +292,7 @@ TEST_F(ResponseImages, Refuse) {
   refused(R"({"type":"input_image"})", "input[0].content[0].image_url");
   refused(image("https://example.com/a.png"), "input[0].content[0]");
   refused(image("data:image/png;base64,QUE"), "input[0].content[0]");
-  refused(image(kA, R"(,"detail":"original")"), "input[0].content[0]");
+  refused(image(kA, R"(,"detail":"huge")"), "input[0].content[0]");
   EXPECT_EQ(error_of(read(R"([{"role":"system","content":[)" + image(kA) + "]}]")).param, "input[0].content");
 }
 
@@ -437,6 +438,7 @@ TEST_F(ImageRoutes, ModelsSayWhatTheyTake) {
   };
   EXPECT_EQ(inputs(), R"(["text"])");
   engine_.mutable_info().images = true;
+  start({});
   EXPECT_EQ(inputs(), R"(["text","image"])");
   EXPECT_EQ(ask(port_, "GET", "/v1/models").json()["data"][0]["architecture"]["input_modalities"].size(), 2u);
   EXPECT_EQ(ask(port_, "GET", "/props").json()["modalities"].dump(), R"({"vision":true,"audio":false})");

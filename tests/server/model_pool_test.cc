@@ -114,6 +114,7 @@ class ModelPoolTest : public ::testing::Test {
     models.source = fakes_.source();
     models.weight_bytes = bytes;
     models.strict_names = strict;
+    models.first_keep = first_keep_;
     pool_ = std::make_unique<ModelPool>(std::move(models), PrepareOptions{}, io_.post(), io_.after());
   }
   struct Taken {
@@ -157,6 +158,7 @@ class ModelPoolTest : public ::testing::Test {
     return names;
   }
 
+  KeepLoaded first_keep_;
   FakeModels fakes_;
   IoThread io_;
   std::unique_ptr<ModelPool> pool_;
@@ -258,6 +260,59 @@ TEST_F(ModelPoolTest, IdleModelsAreUnloadedAndComeBack) {
   ASSERT_TRUE(io_.until([&] { return entry("b").idle_unloads == 1; }));
   EXPECT_EQ(use("b"), "b");
   EXPECT_EQ(entry("b").loads, 2u);
+}
+
+TEST_F(ModelPoolTest, AModelThatNobodyHasAskedIsIdleToo) {
+  first_keep_ = {false, 0.05};
+  start(100);
+  ASSERT_TRUE(io_.until([&] { return loaded().empty(); }));
+  ASSERT_TRUE(io_.until([&] { return entry("a").idle_unloads == 1; }));
+  EXPECT_EQ(use(""), "a");
+}
+
+TEST_F(ModelPoolTest, WhatOneRequestAsksForIsNotForTheNext) {
+  start(100);
+  EXPECT_EQ(use("b"), "b");
+  pool_->keep_once("b", 3600);
+  EXPECT_EQ(entry("b").unload_after_s(), 3600);
+  EXPECT_EQ(use("b"), "b");
+  EXPECT_EQ(entry("b").unload_after_s(), 0);
+  // The shorter time counts, although a timer for the longer one runs.
+  fakes_.keep["c"] = {false, 3600};
+  EXPECT_EQ(use("c"), "c");
+  const auto running = ask("c");
+  pool_->keep_once("c", 0);
+  settle();
+  EXPECT_EQ(entry("c").state, ModelState::loaded) << "its answer runs";
+  running->lease.reset();
+  ASSERT_TRUE(io_.until([&] { return entry("c").idle_unloads == 1; }));
+  EXPECT_EQ(use("c"), "c");
+  EXPECT_EQ(entry("c").unload_after_s(), 3600);
+  pool_->keep_once("c", -1);
+  EXPECT_EQ(entry("c").unload_after_s(), 0);
+  pool_->load("c", true, 5, [](auto) {});
+  pool_->keep_once("c", 1);
+  EXPECT_EQ(entry("c").unload_after_s(), 0) << "it is pinned";
+}
+
+TEST_F(ModelPoolTest, AnUnloadedModelStaysKnown) {
+  start(100);
+  EXPECT_EQ(use("b"), "b");
+  EXPECT_EQ(use("c"), "c");  // in place of one of the others
+  for (const char* name : {"a", "b", "c"}) {
+    bool done = false;
+    pool_->unload(name, [&](const auto&) { done = true; });
+    ASSERT_TRUE(io_.until([&] { return done; }));
+  }
+  ASSERT_EQ(pool_->own_entries().size(), 1u);
+  EXPECT_EQ(pool_->own_entries()[0]->name, "a") << "the others are known from their files";
+  ASSERT_TRUE(pool_->main_entry());
+  EXPECT_EQ(pool_->main_entry()->name, "a");
+  EXPECT_EQ(pool_->main_entry()->facts->info.path, "/models/a");
+  EXPECT_EQ(pool_->find("/models/b"), "b");
+  EXPECT_EQ(pool_->find("/models/none"), "a");
+  EXPECT_EQ(pool_->find_entry("none"), nullptr);
+  EXPECT_EQ(use("/models/b"), "b");
 }
 
 TEST_F(ModelPoolTest, AModelThatAnswersForLongerThanItsIdleTimeStays) {

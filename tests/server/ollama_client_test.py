@@ -77,7 +77,7 @@ def test_logprobs_come_for_each_token():
 
 def test_the_model_is_listed_and_described():
     model = client.list().models[0]
-    assert model.model == NAME and model.details.family == "qwen3_5" and model.size > 1e7
+    assert model.model == f"{NAME}:latest" and model.details.family == "qwen3_5" and model.size > 1e7
     shown = client.show(NAME)
     assert {"completion", "tools", "thinking"} <= set(shown.capabilities) and "enable_thinking" in shown.template
     assert shown.modelinfo["qwen3_5.context_length"] == client.ps().models[0].context_length

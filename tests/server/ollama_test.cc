@@ -1,4 +1,5 @@
 // Ollama's routes: what is taken, whole answers, streams, models, errors.
+#include "server/api/ollama_models.h"
 #include "server/api/ollama_request.h"
 #include "server/server_fixture.h"
 
@@ -126,9 +127,15 @@ TEST_F(Ollama, KeepAlive) {
 TEST_F(Ollama, Models) {
   const Json listed = ask(port_, "GET", "/api/tags").json()["models"];
   ASSERT_EQ(listed.size(), 1u);
-  EXPECT_EQ(listed[0]["name"], "fake-1b");
+  EXPECT_EQ(listed[0]["name"], "fake-1b:latest");
   EXPECT_EQ(listed[0]["digest"].get<std::string>().size(), 64u);
-  EXPECT_EQ(ask(port_, "GET", "/api/ps").json()["models"][0]["name"], "fake-1b");
+  EXPECT_EQ(ask(port_, "GET", "/api/ps").json()["models"][0]["name"], "fake-1b:latest");
+  EXPECT_EQ(ollama_name("org/model"), "org/model:latest");
+  EXPECT_EQ(ollama_name("host:80/org/model"), "host:80/org/model:latest");
+  for (const char* tagged : {"llama3:8b", "hf.co/org/model:Q4_K_M", "a:latest"})
+    EXPECT_EQ(ollama_name(tagged), tagged);
+  EXPECT_EQ(without_latest("a:latest"), "a");
+  EXPECT_EQ(without_latest("a:latest-2"), "a:latest-2");
   EXPECT_EQ(post("/api/show", R"({"model":"fake-1b:latest"})").json()["capabilities"][0], "completion");
   EXPECT_EQ(ask(port_, "GET", "/api/version").status, 200);
 }

@@ -117,6 +117,31 @@ TEST(Access, TheTargetsHostCountsBeforeTheHeaders) {
   EXPECT_EQ(access(local, {{"host", "evil.example"}}, "http://localhost:1/"), 200);
 }
 
+TEST(Access, ApplicationsMayReadAnswers) {
+  const auto allowed = [](const char* origin, const AccessRules& rules) {
+    HttpRequest request;
+    request.headers = {{"origin", origin}, {"access-control-request-method", "DELETE"}};
+    std::string told;
+    for (const auto& [name, value] : cors_headers(request, rules))
+      if (name == "Access-Control-Allow-Origin" || name == "Vary") told += value + " ";
+    request.method = "OPTIONS";
+    if (const auto response = preflight_response(request, rules, "GET, DELETE"))
+      told += response->headers[0].second;
+    return told;
+  };
+  const AccessRules local = rules("127.0.0.1"), some = rules("127.0.0.1", {}, {"http://localhost:3000"});
+  for (const char* origin : {"app://desktop", "tauri://localhost"}) {
+    EXPECT_EQ(allowed(origin, local), std::string("Origin ") + origin + " GET, DELETE");
+    EXPECT_EQ(allowed(origin, some), std::string("Origin ") + origin + " GET, DELETE");
+  }
+  for (const char* origin : {"https://evil.example", "null", "file://"}) {
+    EXPECT_EQ(allowed(origin, local), "") << origin;
+    EXPECT_EQ(allowed(origin, some), "Origin ") << origin;
+  }
+  EXPECT_EQ(allowed("http://localhost:3000", some), "Origin http://localhost:3000 GET, DELETE");
+  EXPECT_EQ(allowed("https://me.example", rules("127.0.0.1", {}, {"*"})), "* GET, DELETE");
+}
+
 TEST(Access, KeepsOtherPagesOut) {
   const AccessRules local = rules("127.0.0.1");
   const std::pair<std::string, std::string> host{"host", "localhost:1"};

@@ -255,6 +255,37 @@ TEST_F(Sessions, ResponsesBelongToSessions) {
   EXPECT_FALSE(store_->find({}, session.id).ok()) << "nobody could find it any more";
 }
 
+TEST_F(Sessions, ItemsOfResponsesAreFoundByTheirIds) {
+  const auto put = [&](const char* owner, const char* id, const Json& output, const Json& input) {
+    NewSession unlisted;
+    unlisted.listed = false;
+    unlisted.owner = owner;
+    unlisted.messages = {says("user", "q"), says("assistant", "a")};
+    const Session session = *store_->create(unlisted);
+    ASSERT_TRUE(
+        store_->put_response({id, session.id, session.head, {{"id", id}, {"output", output}}, input}).ok());
+  };
+  const auto item = [](const char* id, const char* text) { return Json{{"id", id}, {"text", text}}; };
+  put("ann", "resp_1", Json::array({item("msg_1", "old"), item("rs_1", "thought")}),
+      Json::array({item("in_1", "question")}));
+  put("ann", "resp_2", Json::array({item("msg_1", "new"), item("msg_2", "names msg_3")}), Json::array());
+  put("bob", "resp_3", Json::array({item("msg_4", "bob's")}), Json::array());
+  const auto texts = [&](const Owner& owner, const std::vector<std::string>& ids) {
+    std::string all;
+    const auto found = store_->find_items(owner, ids);
+    EXPECT_TRUE(found.ok());
+    for (const auto& [id, one] : *found) all += id + " " + string_at(one, "text") + ";";
+    return all;
+  };
+  EXPECT_EQ(texts("ann", {"msg_1", "rs_1", "in_1"}), "in_1 question;msg_1 new;rs_1 thought;");
+  EXPECT_EQ(texts("ann", {"msg_2", "msg_2"}), "msg_2 names msg_3;");
+  for (const char* absent : {"msg_3", "msg_4", "msg", "msg_", "", "resp_1", "%", "text"})
+    EXPECT_EQ(texts("ann", {absent}), "") << absent;
+  EXPECT_EQ(texts({}, {"msg_4"}), "msg_4 bob's;");
+  ASSERT_TRUE(store_->erase_response("ann", "resp_2").ok());
+  EXPECT_EQ(texts("ann", {"msg_1", "msg_2"}), "msg_1 old;");
+}
+
 TEST_F(Sessions, LimitsAreKept) {
   NewSession session;
   session.title = std::string(SessionStore::kMaxTitle + 1, 'x');

@@ -28,15 +28,10 @@ struct ReturnMemory {
   const bool wanted;
 };
 
-// Sets for how many seconds the model stays loaded after its last request (negative: for ever). Any thread
-// may call the function.
+// See PrepareContext::keep_model. Any thread may call the function.
 std::function<void(double)> model_keeper(AnswerServices& services, const std::string& name) {
   return [post = services.post, &services, name](double seconds) {
-    post([&services, name, seconds] {
-      constexpr double kAtOnce = 1e-3;
-      const double unload_after_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
-      services.models.load(name, std::nullopt, unload_after_s, [](const ApiResult<ModelLease>&) {});
-    });
+    post([&services, name, seconds] { services.models.keep_once(name, seconds); });
   };
 }
 

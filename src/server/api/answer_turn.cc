@@ -137,6 +137,11 @@ ApiResult<void> Answer::finish_choice(size_t index, const Event& event) {
   end.finish = event.finish;
   end.usage = event.usage;
   end.stop_sequence = choice.text->stop_found();
+  const Usage& used = end.usage;
+  end.context_full =
+      end.finish == FinishReason::length &&
+      used.prompt_tokens + used.completion_tokens >= model_->engine->info().context_length &&
+      (options_.max_tokens < 0 || used.completion_tokens - used.thinking_tokens < options_.max_tokens);
   if (end.finish != FinishReason::cancelled) metrics.waited_in_queue(event.usage.queue_s);
   if (const int later = event.usage.completion_tokens - 1; later > 0 && end.finish != FinishReason::cancelled)
     metrics.time_per_token(event.usage.decode_s / later);

@@ -62,6 +62,7 @@ struct AnswerEnd {
   std::string stopped;        // why it may not call more tools of MCP servers (AgentRun::stopped)
   std::string not_kept;       // why it could not be stored; empty: it was stored, or nobody asked for that
   std::string stop_sequence;  // empty: none was found
+  bool context_full = false;  // it was cut at the end of the context, not by a limit of the request
   Usage usage;
 };
 

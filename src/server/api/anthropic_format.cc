@@ -23,6 +23,7 @@ Json usage_json(const Usage& usage) {
 
 const char* stop_reason(const AnswerEnd& end) {
   if (!end.stop_sequence.empty()) return "stop_sequence";
+  if (end.context_full) return "model_context_window_exceeded";
   if (end.finish == FinishReason::length) return "max_tokens";
   if (!end.stopped.empty()) return "pause_turn";
   return end.calls > 0 ? "tool_use" : "end_turn";

@@ -82,6 +82,12 @@ void read_image(JsonFields& block, const std::string& where, ImageReader& images
   if (fields.error()) block.fail(*fields.error());
 }
 
+// Whether the image of the block can be read: images of Anthropic's file store cannot.
+bool is_readable_image(const Json& block) {
+  const auto source = block.find("source");
+  return source != block.end() && source->is_object() && string_at(*source, "type") != "file";
+}
+
 // Adds a tool's result to its message. Blocks that are not text become placeholders; images only do if the
 // model reads none.
 void read_result(JsonFields& owner, const Json& content, const std::string& name, ImageReader& images,
@@ -89,7 +95,7 @@ void read_result(JsonFields& owner, const Json& content, const std::string& name
   size_t index = 0;
   read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
     const std::string where = fmt::format("{}[{}]", name, index++);
-    if (type == "image" && images.in_results())
+    if (type == "image" && images.in_results() && is_readable_image(block))
       read_image(fields, where, images, message);
     else
       add_line_to(message, type == "text" ? fields.required_string("text") : shown_text(block));
@@ -98,13 +104,15 @@ void read_result(JsonFields& owner, const Json& content, const std::string& name
 }
 
 // Splits a user turn into chat messages: one per tool result, and one for the text and the images.
-// Consecutive user turns are joined.
-void read_user(JsonFields& fields, const Json& content, const std::string& name, ImageReader& images,
-               Json& messages) {
+// Consecutive user turns are joined. kept: see kept_messages().
+void read_user(JsonFields& fields, const Json& content, const std::string& name, bool kept,
+               ImageReader& images, Json& messages) {
+  images.set_kept(kept);
   size_t index = 0;
   read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json& json) {
     const std::string where = fmt::format("{}[{}]", name, index++);
     if (type == "tool_result") {
+      images.set_kept(true);
       Json message = {{"role", "tool"}, {"content", ""}};
       message["tool_call_id"] = block.required_string("tool_use_id");
       if (const Json* result = block.find("content"))
@@ -113,13 +121,15 @@ void read_user(JsonFields& fields, const Json& content, const std::string& name,
       return true;
     }
     const auto readable = readable_text(json);
-    if (type != "text" && type != "image" && !readable) return false;
+    const bool shown = !kept || (images.in_results() && is_readable_image(json));
+    const bool image = type == "image" && shown;
+    if (type != "text" && !image && !readable && !kept) return false;
     if (messages.empty() || messages.back()["role"] != "user")
       messages.push_back({{"role", "user"}, {"content", ""}});
-    if (type == "image")
+    if (image)
       read_image(block, where, images, messages.back());
     else
-      add_line_to(messages.back(), readable ? *readable : block.required_string("text"));
+      add_line_to(messages.back(), type == "text" ? block.required_string("text") : shown_text(json));
     return true;
   });
 }
@@ -132,13 +142,10 @@ Json read_tool_use(JsonFields& block) {
   return call;
 }
 
-// Blocks of tools that Anthropic's servers ran: calls and their results.
-bool is_of_servers(const std::string& type) {
-  return type == "server_tool_use" || type.ends_with("_tool_result");
-}
-
 // A turn of the assistant, or the next part of one: consecutive ones are one turn. It becomes several
-// messages if it has calls that this server ran, with their results.
+// messages if it has calls that this server ran, with their results. Blocks of other types (calls of tools
+// that Anthropic's servers ran, with their results, encrypted thoughts, compacted conversations, ...) are left
+// out: they came from another server and say nothing here.
 class AssistantReader {
  public:
   explicit AssistantReader(Json& messages) : messages_(messages) {
@@ -157,8 +164,6 @@ class AssistantReader {
         read_mcp_use(block);
       else if (type == "mcp_tool_result")
         read_mcp_result(block, name);
-      else
-        return type == "redacted_thinking" || is_of_servers(type);
       return true;
     });
     if (!results_ || !text_.empty() || !reasoning_.empty() || !calls_.empty()) flush();
@@ -209,9 +214,9 @@ class AssistantReader {
   bool results_ = false;
 };
 
-// last: the message is the request's last one.
-void read_message(JsonFields& request, const Json& message, size_t index, bool last, ImageReader& images,
-                  Json& messages) {
+// last: the message is the request's last one. kept: see kept_messages().
+void read_message(JsonFields& request, const Json& message, size_t index, bool last, bool kept,
+                  ImageReader& images, Json& messages) {
   const std::string where = fmt::format("messages[{}]", index);
   if (!message.is_object())
     return request.fail(where, "invalid_type",
@@ -227,7 +232,7 @@ void read_message(JsonFields& request, const Json& message, size_t index, bool l
   else if (empty && last)
     fields.fail("content", "missing_required_parameter", fmt::format("'{}' is missing or empty", name));
   else if (role == "user")
-    read_user(fields, content, name, images, messages);
+    read_user(fields, content, name, kept, images, messages);
   else if (role == "system")
     messages.push_back({{"role", "system"}, {"content", read_text(fields, content, name)}});
   else
@@ -246,8 +251,9 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
     return fields.fail("messages", list ? "invalid_value" : "missing_required_parameter",
                        fmt::format("'messages' {}must be an array of 1 to {} messages",
                                    list ? "" : "is missing: it ", kMaxMessages));
+  const std::vector<bool> kept = kept_messages(*list);
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    read_message(fields, (*list)[i], i, i + 1 == list->size(), images, messages);
+    read_message(fields, (*list)[i], i, i + 1 == list->size(), kept[i], images, messages);
 }
 
 // The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are enabled;
@@ -363,7 +369,7 @@ ApiResult<ChatRequest> parse_messages_request(std::string_view body, const Reque
   }
   request.options = read_common_options(fields, ours);
   refuse_what_is_not_built(fields);
-  const auto max_tokens = fields.integer("max_tokens", 1, INT_MAX);
+  const auto max_tokens = fields.integer("max_tokens", 0, INT_MAX);  // 0 caches the prompt
   if (max_tokens)
     request.options.max_tokens = static_cast<int>(*max_tokens);
   else if (!counting)

@@ -1,7 +1,6 @@
 #include "server/api/api.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -9,6 +8,7 @@
 #include "base/memory_info.h"
 #include "chat/speculation_json.h"
 #include "server/api/anthropic_format.h"
+#include "server/api/anthropic_models.h"
 #include "server/api/llama_pages.h"
 #include "server/api/mcp_pages.h"
 #include "server/api/ollama_format.h"
@@ -23,10 +23,17 @@ namespace {
 
 constexpr std::string_view kMessages = "/v1/messages";  // errors below this path have Anthropic's format,
 constexpr std::string_view kOllama = "/api/";           // and below this one Ollama's
+constexpr std::string_view kModels = "/v1/models";      // for clients of both APIs
 
 HttpResponse error_response_for(std::string_view path, const ApiError& error) {
   if (path.starts_with(kMessages)) return message_error_response(error);
   return path.starts_with(kOllama) ? ollama_error_response(error) : error_response(error);
+}
+
+// Whether the answer must have the format of Anthropic's API: below kMessages, and for its clients below
+// kModels.
+bool is_for_anthropic(std::string_view path, const HttpRequest& request) {
+  return path.starts_with(kMessages) || (path.starts_with(kModels) && request.header("anthropic-version"));
 }
 
 // Sends a file that is part of the program. These files are served without a key: they are the same on every
@@ -67,15 +74,16 @@ Json loaded_json(const ModelInfo& info) {
             {"drafts_fixed", info.draft_state_bytes}}}};
 }
 
-// Whether the content type is acceptable. Programs may also send no type, or the form type, which curl -d
-// uses for JSON. Web pages may not, because browsers send both without a preflight.
+// Whether the content type is acceptable. Some programs send application/octet-stream, which pages cannot
+// send without a preflight. Programs may also send no type, or the form type, which curl -d uses for JSON.
+// Web pages may not, because browsers send both without a preflight.
 bool is_json_type(const HttpRequest& request) {
   const std::string* header = request.header("content-type");
   const bool program = !is_from_page(request);
   if (!header) return program;
   std::string type = lower_case(header->substr(0, header->find(';')));
   while (!type.empty() && type.back() == ' ') type.pop_back();
-  return type == "application/json" || type == "text/json" ||
+  return type == "application/json" || type == "text/json" || type == "application/octet-stream" ||
          (program && type == "application/x-www-form-urlencoded");
 }
 
@@ -85,19 +93,8 @@ bool is_encoded(const HttpRequest& request) {
   return encoding && lower_case(*encoding) != "identity";
 }
 
-// The list of models in the format of Anthropic's API. models: see model_json().
-Json anthropic_models(const Json& models, int64_t created) {
-  Json data = Json::array();
-  for (const Json& model : models)
-    data.push_back({{"type", "model"},
-                    {"id", model["id"]},
-                    {"display_name", model["id"]},
-                    {"created_at", rfc3339(created * 1'000'000'000)}});
-  Json list = {{"has_more", false}};
-  list["first_id"] = data.empty() ? Json() : data.front()["id"];
-  list["last_id"] = data.empty() ? Json() : data.back()["id"];
-  list["data"] = std::move(data);
-  return list;
+HttpResponse no_model_loaded() {
+  return error_response({404, "No model is loaded; requests load one", "", "model_not_loaded"});
 }
 
 Json engine_json(const EngineStats& stats) {
@@ -221,6 +218,7 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
 struct Api::Call {
   Target target;
   RouteMatch match;
+  bool anthropic = false;         // see is_for_anthropic()
   bool admitted = false;          // the request has a valid key, or none is required
   std::shared_ptr<KeyState> key;  // that key
 };
@@ -229,6 +227,7 @@ Result<Api::Call> Api::read_head(const HttpRequest& request) const {
   Call call;
   TRY(call.target, parse_target(request.target));
   call.match = find_route(call.target.path, request.method);
+  call.anthropic = is_for_anthropic(call.target.path, request);
   call.key = keys_.find(request);
   call.admitted = keys_.empty() || call.key;
   return call;
@@ -294,9 +293,12 @@ std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const std::
 std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Call>& call,
                                          const std::string& client) {
   if (!call.ok()) return error_response({400, call.error().message, "", "bad_request"});
-  const auto answer = [&](const ApiError& error) { return error_response_for(call->target.path, error); };
+  const auto answer = [&](const ApiError& error) {
+    return call->anthropic ? message_error_response(error) : error_response_for(call->target.path, error);
+  };
   if (auto error = check_access(request, call->target, access_)) return answer(*error);
-  if (auto response = preflight_response(request, access_)) return response;
+  const std::string methods = allowed_methods(call->target.path);
+  if (auto response = preflight_response(request, access_, methods)) return response;
   auto error = find_fault(request, *call);
   if (!error) error = limit_reached(*call, client);
   if (!error) return std::nullopt;
@@ -365,7 +367,7 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
     case Page::response:
     case Page::input_items:
     case Page::forget:
-      sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
+      sessions_.start(page, call.match.id, call.key ? call.key->name : "", request.target, out);
       return true;
     case Page::ask_mcp_servers:
       if (const auto body = parse_body(request.body); !body) {
@@ -399,7 +401,10 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
         states_.record(call.match.id, call.match.item, out);
       return true;
     case Page::models:
-      list_models(request.header("anthropic-version") != nullptr, out);
+      list_models(call.anthropic, out);
+      return true;
+    case Page::tokenizer_info:
+      tell_tokenizer(out);
       return true;
     case Page::ollama_models:
       ollama_.list(out);
@@ -415,7 +420,7 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
 HttpResponse Api::page(Page page, const Call& call) const {
   switch (page) {
     case Page::model:
-      return model(call.match.id);
+      return model(call.match.id, call.anthropic);
     case Page::health:
       return call.admitted && (!call.key || call.key->may(Role::admin)) ? health() : short_health();
     case Page::metrics:
@@ -459,36 +464,26 @@ HttpResponse Api::metrics() const {
 void Api::list_models(bool anthropic, std::shared_ptr<ResponseStream> out) {
   workers_.submit([this, anthropic, out, post = post_] {
     post([this, anthropic, out, here = pool_.source().list()] {
+      std::vector<std::string> names;
+      for (const auto* entry : pool_.own_entries()) names.push_back(entry->name);
+      for (const std::string& name : here)
+        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
       Json data = Json::array();
-      std::set<std::string> listed;
-      const auto entries = pool_.entries();
-      for (const auto* entry : entries)
-        if (entry->model) {
-          data.push_back(model_json(*entry, created_));
-          listed.insert(entry->name);
-        }
-      for (const std::string& name : here) {
-        if (!listed.insert(name).second) continue;
-        const auto known = std::ranges::find(entries, name, &ModelPool::Entry::name);
-        ModelPool::Entry other;
-        other.name = name;
-        data.push_back(model_json(known == entries.end() ? other : **known, created_));
-      }
-      out->respond(json_response(anthropic ? anthropic_models(data, created_)
+      for (const std::string& name : names) data.push_back(listed_json(name, anthropic));
+      out->respond(json_response(anthropic ? anthropic_models(std::move(data))
                                            : Json{{"object", "list"}, {"data", std::move(data)}}));
     });
   });
 }
 
-HttpResponse Api::model(const std::string& id) const {
-  const auto name = pool_.find(id);
-  if (!name)
-    return error_response({404, fmt::format("There is no model '{}' here", id), "model", "model_not_found"});
-  for (const auto* entry : pool_.entries())
-    if (entry->name == *name) return json_response(model_json(*entry, created_));
-  ModelPool::Entry other;
-  other.name = *name;
-  return json_response(model_json(other, created_));
+Json Api::listed_json(const std::string& name, bool anthropic) const {
+  return (anthropic ? anthropic_model : model_json)(name, pool_.find_entry(name), created_);
+}
+
+HttpResponse Api::model(const std::string& id, bool anthropic) const {
+  if (const auto name = pool_.find(id)) return json_response(listed_json(*name, anthropic));
+  const ApiError error{404, fmt::format("There is no model '{}' here", id), "model", "model_not_found"};
+  return anthropic ? message_error_response(error) : error_response(error);
 }
 
 HttpResponse Api::cancel(const Call& call) {
@@ -499,10 +494,20 @@ HttpResponse Api::cancel(const Call& call) {
       {404, fmt::format("No running request of /v1/generate has the id '{}'", id), "", "request_not_found"});
 }
 
-HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {
-  const ServedModel* main = pool_.main_model();
-  return main ? json_response(describe(*main))
-              : error_response({404, "No model is loaded; requests load one", "", "model_not_loaded"});
+void Api::tell_tokenizer(std::shared_ptr<ResponseStream> out) {
+  const auto* main = pool_.main_entry();
+  if (!main) return out->respond(no_model_loaded());
+  workers_.submit([out, name = main->name, facts = main->facts, source = pool_.source(), post = post_] {
+    const auto known = source.describe(name);
+    post([out, json = tokenizer_json(*facts, known ? known->chat_template : "")] {
+      out->respond(json_response(json));
+    });
+  });
+}
+
+HttpResponse Api::of_main_model(Json (*describe)(const ModelPool::Entry&)) const {
+  const auto* main = pool_.main_entry();
+  return main ? json_response(describe(*main)) : no_model_loaded();
 }
 
 std::string_view Api::status() const {
@@ -519,7 +524,7 @@ HttpResponse Api::health() const {
   json["memory"] = memory_json(main ? main->engine.get() : nullptr);
   json["models"] = Json::array();
   for (const auto* entry : pool_.entries()) {
-    Json model = model_json(*entry, created_);
+    Json model = model_json(entry->name, entry, created_);
     if (entry->model) model["engine"] = engine_json(entry->model->engine->stats());
     json["models"].push_back(std::move(model));
   }
@@ -567,7 +572,7 @@ HttpResponse Api::welcome() const {
                              route.handler == decltype(route.handler)(Page::docs) ? " (the whole API)" : "");
     return lines;
   };
-  const ServedModel* main = pool_.main_model();
+  const auto* main = pool_.main_entry();
   const std::string served = main ? main->name : "models on demand";
   response.body = fmt::format(
       "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n{}\n"

@@ -66,9 +66,12 @@ class Api {
                         const std::shared_ptr<ResponseStream>& out);
   // anthropic: in the format of Anthropic's API.
   void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
-  HttpResponse model(const std::string& id) const;
+  HttpResponse model(const std::string& id, bool anthropic) const;
+  // A model of this name, as both of these tell it.
+  Json listed_json(const std::string& name, bool anthropic) const;
   HttpResponse cancel(const Call& call);
-  HttpResponse of_main_model(Json (*describe)(const ServedModel&)) const;
+  void tell_tokenizer(std::shared_ptr<ResponseStream> out);
+  HttpResponse of_main_model(Json (*describe)(const ModelPool::Entry&)) const;
   // "ok" while the server takes new work.
   std::string_view status() const;
   HttpResponse health() const;

@@ -29,13 +29,12 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("modalities", {Json::array({"text"})}, "only text is built");
   fields.only("audio", {}, "only text is built");
   fields.only("web_search_options", {}, "searching the web is not built");
-  fields.only("service_tier", {"auto", "default"}, "there is one tier");
-  fields.only("verbosity", {"medium"}, "no model here knows it; ask for it in the messages");
 }
 
-// Checks the types of fields that have no effect.
+// Checks the types of fields that have no effect: hints to other servers.
 void check_what_is_ignored(JsonFields& fields) {
-  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key", "service_tier", "verbosity"})
+    fields.string(name);
   for (const char* name : {"metadata", "prediction"}) fields.object(name);
   fields.boolean("store");
 }
@@ -212,9 +211,9 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
 
 // Adds the content to `result` as one string; text parts of an array are joined, and null or no content is an
 // empty string. An assistant's refusal counts as text. Images are noted beside the text. Other parts of a
-// tool's result become placeholders.
+// kept message become placeholders.
 void read_content(JsonFields& message, const Json* content, const std::string& where, const std::string& role,
-                  ImageReader& images, Json& result) {
+                  bool kept, ImageReader& images, Json& result) {
   result["content"] = content && content->is_string() ? *content : Json("");
   if (!content || content->is_string()) return;
   if (role == "tool" && !content->is_array()) {
@@ -225,7 +224,8 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
     return message.fail(
         "content", "invalid_type",
         fmt::format("'{}content' must be a string or an array of parts, not {}", where, json_type(*content)));
-  const bool takes_images = role == "user" || (role == "tool" && images.in_results());
+  const bool takes_images =
+      (role == "user" && !kept) || ((role == "user" || role == "tool") && images.in_results());
   const auto add_text = [&](const std::string& text) { result["content"].get_ref<std::string&>() += text; };
   for (size_t i = 0; i < content->size(); ++i) {
     const Json& part = (*content)[i];
@@ -239,7 +239,7 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
       add_text(fields.required_string(type->c_str()));  // the field has the same name as the type
     } else if (type && *type == "image_url" && takes_images) {
       images.add_part(fields, where + name, part, result);
-    } else if (type && role == "tool") {
+    } else if (type && kept) {
       add_text(shown_text(part));
     } else if (!fields.error()) {
       fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
@@ -260,7 +260,7 @@ Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& 
   Json result = Json::array();
   for (size_t i = 0; i < calls.size(); ++i) {
     const std::string name = fmt::format("tool_calls[{}]", i);
-    const Json& call = calls[i];
+    const Json call = as_function_call(calls[i]);
     const Json* function = call.is_object() ? JsonFields(call).find("function") : nullptr;
     const Json* called = function && function->is_object() ? JsonFields(*function).find("name") : nullptr;
     if (!called || !called->is_string()) {
@@ -282,7 +282,7 @@ Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& 
 
 }  // namespace
 
-Json read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images) {
+Json read_message(JsonFields& request, const Json& message, size_t index, bool kept, ImageReader& images) {
   const std::string where = fmt::format("messages[{}].", index);
   Json result = Json::object();
   if (!message.is_object()) {
@@ -307,7 +307,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index, ImageR
   fields.only("audio", {}, "only text is built");
   if (!content && role && *role == "user")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
-  read_content(fields, content, where, string_at(result, "role"), images, result);
+  images.set_kept(kept);
+  read_content(fields, content, where, string_at(result, "role"), kept, images, result);
   const bool assistant = role && *role == "assistant";
   if (const std::string* refusal = assistant ? fields.string("refusal") : nullptr; refusal && !content)
     result["content"] = *refusal;
@@ -334,27 +335,9 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
                             list ? "" : "is missing: it ", kMaxMessages));
     return;
   }
+  const std::vector<bool> kept = kept_messages(*list);
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    messages.push_back(read_message(fields, (*list)[i], i, images));
-}
-
-// Reads "tools" and "tool_choice". With tool_choice "none" the prompt must not contain the tools.
-void read_tools(JsonFields& fields, ChatRequest& request) {
-  const Json* list = fields.array("tools");
-  request.tool_choice = read_tool_choice(fields);
-  if (!list || list->empty()) return;
-  if (list->size() > kMaxTools)
-    fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
-  for (size_t i = 0; i < list->size() && !fields.error(); ++i) {
-    const Json& tool = (*list)[i];
-    const Json* function = tool.is_object() ? JsonFields(tool).find("function") : nullptr;
-    const Json* name = function && function->is_object() ? JsonFields(*function).find("name") : nullptr;
-    if (!name || !name->is_string() || tool.value("type", Json("function")) != "function")
-      fields.fail(
-          fmt::format("tools[{}]", i), "invalid_value",
-          fmt::format("'tools[{}]' must be {{\"type\": \"function\", \"function\": {{\"name\", ...}}}}", i));
-  }
-  if (request.tool_choice.kind != ToolChoice::Kind::none) request.tools = *list;
+    messages.push_back(read_message(fields, (*list)[i], i, kept[i], images));
 }
 
 void read_template_options(JsonFields& fields, TemplateOptions& chat) {
@@ -500,22 +483,24 @@ void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& s
   }
 }
 
-ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults) {
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults,
+                                          CustomTools* custom) {
   TRY(auto json, parse_body(body));
-  return read_chat_request(json, defaults);
+  return read_chat_request(json, defaults, custom);
 }
 
-ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults) {
+ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults,
+                                         CustomTools* custom) {
   JsonFields fields(body);
   ChatRequest request;
   request.options = read_options(fields, defaults, true);
   ImageReader images(defaults.fetch_image, defaults.images);
   read_messages(fields, images, request.messages);
-  return finish_chat(fields, std::move(request));
+  return finish_chat(fields, std::move(request), custom);
 }
 
-ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request) {
-  read_tools(fields, request);
+ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request, CustomTools* custom) {
+  read_chat_tools(fields, request, custom);
   check_tool_choice(fields, request.tool_choice, request.tools);
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_options(fields, request.chat);

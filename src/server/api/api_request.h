@@ -9,6 +9,7 @@
 
 #include "chat/chat_request.h"
 #include "mcp/session.h"
+#include "server/api/chat_tools.h"
 #include "server/api/json_fields.h"
 #include "server/api/request_images.h"
 #include "server/http/api_error.h"
@@ -38,10 +39,13 @@ inline constexpr int kMaxAnswers = 64;  // answers to all prompts of a request
 inline constexpr size_t kMaxMessages = 65536;
 inline constexpr size_t kMaxTools = 1024;
 
-ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults);
+// custom: see read_chat_tools().
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults,
+                                          CustomTools* custom = nullptr);
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestDefaults& defaults);
 // The same for a parsed body, which must be an object.
-ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults);
+ApiResult<ChatRequest> read_chat_request(const Json& body, const RequestDefaults& defaults,
+                                         CustomTools* custom = nullptr);
 ApiResult<CompletionRequest> read_completion_request(const Json& body, const RequestDefaults& defaults);
 
 // The APIs share this and the following. Parses the body as a JSON object.
@@ -49,11 +53,11 @@ ApiResult<Json> parse_body(std::string_view body);
 // Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
 // Converts one of OpenAI's messages to the format that templates take; its images are noted
-// (request_images.h). index: its position among the messages.
-Json read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images);
+// (request_images.h). index: its position among the messages. kept: see kept_messages().
+Json read_message(JsonFields& request, const Json& message, size_t index, bool kept, ImageReader& images);
 // Reads the parts of a chat other than options and messages: tools, template arguments, whether the last
 // message is continued, and the noted images.
-ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request);
+ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request, CustomTools* custom = nullptr);
 // Checks "timeout", whose value is read before the rest (request_model.h).
 void check_timeout(JsonFields& fields);
 // "repeat_last_n" of Ollama and llama-server; -1: the whole context.

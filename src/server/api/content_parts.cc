@@ -45,6 +45,21 @@ std::string name_of_type(const std::string& type) {
   return word && !type.empty() && type.size() <= 32 ? type : "content";
 }
 
+// Whether the message or item is the model's.
+bool is_answer(const Json& message) {
+  const std::string type = string_at(message, "type");
+  return string_at(message, "role") == "assistant" || type == "reasoning" || type.ends_with("_call");
+}
+
+bool has_result(const Json& message) {
+  const std::string role = string_at(message, "role");
+  if (role == "tool" || role == "function" || string_at(message, "type").ends_with("_output")) return true;
+  const Json* content = member(message, "content");
+  return content && content->is_array() && std::ranges::any_of(*content, [](const Json& block) {
+           return block.is_object() && string_at(block, "type") == "tool_result";
+         });
+}
+
 }  // namespace
 
 void add_line(std::string& text, const std::string& line) {
@@ -71,6 +86,20 @@ std::string shown_text(const Json& part) {
   const std::string type = part.is_object() ? string_at(part, "type") : "";
   if (type == "tool_reference") return fmt::format("[tool: {}]", string_at(part, "tool_name"));
   return fmt::format("[{}: not shown, this model reads text only]", name_of_type(type));
+}
+
+std::vector<bool> kept_messages(const Json& messages) {
+  std::vector<bool> kept(messages.size(), true);
+  size_t end = messages.size();
+  // An answer at the end has begun and is to be continued; what it answers is asked now.
+  while (end > 0 && messages[end - 1].is_object() && is_answer(messages[end - 1])) --end;
+  size_t begin = end;
+  while (begin > 0 && !(messages[begin - 1].is_object() && is_answer(messages[begin - 1]))) --begin;
+  bool results = false;
+  for (size_t i = begin; i < end; ++i) results |= messages[i].is_object() && has_result(messages[i]);
+  std::fill(kept.begin() + static_cast<std::ptrdiff_t>(begin),
+            kept.begin() + static_cast<std::ptrdiff_t>(end), results);
+  return kept;
 }
 
 }  // namespace anabranch::server

@@ -37,6 +37,11 @@ std::vector<float> normalised(std::vector<float> values, int dimensions) {
   return values;
 }
 
+Json no_embeddings(EmbeddingForm form, const std::string& model) {
+  if (form == EmbeddingForm::ollama_one) return {{"embedding", Json::array()}};
+  return {{"model", model}, {"embeddings", Json::array()}};
+}
+
 void Embedder::start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
                      std::shared_ptr<ResponseStream> out) {
   Job& job = jobs_[key];

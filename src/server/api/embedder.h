@@ -19,6 +19,9 @@ namespace anabranch::server {
 // Scales the embedding to unit length. dimensions: the number of leading values to keep first; 0: all.
 std::vector<float> normalised(std::vector<float> values, int dimensions);
 
+// The answer to a request of Ollama's API without a text.
+Json no_embeddings(EmbeddingForm form, const std::string& model);
+
 class Embedder {
  public:
   // started: monotonic seconds; load_s: see AnswerHead.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "server/api/api_request.h"
+#include "server/api/ollama_request.h"
 
 namespace anabranch::server {
 namespace {
@@ -199,7 +200,11 @@ ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, Embed
   out.dimensions = static_cast<int>(fields.integer("dimensions", 1, info.hidden).value_or(0));
   check_timeout(fields);
   const bool cuts = !openai && fields.boolean("truncate").value_or(true);
-  Reader(info, texts, cuts).read(fields, api == EmbeddingApi::ollama_one ? "prompt" : "input", out);
+  if (!openai) out.keep_s = read_keep_alive(fields);
+  const char* name = api == EmbeddingApi::ollama_one ? "prompt" : "input";
+  const Json* input = fields.find(name);
+  const bool empty = !input || *input == "" || (input->is_array() && input->empty());
+  if (openai || !empty) Reader(info, texts, cuts).read(fields, name, out);
   if (fields.error()) return *fields.error();
   return out;
 }

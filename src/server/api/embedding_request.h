@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,13 +17,15 @@ namespace anabranch::server {
 enum class EmbeddingForm : uint8_t { floats, base64, ollama, ollama_one, ranking, tei_ranking };
 
 struct EmbeddingRequest {
-  std::vector<std::vector<int>> prompts;  // one or more, none of them empty. For a ranking: the query's and
-                                          // the documents', or with `classes` one for each document
+  std::vector<std::vector<int>> prompts;  // none of them empty. For a ranking: the query's and the
+                                          // documents', or with `classes` one for each document. None: a
+                                          // request of Ollama's API that only loads the model
   std::vector<int> classes;               // for a reranker: its tokens "yes" and "no"
   std::vector<std::string> documents;     // for a ranking, if the answer is to repeat them
   size_t most = SIZE_MAX;                 // for a ranking: return only this many of the best
   int dimensions = 0;                     // number of leading values of each embedding to return; 0: all
   EmbeddingForm form = EmbeddingForm::floats;
+  std::optional<double> keep_s;  // see OllamaRequest
 };
 
 // Errors: 400 (also for models that make no embeddings, and for texts longer than the context, which Ollama's

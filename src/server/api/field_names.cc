@@ -31,7 +31,8 @@ constexpr const char* kOpenAi =
     "functions kv_transfer_params logprobs max_completion_tokens max_tokens messages metadata modalities "
     "n parallel_tool_calls prediction prompt prompt_cache_key reasoning return_progress role_mapping "
     "safety_identifier service_tier stop store stream_options suffix think thinking tool_choice tools "
-    "top_logprobs user verbosity web_search_options prompt_cache_retention";
+    "top_logprobs user verbosity web_search_options prompt_cache_retention "
+    "moderation prompt_cache_options";
 constexpr const char* kGenerate =
     "best_of echo max_tokens logprobs n prompt prompt_token_ids request_id stop stop_token_ids suffix "
     "top_logprobs";
@@ -39,15 +40,19 @@ constexpr const char* kResponses =
     "background context_management conversation include input instructions max_output_tokens "
     "max_tool_calls metadata parallel_tool_calls previous_response_id prompt prompt_cache_key "
     "prompt_cache_retention reasoning safety_identifier service_tier store stream_options text "
-    "tool_choice tools top_logprobs truncation user client_metadata";
+    "tool_choice tools top_logprobs truncation user client_metadata access_programs background_options image "
+    "moderation prompt_cache_options";
 constexpr const char* kAnthropic =
     "container context_management inference_geo max_tokens mcp_servers messages metadata output_config "
-    "output_format service_tier speed stop_sequences system thinking tool_choice tools betas";
+    "output_format service_tier speed stop_sequences system thinking tool_choice tools betas "
+    "billing_policy cache_control compaction diagnostics fallback_credit_token fallbacks thread "
+    "user_profile_id workspace_id";
 constexpr const char* kOllama =
     "content context format images input keep_alive logprobs messages options prompt raw suffix system "
-    "template think tools top_logprobs truncate dimensions";
+    "template think tools top_logprobs truncate dimensions height steps width";
 constexpr const char* kOllamaOptions =
-    "draft_num_predict f16_kv frequency_penalty logits_all low_vram main_gpu min_p mirostat mirostat_eta "
+    "draft_num_predict embedding_only f16_kv frequency_penalty logits_all low_vram main_gpu min_p mirostat "
+    "mirostat_eta "
     "mirostat_tau num_batch num_ctx num_gpu num_keep num_predict num_thread numa penalize_newline "
     "presence_penalty repeat_last_n repeat_penalty seed stop temperature tfs_z top_k top_p typical_p "
     "use_mlock use_mmap vocab_only";
@@ -58,7 +63,7 @@ constexpr const char* kLlama =
     "n_keep n_predict n_probs parse_special post_sampling_probs prompt repeat_last_n repeat_penalty "
     "response_fields return_progress return_tokens samplers stop t_max_predict_ms timings_per_token "
     "tokens tools top_n_sigma typical_p typ_p with_pieces logprobs reasoning_format tool_choice "
-    "add_generation_prompt";
+    "add_generation_prompt add_special_tokens return_token_strs continue_final_message";
 constexpr const char* kEmbedding =
     "content dimensions documents encoding_format input instruction query return_documents return_text "
     "text texts top_n truncate user raw_scores normalize embd_normalize";

@@ -30,45 +30,49 @@ class FormatReader {
   }
 
  private:
-  ResponseFormat& take(Kind kind, const std::string& field) {
-    if (format_.kind != Kind::text)
-      fields_.fail(field, "invalid_value",
-                   fmt::format("'{}' and '{}' both say what form the answer has", format_.field, field));
-    format_.kind = kind;
-    format_.field = field;
-    return format_;
+  // Several fields may say the same: clients send a field by its old and its new name.
+  void take(ResponseFormat one) {
+    const bool same =
+        one.kind == format_.kind && one.schema == format_.schema && one.grammar == format_.grammar;
+    if (format_.kind == Kind::text)
+      format_ = std::move(one);
+    else if (!same)
+      fields_.fail(
+          one.field, "invalid_value",
+          fmt::format("'{}' and '{}' say differently what form the answer has", format_.field, one.field));
   }
 
   // A schema, or its JSON text.
   void schema(JsonFields& fields, const char* name, const std::string& field) {
     const Json* value = fields.find(name);
     if (!value) return;
-    Json& schema = take(Kind::schema, field).schema;
-    schema = *value;
-    if (!value->is_string()) return;
-    auto parsed = parse_json(value->get_ref<const std::string&>());
-    if (!parsed.ok())
-      return fields_.fail(
-          field, "invalid_value",
-          fmt::format("'{}' is a string that is not JSON: {}", field, parsed.error().message));
-    schema = std::move(*parsed);
+    Json schema = *value;
+    if (value->is_string()) {
+      auto parsed = parse_json(value->get_ref<const std::string&>());
+      if (!parsed.ok())
+        return fields_.fail(
+            field, "invalid_value",
+            fmt::format("'{}' is a string that is not JSON: {}", field, parsed.error().message));
+      schema = std::move(*parsed);
+    }
+    take({.kind = Kind::schema, .schema = std::move(schema), .field = field});
   }
 
   void text(JsonFields& fields, const char* name, const std::string& field, Kind kind) {
     const std::string* value = fields.string(name);
-    if (value && !value->empty()) take(kind, field).grammar = *value;
+    if (value && !value->empty()) take({.kind = kind, .grammar = *value, .field = field});
   }
 
   void choice(JsonFields& fields, const char* name, const std::string& field) {
     const Json* list = fields.array(name);
     if (!list) return;
-    take(Kind::choice, field).schema = *list;
     bool strings = !list->empty() && list->size() <= kMaxChoices;
     for (const Json& one : *list) strings = strings && one.is_string() && one != "";
     if (!strings)
       fields_.fail(
           field, "invalid_value",
           fmt::format("'{}' must be an array of 1 to {} strings, none of them empty", field, kMaxChoices));
+    take({.kind = Kind::choice, .schema = *list, .field = field});
   }
 
   // {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}, or with the schema itself, as in
@@ -84,7 +88,7 @@ class FormatReader {
       if (inner.find("schema"))
         schema(inner, "schema", field);
       else
-        take(Kind::json, field);
+        take({.kind = Kind::json, .field = field});
     } else if (wrapped) {
       JsonFields wrapped_fields(*wrapper);
       schema(wrapped_fields, "schema", field);
@@ -129,7 +133,7 @@ class FormatReader {
     const Json* format = fields_.find("format");
     if (!format || *format == "") return;
     if (*format == "json")
-      take(Kind::json, "format");
+      take({.kind = Kind::json, .field = "format"});
     else if (format->is_object())
       schema(fields_, "format", "format");
     else
@@ -146,7 +150,8 @@ class FormatReader {
     text(inner, "regex", place + "regex", Kind::regex);
     choice(inner, "choice", place + "choice");
     text(inner, "grammar", place + "grammar", Kind::grammar);
-    if (inner.boolean("json_object").value_or(false)) take(Kind::json, place + "json_object");
+    if (inner.boolean("json_object").value_or(false))
+      take({.kind = Kind::json, .field = place + "json_object"});
     inner.only("structural_tag", {}, "structural tags are not built");
     inner.only("whitespace_pattern", {}, "white space in JSON cannot be chosen");
     inner.only("disable_any_whitespace", {false}, "white space in JSON cannot be chosen");
@@ -203,10 +208,11 @@ ToolChoice read_tool_choice(JsonFields& fields) {
           "tool_choice", "invalid_value",
           fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
   } else if (value->is_object()) {
-    const Json* function = JsonFields(*value).find("function");
+    const std::string type = string_at(*value, "type");
+    const Json* part = JsonFields(*value).find(type.c_str());
     choice.kind = ToolChoice::Kind::named;
-    choice.name = string_at(function && function->is_object() ? *function : *value, "name");
-    if (string_at(*value, "type") != "function" || choice.name.empty())
+    choice.name = string_at(part && part->is_object() ? *part : *value, "name");
+    if ((type != "function" && type != "custom") || choice.name.empty())
       fields.fail("tool_choice", "invalid_value",
                   "'tool_choice' must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
   } else {

@@ -1,18 +1,10 @@
 #include "server/api/llama_pages.h"
 
 namespace anabranch::server {
-namespace {
 
-std::string token_text(const Tokenizer& tokenizer, std::optional<int> id) {
-  return id ? std::string(tokenizer.token_bytes(*id)) : std::string();
-}
-
-}  // namespace
-
-Json props_json(const ServedModel& model) {
-  const ModelInfo& info = model.engine->info();
-  const SamplingParams& sampling = model.defaults.sampling;
-  const Tokenizer& tokenizer = model.engine->tokenizer();
+Json props_json(const ModelPool::Entry& entry) {
+  const ModelInfo& info = entry.facts->info;
+  const SamplingParams& sampling = entry.facts->sampling;
   return {{"default_generation_settings",
            {{"id", 0},
             {"n_ctx", info.context_length},
@@ -26,21 +18,31 @@ Json props_json(const ServedModel& model) {
               {"presence_penalty", sampling.presence_penalty},
               {"frequency_penalty", sampling.frequency_penalty}}}}},
           {"total_slots", info.max_running},
-          {"model_alias", model.name},
+          {"model_alias", entry.name},
           {"model_path", info.path},
           {"modalities", {{"vision", info.images}, {"audio", false}}},
-          {"bos_token", token_text(tokenizer, tokenizer.bos())},
-          {"eos_token", token_text(tokenizer, tokenizer.eos())},
+          {"bos_token", entry.facts->bos},
+          {"eos_token", entry.facts->eos},
+          {"is_sleeping", !entry.model},
           {"build_info", "anabranch-" ANABRANCH_VERSION}};
 }
 
-Json slots_json(const ServedModel& model) {
-  const ModelInfo& info = model.engine->info();
-  const int running = model.engine->stats().running;
+Json slots_json(const ModelPool::Entry& entry) {
+  const ModelInfo& info = entry.facts->info;
+  const int running = entry.model ? entry.model->engine->stats().running : 0;
   Json slots = Json::array();
   for (int i = 0; i < info.max_running; i++)
     slots.push_back({{"id", i}, {"n_ctx", info.context_length}, {"is_processing", i < running}});
   return slots;
+}
+
+Json tokenizer_json(const ModelFacts& facts, const std::string& chat_template) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"tokenizer_class", "anabranch"},
+          {"model_max_length", facts.info.context_length},
+          {"bos_token", or_null(facts.bos)},
+          {"eos_token", or_null(facts.eos)},
+          {"chat_template", or_null(chat_template)}};
 }
 
 }  // namespace anabranch::server

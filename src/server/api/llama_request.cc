@@ -301,32 +301,50 @@ ApiResult<LlamaRequest> parse_infill_request(std::string_view body, const Reques
   return request;
 }
 
-ApiResult<Json> tokenize(std::string_view body, RequestEncoder& texts) {
+namespace {
+
+// The token's text, or its bytes where they are no text.
+Json piece_of(const Tokenizer& tokenizer, int id) {
+  const std::string_view bytes = tokenizer.token_bytes(id);
+  if (is_valid_utf8(bytes)) return bytes;
+  Json piece = Json::array();
+  for (const char c : bytes) piece.push_back(static_cast<uint8_t>(c));
+  return piece;
+}
+
+}  // namespace
+
+ApiResult<Json> vllm_tokens_json(const Json& body, const std::vector<int>& ids, const Tokenizer& tokenizer,
+                                 int context) {
+  JsonFields fields(body);
+  const bool texts = fields.boolean("return_token_strs").value_or(false);
+  if (fields.error()) return *fields.error();
+  Json strings = texts ? Json::array() : Json();
+  for (size_t i = 0; texts && i < ids.size(); ++i)
+    strings.push_back(std::string(tokenizer.token_bytes(ids[i])));
+  return Json{
+      {"count", ids.size()}, {"max_model_len", context}, {"tokens", ids}, {"token_strs", std::move(strings)}};
+}
+
+ApiResult<Json> tokenize(const Json& body, RequestEncoder& texts, int context) {
   const Tokenizer& tokenizer = texts.tokenizer();
-  TRY(auto json, parse_body(body));
-  JsonFields fields(json);
-  const std::string* content = fields.string("content");
-  const bool bos = fields.boolean("add_special").value_or(false),
+  JsonFields fields(body);
+  const std::string *content = fields.string("content"), *prompt = fields.string("prompt");
+  const bool vllm = !content;
+  const bool bos = fields.boolean(vllm ? "add_special_tokens" : "add_special").value_or(vllm),
              special = fields.boolean("parse_special").value_or(true),
              pieces = fields.boolean("with_pieces").value_or(false);
+  if (!content && !prompt)
+    fields.fail("content", "missing_required_parameter",
+                "a text is missing: send 'content', 'prompt' or 'messages'");
   if (fields.error()) return *fields.error();
-  auto ids = texts.encode(content ? *content : "", special);
-  if (texts.stopped()) return texts.error("content");
+  auto ids = texts.encode(vllm ? *prompt : *content, special);
+  if (texts.stopped()) return texts.error(vllm ? "prompt" : "content");
   if (bos) add_leading_bos(tokenizer, ids);
+  if (vllm) return vllm_tokens_json(body, ids, tokenizer, context);
   Json tokens = Json::array();
-  for (const int id : ids) {
-    if (!pieces) {
-      tokens.push_back(id);
-      continue;
-    }
-    const std::string_view bytes = tokenizer.token_bytes(id);
-    Json piece = Json::array();  // of bytes, where they are no text
-    if (is_valid_utf8(bytes))
-      piece = bytes;
-    else
-      for (const char c : bytes) piece.push_back(static_cast<uint8_t>(c));
-    tokens.push_back({{"id", id}, {"piece", std::move(piece)}});
-  }
+  for (const int id : ids)
+    tokens.push_back(pieces ? Json{{"id", id}, {"piece", piece_of(tokenizer, id)}} : Json(id));
   return Json{{"tokens", std::move(tokens)}};
 }
 
@@ -345,7 +363,8 @@ ApiResult<Json> detokenize(std::string_view body, const Tokenizer& tokenizer) {
       ids.push_back(token.get<int>());
     }
   if (fields.error()) return *fields.error();
-  return Json{{"content", tokenizer.decode(ids, false)}};
+  const std::string text = tokenizer.decode(ids, false);
+  return Json{{"content", text}, {"prompt", text}};  // llama-server's field, and vLLM's
 }
 
 }  // namespace anabranch::server

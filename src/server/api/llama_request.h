@@ -34,8 +34,12 @@ struct FileText {
 ApiResult<std::vector<int>> infill_prompt(const std::string& prefix, const std::string& suffix,
                                           const std::vector<FileText>& extra, RequestEncoder& texts);
 
-// The answers of /tokenize and /detokenize.
-ApiResult<Json> tokenize(std::string_view body, RequestEncoder& texts);
+// The answers of /tokenize (for a text, in "content" as llama-server has it or in "prompt" as vLLM does) and
+// of /detokenize. context: the model's context length.
+ApiResult<Json> tokenize(const Json& body, RequestEncoder& texts, int context);
+// vLLM's answer of /tokenize for the tokens of a prompt.
+ApiResult<Json> vllm_tokens_json(const Json& body, const std::vector<int>& ids, const Tokenizer& tokenizer,
+                                 int context);
 ApiResult<Json> detokenize(std::string_view body, const Tokenizer& tokenizer);
 
 }  // namespace anabranch::server

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "server/api/json_fields.h"
 #include "server/api/ollama_format.h"
+#include "server/api/ollama_models.h"
 #include "server/api/openai_format.h"
 
 namespace anabranch::server {
@@ -33,23 +34,24 @@ Json defaults_json(const SamplingParams& sampling) {
 
 }  // namespace
 
-Json model_json(const ModelPool::Entry& entry, int64_t created) {
-  Json json = {{"id", entry.name},
+Json model_json(const std::string& name, const ModelPool::Entry* entry, int64_t created) {
+  Json json = {{"id", name},
                {"object", "model"},
                {"created", created},
                {"owned_by", "anabranch"},
-               {"state", name_of(entry.state)}};
-  if (!entry.model) return json;
+               {"state", name_of(entry ? entry->state : ModelState::unloaded)}};
+  if (!entry || !entry->facts) return json;
+  const ModelFacts& facts = *entry->facts;
   Json inputs = Json::array({"text"});
-  if (entry.model->engine->info().images) inputs.push_back("image");
+  if (facts.info.images) inputs.push_back("image");
   json["architecture"] = {{"input_modalities", std::move(inputs)},
                           {"output_modalities", Json::array({"text"})}};
-  json["chat"] = entry.model->engine->chat_template() != nullptr;
-  json["defaults"] = defaults_json(entry.model->defaults.sampling);
-  json["context_length"] = entry.model->engine->info().context_length;
-  json["pinned"] = entry.keep.pinned;
-  json["unload_after_s"] = entry.keep.unload_after_s > 0 ? Json(entry.keep.unload_after_s) : Json();
-  json["weight_bytes"] = entry.bytes;
+  json["chat"] = facts.chat;
+  json["defaults"] = defaults_json(facts.sampling);
+  json["context_length"] = facts.info.context_length;
+  json["pinned"] = entry->keep.pinned;
+  json["unload_after_s"] = entry->unload_after_s() > 0 ? Json(entry->unload_after_s()) : Json();
+  json["weight_bytes"] = entry->bytes;
   return json;
 }
 
@@ -75,7 +77,8 @@ void ModelActions::start(ModelAction action, const HttpRequest& request,
   const Json& body = *parsed;
   JsonFields fields(body);
   const bool old_field = ollama && !fields.find("model") && fields.find("name");
-  const std::string name = fields.required_string(old_field ? "name" : "model");
+  std::string name = fields.required_string(old_field ? "name" : "model");
+  if (ollama && !pool_.source().find(name)) name = without_latest(name);
   if (!fields.error() && name.empty()) fields.fail("model", "invalid_value", "'model' is empty");
   if (fields.error()) return refuse(*fields.error());
   if (action == ModelAction::load) return load(body, std::move(out));
@@ -92,8 +95,7 @@ void ModelActions::load(const Json& body, std::shared_ptr<ResponseStream> out) {
              [this, out](const ApiResult<ModelLease>& taken) {
                if (!taken) return out->respond(error_response(taken.error()));
                const std::string& name = (*taken)->name;
-               for (const auto* entry : pool_.entries())
-                 if (entry->name == name) out->respond(json_response(model_json(*entry, created_)));
+               out->respond(json_response(model_json(name, pool_.find_entry(name), created_)));
              });
 }
 

@@ -12,7 +12,8 @@
 namespace anabranch::server {
 
 // A model as clients see it: OpenAI's fields and its state.
-Json model_json(const ModelPool::Entry& entry, int64_t created);
+// entry: null if it was never named.
+Json model_json(const std::string& name, const ModelPool::Entry* entry, int64_t created);
 
 // Used on the I/O thread only.
 class ModelActions {

@@ -22,7 +22,19 @@ ApiError not_found(const std::string& wanted) {
           "model", "model_not_found"};
 }
 
+std::string token_text(const Tokenizer& tokenizer, std::optional<int> id) {
+  return id ? std::string(tokenizer.token_bytes(*id)) : std::string();
+}
+
 }  // namespace
+
+ModelFacts::ModelFacts(const ServedModel& model)
+    : info(model.engine->info()),
+      sampling(model.defaults.sampling),
+      chat(model.engine->chat_template() != nullptr),
+      thinks(chat && model.engine->chat_template()->mentions("enable_thinking")),
+      bos(token_text(model.engine->tokenizer(), model.engine->tokenizer().bos())),
+      eos(token_text(model.engine->tokenizer(), model.engine->tokenizer().eos())) {}
 
 ModelSource no_models() {
   const Error none = make_error(ErrorKind::not_found, "this server has one model");
@@ -77,8 +89,7 @@ std::optional<std::string> ModelPool::find_exactly(const std::string& wanted) co
     if (auto name = find_exactly(wanted.substr(0, wanted.size() - kLatest.size()))) return name;
   if (entries_.contains(wanted)) return wanted;
   for (const std::string& name : order_)
-    if (const auto& model = entries_.at(name).model; model && model->engine->info().path == wanted)
-      return name;
+    if (const auto& facts = entries_.at(name).facts; facts && facts->info.path == wanted) return name;
   return models_.source.find(wanted);
 }
 
@@ -115,6 +126,27 @@ std::vector<const ModelPool::Entry*> ModelPool::entries() const {
   return out;
 }
 
+std::vector<const ModelPool::Entry*> ModelPool::own_entries() const {
+  std::vector<const Entry*> own;
+  for (const Entry* e : entries())
+    if (e->model || e->name == first_) own.push_back(e);
+  return own;
+}
+
+const ModelPool::Entry* ModelPool::find_entry(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+const ModelPool::Entry* ModelPool::main_entry() const {
+  if (!first_.empty()) return find_entry(first_);
+  if (const Entry* recent = most_recent()) return recent;
+  const Entry* found = nullptr;
+  for (const Entry* e : entries())
+    if (e->facts && (!found || e->last_used > found->last_used)) found = e;
+  return found;
+}
+
 const ServedModel* ModelPool::main_model() const {
   if (!first_.empty() && entries_.at(first_).model) return entries_.at(first_).model.get();
   const Entry* recent = most_recent();
@@ -146,6 +178,13 @@ void ModelPool::load(const std::string& wanted, std::optional<bool> pinned,
   });
 }
 
+void ModelPool::keep_once(const std::string& name, double seconds) {
+  constexpr double kAtOnce = 1e-3;
+  Entry& e = entry(name);
+  e.keep_once_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
+  watch_idleness(e);
+}
+
 void ModelPool::unload(const std::string& wanted, Unloaded done) {
   const auto name = find_exactly(wanted);
   if (!name) return done(not_found(wanted));
@@ -162,6 +201,7 @@ void ModelPool::unload(const std::string& wanted, Unloaded done) {
 void ModelPool::want(Entry& e, TakeModel take) {
   if (stopping_) return take(ApiError{503, "The server is shutting down", "", "shutting_down"});
   e.last_used = now_seconds();
+  e.keep_once_s.reset();
   if (e.state == ModelState::loaded) return take(lease(e));
   e.waiting.push_back(std::move(take));
   if (std::ranges::find(wanted_, e.name) == wanted_.end()) wanted_.push_back(e.name);
@@ -185,18 +225,21 @@ void ModelPool::released(const std::string& name) {
 
 // Unloads the model if it has been idle for long enough. Otherwise checks again when that may be the case.
 void ModelPool::watch_idleness(Entry& e) {
-  if (e.state != ModelState::loaded || e.leases > 0 || e.keep.pinned || e.keep.unload_after_s == 0 ||
-      e.watched)
-    return;
-  const double left = e.last_used + e.keep.unload_after_s - now_seconds();
+  const double unload_after_s = e.unload_after_s();
+  if (e.state != ModelState::loaded || e.leases > 0 || unload_after_s == 0) return;
+  const double left = e.last_used + unload_after_s - now_seconds();
   if (left <= 0) {
     drain(e, &Entry::idle_unloads);
     return advance();
   }
-  e.watched = true;
-  after_(left, [this, name = e.name] {
-    entry(name).watched = false;
-    watch_idleness(entry(name));
+  const double at = now_seconds() + left;
+  if (e.looked_at > 0 && e.looked_at <= at) return;
+  e.looked_at = at;
+  after_(left, [this, name = e.name, at] {
+    Entry& e = entry(name);
+    if (e.looked_at != at) return;  // an earlier timer has taken the place of this one
+    e.looked_at = 0;
+    watch_idleness(e);
   });
 }
 
@@ -339,8 +382,10 @@ void ModelPool::take_model(Entry& e, ReadyModel model) {
   e.model = std::make_shared<ServedModel>(e.name, std::move(model), prompts_, models_.fetch_image);
   e.state = ModelState::loaded;
   e.bytes = weights_of(*e.model->engine);
+  e.facts = std::make_shared<const ModelFacts>(*e.model);
   e.last_used = now_seconds();
   e.loads++;
+  watch_idleness(e);
 }
 
 // Removes the model, which was the first in wanted_.

@@ -37,6 +37,15 @@ struct ServedModel {
   const WebFetch fetch_image;      // see ServerModels
   Preparer preparer;
 };
+// What clients are told about a model, from when it was last loaded.
+struct ModelFacts {
+  explicit ModelFacts(const ServedModel& model);
+  ModelInfo info;
+  SamplingParams sampling;  // the defaults of its requests
+  bool chat = false;        // it has a chat template
+  bool thinks = false;      // requests may turn thinking on and off
+  std::string bos, eos;     // the texts of these tokens; "": it has none
+};
 // The model stays loaded as long as this exists.
 using ModelLease = std::shared_ptr<ServedModel>;
 
@@ -54,9 +63,12 @@ class ModelPool {
   // Gives `take` the model that a request's "model" means, at once or when it is loaded. Errors: 404
   // model_not_found; 503 model_not_loaded (with the reason).
   void acquire(const std::string& wanted, TakeModel take);
-  // Like acquire(), and sets how long the model stays loaded.
+  // Like acquire(), and sets how long the model stays loaded from now on.
   void load(const std::string& wanted, std::optional<bool> pinned, std::optional<double> unload_after_s,
             TakeModel take);
+  // How long the model stays loaded after its last request, unless a later request comes, which has the usual
+  // time again. Negative: for ever.
+  void keep_once(const std::string& name, double seconds);
   // Answers when its running requests have ended and its memory is free. Errors: 404; 409 (it is being
   // loaded).
   void unload(const std::string& wanted, Unloaded done);
@@ -68,13 +80,18 @@ class ModelPool {
     std::string name;
     ModelState state = ModelState::unloaded;
     KeepLoaded keep;
-    uint64_t bytes = 0;         // of weights; estimated from the files if it was never loaded
-    int leases = 0;             // requests that use it
-    double last_used = 0;       // monotonic seconds
-    uint64_t loads = 0;         // number of times that it was loaded
-    uint64_t failed_loads = 0;  // number of times that it could not be loaded
+    std::optional<double> keep_once_s;  // instead of keep.unload_after_s: the latest request asked for it
+    uint64_t bytes = 0;                 // of weights; estimated from the files if it was never loaded
+    int leases = 0;                     // requests that use it
+    double last_used = 0;               // monotonic seconds
+    uint64_t loads = 0;                 // number of times that it was loaded
+    uint64_t failed_loads = 0;          // number of times that it could not be loaded
     uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // number of unloads, by reason
     std::shared_ptr<ServedModel> model;                           // while it is loaded or draining
+    std::shared_ptr<const ModelFacts> facts;                      // null: it was never loaded
+
+    // After how long without a request it is unloaded; 0: never.
+    double unload_after_s() const { return keep.pinned ? 0 : keep_once_s.value_or(keep.unload_after_s); }
 
    private:
     friend class ModelPool;
@@ -82,10 +99,17 @@ class ModelPool {
     std::vector<Unloaded> on_unload;
     uint64_t Entry::*reason = nullptr;  // counter for the unload under way
     bool measured = false;              // whether its files were read since it was last wanted
-    bool watched = false;               // a timer runs
+    double looked_at = 0;               // when a timer looks whether it is idle; 0: none runs
   };
   // In the order in which they were first named.
   std::vector<const Entry*> entries() const;
+  // Those whose model is here whatever is stored: the loaded ones, and the first model.
+  std::vector<const Entry*> own_entries() const;
+  // Null: the model was never named.
+  const Entry* find_entry(const std::string& name) const;
+  // The entry of the first model, or without one that of the model that was used last. Null: none was ever
+  // loaded.
+  const Entry* main_entry() const;
   // The first model, or without one the model that was used last. Null: none is loaded.
   const ServedModel* main_model() const;
   // True once the device of a loaded model has failed for good.

@@ -33,10 +33,13 @@ struct ModelDescription {
   std::string family;  // see ModelInfo
   std::string format;  // "gguf" or "safetensors"
   uint64_t parameters = 0, bytes = 0;
-  int context_length = 0, layers = 0, hidden = 0;
+  int context_length = 0;  // that of answers, as far as it is known before the model is loaded
+  int layers = 0, hidden = 0;
   int64_t modified_ns = 0;    // since 1970
   std::string chat_template;  // its source; empty: none
   bool images = false;        // see ModelInfo
+  // Whether it makes embeddings, and whether its files say that it is made for nothing else.
+  bool embeddings = false, embeddings_only = false;
 };
 
 // A loaded model, and the defaults for its requests.

@@ -13,6 +13,7 @@
 namespace anabranch::server {
 namespace {
 
+constexpr std::string_view kLatest = ":latest";
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 
 // The "digest" of a model, which clients use as its identity: 64 hexadecimal digits, made from its name.
@@ -34,13 +35,25 @@ std::string bits_name(uint64_t bytes, uint64_t parameters) {
   return fmt::format("{:.1f} bits", 8 * static_cast<double>(bytes) / static_cast<double>(parameters));
 }
 
-// The description of a loaded model, as far as it is known without its files.
-ModelDescription description_of(const Engine& engine) {
-  const ModelInfo& info = engine.info();
+// The description of a model that was loaded, as far as it is known without its files.
+ModelDescription description_of(const ModelFacts& facts) {
+  const ModelInfo& info = facts.info;
   ModelDescription out{info.family, "", info.parameters, info.weight_bytes - info.mtp_bytes};
-  out.context_length = info.context_length;
   out.layers = info.layers;
-  out.images = info.images;
+  out.hidden = info.hidden;
+  return out;
+}
+
+// The description from the model's files, with what is known better since it was loaded. facts: null if it
+// was not.
+Result<ModelDescription> described(const ModelSource& source, const std::string& name,
+                                   const ModelFacts* facts) {
+  auto found = source.describe(name);
+  if (!facts) return found;
+  ModelDescription out = found ? *found : description_of(*facts);
+  out.context_length = facts->info.context_length;
+  out.images |= facts->info.images;
+  out.embeddings |= facts->info.pooling && facts->info.pooling != Pooling::rank;
   return out;
 }
 
@@ -54,20 +67,24 @@ Json details_json(const ModelDescription& model) {
 }
 
 Json listed_json(const std::string& name, const ModelDescription& model) {
-  return {{"name", name},
-          {"model", name},
-          {"modified_at", rfc3339(model.modified_ns)},
-          {"size", model.bytes},
-          {"digest", digest_of(name)},
-          {"details", details_json(model)}};
+  return {
+      {"name", ollama_name(name)}, {"model", ollama_name(name)}, {"modified_at", rfc3339(model.modified_ns)},
+      {"size", model.bytes},       {"digest", digest_of(name)},  {"details", details_json(model)}};
 }
 
-Json shown_json(const ModelDescription& model) {
-  const std::string& family = model.family;
+// What programs offer the model for.
+Json capabilities_of(const ModelDescription& model) {
+  if (model.embeddings_only) return Json::array({"embedding"});
   Json capabilities = Json::array({"completion"});
   if (!model.chat_template.empty()) capabilities.push_back("tools");
   if (model.chat_template.find("enable_thinking") != std::string::npos) capabilities.push_back("thinking");
   if (model.images) capabilities.push_back("vision");
+  if (model.embeddings) capabilities.push_back("embedding");
+  return capabilities;
+}
+
+Json shown_json(const ModelDescription& model) {
+  const std::string& family = model.family;
   return {{"modelfile", ""},
           {"parameters", ""},
           {"template", model.chat_template},
@@ -78,26 +95,33 @@ Json shown_json(const ModelDescription& model) {
             {family + ".context_length", model.context_length},
             {family + ".embedding_length", model.hidden},
             {family + ".block_count", model.layers}}},
-          {"capabilities", std::move(capabilities)},
+          {"capabilities", capabilities_of(model)},
           {"modified_at", rfc3339(model.modified_ns)}};
 }
 
 }  // namespace
 
+std::string ollama_name(const std::string& name) {
+  const size_t base = name.rfind('/') + 1;
+  return name.find(':', base) == name.npos ? name + std::string(kLatest) : name;
+}
+
+std::string without_latest(const std::string& name) {
+  return name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
+}
+
 void OllamaModels::list(std::shared_ptr<ResponseStream> out) const {
-  std::map<std::string, ModelDescription> loaded;
-  for (const auto* entry : pool_.entries())
-    if (entry->model) loaded[entry->name] = description_of(*entry->model->engine);
-  workers_.submit([out, loaded = std::move(loaded), source = pool_.source(), post = post_] {
-    std::set<std::string> names;
-    for (const auto& [name, model] : loaded) names.insert(name);
+  std::map<std::string, std::shared_ptr<const ModelFacts>> facts;
+  for (const auto* entry : pool_.entries()) facts[entry->name] = entry->facts;
+  std::set<std::string> names;
+  for (const auto* entry : pool_.own_entries()) names.insert(entry->name);
+  workers_.submit([out, names = std::move(names), facts = std::move(facts), source = pool_.source(),
+                   post = post_]() mutable {
     for (const std::string& name : source.list()) names.insert(name);
     Json models = Json::array();
-    for (const std::string& name : names) {
-      const auto model = source.describe(name);
-      const auto known = loaded.find(name);
-      if (model || known != loaded.end()) models.push_back(listed_json(name, model ? *model : known->second));
-    }
+    for (const std::string& name : names)
+      if (const auto model = described(source, name, facts[name].get()))
+        models.push_back(listed_json(name, *model));
     post([out, body = Json{{"models", std::move(models)}}] { out->respond(json_response(body)); });
   });
 }
@@ -113,17 +137,14 @@ void OllamaModels::show(const std::string& body, std::shared_ptr<ResponseStream>
   if (!name)
     return out->respond(
         ollama_error_response({404, fmt::format("model '{}' not found", wanted), "model", ""}));
-  std::optional<ModelDescription> loaded;
-  for (const auto* entry : pool_.entries())
-    if (entry->name == *name && entry->model) loaded = description_of(*entry->model->engine);
-  workers_.submit([out, name = *name, loaded, source = pool_.source(), post = post_] {
-    auto answer = source.describe(name);
-    if (!answer && loaded) answer = *loaded;
-    if (answer && loaded) answer->images |= loaded->images;
-    post([out, answer = std::move(answer)] {
-      out->respond(answer ? json_response(shown_json(*answer)) : ollama_error_response(answer.error()));
-    });
-  });
+  const auto* entry = pool_.find_entry(*name);
+  workers_.submit(
+      [out, name = *name, facts = entry ? entry->facts : nullptr, source = pool_.source(), post = post_] {
+        auto answer = described(source, name, facts.get());
+        post([out, answer = std::move(answer)] {
+          out->respond(answer ? json_response(shown_json(*answer)) : ollama_error_response(answer.error()));
+        });
+      });
 }
 
 HttpResponse OllamaModels::loaded() const {
@@ -134,13 +155,13 @@ HttpResponse OllamaModels::loaded() const {
     const Engine& engine = *entry->model->engine;
     const ModelInfo& info = engine.info();
     const double idle_s = entry->leases > 0 ? 0 : now_seconds() - entry->last_used;
-    const bool stays = entry->keep.pinned || entry->keep.unload_after_s <= 0;
-    const auto left = static_cast<int64_t>(entry->keep.unload_after_s - idle_s);
-    Json model = {{"name", entry->name},
-                  {"model", entry->name},
+    const bool stays = entry->unload_after_s() <= 0;
+    const auto left = static_cast<int64_t>(entry->unload_after_s() - idle_s);
+    Json model = {{"name", ollama_name(entry->name)},
+                  {"model", ollama_name(entry->name)},
                   {"size", info.weight_bytes},
                   {"digest", digest_of(entry->name)},
-                  {"details", details_json(description_of(engine))},
+                  {"details", details_json(description_of(*entry->facts))},
                   {"size_vram", engine.device_memory() ? info.weight_bytes : 0},
                   {"context_length", info.context_length}};
     model["expires_at"] = rfc3339((unix_seconds() + (stays ? kNever : left)) * kNanosecondsPerSecond);

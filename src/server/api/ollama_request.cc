@@ -4,6 +4,7 @@
 #include <charconv>
 #include <climits>
 
+#include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
 
 namespace anabranch::server {
@@ -58,6 +59,7 @@ constexpr FieldName kNames[] = {{"messages", "messages"},
                                 {"template", "template"},
                                 {"keep_alive", "keep_alive"},
                                 {"stream", "stream"},
+                                {"truncate", "truncate"},
                                 {"options", "options"},
                                 {"model", "model"},
                                 {"format", "format"},
@@ -108,10 +110,13 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
 }
 
 // "images" of a message: files in base64, placed before its text. Noted as request_images.h says; null: there
-// are none. where: the message's path, with a period, or "".
-Json read_images(JsonFields& fields, const std::string& where, const std::string& role, ImageReader& images) {
+// are none. where: the message's path, with a period, or "". kept: see kept_messages().
+Json read_images(JsonFields& fields, const std::string& where, const std::string& role, bool kept,
+                 ImageReader& images) {
   const Json* list = fields.array("images");
-  if (list && !list->empty() && role != "user" && role != "tool")
+  const bool placed = role == "user" || role == "tool";
+  if (kept && !(placed && images.in_results())) return nullptr;
+  if (list && !list->empty() && !placed)
     fields.fail("images", "unsupported_value",
                 fmt::format("'{}images': only messages of the roles user and tool have images", where));
   Json noted = {{"content", ""}};
@@ -139,7 +144,7 @@ class MessageReader {
  public:
   explicit MessageReader(ImageReader& images) : images_(images) {}
 
-  Json read(JsonFields& request, const Json& message, size_t index) {
+  Json read(JsonFields& request, const Json& message, size_t index, bool kept) {
     const std::string where = fmt::format("messages[{}]", index);
     if (!message.is_object()) {
       request.fail(where, "invalid_type",
@@ -147,19 +152,30 @@ class MessageReader {
       return nullptr;
     }
     JsonFields fields(message, where + ".");
-    Json images = read_images(fields, where + ".", string_at(message, "role"), images_);
+    Json images = read_images(fields, where + ".", string_at(message, "role"), kept, images_);
     Json out = message;
     out.erase("images");
+    if (kept && images.is_null()) name_images(message, out);
     if (const std::string* thought = fields.string("thinking")) out["reasoning_content"] = *thought;
     if (const Json* calls = fields.array("tool_calls")) out["tool_calls"] = name_calls(*calls);
     if (out.value("role", Json()) == "tool") name_result(fields, out);
     if (fields.error()) request.fail(*fields.error());
-    out = read_message(request, out, index, images_);
+    out = read_message(request, out, index, kept, images_);
     add_images(out, std::move(images));
     return out;
   }
 
  private:
+  // Puts a placeholder before the text for each image that is not read.
+  static void name_images(const Json& message, Json& out) {
+    const auto list = message.find("images");
+    if (list == message.end() || !list->is_array() || list->empty()) return;
+    std::string text;
+    for (size_t i = 0; i < list->size(); ++i) add_line(text, shown_text({{"type", "image"}}));
+    if (const std::string own = string_at(message, "content"); !own.empty()) add_line(text, own);
+    out["content"] = std::move(text);
+  }
+
   Json name_calls(const Json& calls) {
     first_open_ = calls_;
     Json out = calls;
@@ -186,6 +202,7 @@ class MessageReader {
 OllamaRequest read_envelope(JsonFields& fields) {
   OllamaRequest request;
   request.stream = fields.boolean("stream").value_or(true);
+  request.truncate = fields.boolean("truncate").value_or(true);
   request.keep_s = read_keep_alive(fields);
   return request;
 }
@@ -206,8 +223,9 @@ ApiResult<OllamaRequest> read_chat(JsonFields& fields, const RequestDefaults& de
                 fmt::format("'messages' must have at most {} messages", kMaxMessages));
   ImageReader images(defaults.fetch_image, defaults.images);
   MessageReader reader(images);
-  for (size_t i = 0; messages && i < messages->size() && !fields.error(); ++i)
-    chat.messages.push_back(reader.read(fields, (*messages)[i], i));
+  const std::vector<bool> kept = messages ? kept_messages(*messages) : std::vector<bool>();
+  for (size_t i = 0; i < kept.size() && !fields.error(); ++i)
+    chat.messages.push_back(reader.read(fields, (*messages)[i], i, kept[i]));
   if (fields.error()) return *fields.error();
   if (chat.messages.empty()) return request;
   return finish(fields, std::move(request), std::move(chat));
@@ -222,7 +240,7 @@ ApiResult<OllamaRequest> read_generate(JsonFields& fields, const RequestDefaults
   const std::string* system = fields.string("system");
   const bool raw = fields.boolean("raw").value_or(false);
   ImageReader reader(defaults.fetch_image, defaults.images);
-  Json images = read_images(fields, "", "user", reader);
+  Json images = read_images(fields, "", "user", false, reader);
   if (raw && !images.is_null())
     fields.fail("images", "unsupported_value", "'images' beside 'raw' is not built");
   if (fields.error()) return *fields.error();

@@ -15,6 +15,7 @@ struct OllamaRequest {
   // monostate: the request only loads or unloads the model.
   std::variant<std::monostate, ChatRequest, CompletionRequest> asks;
   bool stream = true;
+  bool truncate = true;          // a conversation longer than the context loses its oldest part
   std::optional<double> keep_s;  // how long the model stays loaded after its last request; negative: for ever
 };
 // generate: the body is for /api/generate, otherwise for /api/chat.

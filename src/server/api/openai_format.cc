@@ -10,15 +10,6 @@ using Kind = OutputEvent::Kind;
 
 constexpr const char* kFingerprint = "anabranch-" ANABRANCH_VERSION;
 
-Json whole_calls(const std::vector<ToolCall>& calls, const std::vector<std::string>& ids) {
-  Json list = Json::array();
-  for (size_t i = 0; i < calls.size(); ++i)
-    list.push_back({{"id", ids[i]},
-                    {"type", "function"},
-                    {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}});
-  return list;
-}
-
 Json usage_json(const Usage& usage) {
   Json json = {{"prompt_tokens", usage.prompt_tokens},
                {"completion_tokens", usage.completion_tokens},
@@ -32,27 +23,54 @@ Json usage_json(const Usage& usage) {
   return json;
 }
 
-// A chat chunk's delta. Not for call_end.
-Json delta_of(const OutputEvent& event, const std::string& call_id) {
-  if (event.kind == Kind::content) return {{"content", event.text}};
-  if (event.kind == Kind::reasoning) return {{"reasoning_content", event.text}};
-  Json call = {{"index", event.call}};
-  if (event.kind == Kind::call_begin) {
-    call["id"] = call_id;
-    call["type"] = "function";
-    call["function"] = {{"name", event.text}, {"arguments", ""}};
-  } else {
-    call["function"] = {{"arguments", event.text}};
-  }
-  return {{"tool_calls", Json::array({std::move(call)})}};
-}
-
 }  // namespace
 
 std::string_view finish_name(FinishReason finish, int calls) {
   if (finish == FinishReason::length) return "length";
   if (finish == FinishReason::cancelled) return "cancelled";
   return calls > 0 ? "tool_calls" : "stop";
+}
+
+Json OpenAiWriter::whole_calls(const Choice& choice) const {
+  Json list = Json::array();
+  for (size_t i = 0; i < choice.output.calls.size(); ++i) {
+    const auto& [name, arguments] = choice.output.calls[i];
+    if (custom_.contains(name))
+      list.push_back({{"id", choice.call_ids[i]},
+                      {"type", "custom"},
+                      {"custom", {{"name", name}, {"input", custom_input(arguments)}}}});
+    else
+      list.push_back({{"id", choice.call_ids[i]},
+                      {"type", "function"},
+                      {"function", {{"name", name}, {"arguments", arguments}}}});
+  }
+  return list;
+}
+
+// A chat chunk's delta; nothing: the event is not sent. The input of a custom tool is sent when it is
+// complete.
+std::optional<Json> OpenAiWriter::delta_of(Choice& choice, const OutputEvent& event,
+                                           const std::string& call_id) const {
+  if (event.kind == Kind::content) return Json{{"content", event.text}};
+  if (event.kind == Kind::reasoning) return Json{{"reasoning_content", event.text}};
+  Json call = {{"index", event.call}};
+  if (event.kind == Kind::call_begin) {
+    const bool custom = custom_.contains(event.text);
+    if (custom) choice.custom_call = "";
+    call["id"] = call_id;
+    call["type"] = custom ? "custom" : "function";
+    call[custom ? "custom" : "function"] = {{"name", event.text}, {custom ? "input" : "arguments", ""}};
+  } else if (event.kind == Kind::call_arguments && choice.custom_call) {
+    *choice.custom_call += event.text;
+    return std::nullopt;
+  } else if (event.kind == Kind::call_arguments) {
+    call["function"] = {{"arguments", event.text}};
+  } else if (choice.custom_call) {
+    call["custom"] = {{"input", custom_input(*std::exchange(choice.custom_call, std::nullopt))}};
+  } else {
+    return std::nullopt;
+  }
+  return Json{{"tool_calls", Json::array({std::move(call)})}};
 }
 
 Json OpenAiWriter::envelope(const char* chat_object) const {
@@ -99,9 +117,10 @@ std::string OpenAiWriter::event(size_t choice, const OutputEvent& event, const s
     if (event.kind == Kind::call_begin) choices_[choice].call_ids.push_back(call_id);
     return "";
   }
-  if (event.kind == Kind::call_end) return "";
-  Json piece = is_chat() ? Json{{"delta", delta_of(event, call_id)}} : Json{{"text", event.text}};
-  return data_event(chunk(choice, std::move(piece), logprobs(), nullptr));
+  if (!is_chat()) return data_event(chunk(choice, {{"text", event.text}}, logprobs(), nullptr));
+  auto delta = delta_of(choices_[choice], event, call_id);
+  if (!delta) return "";
+  return data_event(chunk(choice, {{"delta", std::move(*delta)}}, logprobs(), nullptr));
 }
 
 std::string OpenAiWriter::choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) {
@@ -125,7 +144,7 @@ Json OpenAiWriter::whole_choice(size_t index, const AnswerEnd& end) {
     if (!output.reasoning.empty()) message["reasoning_content"] = output.reasoning;
     if (!output.calls.empty()) {
       if (output.content.empty()) message["content"] = nullptr;
-      message["tool_calls"] = whole_calls(output.calls, whole.call_ids);
+      message["tool_calls"] = whole_calls(whole);
     }
     choice["message"] = std::move(message);
   } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/api/answer_writer.h"
+#include "server/api/chat_tools.h"
 
 namespace anabranch::server {
 
@@ -14,7 +15,8 @@ inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 class OpenAiWriter : public AnswerWriter {
  public:
   // include_usage: a stream's chunks carry "usage" (null before the last).
-  OpenAiWriter(bool stream, bool include_usage) : AnswerWriter(stream), include_usage_(include_usage) {}
+  OpenAiWriter(bool stream, bool include_usage, CustomTools custom = {})
+      : AnswerWriter(stream), include_usage_(include_usage), custom_(std::move(custom)) {}
 
   std::string begin(AnswerHead head, size_t choices) override;
   std::string prefilled(size_t choice, const Usage& usage, int read, double seconds) override;
@@ -30,14 +32,18 @@ class OpenAiWriter : public AnswerWriter {
     ParsedOutput output;
     std::vector<std::string> call_ids;
     Json logprobs;
+    std::optional<std::string> custom_call;  // in a stream: the arguments so far of a call of a custom tool
   };
 
   bool is_chat() const { return head_.kind == AnswerKind::chat; }
+  Json whole_calls(const Choice& choice) const;
+  std::optional<Json> delta_of(Choice& choice, const OutputEvent& event, const std::string& call_id) const;
   Json envelope(const char* chat_object) const;
   Json chunk(size_t index, Json choice, Json logprobs, Json finish) const;
   Json whole_choice(size_t index, const AnswerEnd& end);
 
   const bool include_usage_;
+  const CustomTools custom_;
   AnswerHead head_;
   std::vector<Choice> choices_;
 };

@@ -4,6 +4,7 @@
 
 #include "server/api/anthropic_format.h"
 #include "server/api/anthropic_request.h"
+#include "server/api/embedder.h"
 #include "server/api/generate_format.h"
 #include "server/api/generate_request.h"
 #include "server/api/llama_format.h"
@@ -12,6 +13,7 @@
 #include "server/api/openai_format.h"
 #include "server/api/responses_format.h"
 #include "server/api/session_json.h"
+#include "server/api/shorten.h"
 
 namespace anabranch::server {
 namespace {
@@ -81,8 +83,10 @@ ApiResult<PreparedRequest> prepare_generate(std::string_view body, const Prepare
 }
 
 ApiResult<PreparedRequest> prepare_chat(std::string_view body, const PrepareContext& context) {
-  TRY(auto chat, parse_chat_request(body, context.defaults));
-  auto writer = std::make_shared<OpenAiWriter>(chat.options.stream, chat.options.include_usage);
+  CustomTools custom;
+  TRY(auto chat, parse_chat_request(body, context.defaults, &custom));
+  auto writer =
+      std::make_shared<OpenAiWriter>(chat.options.stream, chat.options.include_usage, std::move(custom));
   return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
 }
 
@@ -119,24 +123,18 @@ bool is_too_long(const Result<Prepared>& result) {
   return !result && result.error().code == "context_length_exceeded";
 }
 
-// Drops as few of the oldest turns as needed for the prompt to fit.
+// Leaves out as little of the oldest part as needed for the prompt to fit.
 Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
   auto best = context.preparer.chat(chat, context.cancelled);
   if (!is_too_long(best)) return best;
-  size_t turns = 0;
-  for (const Json& message : chat.messages) turns += message["role"] == "user";
-  for (size_t low = 1, high = turns; low < high;) {
-    const size_t turn = low + (high - low) / 2;
-    ChatRequest shorter = chat;
-    shorter.messages = from_turn(chat.messages, turn);
-    const auto gone = chat.images.size() - count_images(shorter.messages);
-    shorter.images.erase(shorter.images.begin(), shorter.images.begin() + static_cast<std::ptrdiff_t>(gone));
-    auto result = context.preparer.chat(std::move(shorter), context.cancelled);
+  for (size_t low = 1, high = steps_to_shorten(chat.messages) + 1; low < high;) {
+    const size_t step = low + (high - low) / 2;
+    auto result = context.preparer.chat(shortened(chat, step), context.cancelled);
     if (is_too_long(result)) {
-      low = turn + 1;
+      low = step + 1;
     } else {
       best = std::move(result);
-      high = turn;
+      high = step;
     }
   }
   return best;
@@ -175,7 +173,9 @@ ApiResult<PreparedRequest> prepare_ollama(std::string_view body, bool generate,
   if (request.keep_s) context.keep_model(*request.keep_s);
   auto writer = std::make_shared<OllamaWriter>(request.stream);
   if (auto* chat = std::get_if<ChatRequest>(&request.asks))
-    return ready(context.preparer.chat(std::move(*chat), context.cancelled), std::move(writer));
+    return ready(request.truncate ? prepare_shortened(*chat, context)
+                                  : context.preparer.chat(std::move(*chat), context.cancelled),
+                 std::move(writer));
   if (auto* completion = std::get_if<CompletionRequest>(&request.asks))
     return ready(context.preparer.completion(std::move(*completion), context.cancelled), std::move(writer));
   return respond(ollama_loaded(context.model, generate, request.keep_s == 0));
@@ -211,13 +211,24 @@ ApiResult<PreparedRequest> prepare_embedding(std::string_view body, EmbeddingApi
   RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(),
                        static_cast<size_t>(info.context_length), context.cancelled);
   TRY(auto request, parse_embedding_request(body, api, info, texts));
+  if (request.keep_s) context.keep_model(*request.keep_s);
+  if (request.prompts.empty()) return respond(no_embeddings(request.form, context.model));
   return PreparedRequest(std::move(request));
 }
 
 // The answer to /tokenize.
 ApiResult<Json> tokens_of(std::string_view body, const PrepareContext& context) {
-  RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(), 0, context.cancelled);
-  return tokenize(body, texts);
+  const Tokenizer& tokenizer = context.engine.tokenizer();
+  const int length = context.engine.info().context_length;
+  TRY(const auto json, parse_body(body));
+  if (JsonFields(json).find("messages")) {
+    TRY(auto chat, read_chat_request(json, context.defaults));
+    const auto result = context.preparer.count(std::move(chat), context.cancelled);
+    if (!result) return ApiError(result.error());
+    return vllm_tokens_json(json, result->prompts[0], tokenizer, length);
+  }
+  RequestEncoder texts(tokenizer, context.preparer.most_counted(), 0, context.cancelled);
+  return tokenize(json, texts, length);
 }
 
 ApiResult<PreparedRequest> reply(const ApiResult<Json>& json) {

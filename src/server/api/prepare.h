@@ -38,7 +38,8 @@ struct PrepareContext {
   const std::string& model;  // its name
   const std::string& owner;  // name of the request's key; empty: none
   bool may_use_tools;        // of MCP servers: the key has the role
-  // Sets for how many seconds the model stays loaded after its last request (negative: for ever).
+  // Sets for how many seconds the model stays loaded after this request (negative: for ever), if no other
+  // comes.
   const std::function<void(double seconds)>& keep_model;
 };
 ApiResult<PreparedRequest> prepare(AnswerKind kind, std::string_view body, const PrepareContext& context);

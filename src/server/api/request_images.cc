@@ -47,11 +47,8 @@ Result<std::string> decoded(std::string_view url) {
   return bytes;
 }
 
-// Whether the request may have another image. Fails if it has `most` already.
-bool has_room(JsonFields& fields, const std::string& field, size_t count, size_t most) {
-  if (count < most) return true;
-  fields.fail(image_error(field, "limit_exceeded", fmt::format("a request may have {} images", most)));
-  return false;
+ApiError too_many(const std::string& field, size_t most) {
+  return image_error(field, "limit_exceeded", fmt::format("a request may have {} images", most));
 }
 
 // The URL of a noted image; empty: it has none.
@@ -128,9 +125,10 @@ const Json* noted_images(const Json& message) {
 
 void ImageReader::note(JsonFields& fields, const std::string& field, std::string url, const Json* detail,
                        Json& message) {
-  if (detail && *detail != "auto" && *detail != "low" && *detail != "high")
-    return fields.fail(image_error(field, "invalid_value", "'detail' must be low, high or auto"));
-  if (!has_room(fields, field, count_, most_)) return;
+  const char* const details[] = {"auto", "low", "high", "original"};
+  if (detail && std::ranges::find(details, *detail) == std::end(details))
+    return fields.fail(image_error(field, "invalid_value", "'detail' must be low, high, original or auto"));
+  if (count_ == most_) return fields.fail(too_many(field, most_));
   count_++;
   Json image = {{"at", message["content"].get_ref<const std::string&>().size()}, {"url", std::move(url)}};
   if (detail) image["detail"] = *detail;
@@ -138,27 +136,21 @@ void ImageReader::note(JsonFields& fields, const std::string& field, std::string
   message["images"].push_back(std::move(image));
 }
 
-// A data URL of the file at a web address; "" after an error.
-std::string ImageReader::fetched(JsonFields& fields, const std::string& field, const std::string& url) {
-  if (!fetch_) {
-    fields.fail(image_error(field, "unsupported_value",
-                            "this server fetches no images from the web: send the image itself "
-                            "(data:image/png;base64,...), or start the server with --allow-image-urls HOST"));
-    return "";
-  }
-  if (!in_results_) {  // the model would not see it
-    fields.fail(image_error(field, "images_unsupported", "this model cannot read images: send text only"));
-    return "";
-  }
-  if (!has_room(fields, field, count_, most_) || !has_room(fields, field, fetched_count_, kMaxImages))
-    return "";
+// A data URL of the file at a web address.
+ApiResult<std::string> ImageReader::fetched(const std::string& field, const std::string& url) {
+  if (!fetch_)
+    return image_error(field, "unsupported_value",
+                       "this server fetches no images from the web: send the image itself "
+                       "(data:image/png;base64,...), or start the server with --allow-image-urls HOST");
+  if (!in_results_)  // the model would not see it
+    return image_error(field, "images_unsupported", "this model cannot read images: send text only");
+  if (count_ == most_) return too_many(field, most_);
+  if (fetched_count_ == kMaxImages) return too_many(field, kMaxImages);
   fetched_count_++;
   auto file = fetch_(url, kMostFetchedBytes - fetched_bytes_);
-  if (!file.ok()) {
-    fields.fail(image_error(field, "image_not_fetched",
-                            fmt::format("the image could not be fetched: {}", file.error().message)));
-    return "";
-  }
+  if (!file.ok())
+    return image_error(field, "image_not_fetched",
+                       fmt::format("the image could not be fetched: {}", file.error().message));
   fetched_bytes_ += file->size();
   return "data:image/*;base64," + to_base64(*file);
 }
@@ -166,8 +158,12 @@ std::string ImageReader::fetched(JsonFields& fields, const std::string& field, c
 void ImageReader::add(JsonFields& fields, const std::string& field, const std::string& url,
                       const Json* detail, Json& message) {
   if (fields.error()) return;
-  std::string kept = is_web_address(url) ? fetched(fields, field, url) : url;
-  if (!fields.error()) note(fields, field, std::move(kept), detail, message);
+  ApiResult<std::string> file = is_web_address(url) ? fetched(field, url) : url;
+  if (file) return note(fields, field, std::move(*file), detail, message);
+  if (kept_ && file.error().code != "limit_exceeded")
+    add_line_to(message, "[image: it could not be fetched]");
+  else
+    fields.fail(file.error());
 }
 
 void ImageReader::add_base64(JsonFields& fields, const std::string& field, const std::string& media_type,
@@ -234,6 +230,18 @@ void for_each_part(const Json& kept, const std::function<void(std::string text)>
     on_image(image);
   }
   text_until(text.size());
+}
+
+void hide_images(Json& message) {
+  if (!noted_images(message)) return;
+  std::string shown;
+  for_each_part(
+      message, [&](const std::string& text) { shown += text; },
+      [&](const Json&) {
+        shown += shown_text({{"type", "image"}});
+      });
+  message["content"] = std::move(shown);
+  message.erase("images");
 }
 
 size_t first_turn_within_limits(const Json& messages) {

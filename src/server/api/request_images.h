@@ -38,6 +38,9 @@ class ImageReader {
   // Whether images in results of tools are taken. They become placeholders for models that read text only:
   // agents send them again with every later turn, so refusing one would end the conversation.
   bool in_results() const { return in_results_; }
+  // From here on, images are those of a kept message (content_parts.h), or not. In a kept one, an image that
+  // cannot be fetched becomes a placeholder.
+  void set_kept(bool kept) { kept_ = kept; }
 
   // Adds an image to the message. url: a data URL or a web address. detail: null: not given. field: the
   // image's path in the request.
@@ -50,12 +53,13 @@ class ImageReader {
   void add_part(JsonFields& fields, const std::string& field, const Json& part, Json& message);
 
  private:
-  std::string fetched(JsonFields& fields, const std::string& field, const std::string& url);
+  ApiResult<std::string> fetched(const std::string& field, const std::string& url);
   void note(JsonFields& fields, const std::string& field, std::string url, const Json* detail, Json& message);
 
   const ImageFetch& fetch_;
   const bool in_results_;
   const size_t most_;
+  bool kept_ = false;
   size_t count_ = 0, fetched_count_ = 0;
   size_t fetched_bytes_ = 0;
 };
@@ -70,6 +74,8 @@ void take_images(JsonFields& fields, const char* field, Json& messages, std::vec
 // Visits the parts of a stored message, in order. Image places outside the text are moved into it.
 void for_each_part(const Json& kept, const std::function<void(std::string text)>& on_text,
                    const std::function<void(const Json& image)>& on_image);
+// Replaces the noted images of a stored message by placeholders, for models that read text only.
+void hide_images(Json& message);
 // The number of parts {"type": "image"} in the messages.
 size_t count_images(const Json& messages);
 // The first turn (user message, counted from 0) from which on the noted images are within a prompt's limits

@@ -12,14 +12,99 @@ using Kind = OutputEvent::Kind;
 
 Json usage_json(const Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens},
-          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
           {"output_tokens", usage.completion_tokens},
           {"output_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"speculation", speculation_json(usage.speculation)}};
 }
 
+// The events of a stored response, numbered.
+class StoredEvents {
+ public:
+  explicit StoredEvents(int64_t after) : after_(after) {}
+
+  void add(const char* type, Json fields) {
+    Json json = {{"type", type}, {"sequence_number", number_}};
+    json.update(fields);
+    if (number_++ > after_) out_ += fmt::format("event: {}\ndata: {}\n\n", type, dump_json(json));
+  }
+
+  // The parts of a message or a thought.
+  void add_parts(const Json& item, size_t index) {
+    const Json content = item.value("content", Json::array());
+    for (size_t i = 0; content.is_array() && i < content.size(); ++i) {
+      const Json& part = content[i];
+      const bool thought = string_at(part, "type") == "reasoning_text";
+      const Json place = {{"item_id", item["id"]}, {"output_index", index}, {"content_index", i}};
+      const auto about = [&](Json more) {
+        Json fields = place;
+        fields.update(more);
+        return fields;
+      };
+      Json empty = part;
+      empty["text"] = "";
+      add("response.content_part.added", about({{"part", std::move(empty)}}));
+      const std::string text = string_at(part, "text");
+      Json delta = about({{"delta", text}}), whole = about({{"text", text}});
+      if (!thought) delta["logprobs"] = whole["logprobs"] = part.value("logprobs", Json::array());
+      add(thought ? "response.reasoning_text.delta" : "response.output_text.delta", std::move(delta));
+      add(thought ? "response.reasoning_text.done" : "response.output_text.done", std::move(whole));
+      add("response.content_part.done", about({{"part", part}}));
+    }
+  }
+
+  // The arguments of a call.
+  void add_call(const Json& item, size_t index) {
+    const std::string type = string_at(item, "type");
+    const bool custom = type == "custom_tool_call";
+    if (type != "function_call" && !custom) return;
+    const char* field = custom ? "input" : "arguments";
+    const std::string text = string_at(item, field);
+    const std::string stem = custom ? "response.custom_tool_call_input" : "response.function_call_arguments";
+    const Json place = {{"item_id", item["id"]}, {"output_index", index}};
+    Json delta = place, whole = place;
+    delta["delta"] = text;
+    whole[field] = text;
+    if (!custom) whole["name"] = item["name"];
+    add((stem + ".delta").c_str(), std::move(delta));
+    add((stem + ".done").c_str(), std::move(whole));
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  const int64_t after_;
+  int64_t number_ = 0;
+  std::string out_;
+};
+
 }  // namespace
+
+std::string stored_events(const Json& response, int64_t after) {
+  StoredEvents events(after);
+  Json begun = response;
+  begun["status"] = "in_progress";
+  begun["output"] = Json::array();
+  for (const char* name : {"completed_at", "incomplete_details", "usage"}) begun[name] = nullptr;
+  events.add("response.created", {{"response", begun}});
+  events.add("response.in_progress", {{"response", begun}});
+  const Json output = response.value("output", Json::array());
+  for (size_t i = 0; i < output.size(); ++i) {
+    Json added = output[i];
+    if (added.contains("status")) added["status"] = "in_progress";
+    if (added.contains("content")) added["content"] = Json::array();
+    for (const char* name : {"arguments", "input"})
+      if (added.contains(name)) added[name] = "";
+    events.add("response.output_item.added", {{"output_index", i}, {"item", std::move(added)}});
+    events.add_parts(output[i], i);
+    events.add_call(output[i], i);
+    events.add("response.output_item.done", {{"output_index", i}, {"item", output[i]}});
+  }
+  const bool whole = string_at(response, "status") == "completed";
+  events.add(whole ? "response.completed" : "response.incomplete", {{"response", response}});
+  return events.take();
+}
 
 ResponsesWriter::ResponsesWriter(bool stream, ResponsesRequest request,
                                  std::shared_ptr<ResponseContext> context)

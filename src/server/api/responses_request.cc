@@ -6,7 +6,9 @@
 
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
+#include "server/api/response_items.h"
 #include "server/api/session_json.h"
+#include "server/api/shorten.h"
 
 namespace anabranch::server {
 namespace {
@@ -22,7 +24,10 @@ class ItemReader {
   ItemReader(JsonFields& request, ResponseContext& context, ImageReader& images, Json& messages)
       : request_(request), context_(context), images_(images), messages_(messages) {}
 
-  void read(const Json& item, const std::string& where) {
+  // kept: see kept_messages().
+  void read(const Json& item, bool kept, const std::string& where) {
+    kept_ = kept;
+    images_.set_kept(kept);
     if (!item.is_object())
       return request_.fail(where, "invalid_type",
                            fmt::format("'{}' must be an object, not {}", where, json_type(item)));
@@ -42,9 +47,12 @@ class ItemReader {
     else if (type.ends_with("_output"))
       read_output(fields, item, where);
     else if (type == "item_reference")
-      fields.fail("id", "unsupported_value", "references to items are not built: send the items themselves");
-    else if (type == "compaction")
-      fields.fail("type", "unsupported_value", "compacted conversations are not built");
+      fields.fail(
+          "id", "unsupported_value",
+          "only the 'input' of a request for an answer may refer to items: send the items themselves");
+    else if (type == "compaction")  // an earlier part, which only the server that made it can read
+      messages_.push_back(
+          {{"role", "user"}, {"content", "[an earlier part of the conversation: not shown]"}});
     // Other items (web_search_call, image_generation_call, ...) belong to tools that only OpenAI's servers
     // run.
     if (fields.error()) request_.fail(*fields.error());
@@ -101,8 +109,8 @@ class ItemReader {
       fields.fail(
           "content", "invalid_type",
           fmt::format("'{}' must be a string or an array of parts, not {}", where, json_type(content)));
-    const bool result = role == "tool";
-    const bool takes_images = role == "user" || (result && images_.in_results());
+    const bool takes_images =
+        (role == "user" && !kept_) || ((role == "user" || role == "tool") && images_.in_results());
     const auto add_text = [&](const std::string& text) {
       message["content"].get_ref<std::string&>() += text;
     };
@@ -113,9 +121,9 @@ class ItemReader {
         add_text(string_at(part, "text"));
       else if (type == "refusal")
         add_text(string_at(part, "refusal"));
-      else if (type == "input_image" && takes_images)
+      else if (type == "input_image" && takes_images && !(kept_ && part.contains("file_id")))
         read_image(fields, part, fmt::format("{}[{}]", where, i), message);
-      else if (result)
+      else if (kept_)
         add_text(shown_text(part));
       else
         fields.fail("content", "unsupported_value",
@@ -184,6 +192,7 @@ class ItemReader {
   ResponseContext& context_;
   ImageReader& images_;
   Json& messages_;
+  bool kept_ = false;
   Decisions decisions_;
   std::set<std::string> run_here_;  // ids of calls
 };
@@ -192,31 +201,7 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("background", {false}, "answers in the background are not built; ask for a stream");
   fields.only("prompt", {}, "stored prompts are not built; send the text as 'instructions' and 'input'");
   fields.only("context_management", {Json::array()}, "contexts are not compacted here");
-  fields.only("service_tier", {"auto", "default"}, "there is one tier");
   fields.only("truncation", {"auto", "disabled"}, "it must be auto or disabled");
-}
-
-// The request's items, each with an id.
-Json items_of(JsonFields& fields) {
-  const Json* input = fields.find("input");
-  if (!input) return Json::array();
-  if (input->is_string())
-    return Json::array({{{"type", "message"},
-                         {"role", "user"},
-                         {"content", Json::array({{{"type", "input_text"}, {"text", *input}}})},
-                         {"id", random_id("msg_")}}});
-  if (!input->is_array() || input->size() > kMaxMessages) {
-    fields.fail("input", "invalid_type",
-                fmt::format("'input' must be a string or an array of at most {} items", kMaxMessages));
-    return Json::array();
-  }
-  Json items = *input;
-  for (Json& item : items) {
-    if (!item.is_object()) continue;
-    if (!item.contains("type")) item["type"] = "message";
-    if (!item.contains("id") || !item["id"].is_string()) item["id"] = random_id("item_");
-  }
-  return items;
 }
 
 // The place in a stored conversation from which the request continues.
@@ -439,13 +424,16 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   const Place place = find_place(fields, context, owner, request);
   Json messages = earlier_messages(fields, place, owner), added = Json::array();
   if (fields.error()) return;
-  request.input_items = items_of(fields);
+  request.input_items = read_input_items(fields, *context.stores, owner);
   ImageReader images(defaults.fetch_image, defaults.images,
                      request.shorten ? kMaxImagesToShorten : kMaxImages);
   ItemReader reader(fields, context, images, added);
-  for (size_t i = 0; i < request.input_items.size() && !fields.error(); ++i)
-    reader.read(request.input_items[i], fmt::format("input[{}]", i));
+  const std::vector<bool> kept = kept_messages(request.input_items);
+  for (size_t i = 0; i < kept.size() && !fields.error(); ++i)
+    reader.read(request.input_items[i], kept[i], fmt::format("input[{}]", i));
   size_t own = messages.size();
+  if (!defaults.images)
+    for (Json& message : messages) hide_images(message);
   for (Json& message : added) messages.push_back(std::move(message));
   if (fields.error()) return;
   const auto declined = decide_calls(fields, reader.decisions(), request, messages, own);
@@ -537,7 +525,8 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   ChatRequest& chat = request.chat;
   chat.options = read_common_options(fields, defaults);
   refuse_what_is_not_built(fields);
-  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key", "service_tier"})
+    fields.string(name);
   for (const char* name : {"metadata", "stream_options", "text", "reasoning"}) fields.object(name);
   if (const Json* metadata = fields.object("metadata");
       metadata && dump_json(*metadata).size() > kMaxMetadata)
@@ -573,8 +562,9 @@ Json messages_of_items(JsonFields& fields, const char* where, const Json& items,
   };
   ImageReader images(no_fetch, true);
   ItemReader reader(fields, context, images, messages);
-  for (size_t i = 0; i < items.size() && !fields.error(); ++i)
-    reader.read(items[i], fmt::format("{}[{}]", where, i));
+  const std::vector<bool> kept = kept_messages(items);
+  for (size_t i = 0; i < kept.size() && !fields.error(); ++i)
+    reader.read(items[i], kept[i], fmt::format("{}[{}]", where, i));
   if (!reader.decisions().empty())
     fields.fail(where, "unsupported_value",
                 "An 'mcp_approval_response' belongs into the 'input' of a request for an answer");
@@ -584,17 +574,6 @@ Json messages_of_items(JsonFields& fields, const char* where, const Json& items,
   take_images(fields, where, copy, checked);
   for (Json& message : messages) drop_image_fields(message);
   return messages;
-}
-
-Json from_turn(const Json& messages, size_t turn) {
-  Json out = Json::array();
-  size_t at = 0;
-  for (; at < messages.size() && messages[at]["role"] == "system"; ++at) out.push_back(messages[at]);
-  for (size_t user = 0; at < messages.size(); ++at)
-    if (messages[at]["role"] == "user" && user++ == turn) break;
-  if (at == messages.size()) return nullptr;
-  for (; at < messages.size(); ++at) out.push_back(messages[at]);
-  return out;
 }
 
 }  // namespace anabranch::server

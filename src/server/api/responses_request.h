@@ -57,8 +57,4 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
 // and for approvals of calls, which only a request for an answer can have.
 Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context);
 
-// The messages without the oldest turns: the instructions at the beginning, and everything from user message
-// number `turn` (from 0) on. Null if there is no such message.
-Json from_turn(const Json& messages, size_t turn);
-
 }  // namespace anabranch::server

@@ -26,12 +26,16 @@ Json object_schema(Json properties, Json required) {
   return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
 }
 
-// A custom tool takes free text, which becomes the function's only argument.
+// format: {"type": "grammar", "syntax", "definition"}, in chat completions with a member "grammar" around the
+// last two.
 Json custom_parameters(const Json* format) {
   std::string about = "The tool's input, as plain text";
-  if (format && format->is_object() && string_at(*format, "type") == "grammar")
-    about += fmt::format(", which must follow this {} grammar:\n{}", string_at(*format, "syntax"),
-                         string_at(*format, "definition"));
+  if (format && format->is_object() && string_at(*format, "type") == "grammar") {
+    const Json* inner = JsonFields(*format).find("grammar");
+    const Json& grammar = inner && inner->is_object() ? *inner : *format;
+    about += fmt::format(", which must follow this {} grammar:\n{}", string_at(grammar, "syntax"),
+                         string_at(grammar, "definition"));
+  }
   return object_schema({{"input", {{"type", "string"}, {"description", about}}}}, Json::array({"input"}));
 }
 
@@ -175,6 +179,10 @@ void read_choice(JsonFields& fields, ResponseTools& tools, ToolChoice& choice) {
 
 }  // namespace
 
+Json custom_function(const std::string& name, Json description, const Json* format) {
+  return function_tool(name, std::move(description), custom_parameters(format));
+}
+
 std::string model_name(const std::string& space, const std::string& name) {
   if (space.empty()) return name;
   return space + (space.ends_with("__") ? "" : "__") + name;
@@ -248,14 +256,15 @@ Json call_item(const ResponseTools& tools, const std::string& model_name, const 
                             : tools.agent.is_unknown(model_name)
                                 ? ResponseTool{Kind::mcp, model_name, tools.agent.toolbox.first().server}
                                 : ResponseTool{Kind::function, model_name, ""};
-  const auto parsed = parse_json(arguments);
   if (tool.kind == Kind::custom) {
-    const std::string input = parsed ? string_at(*parsed, "input") : "";
-    return {{"type", "custom_tool_call"}, {"call_id", call_id}, {"name", tool.name}, {"input", input}};
+    return {{"type", "custom_tool_call"},
+            {"call_id", call_id},
+            {"name", tool.name},
+            {"input", custom_input(arguments)}};
   }
   if (tool.kind == Kind::local_shell) {
     Json action = {{"type", "exec"}, {"command", Json::array()}, {"env", Json::object()}};
-    if (parsed && parsed->is_object()) action.update(*parsed);
+    if (const auto parsed = parse_json(arguments); parsed && parsed->is_object()) action.update(*parsed);
     return {{"type", "local_shell_call"}, {"call_id", call_id}, {"action", std::move(action)}};
   }
   if (tool.kind == Kind::mcp || tool.kind == Kind::mcp_ask) {

@@ -35,6 +35,10 @@ struct ResponseTools {
   std::vector<McpList> lists;                 // the lists of these servers
 };
 
+// A custom tool, which takes free text, as a function whose only argument is this text. format: null: any
+// text.
+Json custom_function(const std::string& name, Json description, const Json* format);
+
 // Reads "tools" and "tool_choice". Fails for tools without a name, and for a choice that names none of them.
 // With a choice of "allowed_tools" only those are offered. agent: its servers are asked for their tools,
 // which may take a while.

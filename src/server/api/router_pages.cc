@@ -2,19 +2,19 @@
 
 namespace anabranch::server {
 
-Json router_model_json(const ServedModel& model) {
-  const ModelInfo& info = model.engine->info();
-  return {{"model_path", model.name},
-          {"served_model_name", model.name},
-          {"tokenizer_path", model.name},
+Json router_model_json(const ModelPool::Entry& entry) {
+  const ModelInfo& info = entry.facts->info;
+  return {{"model_path", entry.name},
+          {"served_model_name", entry.name},
+          {"tokenizer_path", entry.name},
           {"model_type", info.family},
           {"is_generation", true}};
 }
 
-Json router_server_json(const ServedModel& model) {
-  const ModelInfo& info = model.engine->info();
-  return {{"model_path", model.name},
-          {"served_model_name", model.name},
+Json router_server_json(const ModelPool::Entry& entry) {
+  const ModelInfo& info = entry.facts->info;
+  return {{"model_path", entry.name},
+          {"served_model_name", entry.name},
           {"version", ANABRANCH_VERSION},
           {"context_length", info.context_length},
           {"max_running_requests", info.max_running},

@@ -6,7 +6,8 @@
 
 namespace anabranch::server {
 
-Json router_model_json(const ServedModel& model);
-Json router_server_json(const ServedModel& model);
+// entry: of a model that was loaded, and may be unloaded now.
+Json router_model_json(const ModelPool::Entry& entry);
+Json router_server_json(const ModelPool::Entry& entry);
 
 }  // namespace anabranch::server

@@ -78,6 +78,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/detokenize", AnswerKind::detokenize, Role::chat, true, Listed::llama},
     {"POST", "/apply-template", AnswerKind::apply_template, Role::chat, true, Listed::llama},
     {"GET", "/props", Page::llama_props, Role::any, true, Listed::llama},
+    {"GET", "/tokenizer_info", Page::tokenizer_info, Role::any, true, Listed::llama},
     {"GET", "/slots", Page::llama_slots, Role::admin, true, Listed::llama},
     {"GET", "/model_info", Page::router_model, Role::any},
     {"GET", "/server_info", Page::router_server, Role::any},

@@ -9,6 +9,7 @@
 
 #include "server/api/api_request.h"
 #include "server/api/json_fields.h"
+#include "server/api/responses_format.h"
 #include "server/api/session_json.h"
 #include "server/http/target.h"
 #include "sessions/session_text.h"
@@ -282,8 +283,24 @@ Answer safely_run(Work work) {
   }
 }
 
-// Handles a request about a stored response.
-Answer run(Page page, const std::string& id, const std::string& owner, SessionStores& stores) {
+// A stored response: as JSON, or with "?stream=true" as events, perhaps only those after "starting_after".
+Answer tell_response(const Json& response, const std::string& target) {
+  if (query_value(target, "stream").value_or("") != "true") return json_response(response);
+  int64_t after = -1;
+  if (const auto text = query_value(target, "starting_after")) {
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), after);
+    if (error != std::errc() || end != text->data() + text->size() || after < 0)
+      return ApiError{400, "'starting_after' must be the number of an event", "starting_after",
+                      "invalid_value"};
+  }
+  return HttpResponse{.content_type = "text/event-stream; charset=utf-8",
+                      .headers = {},
+                      .body = stored_events(response, after)};
+}
+
+// Handles a request about a stored response. target: of the request.
+Answer run(Page page, const std::string& id, const std::string& owner, const std::string& target,
+           SessionStores& stores) {
   const auto problem = [&](const Error& error) {
     ApiError answer = session_error(error);
     if (answer.status == 404) answer.param = "response_id", answer.code = "response_not_found";
@@ -297,7 +314,7 @@ Answer run(Page page, const std::string& id, const std::string& owner, SessionSt
   }
   const auto stored = (*store)->find_response(owner, id);
   if (!stored) return problem(stored.error());
-  if (page == Page::response) return json_response(stored->response);
+  if (page == Page::response) return tell_response(stored->response, target);
   const Json& items = stored->input_items;
   Json list = {{"object", "list"}, {"data", items}, {"has_more", false}};
   list["first_id"] = items.empty() ? Json() : items.front()["id"];
@@ -355,12 +372,12 @@ void SessionActions::start(SessionAction action, HttpRequest request, std::strin
       std::move(out));
 }
 
-void SessionActions::start(Page page, std::string id, std::string owner,
+void SessionActions::start(Page page, std::string id, std::string owner, std::string target,
                            std::shared_ptr<ResponseStream> out) {
   submit(
       owner, page == Page::forget ? Effect::erases : Effect::reads,
-      [page, id = std::move(id), owner, stores = context_->stores] {
-        return safely_run([&] { return run(page, id, owner, *stores); });
+      [page, id = std::move(id), owner, target = std::move(target), stores = context_->stores] {
+        return safely_run([&] { return run(page, id, owner, target, *stores); });
       },
       std::move(out));
 }

@@ -27,7 +27,9 @@ class SessionActions {
   void start(SessionAction action, HttpRequest request, std::string id, std::string owner,
              std::shared_ptr<ResponseStream> out);
   // Reads or deletes a stored answer of the Responses API: Page::response, input_items or forget.
-  void start(Page page, std::string id, std::string owner, std::shared_ptr<ResponseStream> out);
+  // target: of the request.
+  void start(Page page, std::string id, std::string owner, std::string target,
+             std::shared_ptr<ResponseStream> out);
   // OpenAI's Conversations API.
   void start(ConversationCall call, std::shared_ptr<ResponseStream> out);
 

@@ -110,4 +110,14 @@ Result<SessionStore*> SessionStores::of_response(const Owner& owner, const std::
   return store_where([&](SessionStore& store) { return store.find_response(owner, id); });
 }
 
+Result<std::map<std::string, Json>> SessionStores::find_items(const Owner& owner,
+                                                              std::span<const std::string> ids) {
+  std::map<std::string, Json> found;
+  for (SessionStore* store : all()) {
+    TRY(auto items, store->find_items(owner, ids));
+    found.merge(items);
+  }
+  return found;
+}
+
 }  // namespace anabranch::server

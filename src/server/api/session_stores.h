@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,8 @@ class SessionStores {
   // The store that has this session, or this response. Errors: not_found, io.
   Result<SessionStore*> of_session(const Owner& owner, const std::string& id);
   Result<SessionStore*> of_response(const Owner& owner, const std::string& id);
+  // See SessionStore::find_items(); of both stores.
+  Result<std::map<std::string, Json>> find_items(const Owner& owner, std::span<const std::string> ids);
 
  private:
   explicit SessionStores(const SessionOptions& options) : options_(options) {}

@@ -11,8 +11,8 @@ struct Effort {
   int budget;
 };
 constexpr Effort kEfforts[] = {
-    {"none", 0},     {"minimal", 512}, {"low", 2048}, {"medium", 8192}, {"high", kDefaultThinkingBudget},
-    {"xhigh", 65536}};
+    {"none", 0},      {"minimal", 512}, {"low", 2048}, {"medium", 8192}, {"high", kDefaultThinkingBudget},
+    {"xhigh", 65536}, {"max", INT_MAX}};
 
 void say(ThinkingWish& wish, ThinkMode mode, const std::string& field) {
   if (wish.mode) return;
@@ -49,9 +49,11 @@ const Effort* read_effort(JsonFields& fields, const std::string& prefix, const c
   if (!text) return nullptr;
   for (const Effort& effort : kEfforts)
     if (*text == effort.name) return &effort;
+  std::string levels;
+  for (const Effort& effort : kEfforts)
+    levels += fmt::format("{}{}", levels.empty() ? "" : ", ", effort.name);
   fields.fail(name, "invalid_value",
-              fmt::format("'{}{}' is {}, but must be none, minimal, low, medium, high or xhigh", prefix, name,
-                          Json(*text).dump()));
+              fmt::format("'{}{}' is {}, but must be one of {}", prefix, name, Json(*text).dump(), levels));
   return nullptr;
 }
 
@@ -70,14 +72,15 @@ void read_anthropic(JsonFields& fields, ThinkingWish& wish) {
     limit(wish, tokens_in(inner, "budget_tokens"));
     const std::string* type = inner.string("type");
     if (!type) return;
-    if (*type == "enabled" || *type == "disabled")
+    if (*type == "enabled" || *type == "disabled" || *type == "between_tools")
       say(wish, *type == "enabled", "thinking.type");
     else if (*type == "adaptive")
       say(wish, ThinkMode::automatic, "thinking.type");
     else
-      inner.fail("type", "invalid_value",
-                 fmt::format("'thinking.type' is {}, but must be enabled, disabled or adaptive",
-                             Json(*type).dump()));
+      inner.fail(
+          "type", "invalid_value",
+          fmt::format("'thinking.type' is {}, but must be enabled, disabled, between_tools or adaptive",
+                      Json(*type).dump()));
   });
 }
 

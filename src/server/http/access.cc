@@ -64,8 +64,10 @@ bool opens_page(const HttpRequest& request, const Target& target, const AccessRu
          is("sec-fetch-dest", "document") && contains(rules.pages, target.path);
 }
 
+// Applications count as programs, which may send requests from anywhere.
 bool is_allowed_origin(std::string_view origin, const AccessRules& rules) {
-  return contains(rules.cors_origins, "*") || contains(rules.cors_origins, lower_case(origin));
+  return !is_web_origin(origin) || contains(rules.cors_origins, "*") ||
+         contains(rules.cors_origins, lower_case(origin));
 }
 
 std::optional<ApiError> check_host(std::string_view authority, const AccessRules& rules) {
@@ -105,7 +107,7 @@ std::optional<ApiError> check_page(const HttpRequest& request, const Target& tar
   if (request.count("origin") > 1 || request.count("sec-fetch-site") > 1) return refused(nullptr);
   const std::string* origin = request.header("origin");
   const std::string* site = request.header("sec-fetch-site");
-  if (origin && (!is_web_origin(*origin) || is_allowed_origin(*origin, rules))) return std::nullopt;
+  if (origin && is_allowed_origin(*origin, rules)) return std::nullopt;
   if (site && (*site == "same-origin" || *site == "none")) return std::nullopt;
   if (origin && !site && is_origin_of(*origin, authority)) return std::nullopt;  // older browsers
   if (!origin && (!site || opens_page(request, target, rules)))
@@ -158,25 +160,28 @@ bool is_from_page(const HttpRequest& request) {
 
 Headers cors_headers(const HttpRequest& request, const AccessRules& rules) {
   Headers headers;
-  if (rules.cors_origins.empty()) return headers;
   const bool all = contains(rules.cors_origins, "*");
-  if (!all) headers.emplace_back("Vary", "Origin");
   const std::string* origin = request.header("origin");
-  if (!origin || !is_allowed_origin(*origin, rules)) return headers;
+  const bool allowed = origin && is_allowed_origin(*origin, rules);
+  if (!all && (allowed || !rules.cors_origins.empty())) headers.emplace_back("Vary", "Origin");
+  if (!allowed) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", all ? "*" : *origin);
   headers.emplace_back("Access-Control-Expose-Headers",
                        "x-request-id, request-id, retry-after, x-anabranch-ignored-fields");
   return headers;
 }
 
-std::optional<HttpResponse> preflight_response(const HttpRequest& request, const AccessRules& rules) {
+std::optional<HttpResponse> preflight_response(const HttpRequest& request, const AccessRules& rules,
+                                               const std::string& methods) {
   const std::string* origin = request.header("origin");
   if (request.method != "OPTIONS" || !origin || !is_allowed_origin(*origin, rules) ||
       !request.header("access-control-request-method"))
     return std::nullopt;
   HttpResponse response;
   response.status = 204;
-  response.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST");
+  // A page sees the answer 404 only if the method is allowed.
+  response.headers.emplace_back("Access-Control-Allow-Methods",
+                                methods.empty() ? "GET, HEAD, POST, DELETE" : methods);
   if (const std::string* wanted = request.header("access-control-request-headers"))
     response.headers.emplace_back("Access-Control-Allow-Headers", *wanted);
   response.headers.emplace_back("Access-Control-Max-Age", "600");

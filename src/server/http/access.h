@@ -32,10 +32,12 @@ std::optional<ApiError> check_access(const HttpRequest& request, const Target& t
 // Whether a page in a browser sends the request, rather than a program.
 bool is_from_page(const HttpRequest& request);
 
-// The headers by which a browser lets a page of an allowed origin read the answer.
+// The headers by which a browser lets a page of an allowed origin, or an application, read the answer.
 Headers cors_headers(const HttpRequest& request, const AccessRules& rules);
 
 // The answer to a CORS preflight; nothing if the request is not a preflight or the page is not allowed.
-std::optional<HttpResponse> preflight_response(const HttpRequest& request, const AccessRules& rules);
+// methods: those of the path's routes, separated by commas; empty: there is no such route.
+std::optional<HttpResponse> preflight_response(const HttpRequest& request, const AccessRules& rules,
+                                               const std::string& methods);
 
 }  // namespace anabranch::server
