@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cache/disk_files.h"
-#include "mcp/http_exchange.h"
+#include "net/http_client.h"
 #include "peers/lookup.h"
 
 namespace anabranch {
@@ -32,7 +32,7 @@ std::string message_of(const std::string& body) {
 }  // namespace
 
 Result<std::string> peer_origin(const std::string& url) {
-  const std::string origin = mcp::origin_of_address(url);
+  const std::string origin = net::origin_of_address(url);
   const bool http = origin.starts_with("http://") || origin.starts_with("https://");
   const size_t path = url.find('/', url.find("//") == url.npos ? 0 : url.find("//") + 2);
   if (!http || (path != url.npos && path + 1 != url.size()) || url.find_first_of("?#@") != url.npos)
@@ -65,10 +65,10 @@ PeerStates::PeerStates(PeerOptions options, const Fingerprint& fingerprint, uint
     : options_(std::move(options)),
       fingerprint_(fingerprint),
       most_bytes_(most_bytes),
-      http_(std::make_unique<mcp::HttpClient>()) {
+      http_(std::make_unique<net::HttpClient>()) {
   for (const std::string& url : options_.urls) {
     auto peer = std::make_unique<Peer>();
-    peer->origin = mcp::origin_of_address(url);
+    peer->origin = net::origin_of_address(url);
     peers_.push_back(std::move(peer));
   }
 }
@@ -84,7 +84,7 @@ PeerStates::Stats PeerStates::stats() const {
 }
 
 // Sends a request within the time left. Returns the status.
-Result<int> PeerStates::ask(const WantedStates& wanted, mcp::HttpExchange exchange, size_t most,
+Result<int> PeerStates::ask(const WantedStates& wanted, net::HttpExchange exchange, size_t most,
                             std::string& body) {
   const double left = wanted.until - now_seconds();
   if (left <= 0) return make_error(ErrorKind::exhausted, "no time is left");
@@ -92,7 +92,7 @@ Result<int> PeerStates::ask(const WantedStates& wanted, mcp::HttpExchange exchan
   exchange.stop = wanted.stop;
   if (!options_.api_key.empty()) exchange.headers["Authorization"] = "Bearer " + options_.api_key;
   bool too_long = false;
-  exchange.on_body = [&](const mcp::HttpExchange::Head& head, std::string_view bytes) {
+  exchange.on_body = [&](const net::HttpExchange::Head& head, std::string_view bytes) {
     if (body.empty()) {
       const std::string length = head.header("content-length");
       const uint64_t told = length.size() < 16 ? std::strtoull(length.c_str(), nullptr, 10) : 0;
@@ -132,7 +132,7 @@ void PeerStates::failed(Peer& peer, const Error& error) {
 }
 
 void PeerStates::lookup(const WantedStates& wanted, Offer& offer) {
-  mcp::HttpExchange exchange;
+  net::HttpExchange exchange;
   exchange.url = offer.peer->origin + "/v1/states/lookup";
   exchange.headers["Content-Type"] = "application/json";
   exchange.body = dump_json(
@@ -166,7 +166,7 @@ void PeerStates::lookup(const WantedStates& wanted, Offer& offer) {
 Result<StoredRecord> PeerStates::record(const WantedStates& wanted, const Peer& peer,
                                         const RecordHead& head) {
   const DiskRecord name = disk_record(fingerprint_, head);
-  mcp::HttpExchange exchange;
+  net::HttpExchange exchange;
   exchange.method = "GET";
   exchange.url = fmt::format("{}/v1/states/{}/{}", peer.origin, to_hex(fingerprint_), record_name(name));
   const auto body = std::make_shared<std::string>();

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace anabranch::mcp {
+namespace anabranch::net {
 
 struct HttpExchange {
   std::string method = "POST";  // or GET, DELETE
@@ -53,4 +53,4 @@ class HttpClient {
 // "https://host:port" of an address, in lower case; empty: not an address.
 std::string origin_of_address(const std::string& url);
 
-}  // namespace anabranch::mcp
+}  // namespace anabranch::net

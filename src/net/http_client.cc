@@ -1,4 +1,4 @@
-#include "mcp/http_exchange.h"
+#include "net/http_client.h"
 
 #include <curl/curl.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "base/lower_case.h"
 #include "base/white_space.h"
 
-namespace anabranch::mcp {
+namespace anabranch::net {
 namespace {
 
 constexpr size_t kIdleConnections = 4;
@@ -236,4 +236,4 @@ std::string origin_of_address(const std::string& url) {
   return out;
 }
 
-}  // namespace anabranch::mcp
+}  // namespace anabranch::net
