@@ -8,10 +8,9 @@
 #include <time.h>
 
 #include <algorithm>
-#include <memory>
-#include <mutex>
+#include <cmath>
+#include <list>
 #include <optional>
-#include <vector>
 
 #include "base/check.h"
 #include "base/lower_case.h"
@@ -21,51 +20,58 @@ namespace anabranch::net {
 namespace {
 
 constexpr size_t kIdleConnections = 4;
-constexpr long kConnectMilliseconds = 15'000;
-constexpr size_t kMaxHeaderBytes = 64 << 10;
+constexpr double kConnectSeconds = 15;
+constexpr long kBufferBytes = 256 << 10;
 
 struct Running {
-  const HttpExchange& exchange;
-  HttpExchange::Head head;
-  CURL* const handle;
-  CURLM* const multi;
+  Transfer transfer;
+  Transfers::Done done;
+  Response response;
+  CURL* const handle = curl_easy_init();
   curl_slist* headers = nullptr;
   size_t header_bytes = 0;
-  bool refused = false;  // by on_body
-  std::string barred;    // the address that may_connect refused
+  bool concluded = false;
   char error[CURL_ERROR_SIZE] = "";
 
-  Running(const HttpExchange& e, CURLM* m) : exchange(e), handle(curl_easy_init()), multi(m) {
-    CHECK(handle && multi, "out of memory");
+  Running(Transfer t, Transfers::Done d) : transfer(std::move(t)), done(std::move(d)) {
+    CHECK(handle, "out of memory");
   }
   ~Running() {
-    curl_multi_remove_handle(multi, handle);
     curl_easy_cleanup(handle);
     curl_slist_free_all(headers);
+  }
+  void end(End how, const std::string& problem) {
+    response.end = how;
+    response.problem = problem;
   }
 };
 
 size_t take_header(const char* data, size_t, size_t size, void* user) {
   auto& running = *static_cast<Running*>(user);
   running.header_bytes += size;
-  if (running.header_bytes > kMaxHeaderBytes) return 0;
+  if (running.header_bytes > running.transfer.max_header_bytes) return 0;
   const std::string_view line(data, size);
   if (line.starts_with("HTTP/")) {  // of a proxy, or of an interim answer, another may follow
-    running.head.headers.clear();
+    running.response.headers.clear();
     return size;
   }
   if (const size_t colon = line.find(':'); colon != line.npos)
-    running.head.headers[lower_case(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
+    running.response.headers[lower_case(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
   return size;
+}
+
+int status_of(CURL* handle) {
+  long status = 0;
+  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+  return static_cast<int>(status);
 }
 
 size_t take_body(const char* data, size_t, size_t size, void* user) {
   auto& running = *static_cast<Running*>(user);
-  long status = 0;
-  curl_easy_getinfo(running.handle, CURLINFO_RESPONSE_CODE, &status);
-  running.head.status = static_cast<int>(status);
-  if (!running.exchange.on_body || running.exchange.on_body(running.head, {data, size})) return size;
-  running.refused = true;
+  Response& response = running.response;
+  response.status = status_of(running.handle);
+  if (!running.transfer.on_body || running.transfer.on_body(response, {data, size})) return size;
+  running.end(End::not_taken, response.problem.empty() ? "its bytes were not taken" : response.problem);
   return 0;
 }
 
@@ -77,8 +83,8 @@ std::string numeric_address(const sockaddr& address, socklen_t size) {
 curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* to) {
   auto& running = *static_cast<Running*>(user);
   const std::string address = numeric_address(to->addr, to->addrlen);
-  if (!running.exchange.may_connect(address)) {
-    running.barred = address;
+  if (!running.transfer.may_connect(address)) {
+    running.end(End::barred, fmt::format("its address, {}, may not be connected to", address));
     return CURL_SOCKET_BAD;
   }
   const int fd = ::socket(to->family, to->socktype, to->protocol);
@@ -86,42 +92,82 @@ curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* to) {
   return fd;
 }
 
-void configure(Running& running) {
-  CURL* h = running.handle;
-  const HttpExchange& exchange = running.exchange;
-  const long milliseconds = std::max(1L, static_cast<long>(exchange.seconds * 1000));
-  curl_easy_setopt(h, CURLOPT_URL, exchange.url.c_str());
+void set_time_limits(CURL* h, const Transfer& transfer) {
+  const auto milliseconds = [](double seconds) { return std::max(1L, static_cast<long>(seconds * 1000)); };
+  double connecting = std::min(transfer.seconds, kConnectSeconds);
+  if (std::isfinite(transfer.seconds))
+    curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, milliseconds(transfer.seconds));
+  if (transfer.stall_seconds > 0) {
+    connecting = std::min(connecting, double(transfer.stall_seconds));
+    curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, long{transfer.least_rate});
+    curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, long{transfer.stall_seconds});
+  }
+  curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(connecting));
+}
+
+// Which servers may be connected to, and whom to believe.
+void set_trust(CURL* h, Running& running) {
+  const Transfer& transfer = running.transfer;
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
+  if (!transfer.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, transfer.ca_file.c_str());
+  if (transfer.own_server) {
+    curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, 0L);
+    curl_easy_setopt(h, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
+  if (transfer.may_connect) {
+    curl_easy_setopt(h, CURLOPT_PROXY, "");
+    curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, &running);
+  }
+}
+
+void configure(Running& running) {
+  CURL* h = running.handle;
+  const Transfer& transfer = running.transfer;
+  curl_easy_setopt(h, CURLOPT_URL, transfer.url.c_str());
+  // Several connections are faster than several streams in one connection.
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075700
   curl_easy_setopt(h, CURLOPT_QUICK_EXIT, 1L);  // do not wait for a name that is being resolved
 #endif
-  curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, milliseconds);
-  curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, std::min(milliseconds, kConnectMilliseconds));
+  curl_easy_setopt(h, CURLOPT_BUFFERSIZE, kBufferBytes);
   curl_easy_setopt(h, CURLOPT_USERAGENT, "anabranch");
   curl_easy_setopt(h, CURLOPT_ERRORBUFFER, running.error);
   curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
   curl_easy_setopt(h, CURLOPT_HEADERDATA, &running);
   curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
   curl_easy_setopt(h, CURLOPT_WRITEDATA, &running);
-  if (exchange.may_connect) {
-    curl_easy_setopt(h, CURLOPT_PROXY, "");
-    curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, &running);
-  }
-  for (const auto& [name, value] : exchange.headers)
+  curl_easy_setopt(h, CURLOPT_PRIVATE, &running);
+  set_time_limits(h, transfer);
+  set_trust(h, running);
+  for (const auto& [name, value] : transfer.headers)
     // libcurl's syntax for a header without a value ends with a semicolon.
     running.headers =
         curl_slist_append(running.headers, (value.empty() ? name + ";" : name + ": " + value).c_str());
   running.headers = curl_slist_append(running.headers, "Expect:");  // no round trip before the body
   curl_easy_setopt(h, CURLOPT_HTTPHEADER, running.headers);
-  curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, exchange.method.c_str());
-  if (exchange.method == "POST") {
-    curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(exchange.body.size()));
-    curl_easy_setopt(h, CURLOPT_POSTFIELDS, exchange.body.c_str());
+  curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, transfer.method.c_str());
+  if (transfer.method == "POST") {
+    curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(transfer.body.size()));
+    curl_easy_setopt(h, CURLOPT_POSTFIELDS, transfer.body.c_str());
   }
+}
+
+// Fills in the response when libcurl has ended the transfer.
+void conclude(Running& running, CURLcode code) {
+  char* location = nullptr;
+  curl_easy_getinfo(running.handle, CURLINFO_REDIRECT_URL, &location);
+  if (location) running.response.location = location;
+  running.response.status = status_of(running.handle);
+  running.concluded = true;
+  if (code == CURLE_OK) return running.end(End::complete, "");  // perhaps after a barred address
+  if (running.response.end != End::complete) return;            // a callback ended it
+  const bool untrusted = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+  const End end = code == CURLE_OPERATION_TIMEDOUT ? End::late : untrusted ? End::untrusted : End::broken;
+  running.end(end, running.error[0] ? running.error : curl_easy_strerror(code));
 }
 
 // While it lives, writing to a connection that the other side has closed only fails the write. Without it,
@@ -147,93 +193,104 @@ class PipeSignalHeld {
   sigset_t pipe_, before_;
 };
 
-// The result of the transfer; none: it is still running.
-std::optional<CURLcode> outcome(CURLM* multi) {
-  int left = 0;
-  while (const CURLMsg* message = curl_multi_info_read(multi, &left))
-    if (message->msg == CURLMSG_DONE) return message->data.result;
-  return std::nullopt;
-}
-
 }  // namespace
 
-std::string HttpExchange::Head::header(const std::string& name) const {
+std::string Response::header(const std::string& name) const {
   const auto at = headers.find(name);
   return at == headers.end() ? "" : at->second;
 }
 
-// Connections belong to multi handles, each of which serves one exchange at a time.
-struct HttpClient::Impl {
-  std::mutex mutex;
-  std::vector<CURLM*> idle;
+Result<Response> Response::checked() && {
+  if (end == End::complete || end == End::not_taken) return std::move(*this);
+  const ErrorKind kind = end == End::late      ? ErrorKind::exhausted
+                         : end == End::stopped ? ErrorKind::busy
+                         : end == End::barred  ? ErrorKind::invalid
+                                               : ErrorKind::io;
+  return make_error(kind, "{}", problem);
+}
 
-  CURLM* take() {
-    std::lock_guard lock(mutex);
-    if (idle.empty()) return curl_multi_init();
-    CURLM* const multi = idle.back();
-    idle.pop_back();
-    return multi;
+struct Transfers::Impl {
+  CURLM* const multi = curl_multi_init();
+  std::list<Running> running;
+
+  ~Impl() {
+    for (const Running& each : running) curl_multi_remove_handle(multi, each.handle);
+    running.clear();
+    curl_multi_cleanup(multi);
   }
-  void give_back(CURLM* multi) {
-    std::lock_guard lock(mutex);
-    if (idle.size() < kIdleConnections)
-      idle.push_back(multi);
-    else
-      curl_multi_cleanup(multi);
+
+  // Calls back for transfers that have ended, and for those that are to be cancelled. False: there are none.
+  bool deliver() {
+    int left = 0;
+    while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+      char* user = nullptr;
+      curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+      if (message->msg == CURLMSG_DONE) conclude(*reinterpret_cast<Running*>(user), message->data.result);
+    }
+    bool any = false;
+    for (auto at = running.begin(); at != running.end();) {
+      const auto each = at++;
+      const auto& stop = each->transfer.stop;
+      if (!each->concluded && !(stop && stop())) continue;
+      if (!each->concluded) each->end(End::stopped, "cancelled");
+      curl_multi_remove_handle(multi, each->handle);
+      const Done done = std::move(each->done);
+      Response response = std::move(each->response);
+      running.erase(each);
+      done(std::move(response));
+      any = true;
+    }
+    return any;
   }
 };
 
-HttpClient::HttpClient() : impl_(std::make_unique<Impl>()) {
+Transfers::Transfers() {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   CHECK(ready, "libcurl cannot be used");
+  impl_ = std::make_unique<Impl>();
+  CHECK(impl_->multi, "out of memory");
+}
+Transfers::~Transfers() = default;
+
+void Transfers::start(Transfer transfer, Done done) {
+  Running& running = impl_->running.emplace_back(std::move(transfer), std::move(done));
+  configure(running);
+  curl_multi_add_handle(impl_->multi, running.handle);
+}
+
+size_t Transfers::running() const {
+  return impl_->running.size();
+}
+
+void Transfers::run(int milliseconds) {
+  int active = 0;
+  curl_multi_perform(impl_->multi, &active);
+  if (!impl_->deliver()) curl_multi_poll(impl_->multi, nullptr, 0, milliseconds, nullptr);
+}
+
+Response Transfers::wait_for(Transfer transfer) {
+  const int milliseconds = transfer.poll_milliseconds;
+  std::optional<Response> response;
+  start(std::move(transfer), [&](Response came) { response = std::move(came); });
+  while (!response) run(milliseconds);
+  return std::move(*response);
 }
 
 HttpClient::~HttpClient() {
   const PipeSignalHeld held;
-  for (CURLM* multi : impl_->idle) curl_multi_cleanup(multi);
+  idle_.clear();
 }
 
-Result<HttpExchange::Head> HttpClient::run(const HttpExchange& exchange) {
+Response HttpClient::run(Transfer transfer) {
   const PipeSignalHeld held;
-  const std::unique_ptr<CURLM, std::function<void(CURLM*)>> multi(impl_->take(),
-                                                                  [this](CURLM* m) { impl_->give_back(m); });
-  Running running(exchange, multi.get());
-  configure(running);
-  curl_multi_add_handle(running.multi, running.handle);
-  std::optional<CURLcode> code;
-  while (!code) {
-    int active = 0;
-    curl_multi_perform(running.multi, &active);
-    code = outcome(running.multi);
-    if (code) break;
-    if (exchange.stop && exchange.stop()) return make_error(ErrorKind::busy, "cancelled");
-    curl_multi_poll(running.multi, nullptr, 0, exchange.poll_milliseconds, nullptr);
-  }
-  long status = 0;
-  char* location = nullptr;
-  curl_easy_getinfo(running.handle, CURLINFO_RESPONSE_CODE, &status);
-  curl_easy_getinfo(running.handle, CURLINFO_REDIRECT_URL, &location);
-  running.head.status = static_cast<int>(status);
-  if (location) running.head.location = location;
-  if (*code == CURLE_OK || running.refused) return std::move(running.head);
-  if (!running.barred.empty())
-    return make_error(ErrorKind::invalid, "its address, {}, may not be connected to", running.barred);
-  const ErrorKind kind = *code == CURLE_OPERATION_TIMEDOUT ? ErrorKind::exhausted : ErrorKind::io;
-  return make_error(kind, "{}", running.error[0] ? running.error : curl_easy_strerror(*code));
-}
-
-std::string origin_of_address(const std::string& url) {
-  CURLU* parts = curl_url();
-  char *scheme = nullptr, *host = nullptr, *port = nullptr;
-  std::string out;
-  if (curl_url_set(parts, CURLUPART_URL, url.c_str(), 0) == CURLUE_OK &&
-      curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-      curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
-      curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK)
-    out = lower_case(fmt::format("{}://{}:{}", scheme, host, port));
-  for (char* text : {scheme, host, port}) curl_free(text);
-  curl_url_cleanup(parts);
-  return out;
+  std::unique_lock lock(mutex_);
+  auto transfers = idle_.empty() ? std::make_unique<Transfers>() : std::move(idle_.back());
+  if (!idle_.empty()) idle_.pop_back();
+  lock.unlock();
+  Response response = transfers->wait_for(std::move(transfer));
+  lock.lock();
+  if (idle_.size() < kIdleConnections) idle_.push_back(std::move(transfers));
+  return response;
 }
 
 }  // namespace anabranch::net

@@ -23,7 +23,8 @@ namespace anabranch {
 
 namespace net {
 class HttpClient;
-struct HttpExchange;
+struct Response;
+struct Transfer;
 }  // namespace net
 
 // "http://host:port" from a worker's address. Errors: invalid (not HTTP, or more than an address).
@@ -74,7 +75,7 @@ class PeerStates {
   void lookup(const WantedStates& wanted, Offer& offer);
   bool fetch(const WantedStates& wanted, const Offer& offer, FetchedStates& out);
   Result<StoredRecord> record(const WantedStates& wanted, const Peer& peer, const RecordHead& head);
-  Result<int> ask(const WantedStates& wanted, net::HttpExchange exchange, size_t most, std::string& body);
+  Result<net::Response> ask(const WantedStates& wanted, net::Transfer transfer, size_t most);
   void refused(Peer& peer, int status, const std::string& body);
   void failed(Peer& peer, const Error& error);
 
