@@ -12,19 +12,19 @@
 #include "cli/printer.h"
 #include "cli/server_access.h"
 #include "hub/http.h"
+#include "net/http_text.h"
 
 namespace anabranch::cli {
 namespace {
 
 constexpr int kSilenceSeconds = 600;  // a server may read a long prompt before its first byte
-constexpr int kPollMilliseconds = 50;
 constexpr size_t kMaxAnswerBytes = 64 << 20;
 
 // The base address of "/chat/completions": "localhost:8080" means "http://localhost:8080/v1".
 Result<std::string> api_address(std::string url) {
   if (url.find("://") == url.npos) url = "http://" + url;
   while (url.ends_with('/')) url.pop_back();
-  const std::string origin = hub::origin_of(url);
+  const std::string origin = net::origin_of(url);
   if ((!origin.starts_with("http://") && !origin.starts_with("https://")) ||
       url.find_first_of("?# ") != url.npos)
     return make_error(ErrorKind::invalid, "--url {} is no address: try http://127.0.0.1:{}", url,
@@ -152,13 +152,9 @@ class RemotePartner : public Partner {
 
   // Checks that the server answers, and gets its model's name if none was given.
   Result<void> connect() {
-    hub::HttpResponse response;
-    bool done = false;
-    hub::HttpClient client(settings_);
     auto request = request_for("/models");
     request.max_body = 8 << 20;
-    client.start(std::move(request), [&](const hub::HttpResponse& r) { done = true, response = r; });
-    while (!done) client.run(kPollMilliseconds);
+    const net::Response response = net::Transfers().wait_for(hub::transfer_of(request, settings_));
     if (!response.good()) return problem_of(response);
     const auto json = parse_json(response.body);
     if (!json || !json->is_object() || !json->contains("data") || !(*json)["data"].is_array())
@@ -189,17 +185,16 @@ class RemotePartner : public Partner {
     });
     auto request = request_for("/chat/completions");
     request.body = dump_json(body_for(messages, wanted));
-    request.on_body = [&](const hub::HttpResponse&, std::string_view bytes) {
+    request.on_body = [&](const net::Response&, std::string_view bytes) {
       return events.push(bytes) && !reader.failed() && !reader.too_long();
     };
-    hub::HttpResponse response;
-    bool done = false;
+    net::Transfer transfer = hub::transfer_of(std::move(request), settings_);
+    transfer.stop = [&] { return interrupt.load(); };
     const double began = now_seconds();
-    hub::HttpClient client(settings_);
-    client.start(std::move(request), [&](const hub::HttpResponse& r) { done = true, response = r; });
-    while (!done && !interrupt) client.run(kPollMilliseconds);
-    Answer answer = reader.finish(began, !done);
-    if (!done) return answer;
+    const net::Response response = net::Transfers().wait_for(std::move(transfer));
+    const bool interrupted = response.end == net::End::stopped;
+    Answer answer = reader.finish(began, interrupted);
+    if (interrupted) return answer;
     if (reader.failed()) return make_error(ErrorKind::io, "{}: {}", address_, reader.error());
     if (reader.too_long()) return make_error(ErrorKind::exhausted, "{}: the answer is too long", address_);
     if (!response.good()) return problem_of(response);
@@ -212,7 +207,7 @@ class RemotePartner : public Partner {
     return {.url = address_ + path, .token = key_, .own_server = is_this_machine(address_)};
   }
 
-  Error problem_of(const hub::HttpResponse& response) const {
+  Error problem_of(const net::Response& response) const {
     if (response.status == 0)
       return {ErrorKind::not_found, fmt::format("no server answers at {}: {}", address_, response.problem)};
     if (!response.problem.empty() && response.status == 200)

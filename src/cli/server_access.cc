@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "hub/http.h"
+#include "net/http_text.h"
 #include "server/http/api_keys.h"
 
 namespace anabranch::cli {
@@ -17,7 +17,7 @@ Result<std::string> key_to_show(const std::string& api_key_file) {
 }
 
 bool is_this_machine(const std::string& url) {
-  const std::string origin = hub::origin_of(url);
+  const std::string origin = net::origin_of(url);
   if (origin.empty()) return false;  // no address
   const size_t host = origin.find("://") + 3;
   for (const char* own : {"localhost", "127.0.0.1", "[::1]"}) {

@@ -23,7 +23,7 @@ namespace {
 constexpr int kNotRunning = 3;      // the same as of systemctl status
 constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
 constexpr double kAfterSecond = 5;  // seconds until SIGKILL
-constexpr int kHealthMilliseconds = 3000;
+constexpr double kHealthSeconds = 3;
 
 void add_place(CLI::App& command, int& port, std::string& pid_file) {
   command.add_option("-p,--port", port, "The port that the server was told to listen on")
@@ -94,17 +94,12 @@ std::string reachable(std::string address) {
 
 // The server's report about itself; null if it does not answer.
 Json health_of(const ServerRecord& server, const std::string& key) {
-  hub::HttpClient client(hub::Settings{});
-  Json health;
-  bool done = false;
-  client.start({.url = reachable(server.address) + "/health", .token = key, .own_server = true},
-               [&](const hub::HttpResponse& response) {
-                 done = true;
-                 if (const auto json = parse_json(response.body); json && json->is_object()) health = *json;
-               });
-  const double end = now_seconds() + kHealthMilliseconds / 1000.0;
-  while (!done && now_seconds() < end) client.run(100);
-  return health;
+  net::Transfer transfer = hub::transfer_of(
+      {.url = reachable(server.address) + "/health", .token = key, .own_server = true}, hub::Settings());
+  transfer.seconds = kHealthSeconds;
+  const net::Response response = net::Transfers().wait_for(std::move(transfer));
+  const auto json = parse_json(response.body);
+  return response.end != net::End::late && json && json->is_object() ? *json : Json();
 }
 
 struct Load {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/nearest.h"
 #include "hub/retry.h"
+#include "net/http_text.h"
 
 namespace anabranch::hub {
 namespace {
@@ -32,7 +33,7 @@ std::string escaped_revision(const std::string& revision) {
 }
 
 // The hub's error message, as " (message)"; "": it sent none.
-std::string words_of(const HttpResponse& response) {
+std::string words_of(const net::Response& response) {
   constexpr size_t kMost = 300;
   std::string text = response.header("x-error-message").substr(0, kMost);
   std::ranges::replace_if(
@@ -51,24 +52,21 @@ std::string Api::file_url(const std::string& repo, const std::string& commit, co
 }
 
 std::string Api::token_for(const std::string& url) const {
-  return origin_of(url) == origin_of(settings_.endpoint) ? settings_.token : "";
+  return net::origin_of(url) == net::origin_of(settings_.endpoint) ? settings_.token : "";
 }
 
-Result<HttpResponse> Api::once(HttpRequest request) {
-  HttpResponse response;
-  bool done = false;
+Result<net::Response> Api::once(HttpRequest request) {
   request.token = token_for(request.url);
   request.max_body = kMaxAnswerBytes;
-  request.least_rate = kLeastRate;
-  http_.start(std::move(request), [&](const HttpResponse& r) { response = r, done = true; });
-  while (!done) {
-    if (watcher_.cancelled()) return interrupted();
-    http_.run(100);
-  }
+  net::Transfer transfer = transfer_of(std::move(request), settings_);
+  transfer.least_rate = kLeastRate;
+  transfer.stop = watcher_.cancelled;
+  net::Response response = http_.wait_for(std::move(transfer));
+  if (response.end == net::End::stopped) return interrupted();
   return response;
 }
 
-Result<HttpResponse> Api::get(std::string url) {
+Result<net::Response> Api::get(std::string url) {
   Retry retry;
   for (int redirects = 0;;) {
     TRY(auto response, once({.url = url}));
@@ -120,7 +118,7 @@ std::optional<std::string> Api::part_of_file(const ModelName& name, const std::s
   const uint64_t most = to - from;
   for (int redirects = 0; redirects <= kMostRedirects; redirects++) {
     uint64_t before = from;  // bytes to skip if the server sends the whole file
-    const auto take = [&](const HttpResponse& head, std::string_view more) {
+    const auto take = [&](const net::Response& head, std::string_view more) {
       const bool part = head.status == 206;
       if (part && !head.header("content-range").starts_with(fmt::format("bytes {}-", from))) return false;
       if (!part) {
@@ -140,7 +138,7 @@ std::optional<std::string> Api::part_of_file(const ModelName& name, const std::s
       url = *target;
       continue;
     }
-    const bool taken = response->good() || (response->ended_here && bytes.size() == most);
+    const bool taken = response->good() || (response->end == net::End::not_taken && bytes.size() == most);
     if (taken) part_url_ = hub_url, part_target_ = url;
     return taken && !bytes.empty() ? std::optional(std::move(bytes)) : std::nullopt;
   }
@@ -155,10 +153,10 @@ Result<std::string> Api::file_text(const ModelName& name, const std::string& com
   return response.body;
 }
 
-Error Api::explain(const HttpResponse& response, const std::string& url, const ModelName& name,
+Error Api::explain(const net::Response& response, const std::string& url, const ModelName& name,
                    const std::string& file) {
-  const std::string host = origin_of(url), what = file.empty() ? name.repo : file + " of " + name.repo;
-  if (response.certificate_problem)
+  const std::string host = net::origin_of(url), what = file.empty() ? name.repo : file + " of " + name.repo;
+  if (response.end == net::End::untrusted)
     return make_error(
         ErrorKind::io,
         "the certificate of {} is not trusted: {}. Behind a proxy that opens connections, name its "
@@ -170,7 +168,7 @@ Error Api::explain(const HttpResponse& response, const std::string& url, const M
         "cannot reach {} for {}: {}. Check the connection and https_proxy, or name a mirror with "
         "HF_ENDPOINT; stored models work without (HF_HUB_OFFLINE=1)",
         host, what, response.problem);
-  if (response.ended_here)
+  if (response.end == net::End::not_taken)
     return make_error(ErrorKind::exhausted, "{} sends an answer about {} that cannot be used: {}", host, what,
                       response.problem);
   if (!response.problem.empty())
@@ -191,7 +189,7 @@ Error Api::explain(const HttpResponse& response, const std::string& url, const M
                     what, words_of(response));
 }
 
-Error Api::no_access(const ModelName& name, const HttpResponse& response) const {
+Error Api::no_access(const ModelName& name, const net::Response& response) const {
   const std::string code = response.header("x-error-code");
   const std::string page = settings_.endpoint + "/" + name.repo;
   const std::string how =
@@ -215,7 +213,7 @@ Error Api::no_access(const ModelName& name, const HttpResponse& response) const 
       settings_.endpoint, name.repo, response.status, words_of(response), how);
 }
 
-Error Api::missing(const ModelName& name, const HttpResponse& response) {
+Error Api::missing(const ModelName& name, const net::Response& response) {
   if (response.header("x-error-code") == "RevisionNotFound")
     return make_error(ErrorKind::not_found, "{} has no revision {}: give a branch, a tag or a commit",
                       name.repo, name.revision);

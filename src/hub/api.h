@@ -25,8 +25,7 @@ Error interrupted();
 
 class Api {
  public:
-  Api(const Settings& settings, HttpClient& http, const Watcher& watcher)
-      : settings_(settings), http_(http), watcher_(watcher) {}
+  Api(const Settings& settings, const Watcher& watcher) : settings_(settings), watcher_(watcher) {}
 
   // Errors say why the repository is not available, and what to do: it is missing, gated or private, the hub
   // cannot be reached, its answer is unusable.
@@ -47,21 +46,21 @@ class Api {
   // The token for a request to this address. Only the hub itself gets it.
   std::string token_for(const std::string& url) const;
   // The meaning of a failed response. file: the requested file; "": the repository was requested.
-  Error explain(const HttpResponse& response, const std::string& url, const ModelName& name,
+  Error explain(const net::Response& response, const std::string& url, const ModelName& name,
                 const std::string& file);
 
  private:
   // A GET to the hub, with redirects and retries. The response may be an error response.
-  Result<HttpResponse> get(std::string url);
-  Result<HttpResponse> once(HttpRequest request);
+  Result<net::Response> get(std::string url);
+  Result<net::Response> once(HttpRequest request);
   std::string repository_url(const ModelName& name) const;
   std::string similar(const std::string& repo);
-  Error missing(const ModelName& name, const HttpResponse& response);
-  Error no_access(const ModelName& name, const HttpResponse& response) const;
+  Error missing(const ModelName& name, const net::Response& response);
+  Error no_access(const ModelName& name, const net::Response& response) const;
 
   const Settings& settings_;
-  HttpClient& http_;
   const Watcher& watcher_;
+  net::Transfers http_;
   std::string part_url_,
       part_target_;  // last file read in part: the hub's address and its redirect target
 };

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "hub/blob_file.h"
 #include "hub/retry.h"
+#include "net/http_text.h"
 
 namespace anabranch::hub {
 namespace {
@@ -47,7 +48,7 @@ struct File {
 };
 
 // Whether an answer contains the file's bytes from `at` on.
-bool is_wanted_part(const File& file, const Range& range, uint64_t at, const HttpResponse& head) {
+bool is_wanted_part(const File& file, const Range& range, uint64_t at, const net::Response& head) {
   if (head.status == 200) return at == 0 && range.to == file.info.size;
   const std::string text = head.header("content-range");
   return text.starts_with(fmt::format("bytes {}-", at)) &&
@@ -59,7 +60,7 @@ Error wrong_bytes(const File& file, const Range& range, int status) {
       ErrorKind::invalid,
       "{} sends other bytes of {} than were asked for (HTTP {}, {} bytes expected in all): check "
       "HF_ENDPOINT and the network",
-      origin_of(range.url), file.info.path, status, file.info.size);
+      net::origin_of(range.url), file.info.path, status, file.info.size);
 }
 
 class Downloader {
@@ -70,9 +71,8 @@ class Downloader {
         store_(store),
         plan_(plan),
         watcher_(watcher),
-        stall_seconds_(settings.stall_seconds),
-        pace_(kPatience * settings.stall_seconds),
-        http_(settings) {
+        settings_(settings),
+        pace_(kPatience * settings.stall_seconds) {
     std::set<std::string> seen;
     for (const RepoFile& file : plan.files) {
       if (!seen.insert(file.oid).second) continue;
@@ -104,7 +104,7 @@ class Downloader {
         ErrorKind::io,
         "less than {} bytes a second came of {} for {} s: given up, and what came is kept. Try again "
         "later, or name a mirror with HF_ENDPOINT",
-        Pace::kLeastRate, plan_.name.text(), kPatience * stall_seconds_);
+        Pace::kLeastRate, plan_.name.text(), kPatience * settings_.stall_seconds);
   }
 
   uint64_t done() const {
@@ -170,16 +170,17 @@ class Downloader {
     const uint64_t at = range.from + range.held.size();
     HttpRequest request{.url = file.url, .token = api_.token_for(file.url)};
     if (at > 0 || range.to < file.info.size) request.range = {{at, range.to}};
-    request.on_body = [this, &file, &range, at](const HttpResponse& head, std::string_view bytes) {
+    request.on_body = [this, &file, &range, at](const net::Response& head, std::string_view bytes) {
       return take(file, range, at, head, bytes);
     };
     range.running = true;
     range.wrong_part = false;
     range.url = file.url;
-    http_.start(std::move(request), [this, &file, &range](const HttpResponse& response) {
-      range.running = false;
-      if (!error_) ended(file, range, response);
-    });
+    http_.start(transfer_of(std::move(request), settings_),
+                [this, &file, &range](const net::Response& response) {
+                  range.running = false;
+                  if (!error_) ended(file, range, response);
+                });
     return true;
   }
 
@@ -189,7 +190,7 @@ class Downloader {
   }
 
   // Handles bytes of the answer to the request that began at `at`.
-  bool take(File& file, Range& range, uint64_t at, const HttpResponse& head, std::string_view bytes) {
+  bool take(File& file, Range& range, uint64_t at, const net::Response& head, std::string_view bytes) {
     if (error_) return false;
     if (!is_wanted_part(file, range, at, head)) {
       range.wrong_part = true;
@@ -209,7 +210,7 @@ class Downloader {
     return true;
   }
 
-  void ended(File& file, Range& range, const HttpResponse& response) {
+  void ended(File& file, Range& range, const net::Response& response) {
     if (range.all_came() && response.good()) return flush(file);
     if (range.wrong_part && !file.answers && !file.whole && response.status == 200) {
       file.whole = true;
@@ -217,7 +218,7 @@ class Downloader {
     }
     if (response.problem.empty() && !response.location.empty()) return redirect(file, range, response);
     // Redirect targets on other hosts expire.
-    const bool elsewhere = origin_of(range.url) != origin_of(file.hub_url);
+    const bool elsewhere = net::origin_of(range.url) != net::origin_of(file.hub_url);
     const bool past_end = response.problem.empty() && response.status == 416;
     const bool expired =
         elsewhere && response.problem.empty() && response.status >= 400 && response.status < 500 && !past_end;
@@ -236,20 +237,20 @@ class Downloader {
   }
 
   // Reports a wait, once for parallel requests.
-  void note_wait(const Range& range, const HttpResponse& response, double wait) {
+  void note_wait(const Range& range, const net::Response& response, double wait) {
     constexpr double kWorthANote = 2;
     const bool asked = retry_after(response).has_value();
     if (now_seconds() < noted_until_ || (!asked && wait < kWorthANote)) return;
     noted_until_ = range.not_before;
     watcher_.note(asked ? fmt::format("the hub asks to wait {:.0f} s", wait)
-                        : fmt::format("{} fails ({}): trying again in {:.0f} s", origin_of(range.url),
+                        : fmt::format("{} fails ({}): trying again in {:.0f} s", net::origin_of(range.url),
                                       response.problem.empty() ? fmt::format("HTTP {}", response.status)
                                                                : response.problem,
                                       wait));
   }
 
-  void give_up(const File& file, const Range& range, const HttpResponse& response) {
-    const std::string host = origin_of(range.url);
+  void give_up(const File& file, const Range& range, const net::Response& response) {
+    const std::string host = net::origin_of(range.url);
     if (range.wrong_part)
       fail(wrong_bytes(file, range, response.status));
     else if (response.good() || response.status == 416)
@@ -259,7 +260,7 @@ class Downloader {
       fail(api_.explain(response, range.url, plan_.name, file.info.path));
   }
 
-  void redirect(File& file, Range& range, const HttpResponse& response) {
+  void redirect(File& file, Range& range, const net::Response& response) {
     auto target = redirect_target(range.url, response);
     if (!target)
       fail(target.error());
@@ -327,7 +328,7 @@ class Downloader {
   const Store& store_;
   const DownloadPlan& plan_;
   const Watcher& watcher_;
-  const int stall_seconds_;
+  const Settings& settings_;
   Pace pace_;
   uint64_t received_ = 0;
   std::deque<RepoFile> waiting_;
@@ -338,7 +339,7 @@ class Downloader {
   double not_before_ = 0;  // for all requests, when the hub asks for a pause
   double noted_until_ = 0;
   std::optional<Error> error_;
-  HttpClient http_;  // destroyed first: its requests refer to the members above
+  net::Transfers http_;  // destroyed first: its requests refer to the members above
 };
 
 }  // namespace

@@ -38,11 +38,7 @@ uint64_t missing_bytes(const Store& store, const DownloadPlan& plan) {
 class Pull {
  public:
   Pull(const Settings& settings, const ModelName& name, const Watcher& watcher)
-      : settings_(settings),
-        watcher_(watcher),
-        http_(settings),
-        api_(settings, http_, watcher_),
-        store_(settings.cache) {
+      : settings_(settings), watcher_(watcher), api_(settings, watcher_), store_(settings.cache) {
     plan_.name = name;
   }
 
@@ -165,7 +161,6 @@ class Pull {
 
   const Settings& settings_;
   const Watcher& watcher_;
-  HttpClient http_;
   Api api_;
   Store store_;
   Repository repository_;
@@ -196,8 +191,7 @@ Result<PullReport> pull(const Settings& settings, const ModelName& name, Purpose
 
 Result<Offer> look_up(const Settings& settings, const ModelName& name, const Watcher& watcher,
                       const Inspector& inspector) {
-  HttpClient http(settings);
-  Api api(settings, http, watcher);
+  Api api(settings, watcher);
   Offer offer;
   TRY(offer.repository, api.repository(name));
   for (const GgufModel& model : gguf_models(paths_of(offer.repository)))

@@ -1,11 +1,11 @@
 #include "hub/retry.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <ctime>
+
+#include "net/http_text.h"
 
 namespace anabranch::hub {
 namespace {
@@ -20,24 +20,24 @@ constexpr uint64_t kProgressBytes = 256 << 10;          // this much data resets
 
 }  // namespace
 
-bool may_pass(const HttpResponse& response) {
-  if (response.certificate_problem || response.ended_here) return false;
+bool may_pass(const net::Response& response) {
+  if (response.end == net::End::untrusted || response.end == net::End::not_taken) return false;
   return !response.problem.empty() || response.status == 408 || response.status == 429 ||
          response.status >= 500;
 }
 
-std::optional<double> retry_after(const HttpResponse& response) {
+std::optional<double> retry_after(const net::Response& response) {
   const std::string text = response.header("retry-after");
   if (text.empty()) return std::nullopt;
   unsigned seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error == std::errc() && end == text.data() + text.size()) return seconds;
-  const time_t date = curl_getdate(text.c_str(), nullptr);
-  if (date < 0) return std::nullopt;
-  return std::max(0.0, std::difftime(date, std::time(nullptr)));
+  const auto date = net::parse_http_date(text);
+  if (!date) return std::nullopt;
+  return std::max(0.0, std::difftime(*date, std::time(nullptr)));
 }
 
-std::optional<double> Retry::wait_after(const HttpResponse& response, bool patient) {
+std::optional<double> Retry::wait_after(const net::Response& response, bool patient) {
   const int without_answer = patient ? kMostWhenPatient : kMostWithoutAnswer;
   if (++failures_ > (response.status == 0 ? without_answer : kMostFailures)) return std::nullopt;
   const auto asked = retry_after(response);

@@ -9,10 +9,10 @@
 namespace anabranch::hub {
 
 // Whether the same request may succeed later: dropped connections, 408, 429 and 5xx.
-bool may_pass(const HttpResponse& response);
+bool may_pass(const net::Response& response);
 
 // Seconds to wait according to the header Retry-After; none without that header.
-std::optional<double> retry_after(const HttpResponse& response);
+std::optional<double> retry_after(const net::Response& response);
 
 // Retries of one request.
 class Retry {
@@ -20,7 +20,7 @@ class Retry {
   // Seconds to wait after a response for which may_pass() is true: as Retry-After says, or longer each time.
   // None: there were too many attempts, or the wait would be too long. patient: makes enough attempts to
   // outlast an outage of a minute, since much has been downloaded.
-  std::optional<double> wait_after(const HttpResponse& response, bool patient = false);
+  std::optional<double> wait_after(const net::Response& response, bool patient = false);
   // Reports that `bytes` bytes arrived. Enough bytes in total, also across failures, reset the count of
   // failures.
   void progress(uint64_t bytes);

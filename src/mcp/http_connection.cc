@@ -13,9 +13,10 @@
 #include "base/thread_name.h"
 #include "mcp/connection.h"
 #include "mcp/flood.h"
-#include "mcp/http_exchange.h"
 #include "mcp/message.h"
 #include "mcp/text.h"
+#include "net/http_client.h"
+#include "net/http_text.h"
 
 namespace anabranch::mcp {
 namespace {
@@ -42,7 +43,7 @@ class Answers {
         events_([this](const std::string& data) { take(data); }, limits.message_bytes) {}
 
   // Takes a piece of the response's body. False: nothing more is needed.
-  bool push(const HttpExchange::Head& head, std::string_view bytes) {
+  bool push(const net::Response& head, std::string_view bytes) {
     const bool events = head.status == 200 && head.header("content-type").starts_with("text/event-stream");
     if (events && !events_.push(bytes)) fail("sent an event that is too long");
     if (!events) body_ += bytes.substr(0, limits_.message_bytes + 1 - body_.size());
@@ -50,7 +51,7 @@ class Answers {
     return !answer_;
   }
   // Handles the body of a response that is not an event stream.
-  void finish(const HttpExchange::Head& head) {
+  void finish(const net::Response& head) {
     if (!answer_ && head.status == 200 && !body_.empty()) take(body_);
   }
 
@@ -104,7 +105,7 @@ class HttpConnection : public Connection {
   HttpConnection(ServerConfig config, const Limits& limits)
       : config_(std::move(config)),
         limits_(limits),
-        origin_(origin_of_address(config_.url)),
+        origin_(net::origin_with_port(config_.url)),
         url_(config_.url) {}
 
   ~HttpConnection() override {
@@ -118,9 +119,9 @@ class HttpConnection : public Connection {
     for (std::thread* thread : {&listener_, &courier_})
       if (thread->joinable()) thread->join();
     if (!alive_ || session_.empty()) return;
-    HttpExchange exchange = prepare({}, until - now_seconds());
-    exchange.method = "DELETE";
-    if (const auto ended = client_.run(exchange); !ended)
+    net::Transfer transfer = prepare({}, until - now_seconds());
+    transfer.method = "DELETE";
+    if (const auto ended = client_.run(std::move(transfer)).checked(); !ended)
       log_debug("MCP server '{}' was not told that its session ends: {}", config_.name,
                 ended.error().message);
   }
@@ -174,53 +175,52 @@ class HttpConnection : public Connection {
     name_thread("mcp stream");
     for (double pause = kFirstPauseSeconds; !closing_; pause = std::min(2 * pause, kLongestPauseSeconds)) {
       Answers answers(config_.name, "", 0, limits_, changes_);
-      HttpExchange exchange = prepare({}, kStreamSeconds);
-      exchange.method = "GET";
-      exchange.headers["Accept"] = "text/event-stream";
-      exchange.headers.erase("Content-Type");
-      exchange.poll_milliseconds = kListenMilliseconds;
-      exchange.on_body = [&](const HttpExchange::Head& head, std::string_view bytes) {
+      net::Transfer transfer = prepare({}, kStreamSeconds);
+      transfer.method = "GET";
+      transfer.headers["Accept"] = "text/event-stream";
+      transfer.headers.erase("Content-Type");
+      transfer.poll_milliseconds = kListenMilliseconds;
+      transfer.on_body = [&](const net::Response& head, std::string_view bytes) {
         return head.status == 200 && answers.push(head, bytes);
       };
-      exchange.stop = [&] {
+      transfer.stop = [&] {
         for (std::string& text : answers.take_replies()) send_aside(std::move(text));
         return closing_ || answers.answer();
       };
-      const auto head = client_.run(exchange);
+      const auto head = client_.run(std::move(transfer)).checked();
       if (head && head->status != 200) return;
       for (double until = now_seconds() + pause; !closing_ && now_seconds() < until;)
         std::this_thread::sleep_for(std::chrono::milliseconds(kListenMilliseconds));
     }
   }
 
-  HttpExchange prepare(std::string body, double seconds) const {
-    HttpExchange exchange;
-    exchange.headers = config_.headers;
-    exchange.headers["Content-Type"] = "application/json";
-    exchange.headers["Accept"] = "application/json, text/event-stream";
-    exchange.body = std::move(body);
-    exchange.seconds = seconds;
+  net::Transfer prepare(std::string body, double seconds) const {
+    net::Transfer transfer{
+        .method = "POST", .headers = config_.headers, .body = std::move(body), .seconds = seconds};
+    transfer.headers["Content-Type"] = "application/json";
+    transfer.headers["Accept"] = "application/json, text/event-stream";
     std::lock_guard lock(mutex_);
-    exchange.url = url_;
-    if (!session_.empty()) exchange.headers["Mcp-Session-Id"] = session_;
-    if (!version_.empty()) exchange.headers["MCP-Protocol-Version"] = version_;
-    return exchange;
+    transfer.url = url_;
+    if (!session_.empty()) transfer.headers["Mcp-Session-Id"] = session_;
+    if (!version_.empty()) transfer.headers["MCP-Protocol-Version"] = version_;
+    return transfer;
   }
 
   // Sends one message. Follows redirects on the same server.
-  Result<HttpExchange::Head> post(const std::string& text, double until, const std::function<bool()>& stop,
-                                  Answers& answers) {
+  Result<net::Response> post(const std::string& text, double until, const std::function<bool()>& stop,
+                             Answers& answers) {
     for (int redirects = 0;; redirects++) {
-      HttpExchange exchange = prepare(text, until - now_seconds());
-      exchange.stop = stop;
-      exchange.on_body = [&](const HttpExchange::Head& head, std::string_view bytes) {
+      net::Transfer transfer = prepare(text, until - now_seconds());
+      const std::string origin = net::origin_of(transfer.url);
+      transfer.stop = stop;
+      transfer.on_body = [&](const net::Response& head, std::string_view bytes) {
         // Do not wait for the end: the session's id is in the head, and the stream may go on for a while.
         if (head.status == 200 && session_id().empty()) keep_session(head);
         return answers.push(head, bytes);
       };
-      auto head = client_.run(exchange);
+      auto head = client_.run(std::move(transfer)).checked();
       if (!head || (head->status != 307 && head->status != 308)) return head;
-      if (redirects == kMaxRedirects || origin_of_address(head->location) != origin_of_address(exchange.url))
+      if (redirects == kMaxRedirects || net::origin_of(head->location) != origin)
         return make_error(ErrorKind::invalid,
                           "it redirects to '{}': give that address if it is the right one",
                           one_line(head->location.substr(0, head->location.find('?')), kShownBytes));
@@ -252,9 +252,9 @@ class HttpConnection : public Connection {
       const std::string text = std::move(aside_.front());
       aside_.pop_front();
       lock.unlock();
-      HttpExchange exchange = prepare(text, kSideSeconds);
-      exchange.stop = must_leave;
-      if (const auto sent = client_.run(exchange); !sent)
+      net::Transfer transfer = prepare(text, kSideSeconds);
+      transfer.stop = must_leave;
+      if (const auto sent = client_.run(std::move(transfer)).checked(); !sent)
         log_debug("MCP server '{}' did not take a message: {}", config_.name, sent.error().message);
       lock.lock();
     }
@@ -269,7 +269,7 @@ class HttpConnection : public Connection {
     return make_error(error.kind, "MCP server '{}' at {}: {}", config_.name, origin_, error.message);
   }
 
-  Error refusal(const HttpExchange::Head& head, const std::string& body) const {
+  Error refusal(const net::Response& head, const std::string& body) const {
     std::string what = one_line(body, kShownBytes);
     if (const auto messages = parse_messages(body, limits_);
         messages && messages->size() == 1 && messages->front().kind == Message::Kind::error)
@@ -280,7 +280,7 @@ class HttpConnection : public Connection {
                       origin_, head.status, what.empty() ? "no message" : what);
   }
 
-  void keep_session(const HttpExchange::Head& head) {
+  void keep_session(const net::Response& head) {
     const std::string id = head.header("mcp-session-id");
     const bool good = id.size() <= kMaxSessionBytes &&
                       std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
@@ -296,7 +296,7 @@ class HttpConnection : public Connection {
   const ServerConfig config_;
   const Limits limits_;
   const std::string origin_;  // for messages: the rest of the address may hold a key
-  HttpClient client_;
+  net::HttpClient client_;
   std::atomic<int64_t> next_{1};
   std::atomic<bool> alive_{true}, closing_{false};
   double leave_at_ = 0;  // valid once closing_ is set: messages not sent by then are dropped

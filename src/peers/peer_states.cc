@@ -8,7 +8,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cache/disk_files.h"
-#include "mcp/http_exchange.h"
+#include "net/http_client.h"
+#include "net/http_text.h"
 #include "peers/lookup.h"
 
 namespace anabranch {
@@ -32,7 +33,7 @@ std::string message_of(const std::string& body) {
 }  // namespace
 
 Result<std::string> peer_origin(const std::string& url) {
-  const std::string origin = mcp::origin_of_address(url);
+  const std::string origin = net::origin_with_port(url);
   const bool http = origin.starts_with("http://") || origin.starts_with("https://");
   const size_t path = url.find('/', url.find("//") == url.npos ? 0 : url.find("//") + 2);
   if (!http || (path != url.npos && path + 1 != url.size()) || url.find_first_of("?#@") != url.npos)
@@ -65,10 +66,10 @@ PeerStates::PeerStates(PeerOptions options, const Fingerprint& fingerprint, uint
     : options_(std::move(options)),
       fingerprint_(fingerprint),
       most_bytes_(most_bytes),
-      http_(std::make_unique<mcp::HttpClient>()) {
+      http_(std::make_unique<net::HttpClient>()) {
   for (const std::string& url : options_.urls) {
     auto peer = std::make_unique<Peer>();
-    peer->origin = mcp::origin_of_address(url);
+    peer->origin = net::origin_with_port(url);
     peers_.push_back(std::move(peer));
   }
 }
@@ -83,28 +84,27 @@ PeerStates::Stats PeerStates::stats() const {
   return stats_;
 }
 
-// Sends a request within the time left. Returns the status.
-Result<int> PeerStates::ask(const WantedStates& wanted, mcp::HttpExchange exchange, size_t most,
-                            std::string& body) {
+// Sends a request within the time left.
+Result<net::Response> PeerStates::ask(const WantedStates& wanted, net::Transfer transfer, size_t most) {
   const double left = wanted.until - now_seconds();
   if (left <= 0) return make_error(ErrorKind::exhausted, "no time is left");
-  exchange.seconds = std::min(exchange.seconds, left);
-  exchange.stop = wanted.stop;
-  if (!options_.api_key.empty()) exchange.headers["Authorization"] = "Bearer " + options_.api_key;
-  bool too_long = false;
-  exchange.on_body = [&](const mcp::HttpExchange::Head& head, std::string_view bytes) {
-    if (body.empty()) {
-      const std::string length = head.header("content-length");
+  transfer.seconds = std::min(transfer.seconds, left);
+  transfer.stop = wanted.stop;
+  if (!options_.api_key.empty()) transfer.headers["Authorization"] = "Bearer " + options_.api_key;
+  transfer.on_body = [most](net::Response& so_far, std::string_view bytes) {
+    if (so_far.body.empty()) {
+      const std::string length = so_far.header("content-length");
       const uint64_t told = length.size() < 16 ? std::strtoull(length.c_str(), nullptr, 10) : 0;
-      if (told <= most) body.reserve(told);
+      if (told <= most) so_far.body.reserve(told);
     }
-    too_long = bytes.size() > most - body.size();
-    if (!too_long) body += bytes;
-    return !too_long;
+    if (bytes.size() > most - so_far.body.size()) return false;
+    so_far.body += bytes;
+    return true;
   };
-  TRY(const auto head, http_->run(exchange));
-  if (too_long) return make_error(ErrorKind::invalid, "its answer has more than {} bytes", most);
-  return head.status;
+  TRY(auto response, http_->run(std::move(transfer)).checked());
+  if (response.end == net::End::not_taken)
+    return make_error(ErrorKind::invalid, "its answer has more than {} bytes", most);
+  return response;
 }
 
 // Handles a refusal: the peer has another version, model or precision, rejects the key, or has no states at
@@ -132,18 +132,16 @@ void PeerStates::failed(Peer& peer, const Error& error) {
 }
 
 void PeerStates::lookup(const WantedStates& wanted, Offer& offer) {
-  mcp::HttpExchange exchange;
-  exchange.url = offer.peer->origin + "/v1/states/lookup";
-  exchange.headers["Content-Type"] = "application/json";
-  exchange.body = dump_json(
+  net::Transfer transfer{.url = offer.peer->origin + "/v1/states/lookup", .method = "POST"};
+  transfer.headers["Content-Type"] = "application/json";
+  transfer.body = dump_json(
       to_json(StatesQuestion{states_version(), fingerprint_, {wanted.keys.begin(), wanted.keys.end()}}));
-  exchange.seconds = kLookupShare * (wanted.until - now_seconds());
-  std::string body;
-  const auto status = ask(wanted, std::move(exchange), kMaxLookupBytes, body);
-  if (!status) return failed(*offer.peer, status.error());
-  if (*status != 200) return refused(*offer.peer, *status, body);
+  transfer.seconds = kLookupShare * (wanted.until - now_seconds());
+  const auto response = ask(wanted, std::move(transfer), kMaxLookupBytes);
+  if (!response) return failed(*offer.peer, response.error());
+  if (response->status != 200) return refused(*offer.peer, response->status, response->body);
   const auto parsed = [&]() -> Result<KeptPrefix> {
-    TRY(const Json json, parse_json(body));
+    TRY(const Json json, parse_json(response->body));
     return parse_kept(json, static_cast<uint32_t>(wanted.keys.size() - 1));
   }();
   if (!parsed) return failed(*offer.peer, parsed.error());
@@ -166,14 +164,13 @@ void PeerStates::lookup(const WantedStates& wanted, Offer& offer) {
 Result<StoredRecord> PeerStates::record(const WantedStates& wanted, const Peer& peer,
                                         const RecordHead& head) {
   const DiskRecord name = disk_record(fingerprint_, head);
-  mcp::HttpExchange exchange;
-  exchange.method = "GET";
-  exchange.url = fmt::format("{}/v1/states/{}/{}", peer.origin, to_hex(fingerprint_), record_name(name));
-  const auto body = std::make_shared<std::string>();
-  TRY(const int status, ask(wanted, std::move(exchange), most_bytes_, *body));
-  if (status != 200)
-    return make_error(ErrorKind::not_found, "a state of {} tokens (HTTP {}): {}", head.length, status,
-                      message_of(*body));
+  net::Transfer transfer{
+      .url = fmt::format("{}/v1/states/{}/{}", peer.origin, to_hex(fingerprint_), record_name(name))};
+  TRY(auto response, ask(wanted, std::move(transfer), most_bytes_));
+  const auto body = std::make_shared<std::string>(std::move(response.body));
+  if (response.status != 200)
+    return make_error(ErrorKind::not_found, "a state of {} tokens (HTTP {}): {}", head.length,
+                      response.status, message_of(*body));
   TRY(auto stored, parse_record(std::as_bytes(std::span(*body)), fingerprint_, body));
   if (stored.head != head)
     return make_error(ErrorKind::invalid, "it sent another record than {}", record_name(name));

@@ -21,10 +21,11 @@
 
 namespace anabranch {
 
-namespace mcp {
+namespace net {
 class HttpClient;
-struct HttpExchange;
-}  // namespace mcp
+struct Response;
+struct Transfer;
+}  // namespace net
 
 // "http://host:port" from a worker's address. Errors: invalid (not HTTP, or more than an address).
 Result<std::string> peer_origin(const std::string& url);
@@ -74,7 +75,7 @@ class PeerStates {
   void lookup(const WantedStates& wanted, Offer& offer);
   bool fetch(const WantedStates& wanted, const Offer& offer, FetchedStates& out);
   Result<StoredRecord> record(const WantedStates& wanted, const Peer& peer, const RecordHead& head);
-  Result<int> ask(const WantedStates& wanted, mcp::HttpExchange exchange, size_t most, std::string& body);
+  Result<net::Response> ask(const WantedStates& wanted, net::Transfer transfer, size_t most);
   void refused(Peer& peer, int status, const std::string& body);
   void failed(Peer& peer, const Error& error);
 
@@ -82,7 +83,7 @@ class PeerStates {
   const Fingerprint fingerprint_;
   const uint64_t most_bytes_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::unique_ptr<mcp::HttpClient> http_;
+  std::unique_ptr<net::HttpClient> http_;
   mutable std::mutex mutex_;
   Stats stats_;
 };

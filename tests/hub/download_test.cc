@@ -51,8 +51,7 @@ class Download : public ::testing::Test {
     const Settings settings{
         .endpoint = hub_->url(), .token = "secret", .cache = root_.string(), .stall_seconds = 20};
     const Watcher watcher{[](const std::string&) {}, [] { return false; }};
-    HttpClient http(settings);
-    Api api(settings, http, watcher);
+    Api api(settings, watcher);
     return download(settings, api, store_, {{.repo = kRepo}, std::string(40, 'c'), {file_}}, watcher,
                     [](uint64_t) {});
   }
@@ -221,12 +220,8 @@ TEST_F(Download, AServerWithoutRangesSendsLargeFilesToo) {
 
 // ---- one request
 
-HttpResponse get(const RawHttpServer& server) {
-  HttpClient http(Settings{.stall_seconds = 20});
-  HttpResponse response;
-  http.start({.url = server.url("/")}, [&](const HttpResponse& came) { response = came; });
-  while (http.running() > 0) http.run(100);
-  return response;
+net::Response get(const RawHttpServer& server) {
+  return net::Transfers().wait_for(transfer_of({.url = server.url("/")}, Settings{.stall_seconds = 20}));
 }
 
 TEST(HubRequest, ABodyThatGrowsBeyondItsLimitEndsTheRequest) {
@@ -235,11 +230,29 @@ TEST(HubRequest, ABodyThatGrowsBeyondItsLimitEndsTheRequest) {
     send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
     for (const std::string piece(4096, 'x'); sent < (32u << 20) && send(piece);) sent += piece.size();
   });
-  const HttpResponse response = get(server);
-  EXPECT_TRUE(response.ended_here);
+  const net::Response response = get(server);
+  EXPECT_EQ(response.end, net::End::not_taken);
+  EXPECT_EQ(response.problem, "the answer is too long");
   EXPECT_FALSE(response.good());
   EXPECT_LE(response.body.size(), 1u << 20);
   EXPECT_LT(sent, 32u << 20);
+}
+
+// The beginning is enough to explain it, and its end says whether the connection may be used again.
+TEST(HubRequest, AnErrorPageIsCutAndGoesToNoReader) {
+  const RawHttpServer server([&](const Asked&, const Send& send) {
+    send(http_answer(std::string(5000, 'x'), "", "403 Forbidden"));
+  });
+  bool read = false;
+  HttpRequest request{.url = server.url("/"), .token = "secret", .range = {{5, 8}}, .max_body = 100};
+  request.on_body = [&](const net::Response&, std::string_view) { return read = true; };
+  const auto response = net::Transfers().wait_for(transfer_of(request, Settings{}));
+  EXPECT_EQ(response.end, net::End::complete);
+  EXPECT_EQ(response.body, std::string(100, 'x'));
+  EXPECT_FALSE(read);
+  EXPECT_EQ(server.requests().at(0).method, "GET");
+  EXPECT_EQ(server.requests()[0].field("Range"), "bytes=5-7");
+  EXPECT_EQ(server.requests()[0].field("Authorization"), "Bearer secret");
 }
 
 // The limit is 256 KiB, below libcurl's own.

@@ -38,16 +38,8 @@ TEST(Repository, ListOfModels) {
   EXPECT_EQ(parse_model_list(R"([{"id": "a/b"}, {"id": "c/d"}])", 1).size(), 1u);
 }
 
-TEST(Origin, LeavesUsualPortsOut) {
-  EXPECT_EQ(origin_of("https://Hub.Example:443/x?y"), "https://hub.example");
-  EXPECT_EQ(origin_of("http://hub:8080/x"), "http://hub:8080");
-  EXPECT_NE(origin_of("https://hub.example"), origin_of("https://hub.example.evil"));
-  EXPECT_NE(origin_of("https://hub@evil/"), origin_of("https://hub/"));
-  EXPECT_EQ(origin_of("nonsense"), origin_of("nonsense"));
-}
-
 TEST(Redirect, NeverLeavesHttps) {
-  HttpResponse response;
+  net::Response response;
   response.status = 302;
   response.location = "http://cdn/x";
   EXPECT_FALSE(redirect_target("https://hub/x", response).ok());

@@ -7,7 +7,7 @@ namespace {
 
 TEST(Retry, AFewBytesBeforeEachFailureAreNoProgress) {
   Retry retry;
-  HttpResponse broken;
+  net::Response broken;
   broken.status = 206;
   broken.problem = "the connection broke";
   int waits = 0;

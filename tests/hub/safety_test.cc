@@ -90,7 +90,7 @@ TEST_F(StoreSafety, ARevisionIsNoPath) {
 
 TEST(RetryWaits, GrowToALimitAndEnd) {
   Retry retry;
-  HttpResponse busy;
+  net::Response busy;
   busy.status = 503;
   std::vector<double> waits;
   while (const auto wait = retry.wait_after(busy)) waits.push_back(*wait);
@@ -99,7 +99,7 @@ TEST(RetryWaits, GrowToALimitAndEnd) {
 }
 
 TEST(RetryWaits, AreWhatTheHubAsksForWithinReason) {
-  HttpResponse busy;
+  net::Response busy;
   busy.status = 429;
   busy.headers["retry-after"] = "30";
   EXPECT_EQ(Retry().wait_after(busy), 30);

@@ -9,7 +9,8 @@
 #include <set>
 
 #include "base/lower_case.h"
-#include "mcp/http_exchange.h"
+#include "net/http_client.h"
+#include "net/http_text.h"
 #include "server/http/target.h"
 
 namespace anabranch::server {
@@ -56,32 +57,29 @@ bool is_public_v6(const std::array<uint8_t, 16>& a) {
 
 // "host:port" of each address that an entry of the list stands for; empty: the entry is not a host.
 std::vector<std::string> places_of(const std::string& host) {
-  const std::string http = mcp::origin_of_address("http://" + host);
+  const std::string http = net::origin_with_port("http://" + host);
   if (host.empty() || host.find_first_of("/\\@?# ") != host.npos || http.empty()) return {};
   const std::string place = http.substr(http.find("//") + 2);
   if (lower_case(host) == place) return {place};
   return {place, place.substr(0, place.rfind(':')) + ":443"};
 }
 
-Result<std::string> get(mcp::HttpClient& client, mcp::HttpExchange exchange, size_t bytes) {
-  std::string file;
-  bool too_large = false;
-  exchange.method = "GET";
-  exchange.on_body = [&](const mcp::HttpExchange::Head& head, std::string_view part) {
-    if (head.status != 200) return false;
-    too_large = part.size() > bytes - file.size();
-    if (!too_large) file += part;
-    return !too_large;
+Result<std::string> get(net::HttpClient& client, net::Transfer transfer, size_t bytes) {
+  transfer.on_body = [bytes](net::Response& so_far, std::string_view part) {
+    if (so_far.status != 200 || part.size() > bytes - so_far.body.size()) return false;
+    so_far.body += part;
+    return true;
   };
-  TRY(const auto head, client.run(exchange));
-  if (!head.location.empty())
+  TRY(auto response, client.run(std::move(transfer)).checked());
+  if (!response.location.empty())
     return make_error(ErrorKind::invalid, "it is elsewhere, and redirects are not followed: name {}",
-                      head.location);
-  if (head.status != 200) return make_error(ErrorKind::io, "the server answers with HTTP {}", head.status);
-  if (too_large)
+                      response.location);
+  if (response.status != 200)
+    return make_error(ErrorKind::io, "the server answers with HTTP {}", response.status);
+  if (response.end == net::End::not_taken)
     return make_error(ErrorKind::exhausted, "the images that a request names may have {} MiB together",
                       kMaxImageBytes >> 20);
-  return file;
+  return std::move(response.body);
 }
 
 }  // namespace
@@ -105,20 +103,17 @@ Result<WebFetch> make_image_fetch(const std::vector<std::string>& hosts,
     allowed.insert(places.begin(), places.end());
   }
   if (allowed.empty()) return WebFetch();
-  const auto client = std::make_shared<mcp::HttpClient>();
+  const auto client = std::make_shared<net::HttpClient>();
   return WebFetch([=](const std::string& url, size_t bytes, double seconds,
                       const std::function<bool()>& cancelled) -> Result<std::string> {
-    const std::string origin = mcp::origin_of_address(url);
+    const std::string origin = net::origin_with_port(url);
     const bool web = origin.starts_with("http://") || origin.starts_with("https://");
     if (!web || !allowed.contains(origin.substr(origin.find("//") + 2)))
       return make_error(ErrorKind::invalid,
                         "this server fetches images only from the hosts of --allow-image-urls");
-    mcp::HttpExchange exchange;
-    exchange.url = url;
-    exchange.seconds = seconds;
-    exchange.may_connect = may_connect;
-    exchange.stop = cancelled;
-    return get(*client, std::move(exchange), bytes);
+    const net::Transfer transfer{
+        .url = url, .seconds = seconds, .may_connect = may_connect, .stop = cancelled};
+    return get(*client, transfer, bytes);
   });
 }
 

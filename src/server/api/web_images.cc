@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "mcp/http_exchange.h"
+#include "net/http_text.h"
 
 namespace anabranch::server {
 namespace {
@@ -27,7 +27,7 @@ Result<std::string> WebImages::take(const std::string& url, size_t bytes) {
 
 std::map<std::string, std::vector<std::string>> WebImages::begin_fetching() {
   std::map<std::string, std::vector<std::string>> hosts;
-  for (const std::string& url : files_.begin()) hosts[mcp::origin_of_address(url)].push_back(url);
+  for (const std::string& url : files_.begin()) hosts[net::origin_of(url)].push_back(url);
   return hosts;
 }
 
