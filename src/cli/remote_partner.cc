@@ -10,6 +10,8 @@
 #include "base/event_stream.h"
 #include "cli/partner.h"
 #include "cli/printer.h"
+#include "cli/sampler_fields.h"
+#include "cli/serve_options.h"
 #include "cli/server_access.h"
 #include "hub/http.h"
 
@@ -28,7 +30,7 @@ Result<std::string> api_address(std::string url) {
   if ((!origin.starts_with("http://") && !origin.starts_with("https://")) ||
       url.find_first_of("?# ") != url.npos)
     return make_error(ErrorKind::invalid, "--url {} is no address: try http://127.0.0.1:{}", url,
-                      ServeOptions{}.port);
+                      server::ServerOptions().port);
   return url.ends_with("/v1") ? url : url + "/v1";
 }
 
@@ -143,7 +145,10 @@ class AnswerReader {
 class RemotePartner : public Partner {
  public:
   RemotePartner(const ChatOptions& options, std::string address, std::string key)
-      : options_(options), address_(std::move(address)), key_(std::move(key)), model_(options.model.model) {
+      : options_(options),
+        address_(std::move(address)),
+        key_(std::move(key)),
+        model_(options.engine.model_path) {
     settings_.stall_seconds = kSilenceSeconds;
     if (const char* file = std::getenv("SSL_CERT_FILE")) settings_.ca_file = file;
   }
@@ -239,13 +244,7 @@ class RemotePartner : public Partner {
       else
         body[name] = *value;
     };
-    set("temperature", s.temperature);
-    set("top_p", s.top_p);
-    set("top_k", s.top_k);
-    set("min_p", s.min_p);
-    set("repetition_penalty", s.repetition_penalty);
-    set("presence_penalty", s.presence_penalty);
-    set("frequency_penalty", s.frequency_penalty);
+    for_sampler_fields([&](const auto& field) { set(field.name, s.*field.given); });
     set("seed", s.seed);
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
     if (const int most = wanted.max_tokens.value_or(s.max_tokens); most >= 0) body["max_tokens"] = most;
