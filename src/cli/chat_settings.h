@@ -8,10 +8,10 @@
 
 namespace anabranch::cli {
 
-// Changes one of the options; text "default": as the model recommends. Errors: not_found (no such option;
+// Changes one of the options; value "default": as the model recommends. Errors: not_found (no such option;
 // the message lists the names), invalid (not a number, or out of range).
-Result<void> change_setting(SamplingOptions& options, const std::string& name, const std::string& text);
+Result<void> change_setting(SamplingOptions& options, const std::string& name, const std::string& value);
 // One line for each option: its name and value.
-std::string list_settings(SamplingOptions options);
+std::string list_settings(const SamplingOptions& options);
 
 }  // namespace anabranch::cli

@@ -1,6 +1,5 @@
 #include "cli/flag_groups.h"
 
-#include "cli/sampler_fields.h"
 #include "decode/speculation.h"
 
 namespace anabranch::cli {
@@ -55,11 +54,20 @@ FlagGroup context_flags(EngineOptions& o) {
 }
 
 FlagGroup sampler_flags(SamplingOptions& o) {
-  FlagGroup group = {"Sampling", {}};
-  for_sampler_fields([&](const auto& field) {
-    group.flags.push_back({field.flag, o.*field.given, field.help, within(field.least, field.most)});
-  });
-  return group;
+  std::vector<Flag> flags = {
+      {"--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)",
+       within(0.0, 100.0)},
+      {"--top-p", o.top_p, "Keep the likeliest tokens up to this probability", within(0.0, 1.0)},
+      {"--top-k", o.top_k, "Keep this many tokens; 0 = all", within(0, 1 << 24)},
+      {"--min-p", o.min_p, "Keep tokens at least this likely, relative to the best", within(0.0, 1.0)},
+      {"--repetition-penalty", o.repetition_penalty,
+       "Divide the logits of tokens that were there before, prompt included; 1 = off", within(0.01, 100.0)},
+      {"--presence-penalty", o.presence_penalty,
+       "Take this off the logits of tokens that the answer has already", within(-2.0, 2.0)},
+      {"--frequency-penalty", o.frequency_penalty,
+       "Take this off the logits of tokens for each time that the answer has them", within(-2.0, 2.0)},
+  };
+  return {"Sampling", std::move(flags)};
 }
 
 FlagGroup sampling_flags(SamplingOptions& o) {

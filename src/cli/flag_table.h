@@ -47,7 +47,7 @@ struct Flag {
   // names: "-t,--threads"; a name without dashes is that of a positional argument. value: outlives the
   // parser.
   template <class T, class... Rules>
-  Flag(const char* names, T& value, const char* help, Rules... rules)
+  Flag(std::string names, T& value, std::string help, Rules... rules)
       : names(names), is_switch(std::is_same_v<T, bool>) {
     add = [names, &value, help](CLI::App& app) {
       if constexpr (std::is_same_v<T, bool>)
@@ -58,7 +58,7 @@ struct Flag {
     (take(std::move(rules)), ...);
   }
   template <class T, class... Rules>
-  Flag(const char* names, Named<T> value, const char* help, Rules... rules) : names(names) {
+  Flag(std::string names, Named<T> value, std::string help, Rules... rules) : names(names) {
     std::vector<std::string> words;
     for (const auto& [word, meaning] : value.words) words.push_back(word);
     add = [names, value, help](CLI::App& app) {

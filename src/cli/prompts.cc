@@ -3,7 +3,6 @@
 #include <future>
 
 #include "base/log.h"
-#include "cli/sampler_fields.h"
 #include "server/api/api_request.h"
 
 namespace anabranch::cli {
@@ -53,9 +52,13 @@ Result<Prepared> finished(const Preparer& preparer, Result<Prepared> prepared) {
 
 SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed) {
   SamplingParams params = engine.default_sampling();
-  for_sampler_fields([&](const auto& field) {
-    if (const auto& given = options.*field.given) params.*field.used = *given;
-  });
+  if (options.temperature) params.temperature = *options.temperature;
+  if (options.top_p) params.top_p = *options.top_p;
+  if (options.top_k) params.top_k = *options.top_k;
+  if (options.min_p) params.min_p = *options.min_p;
+  if (options.repetition_penalty) params.repetition_penalty = *options.repetition_penalty;
+  if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
+  if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
   params.seed = options.seed.value_or(default_seed);
   return params;
 }

@@ -10,7 +10,6 @@
 #include "base/event_stream.h"
 #include "cli/partner.h"
 #include "cli/printer.h"
-#include "cli/sampler_fields.h"
 #include "cli/serve_options.h"
 #include "cli/server_access.h"
 #include "hub/http.h"
@@ -244,7 +243,13 @@ class RemotePartner : public Partner {
       else
         body[name] = *value;
     };
-    for_sampler_fields([&](const auto& field) { set(field.name, s.*field.given); });
+    set("temperature", s.temperature);
+    set("top_p", s.top_p);
+    set("top_k", s.top_k);
+    set("min_p", s.min_p);
+    set("repetition_penalty", s.repetition_penalty);
+    set("presence_penalty", s.presence_penalty);
+    set("frequency_penalty", s.frequency_penalty);
     set("seed", s.seed);
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
     if (const int most = wanted.max_tokens.value_or(s.max_tokens); most >= 0) body["max_tokens"] = most;
