@@ -500,7 +500,7 @@ int run(int count, char** words) {
   const auto part = [&](const char* word) {
     return named(word) || (all_usual && std::find(usual.begin(), usual.end(), word) != usual.end());
   };
-  auto device = ops::open_device({.device = "cuda"});
+  auto device = ops::open_device({.name = "cuda"});
   if (!device) {
     fmt::print(stderr, "error: {}\n", device.error().message);
     return 1;

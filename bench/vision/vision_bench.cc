@@ -21,7 +21,7 @@ double seconds_since(Clock::time_point start) {
 
 int run(int argc, char** argv) {
   ops::DeviceOptions options;
-  if (argc > 3) options.device = argv[3];
+  if (argc > 3) options.name = argv[3];
   if (argc > 4) options.threads = std::atoi(argv[4]);
   options.precise = argc > 5;
   const auto device = ops::open_device(options).value();

@@ -65,7 +65,7 @@ class Bench {
     const double bytes = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0),
                  read = static_cast<double>(model_.layer_bytes_per_token());
     const bool dense = bytes > 1.5 * layers;
-    const bool in_fp32 = (options_.model.precise || dense) && model_.device().is_host();
+    const bool in_fp32 = (options_.engine.device.precise || dense) && model_.device().is_host();
     row.limit = in_fp32 ? limits_.fp32_gflop_s : limits_.int8_gop_s;
     row.unit = "GOP/s";
     finish(row, rates);
@@ -201,7 +201,7 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
           {"read_mb_per_token", loaded.info.bytes_per_token / 1e6},
           {"threads", loaded.device->threads().size()},
           {"kernels", kernels_name(loaded)},
-          {"precise", options.model.precise},
+          {"precise", options.engine.device.precise},
           {"reps", options.reps},
           {"limits",
            {{"memory_gb_s", limits.memory_gb_s},
@@ -222,7 +222,7 @@ void print_header(const BenchOptions& options, const LoadedModel& loaded, const 
       loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
       for_drafts > 0 ? fmt::format(", {:.1f} of them for drafts", for_drafts / 1e6) : "",
       loaded.info.bytes_per_token / 1e6, loaded.device->threads().size(), kernels_name(loaded),
-      options.model.precise ? ", fp32 activations" : "");
+      options.engine.device.precise ? ", fp32 activations" : "");
   if (loaded.device->kind() == DeviceKind::cuda) {
     say("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", loaded.device->name(),
         limits.memory_gb_s, limits.int8_gop_s);
@@ -271,7 +271,7 @@ void print_row(const BenchOptions& options, const Row& row) {
 }
 
 Result<int> bench(const BenchOptions& options) {
-  TRY(const auto loaded, load_on_device(options.model));
+  TRY(const auto loaded, load_on_device(options.engine));
   const Bench run(options, loaded);
   if (!options.json) print_header(options, loaded, run.limits());
   std::vector<Row> rows;

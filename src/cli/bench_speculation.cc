@@ -183,7 +183,7 @@ Result<int> run(const BenchOptions& options) {
     TRY(const SpecMode mode, mode_of(kind));
     modes.push_back(mode);
   }
-  TRY(EngineOptions to, engine_options(options.model, {"off", 0, options.draft, false}, kNoCache));
+  TRY(EngineOptions to, engine_options(options.engine, {"off"}, kNoCache));
   to.keep_statistics = false;
   TRY(const auto engine, Engine::create(to));
   if (!engine->chat_template())

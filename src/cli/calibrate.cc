@@ -53,7 +53,7 @@ struct Text {
 };
 
 // The model's own answers, which are the text that its drafts will have to predict.
-Result<Text> answer_prompts(const ModelOptions& model) {
+Result<Text> answer_prompts(const EngineOptions& model) {
   static const std::atomic<bool> never{false};  // Ctrl-C ends the program: nothing is written before the end
   TRY(const auto engine, make_engine(model, {}, kNoCache));
   if (!engine->chat_template())
@@ -184,9 +184,9 @@ Result<Findings> measure(const CalibrateOptions& options) {
   const double start = now_seconds();
   Text text;
   if (options.text.empty()) {
-    TRY(text, answer_prompts(options.model));
+    TRY(text, answer_prompts(options.engine));
   }
-  TRY(LoadedModel loaded, load_on_device(options.model));
+  TRY(LoadedModel loaded, load_on_device(options.engine));
   if (!options.text.empty()) {
     TRY(text, read_windows(options.text, loaded));
   }
@@ -196,7 +196,7 @@ Result<Findings> measure(const CalibrateOptions& options) {
   found.kept.text = text.about;
   const DraftCosts costs = draft_costs(loaded.model->part_bytes());
   choose_vocab(loaded, text, costs, found);
-  TRY(auto checkpoint, Checkpoint::open(options.model.model));
+  TRY(auto checkpoint, Checkpoint::open(options.engine.model_path));
   TRY_VOID(loaded.model->set_draft_vocab(*checkpoint, found.kept.draft_vocab));
   checkpoint.reset();
   choose_layers(loaded, text, costs, found);
@@ -254,7 +254,8 @@ Result<Json> to_json(const Findings& found, const std::string& path) {
 }
 
 Result<int> calibrate(const CalibrateOptions& options) {
-  const std::string path = options.output.empty() ? calibration_path(options.model.model) : options.output;
+  const std::string path =
+      options.output.empty() ? calibration_path(options.engine.model_path) : options.output;
   if (access(std::filesystem::absolute(path).parent_path().c_str(), W_OK) != 0)
     return make_error(ErrorKind::io, "{} cannot be written; name another place with --output", path);
   TRY(const Findings found, measure(options));

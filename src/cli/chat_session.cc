@@ -4,6 +4,7 @@
 
 #include "cli/image_files.h"
 #include "cli/print.h"
+#include "cli/settings.h"
 
 namespace anabranch::cli {
 namespace {
@@ -26,7 +27,7 @@ Json about(const Answer& answer, const std::string& model) {
 }  // namespace
 
 Result<std::string> session_directory(const std::string& wanted) {
-  if (!wanted.empty()) return wanted;
+  if (!wanted.empty() && !as_switch(wanted)) return wanted;
   std::string usual = default_session_directory();
   if (usual.empty())
     return make_error(ErrorKind::not_found,
@@ -54,7 +55,7 @@ Result<Session> find_session(SessionStore& store, const std::string& wanted) {
 Result<std::unique_ptr<ChatSession>> ChatSession::open(const SessionFlags& flags) {
   auto chat = std::make_unique<ChatSession>();
   TRY(const std::string directory, session_directory(flags.directory));
-  TRY(chat->store_, SessionStore::open(directory, {flags.days, flags.bytes}));
+  TRY(chat->store_, SessionStore::open(directory, {}));
   if (flags.resume) {
     TRY(chat->session_, find_session(*chat->store_, *flags.resume));
   }

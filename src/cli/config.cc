@@ -2,12 +2,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/json.h"
 #include "cli/first_words.h"
 #include "cli/peer_flags.h"
 #include "cli/print.h"
 #include "cli/program.h"
+#include "cli/serve_flags.h"
 #include "cli/tuning.h"
 
 namespace anabranch::cli {
@@ -40,7 +42,10 @@ std::string model_of(const CLI::App& command) {
 std::vector<std::string> files_of(const Program& given) {
   std::vector<std::string> files;
   if (std::string user = user_settings_file(); !user.empty()) files.push_back(std::move(user));
-  if (!given.settings_file.empty()) files.push_back(given.settings_file);
+  const char* variable = std::getenv("ANABRANCH_CONFIG");
+  if (std::string named = given.settings_file.empty() && variable ? variable : given.settings_file;
+      !named.empty())
+    files.push_back(std::move(named));
   return files;
 }
 
@@ -92,6 +97,21 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
   return out;
 }
 
+struct FlagNames {
+  std::vector<std::string> with_value, without_value;
+};
+
+// The flags of `serve` that describe the model of the command line, with their dashes.
+FlagNames names_of_model_flags() {
+  ServeOptions unused;
+  FlagNames out;
+  for (const FlagGroup& group : serve_flags(unused))
+    for (const Flag& flag : group.flags)
+      for (const std::string& name : CLI::detail::split_names(flag.of_model ? flag.names : ""))
+        (flag.is_switch ? out.without_value : out.with_value).push_back(name);
+  return out;
+}
+
 }  // namespace
 
 Result<Arguments> with_settings(int argc, const char* const* argv) {
@@ -106,25 +126,25 @@ Result<Arguments> with_settings(int argc, const char* const* argv) {
   for (const Program::Command& command : given.commands) {
     if (!*command.app) continue;
     out.used = settings_for(*command.app, out.settings, model_of(*command.app));
-    add_flags(out.words, as_arguments(out.used, *command.app));
+    const CLI::App* chosen = command.app;
+    while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+    add_flags(out.words, as_arguments(out.used, *chosen));
   }
   return out;
 }
 
 std::vector<std::string> serve_words(const Arguments& arguments, const std::string& model) {
-  constexpr std::string_view kValues[] = {
-      "--model", "-m", "--draft", "--context", "--served-model-name", "--expert-memory"};
-  constexpr std::string_view kFlags[] = {"--lossy-skip", "--pin"};
+  const FlagNames of_model = names_of_model_flags();
   std::vector<std::string> words;
   for (size_t i = 0; i < arguments.own.size(); i++) {
     const std::string& word = arguments.own[i];
-    if (std::ranges::find(kFlags, word) != std::end(kFlags)) continue;
-    if (std::ranges::find(kValues, word) != std::end(kValues)) {
+    if (std::ranges::find(of_model.without_value, word) != of_model.without_value.end()) continue;
+    if (std::ranges::find(of_model.with_value, word) != of_model.with_value.end()) {
       i++;  // skips its value
       continue;
     }
-    const bool attached = std::ranges::any_of(kValues, [&](std::string_view flag) {
-      return flag.starts_with("--") ? word.starts_with(std::string(flag) + "=")
+    const bool attached = std::ranges::any_of(of_model.with_value, [&](const std::string& flag) {
+      return flag.starts_with("--") ? word.starts_with(flag + "=")
                                     : word.starts_with(flag) && !word.starts_with("--");
     });
     if (!attached) words.push_back(word);

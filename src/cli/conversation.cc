@@ -29,11 +29,9 @@ int fail(const Error& error) {
   return 1;
 }
 
-Result<LoadedModel> load_on_device(const ModelOptions& options) {
-  TRY(std::shared_ptr<Device> device,
-      ops::open_device({options.device, options.reference, options.precise, options.threads,
-                        options.expert_bytes, options.devices}));
-  return load_model(options.model, std::move(device), {.overcommit = options.overcommit});
+Result<LoadedModel> load_on_device(const EngineOptions& options) {
+  TRY(std::shared_ptr<Device> device, ops::open_device(options.device));
+  return load_model(options.model_path, std::move(device), {.overcommit = options.overcommit});
 }
 
 std::string state_directory(const std::string& wanted) {
@@ -42,41 +40,16 @@ std::string state_directory(const std::string& wanted) {
   return own.empty() ? own : own + "/states";
 }
 
-CacheOptions cache_options(const CacheFlags& keep) {
-  CacheOptions cache;
+CacheOptions cache_options(CacheOptions cache, const CacheFlags& keep) {
   cache.enabled = !keep.off;
-  cache.ram_bytes = keep.ram_bytes;
-  cache.disk_bytes = keep.disk_bytes.value_or(0);
   cache.disk_worth_s = keep.disk_worth_s.value_or(kUsualDiskWorth);
-  cache.kv = keep.kv == "q8" ? KvForm::q8 : KvForm::exact;
-  const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
-  if (on_disk) cache.directory = state_directory(keep.directory);
+  cache.directory = cache.disk_bytes == 0 ? "" : state_directory(cache.directory);
   return cache;
 }
 
-Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
-                                     const CacheFlags& keep) {
-  EngineOptions engine;
-  engine.model_path = options.model;
-  engine.threads = options.threads;
-  engine.precise = options.precise;
-  engine.reference = options.reference;
-  engine.overcommit = options.overcommit;
-  engine.device = options.device;
-  engine.expert_bytes = options.expert_bytes;
-  engine.devices = options.devices;
-  engine.context_length = options.context;
-  engine.prefill_chunk = options.prefill_chunk;
-  engine.chat_template_path = options.chat_template;
-  if (!options.pooling.empty())
-    engine.pooling = options.pooling == "cls"    ? Pooling::first
-                     : options.pooling == "last" ? Pooling::last
-                     : options.pooling == "rank" ? Pooling::rank
-                                                 : Pooling::mean;
+Result<EngineOptions> engine_options(EngineOptions engine, const SpecFlags& spec, const CacheFlags& keep) {
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
-  engine.draft_path = spec.draft;
-  engine.lossy_skip = spec.lossy_skip;
-  engine.cache = cache_options(keep);
+  engine.cache = cache_options(std::move(engine.cache), keep);
   engine.keep_statistics = true;
   return engine;
 }
@@ -96,7 +69,7 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) {
   return made;
 }
 
-Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
+Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options, const SpecFlags& spec,
                                             const CacheFlags& keep) {
   TRY(const auto to_create, engine_options(options, spec, keep));
   return make_engine(to_create);

@@ -21,19 +21,19 @@ namespace anabranch::cli {
 int fail(const Error& error);
 
 // The model on the device that the options name, for commands that run it without an engine.
-Result<LoadedModel> load_on_device(const ModelOptions& options);
+Result<LoadedModel> load_on_device(const EngineOptions& options);
 
 // The directory of the prefix cache on disk: `wanted`, or the default; empty if there is none.
 std::string state_directory(const std::string& wanted);
 
 // Loads the model. On a terminal, stderr shows a progress line meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
-Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
+Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options, const SpecFlags& spec,
                                             const CacheFlags& keep);
-CacheOptions cache_options(const CacheFlags& keep);
-// Converts flags to the engine's options. Error: invalid (flags of speculation that contradict each other).
-Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
-                                     const CacheFlags& keep);
+CacheOptions cache_options(CacheOptions cache, const CacheFlags& keep);
+// The engine's options with the other flags. Error: invalid (flags of speculation that contradict each
+// other).
+Result<EngineOptions> engine_options(EngineOptions engine, const SpecFlags& spec, const CacheFlags& keep);
 
 struct Answer {
   std::string text, reasoning;

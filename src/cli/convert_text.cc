@@ -116,11 +116,7 @@ void read_all(const LoadedModel& loaded, const Documents& documents) {
 
 // Loads a model with fp32 activations, because only weights are to be compared.
 Result<LoadedModel> load_precise(const std::string& path) {
-  ModelOptions options;
-  options.model = path;
-  options.device = "cpu";
-  options.precise = true;
-  return load_on_device(options);
+  return load_on_device({.model_path = path, .device = {.precise = true}});
 }
 
 }  // namespace

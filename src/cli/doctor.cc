@@ -69,10 +69,8 @@ Json states_report() {
 }
 
 Result<void> run_tune(const DoctorOptions& options, Json& report) {
-  ModelOptions model;
-  model.model = options.model;
-  model.device = options.device;
-  TRY(const auto found, tune(model, options.tune_seconds));
+  const EngineOptions engine = {.model_path = options.model, .device = {options.device}};
+  TRY(const auto found, tune(engine, options.tune_seconds));
   const std::string file = tuning_file(options.model, options.device);
   if (file.empty()) return make_error(ErrorKind::io, "no directory is known for caches: set HOME");
   std::string comment = options.model;

@@ -101,7 +101,7 @@ class Evaluation {
 
 Result<int> evaluate(const EvalOptions& options) {
   TRY(const auto text, read_file(options.text, 256u << 20));
-  TRY(const auto loaded, load_on_device(options.model));
+  TRY(const auto loaded, load_on_device(options.engine));
   Evaluation evaluation(options, loaded,
                         {loaded.tokenizer->encode(text, false), leading_bos(*loaded.tokenizer),
                          std::min(options.window, loaded.info.context_length)});

@@ -1,23 +1,23 @@
-// Flags that several sub-commands share, in groups under a heading of the help.
+// Flags that several sub-commands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "cli/flag_table.h"
 #include "cli/options.h"
 
 namespace anabranch::cli {
 
-void add_model_flags(CLI::App& app, ModelOptions& o);
-void add_context_flag(CLI::App& app, ModelOptions& o);
-// add_sampling_flags adds seed, length and stop strings, too.
-void add_sampler_flags(CLI::App& app, SamplingOptions& o);
-void add_sampling_flags(CLI::App& app, SamplingOptions& o);
-void add_spec_flags(CLI::App& app, SpecOptions& o);
-void add_cache_flags(CLI::App& app, CacheFlags& o);
-void add_peer_flags(CLI::App& app, PeerFlags& o);
-void add_thinking_flags(CLI::App& app, ThinkFlags& o);
+FlagGroup model_flags(EngineOptions& o);
+FlagGroup context_flags(EngineOptions& o);
+// sampling_flags has the sampler's, and seed, length and stop strings, too.
+FlagGroup sampler_flags(SamplingOptions& o);
+FlagGroup sampling_flags(SamplingOptions& o);
+FlagGroup spec_flags(EngineOptions& engine, SpecFlags& o);
+FlagGroup cache_flags(EngineOptions& engine, CacheFlags& o);
+FlagGroup thinking_flags(ThinkFlags& o);
+FlagGroup mcp_flags(McpFlags& o);
 
-// A number in a range; CLI::Range lets NaN through.
-CLI::Validator number_in(float low, float high);
+Flag device_flag(std::string& device);
+Flag image_flag(std::vector<std::string>& files, const char* help);
+Flag json_flag(bool& json, const char* help = "Print JSON");
 
 }  // namespace anabranch::cli

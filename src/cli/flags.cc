@@ -2,8 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
-#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/nearest.h"
@@ -14,7 +15,6 @@ namespace anabranch::cli {
 namespace {
 
 constexpr int kUsage = 2;  // the exit status for a wrong command line, as usual on Unix
-constexpr const char* kUnits = "B, KB, MB, GB or TB, as in 8GB or 512MB";
 
 // The sub-command that was chosen, or the program if there is none.
 const CLI::App& chosen(const CLI::App& app) {
@@ -66,57 +66,6 @@ std::optional<std::string> wrong_word(const CLI::App& app) {
     return fmt::format("there is no sub-command '{}': {}", left.front(), advice);
   return fmt::format("there is no sub-command '{}'{}", left.front(), did_you_mean(left.front(), commands));
 }
-
-}  // namespace
-
-std::optional<uint64_t> parse_size(std::string_view text) {
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(number) || number < 0 || text.starts_with('-'))
-    return std::nullopt;
-  std::string unit(end, text.data() + text.size());
-  while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
-  for (char& c : unit)
-    if (c >= 'a' && c <= 'z') c -= 'a' - 'A';
-  if (unit.empty()) return number == 0 ? std::optional<uint64_t>(0) : std::nullopt;
-  constexpr std::string_view kPrefixes = "KMGT";
-  int power = 0;
-  if (unit != "B") {
-    const size_t at = kPrefixes.find(unit[0]);
-    const std::string rest = unit.substr(1);
-    if (at == kPrefixes.npos || (rest != "" && rest != "B" && rest != "IB")) return std::nullopt;
-    power = static_cast<int>(at) + 1;
-  }
-  const double bytes = std::ldexp(number, 10 * power);
-  return bytes < std::ldexp(1.0, 63) ? std::optional<uint64_t>(static_cast<uint64_t>(bytes)) : std::nullopt;
-}
-
-CLI::Validator size_flag() {
-  return {[](std::string& text) -> std::string {
-            const auto bytes = parse_size(text);
-            if (!bytes) return fmt::format("'{}' is no size: give a number and a unit ({})", text, kUnits);
-            text = std::to_string(*bytes);
-            return "";
-          },
-          "SIZE"};
-}
-
-void add_device_flag(CLI::App& app, std::string& device) {
-  app.add_option("--device", device,
-                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
-      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
-}
-
-Group::Group(CLI::App& app, std::string name)
-    : app_(app), name_(std::move(name)), before_(app.get_options().size()) {}
-
-Group::~Group() {
-  const auto options = app_.get_options();
-  for (size_t i = before_; i < options.size(); i++) options[i]->group(name_);
-}
-
-namespace {
 
 // Removes ranges such as "INT:INT in [0 - 134217728]", which do not help; the error for a wrong value names
 // the range.

@@ -134,11 +134,12 @@ Error flag_error(const GenerateOptions& options, const Error& error) {
 }
 
 // A single prompt is seldom continued, so the prefix cache is written to disk only if a flag asks for it.
-CacheFlags cache_of(const GenerateOptions& options) {
+Result<std::unique_ptr<Engine>> load_engine(const GenerateOptions& options) {
+  EngineOptions engine = options.engine;
+  if (engine.cache.directory.empty() && !engine.cache.disk_bytes) engine.cache.disk_bytes = 0;
   CacheFlags cache = options.cache;
-  if (cache.directory.empty() && !cache.disk_bytes) cache.disk_bytes = 0;
   if (!cache.disk_worth_s) cache.disk_worth_s = 0;  // whoever names a folder wants the cached state there
-  return cache;
+  return make_engine(engine, options.spec, cache);
 }
 
 Result<int> generate(const GenerateOptions& options) {
@@ -149,7 +150,7 @@ Result<int> generate(const GenerateOptions& options) {
                       "the prompt is empty: give it as a word in quotes, with --prompt-file FILE, or on "
                       "standard input");
   TRY(ResponseFormat format, response_format(options));
-  TRY(const auto engine, make_engine(options.model, options.spec, cache_of(options)));
+  TRY(const auto engine, load_engine(options));
 
   Preparer preparer(*engine, {});
   GenerationOptions wanted = generation_options(options.sampling, *engine, 0);

@@ -14,15 +14,15 @@ class LocalPartner : public Partner {
       : options_(options), seed_(options.sampling.seed.value_or(std::random_device{}())) {}
 
   Result<void> load(const std::string& path) {
-    ModelOptions model = options_.model;
-    model.model = path;
-    TRY(engine_, make_engine(model, options_.spec, options_.cache));
+    EngineOptions engine = options_.engine;
+    engine.model_path = path;
+    TRY(engine_, make_engine(engine, options_.spec, options_.cache));
     // Sampled turns are stored beside the cached states, so that a continued conversation finds both.
-    const auto cache = cache_options(options_.cache);
+    const auto cache = cache_options(engine.cache, options_.cache);
     const bool on_disk = cache.enabled && !cache.directory.empty();
     preparer_ = std::make_unique<Preparer>(
         *engine_, PrepareOptions{{}, on_disk ? cache.directory + "/turns.db" : std::string()});
-    options_.model = model;
+    options_.engine = std::move(engine);
     return {};
   }
 
@@ -36,7 +36,7 @@ class LocalPartner : public Partner {
     engine_.reset();
     const auto loaded = load(path);
     if (loaded) return {};
-    if (const auto back = load(options_.model.model); !back)
+    if (const auto back = load(options_.engine.model_path); !back)
       return make_error(back.error().kind, "{}; and the model from before: {}", loaded.error().message,
                         back.error().message);
     return loaded.error();
@@ -70,7 +70,7 @@ class LocalPartner : public Partner {
 
 Result<std::unique_ptr<Partner>> load_partner(const ChatOptions& options) {
   auto partner = std::make_unique<LocalPartner>(options);
-  TRY_VOID(partner->load(options.model.model));
+  TRY_VOID(partner->load(options.engine.model_path));
   return std::unique_ptr<Partner>(std::move(partner));
 }
 

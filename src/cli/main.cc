@@ -29,8 +29,8 @@ Result<void> locate(Program& program, const Program::Command& command, const Set
   for (const Program::Located& located : command.locates) {
     if (located.model->empty()) continue;
     if (const auto named = settings.models.find(*located.model); named != settings.models.end()) {
-      if (located.model == &program.serve.model.model && program.serve.model_name.empty())
-        program.serve.model_name = named->first;
+      if (located.model == &program.serve.engine.model_path && program.serve.engine.model_name.empty())
+        program.serve.engine.model_name = named->first;
       *located.model = named->second.path;
     }
     auto path = locate_model(*located.model, located.purpose, located.missing);
@@ -75,7 +75,7 @@ Result<ServeOptions> options_for_model(const Arguments& arguments, const std::st
     use_lean_settings(program, command);
     use_tuning(program, command);
   }
-  program.serve.model_name = name;
+  program.serve.engine.model_name = name;
   return program.serve;
 }
 

@@ -38,11 +38,11 @@ Result<uint64_t> bytes_of(const std::string& path, const Device& device) {
 }
 
 Result<server::ModelSize> measure(const ServeOptions& options) {
-  TRY(const auto device, ops::open_device({options.model.device}));
+  TRY(const auto device, ops::open_device({options.engine.device.name}));
   server::ModelSize size;
-  TRY(size.bytes, bytes_of(options.model.model, *device));
-  if (!options.spec.draft.empty()) {
-    TRY(const uint64_t draft, bytes_of(options.spec.draft, *device));
+  TRY(size.bytes, bytes_of(options.engine.model_path, *device));
+  if (!options.engine.draft_path.empty()) {
+    TRY(const uint64_t draft, bytes_of(options.engine.draft_path, *device));
     size.bytes += draft;
   }
   size.keep = {options.pin, options.unload_after_s.value_or(kUnloadAfterSeconds)};
@@ -50,30 +50,30 @@ Result<server::ModelSize> measure(const ServeOptions& options) {
 }
 
 Result<server::ModelDescription> describe(const ServeOptions& options) {
-  TRY(const auto device, ops::open_device({options.model.device}));
-  TRY(const auto checkpoint, Checkpoint::open(options.model.model));
+  TRY(const auto device, ops::open_device({options.engine.device.name}));
+  TRY(const auto checkpoint, Checkpoint::open(options.engine.model_path));
   TRY(const auto spec, read_model_spec(*checkpoint, *device));
   server::ModelDescription out{string_at(checkpoint->config(), "model_type"),
                                is_gguf(*checkpoint) ? "gguf" : "safetensors", parameters_in(*checkpoint),
                                tensor_bytes(*checkpoint)};
+  const EngineOptions& engine = options.engine;
   out.context_length =
-      options.model.context > 0 ? std::min(options.model.context, spec.context_length) : spec.context_length;
+      engine.context_length > 0 ? std::min(engine.context_length, spec.context_length) : spec.context_length;
   out.layers = static_cast<int>(spec.layers.size());
   out.hidden = spec.hidden;
   out.images = VisionTower::present(*checkpoint);
-  const auto pooling = read_pooling(*checkpoint);
-  const bool asked = !options.model.pooling.empty();
-  out.embeddings = asked ? options.model.pooling != "rank" : pooling && pooling != Pooling::rank;
-  out.embeddings_only = out.embeddings && !asked;
+  const auto pooling = engine.pooling ? engine.pooling : read_pooling(*checkpoint);
+  out.embeddings = pooling && pooling != Pooling::rank;
+  out.embeddings_only = out.embeddings && !engine.pooling;
   std::error_code failed;
-  const auto modified = std::filesystem::last_write_time(options.model.model, failed);
+  const auto modified = std::filesystem::last_write_time(options.engine.model_path, failed);
   if (!failed)
     out.modified_ns =
         std::chrono::nanoseconds(std::chrono::file_clock::to_sys(modified).time_since_epoch()).count();
-  if (options.model.chat_template.empty()) {
+  if (engine.chat_template_path.empty()) {
     TRY(out.chat_template, chat_template_source(*checkpoint));
   } else {
-    TRY(out.chat_template, read_file(options.model.chat_template, kMostTemplateBytes));
+    TRY(out.chat_template, read_file(engine.chat_template_path, kMostTemplateBytes));
   }
   return out;
 }
@@ -94,28 +94,21 @@ Result<server::PulledModel> pull(const std::string& text, bool here, const std::
 
 }  // namespace
 
-Result<PeerOptions> peer_options(const PeerFlags& flags) {
-  PeerOptions peers;
-  peers.timeout_s = flags.timeout_s;
-  for (const std::string& url : flags.peers) {
+Result<PeerOptions> peer_options(const ServeOptions& options) {
+  PeerOptions peers = options.engine.peers;
+  for (std::string& url : peers.urls) {
     auto origin = peer_origin(url);
     if (!origin) return make_error(ErrorKind::invalid, "--state-peer: {}", origin.error().message);
-    peers.urls.push_back(std::move(*origin));
+    url = std::move(*origin);
   }
   if (peers.urls.empty()) return peers;
-  TRY(peers.api_key, key_to_show(flags.key_file));
+  TRY(peers.api_key, key_to_show(options.state_peer_key_file));
   return peers;
 }
 
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
-  TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
-  wanted.cache.events = options.kv_events;
-  wanted.model_name = options.model_name;
-  wanted.max_running = options.parallel;
-  wanted.max_queue = options.queue;
-  wanted.max_gap_s = options.max_gap_ms / 1000;
-  wanted.memory_bytes = options.memory_bytes;
-  TRY(wanted.peers, peer_options(options.states));
+  TRY(EngineOptions wanted, engine_options(options.engine, options.spec, options.cache));
+  TRY(wanted.peers, peer_options(options));
   TRY(std::shared_ptr<Engine> engine, make_engine(wanted));
   if (options.mlock) {
     TRY_VOID(lock_memory());
@@ -128,7 +121,7 @@ server::ModelSource model_source(const ServeOptions& options, const std::string&
   const auto options_of = [options, first](const std::string& name) -> Result<ServeOptions> {
     if (name == first) return options;
     TRY(auto its, options.for_model(name));
-    its.kv_events.clear();  // routers expect the events of one model per server
+    its.engine.cache.events.clear();  // routers expect the events of one model per server
     return its;
   };
   server::ModelSource source;

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "cli/options.h"
+#include "cli/serve_options.h"
 #include "server/api/model_source.h"
 
 namespace anabranch::cli {
 
 // Errors: invalid (a malformed address, or a key file without a key).
-Result<PeerOptions> peer_options(const PeerFlags& flags);
+Result<PeerOptions> peer_options(const ServeOptions& options);
 
 // Loads the model that the options name. A terminal shows a progress line meanwhile.
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options);

@@ -14,7 +14,7 @@ namespace {
 
 // The device for which models are checked: the CPU can run every model that any device can run.
 const Device& cpu() {
-  static const Device* const device = ops::open_device({.device = "cpu", .threads = 1}).value().release();
+  static const Device* const device = ops::open_device({.name = "cpu", .threads = 1}).value().release();
   return *device;
 }
 

@@ -1,297 +1,174 @@
 #include "cli/program.h"
 
 #include "checkpoint/write_format.h"
-
 #include "cli/completions.h"
-#include "cli/conversation.h"
 #include "cli/flag_groups.h"
 #include "cli/flags.h"
-#include "cli/mcp_flags.h"
-#include "cli/model_commands.h"
 #include "cli/print.h"
-#include "cli/service_commands.h"
-#include "cli/session_flags.h"
+#include "cli/serve_flags.h"
+#include "sessions/session_store.h"
 
 namespace anabranch::cli {
 namespace {
 
-void add_service_flags(CLI::App& app, ServeOptions& o) {
-  const Group group(app, "Service");
-  app.add_option("--log-format", o.log_format,
-                 "Lines of the log: text, or json, an object each (docs/service.md)")
-      ->check(CLI::IsMember({"text", "json"}));
-  app.add_option("--log-file", o.log_file,
-                 "Append the log to this file instead of stderr; SIGHUP opens it again");
-  app.add_flag("--detach", o.detach,
-               "Return when the server listens, and leave it running in the background (see stop, status)");
-  app.add_option("--pid-file", o.pid_file,
-                 "File with the server's process id (default: none; with --detach "
-                 "~/.local/state/anabranch/serve-PORT.pid, and the log beside it)");
-  app.add_option("--access-log", o.access_log,
-                 "Append a line about each request to this file: who, what, how many tokens, how long; never "
-                 "text (docs/service.md)");
-  app.add_option("--access-log-size", o.access_log_bytes,
-                 "Begin it anew at this size; five old ones are kept (default: 64MB)")
-      ->transform(size_flag())
-      ->check(number_in(4096.0, 1e15));
+using Command = Program::Command;
+
+std::vector<Program::Located> models_of(EngineOptions& o) {
+  return {{&o.model_path}, {&o.draft_path}};
 }
 
-void add_limit_flags(CLI::App& app, ServeOptions& o) {
-  const Group group(app, "Limits");
-  app.add_option("--request-timeout", o.request_timeout_s,
-                 "Seconds that a request may take, from its arrival to the end of its answer (default: no "
-                 "limit)")
-      ->check(number_in(0.001, 86400.0));
-  app.add_option("--max-body", o.max_body_bytes, "Size of a request's body (default: 32MB)")
-      ->transform(size_flag())
-      ->check(number_in(1024.0, 1e9));
-  app.add_option("--requests-per-minute", o.requests_per_minute,
-                 "Requests for answers of one client address, loopback addresses aside (default: no limit)")
-      ->check(CLI::Range(1, 1 << 30));
-  app.add_option("--max-connections", o.connections,
-                 "Connections at a time; beyond them idle ones are closed, then new ones refused (default: "
-                 "256, or 64 more than --parallel and --queue together)")
-      ->check(CLI::Range(1, 1 << 16));
-  app.add_option("--max-connections-per-address", o.connections_per_address,
-                 "How many of them one client address may have, loopback addresses and trusted proxies aside "
-                 "(default: 64)")
-      ->check(CLI::Range(1, 1 << 16));
-  app.add_option(
-         "--trusted-proxy", o.trusted_proxies,
-         "Address or network, such as 10.0.0.0/8, of a proxy whose X-Forwarded-For tells the client's "
-         "address (may be given several times)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
+Command add_generate(CLI::App& app, GenerateOptions& o) {
+  const std::vector<Flag> own = {
+      {"-p,--prompt,prompt", o.prompt, "The prompt (default: standard input)"},
+      {"-f,--prompt-file", o.prompt_file, "Read the prompt from a file"},
+      image_flag(o.images,
+                 "Put an image before the prompt: a PNG, JPEG or WebP file (may be given several times)"),
+      {"-s,--system", o.system, "System message"},
+      {"--raw", o.raw, "Continue the text as it is, without a chat template"},
+      {"--json-schema", o.json_schema, "The answer satisfies this JSON schema (a file, or itself)"},
+      {"--grammar", o.grammar, "The answer follows this grammar (EBNF: a file, or itself)",
+       excludes("--json-schema")},
+      {"--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)"},
+      json_flag(o.json, "End with one JSON object: text, token ids, counts, speeds"),
+      {"--logprobs", o.logprobs,
+       "With --json: each token's log probability, and that of so many alternatives", needs("--json"),
+       within(0, kMaxLogprobs)},
+  };
+  auto* command =
+      add_command(app, "generate", "Answer one prompt",
+                  {model_flags(o.engine), context_flags(o.engine), sampling_flags(o.sampling),
+                   spec_flags(o.engine, o.spec), cache_flags(o.engine, o.cache), thinking_flags(o.thinking)},
+                  own);
+  return {command, [&o] { return run_generate(o); }, models_of(o.engine), [&o] { return check_generate(o); }};
 }
 
-void add_image_flag(CLI::App& app, std::vector<std::string>& files, const std::string& what) {
-  app.add_option("--image", files, what + " (may be given several times)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-}
-
-CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
-  auto* command = app.add_subcommand("generate", "Answer one prompt");
-  add_model_flags(*command, o.model);
-  add_context_flag(*command, o.model);
-  add_sampling_flags(*command, o.sampling);
-  add_spec_flags(*command, o.spec);
-  add_cache_flags(*command, o.cache);
-  add_thinking_flags(*command, o.thinking);
-  command->add_option("-p,--prompt,prompt", o.prompt, "The prompt (default: standard input)");
-  command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
-  add_image_flag(*command, o.images, "Put an image before the prompt: a PNG, JPEG or WebP file");
-  command->add_option("-s,--system", o.system, "System message");
-  command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
-  auto* schema = command->add_option("--json-schema", o.json_schema,
-                                     "The answer satisfies this JSON schema (a file, or itself)");
-  command->add_option("--grammar", o.grammar, "The answer follows this grammar (EBNF: a file, or itself)")
-      ->excludes(schema);
-  command->add_flag("--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)");
-  auto* json =
-      command->add_flag("--json", o.json, "End with one JSON object: text, token ids, counts, speeds");
-  command
-      ->add_option("--logprobs", o.logprobs,
-                   "With --json: each token's log probability, and that of so many alternatives")
-      ->needs(json)
-      ->check(CLI::Range(0, kMaxLogprobs));
-  return command;
-}
-
-// Adds --url and flags for it. With --url a server answers, so flags for loading a model here are excluded.
-void add_url_flags(CLI::App& command, ChatOptions& o) {
-  const Group group(command, "Server");
-  auto* url = command.add_option("--url", o.url,
-                                 "Talk to this running server (http://HOST:PORT) instead of loading a model; "
-                                 "--model then names one of its models");
-  command
-      .add_option("--api-key-file", o.api_key_file,
-                  "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)")
-      ->needs(url);
-  for (const char* flag :
-       {"--threads", "--precise", "--reference", "--device", "--expert-memory", "--chat-template-file",
-        "--prefill-chunk", "--context", "--spec", "--spec-depth", "--draft", "--lossy-skip", "--no-cache",
-        "--cache-dir", "--cache-ram", "--cache-disk", "--cache-kv"})
-    url->excludes(command.get_option(flag));
-  command.get_option("--model")->required(false);
-  command.callback([&o] {
-    if (o.url.empty() && o.model.model.empty()) throw CLI::RequiredError("--model (or --url)");
-  });
-}
-
-// Flags that `chat` and `mcp` share.
-void add_partner_flags(CLI::App& command, ChatOptions& o) {
-  add_model_flags(command, o.model);
-  add_context_flag(command, o.model);
-  add_sampling_flags(command, o.sampling);
-  add_spec_flags(command, o.spec);
-  add_cache_flags(command, o.cache);
+// Adds the flags that `chat` and `mcp` share, and the others. With --url a server answers, so flags for
+// loading a model here are refused.
+CLI::App* add_partner(CLI::App& app, const char* name, const char* help, ChatOptions& o,
+                      std::vector<FlagGroup> others) {
   o.sampling.max_tokens = -1;
-  add_thinking_flags(command, o.thinking);
-  add_url_flags(command, o);
-}
-
-CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
-  auto* command = app.add_subcommand("chat", "Talk in the terminal");
-  add_partner_flags(*command, o);
-  command->add_option("-s,--system", o.system, "System message");
-  add_image_flag(*command, o.images, "Put an image before the first message: a PNG, JPEG or WebP file");
-  add_chat_session_flags(*command, o);
-  command->add_flag("--no-history", o.no_history,
-                    "Do not keep what you enter for the arrow keys of the next run "
-                    "(~/.local/state/anabranch/chat_history)");
-  add_mcp_flags(*command, o.mcp);
-  add_mcp_allow_flag(*command, o.mcp);
+  const FlagGroup server = {
+      "Server",
+      {
+          {"--url", o.url,
+           "Talk to this running server (http://HOST:PORT) instead of loading a model; --model then names "
+           "one of its models"},
+          {"--api-key-file", o.api_key_file,
+           "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)",
+           needs("--url")},
+      }};
+  std::vector<FlagGroup> groups = {model_flags(o.engine),
+                                   context_flags(o.engine),
+                                   sampling_flags(o.sampling),
+                                   spec_flags(o.engine, o.spec),
+                                   cache_flags(o.engine, o.cache),
+                                   thinking_flags(o.thinking),
+                                   server};
+  groups.insert(groups.end(), others.begin(), others.end());
+  CLI::App* command = add_command(app, name, help, groups);
+  CLI::Option *url = command->get_option("--url"), *model = command->get_option("--model");
+  for (CLI::Option* option : command->get_options())
+    for (const char* loading : {"Model", "Speculation", "Cache"})
+      if (option != model && option->get_group() == loading) url->excludes(option);
+  model->required(false);
+  command->callback([&o] {
+    if (o.url.empty() && o.engine.model_path.empty()) throw CLI::RequiredError("--model (or --url)");
+  });
   return command;
 }
 
-CLI::App* add_mcp(CLI::App& app, ChatOptions& o) {
-  auto* command = app.add_subcommand("mcp", "Offer the model to other programs, as an MCP server on stdio");
-  add_partner_flags(*command, o);
-  command->add_option("-s,--system", o.system, "System message where a call brings none");
-  add_mcp_session_flag(*command, o);
-  return command;
+// A flag that may also stand without its value.
+Rule optional_value(const char* type) {
+  return [type](CLI::Option& option) { option.type_name(type)->expected(0, 1); };
 }
 
-CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
-  auto* command = app.add_subcommand("serve", "Serve the OpenAI API");
-  add_model_flags(*command, o.model);
+// Whether --sessions was given. A setting says "on" where the flag has no value.
+bool names_sessions(const CLI::Option& option, const ChatOptions& o) {
+  return option.count() > 0 && as_switch(o.sessions.directory) != false;
+}
+
+Command add_chat(CLI::App& app, ChatOptions& o) {
+  FlagGroup tools = mcp_flags(o.mcp);
+  tools.flags.push_back({"--mcp-allow", o.mcp.allow,
+                         "Let the model call this server's tools (SERVER), or one tool (SERVER.TOOL), "
+                         "without asking (may be given several times)",
+                         needs("--mcp-config"), repeated()});
+  auto* command = add_partner(
+      app, "chat", "Talk in the terminal", o,
+      {{"",
+        {
+            {"-s,--system", o.system, "System message"},
+            image_flag(o.images,
+                       "Put an image before the first message: a PNG, JPEG or WebP file (may be given "
+                       "several times)"),
+        }},
+       {"Sessions",
+        {
+            {"--sessions", o.sessions.directory,
+             "Keep the conversation in this directory (without DIR: ~/.local/share/anabranch/sessions)",
+             optional_value("[DIR]")},
+            {"--resume", o.sessions.resume,
+             "Go on with a kept conversation: its id, the beginning of it, or a part of the title (without "
+             "it: the last one)",
+             optional_value("[SESSION]"), excludes("--system")},
+        }},
+       {"",
+        {
+            {"--no-history", o.no_history,
+             "Do not keep what you enter for the arrow keys of the next run "
+             "(~/.local/state/anabranch/chat_history)"},
+        }},
+       tools});
+  const CLI::Option *sessions = command->get_option("--sessions"), *resume = command->get_option("--resume");
+  command->parse_complete_callback([&o, sessions, resume] {
+    o.keep = names_sessions(*sessions, o) || resume->count() > 0;
+    if (resume->count() > 0 && !o.sessions.resume) o.sessions.resume = "";
+  });
+  return {command, [&o] { return run_chat(o); }, models_of(o.engine)};
+}
+
+Command add_mcp(CLI::App& app, ChatOptions& o) {
+  auto* command = add_partner(app, "mcp", "Offer the model to other programs, as an MCP server on stdio", o,
+                              {{"", {{"-s,--system", o.system, "System message where a call brings none"}}},
+                               {"Sessions",
+                                {{"--sessions", o.sessions.directory,
+                                  "Also offer the conversations that are kept in this directory (without "
+                                  "DIR: ~/.local/share/anabranch/sessions)",
+                                  optional_value("[DIR]")}}}});
+  const CLI::Option* sessions = command->get_option("--sessions");
+  command->parse_complete_callback([&o, sessions] { o.keep = names_sessions(*sessions, o); });
+  return {command, [&o] { return run_mcp(o); }, models_of(o.engine)};
+}
+
+Command add_serve(CLI::App& app, ServeOptions& o) {
+  auto* command = add_command(app, "serve", "Serve the OpenAI API", serve_flags(o));
   command->get_option("--model")->required(false);  // requests can also name models
-  add_context_flag(*command, o.model);
-  add_sampler_flags(*command, o.sampling);
-  add_spec_flags(*command, o.spec);
-  add_cache_flags(*command, o.cache);
-  command
-      ->add_option(
-          "--kv-events", o.kv_events,
-          "Tell routers over ZeroMQ which prompts of the model have kept states: an endpoint to listen on, "
-          "such as tcp://127.0.0.1:5557")
-      ->group("Cache")
-      ->excludes("--no-cache");
-  add_peer_flags(*command, o.states);
-  add_thinking_flags(*command, o.thinking);
-  command->add_option("--host", o.host, "Address to listen on");
-  command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
-      ->check(CLI::Range(0, 65535));
-  command
-      ->add_option("--parallel", o.parallel,
-                   "Requests that run at a time; others wait (default: 8; with --device cuda 256, as "
-                   "far as memory allows)")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--queue", o.queue, "Requests that wait at most; more are refused (default: 64)")
-      ->check(CLI::Range(0, 1 << 16));
-  command
-      ->add_option("--max-gap", o.max_gap_ms,
-                   "Milliseconds between two tokens of a stream that reading other prompts may cause "
-                   "(default: 50; the bound is never below 2.2 times a step without prompts)")
-      ->check(CLI::Range(0.0, 60000.0));
-  command
-      ->add_option(
-          "--memory", o.memory_bytes,
-          "Memory for the states of running requests, such as 4GB (default: half of the machine's, or "
-          "what of it is free)")
-      ->transform(size_flag());
-  command
-      ->add_option("--allow-host", o.allowed_hosts,
-                   "A further name that requests may have in Host (may be given several times)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  command
-      ->add_option("--allow-image-urls", o.image_hosts,
-                   "Hosts, separated by commas, from which images are fetched that requests name by a web "
-                   "address (default: none)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->delimiter(',')
-      ->take_all();
-  command
-      ->add_option("--cors-origin", o.cors_origins,
-                   "An origin whose web pages may use the server, such as http://localhost:3000; * for all "
-                   "(may be given several times)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  command
-      ->add_option(
-          "--api-key", o.api_keys,
-          "A key that requests must show (may be given several times; others on this machine can read "
-          "it in the list of processes: prefer the next two)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  command
-      ->add_option("--api-key-file", o.api_key_file,
-                   "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too")
-      ->check([](const std::string& file) { return file.empty() ? "a file's name is missing" : ""; });
-  command
-      ->add_option("--cache-scope", o.cache_scope,
-                   "Whose kept prefixes a request finds: those of its own key (key, the default with several "
-                   "keys), or everybody's (all)")
-      ->check(CLI::IsMember({"key", "all"}));
-  auto* certificate = command->add_option("--tls-cert", o.tls_certificate,
-                                          "Serve HTTPS with this certificate, or chain (a PEM file)");
-  auto* key = command->add_option("--tls-key", o.tls_key, "Its private key (a PEM file)");
-  certificate->needs(key);
-  key->needs(certificate);
-  command
-      ->add_option("--drain-seconds", o.drain_seconds,
-                   "How long answers under way may take to finish after SIGTERM or SIGINT; a second signal "
-                   "ends them at once")
-      ->check(number_in(0.0, 86400.0));
-  command
-      ->add_option("--volatile-move", o.volatile_move,
-                   "Text in system prompts that changes from call to call (a regular expression): it moves "
-                   "behind the last user message, so that what comes after it is found again")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  command->add_option("--volatile-drop", o.volatile_drop, "The same, but the text is left out")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  command->add_flag("--keep-volatile", o.keep_volatile,
-                    "Keep the lines in system prompts that are dropped by default: Claude Code's "
-                    "x-anthropic-billing-header");
-  command->add_option(
-      "--served-model-name", o.model_name,
-      "The model's name in the API (default: its [model.NAME], or the last part of its path)");
-  command
-      ->add_option(
-          "--pooling", o.model.pooling,
-          "Make embeddings of the first (cls) or last token's hidden state, or of their mean; rank: the "
-          "model is "
-          "a reranker that answers yes or no (default: as the model's files say; without that it makes none)")
-      ->check(CLI::IsMember({"cls", "last", "mean", "rank"}));
-  command->add_flag("--strict-model-names", o.strict_model_names,
-                    "Answer 404 to requests for a model that is not here; by default an unknown name means "
-                    "the model of --model");
-  command
-      ->add_option(
-          "--model-memory", o.model_bytes,
-          "Memory for the weights of all loaded models together, such as 12GB (default: three quarters "
-          "of the device's)")
-      ->transform(size_flag());
-  command
-      ->add_option("--unload-after", o.unload_after_s,
-                   "Seconds without a request after which a model is unloaded; 0 = never (default: never for "
-                   "the model of --model, 3600 for those that requests name)")
-      ->check(number_in(0.0, 1e9));
-  command->add_flag(
-      "--mlock", o.mlock,
-      "Keep loaded weights from being swapped out (Linux; needs a high limit of locked memory)");
-  command->add_flag(
-      "--lean", o.lean,
-      "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
-      "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
-  command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
-  add_server_session_flags(*command, o);
-  add_mcp_flags(*command, o.mcp);
-  add_limit_flags(*command, o);
-  add_service_flags(*command, o);
-  return command;
+  return {command, [&o] { return run_serve(o); }, models_of(o.engine)};
+}
+
+FlagGroup server_flags(int& port, std::string& pid_file) {
+  std::vector<Flag> flags = {
+      {"-p,--port", port, "The port that the server was told to listen on", within(0, 65535)},
+      {"--pid-file", pid_file, "Its pid file, if that is not the usual one of the port"},
+  };
+  return {"", std::move(flags)};
+}
+
+Command add_stop(CLI::App& app, StopOptions& o) {
+  auto* command = add_command(app, "stop", "Stop a server that serve --detach started",
+                              {server_flags(o.port, o.pid_file)});
+  return {command, [&o] { return run_stop(o); }};
+}
+
+Command add_status(CLI::App& app, StatusOptions& o) {
+  auto* command = add_command(
+      app, "status", "Tell whether a server runs, and what it does", {server_flags(o.port, o.pid_file)},
+      {
+          {"--api-key-file", o.api_key_file,
+           "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)"},
+          json_flag(o.json),
+      });
+  return {command, [&o] { return run_status(o); }};
 }
 
 std::vector<std::string> format_names() {
@@ -300,38 +177,36 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
-  auto* command = app.add_subcommand("convert", "Quantise a model, or add a prediction head to one");
-  command->add_option("source", o.source, "Model directory or file, or a name on the hub")->required();
-  command->add_option("output", o.output, "Directory or GGUF file to write (not with --mtp-from)");
-  command
-      ->add_option("--bits", o.bits,
-                   "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
-      ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
-  command->add_option("--group", o.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
-  command->add_option("--dtype", o.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
-  command
-      ->add_option("--format", o.format,
-                   "What to write: a directory, mlx (affine codes) or fp8 (E4M3 with a scale for 128 x 128 "
-                   "weights); or a GGUF file of the mix q4_k_m, iq4_xs, q8_0 or f16")
-      ->check(CLI::IsMember(format_names()));
-  command->add_option("--recipe", o.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
-  command->add_option(
-      "--calibration", o.calibration,
-      "Text, or JSON lines with \"text\" or \"messages\": the model reads it first, and rounding is "
-      "most exact where its inputs are large");
-  command->add_option(
-      "--perplexity", o.perplexity,
-      "Measure perplexity before and after on this text; if it is --calibration's, on its last "
-      "tenth, which then does not calibrate");
-  command->add_option("--shard-mb", o.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
-  command->add_flag("--force", o.force, "Replace the output (with --mtp-from: the head) if it exists");
-  auto* mtp = command->add_option("--mtp-from", o.mtp_from,
-                                  "Only add this checkpoint's prediction head (mtp.*) to the model directory "
-                                  "given as source");
-  for (const char* other : {"--bits", "--group", "--dtype", "--format", "--recipe", "--shard-mb",
-                            "--calibration", "--perplexity"})
-    mtp->excludes(command->get_option(other));
+Command add_convert(CLI::App& app, ConvertOptions& o) {
+  const Rule converts = excludes("--mtp-from");
+  auto* command = add_command(
+      app, "convert", "Quantise a model, or add a prediction head to one", {},
+      {
+          {"source", o.source, "Model directory or file, or a name on the hub", required()},
+          {"output", o.output, "Directory or GGUF file to write (not with --mtp-from)"},
+          {"--bits", o.bits,
+           "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)",
+           one_of({0, 2, 3, 4, 5, 6, 8}), converts},
+          {"--group", o.group, "Weights per scale", one_of({32, 64, 128}), converts},
+          {"--dtype", o.dtype, "Type of what stays dense", one_of({"bf16", "f16"}), converts},
+          {"--format", o.format,
+           "What to write: a directory, mlx (affine codes) or fp8 (E4M3 with a scale for 128 x 128 weights); "
+           "or a GGUF file of the mix q4_k_m, iq4_xs, q8_0 or f16",
+           one_of(format_names()), converts},
+          {"--recipe", o.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)", converts},
+          {"--calibration", o.calibration,
+           "Text, or JSON lines with \"text\" or \"messages\": the model reads it first, and rounding is "
+           "most exact where its inputs are large",
+           converts},
+          {"--perplexity", o.perplexity,
+           "Measure perplexity before and after on this text; if it is --calibration's, on its last tenth, "
+           "which then does not calibrate",
+           converts},
+          {"--shard-mb", o.shard_mb, "Largest file in MB", within(1, 1 << 20), converts},
+          {"--force", o.force, "Replace the output (with --mtp-from: the head) if it exists"},
+          {"--mtp-from", o.mtp_from,
+           "Only add this checkpoint's prediction head (mtp.*) to the model directory given as source"},
+      });
   command->callback([&o] {
     if (!o.output.empty() || !o.mtp_from.empty()) return;
     const WriteFormat* format = find_write_format(o.format);
@@ -339,146 +214,240 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
                                          format && format->is_file ? "file" : "directory", o.source),
                              CLI::ExitCodes::RequiredError);
   });
-  return command;
+  return {command,
+          [&o] { return run_convert(o); },
+          {{&o.source}, {&o.mtp_from, hub::Purpose::mtp_head}},
+          [&o] { return check_convert(o); }};
 }
 
-CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
-  auto* command = app.add_subcommand("bench", "Measure prefill and decode speed");
-  add_model_flags(*command, o.model);
-  command->add_option("--pp", o.prefill, "Prompt lengths to prefill; 0 = none")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--tg", o.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
-  command
-      ->add_option("--rows", o.rows,
-                   "Tokens that one pass takes, logits for each (up to 16: a draft's verification)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 256));
-  command->add_option("--depth", o.depths, "Context lengths to decode at")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--reps", o.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
-  command->add_option("--chunk", o.chunk, "Tokens per prefill step (default: 256; on a GPU 2048)")
-      ->check(CLI::Range(1, 1 << 20));
-  command
-      ->add_option("--prompts", o.prompts,
-                   "Answer these prompts instead (JSON lines with \"prompt\"), once for each kind of --spec")
-      ->delimiter(',');
-  command->add_option("--spec", o.kinds, "Kinds of speculation to compare: off, auto, ngram, mtp:3, ...")
-      ->delimiter(',');
-  command->add_option("--draft", o.draft, "A draft model");
-  command->add_option("--temp", o.sampling.temperature, "Temperature of the answers")
-      ->check(number_in(0.0f, 100.0f));
-  command->add_option("--top-p", o.sampling.top_p, "Their nucleus")->check(number_in(0.0f, 1.0f));
-  command->add_flag("--profile", o.profile, "Show where the time goes, stage by stage");
-  command->add_flag("--json", o.json, "Print JSON instead of a table");
-  add_context_flag(*command, o.model);
-  // Without --prompts, `bench` is another benchmark. Flags without an effect on the chosen one are refused.
-  auto* prompts = command->get_option("--prompts");
-  for (const char* with : {"--spec", "--draft", "--temp", "--top-p", "--context"})
-    command->get_option(with)->needs(prompts);
-  for (const char* without : {"--pp", "--rows", "--depth", "--chunk", "--profile"})
-    command->get_option(without)->excludes(prompts);
-  return command;
+// Without --prompts, `bench` is another benchmark. Flags without an effect on the chosen one are refused.
+Command add_bench(CLI::App& app, BenchOptions& o) {
+  const Rule with = needs("--prompts"), without = excludes("--prompts");
+  auto* command = add_command(
+      app, "bench", "Measure prefill and decode speed",
+      {model_flags(o.engine),
+       {"",
+        {
+            {"--pp", o.prefill, "Prompt lengths to prefill; 0 = none", listed(), within(0, 1 << 24), without},
+            {"--tg", o.decode, "Tokens to decode; 0 = none", within(0, 1 << 20)},
+            {"--rows", o.rows,
+             "Tokens that one pass takes, logits for each (up to 16: a draft's verification)", listed(),
+             within(1, 256), without},
+            {"--depth", o.depths, "Context lengths to decode at", listed(), within(0, 1 << 24), without},
+            {"--reps", o.reps, "Repetitions; the median is reported", within(1, 1000)},
+            {"--chunk", o.chunk, "Tokens per prefill step (default: 256; on a GPU 2048)", within(1, 1 << 20),
+             without},
+            {"--prompts", o.prompts,
+             "Answer these prompts instead (JSON lines with \"prompt\"), once for each kind of --spec",
+             listed()},
+            {"--spec", o.kinds, "Kinds of speculation to compare: off, auto, ngram, mtp:3, ...", listed(),
+             with},
+            {"--draft", o.engine.draft_path, "A draft model", with},
+            {"--temp", o.sampling.temperature, "Temperature of the answers", within(0.0, 100.0), with},
+            {"--top-p", o.sampling.top_p, "Their nucleus", within(0.0, 1.0), with},
+            {"--profile", o.profile, "Show where the time goes, stage by stage", without},
+            json_flag(o.json, "Print JSON instead of a table"),
+        }},
+       context_flags(o.engine)});
+  command->get_option("--context")->needs("--prompts");
+  return {command, [&o] { return o.prompts.empty() ? run_bench(o) : run_speculation_bench(o); },
+          models_of(o.engine)};
 }
 
-CLI::App* add_eval(CLI::App& app, EvalOptions& o) {
-  auto* command = app.add_subcommand("eval", "Measure perplexity on a text");
-  add_model_flags(*command, o.model);
-  command->add_option("--text", o.text, "Text file (UTF-8)")->required();
-  command->add_option("--against", o.against,
-                      "The original of a quantised model: also print the KL divergence from it");
-  command->add_option("--window", o.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
-  auto* json = command->add_flag("--json", o.json, "Print JSON");
-  command
-      ->add_flag("--each", o.each,
-                 "With --json: also the token ids, each one's log-probability, and the most likely one there")
-      ->needs(json);
-  return command;
+Command add_eval(CLI::App& app, EvalOptions& o) {
+  auto* command = add_command(
+      app, "eval", "Measure perplexity on a text", {model_flags(o.engine)},
+      {
+          {"--text", o.text, "Text file (UTF-8)", required()},
+          {"--against", o.against, "The original of a quantised model: also print the KL divergence from it"},
+          {"--window", o.window, "Tokens per independent window", within(2, 1 << 20)},
+          json_flag(o.json),
+          {"--each", o.each,
+           "With --json: also the token ids, each one's log-probability, and the most likely one there",
+           needs("--json")},
+      });
+  return {command, [&o] { return run_eval(o); }, {{&o.engine.model_path}, {&o.against}}};
 }
 
-CLI::App* add_calibrate(CLI::App& app, CalibrateOptions& o) {
-  auto* command =
-      app.add_subcommand("calibrate", "Measure what a model's own drafts should be made of, and keep it");
-  add_model_flags(*command, o.model);
-  command->add_option("--text", o.text,
-                      "Text file (UTF-8) to measure on (default: the model answers some prompts)");
-  command->add_option("--output", o.output, "File to write (default: speculation.json beside the model)");
-  command->add_flag("--json", o.json, "Print JSON instead of tables");
-  return command;
+Command add_calibrate(CLI::App& app, CalibrateOptions& o) {
+  auto* command = add_command(
+      app, "calibrate", "Measure what a model's own drafts should be made of, and keep it",
+      {model_flags(o.engine)},
+      {
+          {"--text", o.text, "Text file (UTF-8) to measure on (default: the model answers some prompts)"},
+          {"--output", o.output, "File to write (default: speculation.json beside the model)"},
+          json_flag(o.json, "Print JSON instead of tables"),
+      });
+  return {command, [&o] { return run_calibrate(o); }, models_of(o.engine)};
 }
 
-CLI::App* add_cache(CLI::App& app, StatesOptions& o) {
+Rule hexadecimal() {
+  return [](CLI::Option& option) {
+    option.check(CLI::Validator(
+        [](const std::string& text) {
+          return text.find_first_not_of("0123456789abcdef") == text.npos ? "" : "not hexadecimal digits";
+        },
+        "HEX"));
+  };
+}
+
+Command add_cache(CLI::App& app, StatesOptions& o) {
   auto* command = app.add_subcommand("cache", "Look into the states that are kept on disk");
   command->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, StatesOptions::Action action) {
-    auto* sub = command->add_subcommand(name, help);
-    sub->callback([&o, action] { o.action = action; });
-    sub->add_option("--cache-dir", o.directory, "Where they are (default: ~/.cache/anabranch/states)");
-    sub->add_flag("--json", o.json, "Print JSON");
-    return sub;
+  const FlagGroup shared = {
+      "",
+      {
+          {"--cache-dir", o.directory, "Where they are (default: ~/.cache/anabranch/states)"},
+          json_flag(o.json),
+      }};
+  const auto add = [&](const char* name, const char* help, StatesOptions::Action action,
+                       std::vector<Flag> own = {}) {
+    add_command(*command, name, help, {shared}, std::move(own))->callback([&o, action] {
+      o.action = action;
+    });
   };
   using Action = StatesOptions::Action;
-  add("ls", "List them: stretches of tokens, and the points to go on from", Action::list)
-      ->add_flag("--all", o.all, "All of them, not only those used last");
+  add("ls", "List them: stretches of tokens, and the points to go on from", Action::list,
+      {{"--all", o.all, "All of them, not only those used last"}});
   add("stats", "Sum them up by model and setting, and count the encoded images", Action::stats);
-  add("verify", "Read all of them and check every checksum; exit status 1 when one is bad", Action::verify)
-      ->add_flag("--delete", o.remove_bad, "Remove the bad ones");
-  auto* clear = add("clear", "Remove them", Action::clear);
-  clear->add_flag("-y,--yes", o.yes, "Do not ask");
-  clear->add_option("--fingerprint", o.fingerprint, "Only those whose fingerprint begins so")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return text.find_first_not_of("0123456789abcdef") == text.npos ? "" : "not hexadecimal digits";
-          },
-          "HEX"));
-  clear->add_option("--older-than", o.older_than_days, "Only those not used for so many days")
-      ->check(number_in(0.0f, 1e5f));
-  return command;
+  add("verify", "Read all of them and check every checksum; exit status 1 when one is bad", Action::verify,
+      {{"--delete", o.remove_bad, "Remove the bad ones"}});
+  add("clear", "Remove them", Action::clear,
+      {
+          {"-y,--yes", o.yes, "Do not ask"},
+          {"--fingerprint", o.fingerprint, "Only those whose fingerprint begins so", hexadecimal()},
+          {"--older-than", o.older_than_days, "Only those not used for so many days", within(0.0, 1e5)},
+      });
+  return {command, [&o] { return run_cache(o); }};
 }
 
-CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
-  auto* command = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
-  command->add_option("-m,--model", o.model,
-                      "Also look at this model; exit status 1 if it would not run here");
-  add_device_flag(*command, o.device);
-  auto* tune =
-      command->add_flag("--tune", o.tune,
-                        "Measure with the model which number of threads, size of prefill chunks and number "
-                        "of parallel requests suit this machine, and use that from now on");
-  tune->needs("--model");
-  command->add_option("--tune-seconds", o.tune_seconds, "How long to measure (default: 30)")
-      ->check(number_in(1.0f, 3600.0f))
-      ->needs(tune);
-  command->add_flag("--json", o.json, "Print JSON");
-  return command;
+Command add_sessions(CLI::App& app, SessionsOptions& o) {
+  auto* command =
+      app.add_subcommand("sessions", "List, search, show, remove, export and import conversations");
+  command->require_subcommand(1);
+  using Action = SessionsOptions::Action;
+  const FlagGroup place = {
+      "", {{"--sessions", o.directory, "Where they are (default: ~/.local/share/anabranch/sessions)"}}};
+  const auto add = [&](const char* name, const char* help, Action action, std::vector<Flag> own) {
+    add_command(*command, name, help, {place}, std::move(own))->callback([&o, action] { o.action = action; });
+  };
+  const Flag one = {"session", o.session,
+                    "Its id, the beginning of it, or a part of the title (default: the last one)"};
+  const Flag named_one = {"session", o.session, "Its id, the beginning of it, or a part of the title",
+                          required()};
+  add("ls", "List them, the last changed first", Action::list,
+      {
+          {"words", o.text, "Only those with these words, or this in their title"},
+          {"--limit", o.limit, "So many at most (default: 50)", within(1, SessionStore::kMaxListed)},
+          {"--all", o.all, "Also those that came about by stored responses"},
+          json_flag(o.json),
+      });
+  add("show", "Print one as Markdown", Action::show, {one});
+  add("export", "Write one as text", Action::export_text,
+      {
+          one,
+          {"--format", o.format, "jsonl (the default), which import reads, or markdown",
+           one_of({"jsonl", "markdown"})},
+          {"-o,--output", o.file, "File to write (default: standard output)"},
+      });
+  add("import", "Make sessions of what export wrote", Action::import,
+      {{"file", o.file, "A file; - for standard input", required()}});
+  add("rename", "Give one another title", Action::rename,
+      {named_one, {"title", o.text, "The title", required()}});
+  add("rm", "Remove one for good", Action::remove, {named_one, {"-y,--yes", o.yes, "Do not ask"}});
+  return {command, [&o] { return run_sessions(o); }};
 }
 
-CLI::App* add_verify(CLI::App& app, VerifyOptions& o) {
-  auto* command = app.add_subcommand("verify", "Check a model on this machine and write a report");
-  add_model_flags(*command, o.model);
-  command->add_option("--draft", o.draft, "A draft model, to check speculation with it as well");
-  command->add_option("--report", o.report,
-                      "Markdown file to write (default: anabranch-verify-<model name>.md)");
-  return command;
+Command add_pull(CLI::App& app, PullOptions& o) {
+  auto* command = add_command(
+      app, "pull", "Download a model from the Hugging Face hub", {},
+      {
+          {"name", o.name,
+           "ORG/NAME, or ORG/NAME:QUANT or ORG/NAME/FILE of a GGUF repository (docs/models.md)", required()},
+          {"--revision", o.revision, "A branch, tag or commit (default: main)"},
+          {"--anyway", o.anyway, "Download it even if this program cannot run it"},
+      });
+  return {command, [&o] { return run_pull(o); }};
 }
 
-CLI::App* add_config(CLI::App& app, ConfigOptions& o) {
+Command add_ls(CLI::App& app, ListOptions& o) {
+  auto* command = add_command(
+      app, "ls", "List the models that are stored here, Ollama's and LM Studio's too", {},
+      {
+          json_flag(o.json),
+          {"--names", o.names, "Print names only, of models that can be used", excludes("--json")},
+      });
+  return {command, [&o] { return run_ls(o); }};
+}
+
+Command add_show(CLI::App& app, ShowOptions& o) {
+  auto* command = add_command(
+      app, "show",
+      "Describe a model: family, size, quantisation, context, and whether it fits; it need not be stored", {},
+      {
+          {"model", o.model, "A path, or a name on the hub", required()},
+          device_flag(o.device),
+          json_flag(o.json),
+      });
+  return {command, [&o] { return run_show(o); }};
+}
+
+Command add_rm(CLI::App& app, RemoveOptions& o) {
+  auto* command = add_command(
+      app, "rm", "Remove a stored model", {},
+      {
+          {"model", o.model,
+           "ORG/NAME (all its revisions), ORG/NAME@REVISION, ORG/NAME:QUANT or ORG/NAME/FILE", required()},
+          {"-y,--yes", o.yes, "Do not ask"},
+      });
+  return {command, [&o] { return run_rm(o); }};
+}
+
+Command add_doctor(CLI::App& app, DoctorOptions& o) {
+  auto* command = add_command(
+      app, "doctor", "Say what this machine offers and what would be used", {},
+      {
+          {"-m,--model", o.model, "Also look at this model; exit status 1 if it would not run here"},
+          device_flag(o.device),
+          {"--tune", o.tune,
+           "Measure with the model which number of threads, size of prefill chunks and number of parallel "
+           "requests suit this machine, and use that from now on",
+           needs("--model")},
+          {"--tune-seconds", o.tune_seconds, "How long to measure (default: 30)", within(1.0, 3600.0),
+           needs("--tune")},
+          json_flag(o.json),
+      });
+  return {command, [&o] { return run_doctor(o); }, {{&o.model, hub::Purpose::model, IfMissing::refuse}}};
+}
+
+Command add_verify(CLI::App& app, VerifyOptions& o) {
+  auto* command = add_command(
+      app, "verify", "Check a model on this machine and write a report", {model_flags(o.engine)},
+      {
+          {"--draft", o.engine.draft_path, "A draft model, to check speculation with it as well"},
+          {"--report", o.report, "Markdown file to write (default: anabranch-verify-<model name>.md)"},
+      });
+  return {command, [&o] { return run_verify(o); }, models_of(o.engine)};
+}
+
+Command add_config(CLI::App& app, ConfigOptions& o, const std::string& settings_file) {
   auto* command = app.add_subcommand("config", "Configuration files");
   command->require_subcommand(1);
-  auto* show =
-      command->add_subcommand("show", "Print the value of each flag of serve, and where it comes from");
-  show->add_option("-m,--model", o.model, "With the settings of this [model.NAME]");
-  show->add_flag("--json", o.json, "Print JSON");
-  return command;
+  add_command(*command, "show", "Print the value of each flag of serve, and where it comes from", {},
+              {
+                  {"-m,--model", o.model, "With the settings of this [model.NAME]"},
+                  json_flag(o.json),
+              });
+  return {command, [&o, &settings_file] { return run_config(o, settings_file); }};
 }
 
-CLI::App* add_completions(CLI::App& app, std::string& shell) {
-  auto* command = app.add_subcommand("completions", "Print what completes commands in a shell");
-  command->add_option("shell", shell, "bash, zsh or fish")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  return command;
+Command add_completions(CLI::App& app, std::string& shell) {
+  auto* command =
+      add_command(app, "completions", "Print what completes commands in a shell", {},
+                  {
+                      {"shell", shell, "bash, zsh or fish", required(), one_of({"bash", "zsh", "fish"})},
+                  });
+  return {command, [&app, &shell] { return say_lines(completion_script(app, shell)), 0; }};
 }
 
 }  // namespace
@@ -498,57 +467,39 @@ Program::Program(bool keep_defaults)
   if (keep_defaults) app.option_defaults()->always_capture_default();
   app.require_subcommand(1);
   app.set_version_flag("--version", ANABRANCH_VERSION);
-  app.add_flag("-v,--verbose", verbose, "Say more on stderr");
-  app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
-  app.add_flag("--no-auto-tune", no_auto_tune, "Leave out what `doctor --tune` found for the model");
-  app.add_flag("--offline", offline, "Never download a model; use stored ones only");
-  app.add_option("--config", settings_file,
-                 "TOML file of flags, read after ~/.config/anabranch/anabranch.toml (docs/configuration.md)");
+  add_flags(
+      app,
+      {{"",
+        {
+            {"-v,--verbose", verbose, "Say more on stderr"},
+            {"-q,--quiet", quiet, "Only errors on stderr"},
+            {"--no-auto-tune", no_auto_tune, "Leave out what `doctor --tune` found for the model"},
+            {"--offline", offline, "Never download a model; use stored ones only"},
+            {"--config", settings_file,
+             "TOML file of flags, read after ~/.config/anabranch/anabranch.toml (docs/configuration.md)"},
+        }}});
   app.fallthrough();
   app.footer(kExamples);
-  commands = {
-      {add_generate(app, generate),
-       [this] { return run_generate(generate); },
-       {{&generate.model.model}, {&generate.spec.draft}},
-       [this] { return check_generate(generate); }},
-      {add_chat(app, chat), [this] { return run_chat(chat); }, {{&chat.model.model}, {&chat.spec.draft}}},
-      {add_mcp(app, mcp), [this] { return run_mcp(mcp); }, {{&mcp.model.model}, {&mcp.spec.draft}}},
-      {add_serve(app, serve),
-       [this] { return run_serve(serve); },
-       {{&serve.model.model}, {&serve.spec.draft}}},
-      {add_stop(app, stop), [this] { return run_stop(stop); }, {}},
-      {add_status(app, status), [this] { return run_status(status); }, {}},
-      {add_convert(app, convert),
-       [this] { return run_convert(convert); },
-       {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}},
-       [this] { return check_convert(convert); }},
-      {add_bench(app, bench),
-       [this] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); },
-       {{&bench.model.model}, {&bench.draft}}},
-      {add_eval(app, eval), [this] { return run_eval(eval); }, {{&eval.model.model}, {&eval.against}}},
-      {add_calibrate(app, calibrate),
-       [this] { return run_calibrate(calibrate); },
-       {{&calibrate.model.model}}},
-      {add_cache(app, states), [this] { return run_cache(states); }, {}},
-      {add_sessions(app, sessions), [this] { return run_sessions(sessions); }, {}},
-      {add_pull(app, pull), [this] { return run_pull(pull); }, {}},
-      {add_ls(app, ls), [this] { return run_ls(ls); }, {}},
-      {add_show(app, show), [this] { return run_show(show); }, {}},
-      {add_rm(app, rm), [this] { return run_rm(rm); }, {}},
-      {add_doctor(app, doctor),
-       [this] { return run_doctor(doctor); },
-       {{&doctor.model, hub::Purpose::model, IfMissing::refuse}}},
-      {add_verify(app, verify),
-       [this] { return run_verify(verify); },
-       {{&verify.model.model}, {&verify.draft}}},
-      {add_config(app, config), [this] { return run_config(config, settings_file); }, {}},
-      {add_completions(app, shell),
-       [this] {
-         say_lines(completion_script(app, shell));
-         return 0;
-       },
-       {}},
-  };
+  commands = {add_generate(app, generate),
+              add_chat(app, chat),
+              add_mcp(app, mcp),
+              add_serve(app, serve),
+              add_stop(app, stop),
+              add_status(app, status),
+              add_convert(app, convert),
+              add_bench(app, bench),
+              add_eval(app, eval),
+              add_calibrate(app, calibrate),
+              add_cache(app, states),
+              add_sessions(app, sessions),
+              add_pull(app, pull),
+              add_ls(app, ls),
+              add_show(app, show),
+              add_rm(app, rm),
+              add_doctor(app, doctor),
+              add_verify(app, verify),
+              add_config(app, config, settings_file),
+              add_completions(app, shell)};
   tidy_help(app);
 }
 

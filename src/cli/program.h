@@ -8,6 +8,7 @@
 
 #include "cli/locate.h"
 #include "cli/options.h"
+#include "cli/serve_options.h"
 #include "cli/settings.h"
 
 namespace anabranch::cli {
@@ -51,7 +52,7 @@ struct Program {
   struct Command {
     CLI::App* app;
     std::function<int()> run;
-    std::vector<Located> locates;
+    std::vector<Located> locates = {};
     std::function<Result<void>()> check = {};  // called before the models are located
   };
   std::vector<Command> commands;

@@ -10,6 +10,7 @@
 #include "base/event_stream.h"
 #include "cli/partner.h"
 #include "cli/printer.h"
+#include "cli/serve_options.h"
 #include "cli/server_access.h"
 #include "hub/http.h"
 #include "net/http_text.h"
@@ -28,7 +29,7 @@ Result<std::string> api_address(std::string url) {
   if ((!origin.starts_with("http://") && !origin.starts_with("https://")) ||
       url.find_first_of("?# ") != url.npos)
     return make_error(ErrorKind::invalid, "--url {} is no address: try http://127.0.0.1:{}", url,
-                      ServeOptions{}.port);
+                      server::ServerOptions().port);
   return url.ends_with("/v1") ? url : url + "/v1";
 }
 
@@ -143,7 +144,10 @@ class AnswerReader {
 class RemotePartner : public Partner {
  public:
   RemotePartner(const ChatOptions& options, std::string address, std::string key)
-      : options_(options), address_(std::move(address)), key_(std::move(key)), model_(options.model.model) {
+      : options_(options),
+        address_(std::move(address)),
+        key_(std::move(key)),
+        model_(options.engine.model_path) {
     settings_.stall_seconds = kSilenceSeconds;
     if (const char* file = std::getenv("SSL_CERT_FILE")) settings_.ca_file = file;
   }

@@ -27,6 +27,7 @@
 #include "cli/pid_file.h"
 #include "cli/print.h"
 #include "cli/reports.h"
+#include "cli/serve_options.h"
 #include "cli/settings.h"
 #include "cli/supervisor.h"
 #include "ops/open.h"
@@ -154,10 +155,11 @@ void reload(const ServeOptions& options, server::Server& server) {
     log_info("SIGHUP: {} API keys are in force now", *keys);
   else
     log_error("SIGHUP: the API keys stay as they were: {}", keys.error().message);
-  if (options.tls_certificate.empty()) return;
+  if (options.server.tls.certificate.empty()) return;
   const auto tls = server.reload_tls();
   if (tls)
-    log_info("SIGHUP: new connections get the certificate that is in '{}' now", options.tls_certificate);
+    log_info("SIGHUP: new connections get the certificate that is in '{}' now",
+             options.server.tls.certificate);
   else
     log_error("SIGHUP: the TLS certificate and key stay as they were: {}", tls.error().message);
 }
@@ -183,26 +185,25 @@ Result<void> allow_descriptors(int connections) {
   return {};
 }
 
-server::SessionOptions session_options(const SessionFlags& flags) {
-  server::SessionOptions sessions;
-  sessions.retention = {flags.days, flags.bytes};
-  const auto wanted = as_switch(flags.directory);
+server::SessionOptions session_options(const ServeOptions& options) {
+  server::SessionOptions sessions = options.server.sessions;
+  const auto wanted = as_switch(options.sessions);
   if (wanted == false) return sessions;
-  sessions.keep_responses = !flags.directory.empty();
-  sessions.directory = sessions.keep_responses && !wanted ? flags.directory : default_session_directory();
+  sessions.keep_responses = !options.sessions.empty();
+  sessions.directory = sessions.keep_responses && !wanted ? options.sessions : default_session_directory();
   return sessions;
 }
 
 Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_keys) {
   server::ServerTools tools{nullptr, options.mcp.limits};
   if (options.mcp.config.empty()) return tools;
-  if (!has_keys && !server::is_loopback_name(server::listening_name(options.host)))
+  if (!has_keys && !server::is_loopback_name(server::listening_name(options.server.host)))
     return make_error(
         ErrorKind::invalid,
         "--mcp-config with --host {}: clients of other machines may use tools only with an API key "
         "(--api-key-file)",
-        options.host);
-  if (!has_keys && std::ranges::find(options.cors_origins, "*") != options.cors_origins.end())
+        options.server.host);
+  if (!has_keys && std::ranges::find(options.server.cors_origins, "*") != options.server.cors_origins.end())
     return make_error(
         ErrorKind::invalid,
         "--cors-origin '*' with --mcp-config: pages of all sites may use tools only with an API key "
@@ -228,38 +229,24 @@ std::shared_ptr<ConsentStore> open_consent(const std::string& directory) {
 int connections_of(const ServeOptions& options) {
   constexpr int kUsual = 256, kOthers = 64;
   if (options.connections > 0) return options.connections;
-  return static_cast<int>(std::min<int64_t>(
-      std::max<int64_t>(kUsual, int64_t{options.parallel} + options.queue + kOthers), 1 << 16));
+  const int64_t requests = int64_t{options.engine.max_running} + options.engine.max_queue;
+  return static_cast<int>(std::clamp<int64_t>(requests + kOthers, kUsual, 1 << 16));
 }
 
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
-  if (!options.kv_events.empty() && options.model.model.empty())
+  if (!options.engine.cache.events.empty() && options.engine.model_path.empty())
     return make_error(ErrorKind::invalid, "--kv-events tells of one model: name it with --model");
-  server::ServerOptions result;
-  result.host = options.host;
-  result.port = static_cast<uint16_t>(options.port);
+  server::ServerOptions result = options.server;
   result.limits.connections = connections_of(options);
-  result.limits.connections_per_address = options.connections_per_address;
-  result.limits.body_bytes = options.max_body_bytes;
   result.limits.all_body_bytes = std::max(result.limits.all_body_bytes, 2 * result.limits.body_bytes);
   TRY(result.limits.proxies, server::TrustedProxies::make(options.trusted_proxies));
-  result.requests_per_minute = options.requests_per_minute;
-  result.request_timeout_s = options.request_timeout_s;
-  result.access_log = options.access_log;
-  result.access_log_bytes = options.access_log_bytes;
-  result.allowed_hosts = options.allowed_hosts;
-  result.cors_origins = options.cors_origins;
-  result.share_states = options.states.share;
-  TRY_VOID(peer_options(options.states));
-  result.tls = {options.tls_certificate, options.tls_key};
-  result.stop_grace_s = options.drain_seconds;
+  TRY_VOID(peer_options(options));
   TRY_VOID(allow_descriptors(result.limits.connections));
   TRY(result.api_keys, api_keys(options));
-  if (!options.cache_scope.empty()) result.cache_scope = server::parse_cache_scope(options.cache_scope);
   TRY(result.volatile_text, volatile_rules(options));
   TRY(result.tools, server_tools(options, !result.api_keys.empty()));
-  result.sessions = session_options(options.sessions);
-  const auto keep = cache_options(options.cache);
+  result.sessions = session_options(options);
+  const auto keep = cache_options(options.engine.cache, options.cache);
   if (keep.enabled && !keep.directory.empty()) {
     result.cache_directory = keep.directory;
     result.seal_key_path = keep.directory + "/seal.key";
@@ -278,13 +265,13 @@ Result<void> check_address(const server::ServerOptions& options) {
 Result<server::ServerModels> server_models(const ServeOptions& options) {
   server::ServerModels models;
   TRY(models.fetch_image, server::make_image_fetch(options.image_hosts));
-  if (!options.model.model.empty()) {
+  if (!options.engine.model_path.empty()) {
     TRY(models.first, load_for_serving(options));
   }
   models.first_keep = {options.pin, options.unload_after_s.value_or(0)};
   models.source = model_source(options, models.first ? models.first->engine->info().name : "");
   models.strict_names = options.strict_model_names;
-  TRY(const auto device, ops::open_device({options.model.device}));
+  TRY(const auto device, ops::open_device({options.engine.device.name}));
   models.weight_bytes = options.model_bytes > 0 ? options.model_bytes : memory_of(*device) / 4 * 3;
   return models;
 }
@@ -323,19 +310,19 @@ Result<int> serve(const ServeOptions& options, Background* background) {
   TRY(const auto server, server::Server::start(std::move(models), wanted));
   signals.serve(SignalThread::Actions{[&] { stop(*server); }, [&] { reload(options, *server); },
                                       [&] { server->report(); }});
-  if (wanted.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
+  if (wanted.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.server.host)))
     log_warning(
         "{} is not this machine alone, and no API key was given: everybody who reaches port {} may use the "
         "model (--api-key-file, or --host 127.0.0.1)",
-        options.host, server->port());
+        options.server.host, server->port());
   const ServerRecord record = {
       .pid = ::getpid(),
       .model = name,
-      .address = fmt::format("http{}://{}:{}", options.tls_certificate.empty() ? "" : "s",
-                             server::listening_name(options.host), server->port()),
+      .address = fmt::format("http{}://{}:{}", options.server.tls.certificate.empty() ? "" : "s",
+                             server::listening_name(options.server.host), server->port()),
       .log = options.log_file,
       .version = ANABRANCH_VERSION,
-      .drain_seconds = options.drain_seconds,
+      .drain_seconds = options.server.stop_grace_s,
       .started = unix_seconds()};
   if (pid_file) TRY_VOID(pid_file->write(record));
   announce(record, background);
@@ -350,17 +337,17 @@ Result<int> serve(const ServeOptions& options, Background* background) {
 // Sets the default file names of a detached server.
 Result<void> name_files(ServeOptions& options) {
   if (!options.detach) return {};
-  if (options.port == 0 && (options.pid_file.empty() || options.log_file.empty()))
+  if (options.server.port == 0 && (options.pid_file.empty() || options.log_file.empty()))
     return make_error(ErrorKind::invalid,
                       "--detach names its files by the port: with --port 0 give --pid-file and --log-file");
   std::error_code ignored;  // what cannot be made cannot be written to
   if (options.pid_file.empty() || options.log_file.empty())
     std::filesystem::create_directories(user_state_directory(), ignored);
   if (options.pid_file.empty()) {
-    TRY(options.pid_file, usual_pid_file(options.port));
+    TRY(options.pid_file, usual_pid_file(options.server.port));
   }
   if (options.log_file.empty()) {
-    TRY(options.log_file, usual_log_file(options.port));
+    TRY(options.log_file, usual_log_file(options.server.port));
   }
   return {};
 }

@@ -1,5 +1,4 @@
-#include "cli/service_commands.h"
-
+// `stop` and `status`: for servers that have a pid file (pid_file.h), such as those of `serve --detach`.
 #include <fmt/core.h>
 
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include "cli/conversation.h"
 #include "cli/pid_file.h"
 #include "cli/print.h"
+#include "cli/serve_options.h"
 #include "cli/server_access.h"
 #include "hub/http.h"
 
@@ -24,12 +24,6 @@ constexpr int kNotRunning = 3;      // the same as of systemctl status
 constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
 constexpr double kAfterSecond = 5;  // seconds until SIGKILL
 constexpr double kHealthSeconds = 3;
-
-void add_place(CLI::App& command, int& port, std::string& pid_file) {
-  command.add_option("-p,--port", port, "The port that the server was told to listen on")
-      ->check(CLI::Range(0, 65535));
-  command.add_option("--pid-file", pid_file, "Its pid file, if that is not the usual one of the port");
-}
 
 Result<std::string> pid_file_of(const std::string& named, int port) {
   return named.empty() ? usual_pid_file(port) : Result<std::string>(named);
@@ -216,22 +210,6 @@ Result<int> status(const StatusOptions& options) {
 }
 
 }  // namespace
-
-CLI::App* add_stop(CLI::App& app, StopOptions& o) {
-  auto* command = app.add_subcommand("stop", "Stop a server that serve --detach started");
-  add_place(*command, o.port, o.pid_file);
-  return command;
-}
-
-CLI::App* add_status(CLI::App& app, StatusOptions& o) {
-  auto* command = app.add_subcommand("status", "Tell whether a server runs, and what it does");
-  add_place(*command, o.port, o.pid_file);
-  command->add_option(
-      "--api-key-file", o.api_key_file,
-      "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)");
-  command->add_flag("--json", o.json, "Print JSON");
-  return command;
-}
 
 int run_stop(const StopOptions& options) {
   const auto result = stop(options);

@@ -30,11 +30,16 @@ std::string flag_name(std::string_view key) {
   return name;
 }
 
+// The names of the flags that settings may set for a sub-command: its own, those of the sub-commands below
+// it, and those of the program.
 std::vector<std::string> names_of(const CLI::App& command) {
+  std::vector<const CLI::App*> apps = {&command, command.get_parent()};
+  for (const CLI::App* below : command.get_subcommands({})) apps.push_back(below);
   std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (name != "help") names.push_back(name);
+  for (const CLI::App* app : apps)
+    for (const CLI::Option* option : app->get_options())
+      for (const std::string& name : option->get_lnames())
+        if (name != "help" && name != "version" && name != "config") names.push_back(name);
   return names;
 }
 
@@ -281,8 +286,9 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
 }
 
 std::vector<std::string> unknown_variables(const CLI::App& app) {
-  // Variables that are read elsewhere: secrets, and those of our own tests and builds.
-  std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_NVRTC", "ANABRANCH_OVERLAP"};
+  // Variables that are read elsewhere.
+  std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_CONFIG", "ANABRANCH_NVRTC",
+                                    "ANABRANCH_OVERLAP"};
   for (const CLI::App* command : app.get_subcommands({}))
     for (const std::string& flag : names_of(*command)) known.push_back(variable_of(flag));
   std::vector<std::string> out;
@@ -310,7 +316,9 @@ std::optional<bool> as_switch(const std::string& value) {
 std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App& given) {
   std::vector<std::string> out;
   for (const auto& [name, setting] : table) {
-    const CLI::Option* option = given.get_option_no_throw("--" + name);
+    const CLI::Option* option = nullptr;
+    for (const CLI::App* at = &given; at && !option; at = at->get_parent())
+      option = at->get_option_no_throw("--" + name);
     if (!option || option->count() > 0) continue;
     const auto there = [](const CLI::Option* other) { return other->count() > 0; };
     if (std::ranges::any_of(option->get_excludes(), there)) continue;

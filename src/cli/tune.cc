@@ -147,7 +147,7 @@ class Tuner {
 
 }  // namespace
 
-Result<TuneReport> tune(const ModelOptions& options, double seconds) {
+Result<TuneReport> tune(const EngineOptions& options, double seconds) {
   TRY(const auto loaded, load_on_device(options));
   return Tuner(loaded, seconds).run();
 }

@@ -23,6 +23,6 @@ struct TuneReport {
 };
 
 // Takes about `seconds`, and longer with models so slow that they need it. Errors: those of loading.
-Result<TuneReport> tune(const ModelOptions& options, double seconds);
+Result<TuneReport> tune(const EngineOptions& options, double seconds);
 
 }  // namespace anabranch::cli

@@ -147,7 +147,7 @@ Result<std::string> tensor_types(const std::string& path, const Model& model) {
 }
 
 Result<std::unique_ptr<Engine>> load(const VerifyOptions& options, ModelFacts& facts) {
-  TRY(EngineOptions to, engine_options(options.model, {"off", 0, options.draft, false}, kNoCache));
+  TRY(EngineOptions to, engine_options(options.engine, {"off"}, kNoCache));
   to.cache = CacheOptions{.enabled = true};  // in memory only
   to.keep_statistics = false;
   return create_engine(to, [&](std::shared_ptr<Device> device) -> Result<LoadedModel> {
@@ -218,14 +218,14 @@ constexpr struct {
 
 Result<int> verify(const VerifyOptions& options) {
   Report report;
-  report.model = model_name_of(options.model.model);
+  report.model = model_name_of(options.engine.model_path);
   report.path = options.report.empty() ? usual_report(report.model) : options.report;
   const CpuInfo& cpu = cpu_info();
   report.setting = {{"Version", ANABRANCH_VERSION},
                     {"Machine", fmt::format("{}, {:.1f} GB of memory", cpu.model, cpu.memory_bytes / 1e9)},
-                    {"Flags", fmt::format("--device {}{}{}", options.model.device,
-                                          options.model.precise ? " --precise" : "",
-                                          options.model.reference ? " --reference" : "")}};
+                    {"Flags", fmt::format("--device {}{}{}", options.engine.device.name,
+                                          options.engine.device.precise ? " --precise" : "",
+                                          options.engine.device.reference ? " --reference" : "")}};
   report.rows.push_back({"load", {}});
   for (const auto& check : kChecks) report.rows.push_back({check.name, {}});
 

@@ -126,8 +126,8 @@ Result<void> EngineImpl::start() {
   auto loaded = ready.get_future();
   thread_ = std::thread([this, &ready] {
     name_thread("engine");
-    run_on_fast_cores(cpu_info(),
-                      options_.threads > 0 ? options_.threads : choose_threads(cpu_info()).threads);
+    run_on_fast_cores(cpu_info(), options_.device.threads > 0 ? options_.device.threads
+                                                              : choose_threads(cpu_info()).threads);
     auto loop = load_safely();
     if (!loop) return ready.set_value(loop.error());
     ready.set_value({});

@@ -24,6 +24,7 @@
 #include "grammar/grammar.h"
 #include "images/processor.h"
 #include "jinja/chat_template.h"
+#include "ops/device_options.h"
 #include "output/output_parser.h"
 #include "peers/peer_options.h"
 #include "tokenizer/tokenizer.h"
@@ -146,9 +147,10 @@ using Sink = std::function<void(const Event&)>;
 // The cache of sequence states for later prompts (cache/state_cache.h).
 struct CacheOptions {
   bool enabled = false;
-  uint64_t ram_bytes = 0;     // 0: an eighth of the machine's memory, at most 8 GiB
-  std::string directory;      // empty: no disk tier
-  uint64_t disk_bytes = 0;    // 0: a tenth of the free space there, at most 32 GiB
+  uint64_t ram_bytes = 0;  // 0: an eighth of the machine's memory, at most 8 GiB
+  std::string directory;   // empty: no disk tier
+  std::optional<uint64_t>
+      disk_bytes;             // unset: a tenth of the free space there, at most 32 GiB; 0: no disk tier
   double disk_worth_s = 0;    // StateCacheOptions::disk_worth_s
   KvForm kv = KvForm::exact;  // an engine finds only states that were cached in its own KV format
   std::string events;         // a ZeroMQ endpoint for cache events (cache/kv_events.h); empty: none
@@ -159,18 +161,13 @@ struct EngineOptions {
   std::string model_name;          // ModelInfo::name; empty: the last part of the path
   std::optional<Pooling> pooling;  // for embeddings, overrides what the model's files say
   std::string chat_template_path;  // a file with a template instead of the model's own; empty: none
-  int threads = 0;                 // 0 = the default of base/thread_pool.h
-  bool precise = false;            // fp32 activations and KV
-  bool reference = false;          // run ops/reference instead of our kernels
-  std::string device = "cpu";      // or "cuda", "metal"
-  uint64_t expert_bytes = 0;       // see DeviceOptions
-  std::vector<int> devices;        // see DeviceOptions
-  int context_length = 0;          // 0: the model's own, bounded by memory
-  int prefill_chunk = 0;           // tokens per prefill step; 0: the device's default
+  ops::DeviceOptions device;
+  int context_length = 0;  // 0: the model's own, bounded by memory
+  int prefill_chunk = 0;   // tokens per prefill step; 0: the device's default
   int max_running = 0;  // requests that run at the same time, in one pass per step; 0: the device's default
   int max_queue = 64;   // requests that may wait; more are refused
   // The longest gap between two tokens of a stream while other prompts are in prefill (engine/scheduler.h).
-  double max_gap_s = 0.05;
+  double max_gap_ms = 50;
   // Memory for the states of all running requests; 0: half of the machine's memory, or the free memory if
   // that is less. The context is bounded so that one request fits.
   uint64_t memory_bytes = 0;

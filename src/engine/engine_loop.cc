@@ -41,7 +41,7 @@ std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const Engin
     store = std::make_unique<ImageStore>(
         ImageStoreOptions{.fingerprint = states->fingerprint(),
                           .directory = states->disk() ? options.cache.directory : "",
-                          .disk_bytes = image_disk_bytes(options.cache.disk_bytes)});
+                          .disk_bytes = image_disk_bytes(options.cache.disk_bytes.value_or(0))});
   return std::make_unique<ImageEncoder>(*model.tower(), model.image_format()->processor, model.device(),
                                         std::move(store));
 }
@@ -69,7 +69,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
       model_(model),
       inbox_(inbox),
       scheduler_({options.prefill_chunk > 0 ? options.prefill_chunk : model.device().prefill_chunk(),
-                  model.info().max_running, options.max_queue, options.max_gap_s}),
+                  model.info().max_running, options.max_queue, options.max_gap_ms / 1000}),
       memory_(memory.budgets, memory.reserve),
       keeper_(std::move(keeper)),
       images_(make_image_encoder(model, options, keeper_.cache())),

@@ -16,8 +16,7 @@
 namespace anabranch {
 
 Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction& load) {
-  TRY(device_, ops::open_device({options.device, options.reference, options.precise, options.threads,
-                                 options.expert_bytes, options.devices}));
+  TRY(device_, ops::open_device(options.device));
   TRY(loaded_, load(device_));
   if (!options.chat_template_path.empty()) {
     TRY(loaded_.chat_template, read_chat_template(options.chat_template_path, *loaded_.tokenizer));
@@ -119,7 +118,7 @@ void EngineModel::load_statistics(const EngineOptions& options) {
       fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
                   draft_.info.name, draft_.info.bytes_per_token, device_->threads().size(),
                   device_->is_host() ? device_->ops().kernels_name(*device_) : device_->name(),
-                  options.precise + 2 * options.reference);
+                  options.device.precise + 2 * options.device.reference);
   Fnv1a hash;
   for (const char c : about) hash.add(static_cast<uint8_t>(c));
   statistics_path_ = spec_stats_path(fmt::format("{:016x}", hash.value()));

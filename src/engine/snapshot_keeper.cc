@@ -48,7 +48,7 @@ std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCach
   DiskOptions disk;
   disk.directory = wanted.directory;
   disk.fingerprint = options.fingerprint;
-  disk.budget_bytes = wanted.disk_bytes;
+  disk.budget_bytes = wanted.disk_bytes.value_or(0);
   // The queue of records for a slow disk takes memory, too, so it is bounded.
   disk.queue_bytes = std::clamp(options.ram_bytes / 4, uint64_t{32} << 20, disk.queue_bytes);
   std::error_code ignored;
@@ -67,9 +67,9 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   SnapshotKeeper keeper;
   const CacheOptions& wanted = engine.cache;
   if (!wanted.enabled) return keeper;
-  if (engine.device != "cpu" && wanted.kv == KvForm::q8)
+  if (engine.device.name != "cpu" && wanted.kv == KvForm::q8)
     return make_error(ErrorKind::unsupported,
-                      "--cache-kv q8 is for the CPU only: leave it out with --device {}", engine.device);
+                      "--cache-kv q8 is for the CPU only: leave it out with --device {}", engine.device.name);
   TRY(const Fingerprint weights, weights_key(engine.model_path, wanted.directory));
   StateCacheOptions options;
   options.device = &model.device();
@@ -79,8 +79,9 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   options.mtp_hidden = model.model().spec().hidden;
   const int ranks = model.model().ranks();
   const auto setting =
-      fmt::format("{} {}{}{}", engine.reference ? "reference" : engine.device, engine.precise ? "f32" : "f16",
-                  wanted.kv == KvForm::q8 ? " q8" : "", ranks > 1 ? fmt::format(" in {} parts", ranks) : "");
+      fmt::format("{} {}{}{}", engine.device.reference ? "reference" : engine.device.name,
+                  engine.device.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "",
+                  ranks > 1 ? fmt::format(" in {} parts", ranks) : "");
   const bool windows = std::ranges::any_of(options.model, [](const LayerLayout& layer) {
     const auto* kv = std::get_if<KvLayout>(&layer);
     return kv && is_windowed(*kv);
@@ -107,7 +108,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   options.ram_bytes = ram_bytes;
   options.disk_worth_s = wanted.disk_worth_s;
   // The fingerprint does not cover which layers were left out, and the next calibration may change them.
-  if (!wanted.directory.empty() && !engine.lossy_skip)
+  if (!wanted.directory.empty() && wanted.disk_bytes != 0 && !engine.lossy_skip)
     options.disk = open_disk(wanted, options, setting, model.info());
   if (!wanted.events.empty()) {
     TRY(options.events, KvEvents::open(wanted.events));

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Device>> open_group(const std::vector<int>& indices, cons
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
-  const std::string& name = options.device;
+  const std::string& name = options.name;
   const bool on_cuda = name == "cuda", on_metal = name == "metal";
   if (name != "cpu" && !on_cuda && !on_metal)
     return make_error(ErrorKind::invalid, "there is no device \"{}\": cpu, cuda or metal", name);

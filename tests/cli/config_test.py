@@ -88,6 +88,37 @@ def test_the_environment_counts():
         assert code == 0 and json.loads(out)["port"]["origin"] == "default" and not err, err
 
 
+def test_flags_of_every_command_can_be_set():
+    with home("[generate]\noffline = true\n", more_toml="[serve]\nport = 4\n") as run:
+        code, _, err = run("generate", "-m", "nobody/nothing", "hi")
+        assert code == 1 and "--offline" in err, err
+        code, _, err = run("generate", "-m", "nobody/nothing", "hi", ANABRANCH_OFFLINE="maybe")
+        assert code == 2 and "--offline" in err and "$ANABRANCH_OFFLINE" in err, err
+        assert shown(run, ANABRANCH_CONFIG="more.toml")["port"]["value"] == "4"
+        assert shown(run, "--config", "more.toml", ANABRANCH_CONFIG="missing.toml")["port"]["value"] == "4"
+        code, _, err = run("config", "show", ANABRANCH_CONFIG="missing.toml")
+        assert code == 1 and "missing.toml" in err, err
+    refused("[server]\nconfig = 'x'\n", "there is no setting config")
+    refused("offline = true\n", "offline belongs below a line [server]")
+
+
+def test_sub_commands_of_sub_commands_have_settings():
+    with home("[cache]\ncache-dir = 'states'\njson = true\n[sessions]\nsessions = 'talks'\n") as run:
+        code, out, err = run("cache", "stats")
+        assert code == 0 and isinstance(json.loads(out), (dict, list)), (out, err)
+        code, out, err = run("cache", "ls", ANABRANCH_OLDER_THAN="x")  # a flag of another one
+        assert code == 0, err
+        code, out, err = run("cache", "clear", "-y", ANABRANCH_OLDER_THAN="x")
+        assert code == 2 and "--older-than is set by $ANABRANCH_OLDER_THAN" in err, err
+        code, out, err = run("sessions", "ls", ANABRANCH_LIMIT="0")
+        assert code == 2 and "--limit is set by $ANABRANCH_LIMIT" in err, err
+        assert run("sessions", "ls", "--limit", "3", ANABRANCH_LIMIT="0")[0] == 0
+        code, out, err = run("sessions", "show")
+        assert code == 1 and err.endswith(" in talks\n"), err
+        code, out, err = run("sessions", "show", ANABRANCH_SESSIONS="on")  # a word, no directory
+        assert code == 1 and err.endswith("/anabranch/sessions\n"), err
+
+
 def test_misplaced_settings_say_where_they_belong():
     for text, place in (("port = 80\n", "port belongs below a line [server]"), ("[chat]\nport = 80\n", "below a line [server]"),
                         ("[generate]\njson = true\nbits = 4\n", "below a line [convert]"), ("ctx_size = 9\n", "below a line [server]")):

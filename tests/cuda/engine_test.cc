@@ -26,8 +26,8 @@ std::vector<std::vector<int>> answers(const TinyModel& model, const char* overla
   const Variable variable("ANABRANCH_OVERLAP", overlap);
   EngineOptions options;
   options.model_path = model.path();
-  options.device = "cuda";
-  options.threads = 1;
+  options.device.name = "cuda";
+  options.device.threads = 1;
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   Collector collector;
@@ -99,8 +99,8 @@ TEST(EngineOnCuda, DraftsChangeNoSampledToken) {
   const auto open = [&](const char* device) {
     EngineOptions options;
     options.model_path = options.draft_path = model.path();
-    options.device = device;
-    options.threads = 1;
+    options.device.name = device;
+    options.device.threads = 1;
     options.cache.enabled = true;  // others' answers are copied from then
     options.cache.ram_bytes = 64 << 20;
     auto engine = Engine::create(options);

@@ -9,7 +9,7 @@ namespace anabranch {
 namespace {
 
 TEST(Choose, ACardEqualsTheHostsSampler) {
-  auto device = ops::open_device({.device = "cuda"});
+  auto device = ops::open_device({.name = "cuda"});
   if (!device) GTEST_SKIP() << device.error().message;
   for (const int vocab : {70, 9001, 151936, 248320, 262144, 262208})
     testing::expect_choices_of_the_host(**device, vocab);

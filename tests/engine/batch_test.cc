@@ -23,7 +23,7 @@ std::unique_ptr<Engine> start(const EngineOptions& options) {
 EngineOptions options_of(const std::string& path, int max_running, bool cache = false) {
   EngineOptions options;
   options.model_path = path;
-  options.threads = 2;
+  options.device.threads = 2;
   options.max_running = max_running;
   options.cache.enabled = cache;
   options.cache.ram_bytes = 1ull << 28;

@@ -22,7 +22,7 @@ constexpr const char* kAttention = "llama_tied";
 std::unique_ptr<Engine> start(const TinyModel& model, CacheOptions cache = {}) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
+  options.device.threads = 1;
   options.cache = std::move(cache);
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.error().message;
@@ -184,7 +184,7 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunOnTheReferenceBackend) {
   const TempDir dir;
   EngineOptions options;
   options.model_path = model.path();
-  options.reference = true;
+  options.device.reference = true;
   std::vector<Request> requests(2, conversation()[1]);
   for (auto& request : requests) request.max_tokens = 8;
   const Ran cold = run(**Engine::create(options), requests);
@@ -255,9 +255,9 @@ TEST_P(CacheOf, In8BitsTheNextTokenIsAlmostAsLikely) {
   for (const bool reference : {false, true}) {
     EngineOptions options;
     options.model_path = model.path();
-    options.threads = 1;
-    options.precise = true;  // no rounding of activations beside
-    options.reference = reference;
+    options.device.threads = 1;
+    options.device.precise = true;  // no rounding of activations beside
+    options.device.reference = reference;
     options.cache = in_8_bits(in_memory());
     const auto engine = std::move(*Engine::create(options));
     Request request = conversation()[1];
@@ -391,7 +391,7 @@ TEST(Cache, StatesBelongToTheirModel) {
   EngineOptions options;
   options.model_path = model.path();
   options.cache = on_disk(dir);
-  options.precise = true;
+  options.device.precise = true;
   EXPECT_EQ(run_to_end(**Engine::create(options), request).last.usage.cached_tokens, 0);
   EXPECT_GE(run_to_end(*start(model, on_disk(dir)), request).last.usage.cached_tokens, 450);
 }

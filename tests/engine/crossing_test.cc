@@ -64,7 +64,7 @@ class Crossing : public ::testing::TestWithParam<bool> {
   void SetUp() override {
     EngineOptions options;
     options.model_path = model_.path();
-    options.threads = 1;
+    options.device.threads = 1;
     options.cache.enabled = true;
     options.cache.ram_bytes = 1ull << 28;
     options.memory_bytes = tight_memory(options, GetParam(), 1);

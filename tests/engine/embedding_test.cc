@@ -24,7 +24,7 @@ constexpr int kTexts = 5;
 EngineOptions options_of(const TinyModel& model, int chunk) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
+  options.device.threads = 1;
   options.prefill_chunk = chunk;
   options.cache.enabled = true;
   options.cache.ram_bytes = 1ull << 28;

@@ -24,7 +24,7 @@ class EngineTest : public ::testing::Test {
     EngineOptions options;
     options.model_path = model_->path();
     options.prefill_chunk = prefill_chunk;
-    options.threads = threads;
+    options.device.threads = threads;
     options.max_queue = max_queue;
     options.max_running = max_running;
     auto engine = Engine::create(options);

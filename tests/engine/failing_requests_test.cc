@@ -17,7 +17,7 @@ class FailingDraft : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.model_path = sound_.path();
-    options_.threads = 1;
+    options_.device.threads = 1;
     const auto engine = engine_with(options_, false);
     want_ = run(*engine, request());
     next_want_ = run(*engine, next_request());

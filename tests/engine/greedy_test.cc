@@ -14,7 +14,7 @@ const SpecMode kModes[] = {kOff,
 std::unique_ptr<Engine> start(const TinyModel& model) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 2;
+  options.device.threads = 2;
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   return std::move(*engine);

@@ -72,8 +72,8 @@ Request golden_request(const VisionCase& from, const golden::VisionRun& run) {
 EngineOptions options_of(const TinyModel& model, bool cache = false) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
-  options.max_gap_s = 0;
+  options.device.threads = 1;
+  options.max_gap_ms = 0;
   options.cache.enabled = cache;
   options.cache.ram_bytes = 1ull << 28;
   return options;
@@ -94,7 +94,7 @@ TEST(EngineImages, AnswersAreTransformersHoweverThePromptIsCut) {
     const VisionCase from = golden::read_vision_case(name);
     for (const int chunk : {4, 256}) {
       EngineOptions options = options_of(model, true);
-      options.precise = true;
+      options.device.precise = true;
       options.prefill_chunk = chunk;
       const auto engine = engine_with(options, chunk == 4);
       ASSERT_TRUE(engine->info().images);

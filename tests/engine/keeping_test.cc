@@ -12,7 +12,7 @@ namespace {
 EngineOptions kept_options(const TinyModel& model) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
+  options.device.threads = 1;
   options.cache.enabled = true;
   options.cache.ram_bytes = 1ull << 28;
   return options;

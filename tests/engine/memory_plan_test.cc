@@ -67,7 +67,7 @@ TEST(MemoryOfRequests, OverlappingStepsTakeTheRecurrentStatesOnceMore) {
   const TinyModel model("qwen35_nested_untied_grouped");
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
+  options.device.threads = 1;
   EngineModel loaded;
   const auto load = [&](std::shared_ptr<Device> device) {
     return load_model(model.path(), std::move(device));
@@ -83,7 +83,7 @@ TEST(MemoryOfRequests, ADraftModelsStatesCount) {
   const TinyModel model("qwen35_flat_tied"), draft("qwen35_nested_untied_grouped");
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
+  options.device.threads = 1;
   const uint64_t before = bytes_of_small_request(*engine_with(options, false));
   options.draft_path = draft.path();
   const auto engine = engine_with(options, false);

@@ -33,7 +33,7 @@ std::unique_ptr<Engine> hybrid(bool overlap, const TinyModel& model, bool cache,
   return with_overlap(overlap, [&] {
     EngineOptions options;
     options.model_path = model.path();
-    options.threads = 2;
+    options.device.threads = 2;
     options.cache.enabled = cache;
     options.cache.ram_bytes = 1ull << 28;
     options.memory_bytes = memory;

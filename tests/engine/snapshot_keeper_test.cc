@@ -11,7 +11,7 @@ class PromiseTest : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.model_path = model_files_.path();
-    options_.threads = 1;
+    options_.device.threads = 1;
     options_.cache.enabled = true;
     const auto load = [&](std::shared_ptr<Device> device) {
       return load_model(model_files_.path(), std::move(device));

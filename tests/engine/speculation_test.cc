@@ -22,7 +22,7 @@ constexpr SpecMode from(DraftSource source, int depth) {
 EngineOptions options_of(const TinyModel& model, const TinyModel* draft = nullptr, int threads = 1) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = threads;
+  options.device.threads = threads;
   if (draft) options.draft_path = draft->path();
   return options;
 }
@@ -161,7 +161,7 @@ TEST_F(Speculation, EverySourceAndDepthGivesTheSameTokens) {
 TEST_F(Speculation, DraftsOfTheModelItselfAreAllRight) {
   for (const bool precise : {false, true}) {
     auto options = options_of(*flat_, flat_.get());
-    options.precise = precise;
+    options.device.precise = precise;
     const auto engine = start(options);
     for (const float temperature : {0.0f, 0.9f})
       for (const auto source : {DraftSource::draft, DraftSource::exit})

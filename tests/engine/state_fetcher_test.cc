@@ -47,7 +47,7 @@ constexpr double kPatience =
 std::unique_ptr<Engine> engine_beside(const DeafPeer& peer, const TinyModel& model) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = 1;
+  options.device.threads = 1;
   options.cache.enabled = true;
   options.cache.ram_bytes = 1ull << 28;
   options.peers = {.urls = {peer.url()}, .api_key = "", .timeout_s = kPatience};

@@ -25,9 +25,9 @@ constexpr Setting kSettings[] = {{"qwen35_nested_untied_grouped", 1, false, fals
 std::unique_ptr<Engine> start(const TinyModel& model, const Setting& setting) {
   EngineOptions options;
   options.model_path = model.path();
-  options.threads = setting.threads;
-  options.precise = setting.precise;
-  options.reference = setting.reference;
+  options.device.threads = setting.threads;
+  options.device.precise = setting.precise;
+  options.device.reference = setting.reference;
   options.cache.enabled = false;
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.error().message;

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Reference, GoldenReference,
 class GoldenCuda : public ::testing::TestWithParam<std::string> {};
 TEST_P(GoldenCuda, CloseToTransformersAndTheSameBitsForAnyRows) {
   if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
-  const auto device = ops::open_device({.device = "cuda"}).value();
+  const auto device = ops::open_device({.name = "cuda"}).value();
   const auto golden = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / GetParam());
   expect_close_on_cuda(golden, *device, {1, 3, 20, 64}, 1000);
 }

@@ -31,7 +31,7 @@ Bytes random_bytes(size_t count, uint64_t seed) {
 }
 
 std::unique_ptr<Device> cpu() {
-  auto device = ops::open_device({.device = "cpu", .threads = 2});
+  auto device = ops::open_device({.name = "cpu", .threads = 2});
   EXPECT_TRUE(device.ok());
   return std::move(*device);
 }

@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, VisionPrompts, ::testing::ValuesIn(kCases),
 class VisionPromptsCuda : public ::testing::TestWithParam<std::string> {};
 TEST_P(VisionPromptsCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
   if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
-  const auto device = ops::open_device({.device = "cuda"}).value();
+  const auto device = ops::open_device({.name = "cuda"}).value();
   const VisionCase golden = read_vision_case(GetParam());
   const Seeing seeing = load(golden, *device);
   for (const VisionRun& run : golden.runs) {

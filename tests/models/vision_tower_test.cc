@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Vision, ::testing::ValuesIn(kCases),
 class VisionCuda : public ::testing::TestWithParam<std::string> {};
 TEST_P(VisionCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
   if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
-  const auto device = ops::open_device({.device = "cuda"}).value();
+  const auto device = ops::open_device({.name = "cuda"}).value();
   const VisionCase golden = read_vision_case(GetParam());
   const Loaded loaded = load(golden.directory / "model", *device);
   for (const VisionImage& image : golden.images) {

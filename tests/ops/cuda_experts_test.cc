@@ -13,7 +13,7 @@ namespace {
 class CudaExperts : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (cuda_unsupported().empty()) opened = open_device({.device = "cuda"}).value();
+    if (cuda_unsupported().empty()) opened = open_device({.name = "cuda"}).value();
   }
   static void TearDownTestSuite() { opened.reset(); }
   void SetUp() override {

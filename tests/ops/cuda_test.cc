@@ -34,7 +34,7 @@ Tensor on_card(const Tensor& x) {
 class Cuda : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (cuda_unsupported().empty()) opened = open_device({.device = "cuda"}).value();
+    if (cuda_unsupported().empty()) opened = open_device({.name = "cuda"}).value();
   }
   static void TearDownTestSuite() { opened.reset(); }
   void SetUp() override {
@@ -427,7 +427,7 @@ TEST_F(Cuda, ASecondDevice) {
   const Weight weight = Weight::make(card(), matrix.source());
   const auto want = product(card(), weight);
   {
-    const auto second = open_device({.device = "cuda"}).value();
+    const auto second = open_device({.name = "cuda"}).value();
     const Weight other = Weight::make(*second, matrix.source());
     for (int i = 0; i < 3; i++) {
       EXPECT_TRUE(bits_agree(product(*second, other), want));

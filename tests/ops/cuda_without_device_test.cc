@@ -88,9 +88,9 @@ TEST(CudaWithoutDevice, WeightsAsTheyAreMultiplied) {
 }
 
 TEST(CudaWithoutDevice, OpensADevice) {
-  EXPECT_EQ(open_device({.device = "cuda", .reference = true}).error().kind, ErrorKind::invalid);
-  EXPECT_EQ(open_device({.device = "cuda", .precise = true}).error().kind, ErrorKind::invalid);
-  const auto device = open_device({.device = "cuda"});
+  EXPECT_EQ(open_device({.name = "cuda", .reference = true}).error().kind, ErrorKind::invalid);
+  EXPECT_EQ(open_device({.name = "cuda", .precise = true}).error().kind, ErrorKind::invalid);
+  const auto device = open_device({.name = "cuda"});
   ASSERT_EQ(device.ok(), cuda_unsupported().empty());
   if (!device) {
     EXPECT_EQ(device.error().kind, ErrorKind::unsupported);

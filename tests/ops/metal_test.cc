@@ -129,7 +129,7 @@ TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
 
 TEST_F(Metal, IsRefusedWhereThereIsNone) {
   if (metal_unsupported().empty()) GTEST_SKIP() << "this machine has Metal";
-  const auto opened = open_device({.device = "metal"});
+  const auto opened = open_device({.name = "metal"});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().kind, ErrorKind::unsupported);
 }

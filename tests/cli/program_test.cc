@@ -1,0 +1,164 @@
+// The program's flags, as a whole: each has one name everywhere.
+#include "cli/program.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "base/mapped_file.h"
+#include "cli/peer_flags.h"
+#include "temp_dir.h"
+#include "variable.h"
+
+namespace anabranch::cli {
+namespace {
+
+using testing::TempDir;
+using testing::Variable;
+
+// The long names of a command's flags, of the sub-commands below it too.
+std::vector<std::string> flags_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (name != "help" && name != "version" && name != "config") names.push_back(name);
+  for (const CLI::App* below : command.get_subcommands({}))
+    for (std::string& name : flags_of(*below)) names.push_back(std::move(name));
+  return names;
+}
+
+std::string upper(std::string name) {
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+TEST(Program, EveryFlagCanBeSetInAFileAndInTheEnvironment) {
+  Program program;
+  TempDir folder;
+  std::vector<std::string> everywhere;
+  for (const CLI::Option* option : program.app.get_options())
+    for (const std::string& name : option->get_lnames()) everywhere.push_back(name);
+  EXPECT_NE(std::ranges::find(everywhere, "offline"), everywhere.end());
+  for (const CLI::App* command : program.app.get_subcommands({})) {
+    std::vector<std::string> flags = flags_of(*command);
+    for (const std::string& name : everywhere)
+      if (name != "help" && name != "version" && name != "config") flags.push_back(name);
+    for (const std::string& flag : flags) {
+      folder.write("x.toml", fmt::format("[{}]\n{} = \"1\"\n", command->get_name(), flag));
+      const auto settings = read_settings({folder.file("x.toml")}, program.app);
+      ASSERT_TRUE(settings) << settings.error().message;
+      EXPECT_EQ(settings_of(*command, *settings, "").count(flag), 1u) << command->get_name() << " " << flag;
+      if (flag == "api-key") continue;  // not in the list of processes
+      const Variable variable(("ANABRANCH_" + upper(flag)).c_str(), "1");
+      EXPECT_EQ(settings_of(*command, {}, "").count(flag), 1u) << command->get_name() << " " << flag;
+      EXPECT_TRUE(unknown_variables(program.app).empty()) << unknown_variables(program.app).front();
+    }
+  }
+}
+
+TEST(Program, SomeFlagsCannotBeSettings) {
+  Program program;
+  TempDir folder;
+  for (const char* flag : {"help", "version", "config", "prompt-of-nobody"}) {
+    folder.write("x.toml", fmt::format("[server]\n{} = \"1\"\n", flag));
+    EXPECT_FALSE(read_settings({folder.file("x.toml")}, program.app)) << flag;
+  }
+}
+
+std::vector<std::string> words_for(std::vector<std::string> own) {
+  own.insert(own.begin(), "serve");
+  return serve_words({.own = std::move(own), .words = {}, .used = {}, .settings = {}}, "other");
+}
+
+// A further model does not get the flags that describe the command line's model.
+TEST(Program, FlagsOfTheModelAreNotThoseOfOtherModels) {
+  const std::vector<std::string> bare = {"serve", "--port", "1", "--parallel=2", "--model=other"};
+  EXPECT_EQ(words_for({"--port", "1", "--parallel=2"}), bare);
+  EXPECT_EQ(words_for({"-m", "a", "--port", "1", "--draft", "d", "--context=9", "--pin", "--parallel=2",
+                       "--lossy-skip", "--served-model-name", "n", "--expert-memory=1GB"}),
+            bare);
+  EXPECT_EQ(words_for({"-ma", "--port", "1", "--parallel=2", "--model=b"}), bare);
+  EXPECT_EQ(words_for({"--model-memory", "1GB"}),
+            (std::vector<std::string>{"serve", "--model-memory", "1GB", "--model=other"}));
+}
+
+// A setting says "on" or "off" where the flag has no value.
+TEST(Program, SessionsOfAChatAreKeptIfTheyAreAskedFor) {
+  const auto keeps = [](std::vector<std::string> words) {
+    Program program;
+    words.insert(words.begin(), {"chat", "--model=x"});
+    program.app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    return program.chat.keep;
+  };
+  EXPECT_FALSE(keeps({}));
+  EXPECT_FALSE(keeps({"--sessions=off"}));
+  EXPECT_FALSE(keeps({"--sessions=false"}));
+  EXPECT_TRUE(keeps({"--sessions"}));
+  EXPECT_TRUE(keeps({"--sessions=on"}));
+  EXPECT_TRUE(keeps({"--sessions", "folder"}));
+  EXPECT_TRUE(keeps({"--resume"}));
+  EXPECT_TRUE(keeps({"--resume", "--sessions=off"}));
+}
+
+// With --url another program runs the model: no flag that would load one here is taken in silence.
+TEST(Program, NoFlagForLoadingGoesWithAUrl) {
+  Program program;
+  for (const char* name : {"chat", "mcp"}) {
+    const CLI::App& command = *program.app.get_subcommand(name);
+    const auto& excluded = command.get_option("--url")->get_excludes();
+    for (const char* flag : {"--threads",
+                             "--precise",
+                             "--overcommit",
+                             "--reference",
+                             "--device",
+                             "--devices",
+                             "--expert-memory",
+                             "--chat-template-file",
+                             "--prefill-chunk",
+                             "--context",
+                             "--spec",
+                             "--spec-depth",
+                             "--draft",
+                             "--lossy-skip",
+                             "--no-cache",
+                             "--cache-dir",
+                             "--cache-ram",
+                             "--cache-disk",
+                             "--cache-disk-worth",
+                             "--cache-kv"})
+      EXPECT_TRUE(excluded.contains(const_cast<CLI::Option*>(command.get_option(flag)))) << flag;
+    for (const char* flag : {"--model", "--temp", "--max-tokens", "--thinking", "--api-key-file", "--system"})
+      EXPECT_FALSE(excluded.contains(const_cast<CLI::Option*>(command.get_option(flag)))) << flag;
+  }
+}
+
+// docs/configuration.md lists the names that other programs give our flags: all of them, and no others.
+TEST(Program, TheDocsListTheFlagsOfOtherPrograms) {
+  const Program program;
+  const std::string page = *read_file(ANABRANCH_SOURCE_DIR "/docs/configuration.md", 1 << 20);
+  const std::string begin = "| Ours | Also |\n|---|---|\n";
+  const size_t at = page.find(begin);
+  ASSERT_NE(at, page.npos);
+  const std::string table = page.substr(at + begin.size(), page.find("\n\n", at) - at - begin.size());
+  const std::regex flag("--[a-z-]+");
+  std::set<std::string> listed;
+  for (std::sregex_iterator it(table.begin(), table.end(), flag), end; it != end; ++it)
+    listed.insert(it->str());
+  std::set<std::string> known;
+  const auto commands = program.app.get_subcommands({});
+  for (const CLI::App* command : commands)
+    for (const std::string& theirs : peer_flags_of(command->get_name())) {
+      const std::string ours = our_name(command->get_name(), theirs.substr(2));
+      known.insert({theirs, "--" + ours});
+      EXPECT_TRUE(std::ranges::any_of(commands, [&](const CLI::App* one) {
+        return one->get_option_no_throw("--" + ours) != nullptr;
+      })) << ours;
+    }
+  EXPECT_EQ(listed, known);
+}
+
+}  // namespace
+}  // namespace anabranch::cli
