@@ -1,10 +1,14 @@
 #include "cli/flag_groups.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 #include "cli/flags.h"
 #include "decode/speculation.h"
+#include "server/api/sampler_fields.h"
 
 namespace anabranch::cli {
 
@@ -70,6 +74,23 @@ void add_sampler_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("--frequency-penalty", o.frequency_penalty,
                  "Take this off the logits of tokens for each time that the answer has them")
       ->check(number_in(-2.0f, 2.0f));
+  for (const server::SamplerField& field : server::sampler_fields()) {
+    if (!field.help) continue;
+    std::string flag = fmt::format("--{}", field.name);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const auto store = [&o, name = field.name](double value) { o.others[name] = value; };
+    if (field.whole())
+      app.add_option_function<int>(flag, store, field.help)
+          ->check(CLI::Range(static_cast<int>(field.least), static_cast<int>(field.most)));
+    else
+      app.add_option_function<float>(flag, store, field.help)
+          ->check(number_in(static_cast<float>(field.least), static_cast<float>(field.most)));
+  }
+  app.add_option("--dry-sequence-breaker", o.dry_sequence_breakers,
+                 "DRY: a repetition does not reach over this text (may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
 }
 
 void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
@@ -80,6 +101,8 @@ void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("-n,--max-tokens", o.max_tokens,
                  "Tokens of answer at most, thoughts not counted; -1 = up to the context")
       ->check(CLI::Range(-1, 1 << 27));
+  app.add_option("--min-tokens", o.min_tokens, "Tokens of answer at least (unless --max-tokens ends it)")
+      ->check(CLI::Range(0, 1 << 27));
   app.add_option("--stop", o.stop, "Stop before this text (may be given several times)")
       ->expected(1)
       ->allow_extra_args(false)
