@@ -28,7 +28,9 @@ struct GenerationOptions {
   ThinkingWish thinking;             // if it says nothing, the server decides
   LoopRule loops = LoopRule::exact;  // see ThinkingOptions
   std::vector<std::string> stop;
-  std::vector<int> stop_tokens;  // see Request
+  bool keep_stop = false;  // see OutputRules, as the next two
+  int min_tokens = 0;
+  std::vector<int> stop_tokens;
   ResponseFormat format;
   std::optional<SpecMode> speculation;  // unset: the engine's default
   bool ignore_eos = false;

@@ -18,7 +18,6 @@ Request engine_request(const Prepared& prepared, size_t prompt, uint64_t seed) {
   request.max_tokens = options.max_tokens;
   request.count_thoughts = options.count_thoughts;
   request.stop = options.stop;
-  request.stop_tokens = options.stop_tokens;
   request.ignore_eos = options.ignore_eos;
   request.speculation = options.speculation;
   request.priority = options.priority;

@@ -207,6 +207,9 @@ Result<Prepared> Preparer::completion(CompletionRequest request,
 
 // Checks for chats and text completions. After them the engine has no reason to refuse a prompt.
 Result<Prepared> Preparer::check(Prepared prepared, const std::string& param) const {
+  prepared.rules.keep_stop = prepared.options.keep_stop;
+  prepared.rules.min_tokens = prepared.options.min_tokens;
+  prepared.rules.stop_tokens = prepared.options.stop_tokens;
   if (prepared.constrained && prepared.options.ignore_eos)
     return Error{ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",
                  "ignore_eos"};

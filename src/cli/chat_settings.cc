@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "server/api/sampler_fields.h"
+
 namespace anabranch::cli {
 namespace {
 
@@ -34,9 +36,24 @@ ChatSetting optional_setting(const char* name, double least, double most,
           }};
 }
 
-const std::vector<ChatSetting>& settings() {
+ChatSetting other_setting(const server::SamplerField& field) {
+  return {field.name,
+          field.least,
+          field.most,
+          field.whole(),
+          [name = field.name](const SamplingOptions& o) {
+            const auto it = o.others.find(name);
+            return it == o.others.end() ? std::string("default") : fmt::format("{}", it->second);
+          },
+          [name = field.name](SamplingOptions& o, std::optional<double> value) {
+            o.others.erase(name);
+            if (value) o.others[name] = *value;
+          }};
+}
+
+std::vector<ChatSetting> all_settings() {
   using O = SamplingOptions;
-  static const std::vector<ChatSetting> all = {
+  std::vector<ChatSetting> all = {
       optional_setting("temperature", 0, 100, &O::temperature),
       optional_setting("top_p", 0, 1, &O::top_p),
       optional_setting("top_k", 0, 1 << 20, &O::top_k),
@@ -44,9 +61,18 @@ const std::vector<ChatSetting>& settings() {
       optional_setting("repetition_penalty", 0.01, 100, &O::repetition_penalty),
       optional_setting("presence_penalty", -2, 2, &O::presence_penalty),
       optional_setting("frequency_penalty", -2, 2, &O::frequency_penalty),
+      {"min_tokens", 0, 1 << 27, true, [](const O& o) { return std::to_string(o.min_tokens); },
+       [](O& o, std::optional<double> value) { o.min_tokens = static_cast<int>(value.value_or(0)); }},
       optional_setting("seed", 0, 9007199254740992.0, &O::seed),
       {"max_tokens", -1, 1 << 27, true, [](const O& o) { return std::to_string(o.max_tokens); },
        [](O& o, std::optional<double> value) { o.max_tokens = static_cast<int>(value.value_or(-1)); }}};
+  for (const server::SamplerField& field : server::sampler_fields())
+    if (field.help) all.push_back(other_setting(field));
+  return all;
+}
+
+const std::vector<ChatSetting>& settings() {
+  static const std::vector<ChatSetting> all = all_settings();
   return all;
 }
 

@@ -175,7 +175,7 @@ Result<Answer> run_prompt(Engine& engine, const Prepared& prepared, bool silent,
     answer.text = std::move(parsed.content);
     answer.reasoning = std::move(parsed.reasoning);
     answer.calls = std::move(parsed.calls);
-    answer.stop_found = !output.stop_found().empty();
+    answer.stop_found = !output.stop_found().empty() || output.stop_token_found();
     answer.finish = event->finish;
     answer.usage = event->usage;
     answer.states = event->states;

@@ -41,7 +41,7 @@ struct Answer {
   std::vector<int> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if asked for
   FinishReason finish = FinishReason::none;
-  bool stop_found = false;  // a stop string ended it
+  bool stop_found = false;  // a stop string or a stop token ended it
   Usage usage;
   std::vector<std::string> states;  // see Event
 };

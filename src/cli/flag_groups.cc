@@ -1,6 +1,11 @@
 #include "cli/flag_groups.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+
 #include "decode/speculation.h"
+#include "server/api/sampler_fields.h"
 
 namespace anabranch::cli {
 
@@ -67,6 +72,17 @@ FlagGroup sampler_flags(SamplingOptions& o) {
       {"--frequency-penalty", o.frequency_penalty,
        "Take this off the logits of tokens for each time that the answer has them", within(-2.0, 2.0)},
   };
+  for (const server::SamplerField& field : server::sampler_fields()) {
+    if (!field.help) continue;
+    std::string name = fmt::format("--{}", field.name);
+    std::replace(name.begin(), name.end(), '_', '-');
+    const Rule rule = field.whole() ? within(static_cast<int>(field.least), static_cast<int>(field.most))
+                                    : within(field.least, field.most);
+    flags.emplace_back(std::move(name), IfGiven{o.others, field.name, field.whole()}, field.help, rule);
+  }
+  flags.emplace_back("--dry-sequence-breaker", o.dry_sequence_breakers,
+                     "DRY: a repetition does not reach over this text (may be given several times)",
+                     repeated());
   return {"Sampling", std::move(flags)};
 }
 
@@ -78,6 +94,8 @@ FlagGroup sampling_flags(SamplingOptions& o) {
           {"--seed", o.seed, "Seed: the same one gives the same text (default: 0, in chat a random one)"},
           {"-n,--max-tokens", o.max_tokens,
            "Tokens of answer at most, thoughts not counted; -1 = up to the context", within(-1, 1 << 27)},
+          {"--min-tokens", o.min_tokens, "Tokens of answer at least (unless --max-tokens ends it)",
+           within(0, 1 << 27)},
           {"--stop", o.stop, "Stop before this text (may be given several times)", repeated()},
       });
   return group;

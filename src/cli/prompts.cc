@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "server/api/api_request.h"
+#include "server/api/sampler_fields.h"
 
 namespace anabranch::cli {
 namespace {
@@ -59,6 +60,10 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
   if (options.repetition_penalty) params.repetition_penalty = *options.repetition_penalty;
   if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
   if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
+  for (const server::SamplerField& field : server::sampler_fields())
+    if (const auto it = options.others.find(field.name); it != options.others.end())
+      field.set(params, it->second);
+  if (!options.dry_sequence_breakers.empty()) params.dry.breakers = options.dry_sequence_breakers;
   params.seed = options.seed.value_or(default_seed);
   return params;
 }
@@ -68,6 +73,7 @@ GenerationOptions generation_options(const SamplingOptions& options, const Engin
   GenerationOptions out;
   out.sampling = sampling_params(options, engine, default_seed);
   out.max_tokens = options.max_tokens;
+  out.min_tokens = options.min_tokens;
   out.stop = options.stop;
   return out;
 }

@@ -245,6 +245,9 @@ class RemotePartner : public Partner {
     set("repetition_penalty", s.repetition_penalty);
     set("presence_penalty", s.presence_penalty);
     set("frequency_penalty", s.frequency_penalty);
+    for (const auto& [name, value] : s.others) body[name] = value;
+    if (!s.dry_sequence_breakers.empty()) body["dry_sequence_breakers"] = s.dry_sequence_breakers;
+    if (s.min_tokens > 0) body["min_tokens"] = s.min_tokens;
     set("seed", s.seed);
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
     if (const int most = wanted.max_tokens.value_or(s.max_tokens); most >= 0) body["max_tokens"] = most;

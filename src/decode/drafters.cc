@@ -27,11 +27,11 @@ Tensor gather(std::span<const HiddenRows> wanted) {
 
 // Draws the next token of each draft: logits [works, draft vocabulary]. A row that is not numbers fails its
 // own draft only.
-void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& logits) {
+void draw_next(std::span<DraftWork* const> works, const Model& model, const Tensor& logits) {
   const auto& ids = model.draft_vocab();
-  const auto take = [](DraftWork& work, int token) {
-    work.tokens.push_back(token);
-    work.request.history.push(token);
+  const auto take = [](DraftWork& work, const Drawn& drawn) {
+    work.tokens.push_back(drawn.token);
+    work.request.history.push(drawn.token, drawn.mu);
   };
   const bool best_only = std::all_of(works.begin(), works.end(), [](const DraftWork* work) {
     return work->request.sampling.greedy() && !work->request.sampling.changes_logits();
@@ -40,7 +40,7 @@ void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& l
     const std::vector<int> best = ops::best_of_rows(logits);
     for (size_t i = 0; i < works.size(); i++) {
       if (best[i] >= 0)
-        take(*works[i], ids.empty() ? best[i] : ids[static_cast<size_t>(best[i])]);
+        take(*works[i], {ids.empty() ? best[i] : ids[static_cast<size_t>(best[i])]});
       else
         works[i]->failure =
             std::make_exception_ptr(std::runtime_error("the drafter produced logits that are not numbers"));
@@ -52,8 +52,8 @@ void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& l
   const auto draw_one = [&](size_t i) {
     DraftWork& work = *works[i];
     try {
-      take(work, sample({host.data<float>() + i * width, width}, work.request.sampling, work.request.history,
-                        work.request.tokens.size() + work.tokens.size(), ids));
+      take(work, draw({host.data<float>() + i * width, width}, work.request.sampling, work.request.history,
+                      work.request.tokens.size() + work.tokens.size(), ids));
     } catch (...) {
       work.failure = std::current_exception();
     }
@@ -339,7 +339,7 @@ void propose_together(std::span<DraftWork> works) {
   for (open = begun; !open.empty();) {
     const Drafter& any = *open.front()->drafter;
     const Tensor hidden = ops::take_rows(any.run(pass), last_rows(pass.batch));
-    draw(open, any.model(), any.model().draft_logits(hidden));
+    draw_next(open, any.model(), any.model().draft_logits(hidden));
     pass = {};
     std::vector<DraftWork*> further;
     for (size_t i = 0; i < open.size(); i++) {

@@ -1,12 +1,16 @@
-// Constraints that end a sequence: a token that ends the turn, and text that ends the answer.
+// Constraints on the end of a sequence: a token that ends the turn, text that ends the answer, and tokens
+// that must come first.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "decode/constraint.h"
+#include "decode/think_control.h"
 #include "output/output_text.h"
 
 namespace anabranch {
@@ -22,6 +26,40 @@ class TurnEnd final : public Constraint {
 
  private:
   std::span<const int> ends_;
+};
+
+// Keeps the sequence going until it has so many tokens: those that would end it are not sampled, unless no
+// other token may come next. Must come after the constraints that mask others.
+class MinTokens final : public Constraint {
+ public:
+  // ends: the tokens that end the sequence. thinking: counts the answer's tokens, and outlives the
+  // constraint; null: thoughts count, too.
+  MinTokens(int least, std::vector<int> ends, const ThinkControl* thinking)
+      : least_(least), ends_(std::move(ends)), thinking_(thinking) {
+    std::sort(ends_.begin(), ends_.end());
+  }
+  bool masks() const override { return (thinking_ ? thinking_->answer_tokens() : tokens_) < least_; }
+  void mask(std::span<float> logits) override {
+    const auto ends = [&](size_t id) {
+      return std::binary_search(ends_.begin(), ends_.end(), static_cast<int>(id));
+    };
+    size_t other = 0;
+    while (other < logits.size() && (ends(other) || std::isinf(logits[other]))) other++;
+    if (other == logits.size()) return;
+    for (const int id : ends_)
+      if (static_cast<size_t>(id) < logits.size())
+        logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+  }
+  Ending accept(int, Ending before) override {
+    tokens_++;
+    return before;
+  }
+
+ private:
+  int least_;
+  std::vector<int> ends_;
+  const ThinkControl* thinking_;
+  int tokens_ = 0;
 };
 
 // Ends the sequence at a stop string in its answer, or after the last tool call that is allowed.

@@ -4,11 +4,14 @@
 
 namespace anabranch {
 
-TokenHistory::TokenHistory(const SamplingParams& params, std::span<const int> prompt)
+TokenHistory::TokenHistory(const SamplingParams& params, std::span<const int> prompt,
+                           const Tokenizer* tokenizer)
     : active_(params.penalises()),
       window_(params.repetition_window),
       frequency_window_(params.frequency_window),
       presence_window_(params.presence_window) {
+  if (params.dry.on()) repetitions_ = Repetitions(params.dry, prompt, tokenizer);
+  if (params.mirostat > 0) mus_ = {2.0 * params.mirostat_tau};
   // The other penalties do not look at the prompt.
   if (params.repetition_penalty == 1.0f) return;
   tokens_.assign(prompt.begin(), prompt.end());
@@ -35,13 +38,17 @@ void TokenHistory::add(int token, int sign) {
   change(&Count::present, presence_window_, prompt_);
 }
 
-void TokenHistory::push(int token) {
+void TokenHistory::push(int token, std::optional<double> mu) {
+  repetitions_.push(token);
+  if (!mus_.empty()) mus_.push_back(mu.value_or(mus_.back()));
   if (!active_) return;
   tokens_.push_back(token);
   add(token, 1);
 }
 
 void TokenHistory::pop() {
+  repetitions_.pop();
+  if (!mus_.empty()) mus_.pop_back();
   if (!active_) return;
   CHECK(!tokens_.empty());
   add(tokens_.back(), -1);

@@ -25,6 +25,18 @@ Result<void> check_sampling(const Request& request, int vocab) {
   if (!(p.repetition_penalty > 0) || !std::isfinite(p.repetition_penalty) || p.repetition_window < 0)
     return make_error(ErrorKind::invalid, "the repetition penalty is {} over {} tokens, but must be above 0",
                       p.repetition_penalty, p.repetition_window);
+  const DryParams& dry = p.dry;
+  for (const float value : {p.top_n_sigma, p.typical_p, p.dynatemp_range, p.dynatemp_exponent, p.mirostat_tau,
+                            p.mirostat_eta, dry.multiplier, dry.base})
+    if (!std::isfinite(value) || value < 0)
+      return make_error(ErrorKind::invalid, "a sampling parameter is {}, but must be a number of at least 0",
+                        value);
+  if (p.mirostat < 0 || p.mirostat > 2 || dry.base < 1 || dry.allowed_length < 0)
+    return make_error(
+        ErrorKind::invalid,
+        "Mirostat {}, DRY's base {} and its length {} are none that there are: 0 to 2, at least 1 "
+        "and at least 0 are",
+        p.mirostat, dry.base, dry.allowed_length);
   if (request.logprobs > kMaxLogprobs)
     return make_error(ErrorKind::invalid, "{} log probabilities were asked for, but at most {} are told",
                       request.logprobs, kMaxLogprobs);
@@ -179,7 +191,7 @@ Result<void> EngineImpl::check(const Request& request) const {
         "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too{}", length,
         context, context_note_);
   TRY_VOID(check_images(request));
-  for (const auto* ids : {&request.prompt, &request.classes, &request.stop_tokens})
+  for (const auto* ids : {&request.prompt, &request.classes, &request.output.stop_tokens})
     for (const int id : *ids)
       if (id < 0 || (id >= spec.vocab && !(is_image_id(id) && ids == &request.prompt)))
         return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
@@ -203,7 +215,7 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
     request.speculation = SpecMode{};
   }
   if (request.prompt_logprobs) request.cache = false;
-  std::sort(request.stop_tokens.begin(), request.stop_tokens.end());
+  std::sort(request.output.stop_tokens.begin(), request.output.stop_tokens.end());
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
   std::unique_lock lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");

@@ -79,10 +79,11 @@ struct Request {
   bool count_thoughts = false;    // max_tokens counts all tokens
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
   // How an OutputText parses the answer. Generation ends at the token for which OutputText::stopped() becomes
-  // true, so callers never have to cancel a request because of its text.
+  // true, so callers never have to cancel a request because of its text; and at any of output.stop_tokens,
+  // also within a thought. Before the answer has output.min_tokens tokens (with ignore_eos or count_thoughts
+  // all tokens count), those that would end it are not sampled.
   OutputRules output;
-  std::vector<int> stop_tokens;  // any of these ends the generation, also within a thought
-  bool ignore_eos = false;       // for benchmarks: max_tokens counts all tokens, and nothing ends a thought
+  bool ignore_eos = false;  // for benchmarks: max_tokens counts all tokens, and nothing ends a thought
   ThinkingOptions thinking;
   std::shared_ptr<const CompiledGrammar> grammar;  // constrains the answer (compile_grammar); null: none
   int begun = 0;  // number of tokens at the prompt's end that already belong to the answer and its grammar

@@ -209,7 +209,7 @@ void EngineLoop::begin(Sequence& sequence) {
   const bool first = !sequence.begun;
   if (sequence.constraints.empty()) {
     model_.constrain(sequence);
-    sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
+    sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens, &model_.tokenizer());
     sequence.started = now_seconds();
     sequence.usage.queue_s = sequence.started - sequence.submitted;
   }

@@ -243,8 +243,16 @@ void EngineModel::constrain(Sequence& sequence) const {
     for (const int token : begun) names->follow(token);
     sequence.constraints.add(std::move(names));
   }
+  if (request.output.min_tokens > 0) {
+    std::vector<int> ends = request.output.stop_tokens;
+    if (!request.ignore_eos) ends.insert(ends.end(), loaded_.eos.begin(), loaded_.eos.end());
+    const bool all = request.ignore_eos || request.count_thoughts;
+    sequence.constraints.add(std::make_unique<MinTokens>(request.output.min_tokens, std::move(ends),
+                                                         all ? nullptr : sequence.thinking));
+  }
   if (!request.ignore_eos) sequence.constraints.add(std::make_unique<TurnEnd>(loaded_.eos));
-  if (!request.stop_tokens.empty()) sequence.constraints.add(std::make_unique<TurnEnd>(request.stop_tokens));
+  if (const auto& ends = request.output.stop_tokens; !ends.empty())
+    sequence.constraints.add(std::make_unique<TurnEnd>(ends));
   if (!request.stop.empty() || request.output.max_calls < INT_MAX)
     sequence.constraints.add(std::make_unique<StopText>(tokenizer(), request.stop, request.output));
 }

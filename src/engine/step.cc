@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "decode/sampler.h"
 #include "ops/elementwise.h"
 
 namespace anabranch {
@@ -41,10 +40,10 @@ int chosen_by_host(const StepPart& part, std::span<const float> logits) {
 }
 
 // Samples a token that the sequence's constraints allow.
-int sample_allowed(Sequence& sequence, std::span<const float> logits) {
+Drawn sample_allowed(Sequence& sequence, std::span<const float> logits) {
   ConstraintList& constraints = sequence.constraints;
-  const auto sampled = [&](std::span<const float> row) {
-    return sample(row, sequence.request.sampling, sequence.history, sequence.tokens.size());
+  const auto drawn_from = [&](std::span<const float> row) {
+    return draw(row, sequence.request.sampling, sequence.history, sequence.tokens.size());
   };
   std::vector<float> masked;
   if (constraints.masks()) {
@@ -52,13 +51,13 @@ int sample_allowed(Sequence& sequence, std::span<const float> logits) {
     constraints.mask(masked);
   }
   const std::span<const float> row = masked.empty() ? logits : masked;
-  int token = sampled(row);
-  if (!constraints.allows(token)) {
+  Drawn drawn = drawn_from(row);
+  if (!constraints.allows(drawn.token)) {
     std::vector<float> others(row.begin(), row.end());
-    for (; !constraints.allows(token); token = sampled(others))
-      others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+    for (; !constraints.allows(drawn.token); drawn = drawn_from(others))
+      others[static_cast<size_t>(drawn.token)] = -std::numeric_limits<float>::infinity();
   }
-  return token;
+  return drawn;
 }
 
 }  // namespace
@@ -244,10 +243,11 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
     part.right = true;
     while (part.scheduled.last && part.right && part.ending == Ending::none) {
       const size_t row = part.sampled.size();
-      part.sampled.push_back(draw(*part.sequence, logits, part.logit + row));
+      const Drawn drawn = choose_next(*part.sequence, logits, part.logit + row);
+      part.sampled.push_back(drawn.token);
       part.changed = part.sampled.back() != logits.chosen(part.logit + row);
       part.right = row < part.draft.tokens.size() && part.sampled.back() == part.draft.tokens[row];
-      part.ending = accept(*part.sequence, part.sampled.back());
+      part.ending = accept(*part.sequence, drawn);
     }
   } catch (...) {
     part.failure = std::current_exception();
@@ -311,21 +311,23 @@ void StepRunner::judge_prompt(const Step& step, StepPart& part) {
 }
 
 // Chooses the sequence's next token from this row of logits.
-int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
+Drawn StepRunner::choose_next(Sequence& sequence, Logits& logits, size_t row) {
   ConstraintList& constraints = sequence.constraints;
-  int token;
+  Drawn drawn;
   if (const auto forced = constraints.forced(); !forced.empty()) {
-    token = forced.front();
+    drawn = {forced.front()};
   } else {
     // If a grammar began within a draft, its mask changes what the sampling filters keep, so sample again.
     const bool chosen = sequence.request.sampling.greedy() || !constraints.masks();
-    token = chosen ? logits.chosen(row) : -1;
-    if (token < 0 || !constraints.allows(token)) token = sample_allowed(sequence, logits.row(row));
-    token = constraints.decide(token);
+    drawn = {chosen ? logits.chosen(row) : -1};
+    if (drawn.token < 0 || !constraints.allows(drawn.token))
+      drawn = sample_allowed(sequence, logits.row(row));
+    // Mirostat learns nothing from a token that the sampler did not choose.
+    if (const int decided = constraints.decide(drawn.token); decided != drawn.token) drawn = {decided};
   }
   if (const int top = sequence.request.logprobs; top >= 0)
-    sequence.logprobs.push_back(logprobs_of(logits.row(row), token, top));
-  return token;
+    sequence.logprobs.push_back(logprobs_of(logits.row(row), drawn.token, top));
+  return drawn;
 }
 
 // The number of tokens that may still follow: limited by the context and, outside a thought, by the request.
@@ -338,7 +340,7 @@ int StepRunner::tokens_left(const Sequence& sequence) const {
 }
 
 // Appends a token to the sequence. Returns how the sequence ends with it.
-Ending StepRunner::accept(Sequence& sequence, int token) {
+Ending StepRunner::accept(Sequence& sequence, const Drawn& drawn) {
   const double now = now_seconds();
   auto& usage = sequence.usage;
   if (usage.completion_tokens++ == 0) {
@@ -347,9 +349,9 @@ Ending StepRunner::accept(Sequence& sequence, int token) {
     usage.prefill_s = now - sequence.started;
   }
   usage.decode_s = now - sequence.first_token;
-  sequence.tokens.push_back(token);
-  sequence.history.push(token);
-  const Ending ending = sequence.constraints.accept(token);
+  sequence.tokens.push_back(drawn.token);
+  sequence.history.push(drawn.token, drawn.mu);
+  const Ending ending = sequence.constraints.accept(drawn.token);
   const ThinkControl& control = *sequence.thinking;
   usage.thinking_tokens = control.thinking_tokens();
   if (control.cut() != ThinkCut::none) usage.cut = name_of(control.cut());

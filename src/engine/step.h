@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "decode/sampler.h"
 #include "engine/engine_model.h"
 #include "engine/logits.h"
 #include "engine/scheduler.h"
@@ -92,8 +93,8 @@ class StepRunner {
   void read_prompt(const Step& step, StepPart& part);
   void pool(const Step& step, StepPart& part);
   void judge_prompt(const Step& step, StepPart& part);
-  int draw(Sequence& sequence, Logits& logits, size_t row);
-  Ending accept(Sequence& sequence, int token);
+  Drawn choose_next(Sequence& sequence, Logits& logits, size_t row);
+  Ending accept(Sequence& sequence, const Drawn& drawn);
   int tokens_left(const Sequence& sequence) const;
   int most_drafts(const Sequence& sequence, int drawing) const;
 

@@ -33,6 +33,9 @@ struct OutputRules {
   std::vector<std::string> tokens = {};
   bool goes_on = false;     // the output continues a thought or an answer that the prompt ends with
   bool only_calls = false;  // the answer consists of calls only
+  bool keep_stop = false;   // the text ends with the stop string or the text of the stop token, not before it
+  int min_tokens = 0;       // stop strings do not count that end in these first tokens of the answer
+  std::vector<int> stop_tokens = {};  // each ends the output, also within a thought
   bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
 

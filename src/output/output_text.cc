@@ -37,14 +37,19 @@ OutputRules with_tokens(const Tokenizer& tokenizer, OutputRules rules) {
 OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules)
     : tokenizer_(tokenizer),
       detokenizer_(tokenizer),
-      stops_(std::move(stop)),
+      stops_(std::move(stop), rules.keep_stop),
       thought_(tracker(tokenizer, rules)),
+      stop_tokens_(rules.stop_tokens),
+      keep_stop_(rules.keep_stop),
+      min_tokens_(rules.min_tokens),
       parser_(with_tokens(tokenizer, rules)) {
   for (const Marker& marker : markers_of(tokenizer, rules)) markers_.push_back(marker.token);
 }
 
 std::string OutputText::text_of(int token) {
   std::string text;
+  stop_token_found_ = std::find(stop_tokens_.begin(), stop_tokens_.end(), token) != stop_tokens_.end();
+  if (stop_token_found_ && !keep_stop_) return text;
   if (std::find(markers_.begin(), markers_.end(), token) != markers_.end()) {
     // The detokenizer would leave out a marker that the vocabulary calls special.
     text = detokenizer_.flush();
@@ -58,7 +63,7 @@ std::string OutputText::text_of(int token) {
     const std::string before = stops_.flush();
     return stops_.stopped() ? before : before + text;
   }
-  return stops_.push(text).text;
+  return stops_.push(text, ++answer_tokens_ > min_tokens_).text;
 }
 
 std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
@@ -71,11 +76,11 @@ std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
 
 std::vector<OutputEvent> OutputText::finish(bool cut) {
   std::string text = detokenizer_.flush();
-  if (!thought_.inside()) text = stops_.push(text).text;
+  if (!thought_.inside()) text = stops_.push(text, answer_tokens_ > min_tokens_).text;
   if (!stopped()) text += stops_.flush();
   std::vector<OutputEvent> events;
   parser_.push(text, events);
-  parser_.finish(events, cut || stops_.stopped());
+  parser_.finish(events, cut || stops_.stopped() || stop_token_found_);
   return events;
 }
 

@@ -23,6 +23,8 @@ class OutputText {
   std::vector<OutputEvent> finish(bool cut = false);
   // Whether a stop string or the last allowed call was found: everything from it on is dropped.
   bool stopped() const { return stops_.stopped() || parser_.done(); }
+  // Whether the last token was a stop token (OutputRules::stop_tokens).
+  bool stop_token_found() const { return stop_token_found_; }
   // The stop string that was found; empty: none.
   const std::string& stop_found() const { return stops_.found(); }
 
@@ -35,6 +37,11 @@ class OutputText {
   std::vector<int> markers_;
   size_t length_ = 0;       // of the text so far, stop strings and what follows them included
   ThoughtTracker thought_;  // stop strings count in answers only
+  const std::vector<int> stop_tokens_;
+  const bool keep_stop_;
+  const int min_tokens_;
+  int answer_tokens_ = 0;
+  bool stop_token_found_ = false;
   OutputParser parser_;
 };
 

@@ -14,23 +14,25 @@ StopMatcher::Pattern::Pattern(std::string stop) : text(std::move(stop)), border(
 }
 
 // at: where `more` begins in the whole text.
-void StopMatcher::Pattern::push(std::string_view more, size_t at) {
+void StopMatcher::Pattern::push(std::string_view more, size_t at, bool counts) {
   for (const char c : more) {
     at++;
     while (matched > 0 && text[matched] != c) matched = border[matched - 1];
     if (text[matched] == c) matched++;
     if (matched < text.size()) continue;
-    if (first == kNowhere) first = at - text.size();
+    if (counts && first == kNowhere) first = at - text.size();
     matched = border[matched - 1];
   }
 }
 
-StopMatcher::StopMatcher(std::vector<std::string> stops) {
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool keep) : keep_(keep) {
   for (std::string& stop : stops)
     if (!stop.empty()) patterns_.emplace_back(std::move(stop));
+  std::stable_sort(patterns_.begin(), patterns_.end(),
+                   [](const Pattern& a, const Pattern& b) { return a.text.size() < b.text.size(); });
 }
 
-// The pattern whose match begins first; null if none has matched.
+// The pattern whose match begins first, of several the shortest; null if none has matched.
 const StopMatcher::Pattern* StopMatcher::first_match() const {
   const Pattern* first = nullptr;
   for (const Pattern& pattern : patterns_)
@@ -50,24 +52,24 @@ std::string StopMatcher::take(size_t end) {
   return out;
 }
 
-// Ends the stream at this stop string. Returns the text before it that was held back.
+// Ends the stream at this stop string. Returns the text that was held back, up to where the stream ends.
 std::string StopMatcher::end_at(const Pattern& match) {
   stopped_ = true;
   found_ = match.text;
-  std::string out = take(match.first);
+  std::string out = take(match.first + (keep_ ? match.text.size() : 0));
   text_.clear();
   shown_ = 0;
   return out;
 }
 
-StopMatcher::Step StopMatcher::push(std::string_view text) {
+StopMatcher::Step StopMatcher::push(std::string_view text, bool counts) {
   if (stopped_) return {"", true};
   const size_t begin = before_ + text_.size(), end = begin + text.size();
   text_ += text;
   // The first position at which a stop string may have begun that is not complete yet.
   size_t possible = end;
   for (Pattern& pattern : patterns_) {
-    pattern.push(text, begin);
+    pattern.push(text, begin, counts);
     possible = std::min(possible, end - pattern.matched);
   }
   // If a longer stop string may have begun before the complete one, wait: the earlier one wins.

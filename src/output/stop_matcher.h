@@ -10,16 +10,17 @@ namespace anabranch {
 
 class StopMatcher {
  public:
-  // Empty strings are ignored.
-  explicit StopMatcher(std::vector<std::string> stops);
+  // Empty strings are ignored. keep: the text ends with the stop string, not before it.
+  explicit StopMatcher(std::vector<std::string> stops, bool keep = false);
 
   struct Step {
     std::string text;      // safe to show
     bool stopped = false;  // a stop string was met; nothing more will come
   };
   // However the text is cut into pushes, the joined output is the same: everything before the stop string
-  // that begins first (of two that begin together, either: the output does not differ).
-  Step push(std::string_view text);
+  // that begins first (of two that begin together, the shorter). counts: whether a stop string may end in
+  // this text.
+  Step push(std::string_view text, bool counts = true);
   // Call when the text ends here. Returns the text that was held back, up to a stop string that is complete,
   // even if it still waited for one that begins earlier. That stop string then counts as found.
   std::string flush();
@@ -37,13 +38,14 @@ class StopMatcher {
     size_t matched = 0;          // bytes of `text` that the pushed text ends with; less than all
     size_t first = kNowhere;     // where the first match begins
     explicit Pattern(std::string stop);
-    void push(std::string_view more, size_t at);
+    void push(std::string_view more, size_t at, bool counts);
   };
   const Pattern* first_match() const;
   std::string take(size_t end);
   std::string end_at(const Pattern& match);
 
   std::vector<Pattern> patterns_;
+  bool keep_ = false;
   std::string found_;
   std::string text_;   // from `shown_` on: text that is held back
   size_t shown_ = 0;   // bytes of text_ that were returned

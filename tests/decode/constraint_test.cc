@@ -115,6 +115,38 @@ std::vector<int> tokens_of(const std::string& text) {
   return tokenizer().encode(text, false);
 }
 
+TEST(MinTokens, WhatWouldEndItIsNotSampledBefore) {
+  MinTokens least(2, {5, 1}, nullptr);
+  for (int i = 0; i < 2; i++) {
+    EXPECT_TRUE(least.masks());
+    std::vector<float> logits = {0, 1, 2, 3, 4, 5, 6};
+    least.mask(logits);
+    for (size_t id = 0; id < logits.size(); id++) EXPECT_EQ(std::isinf(logits[id]), id == 1 || id == 5) << id;
+    // A form that is complete has no other token.
+    std::vector<float> complete(7, -INFINITY);
+    complete[1] = 3;
+    least.mask(complete);
+    EXPECT_EQ(complete[1], 3);
+    EXPECT_EQ(least.accept(0, Ending::length), Ending::length);
+  }
+  EXPECT_FALSE(least.masks());
+}
+
+TEST(MinTokens, ThoughtsDoNotCountBesideAnAnswer) {
+  const ThinkTokens tokens{.open = 1, .close = 2};
+  ThinkControl thinking(tokens, {.open = true, .closing = {2}});
+  MinTokens answer(1, {9}, &thinking), all(1, {9}, nullptr);
+  for (const int token : {7, 8, 2}) {
+    thinking.accept(token);
+    answer.accept(token, Ending::none);
+    all.accept(token, Ending::none);
+    EXPECT_TRUE(answer.masks());
+    EXPECT_FALSE(all.masks());
+  }
+  thinking.accept(7);
+  EXPECT_FALSE(answer.masks());
+}
+
 TEST(StopText, EndsWhereTheStringIsWhole) {
   StopText stop(tokenizer(), {"river bank"}, {});
   const auto tokens = tokens_of("By the river bank we sat");

@@ -52,6 +52,13 @@ std::vector<Request> mixed_requests(const Engine& engine, int count, int longest
     if (i % 7 == 3) r.sampling.repetition_penalty = 1.2f;
     if (i % 7 == 4) r.sampling.frequency_penalty = 0.4f;
     if (i % 7 == 5) r.sampling.presence_penalty = 0.5f;
+    if (i % 7 == 6) r.sampling.dry.multiplier = 0.8f;
+    if (i % 11 == 3) r.sampling.mirostat = 1 + i % 2;
+    if (i % 11 == 5) r.sampling.typical_p = 0.8f;
+    if (i % 11 == 7) r.sampling.top_n_sigma = 1.5f;
+    if (i % 11 == 9) r.sampling.dynatemp_range = 0.5f;
+    if (i % 10 == 4) r.output.min_tokens = 20;
+    if (i % 10 == 6) r.output.stop_tokens = {33, 60, 90};
     if (i % 8 == 6) r.sampling.logit_bias = {{17, 3.0f}, {40, -2.0f}};
     if (i % 4 == 1) r.stop = {"e", "\xc3"};
     if (i % 3 == 1)

@@ -49,6 +49,27 @@ const Kind kKinds[] = {
      }},
     {"log probabilities", [](Request& r, const Engine&) { r.logprobs = 2; }},
     {"penalties", [](Request& r, const Engine&) { r.sampling.repetition_penalty = 1.3f; }},
+    {"Mirostat with drafts",
+     [](Request& r, const Engine&) {
+       r.sampling.mirostat = 2;
+       r.sampling.mirostat_tau = 3;
+       r.speculation = SpecMode{.automatic = false, .source = DraftSource::mtp, .depth = 3};
+     }},
+    {"DRY and filters of the host with drafts",
+     [](Request& r, const Engine&) {
+       r.sampling.dry.multiplier = 0.8f;
+       r.sampling.dry.allowed_length = 1;
+       r.sampling.top_n_sigma = 2;
+       r.sampling.typical_p = 0.9f;
+       r.sampling.dynatemp_range = 0.4f;
+       r.speculation = SpecMode{.automatic = false, .source = DraftSource::ngram, .depth = 4};
+     }},
+    {"tokens that must come",
+     [](Request& r, const Engine&) {
+       r.ignore_eos = false;
+       r.output.min_tokens = 170;
+       r.output.stop_tokens = {101, 102, 103};
+     }},
 };
 
 Request request_of_kind(const Kind& kind, const Engine& engine) {

@@ -100,13 +100,13 @@ TEST(Ending, IsTheEnginesAloneHoweverItDecodes) {
     request.prompt.push_back(4);
     request.stop = c.stop;
     request.max_tokens = c.max_tokens;
-    request.stop_tokens = tokens_of(c.stop_tokens);
     request.count_thoughts = c.count_thoughts;
     request.ignore_eos = c.ignore_eos;
     request.thinking.calls = CallPolicy::text;
     request.output = rules;
     request.output.thinking_open = c.open;
     request.output.max_calls = c.max_calls;
+    request.output.stop_tokens = tokens_of(c.stop_tokens);
     Tokens expected = tokens_of(c.keeps.empty() ? c.writes : c.keeps);
     if (c.keeps.empty()) expected.push_back(kEos);
     for (const int depth : {0, 1, 4, 15}) {

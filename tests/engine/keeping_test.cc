@@ -93,7 +93,7 @@ TEST(RequestLimits, StopTokensNeedNoOrder) {
   for (const int stop : {90, 80, 60}) {
     Request request = request_of(5, 60, 0);
     request.prompt[0] = 0;
-    request.stop_tokens = {200, stop, 3, 199, 1};
+    request.output.stop_tokens = {200, stop, 3, 199, 1};
     const auto got = run_to_end(*engine, request);
     EXPECT_EQ(got.last.finish, FinishReason::stop) << stop;
     ASSERT_FALSE(got.tokens.empty());

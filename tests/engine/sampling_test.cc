@@ -75,7 +75,7 @@ void expect_same(const Output& a, const Output& b, const std::string& what) {
 }
 
 TEST_F(SamplingTest, SpeculationChangesNothing) {
-  std::vector<std::pair<const char*, SamplingParams>> cases(4);
+  std::vector<std::pair<const char*, SamplingParams>> cases(8);
   cases[0].first = "greedy";
   cases[1].first = "greedy, repetition penalty";
   cases[1].second.repetition_penalty = 1.15f;
@@ -91,6 +91,23 @@ TEST_F(SamplingTest, SpeculationChangesNothing) {
   cases[3].second.presence_penalty = 0.3f;
   cases[3].second.frequency_penalty = 0.1f;
   cases[3].second.logit_bias = {{engine_->tokenizer().encode(",", false).front(), 1.5f}};
+  cases[4].first = "greedy, DRY";
+  cases[4].second.dry.multiplier = 0.8f;
+  cases[5].first = "Mirostat 1";
+  cases[5].second.temperature = 0.7f;
+  cases[5].second.mirostat = 1;
+  cases[5].second.mirostat_tau = 1;
+  cases[6].first = "Mirostat 2 and DRY";
+  cases[6].second = cases[5].second;
+  cases[6].second.mirostat = 2;
+  cases[6].second.dry.multiplier = 0.3f;
+  cases[7].first = "typical, sigma, dynamic temperature, XTC";
+  cases[7].second.temperature = 0.5f;
+  cases[7].second.typical_p = 0.9f;
+  cases[7].second.top_n_sigma = 2;
+  cases[7].second.dynatemp_range = 0.4f;
+  cases[7].second.xtc_probability = 0.2f;
+  cases[7].second.xtc_threshold = 0.1f;
   std::map<DraftSource, long> accepted;
   for (const auto& one : cases) {
     Request r = request(40);
@@ -181,6 +198,31 @@ TEST_F(SamplingTest, ABiasForces) {
   EXPECT_TRUE(out.logprobs.empty());
 }
 
+// The model ends its answer early on; with min_tokens it does not, with and without drafts.
+TEST_F(SamplingTest, AnAnswerHasItsLeastTokens) {
+  Request r = request(60);
+  r.prompt =
+      engine_->tokenizer().encode("<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n", true);
+  r.ignore_eos = false;
+  const Output brief = run(r);
+  ASSERT_LT(brief.tokens.size(), 30u);
+  r.output.min_tokens = 40;
+  const Output plain = run(r);
+  EXPECT_GE(plain.tokens.size(), 40u);
+  EXPECT_TRUE(std::equal(brief.tokens.begin(), brief.tokens.end() - 1, plain.tokens.begin()));
+  for (const auto source : {DraftSource::ngram, DraftSource::mtp})
+    expect_same(plain, run(r, source), std::string("at least 40, ") + name_of(source));
+  // A stop token is not sampled before, and ends the answer after it.
+  r.output.min_tokens = 0;
+  r.output.stop_tokens = {brief.tokens[1]};
+  EXPECT_EQ(run(r).tokens.size(), 2u);
+  r.output.min_tokens = 10;
+  const Output later = run(r);
+  for (size_t i = 0; i < std::min<size_t>(10, later.tokens.size()); i++)
+    EXPECT_NE(later.tokens[i], brief.tokens[1]);
+  EXPECT_GE(later.tokens.size(), 11u);
+}
+
 TEST_F(SamplingTest, BadParametersAreRefused) {
   const auto refused = [&](const std::function<void(Request&)>& change) {
     Request r = request(1);
@@ -198,6 +240,10 @@ TEST_F(SamplingTest, BadParametersAreRefused) {
             std::string::npos);
   EXPECT_NE(refused([](Request& r) { r.sampling.repetition_penalty = 0; }).find("repetition"),
             std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.sampling.mirostat = 3; }).find("Mirostat 3"), std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.sampling.dry.base = 0.5f; }).find("base 0.5"), std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.sampling.typical_p = NAN; }).find("nan"), std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.sampling.dynatemp_range = -1; }).find("-1"), std::string::npos);
   EXPECT_NE(refused([](Request& r) { r.logprobs = 21; }).find("at most 20"), std::string::npos);
 }
 

@@ -148,6 +148,33 @@ TEST(OutputStream, CutsAndTokensDoNotMatter) {
 }
 
 // Random rows of the parts above, in random pieces.
+// What a stop token would show is hidden, unless the text is to have its end.
+TEST(OutputStream, StopTokensAndFirstTokens) {
+  OutputRules rules = stream_rules(false);
+  const auto shown = [&](const std::string& text, const std::vector<std::string>& stop) {
+    const auto tokens = words().tokens(text, false);
+    const Shown whole = show_tokens(tokens, rules, stop, {tokens.size()});
+    EXPECT_EQ(show_tokens(tokens, rules, stop, {1}), whole) << text;
+    return whole.output.content;
+  };
+  rules.stop_tokens = words().tokens("STOP", false);
+  EXPECT_EQ(shown("Paris STOP", {}), "Paris ");
+  EXPECT_EQ(shown("Paris STOP", {" "}), "Paris");
+  rules.keep_stop = true;
+  EXPECT_EQ(shown("Paris STOP", {}), "Paris STOP");
+  EXPECT_EQ(shown("Paris, and", {"s,", "s, and"}), "Paris,");
+  rules = stream_rules(false);
+  rules.min_tokens = 4;  // Pa ris " " STOP
+  EXPECT_EQ(shown("Paris STOP", {"ris", "STOP"}), "Paris STOP");
+  EXPECT_EQ(shown("Paris STOP STOP", {"STOP"}), "Paris STOP ");
+  rules.min_tokens = 3;
+  EXPECT_EQ(shown("Paris STOP", {" STOP"}), "Paris");
+  // Thoughts do not count.
+  rules = stream_rules(true);
+  rules.min_tokens = 2;
+  EXPECT_EQ(shown("a b c</think>Paris Paris", {"is"}), "Paris Par");
+}
+
 TEST(OutputStream, RandomCutsDoNotMatter) {
   std::mt19937 random(3);
   std::vector<std::string> parts = {"a", " ", "\n", "ST", "OP", "é", "<think>", "</think>", "{", "STOP"};

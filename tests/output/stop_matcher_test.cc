@@ -17,16 +17,22 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// The rule itself, on the whole text: everything before the stop string that begins first.
-Outcome expected(std::string_view text, const std::vector<std::string>& stops) {
-  size_t first = std::string_view::npos;
-  for (const auto& stop : stops)
-    if (!stop.empty()) first = std::min(first, text.find(stop));
-  return {std::string(text.substr(0, first)), first != std::string_view::npos};
+// The rule itself, on the whole text: everything before the stop string that begins first. keep: with the
+// shortest that begins there.
+Outcome expected(std::string_view text, const std::vector<std::string>& stops, bool keep = false) {
+  size_t first = std::string_view::npos, length = 0;
+  for (const auto& stop : stops) {
+    const size_t at = stop.empty() ? std::string_view::npos : text.find(stop);
+    if (at < first || (at == first && at != std::string_view::npos && stop.size() < length))
+      first = at, length = stop.size();
+  }
+  if (first == std::string_view::npos) return {std::string(text), false};
+  return {std::string(text.substr(0, first + (keep ? length : 0))), true};
 }
 
-Outcome stream(const std::vector<std::string>& pieces, const std::vector<std::string>& stops) {
-  StopMatcher matcher(stops);
+Outcome stream(const std::vector<std::string>& pieces, const std::vector<std::string>& stops,
+               bool keep = false) {
+  StopMatcher matcher(stops, keep);
   Outcome out;
   for (const auto& piece : pieces) {
     StopMatcher::Step step = matcher.push(piece);
@@ -83,6 +89,36 @@ TEST(StopMatcher, CutsDoNotMatter) {
     }
   }
   EXPECT_GT(met, 5000);
+}
+
+TEST(StopMatcher, MayKeepTheStopString) {
+  std::mt19937 rng(5);
+  const std::vector<std::string> alphabet = {"a", "b", "c"};
+  int kept = 0;
+  for (int i = 0; i < 3000; i++) {
+    std::vector<std::string> stops;
+    for (size_t n = rng() % 4; n > 0; n--) stops.push_back(random_text(rng, 1 + rng() % 5, alphabet));
+    const std::string text = random_text(rng, rng() % 30, alphabet);
+    const Outcome want = expected(text, stops, true);
+    ASSERT_EQ(stream(random_cuts(rng, text), stops, true).text, want.text) << text;
+    kept += want.stopped;
+  }
+  EXPECT_GT(kept, 1000);
+}
+
+// A stop string counts by where it ends.
+TEST(StopMatcher, SomeTextDoesNotCount) {
+  const auto shown = [](const std::vector<std::pair<std::string, bool>>& pieces) {
+    StopMatcher matcher({"stop", "op!"});
+    std::string out;
+    for (const auto& [text, counts] : pieces) out += matcher.push(text, counts).text;
+    return out + matcher.flush();
+  };
+  EXPECT_EQ(shown({{"a stop b", false}, {" stop c", true}}), "a stop b ");
+  EXPECT_EQ(shown({{"a sto", false}, {"p b", true}}), "a ");
+  EXPECT_EQ(shown({{"a stop", false}, {"! b", true}}), "a st");
+  EXPECT_EQ(shown({{"a stop", false}, {" b", true}}), "a stop b");
+  EXPECT_EQ(shown({{"a stop", true}, {" b", false}}), "a ");
 }
 
 TEST(StopMatcher, HoldsBackNoMoreThanItMust) {

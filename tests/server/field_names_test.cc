@@ -85,7 +85,7 @@ TEST(FieldNames, WhatTheParsersReadIsKnown) {
   for (const char* file :
        {"api_request.cc", "thinking_fields.cc", "format_fields.cc", "continuation_fields.cc",
         "generate_request.cc", "anthropic_request.cc", "ollama_request.cc", "llama_request.cc",
-        "embedding_request.cc", "responses_request.cc"}) {
+        "embedding_request.cc", "responses_request.cc", "sampler_fields.cc"}) {
     const std::string text = read_source(file);
     for (auto at = std::sregex_iterator(text.begin(), text.end(), asked); at != std::sregex_iterator();
          ++at) {
@@ -128,8 +128,7 @@ TEST(FieldNames, MisspeltOnes) {
     EXPECT_EQ(found.meant, right);
   }
   // Fields of other servers, and words that are far from all.
-  for (const char* other :
-       {"models", "min_tokens", "top_a", "repeat_penalty", "provider", "id", "foo", "n_predict"})
+  for (const char* other : {"models", "min_keep", "top_n", "provider", "id", "foo", "n_predict"})
     EXPECT_EQ(find_unknown_fields(AnswerKind::chat, body_with({other}).dump()).misspelt, "") << other;
 }
 

@@ -94,8 +94,6 @@ TEST_F(Forms, WhatCannotBeObeyedIsRefusedByName) {
       {R"("response_format":{"type":"regex","pattern":"a"})", "response_format.type"},
       {R"("response_format":{"type":"structural_tag"})", "response_format.type"},
       {R"("response_format":{"type":"json_object","schema":7})", "response_format"},
-      {R"("min_tokens":5)", "min_tokens"},
-      {R"("stop_token_ids":[2])", "stop_token_ids"},
       {R"("bad_words":["x"])", "bad_words"},
       {R"("use_beam_search":true)", "use_beam_search"},
   };

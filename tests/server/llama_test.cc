@@ -96,7 +96,7 @@ TEST_F(Llama, PropsAndSlots) {
 TEST_F(Llama, Errors) {
   EXPECT_EQ(complete("5").error_param(), "prompt");
   EXPECT_EQ(complete(R"({"multimodal_data":"x","prompt_string":"a"})").error_param(), "prompt");
-  EXPECT_EQ(complete(R"("a")", R"("mirostat":2)").error_param(), "mirostat");
+  EXPECT_EQ(complete(R"("a")", R"("mirostat":3)").error_param(), "mirostat");
   EXPECT_EQ(complete(R"("a")", R"("logit_bias":[[1]])").error_param(), "logit_bias");
   EXPECT_EQ(complete(R"("a")", R"("logit_bias":"x")").error_param(), "logit_bias");
   EXPECT_EQ(post("/completion", "{}").error_param(), "prompt");

@@ -147,7 +147,7 @@ TEST_F(Ollama, Errors) {
     ASSERT_TRUE(json["error"].is_string()) << answer.body;
     EXPECT_NE(json["error"].get<std::string>().find(part), std::string::npos) << answer.body;
   };
-  expect(chat(kHi, R"("options":{"mirostat":1})"), 400, "mirostat");
+  expect(chat(kHi, R"("options":{"mirostat":3})"), 400, "options.mirostat");
   expect(chat(kHi, R"("options":5)"), 400, "options");
   expect(chat(R"([{"role":"user","content":"a","images":["aaaa"]}])"), 400, "images");
   expect(chat(R"([5])"), 400, "messages[0]");

@@ -19,6 +19,8 @@ ASKS = ["What is the capital of France?", "Name {n} things that float on a {word
         "Count from {a} to {b}.", "Translate '{word}' into French."]
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "count": {"type": "integer"},
                                            "kind": {"enum": ["a", "b", None]}}, "required": ["name", "count"]}
+SAMPLERS = [{"dry_multiplier": 0.8, "dry_allowed_length": 1}, {"mirostat": 2, "mirostat_tau": 3}, {"mirostat": 1, "mirostat_eta": 0.3},
+            {"typical_p": 0.7, "top_n_sigma": 2}, {"dynatemp_range": 0.5}, {"min_tokens": 3, "stop_token_ids": [300, 301, 302]}]
 GRAMMAR = 'root ::= "[" item ("," item){1,4} "]"\nitem ::= [a-z]{2,6} | [0-9]{1,3}'
 
 
@@ -53,6 +55,8 @@ class Cases:
                      "top_p": self.random.choice([1, 0.9]), "top_k": self.random.choice([0, 20])}
         if self.chance(0.2):
             body |= {"repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.3}
+        if self.chance(0.3):
+            body |= self.random.choice(SAMPLERS)
         if self.chance(0.15):
             body["logit_bias"] = {str(self.random.randint(300, 3000)): self.random.choice([-100, 5, 8]) for _ in range(3)}
         if self.chance(0.4):
@@ -159,9 +163,9 @@ class Cases:
     def ollama(self):
         body = {"stream": False} | self.common()
         names = {"max_tokens": "num_predict", "repetition_penalty": "repeat_penalty"}
-        body["options"] = {names.get(key, key): body.pop(key) for key in
-                           ("max_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "presence_penalty",
-                            "frequency_penalty") if key in body}
+        inner = ["max_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "presence_penalty",
+                 "frequency_penalty", *(key for one in SAMPLERS for key in one)]
+        body["options"] = {names.get(key, key): body.pop(key) for key in inner if key in body}
         body.pop("logit_bias", None)
         body |= {"model": "default", "think": self.chance(0.3)}
         body["messages"] = [{"role": "user", "content": self.question()}]

@@ -36,6 +36,8 @@ def mend(body):
             body[name] = [token % 1000 for token in body[name]]
     if body.get("top_logprobs"):
         body["logprobs"] = True
+    if body.get("min_tokens"):
+        body["min_tokens"] = 0
     if body.get("stream_options"):
         body["stream"] = True
     if body.get("best_of"):

@@ -44,7 +44,7 @@ def test_a_request_with_everything():
     assert body == {"prompt_token_ids": [1], "request_id": "r", "stream": True, "temperature": 0.0, "top_p": 0.9, "top_k": 5,
                     "min_p": 0.1, "seed": 0, "presence_penalty": 0.5, "frequency_penalty": -0.5, "repetition_penalty": 1.1,
                     "max_tokens": 9, "stop_token_ids": [3, 4, 7], "logprobs": True, "top_logprobs": 20, "cache_salt": "tenant",
-                    "priority": -3}, body
+                    "priority": -3, "min_tokens": 1}, body
 
 
 def test_ends_of_turns_do_not_stop_an_answer_that_ignores_them():
@@ -57,7 +57,6 @@ def test_what_a_worker_cannot_do_is_refused_in_words():
     assert "n and best_of" in refused(sampling_options={"n": 2})
     assert "guided" in refused(sampling_options={"guided_decoding": {"regex": "a"}})
     assert "beam" in refused(sampling_options={"use_beam_search": True})
-    assert "min_tokens" in refused(stop_conditions={"min_tokens": 2})
     assert "prompt_logprobs" in refused(output_options={"prompt_logprobs": 0})
     assert "256" in refused(stop_conditions={"stop_token_ids": list(range(257))})
 

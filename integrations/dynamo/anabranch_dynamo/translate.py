@@ -31,6 +31,8 @@ def generate_body(request, request_id):
         body["max_tokens"] = stop["max_tokens"]
     if stop.get("ignore_eos"):
         body["ignore_eos"] = True
+    if stop.get("min_tokens"):
+        body["min_tokens"] = stop["min_tokens"]
     ids = stop_ids(request, stop)
     if ids:
         body["stop_token_ids"] = ids
@@ -53,8 +55,6 @@ def refuse_unsupported(sampling, stop, output):
         raise Refused("guided decoding is not available through Dynamo; Anabranch's own API has response_format and grammar")
     if sampling.get("use_beam_search"):
         raise Refused("beam search is not available")
-    if (stop.get("min_tokens") or 0) > 1:
-        raise Refused("min_tokens is not available")
     if output.get("prompt_logprobs") is not None:
         raise Refused("prompt_logprobs are not available")
 

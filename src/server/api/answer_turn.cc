@@ -152,10 +152,12 @@ ApiResult<void> Answer::finish_choice(size_t index, const Event& event) {
 }
 
 // Remembers the tokens of a turn. This runs before the client gets the end of the turn, so that the turn is
-// already known when the client sends it back. Turns that a stop string or max_tokens cut are not remembered.
+// already known when the client sends it back. Turns that a stop string, a
+// stop token or max_tokens cut are not remembered.
 void Answer::remember(const Choice& choice) {
   const AnswerEnd& answer = choice.end;
-  if (!remember_ || answer.finish != FinishReason::stop || !answer.stop_sequence.empty()) return;
+  const bool cut = !answer.stop_sequence.empty() || choice.text->stop_token_found();
+  if (!remember_ || answer.finish != FinishReason::stop || cut) return;
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
   if (keeper_) note_traces(services_, sender_, keeper_, {turn_trace(*remember_)});

@@ -9,6 +9,7 @@
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
 #include "server/api/responses_tools.h"
+#include "server/api/sampler_fields.h"
 #include "server/api/thinking_fields.h"
 
 namespace anabranch::server {
@@ -367,13 +368,14 @@ ApiResult<ChatRequest> parse_messages_request(std::string_view body, const Reque
     ours.thinking.mode = ThinkMode::off;
     ours.thinking.said_by = "the request does not ask for it";
   }
-  request.options = read_common_options(fields, ours);
+  request.options = read_common_options(fields, fields, ours);
   refuse_what_is_not_built(fields);
   const auto max_tokens = fields.integer("max_tokens", 0, INT_MAX);  // 0 caches the prompt
   if (max_tokens)
     request.options.max_tokens = static_cast<int>(*max_tokens);
   else if (!counting)
     fields.fail("max_tokens", "missing_required_parameter", "'max_tokens' is missing");
+  check_min_tokens(fields, request.options);
   request.options.format = read_response_format(fields);
   read_stop(fields, "stop_sequences", request.options.stop);
   ImageReader images(defaults.fetch_image, defaults.images);

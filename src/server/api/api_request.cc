@@ -5,6 +5,7 @@
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
+#include "server/api/sampler_fields.h"
 #include "server/api/thinking_fields.h"
 #include "server/http/target.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 4096;
-constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
 // Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
@@ -63,8 +63,6 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.number("top_p", 0, 1)) sampling.top_p = static_cast<float>(*v);
   if (auto v = fields.number("min_p", 0, 1)) sampling.min_p = static_cast<float>(*v);
   if (auto v = fields.integer("top_k", -1, INT_MAX)) sampling.top_k = std::max(0, static_cast<int>(*v));
-  if (auto v = fields.number("xtc_probability", 0, 1)) sampling.xtc_probability = static_cast<float>(*v);
-  if (auto v = fields.number("xtc_threshold", 0, 1)) sampling.xtc_threshold = static_cast<float>(*v);
   if (sampling.top_p <= 0) {  // keep the most likely token only
     sampling.top_p = 1;
     sampling.top_k = 1;
@@ -72,23 +70,9 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
 }
 
-// Reads the penalties. A repetition penalty of 0 turns it off, as in mlx_lm.server.
 void read_penalties(JsonFields& fields, SamplingParams& sampling) {
   if (auto v = fields.number("presence_penalty", -2, 2)) sampling.presence_penalty = static_cast<float>(*v);
   if (auto v = fields.number("frequency_penalty", -2, 2)) sampling.frequency_penalty = static_cast<float>(*v);
-  if (auto v = fields.number("repetition_penalty", 0, 100)) {
-    if (*v > 0 && *v < kLeastPenalty)
-      fields.fail("repetition_penalty", "invalid_value",
-                  fmt::format("'{}' is {}, but must be at least {} (or 0: none)",
-                              fields.named("repetition_penalty"), *v, kLeastPenalty));
-    sampling.repetition_penalty = *v > 0 ? static_cast<float>(*v) : 1.0f;
-  }
-  if (auto v = fields.integer("repetition_context_size", 0, INT_MAX))
-    sampling.repetition_window = static_cast<int>(*v);
-  if (auto v = fields.integer("presence_context_size", 0, INT_MAX))
-    sampling.presence_window = static_cast<int>(*v);
-  if (auto v = fields.integer("frequency_context_size", 0, INT_MAX))
-    sampling.frequency_window = static_cast<int>(*v);
 }
 
 // Reads "logit_bias": {"token id": bias}.
@@ -193,7 +177,7 @@ void read_transfer(JsonFields& fields, GenerationOptions& options) {
 }
 
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
-  GenerationOptions options = read_common_options(fields, defaults);
+  GenerationOptions options = read_common_options(fields, fields, defaults);
   refuse_what_is_not_built(fields);
   options.format = read_response_format(fields);
   check_what_is_ignored(fields);
@@ -203,6 +187,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     if (const auto v = fields.integer(name, -1, INT_MAX)) options.max_tokens = static_cast<int>(*v);
   }
+  check_min_tokens(fields, options);
   read_stream_options(fields, options);
   options.progress = fields.boolean("return_progress").value_or(false);
   read_transfer(fields, options);
@@ -408,22 +393,20 @@ ApiResult<Json> parse_body(std::string_view body) {
   return std::move(parsed).value();
 }
 
-void read_repeat_last_n(JsonFields& fields, SamplingParams& sampling) {
-  if (const auto last = fields.integer("repeat_last_n", -1, INT_MAX))
-    sampling.repetition_window = *last < 0 ? INT_MAX : static_cast<int>(*last);
-}
-
 void check_timeout(JsonFields& fields) {
   constexpr double kLeast = 1e-3, kMost = 86400;
   fields.number("timeout", kLeast, kMost);
 }
 
-GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
+GenerationOptions read_common_options(JsonFields& fields, JsonFields& samplers,
+                                      const RequestDefaults& defaults) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
   fields.string("model");  // only checked: the model was chosen before (model_pool.h)
   read_sampling(fields, options);
   read_penalties(fields, options.sampling);
+  read_samplers(samplers, defaults.vocab_size, options);
+  if (samplers.error()) fields.fail(*samplers.error());
   read_logit_bias(fields, defaults.vocab_size, options.sampling);
   options.thinking = complete(read_thinking(fields), defaults.thinking);
   options.loops = read_loops(fields);

@@ -50,8 +50,10 @@ ApiResult<CompletionRequest> read_completion_request(const Json& body, const Req
 
 // The APIs share this and the following. Parses the body as a JSON object.
 ApiResult<Json> parse_body(std::string_view body);
-// Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
-GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
+// Fields with the same names in all APIs: model, sampling, penalties, speculation, cache, "stream". samplers:
+// the object with the fields of sampler_fields.h, under their own names; mostly the same one.
+GenerationOptions read_common_options(JsonFields& fields, JsonFields& samplers,
+                                      const RequestDefaults& defaults);
 // Converts one of OpenAI's messages to the format that templates take; its images are noted
 // (request_images.h). index: its position among the messages. kept: see kept_messages().
 Json read_message(JsonFields& request, const Json& message, size_t index, bool kept, ImageReader& images);
@@ -60,8 +62,6 @@ Json read_message(JsonFields& request, const Json& message, size_t index, bool k
 ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request, CustomTools* custom = nullptr);
 // Checks "timeout", whose value is read before the rest (request_model.h).
 void check_timeout(JsonFields& fields);
-// "repeat_last_n" of Ollama and llama-server; -1: the whole context.
-void read_repeat_last_n(JsonFields& fields, SamplingParams& sampling);
 // Reads "logprobs" and "top_logprobs". In a text completion "logprobs" may also be a number.
 int read_logprobs(JsonFields& fields, bool chat);
 // Reads a string or an array of strings.

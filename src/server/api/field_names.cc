@@ -15,17 +15,22 @@ constexpr size_t kMostShown = 16, kMostBytes = 64;
 
 // Fields that every API here reads beside its own.
 constexpr const char* kOwn =
-    "break_loops cache cache_salt chat_template_kwargs enable_thinking frequency_context_size "
-    "frequency_penalty ignore_eos logit_bias max_thinking_tokens min_p model num_draft_tokens "
-    "presence_context_size presence_penalty priority reasoning_effort repetition_context_size "
-    "repetition_penalty seed speculation stream temperature thinking_budget thinking_budget_tokens "
-    "thinking_token_budget reasoning_budget timeout top_k top_p xtc_probability xtc_threshold";
+    "break_loops cache cache_salt chat_template_kwargs enable_thinking frequency_penalty ignore_eos "
+    "logit_bias max_thinking_tokens min_p model num_draft_tokens presence_penalty priority "
+    "reasoning_effort seed speculation stream temperature thinking_budget thinking_budget_tokens "
+    "thinking_token_budget reasoning_budget timeout top_k top_p";
+// Fields that every API of answers reads, Ollama's among its options (sampler_fields.h).
+constexpr const char* kSamplers =
+    "allowed_token_ids bad_words dry_allowed_length dry_base dry_multiplier dry_penalty_last_n "
+    "dry_sequence_breakers dynatemp_exponent dynatemp_range frequency_context_size "
+    "include_stop_str_in_output logits_processors min_new_tokens min_tokens mirostat mirostat_eta "
+    "mirostat_mode mirostat_tau nsigma presence_context_size repeat_last_n repeat_penalty "
+    "repetition_context_size repetition_penalty stop_regex stop_token_ids tfs_z top_a top_n_sigma typ_p "
+    "typical_p use_beam_search xtc_probability xtc_threshold";
 // Fields for the format of the answer, as vLLM, llama-server and mlx_lm.server name them.
 constexpr const char* kForms =
-    "allowed_token_ids bad_words grammar grammar_lazy grammar_triggers guided_choice "
-    "guided_decoding_backend guided_grammar guided_json guided_regex guided_whitespace_pattern "
-    "json_schema min_new_tokens min_tokens response_format stop_regex stop_token_ids structured_outputs "
-    "use_beam_search";
+    "grammar grammar_lazy grammar_triggers guided_choice guided_decoding_backend guided_grammar "
+    "guided_json guided_regex guided_whitespace_pattern json_schema response_format structured_outputs";
 constexpr const char* kOpenAi =
     "adapters add_generation_prompt audio best_of continue_final_message draft_model echo function_call "
     "functions kv_transfer_params logprobs max_completion_tokens max_tokens messages metadata modalities "
@@ -34,8 +39,7 @@ constexpr const char* kOpenAi =
     "top_logprobs user verbosity web_search_options prompt_cache_retention "
     "moderation prompt_cache_options";
 constexpr const char* kGenerate =
-    "best_of echo max_tokens logprobs n prompt prompt_token_ids request_id stop stop_token_ids suffix "
-    "top_logprobs";
+    "best_of echo max_tokens logprobs n prompt prompt_token_ids request_id stop suffix top_logprobs";
 constexpr const char* kResponses =
     "background context_management conversation include input instructions max_output_tokens "
     "max_tool_calls metadata parallel_tool_calls previous_response_id prompt prompt_cache_key "
@@ -51,28 +55,23 @@ constexpr const char* kOllama =
     "content context format images input keep_alive logprobs messages options prompt raw suffix system "
     "template think tools top_logprobs truncate dimensions height steps width";
 constexpr const char* kOllamaOptions =
-    "draft_num_predict embedding_only f16_kv frequency_penalty logits_all low_vram main_gpu min_p mirostat "
-    "mirostat_eta "
-    "mirostat_tau num_batch num_ctx num_gpu num_keep num_predict num_thread numa penalize_newline "
-    "presence_penalty repeat_last_n repeat_penalty seed stop temperature tfs_z top_k top_p typical_p "
-    "use_mlock use_mmap vocab_only";
+    "draft_num_predict embedding_only f16_kv frequency_penalty logits_all low_vram main_gpu min_p num_batch num_ctx "
+    "num_gpu num_keep num_predict num_thread numa penalize_newline presence_penalty seed stop temperature "
+    "top_k top_p use_mlock use_mmap vocab_only";
 constexpr const char* kLlama =
-    "add_special cache_prompt content dry_allowed_length dry_base dry_multiplier dry_penalty_last_n "
-    "dry_sequence_breakers dynatemp_exponent dynatemp_range id_slot input_extra input_prefix input_suffix "
-    "lora messages max_tokens min_keep mirostat mirostat_eta mirostat_tau n_cmpl n_discard n_indent "
-    "n_keep n_predict n_probs parse_special post_sampling_probs prompt repeat_last_n repeat_penalty "
-    "response_fields return_progress return_tokens samplers stop t_max_predict_ms timings_per_token "
-    "tokens tools top_n_sigma typical_p typ_p with_pieces logprobs reasoning_format tool_choice "
+    "add_special cache_prompt content id_slot input_extra input_prefix input_suffix lora messages "
+    "max_tokens min_keep n_cmpl n_discard n_indent n_keep n_predict n_probs parse_special "
+    "post_sampling_probs prompt response_fields return_progress return_tokens samplers stop "
+    "t_max_predict_ms timings_per_token tokens tools with_pieces logprobs reasoning_format tool_choice "
     "add_generation_prompt add_special_tokens return_token_strs continue_final_message";
 constexpr const char* kEmbedding =
     "content dimensions documents encoding_format input instruction query return_documents return_text "
     "text texts top_n truncate user raw_scores normalize embd_normalize";
 // Fields of other servers that look misspelt but are not.
 constexpr const char* kElsewhere =
-    "models top_a top_n top_n_sigma min_tokens min_keep n_keep n_probs provider route plugin plugins "
-    "transforms skip_special_tokens spaces_between_special_tokens length_penalty early_stopping min_k "
-    "typical_p tfs_z include_reasoning include_stop_str_in_output cache_control cache_prompt id_slot "
-    "slot_id session_id truncate_prompt_tokens repeat_penalty repeat_last_n usage tool_stream";
+    "models top_n min_keep n_keep n_probs provider route plugin plugins transforms skip_special_tokens "
+    "spaces_between_special_tokens length_penalty early_stopping min_k include_reasoning cache_control "
+    "cache_prompt id_slot slot_id session_id truncate_prompt_tokens usage tool_stream";
 
 using Names = std::vector<std::string>;
 
@@ -88,11 +87,12 @@ Names words_of(std::initializer_list<const char*> lists) {
 }  // namespace
 
 const Names& known_fields(AnswerKind kind) {
-  static const Names openai = words_of({kOwn, kForms, kOpenAi}),
-                     generate = words_of({kOwn, kForms, kGenerate}),
-                     responses = words_of({kOwn, kForms, kResponses}),
-                     anthropic = words_of({kOwn, kForms, kAnthropic}), ollama = words_of({kOwn, kOllama}),
-                     embedding = words_of({kOwn, kEmbedding}), llama = words_of({kOwn, kForms, kLlama});
+  static const Names openai = words_of({kOwn, kSamplers, kForms, kOpenAi}),
+                     generate = words_of({kOwn, kSamplers, kForms, kGenerate}),
+                     responses = words_of({kOwn, kSamplers, kForms, kResponses}),
+                     anthropic = words_of({kOwn, kSamplers, kForms, kAnthropic}),
+                     ollama = words_of({kOwn, kOllama}), embedding = words_of({kOwn, kEmbedding}),
+                     llama = words_of({kOwn, kSamplers, kForms, kLlama});
   switch (kind) {
     case AnswerKind::chat:
     case AnswerKind::chat_count:
@@ -153,7 +153,7 @@ std::string shown_in_header(std::string_view name) {
 // invalid.
 void list_unknown(simdjson::ondemand::object& object, const Names& known, const std::string& prefix,
                   size_t& shown, UnknownFields& unknown) {
-  static const Names elsewhere = words_of({kElsewhere}), options = words_of({kOllamaOptions});
+  static const Names elsewhere = words_of({kElsewhere}), options = words_of({kSamplers, kOllamaOptions});
   for (auto field : object) {
     std::string_view name;
     if (field.unescaped_key().get(name) != simdjson::SUCCESS) return;

@@ -169,18 +169,6 @@ class FormatReader {
                  "there is one backend, without options");
     fields_.only("grammar_lazy", {false}, "a grammar holds from the answer's first token on");
     fields_.only("grammar_triggers", {Json::array()}, "a grammar holds from the answer's first token on");
-    for (const char* name : {"allowed_token_ids", "bad_words"})
-      fields_.only(name, {Json::array()}, "use 'logit_bias'");
-    fields_.only("stop_token_ids", {Json::array()}, "use 'stop'");
-    fields_.only("stop_regex", {Json::array(), ""}, "use 'stop'");
-    const char* const why = "an answer ends where the model ends it";
-    const Json* transfer = fields_.find("kv_transfer_params");
-    if (transfer && transfer->is_object() && transfer->value("do_remote_decode", Json()) == true)
-      fields_.only("min_tokens", {0, 1}, why);  // routers send 1: only the prompt is read
-    else
-      fields_.only("min_tokens", {0}, why);
-    fields_.only("min_new_tokens", {0}, why);
-    fields_.only("use_beam_search", {false}, "beam search is not built");
   }
 
   JsonFields& fields_;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "server/api/format_fields.h"
+#include "server/api/sampler_fields.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch::server {
@@ -27,9 +28,6 @@ constexpr FieldName kNames[] = {{"model", "model"},
                                 {"stream", "stream"},
                                 {"presence_penalty", "presence_penalty"},
                                 {"frequency_penalty", "frequency_penalty"},
-                                {"repetition_penalty", "repeat_penalty"},
-                                {"xtc_probability", "xtc_probability"},
-                                {"xtc_threshold", "xtc_threshold"},
                                 {"grammar", "grammar"},
                                 {"json_schema", "json_schema"},
                                 {"logprobs", "n_probs"},
@@ -85,11 +83,6 @@ void read_logit_bias(JsonFields& fields, RequestEncoder& texts, int vocab_size, 
 
 // Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
-  fields.only("mirostat", {0}, "mirostat is not built");
-  for (const char* name : {"typical_p", "typ_p"})
-    fields.only(name, {1, 1.0}, "typical sampling is not built");
-  fields.only("dry_multiplier", {0, 0.0}, "DRY is not built");
-  fields.only("dynatemp_range", {0, 0.0}, "dynamic temperature is not built");
   fields.only("post_sampling_probs", {false}, "probabilities are told as they are before sampling");
   fields.only("lora", {Json::array()}, "adapters are not built");
   fields.only("n_cmpl", {1}, "ask /v1/completions for several answers");
@@ -99,7 +92,7 @@ GenerationOptions read_options(JsonFields& fields, const Json& body, const Reque
                                RequestEncoder& texts) {
   refuse_what_is_not_built(fields);
   JsonFields named(body, kNames);
-  GenerationOptions options = read_common_options(named, defaults);
+  GenerationOptions options = read_common_options(named, fields, defaults);
   if (options.seed == static_cast<uint64_t>(-1)) options.seed.reset();
   options.format = read_response_format(named);
   read_stop(named, "stop", options.stop);
@@ -109,7 +102,7 @@ GenerationOptions read_options(JsonFields& fields, const Json& body, const Reque
   if (const auto most = named.integer("max_tokens", -2, INT_MAX))
     options.max_tokens = std::max(-1, static_cast<int>(*most));
   if (named.error()) fields.fail(*named.error());
-  read_repeat_last_n(fields, options.sampling);
+  check_min_tokens(fields, options);
   read_logit_bias(fields, texts, defaults.vocab_size, options.sampling);
   options.progress = fields.boolean("return_progress").value_or(false);
   return options;
@@ -179,22 +172,25 @@ std::vector<TextOrTokens> prompts_of(JsonFields& fields, RequestEncoder& texts, 
 // The settings of the request, in llama-server's format.
 Json settings_of(const GenerationOptions& options) {
   const SamplingParams& s = options.sampling;
-  return {{"n_predict", options.max_tokens},
-          {"max_tokens", options.max_tokens},
-          {"seed", options.seed ? Json(*options.seed) : Json()},
-          {"temperature", s.temperature},
-          {"top_k", s.top_k},
-          {"top_p", s.top_p},
-          {"min_p", s.min_p},
-          {"xtc_probability", s.xtc_probability},
-          {"xtc_threshold", s.xtc_threshold},
-          {"repeat_penalty", s.repetition_penalty},
-          {"presence_penalty", s.presence_penalty},
-          {"frequency_penalty", s.frequency_penalty},
-          {"n_probs", std::max(options.logprobs, 0)},
-          {"stop", options.stop},
-          {"ignore_eos", options.ignore_eos},
-          {"stream", options.stream}};
+  Json settings = {{"n_predict", options.max_tokens},
+                   {"max_tokens", options.max_tokens},
+                   {"seed", options.seed ? Json(*options.seed) : Json()},
+                   {"temperature", s.temperature},
+                   {"top_k", s.top_k},
+                   {"top_p", s.top_p},
+                   {"min_p", s.min_p},
+                   {"repeat_penalty", s.repetition_penalty},
+                   {"presence_penalty", s.presence_penalty},
+                   {"frequency_penalty", s.frequency_penalty},
+                   {"dry_sequence_breakers", s.dry.breakers},
+                   {"n_probs", std::max(options.logprobs, 0)},
+                   {"stop", options.stop},
+                   {"min_tokens", options.min_tokens},
+                   {"ignore_eos", options.ignore_eos},
+                   {"stream", options.stream}};
+  for (const SamplerField& field : sampler_fields())
+    settings[field.name] = field.whole() ? Json(static_cast<int64_t>(field.get(s))) : Json(field.get(s));
+  return settings;
 }
 
 // Reads the fields that only /completion and /infill have. completion.options must have been read.

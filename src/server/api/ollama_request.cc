@@ -6,6 +6,7 @@
 
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
+#include "server/api/sampler_fields.h"
 
 namespace anabranch::server {
 namespace {
@@ -75,12 +76,7 @@ constexpr FieldName kNames[] = {{"messages", "messages"},
                                 {"stop", "options.stop"},
                                 {"presence_penalty", "options.presence_penalty"},
                                 {"frequency_penalty", "options.frequency_penalty"},
-                                {"repetition_penalty", "options.repeat_penalty"},
-                                {"repeat_last_n", "options.repeat_last_n"},
                                 {"max_tokens", "options.num_predict"},
-                                {"mirostat", "options.mirostat"},
-                                {"typical_p", "options.typical_p"},
-                                {"tfs_z", "options.tfs_z"},
                                 {"speculation", "speculation"},
                                 {"cache", "cache"},
                                 {"cache_salt", "cache_salt"},
@@ -92,18 +88,18 @@ constexpr FieldName kNames[] = {{"messages", "messages"},
                                 {"chat_template_kwargs", "chat_template_kwargs"}};
 
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults) {
-  fields.object("options");
-  GenerationOptions options = read_common_options(fields, defaults);
+  static const Json none = Json::object();
+  const Json* given = fields.object("options");
+  JsonFields inner(given ? *given : none, "options.");
+  GenerationOptions options = read_common_options(fields, inner, defaults);
   options.format = read_response_format(fields);
   options.logprobs = read_logprobs(fields, true);
   read_stop(fields, "stop", options.stop);
   // Negative: no limit.
   if (const auto most = fields.integer("max_tokens", INT_MIN, INT_MAX))
     options.max_tokens = std::max(-1, static_cast<int>(*most));
-  read_repeat_last_n(fields, options.sampling);
-  fields.only("mirostat", {0}, "mirostat is not built");
-  fields.only("typical_p", {1, 1.0}, "typical sampling is not built");
-  fields.only("tfs_z", {1, 1.0}, "tail-free sampling is not built");
+  check_min_tokens(inner, options);
+  if (inner.error()) fields.fail(*inner.error());
   fields.only("template", {""},
               "the model's own template is used; `serve --chat-template-file` names another");
   return options;

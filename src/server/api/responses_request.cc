@@ -7,6 +7,7 @@
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
 #include "server/api/response_items.h"
+#include "server/api/sampler_fields.h"
 #include "server/api/session_json.h"
 #include "server/api/shorten.h"
 
@@ -523,7 +524,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   JsonFields fields(json);
   ResponsesRequest request;
   ChatRequest& chat = request.chat;
-  chat.options = read_common_options(fields, defaults);
+  chat.options = read_common_options(fields, fields, defaults);
   refuse_what_is_not_built(fields);
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key", "service_tier"})
     fields.string(name);
@@ -535,6 +536,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   chat.options.format = read_response_format(fields);
   if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX))
     chat.options.max_tokens = static_cast<int>(*most);
+  check_min_tokens(fields, chat.options);
   request.max_tool_calls = static_cast<int>(fields.integer("max_tool_calls", 0, INT_MAX).value_or(INT_MAX));
   request.store = fields.boolean("store").value_or(true);
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";

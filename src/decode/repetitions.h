@@ -1,0 +1,45 @@
+// Finds the tokens that would lengthen a repetition at the end of a sequence, for DRY (DryParams).
+#pragma once
+
+#include <bitset>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/sampling_params.h"
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch {
+
+// Empty, and without cost, unless made from parameters.
+class Repetitions {
+ public:
+  Repetitions() = default;
+  // A token in whose text a breaker ends is a border, also when the breaker begins in tokens before it, and
+  // so is a token without text (of an image). tokenizer: outlives this object; null: there are no borders.
+  Repetitions(const DryParams& params, std::span<const int> prompt, const Tokenizer* tokenizer);
+
+  void push(int token);
+  void pop();
+
+  // For each token that followed earlier what the sequence ends with now: the number of tokens that were the
+  // same before it, at most, if that is at least DryParams::allowed_length. Takes time in proportion to the
+  // window.
+  std::unordered_map<int, int> next() const;
+  // What is taken off the logit of a token with this number.
+  float penalty(int length) const;
+
+ private:
+  bool is_border() const;
+
+  bool on_ = false;
+  DryParams params_;
+  const Tokenizer* tokenizer_ = nullptr;
+  std::bitset<256> last_bytes_;  // of the breakers
+  size_t longest_ = 0;           // bytes of a breaker
+  std::vector<int> tokens_;
+  std::vector<bool> borders_;  // by token
+};
+
+}  // namespace anabranch
