@@ -78,13 +78,12 @@ void add_sampler_flags(CLI::App& app, SamplingOptions& o) {
     if (!field.help) continue;
     std::string flag = fmt::format("--{}", field.name);
     std::replace(flag.begin(), flag.end(), '_', '-');
-    const auto store = [&o, name = field.name](double value) { o.others[name] = value; };
+    auto* option = app.add_option(flag, o.others[field.name], field.help);
     if (field.whole())
-      app.add_option_function<int>(flag, store, field.help)
-          ->check(CLI::Range(static_cast<int>(field.least), static_cast<int>(field.most)));
+      option->type_name("INT")->check(
+          CLI::Range(static_cast<int>(field.least), static_cast<int>(field.most)));
     else
-      app.add_option_function<float>(flag, store, field.help)
-          ->check(number_in(static_cast<float>(field.least), static_cast<float>(field.most)));
+      option->check(number_in(static_cast<float>(field.least), static_cast<float>(field.most)));
   }
   app.add_option("--dry-sequence-breaker", o.dry_sequence_breakers,
                  "DRY: a repetition does not reach over this text (may be given several times)")
