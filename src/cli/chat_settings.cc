@@ -43,12 +43,10 @@ ChatSetting other_setting(const server::SamplerField& field) {
           field.whole(),
           [name = field.name](const SamplingOptions& o) {
             const auto it = o.others.find(name);
-            return it == o.others.end() ? std::string("default") : fmt::format("{}", it->second);
+            return it == o.others.end() || !it->second ? std::string("default")
+                                                       : fmt::format("{}", *it->second);
           },
-          [name = field.name](SamplingOptions& o, std::optional<double> value) {
-            o.others.erase(name);
-            if (value) o.others[name] = *value;
-          }};
+          [name = field.name](SamplingOptions& o, std::optional<double> value) { o.others[name] = value; }};
 }
 
 std::vector<ChatSetting> all_settings() {

@@ -76,9 +76,14 @@ FlagGroup sampler_flags(SamplingOptions& o) {
     if (!field.help) continue;
     std::string name = fmt::format("--{}", field.name);
     std::replace(name.begin(), name.end(), '_', '-');
-    const Rule rule = field.whole() ? within(static_cast<int>(field.least), static_cast<int>(field.most))
-                                    : within(field.least, field.most);
-    flags.emplace_back(std::move(name), IfGiven{o.others, field.name, field.whole()}, field.help, rule);
+    Flag flag(std::move(name), o.others[field.name], field.help);
+    if (field.whole()) {
+      flag.rules.push_back([](CLI::Option& option) { option.type_name("INT"); });
+      flag.rules.push_back(within(static_cast<int>(field.least), static_cast<int>(field.most)));
+    } else {
+      flag.rules.push_back(within(field.least, field.most));
+    }
+    flags.push_back(std::move(flag));
   }
   flags.emplace_back("--dry-sequence-breaker", o.dry_sequence_breakers,
                      "DRY: a repetition does not reach over this text (may be given several times)",

@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -44,13 +43,6 @@ Named<T> named(T& value, std::vector<std::pair<std::string, std::type_identity_t
   return {value, std::move(words)};
 }
 
-// A number that is stored under a name if it is given.
-struct IfGiven {
-  std::map<std::string, double>& values;
-  std::string name;
-  bool whole = false;
-};
-
 struct Flag {
   // names: "-t,--threads"; a name without dashes is that of a positional argument. value: outlives the
   // parser.
@@ -83,16 +75,6 @@ struct Flag {
       return app.add_option(names, read, help, false, usual)->type_name("TEXT");
     };
     take(one_of(std::move(words)));
-    (take(std::move(rules)), ...);
-  }
-
-  template <class... Rules>
-  Flag(std::string names, IfGiven value, std::string help, Rules... rules) : names(names) {
-    add = [names, value, help](CLI::App& app) {
-      const auto store = [value](double number) { value.values[value.name] = number; };
-      return value.whole ? app.add_option_function<int>(names, store, help)
-                         : app.add_option_function<float>(names, store, help);
-    };
     (take(std::move(rules)), ...);
   }
 

@@ -39,7 +39,8 @@ struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int> top_k;
-  std::map<std::string, double> others;            // by the name of a field (server/api/sampler_fields.h)
+  std::map<std::string, std::optional<double>>
+      others;                                      // by the name of a field (server/api/sampler_fields.h)
   std::vector<std::string> dry_sequence_breakers;  // empty: the usual ones
   std::optional<uint64_t> seed;
   int max_tokens = 1024, min_tokens = 0;

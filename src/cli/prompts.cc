@@ -61,8 +61,8 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
   if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
   if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
   for (const server::SamplerField& field : server::sampler_fields())
-    if (const auto it = options.others.find(field.name); it != options.others.end())
-      field.set(params, it->second);
+    if (const auto it = options.others.find(field.name); it != options.others.end() && it->second)
+      field.set(params, *it->second);
   if (!options.dry_sequence_breakers.empty()) params.dry.breakers = options.dry_sequence_breakers;
   params.seed = options.seed.value_or(default_seed);
   return params;

@@ -245,7 +245,8 @@ class RemotePartner : public Partner {
     set("repetition_penalty", s.repetition_penalty);
     set("presence_penalty", s.presence_penalty);
     set("frequency_penalty", s.frequency_penalty);
-    for (const auto& [name, value] : s.others) body[name] = value;
+    for (const auto& [name, value] : s.others)
+      if (value) body[name] = *value;
     if (!s.dry_sequence_breakers.empty()) body["dry_sequence_breakers"] = s.dry_sequence_breakers;
     if (s.min_tokens > 0) body["min_tokens"] = s.min_tokens;
     set("seed", s.seed);

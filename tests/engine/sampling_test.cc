@@ -204,6 +204,7 @@ TEST_F(SamplingTest, AnAnswerHasItsLeastTokens) {
   r.prompt =
       engine_->tokenizer().encode("<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n", true);
   r.ignore_eos = false;
+  r.thinking.loops = LoopRule::none;
   const Output brief = run(r);
   ASSERT_LT(brief.tokens.size(), 30u);
   r.output.min_tokens = 40;

@@ -32,7 +32,7 @@ TEST_F(Generate, WholeAnswers) {
   EXPECT_EQ(request.prompt, std::vector<int>({104, 105}));
   EXPECT_EQ(request.max_tokens, 70);
   EXPECT_TRUE(request.count_thoughts);
-  EXPECT_EQ(request.stop_tokens, std::vector<int>({44, 7}));
+  EXPECT_EQ(request.output.stop_tokens, std::vector<int>({44, 7}));
   EXPECT_EQ(request.sampling.temperature, 0.5f);
   EXPECT_EQ(request.sampling.top_k, 3);
   EXPECT_EQ(request.sampling.seed, 9u);
