@@ -107,8 +107,9 @@ FlagNames names_of_model_flags() {
   FlagNames out;
   for (const FlagGroup& group : serve_flags(unused))
     for (const Flag& flag : group.flags)
-      for (const std::string& name : CLI::detail::split_names(flag.of_model ? flag.names : ""))
-        (flag.is_switch ? out.without_value : out.with_value).push_back(name);
+      if (flag.of_model)
+        for (const std::string& name : CLI::detail::split_names(flag.names))
+          (flag.is_switch ? out.without_value : out.with_value).push_back(name);
   return out;
 }
 

@@ -128,13 +128,14 @@ Command add_chat(CLI::App& app, ChatOptions& o) {
 }
 
 Command add_mcp(CLI::App& app, ChatOptions& o) {
-  auto* command = add_partner(app, "mcp", "Offer the model to other programs, as an MCP server on stdio", o,
-                              {{"", {{"-s,--system", o.system, "System message where a call brings none"}}},
-                               {"Sessions",
-                                {{"--sessions", o.sessions.directory,
-                                  "Also offer the conversations that are kept in this directory (without "
-                                  "DIR: ~/.local/share/anabranch/sessions)",
-                                  optional_value("[DIR]")}}}});
+  const FlagGroup own = {"",
+                         {{"-s,--system", o.system, "System message where a call brings none"},
+                          {"--sessions", o.sessions.directory,
+                           "Also offer the conversations that are kept in this directory (without DIR: "
+                           "~/.local/share/anabranch/sessions)",
+                           optional_value("[DIR]")}}};
+  auto* command =
+      add_partner(app, "mcp", "Offer the model to other programs, as an MCP server on stdio", o, {own});
   const CLI::Option* sessions = command->get_option("--sessions");
   command->parse_complete_callback([&o, sessions] { o.keep = names_sessions(*sessions, o); });
   return {command, [&o] { return run_mcp(o); }, models_of(o.engine)};

@@ -52,7 +52,8 @@ TEST(Program, EveryFlagCanBeSetInAFileAndInTheEnvironment) {
       ASSERT_TRUE(settings) << settings.error().message;
       EXPECT_EQ(settings_of(*command, *settings, "").count(flag), 1u) << command->get_name() << " " << flag;
       if (flag == "api-key") continue;  // not in the list of processes
-      const Variable variable(("ANABRANCH_" + upper(flag)).c_str(), "1");
+      const std::string name = "ANABRANCH_" + upper(flag);
+      const Variable variable(name.c_str(), "1");
       EXPECT_EQ(settings_of(*command, {}, "").count(flag), 1u) << command->get_name() << " " << flag;
       EXPECT_TRUE(unknown_variables(program.app).empty()) << unknown_variables(program.app).front();
     }
