@@ -92,6 +92,14 @@ enum class StringForm {
   bare,    // unescaped, but without "<", which could begin a closing tag
   plain,   // unescaped
 };
+struct LengthBounds {
+  size_t least = 0;
+  std::optional<size_t> most;
+};
+// The element that stands for the accepted texts with lengths within the bounds, in code points; "" if none
+// can be written. Most automata are written once, with rules that count. Errors: exhausted.
+Result<std::string> add_bounded(const Automaton& automaton, const LengthBounds& bounds, StringForm form,
+                                std::string_view hint, GrammarRules& rules);
 // The element that stands for the accepted texts; "" if none of them can be written in this form.
 std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
                           GrammarRules& rules);
