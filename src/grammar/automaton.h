@@ -61,8 +61,10 @@ inline constexpr size_t kMaxStates = 2000;
 // anywhere in the text unless it is anchored with ^ and $. Regex engines disagree on some classes (such as \W
 // beyond ASCII); of these, only the characters that all engines agree on are accepted. Errors: invalid (no
 // regular expression), unsupported (assertions inside, back references, Unicode properties, flags), exhausted
-// (more than kMaxStates states, or more work than the budget has left).
-Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole = false);
+// (more than kMaxStates states, or more work than the budget has left). within: only texts that this
+// automaton accepts as well, which may need far fewer states.
+Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole = false,
+                                const Automaton* within = nullptr);
 // Any text.
 Automaton any_text();
 // Texts that are none of `names`. If the names are long, it excludes all texts with the same first characters

@@ -102,16 +102,14 @@ Result<StringLimits> limits_of(const Json& flat, const std::string& where) {
   return out;
 }
 
-// The texts of the patterns.
-Result<Automaton> matching_all(const Json& patterns, const std::string& where, WorkBudget& work) {
-  Automaton out = any_text();
+// The texts of all patterns, of those that `within` accepts (null: of all).
+Result<Automaton> matching_all(const Json& patterns, const Automaton* within, const std::string& where,
+                               WorkBudget& work) {
+  Automaton out = within ? *within : any_text();
   for (const Json& pattern : patterns) {
-    TRY(Automaton one, placed(compile_regex(pattern.get_ref<const std::string&>(), work), "pattern", where));
-    if (&pattern == &patterns.front()) {
-      out = std::move(one);
-    } else {
-      TRY(out, placed(intersection(out, one, work), "pattern", where));
-    }
+    const bool first = !within && &pattern == &patterns.front();
+    const auto& text = pattern.get_ref<const std::string&>();
+    TRY(out, placed(compile_regex(text, work, false, first ? nullptr : &out), "pattern", where));
   }
   return out;
 }
@@ -119,17 +117,17 @@ Result<Automaton> matching_all(const Json& patterns, const std::string& where, W
 // A format is only a note beside a pattern or a length if no text of those has the form in which we write it.
 Result<std::string> add_limited(const StringLimits& limits, const LengthBounds& bounds,
                                 const std::string& where, StringForm form, GrammarRules& rules) {
-  TRY(const Automaton matching, matching_all(limits.patterns, where, rules.work()));
   if (limits.format) {
     const auto with_format = [&]() -> Result<std::string> {
       TRY(const Automaton format, compile_regex(limits.format, rules.work()));
-      TRY(const Automaton both, intersection(matching, format, rules.work()));
+      TRY(const Automaton both, matching_all(limits.patterns, &format, where, rules.work()));
       return add_bounded(both, bounds, form, "string", rules);
     };
     auto both = with_format();
     const bool alone = limits.patterns.empty() && bounds.least == 0 && !bounds.most;
     if (alone || (both.ok() && !both->empty())) return both;
   }
+  TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
   auto out = add_bounded(matching, bounds, form, "string", rules);
   const char* keyword = bounds.most ? "maxLength" : bounds.least > 0 ? "minLength" : "pattern";
   return out.ok() ? out : error_at(out.error(), keyword, where);
@@ -273,7 +271,7 @@ Result<std::string> add_constants(const Json& flat, const Json& values, const st
   if (values.size() > kMaxEnum)
     return unsupported_keyword(where, "enum", fmt::format("has more than {} values", kMaxEnum));
   TRY(const StringLimits limits, limits_of(flat, where));
-  TRY(const Automaton matching, matching_all(limits.patterns, where, rules.work()));
+  TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
   std::string out;
   for (const Json& one : values) {
     TRY(const bool good, admits(flat, one, matching, where));
