@@ -34,6 +34,13 @@ inline Rule rule_of(const std::string& capture) {
   return read == 5 ? out : Rule();
 }
 
+// The state, of a rule that counts with any count.
+template <class State, class Grammar>
+State for_all_counts(State state, const Grammar& grammar) {
+  if (rule_of(grammar->GetRule(state.rule_id).capture_name).group >= 0) state.repeat_count = kUnknown;
+  return state;
+}
+
 // The rules of a grammar, with what is known about the states of their automata.
 class Rules {
  public:

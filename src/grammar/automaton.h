@@ -61,8 +61,10 @@ inline constexpr size_t kMaxStates = 2000;
 // anywhere in the text unless it is anchored with ^ and $. Regex engines disagree on some classes (such as \W
 // beyond ASCII); of these, only the characters that all engines agree on are accepted. Errors: invalid (no
 // regular expression), unsupported (assertions inside, back references, Unicode properties, flags), exhausted
-// (more than kMaxStates states, or more work than the budget has left).
-Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole = false);
+// (more than kMaxStates states, or more work than the budget has left). within: only texts that this
+// automaton accepts as well, which may need far fewer states.
+Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole = false,
+                                const Automaton* within = nullptr);
 // Any text.
 Automaton any_text();
 // Texts that are none of `names`. If the names are long, it excludes all texts with the same first characters
@@ -92,6 +94,14 @@ enum class StringForm {
   bare,    // unescaped, but without "<", which could begin a closing tag
   plain,   // unescaped
 };
+struct LengthBounds {
+  size_t least = 0;
+  std::optional<size_t> most;
+};
+// The element that stands for the accepted texts with lengths within the bounds, in code points; "" if none
+// can be written. Most automata are written once, with rules that count. Errors: exhausted.
+Result<std::string> add_bounded(const Automaton& automaton, const LengthBounds& bounds, StringForm form,
+                                std::string_view hint, GrammarRules& rules);
 // The element that stands for the accepted texts; "" if none of them can be written in this form.
 std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
                           GrammarRules& rules);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "grammar/automaton_parts.h"
+#include "grammar/counted_group.h"
 
 namespace anabranch {
 namespace {
@@ -50,36 +51,128 @@ std::vector<std::string> written(const CharSet& set, StringForm form) {
   return out;
 }
 
-}  // namespace
-
-std::string add_automaton(const Automaton& in, StringForm form, std::string_view hint, GrammarRules& rules) {
-  // Remove the characters that cannot be written, and the states that lead to nothing without them.
-  Automaton automaton = in;
-  for (auto& state : automaton.states)
+// The automaton without the characters that cannot be written, and without the states that lead to nothing
+// then.
+Automaton writable(const Automaton& in, StringForm form) {
+  Automaton out = in;
+  for (auto& state : out.states)
     std::erase_if(state.edges, [&](const auto& edge) { return written(edge.set, form).empty(); });
-  automaton = trimmed_states(automaton);
-  if (automaton.states.empty()) return "";
-  // The same automaton is written only once per grammar.
-  std::string all;
-  for (const auto& state : automaton.states) {
-    all += state.accepts ? "!" : "?";
-    for (const auto& edge : state.edges) all += fmt::format("{}>{} ", class_of(edge.set), edge.to);
+  return trimmed_states(out);
+}
+
+// Whether texts of any length go on from every state.
+bool is_endless(const Automaton& automaton) {
+  std::vector<bool> ends(
+      automaton.states.size());  // all that goes on from the state ends after some characters
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < ends.size(); i++) {
+      if (ends[i]) continue;
+      const auto& edges = automaton.states[i].edges;
+      ends[i] = std::all_of(edges.begin(), edges.end(),
+                            [&](const auto& edge) { return ends[static_cast<size_t>(edge.to)]; });
+      changed |= ends[i];
+    }
   }
-  if (const std::string* known = rules.find(fmt::format("{} {}", static_cast<int>(form), all))) return *known;
+  return std::none_of(ends.begin(), ends.end(), [](bool b) { return b; });
+}
+
+// Whether from every state some text of the length `bounds` goes on, whatever the length up to there: the
+// lengths of what goes on from the state leave no gap that is wider than the bounds are apart.
+bool leaves_no_gap(const Automaton& automaton, const LengthBounds& bounds, WorkBudget& work) {
+  if (bounds.least == 0) return true;
+  if (!is_endless(automaton)) return false;
+  if (!bounds.most) return true;
+  size_t edges = automaton.states.size();
+  for (const auto& state : automaton.states) edges += state.edges.size();
+  if (!work.spend(edges * bounds.least)) return false;
+  const size_t width = *bounds.most - bounds.least + 1;
+  std::vector<char> now(
+      automaton.states.size());  // whether a text of the length `length` goes on from the state
+  for (size_t i = 0; i < now.size(); i++) now[i] = automaton.states[i].accepts;
+  std::vector<size_t> last(now.size(), SIZE_MAX);
+  for (size_t length = 0; length <= bounds.least; length++) {
+    for (size_t i = 0; i < now.size(); i++) {
+      if (last[i] != SIZE_MAX && length - last[i] > width) return false;
+      if (now[i]) last[i] = length;
+    }
+    std::vector<char> next(now.size());
+    for (size_t i = 0; i < now.size(); i++)
+      for (const auto& edge : automaton.states[i].edges) next[i] |= now[static_cast<size_t>(edge.to)];
+    now = std::move(next);
+  }
+  return true;
+}
+
+// The rules of the states; returns the rule of the first one. bounds: of the number of characters.
+std::string add_states(const Automaton& automaton, StringForm form, std::string_view hint,
+                       const LengthBounds* bounds, GrammarRules& rules) {
   std::vector<std::string> names;
   for (size_t i = 0; i < automaton.states.size(); i++) names.push_back(rules.reserve(hint));
-  for (size_t i = 0; i < automaton.states.size(); i++) {
-    const auto& state = automaton.states[i];
+  const auto body = [&](const Automaton::State& state, bool may_end) {
     std::vector<std::string> out;
-    if (state.accepts) out.push_back(form == StringForm::quoted ? "\"\\\"\"" : "\"\"");
+    if (state.accepts && may_end) out.push_back(form == StringForm::quoted ? "\"\\\"\"" : "\"\"");
     for (const auto& edge : state.edges)
       for (const std::string& chars : written(edge.set, form))
         out.push_back(chars + " " + names[static_cast<size_t>(edge.to)]);
-    rules.define(names[i], fmt::format("{}", fmt::join(out, " | ")));
+    return fmt::format("{}", fmt::join(out, " | "));
+  };
+  CountedGroup group(rules);
+  const std::vector<int> rest = distances(automaton);  // the characters that are needed to end
+  const auto most = bounds ? bounds->most : std::nullopt;
+  if (most) group.near = *most - static_cast<size_t>(*std::max_element(rest.begin(), rest.end()));
+  if (most) group.far = *most;
+  group.least = bounds ? bounds->least : 0;
+  const auto option = [&](size_t i) {
+    return bounds ? group.option(most ? std::optional(*most - static_cast<size_t>(rest[i])) : std::nullopt)
+                  : "";
+  };
+  for (size_t i = 0; i < automaton.states.size(); i++)
+    rules.define(names[i], body(automaton.states[i], true), option(i));
+  // Without a quote at its end, the first rule must not match the empty text if that is too short.
+  if (form == StringForm::quoted || group.least == 0 || !automaton.states[0].accepts) return names[0];
+  const std::string first = rules.reserve(hint);
+  rules.define(first, body(automaton.states[0], false), option(0));
+  return first;
+}
+
+std::string add_writable(const Automaton& automaton, StringForm form, std::string_view hint,
+                         const LengthBounds* bounds, GrammarRules& rules) {
+  if (automaton.states.empty()) return "";
+  // The same automaton is written only once per grammar.
+  std::string key = fmt::format("{} ", static_cast<int>(form));
+  for (const auto& state : automaton.states) {
+    key += state.accepts ? "!" : "?";
+    for (const auto& edge : state.edges) key += fmt::format("{}>{} ", class_of(edge.set), edge.to);
   }
-  const std::string element = form == StringForm::quoted ? rules.add(hint, "\"\\\"\" " + names[0]) : names[0];
-  rules.remember(fmt::format("{} {}", static_cast<int>(form), all), element);
+  if (bounds) key += fmt::format("{} {}", bounds->least, bounds->most.value_or(SIZE_MAX));
+  if (const std::string* known = rules.find(key)) return *known;
+  const std::string first = add_states(automaton, form, hint, bounds, rules);
+  const std::string element = form == StringForm::quoted ? rules.add(hint, "\"\\\"\" " + first) : first;
+  rules.remember(key, element);
   return element;
+}
+
+}  // namespace
+
+std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
+                          GrammarRules& rules) {
+  return add_writable(writable(automaton, form), form, hint, nullptr, rules);
+}
+
+Result<std::string> add_bounded(const Automaton& in, const LengthBounds& bounds, StringForm form,
+                                std::string_view hint, GrammarRules& rules) {
+  const Automaton automaton = writable(in, form);
+  if (automaton.states.empty() || (bounds.most && *bounds.most < bounds.least)) return std::string();
+  const Lengths lengths = lengths_of(automaton);
+  if (lengths.least >= bounds.least && (!bounds.most || lengths.most.value_or(SIZE_MAX) <= *bounds.most))
+    return add_writable(automaton, form, hint, nullptr, rules);
+  const std::vector<int> rest = distances(automaton);
+  const auto farthest = static_cast<size_t>(*std::max_element(rest.begin(), rest.end()));
+  if ((!bounds.most || *bounds.most >= farthest) && leaves_no_gap(automaton, bounds, rules.work()))
+    return add_writable(automaton, form, hint, &bounds, rules);
+  TRY(const Automaton counted, with_length(automaton, bounds.least, bounds.most, rules.work()));
+  return add_writable(writable(counted, form), form, hint, nullptr, rules);
 }
 
 }  // namespace anabranch

@@ -34,19 +34,17 @@ std::string GrammarRules::reserve(std::string_view hint) {
   return used == 0 && name != "root" ? name : fmt::format("{}-{}", name, used);
 }
 
-void GrammarRules::define(const std::string& name, std::string body) {
-  bytes_ += name.size() + body.size() + 6;
+void GrammarRules::define(const std::string& name, std::string body, const std::string& options) {
+  bytes_ += name.size() + options.size() + body.size() + 8;
   names_.insert(name);
-  rules_.emplace_back(name, std::move(body));
+  rules_.emplace_back(options.empty() ? name : fmt::format("{}[{}]", name, options), std::move(body));
 }
 
-std::string GrammarRules::add(std::string_view hint, const std::string& body, const std::string& options) {
-  const std::string key = options + " " + body;
-  if (const std::string* known = find(key)) return *known;
+std::string GrammarRules::add(std::string_view hint, const std::string& body) {
+  if (const std::string* known = find(body)) return *known;
   const std::string name = reserve(hint);
   define(name, body);
-  if (!options.empty()) rules_.back().first += "[" + options + "]";
-  by_body_.emplace(key, name);
+  by_body_.emplace(body, name);
   return name;
 }
 

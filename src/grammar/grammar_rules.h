@@ -21,10 +21,10 @@ class GrammarRules {
 
   // A new name that begins with `hint`; define() must follow. The name is never "root".
   std::string reserve(std::string_view hint);
-  void define(const std::string& name, std::string body);
-  // Reserves a name and defines it; returns the earlier name if a rule with this body exists. options:
-  // options of the rule in xgrammar's syntax, such as "max_chars=7".
-  std::string add(std::string_view hint, const std::string& body, const std::string& options = "");
+  // options: options of the rule in xgrammar's syntax, such as capture="x".
+  void define(const std::string& name, std::string body, const std::string& options = "");
+  // Reserves a name and defines it; returns the earlier name if a rule with this body exists.
+  std::string add(std::string_view hint, const std::string& body);
   bool has(const std::string& name) const { return names_.count(name) > 0; }
   // The element that was remembered under a key; null if there is none.
   const std::string* find(const std::string& key) const;

@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kMaxNfaStates = 20000;
 constexpr size_t kParsing = 20;  // steps of work for each byte of a pattern, and for each state
 
-Result<Automaton> automaton_of_node(const RegexNode& node, WorkBudget& work);
+Result<Automaton> automaton_of_node(const RegexNode& node, WorkBudget& work,
+                                    const Automaton* within = nullptr);
 
 // A nondeterministic automaton by Thompson's construction: each part of the expression leads from one state
 // to another, and some edges consume no character.
@@ -186,11 +187,13 @@ class Assertions {
  public:
   Assertions(const Nfa& in, int end, WorkBudget& work) : in_(in), end_(end), work_(work) {}
 
-  // The new states begin with 0 and end with 1. The sets of `out` belong to this object and to `in`.
-  Result<void> write(int begin, Nfa& out) {
+  // The new states begin with 0 and end with 1. The sets of `out` belong to this object and to `in`. within:
+  // what the whole text must satisfy as well; null: nothing.
+  Result<void> write(int begin, const Automaton* within, Nfa& out) {
     constexpr size_t kVisiting = 50;
     out.add(), out.add();
-    number_of({begin, {}}, out);
+    if (within) automata_.push_back(*within);
+    number_of({begin, within ? std::vector<Open>{{0, 0}} : std::vector<Open>{}}, out);
     for (size_t i = 0; i < all_.size(); i++) {
       const Point from = all_[i];
       const auto& state = in_.states[static_cast<size_t>(from.state)];
@@ -289,7 +292,8 @@ class Assertions {
   std::deque<CharSet> sets_;
 };
 
-Result<Automaton> automaton_of_node(const RegexNode& node, WorkBudget& work) {
+Result<Automaton> automaton_of_node(const RegexNode& node, WorkBudget& work, const Automaton* within) {
+  if (within && within->states.empty()) return Automaton();
   Nfa nfa;
   const int begin = nfa.add();
   const int end = nfa.build(node, begin);
@@ -297,20 +301,22 @@ Result<Automaton> automaton_of_node(const RegexNode& node, WorkBudget& work) {
   if (!work.spend(kParsing * nfa.states.size())) return automaton_too_much_work();
   Assertions assertions(nfa, end, work);
   Nfa plain;
-  if (nfa.asserts) {
-    TRY_VOID(assertions.write(begin, plain));
+  const bool rewritten = nfa.asserts || within;
+  if (rewritten) {
+    TRY_VOID(assertions.write(begin, within, plain));
   }
-  Subsets subsets(nfa.asserts ? plain : nfa, nfa.asserts ? 1 : end, work);
-  TRY(const Automaton automaton, subsets.from(nfa.asserts ? 0 : begin));
+  Subsets subsets(rewritten ? plain : nfa, rewritten ? 1 : end, work);
+  TRY(const Automaton automaton, subsets.from(rewritten ? 0 : begin));
   return minimal(trimmed_states(automaton), work);
 }
 
 }  // namespace
 
-Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole) {
+Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole,
+                                const Automaton* within) {
   if (!work.spend(kParsing * (pattern.size() + 1))) return automaton_too_much_work();
   TRY(const RegexNode node, parse_regex(pattern, whole));
-  return automaton_of_node(node, work);
+  return automaton_of_node(node, work, within);
 }
 
 }  // namespace anabranch

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "grammar/regex_properties.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
@@ -220,6 +221,9 @@ class Parser {
         return single('\v');
       case '0':
         return single(0);
+      case 'p':
+      case 'P':
+        return property(c == 'P');
       case 'x':
         return hex(2);
       case 'u':
@@ -232,6 +236,19 @@ class Parser {
           return refuse(fmt::format("\\{}", static_cast<char>(c)));
         return single(c);
     }
+  }
+
+  Result<ClassMember> property(bool negated) {
+    const size_t end = pattern_.find('}', at_);
+    if (!take("{") || end == pattern_.npos) return refuse("\\p without a property");
+    const std::string_view name = pattern_.substr(at_, end - at_);
+    const CharSet known = characters_with(name);
+    if (name.empty() || known.empty()) return refuse(fmt::format("\\p{{{}}}", name));
+    at_ = end + 1;
+    CharSet most{{0x80, kLast}};
+    most.add(known);
+    if (negated) return ClassMember{most.complement(), known.complement(), std::nullopt};
+    return ClassMember{known, most, std::nullopt};
   }
 
   Result<ClassMember> hex(int digits) {

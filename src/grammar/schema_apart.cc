@@ -9,10 +9,6 @@
 namespace anabranch {
 namespace {
 
-bool has(const Json& list, const Json& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
 // Whether the grammar writes only objects for the schema.
 bool writes_objects(const Json& schema) {
   if (schema.contains("type")) return string_at(schema, "type") == "object";

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "grammar/counted_group.h"
 #include "grammar/json_rules.h"
 #include "grammar/schema_merge.h"
 #include "grammar/schema_writer.h"
@@ -22,6 +23,23 @@ struct Items {
   std::optional<int64_t> most;
 };
 
+// What follows the first of several items: up to `high` - 1 more of them, at least `low` - 1, and the end.
+std::string add_more(const std::string& item, const std::string& close, int64_t low,
+                     std::optional<int64_t> high, GrammarRules& rules) {
+  if (!high && low <= 1) return fmt::format("({})* {}", item, close);
+  if (high == 1) return close;
+  const std::string key = fmt::format("more {} {} {}", low, high.value_or(0), item);
+  if (const std::string* known = rules.find(key)) return *known;
+  const std::string name = rules.reserve("more");
+  CountedGroup group(rules);
+  const auto most = high ? std::optional<size_t>(*high - 1) : std::nullopt;
+  group.least = static_cast<size_t>(std::max<int64_t>(low - 1, 0));
+  group.near = most;
+  rules.define(name, fmt::format("{} | {} {}", close, item, name), group.option(most));
+  rules.remember(key, name);
+  return name;
+}
+
 // Adds rules for an array with these items; returns the grammar element that matches it.
 std::string add_array(const Items& items, GrammarRules& rules) {
   const std::string s = add_space(rules), comma = fmt::format("{0} \",\" {0} ", s),
@@ -31,18 +49,10 @@ std::string add_array(const Items& items, GrammarRules& rules) {
   std::string tail = close;
   if (!items.further.empty() && items.most.value_or(INT64_MAX) > count_of) {
     const int64_t low = std::max<int64_t>(items.least - count_of, 0);
+    const auto high = items.most ? std::optional(*items.most - count_of) : std::nullopt;
     const std::string next = count_of > 0 ? comma : "";
-    std::string more;  // the further items after the first of them
-    if (!items.most) {
-      more = low > 1 ? fmt::format("({}{}){{{},}}", comma, items.further, low - 1)
-                     : fmt::format("({}{})*", comma, items.further);
-    } else {
-      const int64_t high = *items.most - count_of;
-      more = high > 1 ? fmt::format("({}{}){{{},{}}}", comma, items.further, std::max<int64_t>(low - 1, 0),
-                                    high - 1)
-                      : "";
-    }
-    const std::string some = fmt::format("{}{} {} {}", next, items.further, more, close);
+    const std::string some =
+        fmt::format("{}{} {}", next, items.further, add_more(comma + items.further, close, low, high, rules));
     tail = low > 0 ? some : rules.add("items", fmt::format("{} | {}", some, count_of > 0 ? close : "\"]\""));
   }
   for (int64_t i = count_of; i-- > 0;) {

@@ -136,10 +136,13 @@ bool is_of_keyword(const Error& error) {
   return !error.field.empty();
 }
 
+Error error_at(const Error& error, const char* keyword, const std::string& where) {
+  return Error{error.kind, fmt::format("'{}' at {}: {}", keyword, where, error.message), keyword};
+}
+
 Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where) {
   if (made.ok()) return made;
-  return Error{made.error().kind, fmt::format("'{}' at {}: {}", keyword, where, made.error().message),
-               keyword};
+  return error_at(made.error(), keyword, where);
 }
 
 }  // namespace anabranch

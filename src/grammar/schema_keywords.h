@@ -13,7 +13,7 @@
 
 namespace anabranch {
 
-constexpr int64_t kMaxRepeat = 100000, kMaxLeast = 1000;  // of counts, such as maxLength and minLength
+constexpr int64_t kMaxRepeat = 100000, kMaxLeast = 10000;  // of counts, such as maxLength and minLength
 
 enum SchemaType { kNull, kBoolean, kInteger, kNumber, kString, kArray, kObject, kTypes };
 inline constexpr const char* kTypeNames[] = {"null",   "boolean", "integer", "number",
@@ -80,6 +80,8 @@ Error invalid_keyword(const std::string& where, const char* keyword, std::string
 Error unsupported_keyword(const std::string& where, const char* keyword, std::string_view what);
 // Two schemas that hold together have the keyword, and no schema says both.
 Error unsupported_together(const std::string& where, const std::string& keyword, std::string_view what);
+// The error with the keyword and its place.
+Error error_at(const Error& error, const char* keyword, const std::string& where);
 // Adds the keyword and its place to the message if the automaton could not be made.
 Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where);
 

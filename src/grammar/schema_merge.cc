@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kMaxComparisons = 250'000;  // between the values of two enumerations
 
-bool has(const Json& list, const Json& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
 Json as_list(const Json& value) {
   return value.is_array() ? value : Json::array({value});
 }
@@ -103,6 +99,10 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
 }
 
 }  // namespace
+
+bool has(const Json& list, const Json& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
 
 Json common_types(const Json& a, const Json& b) {
   Json out = Json::array();

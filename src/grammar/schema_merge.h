@@ -25,6 +25,8 @@ const Json* find_reference(const Json& root, std::string_view ref);
 // The member of that name if it is an array or an object; otherwise a JSON null.
 const Json& part_of(const Json& schema, const char* key);
 
+// Whether the value is in the array.
+bool has(const Json& list, const Json& value);
 // The types that both lists name ("type" is one name, or a list). An integer is also a number.
 Json common_types(const Json& a, const Json& b);
 // The values in both arrays.

@@ -15,9 +15,6 @@ namespace anabranch {
 namespace {
 
 constexpr size_t kMaxEnum = 5000;
-// Up to this maxLength, the states of an automaton count the characters; above it, the rule option max_chars
-// limits them (long_string()).
-constexpr int64_t kCounted = 24;
 
 // The formats that are enforced. All others are annotations, as in JSON Schema.
 struct Format {
@@ -88,20 +85,6 @@ Result<std::optional<double>> step_keyword(const Json& flat, double none, const 
   return step == none ? std::nullopt : step;
 }
 
-// A string without a pattern, whose length the rule option max_chars limits. That counts characters as they
-// are written; an escape is at least as long as the character it stands for, so maxLength is never exceeded.
-Result<std::string> long_string(int64_t least, int64_t most, const std::string& where, StringForm form,
-                                GrammarRules& rules) {
-  const auto low = static_cast<size_t>(least);
-  TRY(const Automaton begin, placed(with_length(any_text(), low, low, rules.work()), "minLength", where));
-  const std::string quote = form == StringForm::quoted ? "\"\\\"\"" : "\"\"";
-  const StringForm part = form == StringForm::quoted ? StringForm::inside : form;
-  const std::string some = least == 0 ? "\"\"" : add_automaton(begin, part, "begin", rules);
-  const std::string rest = rules.add("rest", add_automaton(any_text(), part, "any_text", rules),
-                                     fmt::format("max_chars={}", most - least));
-  return rules.add("string", fmt::format("{0} {1} {2} {0}", quote, some, rest));
-}
-
 // What the keywords say of a string, but for its length.
 struct StringLimits {
   Json patterns = Json::array();
@@ -119,47 +102,35 @@ Result<StringLimits> limits_of(const Json& flat, const std::string& where) {
   return out;
 }
 
-// The texts of the patterns.
-Result<Automaton> matching_all(const Json& patterns, const std::string& where, WorkBudget& work) {
-  Automaton out = any_text();
+// The texts of all patterns, of those that `within` accepts (null: of all).
+Result<Automaton> matching_all(const Json& patterns, const Automaton* within, const std::string& where,
+                               WorkBudget& work) {
+  Automaton out = within ? *within : any_text();
   for (const Json& pattern : patterns) {
-    TRY(Automaton one, placed(compile_regex(pattern.get_ref<const std::string&>(), work), "pattern", where));
-    if (&pattern == &patterns.front()) {
-      out = std::move(one);
-    } else {
-      TRY(out, placed(intersection(out, one, work), "pattern", where));
-    }
+    const bool first = !within && &pattern == &patterns.front();
+    const auto& text = pattern.get_ref<const std::string&>();
+    TRY(out, placed(compile_regex(text, work, false, first ? nullptr : &out), "pattern", where));
   }
   return out;
 }
 
-Result<Automaton> with_length_of(const Automaton& automaton, int64_t least, std::optional<int64_t> longest,
-                                 const std::string& where, WorkBudget& work) {
-  if ((least == 0 && !longest) || automaton.states.empty()) return automaton;
-  const Lengths lengths = lengths_of(automaton);
-  const bool long_enough = lengths.least >= static_cast<size_t>(least);
-  if (long_enough && (!longest || (lengths.most && *lengths.most <= static_cast<size_t>(*longest))))
-    return automaton;
-  const auto most = longest ? std::optional<size_t>(*longest) : std::nullopt;
-  return placed(with_length(automaton, static_cast<size_t>(least), most, work),
-                longest ? "maxLength" : "minLength", where);
-}
-
 // A format is only a note beside a pattern or a length if no text of those has the form in which we write it.
-Result<Automaton> string_automaton(const StringLimits& limits, int64_t least, std::optional<int64_t> longest,
-                                   const std::string& where, WorkBudget& work) {
-  TRY(const Automaton matching, matching_all(limits.patterns, where, work));
-  const auto with_format = [&]() -> Result<Automaton> {
-    TRY(const Automaton format, compile_regex(limits.format, work));
-    TRY(const Automaton both, intersection(matching, format, work));
-    return with_length_of(both, least, longest, where, work);
-  };
+Result<std::string> add_limited(const StringLimits& limits, const LengthBounds& bounds,
+                                const std::string& where, StringForm form, GrammarRules& rules) {
   if (limits.format) {
+    const auto with_format = [&]() -> Result<std::string> {
+      TRY(const Automaton format, compile_regex(limits.format, rules.work()));
+      TRY(const Automaton both, matching_all(limits.patterns, &format, where, rules.work()));
+      return add_bounded(both, bounds, form, "string", rules);
+    };
     auto both = with_format();
-    const bool alone = limits.patterns.empty() && least == 0 && !longest;
-    if (alone || (both.ok() && !both->states.empty())) return both;
+    const bool alone = limits.patterns.empty() && bounds.least == 0 && !bounds.most;
+    if (alone || (both.ok() && !both->empty())) return both;
   }
-  return with_length_of(matching, least, longest, where, work);
+  TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
+  auto out = add_bounded(matching, bounds, form, "string", rules);
+  const char* keyword = bounds.most ? "maxLength" : bounds.least > 0 ? "minLength" : "pattern";
+  return out.ok() ? out : error_at(out.error(), keyword, where);
 }
 
 // Whether a constant satisfies the other keywords of its schema. matching: the texts of its patterns. A
@@ -288,13 +259,9 @@ Result<std::string> add_string(const Json& flat, const std::string& where, Strin
       fmt::format("string {} {} {} {} {}", static_cast<int>(form), least, longest.value_or(-1),
                   limits.format ? limits.format : "", dump_json(limits.patterns));
   if (const std::string* known = rules.find(key)) return *known;
-  std::string element;
-  if (free && longest && *longest > kCounted) {
-    TRY(element, long_string(least, *longest, where, form, rules));
-  } else {
-    TRY(const Automaton automaton, string_automaton(limits, least, longest, where, rules.work()));
-    element = add_automaton(automaton, form, "string", rules);
-  }
+  const LengthBounds bounds{static_cast<size_t>(least),
+                            longest ? std::optional<size_t>(*longest) : std::nullopt};
+  TRY(const std::string element, add_limited(limits, bounds, where, form, rules));
   rules.remember(key, element);
   return element;
 }
@@ -305,7 +272,7 @@ Result<std::string> add_constants(const Json& flat, const Json& values, const st
   if (values.size() > kMaxEnum)
     return unsupported_keyword(where, "enum", fmt::format("has more than {} values", kMaxEnum));
   TRY(const StringLimits limits, limits_of(flat, where));
-  TRY(const Automaton matching, matching_all(limits.patterns, where, rules.work()));
+  TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
   std::string out;
   for (const Json& one : values) {
     TRY(const bool good, admits(flat, one, matching, where));

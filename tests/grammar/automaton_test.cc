@@ -66,6 +66,36 @@ TEST(Automaton, CountsCodePointsAndLeavesTextsOut) {
   }
 }
 
+TEST(Automaton, PropertiesOfCharacters) {
+  const struct {
+    const char *pattern, *text;
+    bool accepted;
+  } cases[] = {
+      {"^\\p{L}+$", "Åéжx", true},   {"^\\p{L}+$", "a1", false},   {"^\\p{Lu}\\p{Ll}$", "Åé", true},
+      {"^\\p{Lu}$", "é", false},     {"^\\P{L}$", "1", true},      {"^\\P{L}$", "é", false},
+      {"^[^\\p{L}]$", "é", false},   {"^[^\\p{L}]$", "!", true},   {"^[\\P{L}é]$", "é", true},
+      {"^\\p{Nd}$", "7", true},      {"^\\p{P}$", "!", true},      {"^\\p{S}$", "!", false},
+      {"^(?!\\p{L}).$", "é", false}, {"^(?!\\p{L}).$", "1", true}, {"^\\p{Emoji_Component}$", "a", false},
+      {"^\\p{ExtPict}$", "😀", true}};
+  for (const auto& c : cases)
+    EXPECT_EQ(accepts_text(*compiled(c.pattern), c.text), c.accepted) << c.pattern << " " << c.text;
+}
+
+TEST(Automaton, PatternsWithinAnother) {
+  WorkBudget work;
+  const Automaton within = *compile_regex("^[a-z]{1,8}(-[a-z]{1,8}){0,2}$", work);
+  const auto both =
+      compile_regex("^(?=.{1,253}$)[a-z]([a-z-]{0,61}[a-z])?(-[a-z-]{0,61}[a-z])*$", work, false, &within);
+  ASSERT_TRUE(both.ok()) << both.error().message;
+  for (const auto& text : texts(5, "a-")) {
+    const bool expected = std::regex_match(text, std::regex("[a-z]{1,8}(-[a-z]{1,8}){0,2}"));
+    EXPECT_EQ(accepts_text(*both, text), expected) << text;
+  }
+  EXPECT_FALSE(accepts_text(*compile_regex("^a", work, false, &within), "b"));
+  const Automaton other = *compile_regex("^b$", work);
+  EXPECT_TRUE(compile_regex("a", work, false, &other)->states.empty());
+}
+
 // Whatever a reader takes \s and the like for, what is written is right.
 TEST(Automaton, ClassesMeanWhatAllReadersTakeThemFor) {
   const struct {
@@ -86,26 +116,11 @@ TEST(Automaton, ClassesMeanWhatAllReadersTakeThemFor) {
 }
 
 TEST(Automaton, RefusesWhatItDoesNotKnow) {
-  for (const char* pattern : {"a(?<=b)",
-                              "a(?<!b)",
-                              "(?<n>a)",
-                              "(a)\\1",
-                              "\\bword",
-                              "\\p{L}",
-                              "(?i)a",
-                              "a$b",
-                              "b^a",
-                              "a**",
-                              "a{3,2}",
-                              "[b-a]",
-                              "(a",
-                              "a)",
-                              "[a",
-                              "\\",
-                              "*a",
-                              "a{1,5000}",
-                              "((a{900}){900}){9}",
-                              "\\ud800"})
+  for (const char* pattern :
+       {"a(?<=b)", "a(?<!b)", "(?<n>a)", "(a)\\1", "\\bword", "\\p{Greek}", "\\pL",
+        "\\p{L",   "(?i)a",   "a$b",     "b^a",    "a**",     "a{3,2}",     "[b-a]",
+        "(a",      "a)",      "[a",      "\\",     "*a",      "a{1,5000}",  "((a{900}){900}){9}",
+        "\\ud800"})
     EXPECT_FALSE(compiled(pattern).ok()) << pattern;
 }
 

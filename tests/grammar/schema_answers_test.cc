@@ -171,6 +171,10 @@ TEST(SchemaAnswers, PatternsBesideFormats) {
        {R"("123e4567-e89b-42d3-a456-426614174000")"},
        {R"("123e4567-e89b-12d3-a456-426614174000")", R"("x")"}},
       {R"({"format":"email","pattern":"@b\\.co$"})", {R"("a@b.co")"}, {R"("a@c.co")", R"("@b.co")"}},
+      // Alone, this pattern would need too many states.
+      {R"j({"format":"hostname","pattern":"^(?=.{1,253}\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\.?$"})j",
+       {R"("example.org")"},
+       {R"("-a.org")", R"("a..b")"}},
       // In its usual form the time would have a zone; the pattern counts.
       {R"({"format":"time","pattern":"^[0-2][0-9]:[0-5][0-9]$"})", {R"("10:00")"}, {R"("10:00:00Z")"}},
       {R"({"format":"email","maxLength":254})", {R"("a@b.co")"}, {R"("a")"}},
