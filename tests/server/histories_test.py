@@ -1,4 +1,4 @@
-"""Histories that agents send back, with templates of other models on the default model: every one is answered with all its texts
+"""Histories that agents send back, with templates of other models on a small model: every one is answered with all its texts
 in the prompt, and the same history gives the same prompt in each API."""
 
 import copy
@@ -22,7 +22,7 @@ def server(serve_for_all, tmp_path_factory):
     lines = []
     for name in NAMES:
         template = os.path.join(paths.ROOT, "tests/jinja/data/templates", name + ".jinja")
-        lines += [f'[model."{name}"]', f'path = "{paths.MODEL}"', f'chat-template-file = "{template}"']
+        lines += [f'[model."{name}"]', f'path = "{paths.DRAFT}"', f'chat-template-file = "{template}"']
     (folder / "models.toml").write_text("\n".join(lines) + "\n")
     return serve_for_all("--context", "4096", "--threads", "2", "--thinking", "off", "--cache-ram", "32MB", "--cache-disk", "0",
                          model=None, before=["--config", str(folder / "models.toml")])
@@ -80,12 +80,14 @@ def words_of(history):
 def test_every_history_is_answered(server, name):
     for what, history in HISTORIES.items():
         for tools in ({}, {"tools": TOOLS}):
-            body = {"model": name, "messages": history, "max_tokens": 1} | tools
-            status, answer = server.status("/v1/chat/completions", body)
+            body = {"model": name, "messages": history} | tools
+            status, answer = server.status("/apply-template", body)
             assert status == 200, (what, answer)
-            prompt = server.ask("/apply-template", body)["prompt"]
+            prompt = answer["prompt"]
             for word in words_of(history):
-                assert len(re.findall(rf"\b{word}|(?<=\\n){word}", prompt)) == 1, (what, word, prompt)
+                assert prompt.count(word) == 1, (what, word, prompt)
+        status, answer = server.status("/v1/chat/completions", {"model": name, "messages": history, "max_tokens": 1})
+        assert status == 200, (what, answer)
 
 
 def test_our_own_ids_come_back(server):
