@@ -396,6 +396,7 @@ void ModelPool::settled(const Entry& e) {
 
 void ModelPool::start_unloading(Entry& e) {
   e.state = ModelState::unloading;
+  e.keep_once_s.reset();
   auto last = std::make_shared<std::shared_ptr<ServedModel>>(std::exchange(e.model, nullptr));
   run([this, name = e.name, last]() -> Outcome {
     last->reset();
