@@ -226,7 +226,7 @@ void ModelPool::released(const std::string& name) {
 // Unloads the model if it has been idle for long enough. Otherwise checks again when that may be the case.
 void ModelPool::watch_idleness(Entry& e) {
   const double unload_after_s = e.unload_after_s();
-  if (e.state != ModelState::loaded || e.leases > 0 || unload_after_s == 0) return;
+  if (e.state != ModelState::loaded || e.leases > 0 || e.keep.pinned || unload_after_s == 0) return;
   const double left = e.last_used + unload_after_s - now_seconds();
   if (left <= 0) {
     drain(e, &Entry::idle_unloads);
