@@ -120,7 +120,9 @@ bool EngineLoop::take_inbox() {
     const bool added =
         scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority,
                        whole_ranges(*sequence), bytes_of_images(*sequence, model_.model().spec().hidden));
-    const bool nothing_to_do = sequence->request.max_tokens == 0 && !sequence->request.prompt_logprobs;
+    const Request& request = sequence->request;
+    const bool caches = request.cache && keeper_.cache();  // without an answer, the prompt is still cached
+    const bool nothing_to_do = request.max_tokens == 0 && !request.prompt_logprobs && !caches;
     sequences_.emplace(id, std::move(sequence));
     if (!added)
       end(id, FinishReason::error, {}, "the queue is full; try again later");

@@ -78,7 +78,7 @@ void Embedder::submit_some(uint64_t key) {
     Request request;
     request.prompt = std::move(prompts[index]);
     const int tokens = static_cast<int>(request.prompt.size());
-    request.pooling = job.model->engine->info().pooling;
+    request.pooling = job.request.pooling;
     request.classes = job.request.classes;
     request.priority = job.use.priority().value_or(0);
     const auto id =

@@ -148,6 +148,7 @@ EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, Request
   const std::string usual = kUsualTask;
   if (fields.error()) return out;
   const Reader reader(info, texts, false);
+  out.pooling = *info.pooling;
   const bool asks = info.pooling == Pooling::rank;
   if (asks) {
     const auto yes = texts.encode("yes", false), no = texts.encode("no", false);
@@ -173,7 +174,8 @@ ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, Embed
   TRY(auto json, parse_body(body));
   JsonFields fields(json);
   fields.string("model");
-  if (!info.pooling)
+  const bool ollama = api == EmbeddingApi::ollama || api == EmbeddingApi::ollama_one;
+  if (!info.pooling && !ollama)
     return ApiError{
         400,
         "The model's files do not say that it makes embeddings: take a model for them, or start the "
@@ -190,6 +192,7 @@ ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, Embed
                     "unsupported_value"};
   const bool openai = api == EmbeddingApi::openai;
   EmbeddingRequest out;
+  out.pooling = info.pooling.value_or(Pooling::last);
   out.form = openai                            ? EmbeddingForm::floats
              : api == EmbeddingApi::ollama_one ? EmbeddingForm::ollama_one
                                                : EmbeddingForm::ollama;

@@ -24,12 +24,14 @@ struct EmbeddingRequest {
   std::vector<std::string> documents;     // for a ranking, if the answer is to repeat them
   size_t most = SIZE_MAX;                 // for a ranking: return only this many of the best
   int dimensions = 0;                     // number of leading values of each embedding to return; 0: all
+  Pooling pooling = Pooling::last;
   EmbeddingForm form = EmbeddingForm::floats;
   std::optional<double> keep_s;  // see OllamaRequest
 };
 
-// Errors: 400 (also for models that make no embeddings, and for texts longer than the context, which Ollama's
-// routes truncate unless the request says otherwise).
+// Errors: 400 (also for models that make no embeddings, except by Ollama's routes, which take the state at
+// the last token for them, and for texts longer than the context, which Ollama's routes truncate unless the
+// request says otherwise).
 enum class EmbeddingApi : uint8_t { openai, ollama, ollama_one, rerank };
 ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, EmbeddingApi api,
                                                     const ModelInfo& info, RequestEncoder& texts);

@@ -226,7 +226,7 @@ void ModelPool::released(const std::string& name) {
 // Unloads the model if it has been idle for long enough. Otherwise checks again when that may be the case.
 void ModelPool::watch_idleness(Entry& e) {
   const double unload_after_s = e.unload_after_s();
-  if (e.state != ModelState::loaded || e.leases > 0 || unload_after_s == 0) return;
+  if (e.state != ModelState::loaded || e.leases > 0 || e.keep.pinned || unload_after_s == 0) return;
   const double left = e.last_used + unload_after_s - now_seconds();
   if (left <= 0) {
     drain(e, &Entry::idle_unloads);
@@ -396,6 +396,7 @@ void ModelPool::settled(const Entry& e) {
 
 void ModelPool::start_unloading(Entry& e) {
   e.state = ModelState::unloading;
+  e.keep_once_s.reset();
   auto last = std::make_shared<std::shared_ptr<ServedModel>>(std::exchange(e.model, nullptr));
   run([this, name = e.name, last]() -> Outcome {
     last->reset();

@@ -90,8 +90,8 @@ class ModelPool {
     std::shared_ptr<ServedModel> model;                           // while it is loaded or draining
     std::shared_ptr<const ModelFacts> facts;                      // null: it was never loaded
 
-    // After how long without a request it is unloaded; 0: never.
-    double unload_after_s() const { return keep.pinned ? 0 : keep_once_s.value_or(keep.unload_after_s); }
+    // After how long without a request it is unloaded, unless it is pinned; 0: never.
+    double unload_after_s() const { return keep_once_s.value_or(keep.unload_after_s); }
 
    private:
     friend class ModelPool;

@@ -155,7 +155,7 @@ HttpResponse OllamaModels::loaded() const {
     const Engine& engine = *entry->model->engine;
     const ModelInfo& info = engine.info();
     const double idle_s = entry->leases > 0 ? 0 : now_seconds() - entry->last_used;
-    const bool stays = entry->unload_after_s() <= 0;
+    const bool stays = entry->keep.pinned || entry->unload_after_s() <= 0;
     const auto left = static_cast<int64_t>(entry->unload_after_s() - idle_s);
     Json model = {{"name", ollama_name(entry->name)},
                   {"model", ollama_name(entry->name)},
