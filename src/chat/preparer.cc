@@ -140,7 +140,8 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   prepared.rules.goes_on = continuation.has_value();
   prepared.rules.only_calls = choice == Choice::required || choice == Choice::named;
   prepared.choice = request.tool_choice;
-  prepared.constrained = is_constrained(prepared.options.format, prepared.choice, *tools);
+  prepared.constrained = prepared.rules.exact =
+      is_constrained(prepared.options.format, prepared.choice, *tools);
   // With a logit bias, sampled tokens may spell the text in an unusual way, and other requests must not get
   // them.
   if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())

@@ -19,14 +19,12 @@ Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, cons
   return SchemaWriter(schema, rules, where, keep).parameters();
 }
 
-Result<std::string> text_to_tag(bool more, GrammarRules& rules) {
-  const std::string key = more ? "text to a parameter" : "text to </parameter>";
+Result<std::string> text_to_tag(GrammarRules& rules) {
+  const std::string key = "text to </parameter>";
   if (const std::string* known = rules.find(key)) return *known;
   WorkBudget own;  // the same work for every grammar, so it is not charged
-  std::string ends =
-      R"(</parameter>[ \t\r\n]*(<parameter=|</function>|</tool_call>)|<function=[^<>\n]+>[ \t\r\n]*<parameter=)";
-  if (more) ends += R"(|^<parameter=|\n<parameter=)";
-  TRY(const Automaton text, text_without(ends, own));
+  // </function> and </tool_call> are told by two letters: each state takes time for the whole vocabulary.
+  TRY(const Automaton text, text_without(R"(</parameter>[ \t\n]*(<parameter=|</fu|</to))", own));
   const std::string element = add_automaton(text, StringForm::plain, "text", rules);
   rules.remember(key, element);
   return element;

@@ -24,9 +24,9 @@ Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const st
                                Keep keep = Keep::all);
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);
-// The text of a parameter between its tags, such that readers find its end (output/parameter_value.h). more:
-// the call may have further parameters, whose tags no line begins with.
-Result<std::string> text_to_tag(bool more, GrammarRules& rules);
+// The text of a parameter between its tags: any text without a closing tag that other tags follow, since
+// readers take that for the end (output/parameter_value.h).
+Result<std::string> text_to_tag(GrammarRules& rules);
 // The parameters of a call in Qwen's format: <parameter=NAME>\n...\n</parameter>\n for each property. Strings
 // have no quotes.
 Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#",

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "grammar/schema_grammar.h"
 #include "grammar/schema_merge.h"
@@ -62,7 +61,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
     if (named[kObject]) others += "{";
     if (!others.empty()) others += " \\n\\t\"";
   }
-  TRY(const std::string free, text_to_tag(more_parameters_, rules_));
+  TRY(const std::string free, text_to_tag(rules_));
   const std::string plain =
       others.empty() ? free : rules_.add("text", fmt::format("\"\" | [^<{}] {}", others, free));
   if (!others.empty())
@@ -104,19 +103,10 @@ Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
                                  "is not supported for the parameters of a call as this model writes it");
   std::vector<Member> members;
   std::vector<std::string> names;
-  std::set<std::string> needed;
-  if (const auto it = schema.find("required"); it != schema.end() && it->is_array())
-    for (const Json& name : *it)
-      if (name.is_string()) needed.insert(name.get<std::string>());
-  std::set<std::string> missing = needed;  // what the call may not have yet
-  if (const auto it = schema.find("properties"); it != schema.end() && it->is_object())
-    for (const auto& [name, one] : it->items()) missing.insert(name);
   const auto write = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
     if (!is_name_of_parameter(name))
       return unsupported_keyword(place, "properties", "has a name with <, > or a line end");
-    more_parameters_ = missing.size() > missing.count(name);
     TRY(const std::string element, bare(one, place));
-    if (needed.count(name) > 0) missing.erase(name);
     if (element.empty()) return element;
     return fmt::format("{} {} \"\\n</parameter>\\n\"", literal(fmt::format("<parameter={}>\n", name)),
                        element);

@@ -280,8 +280,7 @@ Result<std::string> add_constants(const Json& flat, const Json& values, const st
     std::string text = dump_json(one);
     if (bare && one.is_string()) {
       text = one.get<std::string>();
-      const bool tagged = text.find("</parameter") != text.npos || text.find("<parameter=") != text.npos;
-      if (tagged || text != trimmed(text) || misread(text, *bare))
+      if (text.find("</parameter") != text.npos || text != trimmed(text) || misread(text, *bare))
         return unsupported_keyword(where, "enum", "has a value that cannot be written between tags");
     }
     out += (out.empty() ? "" : " | ") + literal(text);

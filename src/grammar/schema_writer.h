@@ -89,7 +89,6 @@ class SchemaWriter {
   FiniteSchemas finite_;
   std::map<std::string, Rule> refs_;  // by pointer, or another key (shared())
   int nodes_ = 0, depth_ = 0;
-  bool more_parameters_ = false;  // behind the parameter that bare() writes there may be others
   // How many objects and arrays enclose the current schema. A schema may refer to itself only at a deeper
   // level: there the opening bracket is already written.
   int level_ = 0;

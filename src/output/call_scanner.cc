@@ -241,7 +241,7 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
     if (key_.empty()) expected_ = parameter_names(*tools_, name_);
     key_ = name;
     expected_.erase(name);
-    value_.emplace(begin_);
+    value_.emplace(begin_, exact_);
     json_.reset();
     if (may_be_structured(*tools_, name_, key_)) json_.emplace();
   }

@@ -18,8 +18,8 @@ namespace anabranch {
 
 class CallScanner {
  public:
-  // tools: OpenAI's array; must outlive the scanner.
-  CallScanner(ToolForm form, const Json& tools) : form_(form), tools_(&tools) {}
+  // tools: OpenAI's array; must outlive the scanner. exact: see ValueScan.
+  CallScanner(ToolForm form, const Json& tools, bool exact) : form_(form), tools_(&tools), exact_(exact) {}
 
   // text: the block so far, from its marker on; it grows from call to call.
   Scan advance(std::string_view text, TextEnd end);
@@ -79,6 +79,7 @@ class CallScanner {
 
   ToolForm form_;
   const Json* tools_;
+  bool exact_;
   Step step_ = Step::opener;
   std::string_view text_;
   size_t at_ = 0;

@@ -96,7 +96,7 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
-      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools);
+      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools, rules_.exact);
       certain_ = rules_.only_calls || found.size > 0;
     } else if (found.marker == Marker::call_close) {
       at_ += found.size;

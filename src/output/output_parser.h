@@ -36,6 +36,7 @@ struct OutputRules {
   bool keep_stop = false;   // the text ends with the stop string or the text of the stop token, not before it
   int min_tokens = 0;       // stop strings do not count that end in these first tokens of the answer
   std::vector<int> stop_tokens = {};  // each ends the output, also within a thought
+  bool exact = false;                 // a grammar writes the calls: the tags have no slips
   bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
 

@@ -67,6 +67,7 @@ Scan ValueScan::tag(const std::function<bool(std::string_view)>& expected) {
     may = may || found == Scan::more;
     if (found != Scan::complete) continue;
     if (tag == kClose) return closer();
+    if (exact_) return pass(tag.size());
     if (tag == kFunctionOpen) return function();
     if (tag == kParameter) return parameter(expected);
     if (depth_ == 0 && begins_line() && !line_) line_ = End{at_, at_};

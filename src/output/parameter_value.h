@@ -21,11 +21,12 @@ bool is_part_of_close(std::string_view rest);
 //
 // Models forget that tag, or mangle it. So a value also ends where a line begins with another parameter that
 // the call may have; and if no </parameter> ends it, where a line begins with </function> or </tool_call>. A
-// line before these that is nearly </parameter> is dropped.
+// line before these that is nearly </parameter> is dropped. A grammar makes no such slips.
 class ValueScan {
  public:
-  // begin: where the value begins, in the texts for advance().
-  explicit ValueScan(size_t begin) : begin_(begin), at_(begin) {}
+  // begin: where the value begins, in the texts for advance(). exact: it ends at the first </parameter> after
+  // which a parameter or a closing tag follows, and only there.
+  ValueScan(size_t begin, bool exact) : exact_(exact), begin_(begin), at_(begin) {}
   // Tags before `end` are part of the value.
   void skip(size_t end) { at_ = end; }
   // text: all of it so far. expected: whether the call may have the parameter KEY and does not have it yet.
@@ -55,6 +56,7 @@ class ValueScan {
 
   std::string_view text_;
   TextEnd text_end_ = TextEnd::none;
+  bool exact_;
   size_t begin_, at_;
   size_t look_ = 0;           // there is only white space from the closing tag at at_ up to here
   size_t name_end_ = 0;       // see name()

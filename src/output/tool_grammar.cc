@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "grammar/schema_grammar.h"
-#include "output/tool_schema.h"
 
 namespace anabranch {
 namespace {
@@ -20,7 +19,7 @@ class CallWriter {
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
       if (!wishes.only.empty() && string_at(function, "name") != wishes.only) continue;
-      TRY(const std::string element, call(tools, function, parameters_of(function, wishes.forced)));
+      TRY(const std::string element, call(function, parameters_of(function, wishes.forced)));
       any += (any.empty() ? "" : " | ") + element;
     }
     return wrapped(rules_.add("call", any), wishes.several);
@@ -31,7 +30,7 @@ class CallWriter {
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
-      TRY(const std::string element, call(tools, function, parameters_of(function, false)));
+      TRY(const std::string element, call(function, parameters_of(function, false)));
       any += (any.empty() ? "" : " | ") + element;
     }
     const std::string body =
@@ -67,10 +66,9 @@ class CallWriter {
     return id ? fmt::format("Token({})", *id) : literal(text);
   }
 
-  // Parameters with any names and values, for tools whose arguments are not constrained. described: the
-  // tool's schema names some.
-  Result<std::string> any_parameters(bool described) {
-    TRY(const std::string text, text_to_tag(described, rules_));
+  // Parameters with any names and values, for tools whose arguments are not constrained.
+  Result<std::string> any_parameters() {
+    TRY(const std::string text, text_to_tag(rules_));
     return rules_.add("any_parameters",
                       fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
   }
@@ -81,22 +79,20 @@ class CallWriter {
     auto out = add_schema(schema, rules_, where, strict ? Keep::all : Keep::possible);
     return out.ok() || strict ? out : add_any_object(rules_);
   }
-  // named: the tool's parameters have names, see any_parameters().
-  Result<std::string> parameters(const Json& schema, const std::string& where, bool strict, bool named) {
-    if (schema == kAnyArguments || schema == Json::object()) return any_parameters(named);
+  Result<std::string> parameters(const Json& schema, const std::string& where, bool strict) {
+    if (schema == kAnyArguments || schema == Json::object()) return any_parameters();
     auto out = add_parameters(schema, rules_, where, strict ? Keep::all : Keep::possible);
-    return out.ok() || strict ? out : any_parameters(named);
+    return out.ok() || strict ? out : any_parameters();
   }
 
   // One call, without the marks around it.
-  Result<std::string> call(const Json& tools, const Json& function, const Json& schema) {
+  Result<std::string> call(const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
     const std::string where = fmt::format("the parameters of {}: #", name);
     if (format_.function_tags) {
       if (name.find_first_of("<>\n") != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
-      TRY(const std::string arguments,
-          parameters(schema, where, is_strict(function), !parameter_names(tools, name).empty()));
+      TRY(const std::string arguments, parameters(schema, where, is_strict(function)));
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
     TRY(const std::string arguments, object(schema, where, is_strict(function)));

@@ -236,8 +236,9 @@ class TaggedStrings {
   }
   bool take(const std::string& answer) const { return calls_.take(answer); }
   bool reads_back(const std::vector<std::pair<std::string, std::string>>& parameters) const {
-    const ParsedOutput got = parse_output(written(parameters), {{ReasoningTags(), ToolForm::tagged, true},
-                                                                std::make_shared<const Json>(tools_)});
+    OutputRules rules{{ReasoningTags(), ToolForm::tagged, true}, std::make_shared<const Json>(tools_)};
+    rules.exact = true;
+    const ParsedOutput got = parse_output(written(parameters), rules);
     if (got.calls.size() != 1 || !got.content.empty()) return false;
     Json want = Json::object();
     for (const auto& [key, value] : parameters) want[key] = value;
@@ -258,46 +259,26 @@ TEST(ToolGrammar, StringsWithTagsInThem) {
        {"plain", "", "s = \"</parameter>\";", "a </parameter> b\nc", "<a></parameter></a>", "</parameter>x",
         "</parameter>", "</parameter>\n\n", "</parameter", "a\n</function>\n</tool_call>\nb",
         "a\n<parameter=text>\nb", "<parameter=other>", "<function=g>\n",
-        "</parameter>\n</parameter>\n</functions>"}) {
+        "</parameter>\n</parameter>\n</form>", "a\n<parameter=b>\nc", "<function=g>\n<parameter=a>\n1"}) {
     EXPECT_TRUE(held.take(TaggedStrings::written({{"text", text}}))) << text;
     EXPECT_TRUE(held.reads_back({{"text", text}})) << text;
     EXPECT_TRUE(free.take(TaggedStrings::written({{"any", text}}))) << text;
   }
-  for (const std::string text : {"a</parameter></function>b", "</parameter>\n<parameter=b>\nc",
-                                 "</parameter> \n</tool_call>", "<function=g>\n<parameter=a>\n1"}) {
+  for (const std::string text :
+       {"a</parameter></function>b", "</parameter>\n<parameter=b>\nc", "</parameter> \n</tool_call>"}) {
     EXPECT_FALSE(held.take(TaggedStrings::written({{"text", text}}))) << text;
     EXPECT_FALSE(free.take(TaggedStrings::written({{"any", text}}))) << text;
   }
-  // A line that would begin the next parameter.
-  const TaggedStrings two(R"(, "parameters": {"type": "object", "required": ["a"], "properties": {
-    "a": {"type": "string"}, "b": {"type": "string"}}})");
-  EXPECT_FALSE(two.take(TaggedStrings::written({{"a", "x\n<parameter=b>\ny"}})));
-  EXPECT_FALSE(two.take(TaggedStrings::written({{"a", "<parameter=b>\ny"}, {"b", ""}})));
-  EXPECT_TRUE(
-      two.take(TaggedStrings::written({{"a", "x <parameter=b>"}, {"b", "\n<parameter=a>\n<parameter=b>"}})));
 }
 
 TEST(ToolGrammar, WhatIsWrittenIsReadBack) {
-  const std::vector<std::string> parts = {"</parameter>",
-                                          "</parameter",
-                                          "</function>",
-                                          "</tool_call>",
-                                          "<parameter=",
-                                          "a",
-                                          "b>",
-                                          "\n",
-                                          "\n",
-                                          " ",
-                                          "<function=g>",
-                                          "</parameters>",
-                                          "<",
-                                          "<tool_call>",
-                                          "é"};
-  const TaggedStrings one(kOneString),
-      two(R"(, "parameters": {"type": "object", "required": ["b"], "properties": {
+  const std::vector<std::string> parts = {
+      "</parameter>", "</parameter",   "</function>", "</tool_call>", "<parameter=",   "a", "b>", "\n", "\n",
+      "<function=g>", "</parameters>", "<",           "<tool_call>",  "<parameter=b>", "é", " "};
+  const TaggedStrings held(R"(, "parameters": {"type": "object", "required": ["b"], "properties": {
         "a": {"type": "string"}, "b": {"type": "string"}}})"),
-      open(
-          R"(, "parameters": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}})",
+      free(
+          R"(, "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "c": {"type": "string"}}})",
           false);
   std::mt19937 rng(5);
   const auto random_text = [&] {
@@ -306,21 +287,15 @@ TEST(ToolGrammar, WhatIsWrittenIsReadBack) {
     return text;
   };
   int taken = 0, with_tags = 0, refused = 0;
-  for (int round = 0; round < 8000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     const std::string text = random_text(), other = random_text();
-    const bool take = one.take(TaggedStrings::written({{"text", text}}));
-    if (take) {
-      ASSERT_TRUE(one.reads_back({{"text", text}})) << text;
-    } else if (text.find("<function=") == std::string::npos) {
-      ASSERT_FALSE(one.reads_back({{"text", text}})) << text;
-    }
-    taken += take;
-    with_tags += take && text.find("</parameter>") != std::string::npos;
-    refused += !take;
     const std::vector<std::pair<std::string, std::string>> both = {{"a", text}, {"b", other}};
-    for (const TaggedStrings* tools : {&two, &open})
-      ASSERT_TRUE(!tools->take(TaggedStrings::written(both)) || tools->reads_back(both))
-          << text << "|" << other;
+    const bool back = held.reads_back(both);
+    ASSERT_EQ(held.take(TaggedStrings::written(both)), back) << ::testing::PrintToString(both);
+    ASSERT_EQ(free.take(TaggedStrings::written(both)), back) << ::testing::PrintToString(both);
+    taken += back;
+    with_tags += back && text.find("</parameter>") != std::string::npos;
+    refused += !back;
   }
   EXPECT_GT(taken, 2000);
   EXPECT_GT(with_tags, 400);
