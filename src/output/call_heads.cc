@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/white_space.h"
+#include "output/tool_names.h"
 
 namespace anabranch {
 namespace {
@@ -56,14 +57,15 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
 
 CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
   if (!tools.is_array()) return;
-  for (const Json& tool : tools) {
-    const auto function = tool.find("function");
-    if (function == tool.end()) continue;
-    const std::string name = string_at(*function, "name");
+  const auto add_name = [&](const std::string& name) {
     // A byte of zero is this file's sign for white space.
-    if (name.empty() || name.find(kBlanks) != name.npos) continue;
+    if (name.empty() || name.find(kBlanks) != name.npos) return;
     for (const std::string& head : heads_of(format, name)) add(head);
-  }
+  };
+  for (const Json& tool : tools)
+    if (const auto function = tool.find("function"); function != tool.end())
+      add_name(string_at(*function, "name"));
+  for (const auto& [part, name] : short_names(tools)) add_name(part);
   if (format.tools != ToolForm::tagged) return;
   function_ = 0;
   for (const char byte : kFunctionOpen)

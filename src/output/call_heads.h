@@ -21,7 +21,8 @@ class CallHeads {
   };
   enum class Step { broken, inside, complete };
 
-  // tools: OpenAI's array. Tools whose names cannot be written in the model's form are left out.
+  // tools: OpenAI's array. They are called by their names and by short_names(). Names that cannot be written
+  // in the model's form are left out.
   CallHeads(const OutputFormat& format, const Json& tools);
 
   // No tool can be called: nothing may be demanded.

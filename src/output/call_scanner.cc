@@ -5,6 +5,7 @@
 #include "base/white_space.h"
 #include "output/begins_with.h"
 #include "output/tool_json.h"
+#include "output/tool_names.h"
 #include "output/tool_schema.h"
 
 namespace anabranch {
@@ -160,6 +161,7 @@ bool CallScanner::take_calls(std::string_view json, const std::string& closers) 
   std::vector<ToolCall> calls;
   for (const std::string_view one : all) {
     auto call = call_from_json(one, plain || !strict);
+    if (call) call->name = offered_name(*tools_, call->name);
     // A plain answer may be any JSON; it is a call only if it names a known tool.
     if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
     calls.push_back(std::move(*call));
@@ -236,7 +238,7 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
   if (name.empty()) return Scan::broken;
   begin_ = ++at_;
   if (step_ == Step::function_name) {
-    name_ = name;
+    name_ = offered_name(*tools_, name);
   } else {
     if (key_.empty()) expected_ = parameter_names(*tools_, name_);
     key_ = name;
@@ -340,7 +342,7 @@ std::optional<Scan> CallScanner::mistral_name() {
   while (at_ < text_.size() && is_name_byte(text_[at_]) && at_ - begin_ < kMaxNameBytes) ++at_;
   if (at_ == text_.size()) return Scan::more;
   if (at_ == begin_) return Scan::broken;
-  name_ = text_.substr(begin_, at_ - begin_);
+  name_ = offered_name(*tools_, text_.substr(begin_, at_ - begin_));
   step_ = Step::call_id;
   return std::nullopt;
 }
@@ -401,7 +403,7 @@ std::optional<Scan> CallScanner::gemma() {
   while (at_ < text_.size() && is_name_byte(text_[at_]) && at_ - begin_ < kMaxNameBytes) ++at_;
   if (at_ == text_.size()) return Scan::more;
   if (at_ == begin_ || text_[at_] != '{') return Scan::broken;
-  name_ = text_.substr(begin_, at_ - begin_);
+  name_ = offered_name(*tools_, text_.substr(begin_, at_ - begin_));
   begin_ = at_;
   gemma_.emplace(marks);
   step_ = Step::gemma_object;

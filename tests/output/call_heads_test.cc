@@ -35,6 +35,13 @@ TEST(CallHeads, ANameEndsWhereItsFormEndsIt) {
   EXPECT_EQ(read(heads, "\nget>", "<function="), Step::broken);
 }
 
+TEST(CallHeads, ShortNamesAreNames) {
+  const CallHeads heads({.tools = ToolForm::tagged}, tools_named({"s__get", "s__set", "t__set"}));
+  EXPECT_EQ(read(heads, "<function=get>"), Step::complete);
+  EXPECT_EQ(read(heads, "<function=s__get>"), Step::complete);
+  EXPECT_EQ(read(heads, "<function=set>"), Step::broken) << "two tools could be meant";
+}
+
 TEST(CallHeads, NextTellsWhatMayFollow) {
   const CallHeads heads({.tools = ToolForm::gemma4}, tools_named({"get", "gone"}));
   auto place = heads.begin("<|tool_call>");

@@ -1,0 +1,33 @@
+#include "output/tool_names.h"
+
+#include "output/tool_schema.h"
+
+namespace anabranch {
+
+std::map<std::string, std::string, std::less<>> short_names(const Json& tools) {
+  constexpr std::string_view kBorder = "__";
+  std::map<std::string, std::string, std::less<>> shorts;
+  if (!tools.is_array()) return shorts;
+  for (const Json& tool : tools) {
+    const auto function = tool.find("function");
+    if (function == tool.end()) continue;
+    const std::string name = string_at(*function, "name");
+    for (size_t at = name.find(kBorder, 1); at != name.npos; at = name.find(kBorder, at + 1)) {
+      const std::string part = name.substr(at + kBorder.size());
+      if (part.empty() || part.front() == '_') continue;
+      const auto [known, fresh] = shorts.emplace(part, name);
+      if (!fresh && known->second != name) known->second.clear();
+    }
+  }
+  std::erase_if(shorts, [&](const auto& one) { return one.second.empty() || has_tool(tools, one.first); });
+  return shorts;
+}
+
+std::string offered_name(const Json& tools, std::string_view written) {
+  if (has_tool(tools, written)) return std::string(written);
+  const auto shorts = short_names(tools);
+  const auto found = shorts.find(written);
+  return found == shorts.end() ? std::string(written) : found->second;
+}
+
+}  // namespace anabranch
