@@ -237,6 +237,16 @@ TEST(HistoryFit, KeepsTheBeginningOfThePrompt) {
   }
 }
 
+TEST(HistoryFit, AnEmptyQuestionStandsBeforeWhatNobodyAsked) {
+  const ChatTemplate& chat = *models().at("qwen3.5").fitted;
+  for (const char* letters : {"SCT", "SA"})
+    EXPECT_TRUE(rendered(chat, talk(letters).messages)
+                    .starts_with("<|im_start|>system\nW0W<|im_end|>\n<|im_start|>user\n<|im_end|>\n"
+                                 "<|im_start|>assistant\n"))
+        << letters;
+  EXPECT_TRUE(rendered(chat, talk("CT").messages).starts_with("<|im_start|>user\n<|im_end|>\n"));
+}
+
 TEST(HistoryFit, TemplatesWithoutASystemRole) {
   const std::string prompt = rendered(*models().at("gemma2_like").fitted, talk("SSUASU").messages);
   EXPECT_EQ(prompt,
@@ -382,13 +392,13 @@ TEST(HistoryFit, CallsAsTheTemplateTakesThem) {
 }
 
 TEST(HistoryFit, FindsTextsThatATemplateLeavesOut) {
-  // Short texts may stand in a prompt by chance; "a" is in every prompt of this template.
+  // A short text may stand in a prompt by chance, as "user" does in every prompt of this template.
   const Model late(
       "{% for m in messages %}{% if m.role != 'system' or loop.first %}<{{ m.role }}>{{ m.content }}"
       "{% endif %}{% endfor %}");
   const Json messages = Json::array({message("user", "first"), message("assistant", "second"),
-                                     message("system", "a"), message("user", "third")});
-  EXPECT_EQ(rendered(*late.fitted, messages), "<user>first<assistant>second<user>a\n\nthird");
+                                     message("system", "user"), message("user", "third")});
+  EXPECT_EQ(rendered(*late.fitted, messages), "<user>first<assistant>second<user>user\n\nthird");
 }
 
 TEST(HistoryFit, ErrorsOfATemplateStay) {
