@@ -169,7 +169,7 @@ def test_the_model_is_listed_and_found(api):
 
 def test_errors_say_what_is_wrong(api):
     assert api.ask(model="claude-9", max_tokens=1).model == api.model  # any name means the loaded model
-    api.expect_error(anthropic.BadRequestError, "invalid_request_error", "max_tokens", max_tokens=0)
+    api.expect_error(anthropic.BadRequestError, "invalid_request_error", "max_tokens", max_tokens=-1)
     api.expect_error(anthropic.BadRequestError, "invalid_request_error", "tool_choice",
                       tools=TOOLS, tool_choice={"type": "tool", "name": "no_such_tool"})
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
