@@ -11,7 +11,7 @@ namespace {
 // Flags whose values are models.
 constexpr std::string_view kModelFlags[] = {"--model", "-m", "--draft", "--mtp-from"};
 
-struct Flag {
+struct FlagOfCommand {
   std::vector<std::string> names;    // with their dashes
   std::vector<std::string> choices;  // allowed values; empty: any
   bool takes_value = false;
@@ -20,7 +20,7 @@ struct Flag {
 
 struct Command {
   std::string name, help;  // "": the program itself
-  std::vector<Flag> flags;
+  std::vector<FlagOfCommand> flags;
 };
 
 std::string first_sentence(std::string text) {
@@ -46,7 +46,7 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
 Command read(const CLI::App& app, const std::string& name) {
   Command out{name, first_sentence(app.get_description()), {}};
   for (const CLI::Option* option : app.get_options()) {
-    Flag flag{{},
+    FlagOfCommand flag{{},
               choices_of(*option),
               option->get_items_expected_max() > 0,
               first_sentence(option->get_description())};
@@ -72,7 +72,7 @@ std::vector<Command> read_all(const CLI::App& app) {
 
 std::string words_of(const Command& command) {
   std::vector<std::string> words;
-  for (const Flag& flag : command.flags) words.insert(words.end(), flag.names.begin(), flag.names.end());
+  for (const FlagOfCommand& flag : command.flags) words.insert(words.end(), flag.names.begin(), flag.names.end());
   return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -82,7 +82,7 @@ std::string value_cases(const std::vector<Command>& commands) {
                                 fmt::join(kModelFlags, "|"));
   std::vector<std::string> done(std::begin(kModelFlags), std::end(kModelFlags));
   for (const Command& command : commands) {
-    for (const Flag& flag : command.flags) {
+    for (const FlagOfCommand& flag : command.flags) {
       const std::string& name = flag.names.front();
       if (!flag.takes_value || std::ranges::find(done, name) != done.end()) continue;
       done.push_back(name);
@@ -151,7 +151,7 @@ std::string fish(const std::vector<Command>& commands) {
     if (!command.name.empty())
       out += fmt::format("complete -c anabranch -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
                          command.help);
-    for (const Flag& flag : command.flags) {
+    for (const FlagOfCommand& flag : command.flags) {
       std::string line = "complete -c anabranch" + when;
       for (const std::string& name : flag.names)
         line += name.starts_with("--")  ? " -l " + name.substr(2)
