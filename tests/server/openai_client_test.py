@@ -345,7 +345,7 @@ def test_errors_name_the_field(api):
     api.expect_error(openai.BadRequestError, "invalid_value", "n", n=17)
     api.expect_error(openai.BadRequestError, "invalid_value", "stream_options",
                       stream_options={"include_usage": True})
-    api.expect_error(openai.BadRequestError, "unsupported_value", "service_tier", service_tier="priority")
+    api.expect_error(openai.BadRequestError, "invalid_type", "service_tier", service_tier=3)
     api.expect_error(openai.BadRequestError, "invalid_type", "metadata", metadata="x")
     api.expect_error(openai.BadRequestError, "invalid_value", "top_logprobs", top_logprobs=3)
     api.expect_error(openai.BadRequestError, "invalid_value", "logit_bias", logit_bias={"1000000000": 1})

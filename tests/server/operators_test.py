@@ -130,6 +130,15 @@ def test_capabilities_of_embedding_models(serve, tmp_path):
     assert capabilities("--chat-template-file", template) == ["completion", "tools"]
 
 
+def test_ollama_s_routes_embed_with_any_model(serve):
+    """As Ollama does; OpenAI's route says how to allow it."""
+    server = serve("--context", "512")
+    vector = server.ask("/api/embed", {"model": "default", "input": "a"})["embeddings"][0]
+    assert abs(sum(value * value for value in vector) - 1) < 1e-3
+    status, error = server.status("/v1/embeddings", {"input": "a"})
+    assert status == 400 and "--pooling" in error["error"]["message"]
+
+
 def test_one_model_for_anthropic_s_clients(serve):
     server = serve("--context", "512", "--strict-model-names")
     listed = server.ask("/v1/models", headers=ANTHROPIC)["data"]
