@@ -131,7 +131,8 @@ _change(grammar_matcher.cc "const AdaptiveTokenMask& adaptive_token_mask, int32_
 _change(grammar_matcher.cc "const AdaptiveTokenMask& adaptive_token_mask, int32_t remaining_chars\n) {"
         "const AdaptiveTokenMask& adaptive_token_mask, int32_t remaining_chars, int32_t most_chars\n) {")
 _change(grammar_matcher.cc "          tokens_to_check.push_back(index);"
-        "          if (token_char_counts[index] <= most_chars) tokens_to_check.push_back(index);")
+        "          if (token_char_counts[index] <= most_chars || vocab[index].second.find('\\\\') != std::string::npos)
+            tokens_to_check.push_back(index);  // an escape is one character of several")
 _change(grammar_matcher.cc "      byte_rejected_tokens.push_back(index);"
         "      if (has_char_budget_rules_) byte_rejected_tokens.push_back(index);")
 _change(grammar_matcher.cc "    if (state.char_budget_deadline >= 0) {

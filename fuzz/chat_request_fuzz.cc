@@ -8,6 +8,7 @@
 #include "server/api/llama_request.h"
 #include "server/api/ollama_request.h"
 #include "server/api/responses_request.h"
+#include "server/api/shorten.h"
 
 using namespace anabranch::server;
 
@@ -93,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     else if (data[0] & 2)
       checked(parse_infill_request(body, defaults, texts));
     else
-      checked(data[0] & 4 ? tokenize(body, texts) : detokenize(body, tokenizer));
+      checked(data[0] & 4 ? tokenize(body, texts, 40) : detokenize(body, tokenizer));
   } else if (data[0] & 16) {
     const auto result = parse_ollama_request(body, data[0] & 1, defaults);
     const auto* request = checked(result);

@@ -14,34 +14,34 @@ using namespace anabranch;
 
 namespace {
 
-void check(bool good) {
+void must(bool good) {
   if (!good) std::abort();
 }
 
 void check_text(std::string_view text) {
   const std::string shown = mcp::printable(text);
-  check(mcp::printable(shown) == shown);
-  for (const char c : shown) check(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t');
-  check(mcp::one_line(text, 20).size() <= 23);
-  check(mcp::without_controls(shown) == shown);
+  must(mcp::printable(shown) == shown);
+  for (const char c : shown) must(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t');
+  must(mcp::one_line(text, 20).size() <= 23);
+  must(mcp::without_controls(shown) == shown);
 }
 
 void check_message(const mcp::Message& message) {
   const mcp::Limits limits;
   if (message.kind == mcp::Message::Kind::request) {
     const auto answer = mcp::parse_messages(mcp::answer_to(message), limits);
-    check(answer.ok() && answer->front().id == message.id);
+    must(answer.ok() && answer->front().id == message.id);
   }
   if (message.kind != mcp::Message::Kind::result) return;
   const auto output = mcp::read_call_result(message.body, 64);
-  check(output.text.size() < 64 + 100);
+  must(output.text.size() < 64 + 100);
   mcp::read_contents(message.body.value("contents", Json::array()), 64);
   mcp::Toolbox box;
   for (const auto& [name, value] : message.body.items())
     box.add({"server", name, "", "", value.is_object() ? value : Json::object(), Json::object()});
   for (const Json& function : box.functions()) {
     const std::string name = function["function"]["name"];
-    check(name.size() <= 64 && box.find(name) != nullptr);
+    must(name.size() <= 64 && box.find(name) != nullptr);
   }
 }
 

@@ -107,7 +107,7 @@ std::vector<Form> forms() {
        "\n<function=gets>",
        "\n<function=get>",
        "</tool_call>"},
-      {ToolForm::tagged, {"=get", "=sum", "<function"}, "Let me see.\n<function", "=sum>", "=get>", ""},
+      {ToolForm::tagged, {"=get", "=sum", "<function"}, "Let me see.\n<function=", "sum>", "get>", ""},
       {ToolForm::tagged,
        {},
        "<tool_call>",
@@ -177,7 +177,8 @@ TEST(CallNames, ACallNamesAToolOfTheRequest) {
       ASSERT_TRUE(answer.write(arguments_behind(form, text))) << text;
       const auto calls = answer.parsed().calls;
       ASSERT_EQ(calls.size(), 1u) << answer.tokenizer.decode(answer.written, false);
-      EXPECT_EQ(calls[0].arguments, "{\"x\": 1}") << answer.tokenizer.decode(answer.written, false);
+      EXPECT_EQ(parse_json(calls[0].arguments).value(), Json({{"x", 1}}))
+          << answer.tokenizer.decode(answer.written, false);
       EXPECT_TRUE(i > 0 || calls[0].name == "get") << calls[0].name;
       called.insert(calls[0].name);
     }

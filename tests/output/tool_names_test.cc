@@ -53,7 +53,7 @@ TEST(ToolNames, ACallByAShortNameComesOutWithTheWholeOne) {
             "s__add{\"a\": 1, \"b\": \"1\"}");
   EXPECT_EQ(call(ToolForm::plain, "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"), "s__add{\"a\": 1}");
   EXPECT_EQ(call(ToolForm::mistral, "[TOOL_CALLS]add[ARGS]{\"a\": 1}"), "s__add{\"a\": 1}");
-  EXPECT_EQ(call(ToolForm::gemma4, "<|tool_call>call:add{a:1}<tool_call|>"), "s__add{\"a\": 1}");
+  EXPECT_EQ(call(ToolForm::gemma4, "<|tool_call>call:add{a:1}<tool_call|>"), "s__add{\"a\":1}");
   EXPECT_EQ(call(ToolForm::tagged, "<tool_call>\n{\"name\": \"sub\", \"arguments\": {}}\n</tool_call>"),
             "sub{}");
 }

@@ -152,6 +152,7 @@ class FakeEngine final : public Engine {
   ModelInfo& mutable_info() { return info_; }
   FakeTemplate& mutable_template() { return template_; }
   // A family's own template and marks; before the server starts.
+  void set_context(int tokens) { info_.context_length = tokens; }
   void become(std::shared_ptr<const ChatTemplate> chat, std::vector<std::string> tags) {
     family_template_ = std::move(chat);
     tokenizer_.tags = {std::move(tags), true};
