@@ -143,7 +143,7 @@ _change(grammar_matcher.cc "    if (state.char_budget_deadline >= 0) {
       if (remaining <= tokenizer_info_.ImplPtr()->GetMaxTokenChars()) {
         FillBitmaskForCharBudgetBoundary(
             adaptive_token_mask, std::max(remaining, 0),
-            rule.far == INT_MAX ? INT_MAX : rule.far - state.repeat_count
+            begun || rule.far == INT_MAX ? INT_MAX : rule.far - state.repeat_count
         );
         continue;
       }

@@ -6,7 +6,8 @@
 // it, and one more where a rule of the same group does: with right recursion, it is the number of repetitions. The
 // rule may end from the count LEAST on; it may begin up to the count MOST. Its mask is the same for all counts far
 // from the bounds. Of the tokens that stay in the group, those with at most NEAR - count characters are allowed
-// without a check, and those with more than FAR - count and without a backslash are not allowed.
+// without a check. At the beginning of a character, those with more than FAR - count and without a backslash (an
+// escape is one character) are not allowed.
 #pragma once
 
 #include <climits>

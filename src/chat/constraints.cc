@@ -48,6 +48,16 @@ bool has_pattern_macro(std::string_view grammar) {
   return false;
 }
 
+// Whether a grammar may have an option that only our own grammars use (grammar/counted_group.h).
+bool has_own_option(std::string_view grammar) {
+  constexpr std::string_view kOption = "capture";
+  for (size_t at = grammar.find(kOption); at != grammar.npos; at = grammar.find(kOption, at + 1)) {
+    const size_t value = grammar.find_first_not_of(" \t\r\n=\"", at + kOption.size());
+    if (value != grammar.npos && grammar[value] == '#') return true;
+  }
+  return false;
+}
+
 std::string add_choice(const Json& choices, GrammarRules& rules) {
   std::string any;
   for (const Json& choice : choices)
@@ -79,6 +89,8 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
   if (format.kind == ResponseFormat::Kind::grammar) {
     if (has_pattern_macro(format.grammar))
       return make_error(ErrorKind::unsupported, "Regex and Substring are not supported in grammars");
+    if (has_own_option(format.grammar))
+      return make_error(ErrorKind::unsupported, "names of captures cannot begin with #");
     if (!forced) return ConstraintGrammar{format.grammar, format.field};
   }
   GrammarRules rules;

@@ -46,7 +46,8 @@ TEST(Constraints, GrammarsWithPatternMacrosAreRefused) {
   };
   for (const char* bad :
        {R"g(root ::= Regex("a"))g", R"g(root ::= Regex ("a"))g", "root ::= Regex\n(\"a\")",
-        R"g(root ::= "x" Substring("a"))g", "root ::= a\na ::= (\"b\" | Regex(\"a\"))",
+        R"g(root ::= "x" Substring("a"))g", R"g(root[capture="#0 1 2 3 4"] ::= "x")g",
+        R"g(root[capture = " #0"] ::= "x")g", "root ::= a\na ::= (\"b\" | Regex(\"a\"))",
         R"g(root ::= "\"" Regex("a"))g", R"g(root ::= ["] Regex("a"))g", "root::=Regex(\"a\")",
         "root ::= Regex # text\n(\"a\")", R"g(root ::= "\\" Regex("a"))g", R"g(root ::= [\]"] Regex("a"))g"})
     EXPECT_TRUE(refused(bad)) << bad;

@@ -40,12 +40,13 @@ struct Case {
 };
 
 const std::string kCall = "{C{\"name\":\"now\",\"arguments\":{}}}C";
+const std::string kBroken = "{C{\"name\":\"now\",nonsense}C";
 
 std::vector<Case> cases() {
   return {
       {"after the last allowed call", kCall + "{C{\"name\":\"now\"", {}, false, 200, kCall},
       {"after two", kCall + kCall + "more", {}, false, 200, kCall + kCall, FinishReason::stop, 2},
-      {"broken calls are text", "{C{nonsense}C" + kCall + "x", {}, false, 200, "{C{nonsense}C" + kCall},
+      {"broken calls are text", kBroken + kCall + "x", {}, false, 200, kBroken + kCall},
       {"calls in a thought that is closed do not count", "hm" + kCall + "}Tyes", {}, true},
       {"a stop string", "one,two,three", {"two"}, false, 200, "one,two"},
       {"the longer one is completed", "abcabd", {"abd", "c"}, false, 200, "abc"},

@@ -74,7 +74,8 @@ class Calls {
       tokens[static_cast<size_t>(id)] = "\xff" + std::string(tokenizer_.token_bytes(id));
     compiler_ = std::make_unique<GrammarCompiler>(GrammarVocab{tokens, {kEnd}});
   }
-  void force(const CallWishes& wishes, const Json& tools = kTools) {
+  void force(const CallWishes& wishes) { force(wishes, tools_); }
+  void force(const CallWishes& wishes, const Json& tools) {
     GrammarRules rules;
     compile(rules, add_calls(format_, tokenizer_, tools, wishes, rules));
   }
