@@ -47,9 +47,9 @@ Command read(const CLI::App& app, const std::string& name) {
   Command out{name, first_sentence(app.get_description()), {}};
   for (const CLI::Option* option : app.get_options()) {
     FlagOfCommand flag{{},
-              choices_of(*option),
-              option->get_items_expected_max() > 0,
-              first_sentence(option->get_description())};
+                       choices_of(*option),
+                       option->get_items_expected_max() > 0,
+                       first_sentence(option->get_description())};
     for (const std::string& text : option->get_lnames()) flag.names.push_back("--" + text);
     for (const std::string& text : option->get_snames()) flag.names.push_back("-" + text);
     if (!flag.names.empty()) out.flags.push_back(std::move(flag));
@@ -72,7 +72,8 @@ std::vector<Command> read_all(const CLI::App& app) {
 
 std::string words_of(const Command& command) {
   std::vector<std::string> words;
-  for (const FlagOfCommand& flag : command.flags) words.insert(words.end(), flag.names.begin(), flag.names.end());
+  for (const FlagOfCommand& flag : command.flags)
+    words.insert(words.end(), flag.names.begin(), flag.names.end());
   return fmt::format("{}", fmt::join(words, " "));
 }
 

@@ -23,8 +23,8 @@ Result<std::string> text_to_tag(GrammarRules& rules) {
   const std::string key = "text to </parameter>";
   if (const std::string* known = rules.find(key)) return *known;
   WorkBudget own;  // the same work for every grammar, so it is not charged
-  // </function> and </tool_call> are told by two letters: each state takes time for the whole vocabulary.
-  TRY(const Automaton text, text_without(R"(</parameter>[ \t\n]*(<parameter=|</fu|</to))", own));
+  TRY(const Automaton text,
+      text_without(R"(^</parameter>\n|^</parameter>$|\n</parameter>\n|\n</parameter>$)", own));
   const std::string element = add_automaton(text, StringForm::plain, "text", rules);
   rules.remember(key, element);
   return element;

@@ -24,8 +24,8 @@ Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const st
                                Keep keep = Keep::all);
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);
-// The text of a parameter between its tags: any text without a closing tag that other tags follow, since
-// readers take that for the end (output/parameter_value.h).
+// The text of a parameter between its tags: any text without a line that is its closing tag, since readers
+// take that for the end (output/parameter_value.h).
 Result<std::string> text_to_tag(GrammarRules& rules);
 // The parameters of a call in Qwen's format: <parameter=NAME>\n...\n</parameter>\n for each property. Strings
 // have no quotes.

@@ -77,7 +77,17 @@ Scan ValueScan::tag(const std::function<bool(std::string_view)>& expected) {
   return may ? Scan::more : pass(1);
 }
 
+// A grammar writes the closing tag on a line of its own, and no other line like it.
+Scan ValueScan::own_line() {
+  const size_t next = at_ + kClose.size();
+  if (begins_line() && next == text_.size() && text_end_ == TextEnd::none) return Scan::more;
+  if (!begins_line() || text_.substr(next, 1) != "\n") return pass(kClose.size());
+  end_ = {at_, next};
+  return Scan::complete;
+}
+
 Scan ValueScan::closer() {
+  if (exact_) return own_line();
   const End here{at_, at_ + kClose.size()};
   look_ = std::min(text_.find_first_not_of(kSpace, std::max(look_, here.next)), text_.size());
   // The model ended its turn here: only marks are missing.

@@ -24,8 +24,8 @@ bool is_part_of_close(std::string_view rest);
 // line before these that is nearly </parameter> is dropped. A grammar makes no such slips.
 class ValueScan {
  public:
-  // begin: where the value begins, in the texts for advance(). exact: it ends at the first </parameter> after
-  // which a parameter or a closing tag follows, and only there.
+  // begin: where the value begins, in the texts for advance(). exact: it ends at the first line that is
+  // </parameter>, and only there.
   ValueScan(size_t begin, bool exact) : exact_(exact), begin_(begin), at_(begin) {}
   // Tags before `end` are part of the value.
   void skip(size_t end) { at_ = end; }
@@ -43,6 +43,7 @@ class ValueScan {
   // Each looks at one tag that begins at at_. Broken: the value goes on, and at_ is after the tag.
   Scan tag(const std::function<bool(std::string_view)>& expected);
   Scan closer();
+  Scan own_line();
   Scan function();
   Scan parameter(const std::function<bool(std::string_view)>& expected);
   Scan settle();

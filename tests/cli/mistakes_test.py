@@ -497,7 +497,7 @@ REQUESTS = [
     chat(400, "'n' is 1000", "between 1 and 16", n=1000),
     chat(400, "'max_tokens' is -5", max_tokens=-5),
     chat(200, '"finish_reason":"length"', '"content":""', max_tokens=0),
-    asked(400, "/v1/messages", {"messages": USER, "max_tokens": 0}, "'max_tokens' is 0", "between 1 and"),
+    asked(400, "/v1/messages", {"messages": USER, "max_tokens": -1}, "'max_tokens' is -1", "between 0 and"),
     asked(400, "/v1/messages", {"messages": USER}, "'max_tokens' is missing"),
     chat(400, "'response_format.type'", '\\"jsn\\"', "json_schema", response_format={"type": "jsn"}),
     chat(400, "'tool_choice'", '\\"always\\"', "auto, none, required", tools=TOOLS, tool_choice="always"),

@@ -258,15 +258,16 @@ TEST(ToolGrammar, StringsWithTagsInThem) {
   const TaggedStrings held(kOneString), free("");
   for (const std::string text :
        {"plain", "", "s = \"</parameter>\";", "a </parameter> b\nc", "<a></parameter></a>", "</parameter>x",
-        "</parameter>", "</parameter>\n\n", "</parameter", "a\n</function>\n</tool_call>\nb",
-        "a\n<parameter=text>\nb", "<parameter=other>", "<function=g>\n",
-        "</parameter>\n</parameter>\n</form>", "a\n<parameter=b>\nc", "<function=g>\n<parameter=a>\n1"}) {
+        "</parameter", "a</parameter></function>b", "a</parameter>\n<parameter=b>\nc",
+        " </parameter>\n</form>", "a\n</function>\n</tool_call>\nb", "a\n<parameter=text>\nb",
+        "<parameter=other>", "<function=g>\n", "</parameter> \n</tool_call>", "a\n<parameter=b>\nc",
+        "<function=g>\n<parameter=a>\n1"}) {
     EXPECT_TRUE(held.take(TaggedStrings::written({{"text", text}}))) << text;
     EXPECT_TRUE(held.reads_back({{"text", text}})) << text;
     EXPECT_TRUE(free.take(TaggedStrings::written({{"any", text}}))) << text;
   }
-  for (const std::string text :
-       {"a</parameter></function>b", "</parameter>\n<parameter=b>\nc", "</parameter> \n</tool_call>"}) {
+  for (const std::string text : {"</parameter>", "</parameter>\n<parameter=b>\nc", "a\n</parameter>\nb",
+                                 "a\n</parameter>", "\n</parameter>\n\n"}) {
     EXPECT_FALSE(held.take(TaggedStrings::written({{"text", text}}))) << text;
     EXPECT_FALSE(free.take(TaggedStrings::written({{"any", text}}))) << text;
   }

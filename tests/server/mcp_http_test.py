@@ -185,7 +185,7 @@ def test_servers_that_people_use(client):
     def call(label, name, number, **arguments):
         # The model's own call asks for approval; these arguments take the place of its own, also in the record of what was asked.
         ask = client.respond("Go on.", tools=[tool(label, "always")], tool_choice={"type": "function", "name": f"{label}__{name}"}, store=False,
-                             max_output_tokens=300)
+                             max_output_tokens=1000)
         asked = ask.output[-1]
         assert asked.type == "mcp_approval_request" and asked.name == name, ask.output
         text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False, sort_keys=True)

@@ -20,7 +20,7 @@ ASKS = ["What is the capital of France?", "Name {n} things that float on a {word
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "count": {"type": "integer"},
                                            "kind": {"enum": ["a", "b", None]}}, "required": ["name", "count"]}
 SAMPLERS = [{"dry_multiplier": 0.8, "dry_allowed_length": 1}, {"mirostat": 2, "mirostat_tau": 3}, {"mirostat": 1, "mirostat_eta": 0.3},
-            {"typical_p": 0.7, "top_n_sigma": 2}, {"dynatemp_range": 0.5}, {"min_tokens": 3, "stop_token_ids": [300, 301, 302]}]
+            {"typical_p": 0.7, "top_n_sigma": 2}, {"dynatemp_range": 0.5, "seed": 5}, {"min_tokens": 3, "stop_token_ids": [300, 301, 302]}]
 GRAMMAR = 'root ::= "[" item ("," item){1,4} "]"\nitem ::= [a-z]{2,6} | [0-9]{1,3}'
 
 

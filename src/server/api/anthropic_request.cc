@@ -145,8 +145,8 @@ Json read_tool_use(JsonFields& block) {
 
 // A turn of the assistant, or the next part of one: consecutive ones are one turn. It becomes several
 // messages if it has calls that this server ran, with their results. Blocks of other types (calls of tools
-// that Anthropic's servers ran, with their results, encrypted thoughts, compacted conversations, ...) are left
-// out: they came from another server and say nothing here.
+// that Anthropic's servers ran, with their results, encrypted thoughts, compacted conversations, ...) are
+// left out: they came from another server and say nothing here.
 class AssistantReader {
  public:
   explicit AssistantReader(Json& messages) : messages_(messages) {

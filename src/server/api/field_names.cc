@@ -55,7 +55,8 @@ constexpr const char* kOllama =
     "content context format images input keep_alive logprobs messages options prompt raw suffix system "
     "template think tools top_logprobs truncate dimensions height steps width";
 constexpr const char* kOllamaOptions =
-    "draft_num_predict embedding_only f16_kv frequency_penalty logits_all low_vram main_gpu min_p num_batch num_ctx "
+    "draft_num_predict embedding_only f16_kv frequency_penalty logits_all low_vram main_gpu min_p num_batch "
+    "num_ctx "
     "num_gpu num_keep num_predict num_thread numa penalize_newline presence_penalty seed stop temperature "
     "top_k top_p use_mlock use_mmap vocab_only";
 constexpr const char* kLlama =
