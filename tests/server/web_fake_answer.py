@@ -195,7 +195,7 @@ class Answer:
         if done["content"] or done["reasoning_content"]:
             self.stored.assistant(done["content"], done["reasoning_content"], self.status)
         reasoning = 40 if done["reasoning_content"] else 0
-        usage = {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
+        usage = {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93, "cache_write_tokens": 0}, "output_tokens": 120,
                  "output_tokens_details": {"reasoning_tokens": reasoning}, "total_tokens": 220, "speculation": NO_DRAFTS}
         thinking = {} if self.begins_with_call else {"thinking": {"enabled": bool(reasoning), "reason": "the script"}}
         kept = {"message_ids": self.stored.ids} if self.session else {}
