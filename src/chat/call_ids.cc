@@ -56,9 +56,11 @@ class Shortener {
     if (id == object.end() || id->is_null()) return "";
     return id->is_string() ? id->get<std::string>() : dump_json(*id);
   }
-  std::string fresh(const std::string& given) const {
+  std::string fresh(const std::string& given) {
     std::string id = hashed(given);
-    for (int number = 2; used_.contains(id); number++) id = hashed(fmt::format("{} {}", given, number));
+    // Counts on where the last call with this id ended: a client may send thousands of them.
+    for (int& number = numbers_[given]; used_.contains(id);)
+      id = hashed(fmt::format("{} {}", given, ++number + 1));
     return id;
   }
   // A result without an id belongs to the oldest call that has none yet.
@@ -78,6 +80,7 @@ class Shortener {
 
   std::deque<Call> open_;                    // calls without a result so far
   std::map<std::string, std::string> last_;  // the latest call with an id: its new id
+  std::map<std::string, int> numbers_;       // see fresh()
   std::set<std::string> used_;
 };
 

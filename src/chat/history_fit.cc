@@ -16,10 +16,6 @@ namespace {
 constexpr const char* kBetween = "\n\n";  // between two texts that become one message
 constexpr size_t kShortText = 24;         // such a text may stand somewhere else in a prompt by chance
 
-Json message_of(const char* role, Json content) {
-  return {{"role", role}, {"content", std::move(content)}};
-}
-
 bool has_role(const Json& message, const char* role) {
   return string_at(message, "role") == role;
 }
@@ -69,8 +65,9 @@ void append_answer(Json& answer, const Json& other) {
 // results in between, and names one of these calls, or none.
 bool has_call(const Json& messages, size_t at) {
   if (!has_role(messages[at], "tool")) return false;
+  constexpr size_t kMostResults = 512;  // of one turn; beyond them, each would take as many steps
   size_t before = at;
-  while (before > 0 && has_role(messages[before - 1], "tool")) before--;
+  while (before > 0 && at - before < kMostResults && has_role(messages[before - 1], "tool")) before--;
   if (before == 0) return false;
   const Json& caller = messages[before - 1];
   if (at - before >= count_calls(caller)) return false;

@@ -25,12 +25,19 @@ bool is_text_part(const Json& part) {
 }
 
 void append_content(Json& content, const Json& more, const std::string& between) {
+  if (content.is_string() && more.is_string()) {  // in place: thousands of texts may become one
+    auto& text = content.get_ref<std::string&>();
+    const auto& second = more.get_ref<const std::string&>();
+    if (!text.empty() && !second.empty()) text += between;
+    text += second;
+    return;
+  }
   if (!content.is_array() && !more.is_array()) {
     const std::string first = text_of(content), second = text_of(more);
     content = first.empty() || second.empty() ? first + second : first + between + second;
     return;
   }
-  Json parts = parts_of(content), others = parts_of(more);
+  Json parts = content.is_array() ? std::move(content) : parts_of(content), others = parts_of(more);
   if (parts.empty() || others.empty()) {
     content = parts.empty() ? std::move(others) : std::move(parts);
     return;

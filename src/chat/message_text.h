@@ -2,10 +2,15 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "base/json.h"
 
 namespace anabranch {
+
+inline Json message_of(const char* role, Json content) {
+  return {{"role", role}, {"content", std::move(content)}};
+}
 
 // The content itself if it is a text, or the texts of its parts. Other content is ignored.
 std::string text_of(const Json& content);

@@ -263,8 +263,8 @@ Texts probe_texts(const ChatTemplate& chat, const Json& messages, const Json& to
   const std::string text = join(*pieces);
   size_t last = 0;
   for (size_t i = 0; i < in_order.size(); i++) {
-    const size_t at = text.find(mark(i));
-    if (at == std::string::npos || (in_order[i] && at < last)) return Texts::lost;
+    const size_t at = text.find(mark(i), in_order[i] ? last : 0);
+    if (at == std::string::npos) return Texts::lost;
     if (in_order[i]) last = at;
   }
   return Texts::kept;

@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::string_view kMark = "probe-7c1d";  // a text that no template writes by itself
 
-Json message_of(const char* role, std::string_view content) {
-  return {{"role", role}, {"content", content}};
-}
-
 // The rendered messages; "" if the template refuses them.
 std::string rendered(const ChatTemplate& chat, const Json& messages, const Json& tools = nullptr) {
   TemplateOptions options;

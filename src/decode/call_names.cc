@@ -35,16 +35,19 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
                      const ThinkControl& control)
     : tokenizer_(tokenizer), tokens_(tokens), control_(control), heads_(rules.format, *rules.tools) {
   if (heads_.empty()) return;
-  for (const std::string_view opener : call_openers(rules.format.tools))
-    openers_.push_back({std::string(opener), tokenizer.find(opener)});
-  if (rules.format.tools == ToolForm::tagged) closers_ = {"</tool_call>", "</function>"};
+  const bool tagged = rules.format.tools == ToolForm::tagged;
+  for (const std::string_view opener : call_openers(rules.format.tools)) {
+    if (!heads_.has(opener)) continue;
+    const std::string_view closer = opener == kFunctionOpen ? "</function>" : kCallClose;
+    openers_.push_back({std::string(opener), tagged ? closer : "", tokenizer.find(opener)});
+  }
 }
 
 bool CallNames::move(Place& place, int token) const {
   if (!place.head)
     for (const Opener& opener : openers_)
       if (opener.token == token) {
-        place = {.head = heads_.begin(opener.text)};
+        place = {.head = heads_.begin(opener.text), .closer = opener.closer};
         return true;
       }
   const std::string_view bytes = tokenizer_.token_bytes(token);
@@ -57,7 +60,7 @@ bool CallNames::move(Place& place, int token) const {
 // Reads a byte behind an opener. False: no tool's call goes on like this.
 bool CallNames::read_head(Place& place, char byte) const {
   const auto step = heads_.read(*place.head, {&byte, 1});
-  if (step == CallHeads::Step::complete) place = {.inside = !closers_.empty()};
+  if (step == CallHeads::Step::complete) place = {.closer = place.closer};
   return step != CallHeads::Step::broken;
 }
 
@@ -66,12 +69,13 @@ bool CallNames::read_text(Place& place, char byte) const {
   if (place.tail.size() == kTail) place.tail.erase(0, 1);
   place.tail += byte;
   const auto ends = [&](std::string_view mark) { return place.tail.ends_with(mark); };
-  if (place.inside) {
-    place.inside = std::none_of(closers_.begin(), closers_.end(), ends);
+  if (!place.closer.empty()) {
+    if (ends(place.closer)) place.closer = {};
     return true;
   }
   for (const Opener& opener : openers_)
-    if (!opener.token && ends(opener.text)) place = {.head = heads_.begin(opener.text)};
+    if (!opener.token && ends(opener.text))
+      place = {.head = heads_.begin(opener.text), .closer = opener.closer};
   return true;
 }
 

@@ -47,12 +47,13 @@ class CallNames final : public Constraint {
  private:
   struct Opener {
     std::string text;
+    std::string_view closer;   // ends the call; empty: spelled openers open another one at once
     std::optional<int> token;  // then only this token opens a call; the same characters are text
   };
   struct Place {
     std::optional<CallHeads::Place> head;  // within the beginning of a call
-    bool inside = false;                   // within a call's arguments
-    std::string tail;                      // the last bytes, as many as an opener or a closer has
+    std::string_view closer;  // within a call: text up to here is arguments, unless an opener's token comes
+    std::string tail;         // the last bytes, as many as an opener or a closer has
   };
   // Whether the token may come next; if so, moves past it.
   bool move(Place& place, int token) const;
@@ -65,7 +66,6 @@ class CallNames final : public Constraint {
   const ThinkControl& control_;
   CallHeads heads_;
   std::vector<Opener> openers_;
-  std::vector<std::string_view> closers_;  // of a call in which spelled openers are arguments
   Place place_;
   int answered_ = 0;  // tokens of the answer that were seen
 };

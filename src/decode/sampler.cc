@@ -127,7 +127,8 @@ Drawn draw(std::span<const float> logits, const SamplingParams& params, const To
     exclude_top_choices(list, params.xtc_threshold);
   if (dynamic) {
     const float temperature = dynamic_temperature(list, params);
-    if (temperature <= 0) return {std::min_element(list.begin(), list.end(), ahead)->token};
+    constexpr float kLeast = 1e-6f;  // scores divided by less than this are infinite
+    if (temperature < kLeast) return {std::min_element(list.begin(), list.end(), ahead)->token};
     divide_scores(list, temperature);
   }
   return {winner_of(list, params.seed, position).token};

@@ -85,13 +85,13 @@ bool leaves_no_gap(const Automaton& automaton, const LengthBounds& bounds, WorkB
   if (!bounds.most) return true;
   size_t edges = automaton.states.size();
   for (const auto& state : automaton.states) edges += state.edges.size();
-  if (!work.spend(edges * bounds.least)) return false;
+  if (!work.spend(edges * (*bounds.most + 1))) return false;
   const size_t width = *bounds.most - bounds.least + 1;
   std::vector<char> now(
       automaton.states.size());  // whether a text of the length `length` goes on from the state
   for (size_t i = 0; i < now.size(); i++) now[i] = automaton.states[i].accepts;
   std::vector<size_t> last(now.size(), SIZE_MAX);
-  for (size_t length = 0; length <= bounds.least; length++) {
+  for (size_t length = 0; length <= *bounds.most + 1; length++) {
     for (size_t i = 0; i < now.size(); i++) {
       if (last[i] != SIZE_MAX && length - last[i] > width) return false;
       if (now[i]) last[i] = length;

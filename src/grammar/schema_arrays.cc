@@ -115,7 +115,7 @@ Result<std::string> SchemaWriter::set(const Json& flat, const std::string& where
   TRY(const auto values, listed_values(*items, where + "/items"));
   if (values.empty()) return unsupported_keyword(where, "uniqueItems", refused);
   const auto count = static_cast<int64_t>(values.size());
-  if (least > count) return std::string();
+  if (least > std::min(count, most.value_or(count))) return std::string();
   const std::string s = add_space(rules_);
   std::string rest;
   if (values.size() <= kMaxAnyOrder) {

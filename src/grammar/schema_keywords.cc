@@ -61,7 +61,7 @@ Result<void> check_keywords(const Json& flat, const std::string& where) {
 bool leaves_out_integers(const Json& flat) {
   const auto it = flat.find("not");
   return it != flat.end() && *it == Json{{"type", "integer"}} && flat.contains("type") &&
-         flat["type"] == "number";
+         flat["type"] == "number" && !flat.contains("multipleOf");
 }
 
 Result<TypeSet> types_of(const Json& flat, const std::string& where) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/white_space.h"
+#include "output/tool_call.h"
 #include "output/tool_names.h"
 
 namespace anabranch {
@@ -59,7 +60,7 @@ CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
   if (!tools.is_array()) return;
   const auto add_name = [&](const std::string& name) {
     // A byte of zero is this file's sign for white space.
-    if (name.empty() || name.find(kBlanks) != name.npos) return;
+    if (name.empty() || name.size() > kMaxNameBytes || name.find(kBlanks) != name.npos) return;
     for (const std::string& head : heads_of(format, name)) add(head);
   };
   for (const Json& tool : tools)

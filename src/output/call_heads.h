@@ -27,7 +27,9 @@ class CallHeads {
 
   // No tool can be called: nothing may be demanded.
   bool empty() const { return nodes_.front().next.empty(); }
-  // The place behind an opener (see call_openers).
+  // Whether a tool can be called behind this opener (see call_openers).
+  bool has(std::string_view opener) const { return opener != kFunctionOpen || function_ >= 0; }
+  // The place behind an opener.
   Place begin(std::string_view opener) const;
   // Reads bytes. complete: the name has ended within them, and anything may follow.
   Step read(Place& place, std::string_view bytes) const;

@@ -277,7 +277,8 @@ std::optional<Scan> CallScanner::value() {
   if (json_) {  // tags inside an object or list are text
     const Scan scan = next() ? json_->advance(text_, at_) : Scan::more;
     if (scan == Scan::more && end_ == TextEnd::none) return scan;
-    if (scan == Scan::complete) value_->skip(at_);
+    if (scan == Scan::complete && lenient_json(trimmed(text_.substr(begin_, at_ - begin_))))
+      value_->skip(at_);
     json_.reset();
   }
   const Scan scan =

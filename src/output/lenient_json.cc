@@ -54,6 +54,10 @@ std::string string_json(std::string_view text) {
       const size_t size = escape_size(text.substr(i));
       if (size > 0) {
         out += text.substr(i, size);
+      } else if (code_unit(text.substr(i))) {  // half of a pair, as parse_json() reads it
+        out += "\\ufffd";
+        i += kEscapeBytes;
+        continue;
       } else if (text.substr(i, 2) == "\\'") {
         out += '\'';
         ++i;

@@ -1,5 +1,8 @@
 #include "output/tool_names.h"
 
+#include <set>
+
+#include "output/tool_call.h"
 #include "output/tool_schema.h"
 
 namespace anabranch {
@@ -8,10 +11,13 @@ std::map<std::string, std::string, std::less<>> short_names(const Json& tools) {
   constexpr std::string_view kBorder = "__";
   std::map<std::string, std::string, std::less<>> shorts;
   if (!tools.is_array()) return shorts;
+  std::set<std::string, std::less<>> whole;
   for (const Json& tool : tools) {
     const auto function = tool.find("function");
     if (function == tool.end()) continue;
     const std::string name = string_at(*function, "name");
+    if (name.size() > kMaxNameBytes) continue;  // no call can name it
+    whole.insert(name);
     for (size_t at = name.find(kBorder, 1); at != name.npos; at = name.find(kBorder, at + 1)) {
       const std::string part = name.substr(at + kBorder.size());
       if (part.empty() || part.front() == '_') continue;
@@ -19,7 +25,7 @@ std::map<std::string, std::string, std::less<>> short_names(const Json& tools) {
       if (!fresh && known->second != name) known->second.clear();
     }
   }
-  std::erase_if(shorts, [&](const auto& one) { return one.second.empty() || has_tool(tools, one.first); });
+  std::erase_if(shorts, [&](const auto& one) { return one.second.empty() || whole.contains(one.first); });
   return shorts;
 }
 

@@ -195,7 +195,9 @@ TEST(CallNames, TextAndArgumentsAreFree) {
   EXPECT_TRUE(answer.write("\n{\"name\": \"nothing\"}"));
   EXPECT_TRUE(answer.write(
       "<tool_call>\n<function=get>\n<parameter=x>\n<function=nothing>\n</parameter>\n</function>"));
-  EXPECT_FALSE(answer.write("\n<function=nothing>")) << "a second call in the block";
+  EXPECT_TRUE(answer.write("\n<function=nothing>\n</function>")) << "it could be text of the arguments";
+  EXPECT_TRUE(answer.write("\n</tool_call>\n"));
+  EXPECT_FALSE(answer.write("<function=nothing>")) << "a call without the mark around it";
 }
 
 TEST(CallNames, WhiteSpaceBeforeANameEnds) {

@@ -36,6 +36,12 @@ TEST(ToolNames, WhatSeveralToolsCouldMeanIsNone) {
   EXPECT_EQ(offered_name(tools, "set"), "set") << "a tool's own name means that tool";
 }
 
+TEST(ToolNames, NamesThatNoCallCanHaveAreLeftOut) {
+  std::string name = "a";
+  while (name.size() < 40'000) name += "__a";
+  EXPECT_TRUE(short_names(tools_named({name})).empty());
+}
+
 TEST(ToolNames, ACallByAShortNameComesOutWithTheWholeOne) {
   const auto tools = std::make_shared<const Json>(
       Json::parse(R"([{"type": "function", "function": {"name": "s__add", "parameters":

@@ -313,6 +313,11 @@ TEST_F(Responses, RefusesWhatIsNotBuiltAndWhatIsWrong) {
   expect(R"([{"role":"user"}])", "", "input[0].content");
   expect(R"([{"role":"user","content":[{"type":"input_audio","data":"x"}]}])", "", "input[0].content");
   expect(R"([{"type":"item_reference","id":"x"}])", "", "input[0].id");
+  expect(R"([{"type":"item_reference"}])", "", "input[0].id");
+  std::string many = "[";
+  for (int i = 0; i <= 1024; i++)
+    many += fmt::format(R"({}{{"type":"item_reference","id":"x{}"}})", i ? "," : "", i);
+  expect(many + "]", "", "input");
   expect(R"([{"type":"function_call_output","output":"x"}])", "", "input[0].call_id");
 }
 

@@ -41,6 +41,17 @@ def test_anthropic_files(server):
         assert statuses(server, "/v1/messages", body(alone), body(HI, SEEN, alone), body(alone, SEEN)) == [400] * 3, block
 
 
+def test_kept_messages_of_other_forms(server):
+    """Answers as other clients keep them; asked about now, a user's message without content is an error."""
+    kept = [{"role": "assistant", "audio": {"id": "audio_1"}, "content": None}, {"role": "assistant", "content": {"answer": 4}},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "Paris it is"}]}]
+    for message in kept:
+        assert statuses(server, "/v1/chat/completions", {"max_tokens": 2, "messages": [HI, message, HI]}) == [200], message
+    assert "Paris it is" in prompt(server, [HI, kept[2], HI]) and '{"answer":4}' in prompt(server, [HI, kept[1], HI]).replace(" ", "")
+    assert statuses(server, "/v1/chat/completions", {"max_tokens": 2, "messages": [{"role": "user", "content": None}, SEEN, HI]},
+                    {"max_tokens": 2, "messages": [HI, SEEN, {"role": "user", "content": None}]}) == [200, 400]
+
+
 def test_files_of_other_apis(server):
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "done"}

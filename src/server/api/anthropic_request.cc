@@ -83,10 +83,11 @@ void read_image(JsonFields& block, const std::string& where, ImageReader& images
   if (fields.error()) block.fail(*fields.error());
 }
 
-// Whether the image of the block can be read: images of Anthropic's file store cannot.
+// Whether the image of the block can be read: those of Anthropic's file store and of other stores cannot.
 bool is_readable_image(const Json& block) {
   const auto source = block.find("source");
-  return source != block.end() && source->is_object() && string_at(*source, "type") != "file";
+  const std::string type = source != block.end() && source->is_object() ? string_at(*source, "type") : "";
+  return type == "base64" || type == "url";
 }
 
 // Adds a tool's result to its message. Blocks that are not text become placeholders; images only do if the
@@ -195,11 +196,13 @@ class AssistantReader {
 
   // Takes the previous message back into the turn.
   void take_back() {
-    const Json last = std::move(messages_.back());
+    Json last = std::move(messages_.back());
     messages_.erase(messages_.size() - 1);
-    text_ = string_at(last, "content");
-    reasoning_ = string_at(last, "reasoning_content");
-    if (last.contains("tool_calls")) calls_ = last["tool_calls"];
+    // Moved, because a history may have thousands of turns that follow each other.
+    for (auto [name, text] : {std::pair("content", &text_), std::pair("reasoning_content", &reasoning_)})
+      if (const auto it = last.find(name); it != last.end() && it->is_string())
+        *text = std::move(it->get_ref<std::string&>());
+    if (last.contains("tool_calls")) calls_ = std::move(last["tool_calls"]);
   }
 
   void flush() {

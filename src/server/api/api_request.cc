@@ -201,7 +201,7 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
                   bool kept, ImageReader& images, Json& result) {
   result["content"] = content && content->is_string() ? *content : Json("");
   if (!content || content->is_string()) return;
-  if (role == "tool" && !content->is_array()) {
+  if ((role == "tool" || kept) && !content->is_array()) {
     result["content"] = dump_json(*content);
     return;
   }
@@ -289,8 +289,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index, bool k
   }
   const Json* content = fields.find("content");
   const Json* calls = fields.array("tool_calls");
-  fields.only("audio", {}, "only text is built");
-  if (!content && role && *role == "user")
+  if (!kept) fields.only("audio", {}, "only text is built");
+  if (!content && !kept && role && *role == "user")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
   images.set_kept(kept);
   read_content(fields, content, where, string_at(result, "role"), kept, images, result);

@@ -84,6 +84,7 @@ std::optional<std::string> readable_text(const Json& part) {
 std::string shown_text(const Json& part) {
   if (auto text = readable_text(part)) return std::move(*text);
   const std::string type = part.is_object() ? string_at(part, "type") : "";
+  if (std::string text = part.is_object() ? string_at(part, "text") : ""; !text.empty()) return text;
   if (type == "tool_reference") return fmt::format("[tool: {}]", string_at(part, "tool_name"));
   return fmt::format("[{}: not shown, this model reads text only]", name_of_type(type));
 }

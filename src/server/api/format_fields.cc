@@ -90,9 +90,10 @@ class FormatReader {
       else
         take({.kind = Kind::json, .field = field});
     } else if (wrapped) {
-      JsonFields wrapped_fields(*wrapper);
+      JsonFields wrapped_fields(*wrapper, field + ".json_schema.");
       schema(wrapped_fields, "schema", field);
       format_.strict = wrapped_fields.boolean("strict").value_or(true);
+      if (wrapped_fields.error()) fields_.fail(*wrapped_fields.error());
     } else if (type == "json_schema" && inner.find("schema")) {
       schema(inner, "schema", field);
       format_.strict = inner.boolean("strict").value_or(true);

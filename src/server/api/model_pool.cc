@@ -179,9 +179,9 @@ void ModelPool::load(const std::string& wanted, std::optional<bool> pinned,
 }
 
 void ModelPool::keep_once(const std::string& name, double seconds) {
-  constexpr double kAtOnce = 1e-3;
+  constexpr double kAtOnce = 1e-3, kForEver = 1e9;  // a timer takes no longer times
   Entry& e = entry(name);
-  e.keep_once_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
+  e.keep_once_s = seconds >= 0 && seconds < kForEver ? std::max(seconds, kAtOnce) : 0;
   watch_idleness(e);
 }
 

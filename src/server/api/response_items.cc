@@ -1,6 +1,8 @@
 #include "server/api/response_items.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "server/api/api_request.h"
@@ -18,13 +20,23 @@ bool is_reference(const Json& item) {
   return fields.find("id") && !fields.find("role") && !fields.find("content");
 }
 
+// A few bytes in a request can name the same large items again and again.
+constexpr size_t kMostReferences = 1024, kMostReferencedBytes = 32u << 20;
+
 void replace_references(JsonFields& fields, SessionStores& stores, const std::string& owner, Json& items) {
-  std::vector<std::string> ids;
+  std::set<std::string> distinct;
   for (const Json& item : items)
-    if (is_reference(item)) ids.push_back(string_at(item, "id"));
-  if (ids.empty()) return;
-  const auto found = stores.find_items(owner, ids);
+    if (is_reference(item)) distinct.insert(string_at(item, "id"));
+  if (distinct.empty()) return;
+  if (distinct.size() > kMostReferences)
+    return fields.fail(
+        "input", "limit_exceeded",
+        fmt::format("'input' refers to more than {} items: send the items themselves", kMostReferences));
+  const auto found = stores.find_items(owner, std::vector<std::string>(distinct.begin(), distinct.end()));
   if (!found) return fields.fail(session_error(found.error()));
+  std::map<std::string, size_t> sizes;
+  for (const auto& [id, item] : *found) sizes[id] = dump_json(item).size();
+  size_t bytes = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     if (!is_reference(items[i])) continue;
     const std::string id = string_at(items[i], "id");
@@ -33,6 +45,11 @@ void replace_references(JsonFields& fields, SessionStores& stores, const std::st
       return fields.fail(
           fmt::format("input[{}].id", i), "item_not_found",
           fmt::format("'input[{}]' refers to an item that is not stored here: send the item itself", i));
+    bytes += sizes[id];
+    if (bytes > kMostReferencedBytes)
+      return fields.fail("input", "limit_exceeded",
+                         fmt::format("the items that 'input' refers to have more than {} MiB together",
+                                     kMostReferencedBytes >> 20));
     items[i] = one->second;
   }
 }

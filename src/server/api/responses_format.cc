@@ -24,10 +24,12 @@ class StoredEvents {
  public:
   explicit StoredEvents(int64_t after) : after_(after) {}
 
-  void add(const char* type, Json fields) {
+  // always: also if the client has seen as many events. A live stream has more of them than a stored one, so
+  // a client that reads one on must at least learn how it ended.
+  void add(const char* type, Json fields, bool always = false) {
     Json json = {{"type", type}, {"sequence_number", number_}};
     json.update(fields);
-    if (number_++ > after_) out_ += fmt::format("event: {}\ndata: {}\n\n", type, dump_json(json));
+    if (number_++ > after_ || always) out_ += fmt::format("event: {}\ndata: {}\n\n", type, dump_json(json));
   }
 
   // The parts of a message or a thought.
@@ -102,7 +104,7 @@ std::string stored_events(const Json& response, int64_t after) {
     events.add("response.output_item.done", {{"output_index", i}, {"item", output[i]}});
   }
   const bool whole = string_at(response, "status") == "completed";
-  events.add(whole ? "response.completed" : "response.incomplete", {{"response", response}});
+  events.add(whole ? "response.completed" : "response.incomplete", {{"response", response}}, true);
   return events.take();
 }
 

@@ -122,7 +122,7 @@ class ItemReader {
         add_text(string_at(part, "text"));
       else if (type == "refusal")
         add_text(string_at(part, "refusal"));
-      else if (type == "input_image" && takes_images && !(kept_ && part.contains("file_id")))
+      else if (type == "input_image" && takes_images && !(kept_ && JsonFields(part).find("file_id")))
         read_image(fields, part, fmt::format("{}[{}]", where, i), message);
       else if (kept_)
         add_text(shown_text(part));
@@ -155,7 +155,7 @@ class ItemReader {
           "role", "invalid_value",
           fmt::format("'{}.role' is '{}', but must be user, assistant, system or developer", where, role));
     const Json* content = fields.find("content");
-    if (!content && role == "user")
+    if (!content && !kept_ && role == "user")
       fields.fail("content", "missing_required_parameter", fmt::format("'{}.content' is missing", where));
     if (fields.error()) return;
     Json message = read_parts(fields, role, content ? *content : Json(""), where + ".content");
