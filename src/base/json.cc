@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/json_text.h"
+
 namespace anabranch {
 namespace {
 
@@ -118,28 +120,20 @@ class Builder {
   Error error_{ErrorKind::invalid, "JSON: no value"};
 };
 
-// The value of the escape \uXXXX at text[at]; -1: there is none.
-int escaped_unit(std::string_view text, size_t at) {
-  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
-  int unit = 0;
-  const auto [end, error] = std::from_chars(&text[at + 2], &text[at + 2] + 4, unit, 16);
-  return error == std::errc() && end == &text[at + 2] + 4 && unit >= 0 ? unit : -1;
-}
-
 // Replaces escapes of half a surrogate pair by \ufffd, which is as long. JavaScript clients cut texts within
 // a character. Nothing: there are no such escapes.
 std::optional<std::string> whole_characters(std::string_view text) {
-  const auto is_first = [](int unit) { return unit >= 0xD800 && unit <= 0xDBFF; };
-  const auto is_second = [](int unit) { return unit >= 0xDC00 && unit <= 0xDFFF; };
   std::optional<std::string> changed;
   for (size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
-    const int unit = escaped_unit(text, at);
-    const bool pair = is_first(unit) && is_second(escaped_unit(text, at + 6));
-    if (!pair && (is_first(unit) || is_second(unit))) {
+    const auto unit = escaped_unit(text.substr(at));
+    const bool first = unit && is_first_surrogate(*unit);
+    const auto second = first ? escaped_unit(text.substr(at + kEscapeBytes)) : std::nullopt;
+    const bool pair = second && is_second_surrogate(*second);
+    if (!pair && (first || (unit && is_second_surrogate(*unit)))) {
       if (!changed) changed = std::string(text);
-      changed->replace(at, 6, "\\ufffd");
+      changed->replace(at, kEscapeBytes, "\\ufffd");
     }
-    at += pair ? 12 : unit >= 0 ? 6 : 2;
+    at += pair ? 2 * kEscapeBytes : unit ? kEscapeBytes : 2;
   }
   return changed;
 }

@@ -55,6 +55,17 @@ Scan JsonScan::advance(std::string_view text, size_t& at) {
   return Scan::more;
 }
 
+std::optional<unsigned> escaped_unit(std::string_view text) {
+  if (text.size() < kEscapeBytes || text.substr(0, 2) != "\\u") return std::nullopt;
+  unsigned value = 0;
+  for (const char c : text.substr(2, kEscapeBytes - 2)) {
+    const size_t digit = std::string_view("0123456789abcdef").find(c >= 'A' && c <= 'F' ? c + 32 : c);
+    if (digit == std::string_view::npos) return std::nullopt;
+    value = value * 16 + static_cast<unsigned>(digit);
+  }
+  return value;
+}
+
 std::vector<JsonItem> json_items(std::string_view text) {
   std::vector<JsonItem> items;
   size_t at = text.find_first_of("{[");

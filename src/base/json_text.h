@@ -16,19 +16,24 @@ enum class Scan { more, complete, broken };
 // Finds the end of a JSON string that arrives byte by byte, starting after its opening quote.
 class StringScan {
  public:
-  void open() { open_ = true; }
+  // quote: what closes it.
+  void open(char quote = '"') {
+    open_ = true;
+    quote_ = quote;
+  }
   bool is_open() const { return open_; }
   void take(char c) {
     if (escaped_)
       escaped_ = false;
     else if (c == '\\')
       escaped_ = true;
-    else if (c == '"')
+    else if (c == quote_)
       open_ = false;
   }
 
  private:
   bool open_ = false, escaped_ = false;
+  char quote_ = '"';
 };
 
 // Finds the end of an object or array that arrives in pieces. It only looks at brackets and strings, and
@@ -50,6 +55,17 @@ struct JsonItem {
   std::string_view value;
 };
 std::vector<JsonItem> json_items(std::string_view text);
+
+// Bytes of \uXXXX.
+inline constexpr size_t kEscapeBytes = 6;
+// The UTF-16 code unit of \uXXXX at the beginning of `text`; nullopt: there is none.
+std::optional<unsigned> escaped_unit(std::string_view text);
+constexpr bool is_first_surrogate(unsigned unit) {
+  return unit >= 0xD800 && unit <= 0xDBFF;
+}
+constexpr bool is_second_surrogate(unsigned unit) {
+  return unit >= 0xDC00 && unit <= 0xDFFF;
+}
 
 // The text as a JSON string: escaped and in quotes.
 std::string json_string(std::string_view text);

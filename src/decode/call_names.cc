@@ -38,7 +38,7 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
   const bool tagged = rules.format.tools == ToolForm::tagged;
   for (const std::string_view opener : call_openers(rules.format.tools)) {
     if (!heads_.has(opener)) continue;
-    const std::string_view closer = opener == kFunctionOpen ? "</function>" : kCallClose;
+    const std::string_view closer = opener == kFunctionOpen ? kFunctionClose : kCallClose;
     openers_.push_back({std::string(opener), tagged ? closer : "", tokenizer.find(opener)});
   }
 }

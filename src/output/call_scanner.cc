@@ -100,7 +100,7 @@ bool CallScanner::next() {
 std::optional<Scan> CallScanner::opener() {
   for (const std::string_view opener : call_openers(form_)) {
     if (text_.substr(0, opener.size()) != opener) continue;
-    if (opener == "<function=") {
+    if (opener == kFunctionOpen) {
       step_ = Step::function;
       return std::nullopt;
     }
@@ -177,7 +177,7 @@ std::optional<Scan> CallScanner::json() {
   // Models leave brackets out. That a call ends there is certain only by its closing mark.
   std::string closers;
   if (scan == Scan::broken && form_ == ToolForm::tagged) {
-    const Scan close = match("</tool_call>");
+    const Scan close = match(kCallClose);
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
@@ -199,7 +199,7 @@ std::optional<Scan> CallScanner::after_json() {
   if (at_ == text_.size()) return Scan::more;
   const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
   if (form_ == ToolForm::tagged) {
-    const Scan close = match("</tool_call>");
+    const Scan close = match(kCallClose);
     if (close == Scan::complete) return close;
     if (close == Scan::broken && text_[at_] == '{' && !brackets) {
       step_ = Step::body;
@@ -224,7 +224,7 @@ std::optional<Scan> CallScanner::after_json() {
 std::optional<Scan> CallScanner::xml() {
   if (step_ == Step::function_name) return name_until('>', Step::parameter);
   if (step_ == Step::parameter_name) return name_until('>', Step::value);
-  if (const Scan found = match("<function="); found != Scan::complete) return found;
+  if (const Scan found = match(kFunctionOpen); found != Scan::complete) return found;
   begin_ = at_;
   step_ = Step::function_name;
   return std::nullopt;
@@ -263,9 +263,9 @@ std::optional<Scan> CallScanner::parameter() {
     if (arguments_.size() >= kMaxParameters) return Scan::broken;
     begin_ = at_;
     step_ = Step::parameter_name;
-  } else if (at("</function>")) {
+  } else if (at(kFunctionClose)) {
     if (!take_function()) return Scan::broken;
-  } else if (at("</tool_call>")) {  // some models forget </function>
+  } else if (at(kCallClose)) {  // some models forget </function>
     return take_function() ? Scan::complete : Scan::broken;
   } else {
     return may ? Scan::more : Scan::broken;
@@ -328,9 +328,9 @@ std::optional<Scan> CallScanner::after_function() {
     may = may || found == Scan::more;
     return found == Scan::complete;
   };
-  if (at("</tool_call>")) return Scan::complete;
-  if (at("</function>")) return std::nullopt;  // some models write it twice
-  if (calls_.size() < kMaxCalls && at("<function=")) {
+  if (at(kCallClose)) return Scan::complete;
+  if (at(kFunctionClose)) return std::nullopt;  // some models write it twice
+  if (calls_.size() < kMaxCalls && at(kFunctionOpen)) {
     begin_ = at_;
     step_ = Step::function_name;
     return std::nullopt;

@@ -11,7 +11,6 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kEscapeBytes = 6;  // \uXXXX
 const int kMaxDepth = JsonLimits().depth;
 
 bool is_lower(char c) {
@@ -22,27 +21,15 @@ bool is_number_byte(char c) {
   return (c >= '0' && c <= '9') || std::string_view("+-.eE").find(c) != std::string_view::npos;
 }
 
-// The value of \uXXXX at the beginning of `text`; nullopt: there is none.
-std::optional<unsigned> code_unit(std::string_view text) {
-  if (text.size() < kEscapeBytes || text.substr(0, 2) != "\\u") return std::nullopt;
-  unsigned value = 0;
-  for (const char c : text.substr(2, kEscapeBytes - 2)) {
-    const size_t digit = std::string_view("0123456789abcdef").find(c >= 'A' && c <= 'F' ? c + 32 : c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    value = value * 16 + static_cast<unsigned>(digit);
-  }
-  return value;
-}
-
 // The bytes of the escape at the beginning of `text`, with its partner if it is half of a pair; 0: it is no
 // escape of JSON.
 size_t escape_size(std::string_view text) {
   if (text.size() > 1 && std::string_view("\"\\/bfnrt").find(text[1]) != std::string_view::npos) return 2;
-  const auto unit = code_unit(text);
-  if (!unit || (*unit >= 0xDC00 && *unit < 0xE000)) return 0;
-  if (*unit < 0xD800 || *unit >= 0xE000) return kEscapeBytes;
-  const auto low = code_unit(text.substr(kEscapeBytes));
-  return low && *low >= 0xDC00 && *low < 0xE000 ? 2 * kEscapeBytes : 0;
+  const auto unit = escaped_unit(text);
+  if (!unit || is_second_surrogate(*unit)) return 0;
+  if (!is_first_surrogate(*unit)) return kEscapeBytes;
+  const auto second = escaped_unit(text.substr(kEscapeBytes));
+  return second && is_second_surrogate(*second) ? 2 * kEscapeBytes : 0;
 }
 
 // The JSON of a string: text is what stands between its quotes.
@@ -54,7 +41,7 @@ std::string string_json(std::string_view text) {
       const size_t size = escape_size(text.substr(i));
       if (size > 0) {
         out += text.substr(i, size);
-      } else if (code_unit(text.substr(i))) {  // half of a pair, as parse_json() reads it
+      } else if (escaped_unit(text.substr(i))) {  // half of a pair, as parse_json() reads it
         out += "\\ufffd";
         i += kEscapeBytes;
         continue;
@@ -227,19 +214,14 @@ std::optional<std::string> read(std::string_view text, const MarkedNotation* not
 Scan LenientScan::advance(std::string_view text, size_t& at) {
   for (; at < text.size(); ++at) {
     const char c = text[at];
-    if (quote_ != '\0') {
-      if (escaped_)
-        escaped_ = false;
-      else if (c == '\\')
-        escaped_ = true;
-      else if (c == quote_)
-        quote_ = '\0';
+    if (string_.is_open()) {
+      string_.take(c);
       continue;
     }
     if (open_.empty() && c != '{' && c != '[') return Scan::broken;
     if (c == '\'' || c == 'T' || c == 'F' || c == 'N') odd_at_ = std::min(odd_at_, at);
     if (c == '"' || c == '\'') {
-      quote_ = c;
+      string_.open(c);
     } else if (c == '{' || c == '[') {
       open_ += c == '{' ? '}' : ']';
     } else if (c == '}' || c == ']') {

@@ -24,9 +24,8 @@ class LenientScan {
   std::string missing() const { return {open_.rbegin(), open_.rend()}; }
 
  private:
-  std::string open_;   // the closing brackets that are still expected
-  char quote_ = '\0';  // of the string that is open
-  bool escaped_ = false;
+  std::string open_;  // the closing brackets that are still expected
+  StringScan string_;
   size_t odd_at_ = std::string_view::npos;
 };
 

@@ -71,7 +71,7 @@ std::vector<std::string_view> call_openers(ToolForm form) {
     case ToolForm::none:
       break;
     case ToolForm::tagged:
-      return {"<tool_call>", "<function="};
+      return {"<tool_call>", kFunctionOpen};
     case ToolForm::plain:
       return {"<|python_tag|>"};
     case ToolForm::mistral:

@@ -22,7 +22,8 @@ enum class ToolForm {
 };
 
 // The marks of ToolForm::tagged that several files look for.
-inline constexpr std::string_view kCallClose = "</tool_call>", kFunctionOpen = "<function=";
+inline constexpr std::string_view kCallClose = "</tool_call>",
+                                  kFunctionOpen = "<function=", kFunctionClose = "</function>";
 
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content

@@ -10,8 +10,7 @@
 namespace anabranch {
 namespace {
 
-constexpr std::string_view kClose = "</parameter>", kFunctionClose = "</function>",
-                           kParameter = "<parameter=";
+constexpr std::string_view kClose = "</parameter>", kParameter = "<parameter=";
 constexpr std::string_view kTags[] = {kClose, kFunctionClose, kCallClose, kFunctionOpen, kParameter};
 constexpr std::string_view kFollowers[] = {kParameter, kFunctionClose, kCallClose};
 constexpr size_t kMaxSpaces = 64;  // between <function=NAME> and its first parameter

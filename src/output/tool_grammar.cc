@@ -34,7 +34,7 @@ class CallWriter {
       any += (any.empty() ? "" : " | ") + element;
     }
     const std::string body =
-        rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark("</tool_call>")));
+        rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark(kCallClose)));
     const auto opener = tokenizer_.find("<tool_call>");
     if (!opener)  // the model spells it with ordinary tokens
       return rules_.add("free_text", fmt::format("TagDispatch((\"<tool_call>\", {}))", body));
@@ -107,7 +107,7 @@ class CallWriter {
     std::string one, between;
     switch (format_.tools) {
       case ToolForm::tagged:
-        one = fmt::format("{} \"\\n\" {} \"\\n\" {}", mark("<tool_call>"), call, mark("</tool_call>"));
+        one = fmt::format("{} \"\\n\" {} \"\\n\" {}", mark("<tool_call>"), call, mark(kCallClose));
         between = "\"\\n\"";
         break;
       case ToolForm::plain:

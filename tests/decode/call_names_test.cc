@@ -10,17 +10,10 @@
 
 #include "fake_tokenizer.h"
 #include "output/output_text.h"
+#include "tools_named.h"
 
 namespace anabranch {
 namespace {
-
-Json tools_named(const std::vector<std::string>& names) {
-  Json tools = Json::array();
-  for (const std::string& name : names)
-    tools.push_back(
-        {{"type", "function"}, {"function", {{"name", name}, {"parameters", {{"type", "object"}}}}}});
-  return tools;
-}
 
 // A model of a form, its request's tools, and the answer so far.
 struct Answer {

@@ -2,15 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tools_named.h"
+
 namespace anabranch {
 namespace {
-
-Json tools_named(const std::vector<std::string>& names) {
-  Json tools = Json::array();
-  for (const std::string& name : names)
-    tools.push_back({{"type", "function"}, {"function", {{"name", name}}}});
-  return tools;
-}
 
 using Step = CallHeads::Step;
 

@@ -47,16 +47,6 @@ void stays_text(ToolForm form, const std::string& text) {
   reads(form, text, {}, text);
 }
 
-ParsedOutput cut(const std::string& text) {
-  OutputParser parser(rules_for(ToolForm::tagged));
-  std::vector<OutputEvent> events;
-  parser.push(text, events);
-  parser.finish(events, true);
-  ParsedOutput out;
-  for (const auto& event : events) out.add(event);
-  return out;
-}
-
 TEST(ParameterTags, LeftOut) {
   const std::string both = R"({"path": "a.txt", "content": "x\ny"})";
   reads_xml("<parameter=path>\na.txt\n<parameter=content>\nx\ny\n</parameter>\n", both);
@@ -121,10 +111,10 @@ TEST(ParameterTags, WhereTheTurnEnds) {
   // What something else cut is not executed: parameters or the rest of the value may be missing.
   for (const std::string& text :
        {whole, kOpen + "<parameter=path>\na\n</parameter>", kOpen + "<parameter=path>\na\n</function>\n"}) {
-    EXPECT_TRUE(cut(text).calls.empty()) << text;
-    EXPECT_EQ(cut(text).content, "") << text;
+    EXPECT_TRUE(cut(text, rules_for(ToolForm::tagged)).calls.empty()) << text;
+    EXPECT_EQ(cut(text, rules_for(ToolForm::tagged)).content, "") << text;
   }
-  EXPECT_EQ(cut(whole + "</function>").calls.size(), 1u);
+  EXPECT_EQ(cut(whole + "</function>", rules_for(ToolForm::tagged)).calls.size(), 1u);
 }
 
 TEST(CallMarks, TooManyOrTooLate) {

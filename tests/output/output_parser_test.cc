@@ -330,15 +330,6 @@ TEST(OutputParser, HoldsBackOnlyWhatMayBecomeSomethingElse) {
 }
 
 TEST(OutputParser, WhatIsCutInACallIsDropped) {
-  const auto cut = [](const std::string& text, const OutputRules& rules) {
-    OutputParser parser(rules);
-    std::vector<OutputEvent> events;
-    parser.push(text, events);
-    parser.finish(events, true);
-    ParsedOutput parsed;
-    for (const auto& event : events) parsed.add(event);
-    return parsed;
-  };
   const std::string call = R"(<tool_call>{"name": "now"}</tool_call>)";
   for (size_t size = 11; size < call.size(); size++) {
     const ParsedOutput got = cut("a " + call + call.substr(0, size), rules(kTagged));

@@ -41,6 +41,17 @@ inline ParsedOutput streamed(const std::vector<std::string>& pieces, const Outpu
   return out;
 }
 
+// An output that something else than the model cut off.
+inline ParsedOutput cut(const std::string& text, const OutputRules& rules) {
+  OutputParser parser(rules);
+  std::vector<OutputEvent> events;
+  parser.push(text, events);
+  parser.finish(events, true);
+  ParsedOutput out;
+  for (const auto& event : events) out.add(event);
+  return out;
+}
+
 // The output gives `want` as a whole, cut in two anywhere, and character by character.
 inline void expect_at_any_cut(const std::string& text, const OutputRules& rules, const ParsedOutput& want) {
   ASSERT_EQ(parse_output(text, rules), want) << text;

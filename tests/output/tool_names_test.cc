@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "output/output_parser.h"
+#include "tools_named.h"
 
 namespace anabranch {
 namespace {
-
-Json tools_named(const std::vector<std::string>& names) {
-  Json tools = Json::array();
-  for (const std::string& name : names)
-    tools.push_back({{"type", "function"}, {"function", {{"name", name}}}});
-  return tools;
-}
 
 TEST(ToolNames, WhatStandsBehindABorderIsAShortName) {
   const Json tools =

@@ -82,11 +82,14 @@ ModelPool::~ModelPool() {
 
 // ---- names
 
+std::string without_latest(const std::string& name) {
+  return name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
+}
+
 std::optional<std::string> ModelPool::find_exactly(const std::string& wanted) const {
-  constexpr std::string_view kLatest = ":latest";  // Ollama's clients add it to names without a tag
   if (wanted.empty()) return std::nullopt;
   if (wanted.ends_with(kLatest))
-    if (auto name = find_exactly(wanted.substr(0, wanted.size() - kLatest.size()))) return name;
+    if (auto name = find_exactly(without_latest(wanted))) return name;
   if (entries_.contains(wanted)) return wanted;
   for (const std::string& name : order_)
     if (const auto& facts = entries_.at(name).facts; facts && facts->info.path == wanted) return name;

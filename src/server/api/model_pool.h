@@ -49,6 +49,10 @@ struct ModelFacts {
 // The model stays loaded as long as this exists.
 using ModelLease = std::shared_ptr<ServedModel>;
 
+// Ollama's clients add this to names without a tag.
+inline constexpr std::string_view kLatest = ":latest";
+std::string without_latest(const std::string& name);
+
 enum class ModelState { unloaded, waiting, loading, loaded, draining, unloading };
 std::string_view name_of(ModelState state);
 

@@ -13,7 +13,6 @@
 namespace anabranch::server {
 namespace {
 
-constexpr std::string_view kLatest = ":latest";
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 
 // The "digest" of a model, which clients use as its identity: 64 hexadecimal digits, made from its name.
@@ -104,10 +103,6 @@ Json shown_json(const ModelDescription& model) {
 std::string ollama_name(const std::string& name) {
   const size_t base = name.rfind('/') + 1;
   return name.find(':', base) == name.npos ? name + std::string(kLatest) : name;
-}
-
-std::string without_latest(const std::string& name) {
-  return name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
 }
 
 void OllamaModels::list(std::shared_ptr<ResponseStream> out) const {

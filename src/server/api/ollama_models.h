@@ -17,8 +17,6 @@ inline constexpr const char* kOllamaVersion = "0.14.0";
 // The name of a model as Ollama's routes list it, with a tag: clients make NAME:latest of NAME before they
 // look for it.
 std::string ollama_name(const std::string& name);
-// A name without the tag ":latest".
-std::string without_latest(const std::string& name);
 
 // Used on the I/O thread. All arguments outlive it.
 class OllamaModels {
