@@ -34,9 +34,11 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths relative to the clone, so that a second clone finds what the first one compiled.
+  # Paths relative to the clone, so that a second clone finds what the first one compiled. Results are found by their
+  # files' bytes: preprocessed text would not tell a header whose comments changed, and GCC refuses the header beside a
+  # precompiled one that has other bytes.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD AND NOT APPLE AND NOT CMAKE_CROSSCOMPILING)
