@@ -534,8 +534,10 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
     fields.fail("metadata", "invalid_value",
                 fmt::format("'metadata' has more than {} KiB", kMaxMetadata >> 10));
   chat.options.format = read_response_format(fields);
-  if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX))
+  if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX)) {
     chat.options.max_tokens = static_cast<int>(*most);
+    chat.options.bound = TokenBound::shared;
+  }
   check_min_tokens(fields, chat.options);
   request.max_tool_calls = static_cast<int>(fields.integer("max_tool_calls", 0, INT_MAX).value_or(INT_MAX));
   request.store = fields.boolean("store").value_or(true);
