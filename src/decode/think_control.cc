@@ -55,6 +55,7 @@ bool ThinkControl::allows(int token) const {
   if (thinking()) return true;
   // With closings, a thought that is opened has room for the tag and one more token.
   if (token == tokens_.open) return used() + rules_.count_closings < rules_.budget;
+  if (!answering() && thinking_tokens_ >= rules_.most && contains(tokens_.blanks, token)) return false;
   return thinking_tokens_ == 0 || answer_begun() || !contains(tokens_.ends, token);
 }
 

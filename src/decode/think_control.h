@@ -5,6 +5,7 @@
 // answer begins.
 #pragma once
 
+#include <climits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,6 +34,7 @@ struct ThinkRules {
   bool answer_begun = false;            // the prompt ends inside an answer
   int budget = kDefaultThinkingBudget;  // tokens of thought, without the closing text; 0: no thought
   bool count_closings = false;          // what closed earlier thoughts takes from the budget, too
+  int most = INT_MAX;  // tokens of thoughts in all; then no more white space counts as part of them
   LoopRule loops = LoopRule::exact;
   bool watch = true;         // false: only count tokens
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: not looked for
@@ -54,8 +56,8 @@ class ThinkControl final : public Constraint {
 
   std::span<const int> forced() const override;
   // Whether the token may come next. It refuses the tokens that open a tool call if the request has no tools,
-  // the tag that opens another thought when the budget is spent, and an end of turn between a thought and its
-  // answer.
+  // the tag that opens another thought when the budget is spent, and between a thought and its answer an end
+  // of turn, and white space beyond `most`.
   bool allows(int token) const override;
   // Returns `drawn`, or the first token of the closing text if the thought must end here.
   int decide(int drawn) override;

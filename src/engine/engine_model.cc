@@ -228,6 +228,8 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
   const int left = all - answer - static_cast<int>(rules.closing.size() + rules.escape.size());
   rules.budget = std::clamp(left, 0, std::max(0, wanted.budget.value_or(kDefaultThinkingBudget)));
   rules.count_closings = shared;
+  // A grammar may need white space first.
+  if (shared && !request.grammar) rules.most = all - answer - static_cast<int>(rules.escape.size());
   if (shared) shorten_closing(rules, *think_tokens_.close, all - answer);
   return rules;
 }

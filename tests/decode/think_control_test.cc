@@ -142,6 +142,20 @@ TEST_F(Control, ClosingsSpendTheBudgetWhereTheyCount) {
   EXPECT_EQ(take_forced(second), (std::vector<int>{kSo, kClose, kBlank}));
 }
 
+TEST_F(Control, WhiteSpaceDoesNotTakeTheAnswersShare) {
+  auto control = make({.open = true, .budget = 2, .most = 6});
+  take(control, kWord);
+  take(control, kWord + 1);
+  take_forced(control);
+  EXPECT_TRUE(control.allows(kBlank)) << "five tokens so far";
+  take(control, kBlank);
+  EXPECT_FALSE(control.allows(kBlank));
+  EXPECT_TRUE(control.allows(kWord));
+  take(control, kWord);
+  EXPECT_TRUE(control.allows(kBlank)) << "in the answer";
+  EXPECT_EQ(control.thinking_tokens(), 6);
+}
+
 TEST_F(Control, EndlessWhiteSpaceBehindAThoughtIsAnswer) {
   auto control = make({.open = true});
   take(control, kClose);

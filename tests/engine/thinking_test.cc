@@ -234,6 +234,11 @@ std::vector<Scenario> scenarios() {
     s.cut = "thinking_budget";
   }
   {
+    auto& s = shared("and white space behind the thought", 100, 3000, 25);
+    s.answer = joined({bytes("\n \n"), s.answer});
+    s.cut = "thinking_budget";
+  }
+  {
     auto& s = shared("and a second thought", 100, 5, 25);
     Tokens second = prose(500, 2);
     std::erase(second, bytes(" ")[0]);  // white space behind a thought would be part of it

@@ -123,10 +123,10 @@ Json patch_parameters() {
        {"path", {{"type", "string"}}},
        {"diff",
         described("string",
-                  "Not for delete_file. For create_file, the file's lines, each with + before it. For "
+                  "Empty for delete_file. For create_file, the file's lines, each with + before it. For "
                   "update_file, for each place a line @@ (with the head of its function or class, if "
                   "needed) and then lines with - (removed), + (added) or a space (kept) before them")}},
-      Json::array({"type", "path"}));
+      Json::array({"type", "path", "diff"}));
 }
 
 Json patch_call(const Json& arguments) {
