@@ -26,10 +26,11 @@ class ServerImpl final : public Server {
              std::unique_ptr<RotatingLog> access_log)
       : options_(options),
         http_(std::move(http)),
-        api_(std::move(models), {options.volatile_text, turns_path(options)}, workers_, *http_,
-             std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
-             options.request_timeout_s, options.requests_per_minute, options.share_states,
-             options.cache_directory),
+        api_(std::move(models),
+             {options.volatile_text, turns_path(options), options.read_ahead, options.keep_thinking},
+             workers_, *http_, std::move(access), std::move(keys), std::move(sessions), options.tools,
+             options.seal_key_path, options.request_timeout_s, options.requests_per_minute,
+             options.share_states, options.cache_directory),
         access_log_(std::move(access_log)),
         thread_([this] {
           name_thread("connections");
