@@ -6,8 +6,8 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/mapped_file.h"
@@ -32,33 +32,27 @@ const LaunchProgram& program_of(const LaunchOptions& options) {
   return *std::ranges::find(launch_programs(), options.program, &LaunchProgram::name);
 }
 
-// Files of this run, in the state directory. They are removed at its end.
+// Files of a server that runs as long as the program, in the state directory. They are removed at its end.
 class Files {
  public:
   // Errors: not_found (there is no state directory), io.
-  static Result<Files> make(const std::string& program) {
+  static Result<Files> make() {
     const std::string directory = user_state_directory();
     if (directory.empty())
       return make_error(ErrorKind::not_found, "neither $XDG_STATE_HOME nor $HOME holds an absolute path");
-    return Files(fmt::format("{}/launch-{}-{}", directory, program, ::getpid()));
+    if (const int error = make_private_directory(directory))
+      return make_error(ErrorKind::io, "cannot make '{}': {}", directory, std::strerror(error));
+    return Files(fmt::format("{}/launch-{}", directory, ::getpid()));
   }
   Files(Files&& other) noexcept : begin_(std::exchange(other.begin_, {})) {}
   Files& operator=(Files&&) = delete;
   ~Files() {
     if (begin_.empty()) return;
-    for (const std::string& file : {config(), log(), pid()}) ::unlink(file.c_str());
+    for (const std::string& file : {log(), pid()}) ::unlink(file.c_str());
   }
 
-  std::string config() const { return begin_ + ".json"; }
   std::string log() const { return begin_ + ".log"; }
   std::string pid() const { return begin_ + ".pid"; }
-
-  Result<void> write_config(const std::string& text) const {
-    TRY_VOID(make_private_file(config()));
-    if (!(std::ofstream(config(), std::ios::binary | std::ios::trunc) << text << std::flush))
-      return make_error(ErrorKind::io, "cannot write '{}'", config());
-    return {};
-  }
 
  private:
   explicit Files(std::string begin) : begin_(std::move(begin)) {}
@@ -136,10 +130,6 @@ void print_launch(const LaunchProgram& row, LaunchValues values, const LaunchOpt
   if (values.key != kNoKey) values.key = "(not shown)";
   const LaunchProgram program = with_values(row, values, options.arguments);
   for (const auto& [name, value] : program.variables) say("export {}={}\n", name, shell_word(value));
-  if (!program.file.empty()) {
-    say("cat > {} <<'END'\n", shell_word(values.file));
-    say_lines(program.file + "END\n");
-  }
   std::string line = program.command;
   for (const std::string& word : program.words) line += " " + shell_word(word);
   say("{}\n", line);
@@ -174,8 +164,7 @@ Result<std::string> running_server(const LaunchOptions& options) {
   return reachable(seen->record.address);
 }
 
-Result<int> print(const LaunchProgram& row, const std::string& key, const Files& files,
-                  const LaunchOptions& options) {
+Result<int> print(const LaunchProgram& row, const std::string& key, const LaunchOptions& options) {
   TRY(const std::string url, running_server(options));
   LaunchValues values{.url = "http://127.0.0.1:PORT",
                       .key = key.empty() ? kNoKey : key,
@@ -187,7 +176,6 @@ Result<int> print(const LaunchProgram& row, const std::string& key, const Files&
   } else {
     TRY(values, values_of(url, key, options.model));
   }
-  values.file = files.config();
   print_launch(row, values, options);
   return 0;
 }
@@ -195,21 +183,19 @@ Result<int> print(const LaunchProgram& row, const std::string& key, const Files&
 Result<int> launch(const LaunchOptions& options, const std::vector<std::string>& flags) {
   const LaunchProgram& row = program_of(options);
   TRY(const std::string key, key_to_show(options.api_key_file));
-  TRY(const Files files, Files::make(row.name));
-  if (options.print) return print(row, key, files, options);
+  if (options.print) return print(row, key, options);
   TRY_VOID(check_program(row));  // before a model is loaded in vain
-  if (const int error = make_private_directory(user_state_directory()))
-    return make_error(ErrorKind::io, "cannot make '{}': {}", user_state_directory(), std::strerror(error));
   TRY(std::string url, running_server(options));
+  std::optional<Files> files;
   std::unique_ptr<ServerProcess> own;
   if (url.empty()) {
-    TRY(url, start_server(own, options, flags, files));
+    TRY(auto made, Files::make());
+    files.emplace(std::move(made));
+    TRY(url, start_server(own, options, flags, *files));
   }
   // A server of ours has the model as its first one.
-  TRY(LaunchValues values, values_of(url, key, own ? "" : options.model));
-  values.file = files.config();
+  TRY(const LaunchValues values, values_of(url, key, own ? "" : options.model));
   const LaunchProgram program = with_values(row, values, options.arguments);
-  if (!program.file.empty()) TRY_VOID(files.write_config(program.file));
   catch_interrupts();
   return run_program(program.command, program.words, program.variables);
 }

@@ -10,24 +10,15 @@ namespace {
 
 constexpr int kAnswerShare = 4;  // an answer may take a quarter of the context
 
-constexpr const char* kOpencode = R"json({
-  "$schema": "https://opencode.ai/config.json",
-  "model": "anabranch/{model}",
-  "small_model": "anabranch/{model}",
-  "provider": {
-    "anabranch": {
-      "npm": "@ai-sdk/openai-compatible",
-      "name": "Anabranch",
-      "options": {"baseURL": "{url}/v1", "apiKey": "{env:ANABRANCH_LAUNCH_KEY}"},
-      "models": {
-        "{model}": {"name": "{model}", "tool_call": true, "limit": {"context": {context}, "output": {output}}}
-      }
-    }
-  }
-}
-)json";
+// Merged with the user's own configuration, and with that of the project.
+constexpr const char* kOpencode =
+    R"({"model": "anabranch/{model}", "small_model": "anabranch/{model}", "provider": {"anabranch": )"
+    R"({"npm": "@ai-sdk/openai-compatible", "name": "Anabranch", )"
+    R"("options": {"baseURL": "{url}/v1", "apiKey": "{key}"}, )"
+    R"("models": {"{model}": {"name": "{model}", "tool_call": true, )"
+    R"("limit": {"context": {context}, "output": {output}}}}}}})";
 
-// The key is always in a variable: others can read command lines, and files stay.
+// The key is always in a variable, because others can read command lines.
 std::vector<LaunchProgram> make_programs() {
   return {
       {.name = "claude",
@@ -60,9 +51,8 @@ std::vector<LaunchProgram> make_programs() {
        .command = "opencode",
        .title = "opencode",
        .least_version = "1.0.0",
-       .install = "npm install -g opencode-ai",
-       .variables = {{"OPENCODE_CONFIG", "{file}"}, {"ANABRANCH_LAUNCH_KEY", "{key}"}},
-       .file = kOpencode},
+       .install = "npm install -g @opencode/cli",
+       .variables = {{"OPENCODE_CONFIG_CONTENT", kOpencode}}},
       {.name = "qwen",
        .command = "qwen",
        .title = "Qwen Code",
@@ -110,7 +100,6 @@ std::string fill_places(std::string_view text, const LaunchValues& values) {
       {"{model}", values.model},
       {"{context}", std::to_string(values.context)},
       {"{output}", std::to_string(values.context / kAnswerShare)},
-      {"{file}", values.file},
   };
   std::string out;
   bool quoted = false;
@@ -134,7 +123,6 @@ LaunchProgram with_values(LaunchProgram program, const LaunchValues& values,
   for (auto& [name, value] : program.variables) value = fill_places(value, values);
   for (std::string& word : program.words) word = fill_places(word, values);
   program.words.insert(program.words.end(), arguments.begin(), arguments.end());
-  program.file = fill_places(program.file, values);
   return program;
 }
 

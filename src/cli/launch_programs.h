@@ -13,11 +13,10 @@ struct LaunchValues {
   std::string key;    // "none" for a server without keys
   std::string model;  // by its name on the server
   int context = 0;    // tokens
-  std::string file;   // where the configuration goes
 };
 
-// Texts of a row have places for values: {url}, {key}, {model}, {context}, {output} (the tokens of an answer)
-// and {file}. Within double quotes a value is escaped as in JSON.
+// Texts of a row have places for values: {url}, {key}, {model}, {context} and {output} (the tokens of an
+// answer). Within double quotes a value is escaped as in JSON.
 struct LaunchProgram {
   std::string name;           // the word on our command line
   std::string command;        // its own
@@ -26,7 +25,6 @@ struct LaunchProgram {
   std::string install;        // how its makers install and update it
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> words;  // arguments before those of the user
-  std::string file;                // text of a configuration file; "": none
 };
 
 const std::vector<LaunchProgram>& launch_programs();

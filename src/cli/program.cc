@@ -185,7 +185,7 @@ Command add_launch(CLI::App& app, LaunchOptions& o, const std::string& settings_
            "model to serve"},
           {"--api-key-file", o.api_key_file,
            "File whose first key the agent gets (or ANABRANCH_API_KEY in the environment)"},
-          {"--print", o.print, "Show the variables, the file and the command, and run nothing"},
+          {"--print", o.print, "Show the variables and the command, and run nothing"},
       });
   return {command, [&o, &settings_file, &offline] {
             std::vector<std::string> flags;

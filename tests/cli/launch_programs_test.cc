@@ -11,8 +11,7 @@
 namespace anabranch::cli {
 namespace {
 
-const LaunchValues kValues{
-    .url = "http://h:1", .key = "secret", .model = "ORG/NAME", .context = 4000, .file = "/f"};
+const LaunchValues kValues{.url = "http://h:1", .key = "secret", .model = "ORG/NAME", .context = 4000};
 
 const LaunchProgram& program(const std::string& name) {
   return *std::ranges::find(launch_programs(), name, &LaunchProgram::name);
@@ -32,15 +31,14 @@ TEST(LaunchPrograms, EachRowIsComplete) {
     EXPECT_EQ(row.install.find("://"), row.install.npos) << row.name;
     EXPECT_EQ(version_in(row.least_version), row.least_version) << row.name;
     const LaunchProgram filled = with_values(row, kValues, {});
-    std::string everything = filled.file;
+    std::string everything;
     for (const std::string& word : filled.words) everything += word + "\n";
-    EXPECT_EQ(everything.find("secret"), everything.npos) << row.name;  // others can read these
+    EXPECT_EQ(everything.find("secret"), everything.npos) << row.name;  // others can read command lines
     for (const auto& [variable, value] : filled.variables) everything += value + "\n";
     for (const char* said : {"http://h:1", "secret", "ORG/NAME"})
       EXPECT_NE(everything.find(said), everything.npos) << row.name << " " << said;
-    for (const char* place : {"{url}", "{key}", "{model}", "{context}", "{output}", "{file}"})
+    for (const char* place : {"{url}", "{key}", "{model}", "{context}", "{output}"})
       EXPECT_EQ(everything.find(place), everything.npos) << row.name << " " << place;
-    EXPECT_EQ(row.file.empty(), everything.find("/f\n") == everything.npos) << row.name;
   }
   EXPECT_EQ(launch_names(), (std::vector<std::string>{"claude", "codex", "opencode", "qwen", "aider"}));
 }
@@ -68,12 +66,13 @@ TEST(LaunchPrograms, ValuesWithinQuotesAreEscaped) {
   odd.model = "a\"b\\c{url}";
   EXPECT_EQ(fill_places("{model} \"{model}\" {model}", odd),
             "a\"b\\c{url} \"a\\\"b\\\\c{url}\" a\"b\\c{url}");
-  const auto json = parse_json(with_values(program("opencode"), odd, {}).file);
+  const auto json =
+      parse_json(variable(with_values(program("opencode"), odd, {}), "OPENCODE_CONFIG_CONTENT"));
   ASSERT_TRUE(json) << json.error().message;
   EXPECT_EQ((*json)["model"], "anabranch/" + odd.model);
   const Json& provider = (*json)["provider"]["anabranch"];
   EXPECT_EQ(provider["options"]["baseURL"], "http://h:1/v1");
-  EXPECT_EQ(provider["options"]["apiKey"], "{env:ANABRANCH_LAUNCH_KEY}");
+  EXPECT_EQ(provider["options"]["apiKey"], "secret");
   EXPECT_EQ(provider["models"][odd.model]["limit"]["context"], 4000);
   EXPECT_EQ(provider["models"][odd.model]["limit"]["output"], 1000);
 }

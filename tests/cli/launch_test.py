@@ -12,12 +12,11 @@ from harness import clients, paths
 from harness.waiting import wait_for
 
 VERSIONS = {"claude": "2.1.330 (Claude Code)", "codex": "codex-cli 0.163.0", "opencode": "1.18.5", "qwen": "0.21.13", "aider": "aider 0.86.1"}
-# Tells its arguments, its variables and its configuration, asks the server if it should, and ends with $FAKE_STATUS.
+# Tells its arguments and its variables, does its work, and ends with $FAKE_STATUS.
 FAKE = """#!/bin/sh
 if [ "$1" = --version ]; then echo "{version}"; echo "built with 0.0.1" >&2; exit {version_status}; fi
 for word; do printf '%s\\n' "$word" >>"$FAKE_OUT/words"; done
 env -0 >"$FAKE_OUT/variables"
-if [ "$OPENCODE_CONFIG" ]; then cp "$OPENCODE_CONFIG" "$FAKE_OUT/config"; fi
 {work}
 exit ${{FAKE_STATUS:-0}}
 """
@@ -108,13 +107,13 @@ def test_codex_learns_the_models_context(place, server):
     assert f"model_context_window={context}" in place.words
 
 
-def test_opencode_gets_a_file_that_goes_away(place, server):
+def test_opencode_gets_a_configuration(place, server):
     place.install("opencode")
     assert place.run("opencode", "-p", server.port)[0] == 0
-    config = json.loads(place.read("config"))
-    assert config["model"] == f"anabranch/{MODEL}"
-    assert config["provider"]["anabranch"]["options"] == {"baseURL": server.v1, "apiKey": "{env:ANABRANCH_LAUNCH_KEY}"}
-    assert place.variables["OPENCODE_CONFIG"].startswith(place.state + "/anabranch/") and place.left_over() == []
+    config = json.loads(place.variables["OPENCODE_CONFIG_CONTENT"])
+    assert config["model"] == f"anabranch/{MODEL}" and MODEL in config["provider"]["anabranch"]["models"]
+    assert config["provider"]["anabranch"]["options"] == {"baseURL": server.v1, "apiKey": "none"}
+    assert place.left_over() == []
 
 
 def test_qwen_and_aider(place, server):
@@ -172,9 +171,8 @@ def test_print_is_a_script_that_does_the_same(place, server):
     place.install("opencode")
     code, out, err = place.run("opencode", "-p", server.port, "--print", "--", "run", "it's")
     assert code == 0 and err == "" and os.listdir(place.out) == [], err
-    os.makedirs(place.state + "/anabranch", exist_ok=True)
     subprocess.run(["sh", "-e"], input=out, text=True, env=place.environment, check=True)
-    assert place.words == ["run", "it's"] and json.loads(place.read("config"))["model"] == f"anabranch/{MODEL}"
+    assert place.words == ["run", "it's"] and json.loads(place.variables["OPENCODE_CONFIG_CONTENT"])["model"] == f"anabranch/{MODEL}"
 
 
 def test_print_without_a_server_starts_none(place):
