@@ -2,6 +2,7 @@
 begins with exactly what was sampled and nothing of it is read again."""
 
 import os
+import signal
 
 import pytest
 
@@ -44,7 +45,7 @@ def converse(server, keys=("role", "content"), restart=False, **options):
         last = prompt + sampled
         messages.append({key: value for key, value in message.items() if key in keys})
         if restart:
-            server.restart()
+            server.restart(signal.SIGTERM)
     return told
 
 
