@@ -117,6 +117,7 @@ TEST(RequestSpan, IsWrittenAsOtlpHasIt) {
       R"({"stringValue":"stop"},{"stringValue":"length"}]}}},)"
       R"({"key":"gen_ai.usage.input_tokens","value":{"intValue":"12"}},)"
       R"({"key":"gen_ai.usage.output_tokens","value":{"intValue":"3"}},)"
+      R"({"key":"gen_ai.usage.cache_read.input_tokens","value":{"intValue":"5"}},)"
       R"({"key":"anabranch.cached_tokens","value":{"intValue":"5"}},)"
       R"({"key":"http.request.method","value":{"stringValue":"POST"}},)"
       R"({"key":"http.route","value":{"stringValue":"/v1/chat/completions"}},)"

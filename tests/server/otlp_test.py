@@ -131,6 +131,7 @@ def test_every_answer_has_a_span(traced, collectors):
         "gen_ai.response.model": name, "gen_ai.response.id": plain["id"],
         "gen_ai.response.finish_reasons": [plain["choices"][0]["finish_reason"]],
         "gen_ai.usage.input_tokens": usage["prompt_tokens"], "gen_ai.usage.output_tokens": usage["completion_tokens"],
+        "gen_ai.usage.cache_read.input_tokens": usage["prompt_tokens_details"]["cached_tokens"],
         "anabranch.cached_tokens": usage["prompt_tokens_details"]["cached_tokens"], "http.request.method": "POST",
         "http.route": "/v1/chat/completions", "url.path": "/v1/chat/completions", "http.response.status_code": 200,
         "anabranch.request_id": "plain"}
@@ -153,9 +154,11 @@ def test_every_answer_has_a_span(traced, collectors):
     assert "status" not in span and "gen_ai.usage.input_tokens" not in about and "events" not in span
 
     # A client that leaves.
-    response = server.open("/v1/completions", LONG, headers={"x-request-id": "left"})
+    connection = server.connect()
+    response = server.open("/v1/completions", LONG, headers={"x-request-id": "left"}, connection=connection)
     assert clients.next_event(response)
     response.close()
+    connection.close()
     span, about = span_of(collector, "left")
     assert about["error.type"] == "cancelled" and about["gen_ai.operation.name"] == "text_completion"
     assert 0 < about["gen_ai.usage.output_tokens"] < LONG["max_tokens"] and "gen_ai.response.finish_reasons" not in about

@@ -66,7 +66,8 @@ void add_answer(Json& attributes, const AnswerNote& note) {
   }
   attributes["gen_ai.usage.input_tokens"] = note.prompt_tokens;
   attributes["gen_ai.usage.output_tokens"] = note.completion_tokens;
-  attributes["anabranch.cached_tokens"] = note.cached_tokens;
+  for (const char* name : {"gen_ai.usage.cache_read.input_tokens", "anabranch.cached_tokens"})
+    attributes[name] = note.cached_tokens;  // the first name is new in the conventions
 }
 
 int64_t nanoseconds(double seconds) {
