@@ -123,6 +123,7 @@ FlagNames names_of_model_flags() {
 Result<Arguments> with_settings(int argc, const char* const* argv) {
   Arguments out;
   out.own = {argv + std::min(argc, 1), argv + argc};
+  out.passed_on = take_passed_on(out.own);
   use_our_commands(out.own);
   use_our_names(out.own);
   out.words = out.own;

@@ -114,6 +114,7 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
   else
     rest = writer_->finish(ends(), total_usage());
   end(std::move(rest));
+  if (ended_turn_) services_.ahead.add(std::move(*ended_turn_));
 }
 
 // Applies the fields that are needed before the whole body is read.
@@ -197,6 +198,10 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   options_ = prepared.options;
   remember_ = prepared.remember;
   rules_ = prepared.rules;
+  asked_ = prepared.asked;
+  prompt_ = asked_ ? prepared.prompts[0] : std::vector<int>();
+  begun_ = prepared.begun;
+  ahead_ = services_.ahead.give_way(prepared.prompts[0], asked_.get());
   if (const auto& thinking = prepared.think_report)
     log_debug("{} {}: {}", head_.id, thinking->enabled ? "thinks" : "does not think", thinking->reason);
   Engine& engine = *model_->engine;
@@ -268,14 +273,32 @@ bool Answer::end_turn() {
     for (const Choice& choice : choices_) remember(choice);
   const Choice& choice = choices_[0];
   const bool cut = choice.end.finish == FinishReason::length;
-  if (keeper_ || agent_) unkept_.push_back(recorded(cut ? "incomplete" : "completed", choice.end.usage));
-  if (!agent_) return false;
+  if (!keeper_ && !agent_) {
+    if (asked_) note_turn(recorder_.take());
+    return false;
+  }
+  unkept_.push_back(recorded(cut ? "incomplete" : "completed", choice.end.usage));
   NewMessage& turn = unkept_.back();
+  note_turn(turn.message);
+  if (!agent_) return false;
   const Json calls = agent_->add_turn(turn.message, choice.end.usage.completion_tokens);
   if (!calls.empty()) turn.about["mcp_calls"] = calls;
   if (cut || !agent_->has_waiting()) return false;
   spent_ = add_up(spent_, choice.end.usage, true);
   return true;
+}
+
+// Notes what the next prompt begins with, if the turn ended by itself.
+void Answer::note_turn(Json message) {
+  ended_turn_.reset();
+  const Choice& choice = choices_[0];
+  if (!asked_ || choice.end.finish != FinishReason::stop) return;
+  // Most clients of these APIs do not send thoughts back.
+  const bool shows_thoughts = head_.kind == AnswerKind::message || head_.kind == AnswerKind::response;
+  if (!shows_thoughts) message.erase("reasoning_content");
+  std::vector<int> tokens = std::exchange(prompt_, {});
+  tokens.insert(tokens.end(), choice.sampled.begin() + begun_, choice.sampled.end());
+  ended_turn_ = {head_.model, asked_, std::move(message), std::move(tokens), sender_};
 }
 
 // How the choices ended, and their usage.

@@ -85,6 +85,7 @@ class Answer {
   ApiResult<void> submit(const Prepared& prepared);
   Task<ApiResult<void>> receive_turn();
   bool end_turn();
+  void note_turn(Json message);
   Callback<std::string> keep_answer();
   void end(std::string rest);
 
@@ -147,8 +148,13 @@ class Answer {
   std::shared_ptr<AgentRun> agent_;             // see ReadyRequest
   std::vector<std::string> echo_;               // see ReadyRequest
   GenerationOptions options_;
-  OutputRules rules_;                 // of this turn
-  std::optional<uint64_t> remember_;  // see Prepared
+  OutputRules rules_;                         // of this turn
+  std::shared_ptr<const ChatRequest> asked_;  // see Prepared
+  std::vector<int> prompt_;                   // if asked_ is set
+  int begun_ = 0;                             // see Prepared
+  ReadAhead::Found ahead_;                    // of the prompt
+  std::optional<EndedTurn> ended_turn_;       // if its next prompt is to be read ahead
+  std::optional<uint64_t> remember_;          // see Prepared
   std::vector<Choice> choices_;
   size_t running_ = 0;        // number of choices that have not ended
   size_t logprobs_held_ = 0;  // alternatives kept for the end of a whole answer

@@ -64,6 +64,8 @@ void Answer::count_prompt(size_t index, const Usage& usage) {
   if (index % options_.choices != 0) return;
   note_->prompt_tokens += usage.prompt_tokens;
   note_->cached_tokens += usage.cached_tokens;
+  if (ahead_.length > 0 && usage.cached_tokens >= ahead_.length) services_.metrics.used_ahead(ahead_.read);
+  ahead_ = {};
   use_.add_tokens(usage.prompt_tokens, now_seconds());
 }
 
@@ -103,7 +105,7 @@ void Answer::deliver(size_t index, const std::vector<OutputEvent>& events) {
       call_id = new_call_id();
       ++choice.end.calls;
     }
-    if (keeper_ || agent_) recorder_.event(event, call_id, now_seconds());
+    if (keeper_ || agent_ || asked_) recorder_.event(event, call_id, now_seconds());
     send(writer_->event(index, event, call_id, choice.take_logprobs));
   }
 }
@@ -162,8 +164,10 @@ void Answer::remember(const Choice& choice) {
   if (!remember_ || answer.finish != FinishReason::stop || cut) return;
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
-  if (keeper_) note_traces(services_, sender_, keeper_, {turn_trace(*remember_)});
-  model_->preparer.remember(choice.sampled, end, *remember_, rules_);
+  const auto keys = model_->preparer.remember(choice.sampled, end, *remember_, rules_);
+  std::vector<std::string> traces;
+  for (const uint64_t key : keys) traces.push_back(turn_trace(key));
+  if (keeper_ && !traces.empty()) note_traces(services_, sender_, keeper_, std::move(traces));
   services_.workers.submit(job(), [model = model_] { model->preparer.write_turns(); });
 }
 

@@ -310,6 +310,16 @@ struct Metrics::Series {
                                           .Help("From a sequence's submission to its first step")
                                           .Register(registry)
                                           .Add({}, kSeconds);
+  prometheus::Counter& read_ahead = prometheus::BuildCounter()
+                                        .Name("anabranch_read_ahead_tokens_total")
+                                        .Help("Tokens of next prompts that were read while no request waited")
+                                        .Register(registry)
+                                        .Add({});
+  prometheus::Counter& used_ahead = prometheus::BuildCounter()
+                                        .Name("anabranch_read_ahead_used_tokens_total")
+                                        .Help("Those of them that a request then found")
+                                        .Register(registry)
+                                        .Add({});
 };
 
 Metrics::Metrics(const SpanExporter* spans) : series_(std::make_unique<Series>()), spans_(spans) {}
@@ -337,6 +347,14 @@ void Metrics::time_per_token(double seconds) {
 
 void Metrics::waited_in_queue(double seconds) {
   series_->queue_wait.Observe(seconds);
+}
+
+void Metrics::read_ahead(int tokens) {
+  series_->read_ahead.Increment(tokens);
+}
+
+void Metrics::used_ahead(int tokens) {
+  series_->used_ahead.Increment(tokens);
 }
 
 std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) const {

@@ -30,6 +30,9 @@ class Metrics {
   // An answer ended. how: its finish_reason, "cancelled" or "error". Counts each answer of a request.
   void answered(AnswerKind kind, std::string_view how);
   void waited_in_queue(double seconds);
+  // Tokens of a conversation's next prompt were read ahead; a prompt began with such tokens, and found them.
+  void read_ahead(int tokens);
+  void used_ahead(int tokens);
   // The mean time from one token to the next within an answer.
   void time_per_token(double seconds);
 

@@ -31,10 +31,11 @@ class ServerImpl final : public Server {
         spans_(options.otlp.url.empty() ? nullptr
                                         : std::make_unique<SpanExporter>(options.otlp, ANABRANCH_VERSION)),
         http_(std::move(http)),
-        api_(std::move(models), {options.volatile_text, turns_path(options)}, workers_, *http_,
-             std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
-             options.request_timeout_s, options.requests_per_minute, options.share_states,
-             options.cache_directory, spans_.get()),
+        api_(std::move(models),
+             {options.volatile_text, turns_path(options), options.read_ahead, options.keep_thinking},
+             workers_, *http_, std::move(access), std::move(keys), std::move(sessions), options.tools,
+             options.seal_key_path, options.request_timeout_s, options.requests_per_minute,
+             options.share_states, options.cache_directory, spans_.get()),
         access_log_(std::move(access_log)),
         thread_([this] {
           name_thread("connections");

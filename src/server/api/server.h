@@ -31,6 +31,8 @@ struct ServerOptions {
   std::vector<ApiKey> api_keys;             // requests must show one of these; none: no key is needed
   std::optional<CacheScope> cache_scope;    // see ApiKeys::make
   std::vector<VolatileRule> volatile_text;  // rules for volatile text in system prompts
+  bool read_ahead = true;                   // read the beginning of next prompts while no request waits
+  bool keep_thinking = false;               // see PrepareOptions
   bool share_states = false;                // other workers may fetch cached states (state_pages.h)
   std::string cache_directory;   // for cached states and sampled turns (turns.db); empty: nothing on disk
   std::string seal_key_path;     // see Sealer
