@@ -188,6 +188,9 @@ FlagGroup service_flags(ServeOptions& o) {
        "(docs/service.md)"},
       {"--access-log-size", o.server.access_log_bytes,
        "Begin it anew at this size; five old ones are kept (default: 64MB)", size(), within(4096.0, 1e15)},
+      {"--otlp", o.server.otlp.url,
+       "Send a trace of each answer to this OpenTelemetry collector, such as http://127.0.0.1:4318; never "
+       "text (docs/service.md)"},
   };
   return {"Service", std::move(flags)};
 }

@@ -78,6 +78,7 @@ class Answer {
   Callback<Result<void>> keep_request(std::shared_ptr<ConversationKeeper> keeper,
                                       std::vector<NewMessage> added);
   void take(ReadyRequest& ready);
+  void note_settings();
   void begin(size_t choices);
   Task<> run_calls();
   Task<ApiResult<Prepared>> prepare_next_turn();
@@ -139,7 +140,7 @@ class Answer {
   const std::shared_ptr<ResponseStream> out_;
   // Only the answer owns this pointer, so other threads can tell from a weak_ptr whether the answer is gone.
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
-  const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for the logs
+  const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for logs and traces
   ModelLease model_;                                                         // null until it is loaded
 
   std::shared_ptr<AnswerWriter> writer_;  // null before the request is prepared, and while its end is written

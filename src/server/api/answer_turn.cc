@@ -60,6 +60,7 @@ ApiResult<void> Answer::receive(size_t index, const Event& event) {
 
 // Called when an answer begins. Counts each prompt once.
 void Answer::count_prompt(size_t index, const Usage& usage) {
+  if (note_->started == 0) note_->started = now_seconds();
   if (index % options_.choices != 0) return;
   note_->prompt_tokens += usage.prompt_tokens;
   note_->cached_tokens += usage.cached_tokens;
@@ -88,6 +89,7 @@ void Answer::echo(size_t index, const Event& event) {
 void Answer::observe(Choice& choice, const Event& event) {
   if (event.tokens.empty()) return;
   const double now = now_seconds();
+  if (note_->first_tokens == 0) note_->first_tokens = now;
   if (choice.last_event == 0)
     services_.metrics.first_token(head_.kind, now - started_);
   else

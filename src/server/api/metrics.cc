@@ -271,6 +271,13 @@ void add_pool(Snapshot& out, const std::vector<const ModelPool::Entry*>& entries
   }
 }
 
+void add_spans(Snapshot& out, const SpanExporter::Counts& counts) {
+  out.family("anabranch_trace_spans_total", "Spans of requests that the collector took, or that were dropped",
+             MetricType::Counter);
+  out.add({{"result", "sent"}}, static_cast<double>(counts.sent));
+  out.add({{"result", "dropped"}}, static_cast<double>(counts.dropped));
+}
+
 }  // namespace
 
 struct Metrics::Series {
@@ -315,7 +322,7 @@ struct Metrics::Series {
                                         .Add({});
 };
 
-Metrics::Metrics() : series_(std::make_unique<Series>()) {}
+Metrics::Metrics(const SpanExporter* spans) : series_(std::make_unique<Series>()), spans_(spans) {}
 Metrics::~Metrics() = default;
 
 void Metrics::responded(std::string_view route, int status) {
@@ -367,6 +374,7 @@ std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) c
   add_llama_names(out, models);
   add_vllm_names(out, models);
   add_pool(out, entries);
+  if (spans_) add_spans(out, spans_->counts());
   if (const uint64_t resident = resident_memory(); resident > 0) {
     out.family("process_resident_memory_bytes", "Resident memory of the process", MetricType::Gauge);
     out.add({}, static_cast<double>(resident));

@@ -11,12 +11,14 @@
 
 #include "server/api/answer_writer.h"
 #include "server/api/model_pool.h"
+#include "server/otlp/span_exporter.h"
 
 namespace anabranch::server {
 
 class Metrics {
  public:
-  Metrics();
+  // spans: whose counts to tell; null: none.
+  explicit Metrics(const SpanExporter* spans);
   ~Metrics();
 
   // An HTTP answer began. route: as route_label() names it.
@@ -40,6 +42,7 @@ class Metrics {
  private:
   struct Series;
   std::unique_ptr<Series> series_;
+  const SpanExporter* const spans_;
 };
 
 }  // namespace anabranch::server
