@@ -19,14 +19,14 @@ namespace anabranch {
 
 // Options of chat requests and of text completions.
 struct GenerationOptions {
-  SamplingParams sampling;           // seed: see below
-  std::optional<uint64_t> seed;      // unset: the caller draws one
-  int max_tokens = -1;               // answer tokens; -1 = up to the context length
-  bool count_thoughts = false;       // see Request
-  int choices = 1;                   // answers per prompt
-  int logprobs = -1;                 // alternatives reported for each token; -1: no log probabilities
-  ThinkingWish thinking;             // if it says nothing, the server decides
-  LoopRule loops = LoopRule::exact;  // see ThinkingOptions
+  SamplingParams sampling;                // seed: see below
+  std::optional<uint64_t> seed;           // unset: the caller draws one
+  int max_tokens = -1;                    // -1: up to the context length
+  TokenBound bound = TokenBound::answer;  // what max_tokens limits
+  int choices = 1;                        // answers per prompt
+  int logprobs = -1;                      // alternatives reported for each token; -1: no log probabilities
+  ThinkingWish thinking;                  // if it says nothing, the server decides
+  LoopRule loops = LoopRule::exact;       // see ThinkingOptions
   std::vector<std::string> stop;
   bool keep_stop = false;  // see OutputRules, as the next two
   int min_tokens = 0;

@@ -16,7 +16,7 @@ Request engine_request(const Prepared& prepared, size_t prompt, uint64_t seed) {
   request.sampling.seed = seed;
   request.logprobs = options.logprobs;
   request.max_tokens = options.max_tokens;
-  request.count_thoughts = options.count_thoughts;
+  request.bound = options.bound;
   request.stop = options.stop;
   request.ignore_eos = options.ignore_eos;
   request.speculation = options.speculation;

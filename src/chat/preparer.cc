@@ -23,6 +23,20 @@ std::unique_ptr<const ChatTemplate> tool_prompt(const ChatTemplate* chat) {
   return chat && !shows_tools(*chat) ? with_tool_prompt(*chat) : nullptr;
 }
 
+// The result refers to `request` and `user`.
+ThinkContext think_context(const ChatRequest& request, std::string_view user, const Json& tools) {
+  using Choice = ToolChoice::Kind;
+  using Format = ResponseFormat::Kind;
+  const Format format = request.options.format.kind;
+  const Choice choice = request.tool_choice.kind;
+  return {.user = user,
+          .tools = !tools.is_null(),
+          .must_call = choice == Choice::required || choice == Choice::named,
+          .json = format == Format::json || format == Format::schema,
+          .loops = request.options.loops,
+          .stop = request.options.stop};
+}
+
 }  // namespace
 
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
@@ -109,6 +123,10 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   const auto& continuation = request.continuation;
   ThinkingWish wish = request.options.thinking;
   if (continuation && continuation->content.empty()) wish.mode = ThinkMode::on;
+  const ThinkContext context = think_context(request, user, *tools);
+  if (request.options.bound == TokenBound::shared && request.options.max_tokens > 0)
+    wish = within_bound(std::move(wish), request.options.max_tokens, engine_.tokenizer(), format_.reasoning,
+                        context);
   if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
       !request.chat.extra.contains("reasoning_effort"))
     request.chat.extra["reasoning_effort"] = wish.effort;
@@ -124,17 +142,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
     return Error{ErrorKind::invalid,
                  "The model's chat template refused the messages: " + chosen.error().message, "messages",
                  "template_error"};
-  using Choice = ToolChoice::Kind;
-  using Format = ResponseFormat::Kind;
-  const Format format = request.options.format.kind;
-  const Choice choice = request.tool_choice.kind;
-  prepared.thinking = think_options(wish, *chosen,
-                                    {.user = user,
-                                     .tools = !tools->is_null(),
-                                     .must_call = choice == Choice::required || choice == Choice::named,
-                                     .json = format == Format::json || format == Format::schema,
-                                     .loops = request.options.loops,
-                                     .stop = request.options.stop});
+  prepared.thinking = think_options(wish, *chosen, context);
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
@@ -145,7 +153,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;
   prepared.rules.goes_on = continuation.has_value();
-  prepared.rules.only_calls = choice == Choice::required || choice == Choice::named;
+  prepared.rules.only_calls = context.must_call;
   prepared.choice = request.tool_choice;
   prepared.constrained = prepared.rules.exact =
       is_constrained(prepared.options.format, prepared.choice, *tools);

@@ -51,6 +51,28 @@ std::string last_user_text(const Json& messages) {
   return "";
 }
 
+namespace {
+
+TypedEscape escape_of(const ThinkContext& context) {
+  return typed_escape({.user = context.user,
+                       .json_format = context.json,
+                       .tools = context.tools,
+                       .tool_required = context.must_call});
+}
+
+}  // namespace
+
+ThinkingWish within_bound(ThinkingWish wish, int bound, const Tokenizer& tokenizer,
+                          const std::optional<ReasoningTags>& tags, const ThinkContext& context) {
+  const auto close = tags ? tokenizer.find(tags->close) : std::nullopt;
+  if (!close || wish.mode == ThinkMode::off) return wish;
+  const size_t closing = closing_tokens(tokenizer, escape_of(context).closing, *close).size();
+  if (bound - answer_share(bound) > static_cast<int>(closing)) return wish;
+  wish.mode = ThinkMode::off;
+  wish.said_by = "the bound on all tokens leaves no room for a thought";
+  return wish;
+}
+
 ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chosen,
                               const ThinkContext& context) {
   ThinkingOptions options;
@@ -58,10 +80,7 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   if ((chosen.open || !chosen.switched) && wish.mode == ThinkMode::off) options.budget = 0;
   options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
   options.loops = context.loops;
-  TypedEscape escape = typed_escape({.user = context.user,
-                                     .json_format = context.json,
-                                     .tools = context.tools,
-                                     .tool_required = context.must_call});
+  TypedEscape escape = escape_of(context);
   options.closing = std::move(escape.closing);
   if (chosen.begun > 0) return options;
   // An answer start that contains a stop string would end the answer.

@@ -55,7 +55,7 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplat
 // The text of the last user message; empty: none.
 std::string last_user_text(const Json& messages);
 
-// Options for the engine: the budget, and how a thought that is cut leads into the answer.
+// What decides how a thought that is cut leads into the answer.
 struct ThinkContext {
   std::string_view user;   // see last_user_text
   bool tools = false;      // tools are offered
@@ -64,6 +64,13 @@ struct ThinkContext {
   LoopRule loops = LoopRule::exact;
   const std::vector<std::string>& stop;
 };
+
+// The wish under a bound on all tokens: thinking is off if the answer's share and the text that closes a
+// thought leave it no token.
+ThinkingWish within_bound(ThinkingWish wish, int bound, const Tokenizer& tokenizer,
+                          const std::optional<ReasoningTags>& tags, const ThinkContext& context);
+
+// Options for the engine.
 ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chosen,
                               const ThinkContext& context);
 

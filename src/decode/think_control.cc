@@ -53,7 +53,8 @@ bool ThinkControl::allows(int token) const {
   if (!rules_.watch || !forced().empty()) return true;
   if (!rules_.may_call && contains(rules_.calls, token)) return false;
   if (thinking()) return true;
-  if (token == tokens_.open) return chosen_ < rules_.budget;
+  // With closings, a thought that is opened has room for the tag and one more token.
+  if (token == tokens_.open) return used() + rules_.count_closings < rules_.budget;
   return thinking_tokens_ == 0 || answer_begun() || !contains(tokens_.ends, token);
 }
 
@@ -113,7 +114,7 @@ void ThinkControl::follow(int token) {
     rules_.escape = rules_.fence;
     rules_.escape.insert(rules_.escape.end(), rules_.fence_end.begin(), rules_.fence_end.end());
     close(ThinkCut::answer_fence);
-  } else if (loop || chosen_ >= rules_.budget) {
+  } else if (loop || used() >= rules_.budget) {
     close(loop ? ThinkCut::loop : ThinkCut::budget);
   }
 }

@@ -32,6 +32,7 @@ struct ThinkRules {
   bool open = false;                    // the prompt ends inside a thought
   bool answer_begun = false;            // the prompt ends inside an answer
   int budget = kDefaultThinkingBudget;  // tokens of thought, without the closing text; 0: no thought
+  bool count_closings = false;          // what closed earlier thoughts takes from the budget, too
   LoopRule loops = LoopRule::exact;
   bool watch = true;         // false: only count tokens
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: not looked for
@@ -72,6 +73,7 @@ class ThinkControl final : public Constraint {
 
  private:
   void follow(int token);
+  int used() const { return rules_.count_closings ? thinking_tokens_ : chosen_; }
   void close(ThinkCut why);
   bool ends_with_fence(int token);
 

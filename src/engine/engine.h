@@ -38,6 +38,13 @@ enum class CallPolicy {
   none      // a chat without tools: the tokens that open a call are never sampled
 };
 
+// Which tokens Request::max_tokens limits.
+enum class TokenBound : uint8_t {
+  answer,  // those of the answer; thoughts have only their own budget
+  all,     // all
+  shared   // all, and thoughts end in time for the answer: a quarter of them, rounded up, are its own
+};
+
 // Limits on a request's thoughts (decode/think_control.h). Applies to models whose reasoning tags are tokens;
 // other models use only `loops`.
 struct ThinkingOptions {
@@ -75,12 +82,12 @@ struct Request {
   SamplingParams sampling;
   int logprobs =
       -1;  // alternatives to report with each token, at most kMaxLogprobs; -1: no log probabilities
-  int max_tokens = -1;  // the most answer tokens, not counting thoughts; -1: up to the context; 0: none
-  bool count_thoughts = false;    // max_tokens counts all tokens
+  int max_tokens = -1;  // the most tokens, of those that `bound` says; -1: up to the context; 0: none
+  TokenBound bound = TokenBound::answer;
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
   // How an OutputText parses the answer. Generation ends at the token for which OutputText::stopped() becomes
   // true, so callers never have to cancel a request because of its text; and at any of output.stop_tokens,
-  // also within a thought. Before the answer has output.min_tokens tokens (with ignore_eos or count_thoughts
+  // also within a thought. Before the answer has output.min_tokens tokens (with ignore_eos or TokenBound::all
   // all tokens count), those that would end it are not sampled.
   OutputRules output;
   bool ignore_eos = false;  // for benchmarks: max_tokens counts all tokens, and nothing ends a thought

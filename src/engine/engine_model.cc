@@ -191,8 +191,12 @@ Result<void> EngineModel::check_beginning(std::shared_ptr<const CompiledGrammar>
   return {};
 }
 
-// The default text that closes a cut thought.
-constexpr const char* kClosing = "\n\nThat is enough thought. I will give the answer now.\n";
+// With a small bound, a thought is closed by its tag alone, or its text would take the answer's share.
+void shorten_closing(ThinkRules& rules, int close, int most) {
+  if (static_cast<int>(rules.closing.size()) <= most) return;
+  rules.closing.erase(rules.closing.begin(), std::ranges::find(rules.closing, close));
+  rules.closing.resize(std::min(rules.closing.size(), static_cast<size_t>(std::max(most, 1))));
+}
 
 ThinkRules EngineModel::think_rules(const Request& request) const {
   const ThinkingOptions& wanted = request.thinking;
@@ -209,20 +213,22 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
     std::erase_if(rules.calls, [&](int token) { return !grammar.may_begin(token); });
   }
   if (!think_tokens_.close) return rules;
-  rules.closing = tokenizer().encode(wanted.closing.empty() ? kClosing : wanted.closing, false);
-  rules.closing.push_back(*think_tokens_.close);
-  for (const int token : tokenizer().encode("\n\n", false)) rules.closing.push_back(token);
+  rules.closing = closing_tokens(tokenizer(), wanted.closing, *think_tokens_.close);
   if (!request.grammar) {
     rules.escape = tokenizer().encode(wanted.answer_start, false);
     rules.fence = tokenizer().encode(wanted.answer_fence, false);
     if (!rules.fence.empty()) rules.fence_end = tokenizer().encode("\n", false);
   }
-  // Reserve room for the answer first: as much as it may need, but at most a quarter of the remaining
-  // context.
+  // Reserve room for the answer first: its share of a bound on all tokens, otherwise as much as it may need,
+  // but at most a quarter of the remaining context.
+  const bool shared = request.bound == TokenBound::shared;
   const int room = info().context_length - static_cast<int>(request.prompt.size());
-  const int answer = std::min(request.max_tokens, room / 4);
-  const int left = room - answer - static_cast<int>(rules.closing.size() + rules.escape.size());
+  const int all = shared ? request.max_tokens : room;  // max_tokens is at most `room`
+  const int answer = shared ? answer_share(all) : std::min(all / 4, request.max_tokens);
+  const int left = all - answer - static_cast<int>(rules.closing.size() + rules.escape.size());
   rules.budget = std::clamp(left, 0, std::max(0, wanted.budget.value_or(kDefaultThinkingBudget)));
+  rules.count_closings = shared;
+  if (shared) shorten_closing(rules, *think_tokens_.close, all - answer);
   return rules;
 }
 
@@ -246,7 +252,7 @@ void EngineModel::constrain(Sequence& sequence) const {
   if (request.output.min_tokens > 0) {
     std::vector<int> ends = request.output.stop_tokens;
     if (!request.ignore_eos) ends.insert(ends.end(), loaded_.eos.begin(), loaded_.eos.end());
-    const bool all = request.ignore_eos || request.count_thoughts;
+    const bool all = request.ignore_eos || request.bound == TokenBound::all;
     sequence.constraints.add(std::make_unique<MinTokens>(request.output.min_tokens, std::move(ends),
                                                          all ? nullptr : sequence.thinking));
   }

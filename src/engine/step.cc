@@ -334,7 +334,7 @@ Drawn StepRunner::choose_next(Sequence& sequence, Logits& logits, size_t row) {
 int StepRunner::tokens_left(const Sequence& sequence) const {
   const int room = model_.info().context_length - static_cast<int>(sequence.tokens.size());
   const ThinkControl& control = *sequence.thinking;
-  if (sequence.request.ignore_eos || sequence.request.count_thoughts)
+  if (sequence.request.ignore_eos || sequence.request.bound != TokenBound::answer)
     return std::min(room, sequence.request.max_tokens - sequence.usage.completion_tokens);
   return control.thinking() ? room : std::min(room, sequence.request.max_tokens - control.answer_tokens());
 }

@@ -23,6 +23,14 @@ bool ThoughtTracker::accept(int token, bool blank) {
   return thought;
 }
 
+std::vector<int> closing_tokens(const Tokenizer& tokenizer, const std::string& sentence, int close) {
+  constexpr const char* kSentence = "\n\nThat is enough thought. I will give the answer now.\n";
+  std::vector<int> tokens = tokenizer.encode(sentence.empty() ? kSentence : sentence, false);
+  tokens.push_back(close);
+  for (const int token : tokenizer.encode("\n\n", false)) tokens.push_back(token);
+  return tokens;
+}
+
 bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags) {
   const auto open = rendered.rfind(tags.open), close = rendered.rfind(tags.close);
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tokenizer/tokenizer.h"
 
@@ -36,6 +37,15 @@ class ThoughtTracker {
 
 // The tags of a known family (Qwen and most others, Mistral, Gemma 4) whose tokens the vocabulary has.
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer);
+
+// Of a bound on all tokens, those that thoughts leave to the answer: a quarter, rounded up.
+constexpr int answer_share(int bound) {
+  return bound / 4 + (bound % 4 > 0);
+}
+
+// The tokens that close a thought which is cut: a sentence (empty: a default one), the closing tag, white
+// space.
+std::vector<int> closing_tokens(const Tokenizer& tokenizer, const std::string& sentence, int close);
 
 // Whether a rendered prompt ends inside a block: its last open tag comes after its last close tag.
 bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags);

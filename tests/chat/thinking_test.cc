@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <climits>
+
 #include "base/mapped_file.h"
 #include "chat/continuation.h"
 
@@ -45,6 +47,33 @@ TEST(ThinkingWish, RequestsBeatTheDefaults) {
     EXPECT_EQ(got.budget, c.want_budget);
     EXPECT_EQ(got.mode, c.want_mode);
   }
+}
+
+// Of a bound on all tokens, a quarter is the answer's, and the closing text has its own length.
+TEST(ThinkingWish, ABoundWithoutRoomTurnsThinkingOff) {
+  const ReasoningTags tags;
+  const Tokenizer& tokenizer = model_tokenizer();
+  const auto mode = [&](int bound, std::optional<ThinkMode> wished, bool json = false) {
+    return within_bound({wished, {}, "", "the client"}, bound, tokenizer, tags, {.json = json, .stop = {}})
+        .mode;
+  };
+  for (const bool json : {false, true}) {
+    const char* sentence = json ? "\n\nThat is enough thought. The answer is JSON and nothing else.\n" : "";
+    const size_t closing = closing_tokens(tokenizer, sentence, *tokenizer.find(tags.close)).size();
+    int bound = 1;
+    while (bound - (bound + 3) / 4 <= static_cast<int>(closing)) bound++;
+    EXPECT_EQ(mode(bound, ThinkMode::on, json), ThinkMode::on) << bound;
+    EXPECT_EQ(mode(bound, {}, json), std::nullopt);
+    for (const int small : {1, 2, bound - 1})
+      EXPECT_EQ(mode(small, ThinkMode::on, json), ThinkMode::off) << small;
+    EXPECT_EQ(mode(bound - 1, {}, json), ThinkMode::off);
+  }
+  EXPECT_EQ(mode(INT_MAX, ThinkMode::on), ThinkMode::on);
+  EXPECT_EQ(within_bound({ThinkMode::off, {}, "", "the client"}, 1, tokenizer, tags, {.stop = {}}).said_by,
+            "the client");
+  EXPECT_EQ(within_bound({ThinkMode::on, {}, "", ""}, 1, tokenizer, std::nullopt, {.stop = {}}).mode,
+            ThinkMode::on)
+      << "a model without thoughts";
 }
 
 // A start of the answer that has a stop string in it, also over its parts, would end the answer.

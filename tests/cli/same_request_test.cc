@@ -98,7 +98,7 @@ TEST_F(SameRequest, ByHttpAndByTheCommandLine) {
         EXPECT_EQ(here.max_tokens, there.max_tokens);
         const auto rest = [](const Request& r) {
           return std::tuple(r.sampling.temperature, r.sampling.top_p, r.sampling.top_k, r.sampling.min_p,
-                            r.sampling.repetition_penalty, r.logprobs, r.count_thoughts, r.output.stop_tokens,
+                            r.sampling.repetition_penalty, r.logprobs, r.bound, r.output.stop_tokens,
                             r.ignore_eos, r.cache, r.cache_salt, r.priority, r.output.only_calls,
                             r.output.goes_on, r.speculation.has_value());
         };

@@ -119,6 +119,29 @@ TEST_F(Control, ThoughtsThatAreOnlyTagsSpendTheBudget) {
   EXPECT_EQ(opened, 10);
 }
 
+// Under a bound on all tokens the tags are the answer's loss, whoever wrote them.
+TEST_F(Control, ClosingsSpendTheBudgetWhereTheyCount) {
+  auto tags = make({.budget = 10, .count_closings = true});
+  for (int i = 0; i < 5; i++) {
+    EXPECT_TRUE(tags.allows(kOpen)) << i;
+    take(tags, kOpen);
+    take(tags, kClose);
+  }
+  EXPECT_FALSE(tags.allows(kOpen));
+  auto last = make({.budget = 3, .count_closings = true});
+  take(last, kOpen);
+  take(last, kClose);
+  EXPECT_FALSE(last.allows(kOpen)) << "a tag would fit, and nothing behind it";
+  auto second = make({.open = true, .budget = 6, .count_closings = true});
+  for (const int token : {kWord, kClose, kBlank, kWord, kOpen, kWord + 1}) {
+    EXPECT_TRUE(second.forced().empty());
+    take(second, token);
+  }
+  EXPECT_TRUE(second.forced().empty()) << "five tokens: two, white space, and two";
+  take(second, kWord + 2);
+  EXPECT_EQ(take_forced(second), (std::vector<int>{kSo, kClose, kBlank}));
+}
+
 TEST_F(Control, EndlessWhiteSpaceBehindAThoughtIsAnswer) {
   auto control = make({.open = true});
   take(control, kClose);

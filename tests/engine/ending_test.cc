@@ -36,7 +36,8 @@ struct Case {
   FinishReason finish = FinishReason::stop;
   int max_calls = 1;
   std::string stop_tokens = "";  // each of its tokens
-  bool count_thoughts = false, ignore_eos = false;
+  TokenBound bound = TokenBound::answer;
+  bool ignore_eos = false;
 };
 
 const std::string kCall = "{C{\"name\":\"now\",\"arguments\":{}}}C";
@@ -65,10 +66,28 @@ std::vector<Case> cases() {
        FinishReason::stop,
        2,
        "e",
-       true,
+       TokenBound::all,
        true},
-      {"thoughts count", "one}Tone,two", {}, true, 6, "one}Ton", FinishReason::length, 2, "", true},
-      {"a thought may be all", "one}Tone,two", {}, true, 2, "on", FinishReason::length, 2, "", true},
+      {"thoughts count",
+       "one}Tone,two",
+       {},
+       true,
+       6,
+       "one}Ton",
+       FinishReason::length,
+       2,
+       "",
+       TokenBound::all},
+      {"a thought may be all",
+       "one}Tone,two",
+       {},
+       true,
+       2,
+       "on",
+       FinishReason::length,
+       2,
+       "",
+       TokenBound::all},
       {"in the arguments of a call", kCall, {"arg"}, false, 200, "{C{\"name\":\"now\",\"arg"},
   };
 }
@@ -101,7 +120,7 @@ TEST(Ending, IsTheEnginesAloneHoweverItDecodes) {
     request.prompt.push_back(4);
     request.stop = c.stop;
     request.max_tokens = c.max_tokens;
-    request.count_thoughts = c.count_thoughts;
+    request.bound = c.bound;
     request.ignore_eos = c.ignore_eos;
     request.thinking.calls = CallPolicy::text;
     request.output = rules;

@@ -53,6 +53,7 @@ struct Scenario {
   int answer_loop = 0;
   bool open = true;
   int max_tokens = 400;
+  TokenBound bound = TokenBound::answer;
   ThinkingOptions thinking = {};
   int context = 0;
   // What must come out.
@@ -208,6 +209,38 @@ std::vector<Scenario> scenarios() {
     s.cut = "thinking_budget";
     s.answer_tokens = 4;
   }
+  const auto shared = [&](const std::string& name, int bound, int thought, int answer_tokens) -> Scenario& {
+    auto& s = add("a bound of " + std::to_string(bound) + " on all tokens, " + name);
+    s.thought = prose(thought);
+    s.answer = prose(500, 9);
+    s.max_tokens = bound;
+    s.bound = TokenBound::shared;
+    s.finish = FinishReason::length;
+    s.answer_tokens = answer_tokens;
+    return s;
+  };
+  // The closing text has 57 tokens, its tag and white space alone 3.
+  const std::vector<std::pair<int, int>> answers = {{1, 0},   {2, 1},    {3, 1},     {8, 5},
+                                                    {40, 37}, {75, 72},  {76, 19},   {77, 20},
+                                                    {78, 20}, {100, 25}, {401, 101}, {1000, 250}};
+  for (const auto& [bound, tokens] : answers) shared("cut", bound, 3000, tokens).cut = "thinking_budget";
+  shared("and a budget", 400, 3000, 400 - 10 - 57).thinking.budget = 10;
+  out.back().cut = "thinking_budget";
+  shared("and a short thought", 100, 10, 100 - 11);
+  shared("and a thought of all its tokens", 100, 17, 100 - 18);
+  {
+    auto& s = shared("and the answer's beginning", 120, 3000, 30 + 10);
+    s.thinking.answer_start = "```python\n";
+    s.cut = "thinking_budget";
+  }
+  {
+    auto& s = shared("and a second thought", 100, 5, 25);
+    Tokens second = prose(500, 2);
+    std::erase(second, bytes(" ")[0]);  // white space behind a thought would be part of it
+    s.answer = joined({bytes("So:"), {kThink}, second});
+    s.cut = "thinking_budget";
+    s.thought_at_most = 75;
+  }
   for (const int context : {200, 400}) {
     auto& s = add("a context of " + std::to_string(context) + " leaves room for the answer");
     s.thought = prose(3000);
@@ -270,6 +303,7 @@ Request request_for(const Scenario& s, int script) {
   request.output.thinking_open = s.open;
   request.thinking = s.thinking;
   request.max_tokens = s.max_tokens;
+  request.bound = s.bound;
   return request;
 }
 

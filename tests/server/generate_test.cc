@@ -31,7 +31,7 @@ TEST_F(Generate, WholeAnswers) {
   const Request request = engine_.last_request();
   EXPECT_EQ(request.prompt, std::vector<int>({104, 105}));
   EXPECT_EQ(request.max_tokens, 70);
-  EXPECT_TRUE(request.count_thoughts);
+  EXPECT_EQ(request.bound, TokenBound::all);
   EXPECT_EQ(request.output.stop_tokens, std::vector<int>({44, 7}));
   EXPECT_EQ(request.sampling.temperature, 0.5f);
   EXPECT_EQ(request.sampling.top_k, 3);

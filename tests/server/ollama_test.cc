@@ -32,6 +32,7 @@ TEST_F(Ollama, WholeAnswers) {
   EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:");
   const Request request = engine_.last_request();
   EXPECT_EQ(request.max_tokens, 70);
+  EXPECT_EQ(request.bound, TokenBound::shared);
   EXPECT_EQ(request.sampling.temperature, 0.5f);
   EXPECT_EQ(request.sampling.repetition_penalty, 1.5f);
   EXPECT_EQ(request.stop, std::vector<std::string>{"x"});

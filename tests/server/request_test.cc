@@ -76,6 +76,14 @@ TEST(ChatRequest, ATopPOfZeroTakesTheLikeliestToken) {
   EXPECT_EQ(chat(body(R"("top_p":0.001)")).options.sampling.top_k, 7) << "the default";
 }
 
+TEST(ChatRequest, TheNewerLimitOfTokensIsOfThoughtsToo) {
+  const auto bound = [](const char* extra) { return chat(body(extra)).options.bound; };
+  EXPECT_EQ(bound(R"("max_tokens":5)"), TokenBound::answer);
+  EXPECT_EQ(bound(R"("max_completion_tokens":5)"), TokenBound::shared);
+  EXPECT_EQ(bound(R"("max_tokens":5,"max_completion_tokens":null)"), TokenBound::answer);
+  EXPECT_EQ(bound(R"("max_completion_tokens":5,"max_tokens":3)"), TokenBound::shared);
+}
+
 TEST(ChatRequest, OfTwoLimitsOfTokensTheNewerFieldHolds) {
   EXPECT_EQ(chat(body(R"("max_tokens":5,"max_completion_tokens":3)")).options.max_tokens, 3);
   EXPECT_EQ(chat(body(R"("max_completion_tokens":5,"max_tokens":3)")).options.max_tokens, 5);

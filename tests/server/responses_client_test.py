@@ -48,7 +48,7 @@ def test_streams_are_the_same_answer():
 
 
 def test_tools_go_round():
-    first = ask("What is the weather in Paris?", tools=[TOOL], tool_choice={"type": "function", "name": "get_weather"})
+    first = ask("What is the weather in Paris?", tools=[TOOL], tool_choice={"type": "function", "name": "get_weather"}, max_output_tokens=200)
     call = next(item for item in first.output if item.type == "function_call")
     assert call.name == "get_weather" and json.loads(call.arguments)["city"] in ("Paris", "Rome")
     result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
@@ -65,7 +65,7 @@ def test_structured_answers_parse():
         name: str
         long: bool
 
-    answer = client.responses.parse(model="default", input="A river, as JSON.", text_format=River, temperature=0, max_output_tokens=200)
+    answer = client.responses.parse(model="default", input="A river, as JSON.", text_format=River, temperature=0, max_output_tokens=400)
     assert isinstance(answer.output_parsed, River), answer
     answer = ask("A river, as JSON.", text={"format": {"type": "json_object"}}, max_output_tokens=200)
     assert isinstance(json.loads(answer.output_text), dict) if answer.status == "completed" else answer.output_text.startswith("{")

@@ -45,6 +45,8 @@ TEST_F(Responses, WholeAnswers) {
   EXPECT_EQ(answer["metadata"]["a"], "b");
   EXPECT_EQ(answer["temperature"], 0.5);
   EXPECT_EQ(answer["max_output_tokens"], 99);
+  EXPECT_EQ(engine_.last_request().max_tokens, 99);
+  EXPECT_EQ(engine_.last_request().bound, TokenBound::shared);
   EXPECT_EQ(answer["tool_choice"], "auto");
   EXPECT_EQ(answer["truncation"], "disabled");
   EXPECT_EQ(answer["text"]["format"]["type"], "text");

@@ -136,7 +136,7 @@ def test_references_are_those_of_the_key(serve, tmp_path):
 def test_a_stored_response_as_a_stream(server):
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
     for more in ({}, {"tools": [tool], "tool_choice": "required"}):
-        sent = server.events("/v1/responses", {"max_output_tokens": 30, "temperature": 0, "input": "Call f with 3.", "include": ["message.output_text.logprobs"]} | more)
+        sent = server.events("/v1/responses", {"max_output_tokens": 100, "temperature": 0, "input": "Call f with 3.", "include": ["message.output_text.logprobs"]} | more)
         def told(events):
             """The events without the pieces of texts, which may be cut elsewhere."""
             return [(event["type"], event.get("item"), event.get("text"), event.get("arguments"), event.get("response", {}).get("output"))

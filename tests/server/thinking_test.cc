@@ -161,6 +161,17 @@ TEST_F(ThinkingApi, BudgetsReachTheEngine) {
   EXPECT_EQ(raw.json()["anabranch"], (Json{{"cut", nullptr}}));
 }
 
+TEST_F(ThinkingApi, ABoundOnAllTokensMayLeaveNoRoomForAThought) {
+  EXPECT_TRUE(request(kHard, R"("max_completion_tokens":400)").output.thinking_open);
+  EXPECT_EQ(engine_.last_request().thinking.budget, std::nullopt);
+  EXPECT_TRUE(request(kHard, R"("max_tokens":8,"enable_thinking":true)").output.thinking_open);
+  EXPECT_FALSE(request(kHard, R"("max_completion_tokens":8,"enable_thinking":true)").output.thinking_open);
+  EXPECT_EQ(thinking(kHard, R"("max_completion_tokens":8)"),
+            (Json{{"enabled", false}, {"reason", "the bound on all tokens leaves no room for a thought"}}));
+  EXPECT_TRUE(request(kHard, R"("max_completion_tokens":0)").output.thinking_open)
+      << "only the prompt is read";
+}
+
 TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   engine_.mutable_template().knows_thinking = false;
   EXPECT_EQ(thinking("hi"), (Json{{"enabled", true}, {"reason", "the chat template leaves no choice"}}));

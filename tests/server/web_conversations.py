@@ -121,7 +121,7 @@ def limit(b, server):
     b.see("limit of tokens", ".ending")
 
 
-@conversation(settings={"thinking": "on", "max_thinking_tokens": 8})
+@conversation(settings={"thinking": "on", "max_thinking_tokens": 8, "max_output_tokens": 40})
 def thoughts(b, server):
     b.ask("Say hello.")
 

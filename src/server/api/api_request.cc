@@ -184,8 +184,11 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   options.choices = read_choices(fields);
   options.logprobs = read_logprobs(fields, chat);
   read_stop(fields, "stop", options.stop);
-  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    if (const auto v = fields.integer(name, -1, INT_MAX)) options.max_tokens = static_cast<int>(*v);
+  if (const auto most = fields.integer("max_tokens", -1, INT_MAX))
+    options.max_tokens = static_cast<int>(*most);
+  if (const auto all = fields.integer("max_completion_tokens", -1, INT_MAX)) {
+    options.max_tokens = static_cast<int>(*all);
+    options.bound = TokenBound::shared;
   }
   check_min_tokens(fields, options);
   read_stream_options(fields, options);

@@ -36,7 +36,7 @@ ApiResult<CompletionRequest> parse_generate_request(std::string_view body, const
   check_request_id(fields);
   request.options.logprobs = read_logprobs(fields, true);
   request.options.max_tokens = static_cast<int>(fields.integer("max_tokens", -1, INT_MAX).value_or(-1));
-  request.options.count_thoughts = true;
+  request.options.bound = TokenBound::all;
   check_min_tokens(fields, request.options);
   if (!fields.find("prompt_token_ids"))
     fields.fail("prompt_token_ids", "missing_required_parameter", "'prompt_token_ids' is missing");

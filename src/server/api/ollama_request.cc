@@ -96,8 +96,10 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   options.logprobs = read_logprobs(fields, true);
   read_stop(fields, "stop", options.stop);
   // Negative: no limit.
-  if (const auto most = fields.integer("max_tokens", INT_MIN, INT_MAX))
+  if (const auto most = fields.integer("max_tokens", INT_MIN, INT_MAX)) {
     options.max_tokens = std::max(-1, static_cast<int>(*most));
+    options.bound = TokenBound::shared;
+  }
   check_min_tokens(inner, options);
   if (inner.error()) fields.fail(*inner.error());
   fields.only("template", {""},

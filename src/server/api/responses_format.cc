@@ -1,5 +1,9 @@
 #include "server/api/responses_format.h"
 
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "chat/speculation_json.h"
@@ -17,6 +21,43 @@ Json usage_json(const Usage& usage) {
           {"output_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"speculation", speculation_json(usage.speculation)}};
+}
+
+// The type and the fields of an event.
+using CallEvent = std::pair<std::string, Json>;
+
+// The commands of a "shell_call".
+std::vector<CallEvent> command_events(const Json& item, size_t index) {
+  std::vector<CallEvent> events;
+  const Json& commands = item["action"]["commands"];
+  for (size_t i = 0; i < commands.size(); ++i)
+    for (const auto& [type, name, text] : {std::tuple("added", "command", Json("")),
+                                           {"delta", "delta", commands[i]},
+                                           {"done", "command", commands[i]}})
+      events.emplace_back(std::string("response.shell_call_command.") + type,
+                          Json{{"output_index", index}, {"command_index", i}, {name, text}});
+  return events;
+}
+
+// The events that fill a call's item, which is complete.
+std::vector<CallEvent> call_events(const Json& item, size_t index) {
+  const std::string type = string_at(item, "type");
+  if (type == "shell_call") return command_events(item, index);
+  const bool custom = type == "custom_tool_call", mcp = type == "mcp_call";
+  if (!custom && !mcp && type != "function_call") return {};
+  const char* field = custom ? "input" : "arguments";
+  const std::string stem = custom ? "response.custom_tool_call_input"
+                           : mcp  ? "response.mcp_call_arguments"
+                                  : "response.function_call_arguments";
+  Json delta = {{"item_id", item["id"]}, {"output_index", index}}, whole = delta;
+  delta["delta"] = whole[field] = string_at(item, field);
+  if (!custom && !mcp) whole["name"] = item["name"];
+  return {{stem + ".delta", std::move(delta)}, {stem + ".done", std::move(whole)}};
+}
+
+// Whether the item has nothing to show before the call is complete: which operation it is would be unknown.
+bool comes_whole(const Json& item) {
+  return string_at(item, "type") == "apply_patch_call";
 }
 
 // The events of a stored response, numbered.
@@ -56,21 +97,9 @@ class StoredEvents {
     }
   }
 
-  // The arguments of a call.
   void add_call(const Json& item, size_t index) {
-    const std::string type = string_at(item, "type");
-    const bool custom = type == "custom_tool_call";
-    if (type != "function_call" && !custom) return;
-    const char* field = custom ? "input" : "arguments";
-    const std::string text = string_at(item, field);
-    const std::string stem = custom ? "response.custom_tool_call_input" : "response.function_call_arguments";
-    const Json place = {{"item_id", item["id"]}, {"output_index", index}};
-    Json delta = place, whole = place;
-    delta["delta"] = text;
-    whole[field] = text;
-    if (!custom) whole["name"] = item["name"];
-    add((stem + ".delta").c_str(), std::move(delta));
-    add((stem + ".done").c_str(), std::move(whole));
+    if (string_at(item, "type") == "mcp_call") return;
+    for (auto& [type, fields] : call_events(item, index)) add(type.c_str(), std::move(fields));
   }
 
   std::string take() { return std::move(out_); }
@@ -98,6 +127,7 @@ std::string stored_events(const Json& response, int64_t after) {
     if (added.contains("content")) added["content"] = Json::array();
     for (const char* name : {"arguments", "input"})
       if (added.contains(name)) added[name] = "";
+    if (string_at(added, "type") == "shell_call") added["action"]["commands"] = Json::array();
     events.add("response.output_item.added", {{"output_index", i}, {"item", std::move(added)}});
     events.add_parts(output[i], i);
     events.add_call(output[i], i);
@@ -240,7 +270,7 @@ std::string ResponsesWriter::open(Kind kind, const std::string& call_id, const s
   }
   const bool asks = string_at(json, "type") == "mcp_approval_request";
   if (!asks) json["status"] = "in_progress";
-  std::string out = emit("response.output_item.added", {{"output_index", output_.size()}, {"item", json}});
+  std::string out = comes_whole(json) ? "" : added(json);
   if (string_at(json, "type") == "mcp_call")
     out += about_call("response.mcp_call.in_progress", json, output_.size());
   if (kind == Kind::call_begin) return out;
@@ -296,26 +326,26 @@ std::string ResponsesWriter::close_text(Item& item, const char* status) {
   return out;
 }
 
+// The event for a new item.
+std::string ResponsesWriter::added(const Json& item) {
+  return emit("response.output_item.added", {{"output_index", output_.size()}, {"item", item}});
+}
+
 // The call is complete, so its arguments are sent as one delta.
 std::string ResponsesWriter::close_call(Item& item) {
   Json done = call_item(request_.tools, item.name, item.call_id, item.text);
   const std::string type = string_at(done, "type");
   done["id"] = item.json["id"];
+  std::string out;
+  if (comes_whole(done)) {
+    done["status"] = "in_progress";
+    out = added(done);
+  }
   if (type != "mcp_approval_request") done["status"] = type == "mcp_call" ? "in_progress" : "completed";
   item.json = std::move(done);
-  const bool custom = type == "custom_tool_call", mcp = type == "mcp_call";
-  if (!custom && !mcp && type != "function_call") return "";
-  const char* field = custom ? "input" : "arguments";
-  const std::string text = string_at(item.json, field);
-  Json delta = place(), whole = place();
-  delta["delta"] = text;
-  whole[field] = text;
-  if (!custom && !mcp) whole["name"] = item.json["name"];
-  const std::string stem = custom ? "response.custom_tool_call_input"
-                           : mcp  ? "response.mcp_call_arguments"
-                                  : "response.function_call_arguments";
-  std::string out = emit((stem + ".delta").c_str(), std::move(delta));
-  return out += emit((stem + ".done").c_str(), std::move(whole));
+  for (auto& [event, fields] : call_events(item.json, output_.size()))
+    out += emit(event.c_str(), std::move(fields));
+  return out;
 }
 
 std::string ResponsesWriter::close(const char* status) {

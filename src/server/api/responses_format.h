@@ -31,6 +31,7 @@ class ResponsesWriter : public AnswerWriter {
 
   std::string emit(const char* type, Json fields);
   std::string open(OutputEvent::Kind kind, const std::string& call_id, const std::string& name);
+  std::string added(const Json& item);
   std::string add_text(const std::string& text, const TakeLogprobs& logprobs);
   std::string close(const char* status);
   std::string close_text(Item& item, const char* status);

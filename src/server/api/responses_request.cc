@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "server/api/client_tools.h"
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
 #include "server/api/response_items.h"
@@ -182,7 +183,9 @@ class ItemReader {
     const bool shell = string_at(item, "type") == "local_shell_call_output" && !fields.find("call_id");
     message["tool_call_id"] = fields.required_string(shell ? "id" : "call_id");
     const Json* output = fields.find("output");
-    if (output && output->is_object())
+    if (auto text = client_result(item))
+      message["content"] = std::move(*text);
+    else if (output && output->is_object())
       message["content"] = dump_json(*output);
     else if (output)
       message.update(read_parts(fields, "tool", *output, where + ".output"));
@@ -534,8 +537,10 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
     fields.fail("metadata", "invalid_value",
                 fmt::format("'metadata' has more than {} KiB", kMaxMetadata >> 10));
   chat.options.format = read_response_format(fields);
-  if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX))
+  if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX)) {
     chat.options.max_tokens = static_cast<int>(*most);
+    chat.options.bound = TokenBound::shared;
+  }
   check_min_tokens(fields, chat.options);
   request.max_tool_calls = static_cast<int>(fields.integer("max_tool_calls", 0, INT_MAX).value_or(INT_MAX));
   request.store = fields.boolean("store").value_or(true);

@@ -4,6 +4,7 @@
 
 #include "chat/call_arguments.h"
 #include "server/api/api_request.h"
+#include "server/api/client_tools.h"
 #include "server/api/format_fields.h"
 #include "server/http/api_keys.h"
 
@@ -11,8 +12,6 @@ namespace anabranch::server {
 namespace {
 
 using Kind = ResponseTool::Kind;
-
-constexpr const char* kShell = "local_shell";
 
 Json function_tool(const std::string& name, Json description, Json parameters, bool strict = false) {
   Json function = {{"name", name}};
@@ -37,13 +36,6 @@ Json custom_parameters(const Json* format) {
                          string_at(grammar, "definition"));
   }
   return object_schema({{"input", {{"type", "string"}, {"description", about}}}}, Json::array({"input"}));
-}
-
-Json shell_parameters() {
-  return object_schema({{"command", {{"type", "array"}, {"items", {{"type", "string"}}}}},
-                        {"working_directory", {{"type", "string"}}},
-                        {"timeout_ms", {{"type", "integer"}}}},
-                       Json::array({"command"}));
 }
 
 class ToolReader {
@@ -73,8 +65,8 @@ class ToolReader {
     } else if (type == "custom") {
       add({Kind::custom, fields.required_string("name"), space}, tool.value("description", Json()),
           custom_parameters(fields.object("format")), false);
-    } else if (type == kShell) {
-      add({Kind::local_shell, kShell, ""}, "Runs a command on the user's machine", shell_parameters(), false);
+    } else if (const ClientTool* client = client_tool(type); client && runs_at_client(fields)) {
+      add({Kind::client, type, ""}, description_of(*client, tool), client->parameters(), false);
     } else if (type == "namespace" && space.empty()) {
       const std::string name = fields.required_string("name");
       const Json* inner = fields.array("tools");
@@ -119,9 +111,9 @@ class ToolReader {
 // The name that the model sees for {"type", "name", "namespace"?}; "" if there is no such tool.
 std::string named_tool(const Json& tool, const ResponseTools& tools) {
   if (!tool.is_object()) return {};
-  const std::string name = string_at(tool, "type") == kShell
-                               ? kShell
-                               : model_name(string_at(tool, "namespace"), string_at(tool, "name"));
+  const std::string type = string_at(tool, "type");
+  const std::string name =
+      client_tool(type) ? type : model_name(string_at(tool, "namespace"), string_at(tool, "name"));
   return tools.known.contains(name) ? name : "";
 }
 
@@ -262,10 +254,12 @@ Json call_item(const ResponseTools& tools, const std::string& model_name, const 
             {"name", tool.name},
             {"input", custom_input(arguments)}};
   }
-  if (tool.kind == Kind::local_shell) {
-    Json action = {{"type", "exec"}, {"command", Json::array()}, {"env", Json::object()}};
-    if (const auto parsed = parse_json(arguments); parsed && parsed->is_object()) action.update(*parsed);
-    return {{"type", "local_shell_call"}, {"call_id", call_id}, {"action", std::move(action)}};
+  if (tool.kind == Kind::client) {
+    const ClientTool& client = *client_tool(tool.name);
+    const auto parsed = parse_json(arguments);
+    Json item = {{"type", client.call_type()}, {"call_id", call_id}};
+    item.update(client.call(parsed && parsed->is_object() ? *parsed : Json::object()));
+    return item;
   }
   if (tool.kind == Kind::mcp || tool.kind == Kind::mcp_ask) {
     const bool asks = tool.kind == Kind::mcp_ask;
@@ -293,11 +287,9 @@ Json call_of(const Json& item) {
     arguments = read_arguments(item.value("arguments", Json()));
   } else if (type == "custom_tool_call") {
     arguments = {{"input", string_at(item, "input")}};
-  } else if (type == "local_shell_call") {
-    name = kShell;
-    arguments = item.value("action", Json::object());
-    if (arguments.is_object())
-      for (const char* own : {"type", "env", "user"}) arguments.erase(own);
+  } else if (const ClientTool* client = client_tool_of_call(type)) {
+    name = client->type;
+    arguments = client->arguments(item);
   } else {
     return nullptr;
   }

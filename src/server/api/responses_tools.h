@@ -13,8 +13,9 @@
 namespace anabranch::server {
 
 struct ResponseTool {
-  // mcp: this server runs it. mcp_ask: this server runs it if the client approves.
-  enum class Kind { function, custom, local_shell, mcp, mcp_ask };
+  // client: see client_tools.h. mcp: this server runs it. mcp_ask: this server runs it if the client
+  // approves.
+  enum class Kind { function, custom, client, mcp, mcp_ask };
   Kind kind = Kind::function;
   std::string name;   // the client's name for it
   std::string space;  // its namespace or MCP server; "": none

@@ -23,7 +23,7 @@ export const NUMBERS = [
   ["top_p", "Top p", 0, 1, 0.01, "Keeps the likeliest tokens that make up this share."],
   ["top_k", "Top k", 0, 1000000, 1, "Keeps this many tokens; 0 keeps all."],
   ["min_p", "Min p", 0, 1, 0.01, "Drops tokens less likely than this share of the likeliest."],
-  ["max_output_tokens", "Most tokens of an answer", 1, 10000000, 1, "Without thoughts."],
+  ["max_output_tokens", "Most tokens of an answer", 1, 10000000, 1, "Thoughts count, too."],
   ["seed", "Seed", 0, 9007199254740991, 1, "The same seed and text give the same answer."],
 ];
 
