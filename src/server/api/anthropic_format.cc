@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "output/partial_object.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -75,7 +77,8 @@ Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std
   return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
 }
 
-// Copies the input as the model wrote it, because parsing it as JSON might change its numbers.
+// Copies the input as the model wrote it, because parsing it as JSON might change its numbers. Of a call that
+// was cut off it has what came.
 std::string MessageWriter::text_of(const Block& block) {
   if (block.kind == Kind::call_end) return block.text;
   Json json = block.start;
@@ -86,7 +89,7 @@ std::string MessageWriter::text_of(const Block& block) {
   json.erase("input");
   std::string text = dump_json(json);
   text.pop_back();
-  return text + ",\"input\":" + block.text + "}";
+  return text + ",\"input\":" + (parse_json(block.text).ok() ? block.text : closed_object(block.text)) + "}";
 }
 
 void MessageWriter::add(const OutputEvent& event, const std::string& call_id) {

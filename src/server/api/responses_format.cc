@@ -271,7 +271,11 @@ std::string ResponsesWriter::event(size_t, const OutputEvent& event, const std::
   }
   if (event.kind == Kind::call_arguments) {
     item_->text += event.text;
-    return "";
+    // The other kinds of calls are made from the whole arguments.
+    if (string_at(item_->json, "type") != "function_call") return "";
+    Json fields = place();
+    fields["delta"] = event.text;
+    return emit("response.function_call_arguments.delta", std::move(fields));
   }
   if (event.kind == Kind::call_end) return close("completed");
   if (!item_ || item_->kind != event.kind) {
@@ -296,12 +300,13 @@ std::string ResponsesWriter::close_text(Item& item, const char* status) {
   return out;
 }
 
-// The call is complete, so its arguments are sent as one delta.
+// The call has ended. A function's arguments have been sent; those of other calls are sent as one delta.
 std::string ResponsesWriter::close_call(Item& item) {
   Json done = call_item(request_.tools, item.name, item.call_id, item.text);
   const std::string type = string_at(done, "type");
   done["id"] = item.json["id"];
-  if (type != "mcp_approval_request") done["status"] = type == "mcp_call" ? "in_progress" : "completed";
+  const char* ended = parse_json(item.text).ok() ? "completed" : "incomplete";
+  if (type != "mcp_approval_request") done["status"] = type == "mcp_call" ? "in_progress" : ended;
   item.json = std::move(done);
   const bool custom = type == "custom_tool_call", mcp = type == "mcp_call";
   if (!custom && !mcp && type != "function_call") return "";
@@ -314,7 +319,7 @@ std::string ResponsesWriter::close_call(Item& item) {
   const std::string stem = custom ? "response.custom_tool_call_input"
                            : mcp  ? "response.mcp_call_arguments"
                                   : "response.function_call_arguments";
-  std::string out = emit((stem + ".delta").c_str(), std::move(delta));
+  std::string out = custom || mcp ? emit((stem + ".delta").c_str(), std::move(delta)) : "";
   return out += emit((stem + ".done").c_str(), std::move(whole));
 }
 
