@@ -118,8 +118,8 @@ bool CallScanner::join(ToolCall& call) {
 
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
-  bool whole = step_ == Step::rest || step_ == Step::after_json || step_ == Step::after_function || step_ == Step::gemma_close ||
-               (step_ == Step::body && form_ == ToolForm::plain);
+  bool whole = step_ == Step::rest || step_ == Step::after_json || step_ == Step::after_function ||
+               step_ == Step::gemma_close || (step_ == Step::body && form_ == ToolForm::plain);
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
   if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
       is_part_of_close(text_.substr(at_)))
@@ -270,8 +270,7 @@ std::optional<Scan> CallScanner::json() {
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
-  if ((scan == Scan::complete || !closers.empty()) &&
-      take_calls(unsent(begin_, value_end), closers)) {
+  if ((scan == Scan::complete || !closers.empty()) && take_calls(unsent(begin_, value_end), closers)) {
     if (form_ == ToolForm::mistral || !closers.empty()) return Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;

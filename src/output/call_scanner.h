@@ -120,9 +120,9 @@ class CallScanner {
   std::set<std::string, std::less<>> expected_;  // parameters of name_ that it does not have yet
   std::vector<std::pair<std::string, std::string>> arguments_;  // of <parameter=...>: name, JSON
   std::vector<ToolCall> calls_;
-  ToolCall open_;          // the call being read, with what is certain of its arguments
-  bool offered_ = false;   // open_ names a tool
-  bool streamed_ = false;  // see streamed()
+  ToolCall open_;                        // the call being read, with what is certain of its arguments
+  bool offered_ = false;                 // open_ names a tool
+  bool streamed_ = false;                // see streamed()
   std::optional<PartialObject> object_;  // the arguments in JSON
   bool headless_ = false;                // the JSON does not begin like read_call_head()
   bool is_text_ = false;                 // the parameter can only be a string

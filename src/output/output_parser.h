@@ -48,8 +48,8 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
 // - A call of a tool with an opening mark begins as soon as some of its arguments are certain (see
-//   CallScanner::begun); the rest of them follows as it is written, as far as the model's format allows. Such a
-//   call is always reported. If it is malformed, too long or cut off, its arguments end early, as no whole
+//   CallScanner::begun); the rest of them follows as it is written, as far as the model's format allows. Such
+//   a call is always reported. If it is malformed, too long or cut off, its arguments end early, as no whole
 //   object, and the rest of its block is dropped.
 // - Other calls are reported when they are complete. One that is malformed or too long stays text, byte for
 //   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
@@ -115,9 +115,9 @@ class OutputParser {
   size_t text_until_ = 0;      // in held_: no call begins before it
   std::string spaces_;         // white space that may be the last before a border
   std::optional<CallScanner> scanner_;
-  size_t written_ = 0;       // calls of the scanner's block that were written whole
+  size_t written_ = 0;          // calls of the scanner's block that were written whole
   std::optional<size_t> sent_;  // bytes that were written of the arguments of a call that is not whole
-  bool certain_ = false;  // the text that the scanner reads cannot be an answer in JSON
+  bool certain_ = false;        // the text that the scanner reads cannot be an answer in JSON
   std::vector<Deferred> deferred_;
 };
 

@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kMaxHeadBytes = 4 * kMaxNameBytes;
 
 bool is_literal_byte(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || std::string_view("+-.E").find(c) != std::string_view::npos;
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+         std::string_view("+-.E").find(c) != std::string_view::npos;
 }
 
 }  // namespace
@@ -110,7 +111,8 @@ JsonCallHead read_call_head(std::string_view text) {
   head.name = text.substr(at, end - at);
   at = end;
   // The name is as written: one with escapes is read with the whole call.
-  if (head.name.size() > kMaxNameBytes || head.name.find('\\') != head.name.npos) return {Scan::broken, "", 0};
+  if (head.name.size() > kMaxNameBytes || head.name.find('\\') != head.name.npos)
+    return {Scan::broken, "", 0};
   for (const char* part : {"\"", ","})
     if (!take(part)) return head;
   if (!take("\"arguments\"") && (head.scan == Scan::more || !take("\"parameters\""))) return head;

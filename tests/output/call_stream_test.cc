@@ -59,8 +59,8 @@ std::string in_tags(const std::string& arguments, const std::string& name = "wri
   return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
 }
 
-const std::string kObject =
-    R"({ "path": "a.txt", "content": )" + json_string(kLong) + R"(,  "limit":3.50, "items": [1, {"a": "}"}]})";
+const std::string kObject = R"({ "path": "a.txt", "content": )" + json_string(kLong) +
+                            R"(,  "limit":3.50, "items": [1, {"a": "}"}]})";
 
 TEST(CallStream, GivesTheWholeCallAtAnyCut) {
   const std::string json = R"("content": )" + json_string(kLong);
@@ -138,6 +138,8 @@ TEST(CallStream, LenientReadingGoesOnWhereItStopped) {
        R"({"content": ")" + pad + R"(\n\\d\t\ufffd", "limit": 3, "on": true})"},
       {R"({"content": ")" + pad + R"(", "items": ['a', None], "path": "b"})",
        R"({"content": ")" + pad + R"(", "items": ["a", null], "path": "b"})"},
+      {R"({"content": ")" + pad + R"(", "items": [1, 2,], "path": "b"})",
+       R"({"content": ")" + pad + R"(", "items": [1, 2], "path": "b"})"},
       {R"({"content": ")" + pad + R"(", })", R"({"content": ")" + pad + "\"}"},
   };
   for (const auto& [written, meant] : cases)
@@ -156,13 +158,16 @@ TEST(CallStream, LenientReadingGoesOnWhereItStopped) {
 
 TEST(CallStream, TagsInValues) {
   const std::string pad = kLong + "\n";
-  for (const char* tail : {"</param", "</parameter> x", "</parameter>\nx", "<function=look>\n<parameter=a>\n1\n"
-                           "</parameter>\n</function>\nx", "</function>\nx", "<parameter=other>\nx", "\n\n",
-                           "   ", "<", "x\n</tool_call>\ny"}) {
+  for (const char* tail :
+       {"</param", "</parameter> x", "</parameter>\nx",
+        "<function=look>\n<parameter=a>\n1\n"
+        "</parameter>\n</function>\nx",
+        "</function>\nx", "<parameter=other>\nx", "\n\n", "   ", "<", "x\n</tool_call>\ny"}) {
     const std::string value = pad + tail;
     for (const std::string& text : {xml(xml_parameter("content", value) + xml_parameter("limit", "3")),
                                     xml(xml_parameter("content", value)),
-                                    xml("<parameter=content>\n" + value + "\n<parameter=path>\nb\n")}) {
+                                    xml("<parameter=content>\n" + value + "\n<parameter=path>\nb\n"),
+                                    xml("<parameter=content>\n" + value + "\n")}) {
       for (const bool exact : {false, true}) {
         OutputRules rules = rules_for(ToolForm::tagged), other = unstreamed(ToolForm::tagged);
         rules.exact = other.exact = exact;
@@ -190,6 +195,7 @@ TEST(CallStream, ACallThatBreaksStaysACall) {
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {json + R"( oops"}}</tool_call>)" + after, sent, after.substr(1)},
       {json + R"( oops"}})", sent, ""},
+      {json + R"(, "limit": 01}}</tool_call>)", sent, ""},
       {json, sent, ""},
       {json.substr(0, json.size() - 1), sent.substr(0, sent.size() - 1), ""},
       {json + other + "</tool_call>" + after, sent + R"(, "path": "b")", after.substr(1)},
@@ -242,17 +248,39 @@ TEST(CallStream, EndsAtTheLimit) {
 // Whatever is written: the pieces do not depend on the cuts, and a whole call is the same without streaming.
 TEST(CallStream, AnythingAtAnyCut) {
   std::mt19937 rng(7);
-  const std::vector<std::string> parts = {
-      "<parameter=content>\n", "<parameter=path>\n", "</parameter>\n", "</function>\n", "</tool_call>",
-      "<function=write>\n",    "</params>\n",        "\n",             "x",             "<",
-      "\"",                    "\\",                 "{",              "}",             ",",
-      ":",                     "\"path\": \"a\"",    "\\u00e9",        "'a'",           "1",
-      "[1]",                   " ",                  "é",              "\"limit\": 1",  std::string(40, 'y'),
-      "</parameter>",          "\\ud83d",            "<parameter=limit>\n"};
-  const std::string begins[] = {"<tool_call>\n<function=write>\n<parameter=content>\n" + kLong,
-                                R"(<tool_call>{"name": "write", "arguments": {"content": ")" + std::string(60, 'z'),
-                                R"(<tool_call>{"name": "write", "arguments": {"items": [")" + std::string(60, 'z'),
-                                R"([TOOL_CALLS]write[ARGS]{"content": ")" + std::string(60, 'z')};
+  const std::vector<std::string> parts = {"<parameter=content>\n",
+                                          "<parameter=path>\n",
+                                          "</parameter>\n",
+                                          "</function>\n",
+                                          "</tool_call>",
+                                          "<function=write>\n",
+                                          "</params>\n",
+                                          "\n",
+                                          "x",
+                                          "<",
+                                          "\"",
+                                          "\\",
+                                          "{",
+                                          "}",
+                                          ",",
+                                          ":",
+                                          "\"path\": \"a\"",
+                                          "\\u00e9",
+                                          "'a'",
+                                          "1",
+                                          "[1]",
+                                          " ",
+                                          "é",
+                                          "\"limit\": 1",
+                                          std::string(40, 'y'),
+                                          "</parameter>",
+                                          "\\ud83d",
+                                          "<parameter=limit>\n"};
+  const std::string begins[] = {
+      "<tool_call>\n<function=write>\n<parameter=content>\n" + kLong,
+      R"(<tool_call>{"name": "write", "arguments": {"content": ")" + std::string(60, 'z'),
+      R"(<tool_call>{"name": "write", "arguments": {"items": [")" + std::string(60, 'z'),
+      R"([TOOL_CALLS]write[ARGS]{"content": ")" + std::string(60, 'z')};
   int calls = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string text = begins[rng() % std::size(begins)];
