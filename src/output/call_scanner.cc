@@ -66,14 +66,15 @@ void CallScanner::send(std::string_view json) {
   streamed_ = streamed_ || has_begun();
 }
 
-// Finds the name and the arguments of a call in JSON.
+// Finds the name and the arguments of a call in JSON, or of the first call in a list.
 bool CallScanner::find_object() {
   if (!streams_ || headless_) return false;
-  const JsonCallHead head = read_call_head(text_.substr(begin_));
+  const size_t from = text_[begin_] == '[' ? begin_ + 1 : begin_;
+  const JsonCallHead head = read_call_head(text_.substr(from));
   if (head.scan == Scan::more) return false;
   open_ = {offered_name(*tools_, head.name), ""};
   headless_ = head.scan == Scan::broken || !has_tool(*tools_, open_.name);
-  if (!headless_) object_.emplace(begin_ + head.arguments);
+  if (!headless_) object_.emplace(from + head.arguments);
   return !headless_;
 }
 

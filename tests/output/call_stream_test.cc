@@ -71,6 +71,8 @@ TEST(CallStream, GivesTheWholeCallAtAnyCut) {
       {ToolForm::tagged, in_tags(kObject), kObject},
       {ToolForm::mistral, "[TOOL_CALLS]write[ARGS]" + kObject, kObject},
       {ToolForm::mistral, "[TOOL_CALLS]write[CALL_ID]abc[ARGS]" + kObject, kObject},
+      {ToolForm::mistral, R"([TOOL_CALLS][ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
+       kObject},
       {ToolForm::tagged, xml(xml_parameter("path", "a.txt") + xml_parameter("content", kLong)),
        R"({"path": "a.txt", )" + json + "}"},
       {ToolForm::tagged, xml(xml_parameter("content", kLong) + xml_parameter("limit", "3")),
@@ -228,6 +230,8 @@ TEST(CallStream, SeveralCalls) {
     first.max_calls = 1;
     expect_at_any_cut(text, first, {"", "", {call}});
   }
+  const std::string list = "[TOOL_CALLS][" + one + ", " + one + "]";
+  expect_at_any_cut(list, rules_for(ToolForm::mistral), {"", "", {call, call}});
   const std::string broken = "<tool_call>" + function + "<function=write>\noops</tool_call>";
   expect_at_any_cut(broken, rules_for(ToolForm::tagged), {"", "", {call}});
 }

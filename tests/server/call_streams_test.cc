@@ -15,10 +15,14 @@ constexpr const char* kResponseTools =
 
 class CallStreams : public ServerTest {
  protected:
-  // Writes it in pieces of five bytes.
+  // Writes it in pieces of five bytes, and marks, which are tokens, as a whole.
   void says(const std::string& text, FinishReason finish = FinishReason::stop) {
     Script script;
-    for (size_t at = 0; at < text.size(); at += 5) script.parts.push_back(text.substr(at, 5));
+    for (size_t at = 0; at < text.size(); at += script.parts.back().size()) {
+      const size_t mark = std::min(text.find('<', at), text.size());
+      const size_t size = mark == at ? text.find('>', at) + 1 - at : std::min<size_t>(5, mark - at);
+      script.parts.push_back(text.substr(at, size));
+    }
     script.finish = finish;
     engine_.script = [script](const Request&) { return script; };
   }

@@ -152,6 +152,7 @@ std::string MessageWriter::started(const Usage& usage) {
 std::string MessageWriter::open(const OutputEvent& event, const std::string& call_id) {
   std::string out = close();
   inside_ = event.kind;
+  if (event.kind == Kind::call_begin && tools_.answered_here(event.text)) own_input_ = "";
   out += event_text({{"type", "content_block_start"},
                      {"index", ++index_},
                      {"content_block", empty_block(event.kind, call_id, event.text)}});
@@ -180,9 +181,13 @@ std::string MessageWriter::event(size_t, const OutputEvent& event, const std::st
     case Kind::call_begin:
       return open(event, call_id);
     case Kind::call_arguments:
-      return delta({{"type", "input_json_delta"}, {"partial_json", event.text}});
-    case Kind::call_end:
-      return close();
+      if (!own_input_) return delta({{"type", "input_json_delta"}, {"partial_json", event.text}});
+      *own_input_ += event.text;
+      return "";
+    case Kind::call_end: {
+      const auto input = std::exchange(own_input_, std::nullopt);
+      return (input ? delta({{"type", "input_json_delta"}, {"partial_json", *input}}) : "") + close();
+    }
     default:
       break;
   }
