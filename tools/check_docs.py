@@ -38,6 +38,7 @@ NOT_RUN = [
     (r".*--device (cuda|metal)", "needs a GPU"),
     (r".*--image ", "needs a model that reads images"),
     (r"ANTHROPIC_BASE_URL=.* claude$", "needs Claude Code"),
+    (r"anabranch launch (?!.*--print)", "needs the agent"),
     (r"(script/build && )?(python3 )?bench/", "takes too long; tests/tools tests the scripts"),
     (r"tools/(eval_tasks|compare_with_transformers|fetch_)", "takes too long; tests/tools tests them"),
     (r".*\bbench .*--prompts", "takes too long; tests/cli tests it"),
@@ -60,7 +61,7 @@ STANDS_FOR = [
 # Flags in the text that are not the program's: of scripts, of other programs.
 OTHER_FLAGS = set("""--gpus --full --checkpoint --list --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
 --models --works --max-tokens --tests --test --check --selftest --root --prefix --build --install --user --now --data-urlencode
---openai-api-base --openai-api-key --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
+--openai-api-base --openai-api-key --auth-type --standalone --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
 
 
 def port():

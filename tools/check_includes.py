@@ -33,7 +33,8 @@ ARROWS = {
     "chat": ["output", "mcp", "images"],
     "server/http": ["base"],
     "server/web": ["base"],
-    "server/api": ["server/http", "server/web", "chat", "sessions", "mcp", "net"],
+    "server/otlp": ["net"],
+    "server/api": ["server/http", "server/web", "server/otlp", "chat", "sessions", "mcp", "net"],
     "cli": ["server/api", "engine", "hub", "mcp", "net", "sessions", "terminal"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.

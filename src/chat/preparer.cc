@@ -10,6 +10,7 @@
 namespace anabranch {
 namespace {
 
+constexpr const char* kPreserve = "preserve_thinking";
 constexpr size_t kMostCounted = 256u << 10;  // tokens, or four times the context if that is more
 
 Error constraint_error(const std::string& field, const Error& error) {
@@ -45,6 +46,8 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
       fitted_(chat_ ? with_fitted_history(*chat_) : nullptr),
       format_(find_output_format(chat_, engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
+      read_ahead_(options.read_ahead),
+      keep_thinking_(options.keep_thinking && chat_ && chat_->mentions(kPreserve)),
       turns_(options.turns_path) {
   if (fitted_) compiler_.emplace(*fitted_, engine.tokenizer(), engine.image_format());
 }
@@ -113,7 +116,10 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   prepared.rules = {
       .format = format_, .tools = tools, .max_calls = request.parallel_tool_calls ? INT_MAX : 1};
   const std::string& salt = request.options.cache_salt;
-  const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
+  if (keep_thinking_ && !request.chat.extra.contains(kPreserve)) request.chat.extra[kPreserve] = true;
+  const bool thoughts = keep_thinking_ && request.chat.extra[kPreserve] == true;
+  const auto turns =
+      known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_, thoughts);
   const auto& continuation = request.continuation;
   ThinkingWish wish = request.options.thinking;
   if (continuation && continuation->content.empty()) wish.mode = ThinkMode::on;
@@ -143,6 +149,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   for (size_t i = 0; i < images.size(); i++) images[i].begin = chosen->prompt.images[i];
   prepared.images = std::move(images);
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
+  prepared.before_last = chosen->prompt.before_last;
   prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;
   prepared.rules.goes_on = continuation.has_value();
@@ -230,7 +237,36 @@ Result<Prepared> Preparer::check(Prepared prepared, const std::string& param) co
 }
 
 Result<Prepared> Preparer::chat(ChatRequest request, const std::function<bool()>& cancelled) {
+  // Images are not kept, because they are large.
+  const bool keep = read_ahead_ && request.images.empty() && !request.continuation && request.options.cache &&
+                    request.options.choices == 1;
+  auto asked = keep ? std::make_shared<const ChatRequest>(request) : nullptr;
   TRY(auto prepared, prepare_chat(std::move(request), most_tokens(), cancelled));
+  prepared.asked = std::move(asked);
+  return check(std::move(prepared), "messages");
+}
+
+Result<Prepared> Preparer::next_turn(ChatRequest request, const std::function<bool()>& cancelled) {
+  const Json answer = request.messages.back();
+  const auto calls = answer.find("tool_calls");
+  // Any text will do: PromptCompiler finds how much of the prompt does not depend on it.
+  if (calls == answer.end())
+    request.messages.push_back({{"role", "user"}, {"content", "A"}});
+  else
+    for (const Json& call : *calls)
+      request.messages.push_back(
+          {{"role", "tool"}, {"content", "A"}, {"tool_call_id", string_at(call, "id")}});
+  TRY(auto next, prepare_chat(std::move(request), most_tokens(), cancelled));
+  if (next.before_last == 0)
+    return make_error(ErrorKind::invalid, "the template does not tell where a message begins");
+  Prepared prepared;
+  prepared.prompts.push_back(std::move(next.prompts[0]));
+  prepared.prompts[0].resize(static_cast<size_t>(next.before_last));
+  prepared.keep_at = std::move(next.keep_at);
+  std::erase_if(prepared.keep_at, [&](int length) { return length >= next.before_last; });
+  prepared.options.max_tokens = 0;
+  prepared.options.priority = INT_MAX;
+  prepared.options.cache_salt = std::move(next.options.cache_salt);
   return check(std::move(prepared), "messages");
 }
 

@@ -30,11 +30,18 @@ struct Prepared {
   // A hash of the conversation before the answer (conversation_key). The answer's sampled tokens are stored
   // under it, and found when the client sends the turn back; none: they are not stored.
   std::optional<uint64_t> remember;
+  int before_last = 0;  // see CompiledPrompt (chat only)
+  // The request as it came, for next_turn(); null: the prompts of its next turn are not read ahead.
+  std::shared_ptr<const ChatRequest> asked;
 };
 
 struct PrepareOptions {
   std::vector<VolatileRule> volatile_text;  // for system prompts
   std::string turns_path;                   // where sampled turns are stored; empty: in memory
+  bool read_ahead = false;                  // Prepared::asked is set
+  // With a template that knows `preserve_thinking`: prompts keep the thoughts of earlier turns. Those that a
+  // client does not send back are found by the conversation, as sampled turns are.
+  bool keep_thinking = false;
 };
 
 // Thread-safe. The engine must outlive it.
@@ -47,6 +54,10 @@ class Preparer {
   // The largest number of tokens that is counted for a text. It is larger than the context length, because
   // clients ask by how much a text is too long.
   size_t most_counted() const;
+  // Prepares what is known of a conversation's next prompt: all up to where the text of the next message
+  // begins. Running it samples nothing, and caches the state. request: Prepared::asked, with the answer as
+  // its last message. Errors: invalid (the template does not tell), and those of chat().
+  Result<Prepared> next_turn(ChatRequest request, const std::function<bool()>& cancelled);
   // Prepares a request whose prompt is only counted: it need not fit into the context.
   Result<Prepared> count(ChatRequest request, const std::function<bool()>& cancelled);
   Result<Prepared> completion(CompletionRequest request, const std::function<bool()>& cancelled) const;
@@ -55,10 +66,11 @@ class Preparer {
   // then, `done` is not called.
   void compile(Prepared prepared, const GrammarClient& client,
                std::function<void(Result<Prepared>)> done) const;
-  // Stores a turn's sampled tokens, for the prompt in which the client sends the turn back.
-  void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
-                const OutputRules& rules) {
-    remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
+  // Stores a turn's sampled tokens, for the prompt in which the client sends the turn back. Returns the keys
+  // under which they are stored.
+  std::vector<uint64_t> remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
+                                 const OutputRules& rules) {
+    return remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_, keep_thinking_);
   }
   void write_turns() { turns_.write(); }
 
@@ -80,6 +92,7 @@ class Preparer {
   const std::unique_ptr<const ChatTemplate> fitted_;       // `chat_` for any history; null as `chat_`
   const OutputFormat format_;
   const std::vector<VolatileRule> volatile_text_;
+  const bool read_ahead_, keep_thinking_;
   TurnMemory turns_;
   std::optional<PromptCompiler> compiler_;  // none: the model has no chat template
 };

@@ -109,6 +109,7 @@ std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
     Json& message = messages.at(turn.message);
     if (message.contains("tool_calls") && !calls_can_be_text()) continue;
     message["content"] = marks.text(marks.turns.size());
+    if (turn.thought) message["reasoning_content"] = marks.thought(marks.turns.size());
     message.erase("tool_calls");
     marks.turns.push_back(&turn);
   }
@@ -125,6 +126,7 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPie
   std::vector<int> tokens;
   std::vector<PromptPiece> run;  // since the last mark
   size_t next = 0;
+  bool inside = false;  // between the marks of a turn's thought and text: its tokens stand for both
   const auto flush = [&] {
     if (chat.limit) chat.limit->go_on_after(tokens.size());
     const auto part = tokenizer_.encode(std::span<const PromptPiece>(run), &memo_, chat.salt, chat.limit);
@@ -136,17 +138,25 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPie
   for (const PromptPiece& piece : pieces) {
     std::string_view rest = piece.text;
     for (size_t at; (at = rest.find(marks.name)) != std::string_view::npos;) {
-      const std::string mark = next < marks.turns.size() ? marks.text(next) : "";
-      if (mark.empty() || rest.substr(at, mark.size()) != mark) return std::nullopt;
+      if (next == marks.turns.size()) return std::nullopt;
+      const std::string mark = inside ? marks.text(next) : marks.beginning(next);
+      if (rest.substr(at, mark.size()) != mark) return std::nullopt;
+      if (inside) {
+        rest.remove_prefix(at + mark.size());
+        inside = false;
+        next++;
+        continue;
+      }
       const auto& known = marks.turns[next]->tokens;
       run.push_back({std::string(rest.substr(0, at)), piece.trusted});
       if (!known.empty() && tokenizer_.token_bytes(known.front()).starts_with(' ')) drop_last_space(run);
       if (!flush()) return std::nullopt;
       rest.remove_prefix(at + mark.size());
-      next++;
+      inside = marks.turns[next]->thought;
+      if (!inside) next++;
       tokens.insert(tokens.end(), known.begin(), known.end());
     }
-    run.push_back({std::string(rest), piece.trusted});
+    if (!inside) run.push_back({std::string(rest), piece.trusted});
   }
   if (next < marks.turns.size() || !flush()) return std::nullopt;
   return tokens;
@@ -272,8 +282,10 @@ Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json&
   });
   const Chat chat{messages, tools, options, salt, turns, images, &cancelling};
   auto& lengths = prompt.stable_lengths;
-  for (const auto& length : {instruction_length(chat, prompt.tokens), earlier_length(chat, prompt.tokens),
-                             closed_length(chat, prompt.tokens)})
+  const auto earlier = earlier_length(chat, prompt.tokens);
+  prompt.before_last = earlier.value_or(0);
+  for (const auto& length :
+       {instruction_length(chat, prompt.tokens), earlier, closed_length(chat, prompt.tokens)})
     if (length && *length > 0) lengths.push_back(*length);
   if (cancelling.stopped()) return make_error(ErrorKind::invalid, "the prompt was cancelled");
   std::sort(lengths.begin(), lengths.end());

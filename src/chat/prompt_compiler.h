@@ -26,12 +26,14 @@ struct CompiledPrompt {
   // the answer is rendered then: templates drop old reasoning). Fewer if the template cannot be rendered
   // without the later parts.
   std::vector<int> stable_lengths;
+  int before_last = 0;  // the one up to the last message; 0: unknown
 };
 
-// An assistant message whose sampled tokens are known, without its reasoning and the end of the turn.
+// An assistant message whose sampled tokens are known, without the end of the turn.
 struct KnownTurn {
   size_t message = 0;  // index in the list of messages
   std::vector<int> tokens;
+  bool thought = false;  // the tokens begin with its reasoning, behind the opening tag
 };
 
 // Thread-safe. The template and the tokenizer must outlive it.
@@ -87,6 +89,9 @@ class PromptCompiler {
     std::string name;
     std::vector<const KnownTurn*> turns;
     std::string text(size_t turn) const { return name + std::to_string(turn) + "-mark"; }
+    std::string thought(size_t turn) const { return name + std::to_string(turn) + "-thought"; }
+    // Where the known tokens of a turn begin.
+    std::string beginning(size_t turn) const { return turns[turn]->thought ? thought(turn) : text(turn); }
   };
   Result<std::vector<PromptPiece>> render(const Json& messages, const Chat& chat) const;
   Result<void> put_images_in(CompiledPrompt& prompt, const Chat& chat) const;

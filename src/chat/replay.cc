@@ -141,6 +141,48 @@ std::span<const int> after_reasoning(std::span<const int> sampled, const OutputR
   return sampled;
 }
 
+// The key of a turn with its reasoning, from that of the turn without.
+uint64_t thought_key(uint64_t turn) {
+  return key_of(turn, "thought");
+}
+
+// A turn that begins inside a thought, in its two parts; nothing if it is not one thought and an answer.
+struct ThoughtAndAnswer {
+  std::string reasoning;  // trimmed
+  ParsedOutput answer;
+};
+std::optional<ThoughtAndAnswer> read_thought(std::span<const int> tokens, const OutputRules& rules,
+                                             const Tokenizer& tokenizer) {
+  const auto& tags = rules.format.reasoning;
+  const auto close = tags ? tokenizer.find(tags->close) : std::nullopt;
+  if (!close) return std::nullopt;
+  const auto end = std::find(tokens.begin(), tokens.end(), *close);
+  if (end == tokens.end()) return std::nullopt;
+  const auto thought = tokens.first(static_cast<size_t>(end - tokens.begin()));
+  if (std::any_of(thought.begin(), thought.end(), [&](int id) { return tokenizer.is_special(id); }))
+    return std::nullopt;
+  auto answer = read(after_reasoning(tokens, rules, tokenizer), rules, tokenizer);
+  if (!answer) return std::nullopt;
+  return ThoughtAndAnswer{std::string(trimmed(tokenizer.decode(thought, false))), std::move(*answer)};
+}
+
+bool are_tokens(std::span<const int> ids, const Tokenizer& tokenizer) {
+  return std::all_of(ids.begin(), ids.end(), [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
+}
+
+// The turn with its reasoning, if that is known and the message does not have another.
+std::optional<std::vector<int>> known_thought(const Json& message, uint64_t key, const std::string& said,
+                                              const OutputRules& rules, const Tokenizer& tokenizer,
+                                              TurnMemory& memory) {
+  auto tokens = memory.find(thought_key(key));
+  if (!tokens || !are_tokens(*tokens, tokenizer)) return std::nullopt;
+  const auto turn = read_thought(*tokens, rules, tokenizer);
+  if (!turn || described(turn->answer.content, turn->answer.calls) != said) return std::nullopt;
+  const std::string sent = string_at(message, "reasoning_content");
+  if (!sent.empty() && trimmed(sent) != turn->reasoning) return std::nullopt;
+  return tokens;
+}
+
 }  // namespace
 
 uint64_t conversation_key(const Json& messages, std::string_view salt) {
@@ -150,7 +192,7 @@ uint64_t conversation_key(const Json& messages, std::string_view salt) {
 }
 
 std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, const OutputRules& rules,
-                                   const Tokenizer& tokenizer, TurnMemory& memory) {
+                                   const Tokenizer& tokenizer, TurnMemory& memory, bool thoughts) {
   std::vector<KnownTurn> turns;
   if (!messages.is_array()) return turns;
   std::vector<uint64_t> before = {key_of(0, salt)};  // keys of the conversation before each message
@@ -160,11 +202,15 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
     const auto said = described(messages[i]);
     if (!said) continue;
     left--;
-    auto tokens = memory.find(key_of(before[i], *said));
+    const uint64_t key = key_of(before[i], *said);
+    if (thoughts)
+      if (auto tokens = known_thought(messages[i], key, *said, rules, tokenizer, memory)) {
+        turns.push_back({i, std::move(*tokens), true});
+        continue;
+      }
+    auto tokens = memory.find(key);
     if (!tokens || tokens->size() > most_tokens(*said)) continue;
-    const bool ids = std::all_of(tokens->begin(), tokens->end(),
-                                 [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
-    const auto parsed = ids ? read(*tokens, rules, tokenizer) : std::nullopt;
+    const auto parsed = are_tokens(*tokens, tokenizer) ? read(*tokens, rules, tokenizer) : std::nullopt;
     if (parsed && described(parsed->content, parsed->calls) == *said)
       turns.push_back({i, std::move(*tokens)});
   }
@@ -172,22 +218,32 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
   return turns;
 }
 
-void remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
-                   const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory) {
+std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
+                                    const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory,
+                                    bool thoughts) {
   if (end == TurnEndReason::end_of_turn) {
-    if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
+    if (sampled.empty() || !tokenizer.is_special(sampled.back())) return {};
     sampled = sampled.first(sampled.size() - 1);
   }
   const auto tokens = after_reasoning(sampled, rules, tokenizer);
-  if (tokens.size() > kMostTurnTokens) return;
+  if (tokens.size() > kMostTurnTokens) return {};
   const auto parsed = read(tokens, rules, tokenizer);
-  if (!parsed) return;
-  if (parsed->calls.empty()) {
-    const auto again = tokenizer.encode(parsed->content, false);
-    if (std::equal(again.begin(), again.end(), tokens.begin(), tokens.end())) return;
-  }
+  if (!parsed) return {};
   const std::string said = described(parsed->content, parsed->calls);
-  if (tokens.size() <= most_tokens(said)) memory.put(key_of(conversation, said), tokens);
+  const uint64_t key = key_of(conversation, said);
+  std::vector<uint64_t> keys;
+  const auto put = [&](uint64_t under, std::span<const int> turn) {
+    memory.put(under, turn);
+    keys.push_back(under);
+  };
+  if (thoughts && rules.thinking_open && sampled.size() <= kMostTurnTokens &&
+      read_thought(sampled, rules, tokenizer))
+    put(thought_key(key), sampled);
+  const auto again = tokenizer.encode(parsed->content, false);
+  const bool usual =
+      parsed->calls.empty() && std::equal(again.begin(), again.end(), tokens.begin(), tokens.end());
+  if (!usual && tokens.size() <= most_tokens(said)) put(key, tokens);
+  return keys;
 }
 
 }  // namespace anabranch

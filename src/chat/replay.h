@@ -18,16 +18,18 @@ namespace anabranch {
 uint64_t conversation_key(const Json& messages, std::string_view salt);
 
 // The assistant turns among `messages` whose sampled tokens are known. rules: how this request's output is
-// parsed.
+// parsed. thoughts: with their reasoning, where it is known too; what a message has of it must be equal.
 std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, const OutputRules& rules,
-                                   const Tokenizer& tokenizer, TurnMemory& memory);
+                                   const Tokenizer& tokenizer, TurnMemory& memory, bool thoughts = false);
 
 // How a complete turn ended.
 enum class TurnEndReason { end_of_turn, last_allowed_call };
 
 // Remembers the turn that follows a conversation (conversation_key), if it is complete and a template could
-// render it differently.
-void remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
-                   const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory);
+// render it differently. thoughts: also with its reasoning, if the prompt ended inside a thought. Returns the
+// keys of what was put into the memory.
+std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
+                                    const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory,
+                                    bool thoughts = false);
 
 }  // namespace anabranch

@@ -1,5 +1,5 @@
 // Where the values of flags come from: the configuration's part of a command line, and `config show`.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -67,6 +67,11 @@ SettingTable tuned_for(const std::string& model, const Settings& settings, const
   return path ? read_tuning(tuning_file(*path, device)) : SettingTable();
 }
 
+// Whether its value may hold a key or a password.
+bool is_secret(const std::string& flag) {
+  return flag == "api-key" || flag == "otlp";
+}
+
 struct Shown {
   std::string flag, value, origin;
 };
@@ -86,9 +91,9 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
     if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
     const std::string& flag = option->get_lnames().front();
     if (const auto set = table.find(flag); set != table.end())
-      out.push_back(
-          {flag, flag == "api-key" ? "(not shown)" : fmt::format("{}", fmt::join(set->second.values, ", ")),
-           set->second.origin});
+      out.push_back({flag,
+                     is_secret(flag) ? "(not shown)" : fmt::format("{}", fmt::join(set->second.values, ", ")),
+                     set->second.origin});
     else if (const auto here = found.find(flag); here != found.end())
       out.push_back({flag, here->second.values.front(), here->second.origin});
     else
@@ -118,6 +123,7 @@ FlagNames names_of_model_flags() {
 Result<Arguments> with_settings(int argc, const char* const* argv) {
   Arguments out;
   out.own = {argv + std::min(argc, 1), argv + argc};
+  out.passed_on = take_passed_on(out.own);
   use_our_commands(out.own);
   use_our_names(out.own);
   out.words = out.own;

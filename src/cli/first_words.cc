@@ -53,6 +53,15 @@ std::string a_model() {
 
 }  // namespace
 
+std::vector<std::string> take_passed_on(std::vector<std::string>& words) {
+  const size_t at = command_at(words);
+  const auto mark = std::find(words.begin() + static_cast<ptrdiff_t>(at), words.end(), "--");
+  if (at == words.size() || words[at] != "launch" || mark == words.end()) return {};
+  std::vector<std::string> rest(mark + 1, words.end());
+  words.erase(mark, words.end());
+  return rest;
+}
+
 void use_our_commands(std::vector<std::string>& words) {
   const size_t at = command_at(words);
   if (at == words.size()) return;

@@ -14,6 +14,7 @@
 namespace anabranch::cli {
 namespace {
 
+constexpr const char* kForAgent = "; words for the agent itself follow --";
 constexpr int kUsage = 2;  // the exit status for a wrong command line, as usual on Unix
 
 // The sub-command that was chosen, or the program if there is none.
@@ -52,16 +53,19 @@ std::optional<std::string> wrong_word(const CLI::App& app) {
   const auto left = app.remaining(true);
   const auto commands = commands_of(command);
   const bool wrong_command = names_no_command(app);
+  const bool passes_on = command.get_name() == "launch";
   for (const std::string& word : left)
     if (!wrong_command && word.size() > 1 && word[0] == '-') {
       const std::string name = word.substr(0, word.find('='));
       if (const auto advice = instead_of(name); !advice.empty())
         return fmt::format("there is no flag {}: {}", name, advice);
-      return fmt::format("there is no flag {}{}", name, did_you_mean(name, flags_of(command)));
+      const auto nearest = did_you_mean(name, flags_of(command));
+      return fmt::format("there is no flag {}{}", name, nearest.empty() && passes_on ? kForAgent : nearest);
     }
   if (left.empty()) return std::nullopt;
   if (commands.empty())
-    return fmt::format("'{}' is one word too many; quote texts of several words", left.front());
+    return fmt::format("'{}' is one word too many{}", left.front(),
+                       passes_on ? kForAgent : "; quote texts of several words");
   if (const auto advice = instead_of(left.front()); !advice.empty())
     return fmt::format("there is no sub-command '{}': {}", left.front(), advice);
   return fmt::format("there is no sub-command '{}'{}", left.front(), did_you_mean(left.front(), commands));

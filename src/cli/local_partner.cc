@@ -1,5 +1,7 @@
+#include <atomic>
 #include <random>
 
+#include "chat/engine_request.h"
 #include "chat/preparer.h"
 #include "cli/locate.h"
 #include "cli/partner.h"
@@ -21,7 +23,7 @@ class LocalPartner : public Partner {
     const auto cache = cache_options(engine.cache, options_.cache);
     const bool on_disk = cache.enabled && !cache.directory.empty();
     preparer_ = std::make_unique<Preparer>(
-        *engine_, PrepareOptions{{}, on_disk ? cache.directory + "/turns.db" : std::string()});
+        *engine_, PrepareOptions{{}, on_disk ? cache.directory + "/turns.db" : std::string(), cache.enabled});
     options_.engine = std::move(engine);
     return {};
   }
@@ -52,18 +54,32 @@ class LocalPartner : public Partner {
     TRY(const Prepared prepared,
         prepare_chat(*engine_, *preparer_, body, wanted.thinking.value_or(options_.thinking),
                      std::move(generation), [&] { return interrupt.load(); }));
+    if (const RequestId ahead = ahead_.exchange(0)) engine_->cancel(ahead);
     TRY(Answer answer, run_prompt(*engine_, prepared, wanted.silent, interrupt, wanted.progress));
     if (prepared.remember && answer.finish == FinishReason::stop && !answer.stop_found)
       preparer_->remember(answer.tokens, TurnEndReason::end_of_turn, *prepared.remember, prepared.rules);
     preparer_->write_turns();
+    if (!wanted.silent) read_ahead(prepared, answer);
     return answer;
   }
 
  private:
+  // Reads what the next prompt begins with while the user reads and writes. After calls the next prompt comes
+  // at once.
+  void read_ahead(const Prepared& prepared, const Answer& answer) {
+    if (!prepared.asked || answer.finish != FinishReason::stop || !answer.calls.empty()) return;
+    ChatRequest conversation = *prepared.asked;
+    conversation.messages.push_back({{"role", "assistant"}, {"content", answer.text}});
+    const auto next = preparer_->next_turn(std::move(conversation), [] { return false; });
+    if (!next) return;
+    if (const auto id = engine_->submit(engine_request(*next, 0, 0), [](const Event&) {})) ahead_ = *id;
+  }
+
   ChatOptions options_;
   uint64_t seed_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Preparer> preparer_;  // of the engine
+  std::atomic<RequestId> ahead_{0};     // reads ahead; 0: none
 };
 
 }  // namespace

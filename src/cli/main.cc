@@ -115,6 +115,7 @@ int run(int argc, char** argv) {
   if (program.serve.log_format == "json") set_log_format(LogFormat::json);
   for (const std::string& unknown : unknown_variables(program.app)) log_warning("{}", unknown);
   if (program.offline) go_offline();
+  program.launch.arguments = arguments->passed_on;
   for (const Program::Command& command : program.commands) {
     if (!*command.app) continue;
     if (command.check)

@@ -4,6 +4,7 @@
 #include "cli/completions.h"
 #include "cli/flag_groups.h"
 #include "cli/flags.h"
+#include "cli/launch_programs.h"
 #include "cli/print.h"
 #include "cli/serve_flags.h"
 #include "sessions/session_store.h"
@@ -170,6 +171,28 @@ Command add_status(CLI::App& app, StatusOptions& o) {
           json_flag(o.json),
       });
   return {command, [&o] { return run_status(o); }};
+}
+
+Command add_launch(CLI::App& app, LaunchOptions& o, const std::string& settings_file, const bool& offline) {
+  auto* command = add_command(
+      app, "launch", "Run a coding agent with a server of this machine (the agent's own words follow --)",
+      {server_flags(o.port, o.pid_file)},
+      {
+          {"program", o.program, "The agent: Claude Code, Codex, opencode, Qwen Code or aider", required(),
+           one_of(launch_names())},
+          {"-m,--model", o.model,
+           "A name of the running server's models (default: the first of its list); without a server, the "
+           "model to serve"},
+          {"--api-key-file", o.api_key_file,
+           "File whose first key the agent gets (or ANABRANCH_API_KEY in the environment)"},
+          {"--print", o.print, "Show the variables and the command, and run nothing"},
+      });
+  return {command, [&o, &settings_file, &offline] {
+            std::vector<std::string> flags;
+            if (!settings_file.empty()) flags.push_back("--config=" + settings_file);
+            if (offline) flags.push_back("--offline");
+            return run_launch(o, flags);
+          }};
 }
 
 std::vector<std::string> format_names() {
@@ -459,6 +482,7 @@ constexpr const char* kExamples =
     "  anabranch chat --model mlx-community/Qwen3.5-9B-4bit\n"
     "  anabranch generate --model DIR \"Why is the sky blue?\"\n"
     "  anabranch serve --model DIR --port 8080\n"
+    "  anabranch launch claude\n"
     "Every flag can also be set in ~/.config/anabranch/anabranch.toml or as ANABRANCH_NAME in the\n"
     "environment (ANABRANCH_MAX_GAP for --max-gap); `anabranch config show` lists the values.";
 
@@ -487,6 +511,7 @@ Program::Program(bool keep_defaults)
               add_serve(app, serve),
               add_stop(app, stop),
               add_status(app, status),
+              add_launch(app, launch, settings_file, offline),
               add_convert(app, convert),
               add_bench(app, bench),
               add_eval(app, eval),

@@ -29,6 +29,7 @@ struct Program {
   ServeOptions serve;
   StopOptions stop;
   StatusOptions status;
+  LaunchOptions launch;
   ConvertOptions convert;
   BenchOptions bench;
   EvalOptions eval;
@@ -65,6 +66,7 @@ struct Arguments {
   std::vector<std::string> words;  // with the flags from the settings
   SettingTable used;               // the settings of the sub-command
   Settings settings;
+  std::vector<std::string> passed_on;  // those behind "--" that are for the program of `launch`
 };
 Result<Arguments> with_settings(int argc, const char* const* argv);
 

@@ -233,6 +233,15 @@ int connections_of(const ServeOptions& options) {
   return static_cast<int>(std::clamp<int64_t>(requests + kOthers, kUsual, 1 << 16));
 }
 
+// The collector of traces. Its headers, which may be secret, come from OpenTelemetry's variables.
+Result<server::OtlpEndpoint> otlp_options(const ServeOptions& options) {
+  const std::string& url = options.server.otlp.url;
+  if (url.empty()) return server::OtlpEndpoint();
+  const char* headers = std::getenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS");
+  if (!headers) headers = std::getenv("OTEL_EXPORTER_OTLP_HEADERS");
+  return server::otlp_endpoint(url, headers ? headers : "");
+}
+
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
   if (!options.engine.cache.events.empty() && options.engine.model_path.empty())
     return make_error(ErrorKind::invalid, "--kv-events tells of one model: name it with --model");
@@ -244,6 +253,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY_VOID(allow_descriptors(result.limits.connections));
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
+  TRY(result.otlp, otlp_options(options));
   TRY(result.tools, server_tools(options, !result.api_keys.empty()));
   result.sessions = session_options(options);
   const auto keep = cache_options(options.engine.cache, options.cache);

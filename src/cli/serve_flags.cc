@@ -11,6 +11,14 @@ FlagGroup router_flags(ServeOptions& o) {
        "Tell routers over ZeroMQ which prompts of the model have kept states: an endpoint to listen on, such "
        "as tcp://127.0.0.1:5557",
        excludes("--no-cache")},
+      {"--read-ahead", named(o.server.read_ahead, {{"on", true}, {"off", false}}),
+       "After an answer, read what the conversation's next prompt begins with while no request waits "
+       "(default: on)",
+       excludes("--no-cache")},
+      {"--keep-thinking", o.server.keep_thinking,
+       "Prompts keep the thoughts of earlier turns, with models whose template knows preserve_thinking; "
+       "those "
+       "that clients do not send back are restored. Nothing is read twice then, but prompts grow"},
       {"--share-states", o.server.share_states,
        "Give kept states to other workers of this model that ask for them (behind the API keys)"},
       {"--state-peer", o.engine.peers.urls,
@@ -180,6 +188,9 @@ FlagGroup service_flags(ServeOptions& o) {
        "(docs/service.md)"},
       {"--access-log-size", o.server.access_log_bytes,
        "Begin it anew at this size; five old ones are kept (default: 64MB)", size(), within(4096.0, 1e15)},
+      {"--otlp", o.server.otlp.url,
+       "Send a trace of each answer to this OpenTelemetry collector, such as http://127.0.0.1:4318; never "
+       "text (docs/service.md)"},
   };
   return {"Service", std::move(flags)};
 }

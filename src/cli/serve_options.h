@@ -50,11 +50,22 @@ struct StopOptions {
   std::string pid_file;  // "": the usual one of the port
 };
 
-struct StatusOptions {
+// Where to look for a server, and with which key.
+struct ServerPlace {
   int port = server::ServerOptions().port;
   std::string pid_file;  // see StopOptions
   std::string api_key_file;
+};
+
+struct StatusOptions : ServerPlace {
   bool json = false;
+};
+
+struct LaunchOptions : ServerPlace {
+  std::string program;                 // a name in the table of launch_programs.h
+  std::string model;                   // "": the first one of the server
+  std::vector<std::string> arguments;  // of the program
+  bool print = false;                  // show what would be done
 };
 
 // Exit codes as in options.h, and 75: the device was lost.
@@ -62,5 +73,7 @@ int run_serve(const ServeOptions& options);
 int run_stop(const StopOptions& options);
 // Exit codes: 0 a server runs, 3 none does.
 int run_status(const StatusOptions& options);
+// The exit code is the program's. flags: those of all commands that a server of ours is started with.
+int run_launch(const LaunchOptions& options, const std::vector<std::string>& flags);
 
 }  // namespace anabranch::cli

@@ -13,9 +13,8 @@
 #include "cli/conversation.h"
 #include "cli/pid_file.h"
 #include "cli/print.h"
+#include "cli/running_server.h"
 #include "cli/serve_options.h"
-#include "cli/server_access.h"
-#include "hub/http.h"
 
 namespace anabranch::cli {
 namespace {
@@ -23,11 +22,6 @@ namespace {
 constexpr int kNotRunning = 3;      // the same as of systemctl status
 constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
 constexpr double kAfterSecond = 5;  // seconds until SIGKILL
-constexpr double kHealthSeconds = 3;
-
-Result<std::string> pid_file_of(const std::string& named, int port) {
-  return named.empty() ? usual_pid_file(port) : Result<std::string>(named);
-}
 
 std::string nothing_runs(const std::string& pid_file) {
   return fmt::format("no server runs that has the pid file {}", pid_file);
@@ -76,24 +70,6 @@ Result<void> stop(const StopOptions& options) {
   TRY(const bool killed, wait_for_end(pid_file, pid, kAfterSecond));
   if (killed) return tell("it did not react and was killed");
   return make_error(ErrorKind::io, "process {} still runs, although it was killed", pid);
-}
-
-// An address at which the server can be reached: replaces a wildcard address.
-std::string reachable(std::string address) {
-  for (const auto& [wildcard, loopback] : {std::pair{"//0.0.0.0:", "//127.0.0.1:"}, {"//[::]:", "//[::1]:"}})
-    if (const size_t at = address.find(wildcard); at != address.npos)
-      return address.replace(at, std::strlen(wildcard), loopback);
-  return address;
-}
-
-// The server's report about itself; null if it does not answer.
-Json health_of(const ServerRecord& server, const std::string& key) {
-  net::Transfer transfer = hub::transfer_of(
-      {.url = reachable(server.address) + "/health", .token = key, .own_server = true}, hub::Settings());
-  transfer.seconds = kHealthSeconds;
-  const net::Response response = net::Transfers().wait_for(std::move(transfer));
-  const auto json = parse_json(response.body);
-  return response.end != net::End::late && json && json->is_object() ? *json : Json();
 }
 
 struct Load {
@@ -163,38 +139,9 @@ void print_status(const ServerRecord& server, const Json& health) {
   if (!server.log.empty()) say("log      {}\n", server.log);
 }
 
-// A server and its report about itself (null: it does not answer).
-struct Seen {
-  ServerRecord server;
-  Json health;
-};
-
-// A server that runs in the foreground has no pid file, but answers on its port. No key is sent to it,
-// because until it answers it may be any program.
-std::optional<Seen> foreground_server(int port) {
-  Seen seen{{.address = fmt::format("http://127.0.0.1:{}", port)}, {}};
-  seen.health = health_of(seen.server, "");
-  if (!seen.health.is_object() || string_at(seen.health, "status").empty()) return std::nullopt;
-  return seen;
-}
-
-Result<std::optional<Seen>> see_server(const StatusOptions& options, const std::string& pid_file) {
-  TRY(const auto server, find_server(pid_file));
-  if (!server) {
-    if (options.pid_file.empty() && options.port > 0) return foreground_server(options.port);
-    return std::optional<Seen>();
-  }
-  Seen seen{*server, {}};
-  if (!server->address.empty()) {
-    TRY(const std::string key, key_to_show(options.api_key_file));
-    seen.health = health_of(*server, key);
-  }
-  return std::optional(std::move(seen));
-}
-
 Result<int> status(const StatusOptions& options) {
   TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
-  TRY(const auto seen, see_server(options, pid_file));
+  TRY(const auto seen, see_server(options));
   if (!seen) {
     if (options.json)
       say_json({{"running", false}, {"pid_file", pid_file}});
@@ -203,9 +150,9 @@ Result<int> status(const StatusOptions& options) {
     return kNotRunning;
   }
   if (options.json)
-    say_json(status_json(seen->server, seen->health), 2);
+    say_json(status_json(seen->record, seen->health), 2);
   else
-    print_status(seen->server, seen->health);
+    print_status(seen->record, seen->health);
   return 0;
 }
 

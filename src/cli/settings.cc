@@ -23,6 +23,8 @@ namespace {
 constexpr size_t kMaxBytes = 1 << 20;
 // Sub-commands whose flags may stand in [model.NAME].
 constexpr const char* kModelCommands[] = {"serve", "chat", "generate"};
+// Sub-commands that look for a server.
+constexpr std::string_view kServerCommands[] = {"stop", "status", "launch"};
 
 std::string flag_name(std::string_view key) {
   std::string name(key);
@@ -265,12 +267,16 @@ Result<Settings> read_settings(const std::vector<std::string>& files, const CLI:
 SettingTable settings_of(const CLI::App& command, const Settings& settings, const std::string& model) {
   SettingTable out;
   const auto known = names_of(command);
-  // `stop` and `status` look for the server that `serve` would start with the same settings.
-  const bool asks_for_server = command.get_name() == "stop" || command.get_name() == "status";
+  // These look for the server that `serve` would start with the same settings. Its model may have another
+  // name there.
+  const bool asks_for_server =
+      std::ranges::find(kServerCommands, command.get_name()) != std::end(kServerCommands);
   for (const std::string& name : {std::string(asks_for_server ? "serve" : ""), command.get_name()})
     if (const auto of = settings.commands.find(name); of != settings.commands.end())
       for (const auto& [flag, setting] : of->second)
-        if (std::ranges::find(known, flag) != known.end()) out[flag] = setting;
+        if (std::ranges::find(known, flag) != known.end() &&
+            !(asks_for_server && name == "serve" && flag == "model"))
+          out[flag] = setting;
   if (const auto of = settings.models.find(model); of != settings.models.end())
     for (const auto& [name, setting] : of->second.flags)
       if (std::ranges::find(known, name) != known.end()) out[name] = setting;
@@ -287,8 +293,8 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
 
 std::vector<std::string> unknown_variables(const CLI::App& app) {
   // Variables that are read elsewhere.
-  std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_CONFIG", "ANABRANCH_NVRTC",
-                                    "ANABRANCH_OVERLAP"};
+  std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_CONFIG", "ANABRANCH_LAUNCH_KEY",
+                                    "ANABRANCH_NVRTC", "ANABRANCH_OVERLAP"};
   for (const CLI::App* command : app.get_subcommands({}))
     for (const std::string& flag : names_of(*command)) known.push_back(variable_of(flag));
   std::vector<std::string> out;

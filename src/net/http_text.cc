@@ -34,6 +34,14 @@ std::string origin_with_port(const std::string& url) {
   return origin(url, CURLU_DEFAULT_PORT);
 }
 
+std::string percent_decoded(const std::string& text) {
+  int size = 0;
+  char* decoded = curl_easy_unescape(nullptr, text.c_str(), static_cast<int>(text.size()), &size);
+  const std::string out(decoded ? decoded : "", static_cast<size_t>(size));
+  curl_free(decoded);
+  return out;
+}
+
 std::optional<std::time_t> parse_http_date(const std::string& text) {
   const std::time_t date = curl_getdate(text.c_str(), nullptr);
   return date < 0 ? std::nullopt : std::optional(date);

@@ -14,6 +14,9 @@ std::string origin_of(const std::string& url);
 // The same, always with ":port".
 std::string origin_with_port(const std::string& url);
 
+// "a%20b" -> "a b". Escapes that are not valid stay as they are.
+std::string percent_decoded(const std::string& text);
+
 // A date in any of HTTP's formats, such as "Sun, 06 Nov 1994 08:49:37 GMT".
 std::optional<std::time_t> parse_http_date(const std::string& text);
 

@@ -32,20 +32,103 @@ Scan CallScanner::advance(std::string_view text, TextEnd end) {
   for (;;) {
     const auto result = step();
     if (!result) continue;
-    return *result == Scan::more && end != TextEnd::none ? at_end() : *result;
+    const Scan scan = *result == Scan::more && end != TextEnd::none ? at_end() : *result;
+    if (scan != Scan::broken || !streamed_) return scan;
+    give_up();
   }
+}
+
+// A call that has begun cannot become text any more.
+void CallScanner::give_up() {
+  if (has_begun()) calls_.push_back(open_);
+  open_ = {};
+  step_ = Step::rest;
+}
+
+void CallScanner::stop() {
+  if (!streamed_ || step_ == Step::rest) return;
+  give_up();
+  at_ = text_.size();
+}
+
+// Drops text up to the closing mark, or to the next call.
+Scan CallScanner::rest() {
+  size_t end = form_ == ToolForm::tagged ? text_.find(kCallClose, at_) : text_.npos;
+  size_t next = end == text_.npos ? end : end + kCallClose.size();
+  for (const std::string_view opener : call_openers(form_))
+    if (const size_t other = text_.find(opener, at_); other < end) end = next = other;
+  if (end != text_.npos) at_ = next;
+  return end == text_.npos ? Scan::more : Scan::complete;
+}
+
+void CallScanner::send(std::string_view json) {
+  open_.arguments += json;
+  streamed_ = streamed_ || has_begun();
+}
+
+// Finds the name and the arguments of a call in JSON, or of the first call in a list.
+bool CallScanner::find_object() {
+  if (!streams_ || headless_) return false;
+  const size_t from = text_[begin_] == '[' ? begin_ + 1 : begin_;
+  const JsonCallHead head = read_call_head(text_.substr(from));
+  if (head.scan == Scan::more) return false;
+  open_ = {offered_name(*tools_, head.name), ""};
+  headless_ = head.scan == Scan::broken || !has_tool(*tools_, open_.name);
+  if (!headless_) object_.emplace(from + head.arguments);
+  return !headless_;
+}
+
+void CallScanner::send_object() {
+  const size_t before = object_->certain();
+  object_->advance(text_);
+  send(text_.substr(before, object_->certain() - before));
+}
+
+void CallScanner::send_text() {
+  if (!is_text_) return;
+  const auto text = value_->certain(text_);
+  if (text.size() <= text_sent_) return;
+  if (text_sent_ == 0) send(member_start() + '"');
+  const std::string quoted = json_string(text.substr(text_sent_));
+  send(std::string_view(quoted).substr(1, quoted.size() - 2));
+  text_sent_ = text.size();
+}
+
+std::string CallScanner::member_start() const {
+  return (open_.arguments.size() > 1 ? ", " : "") + json_string(key_) + ": ";
+}
+
+// What of the text from `from` to `to` is to be read as a call or its arguments: instead of what is certain,
+// a stub of it.
+std::string CallScanner::unsent(size_t from, size_t to) const {
+  if (!has_begun()) return std::string(text_.substr(from, to - from));
+  std::string text(text_.substr(from, object_->begin() - from));
+  text += object_->stub();
+  return text += text_.substr(object_->certain(), to - object_->certain());
+}
+
+// Puts what has been sent before the rest of the arguments. False: this is another call.
+bool CallScanner::join(ToolCall& call) {
+  if (!has_begun()) return true;
+  const auto stub = object_->stub();
+  if (call.name != open_.name || !call.arguments.starts_with(stub)) return false;
+  call.arguments = open_.arguments + call.arguments.substr(stub.size());
+  open_ = {};
+  return true;
 }
 
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
-  bool whole = step_ == Step::after_json || step_ == Step::after_function || step_ == Step::gemma_close ||
-               (step_ == Step::body && form_ == ToolForm::plain);
+  bool whole = step_ == Step::rest || step_ == Step::after_json || step_ == Step::after_function ||
+               step_ == Step::gemma_close || (step_ == Step::body && form_ == ToolForm::plain);
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
   if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
       is_part_of_close(text_.substr(at_)))
     whole = take_function();
   const bool json = step_ == Step::json || step_ == Step::arguments;
   at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
+  // Brackets and quotes that do not match may have hidden the end.
+  if (json && has_begun()) at_ = object_->certain();
   return whole && !calls_.empty() ? Scan::complete : Scan::broken;
 }
 
@@ -82,6 +165,8 @@ std::optional<Scan> CallScanner::step() {
       return gemma();
     case Step::gemma_object:
       return gemma_object();
+    case Step::rest:
+      return rest();
   }
   return Scan::broken;
 }
@@ -116,6 +201,9 @@ std::optional<Scan> CallScanner::body() {
   if (text_[at_] == '{' || text_[at_] == '[') {
     begin_ = at_;
     json_.emplace();
+    open_ = {};
+    object_.reset();
+    headless_ = false;
     step_ = Step::json;
   } else if (form_ == ToolForm::tagged) {
     step_ = Step::function;
@@ -164,6 +252,7 @@ bool CallScanner::take_calls(std::string_view json, const std::string& closers) 
     if (call) call->name = offered_name(*tools_, call->name);
     // A plain answer may be any JSON; it is a call only if it names a known tool.
     if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
+    if (!join(*call)) return false;
     calls.push_back(std::move(*call));
   }
   calls_.insert(calls_.end(), calls.begin(), calls.end());
@@ -171,6 +260,7 @@ bool CallScanner::take_calls(std::string_view json, const std::string& closers) 
 }
 
 std::optional<Scan> CallScanner::json() {
+  if (object_ || find_object()) send_object();
   const Scan scan = json_->advance(text_, at_);
   if (scan == Scan::more) return scan;
   const size_t value_end = at_;
@@ -181,14 +271,13 @@ std::optional<Scan> CallScanner::json() {
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
-  if ((scan == Scan::complete || !closers.empty()) &&
-      take_calls(text_.substr(begin_, value_end - begin_), closers)) {
+  if ((scan == Scan::complete || !closers.empty()) && take_calls(unsent(begin_, value_end), closers)) {
     if (form_ == ToolForm::mistral || !closers.empty()) return Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;
     return std::nullopt;
   }
-  at_ = std::min(json_->odd_at(), value_end);
+  at_ = streamed_ ? value_end : std::min(json_->odd_at(), value_end);
   return Scan::broken;
 }
 
@@ -239,11 +328,15 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
   begin_ = ++at_;
   if (step_ == Step::function_name) {
     name_ = offered_name(*tools_, name);
+    open_ = {name_, "{"};
+    offered_ = streams_ && has_tool(*tools_, name_);
   } else {
     if (key_.empty()) expected_ = parameter_names(*tools_, name_);
     key_ = name;
     expected_.erase(name);
     value_.emplace(begin_, exact_);
+    is_text_ = offered_ && must_be_text(*tools_, name_, key_);
+    text_sent_ = 0;
     json_.reset();
     if (may_be_structured(*tools_, name_, key_)) json_.emplace();
   }
@@ -284,6 +377,7 @@ std::optional<Scan> CallScanner::value() {
   const Scan scan =
       value_->advance(text_, end_, [&](std::string_view key) { return expected_.contains(key); });
   if (scan != Scan::complete) {
+    if (scan == Scan::more) send_text();
     if (scan == Scan::broken) at_ = text_.size();
     return scan;
   }
@@ -294,8 +388,13 @@ std::optional<Scan> CallScanner::value() {
 }
 
 void CallScanner::take_argument() {
-  auto json = typed_argument(*tools_, name_, key_, value_->value(text_));
+  const auto value = value_->value(text_);
+  auto json = typed_argument(*tools_, name_, key_, value);
   if (!json) return;
+  if (text_sent_ > 0)
+    send(json_string(value.substr(text_sent_)).substr(1));
+  else if (offered_)
+    send(member_start() + *json);
   const auto same = std::find_if(arguments_.begin(), arguments_.end(),
                                  [&](const auto& argument) { return argument.first == key_; });
   if (same != arguments_.end())
@@ -311,10 +410,12 @@ bool CallScanner::take_function() {
     if (call.arguments.size() > 1) call.arguments += ", ";
     call.arguments += json_string(key) + ": " + json;
   }
+  if (has_begun()) call.arguments = open_.arguments;
   call.arguments += '}';
   if (!parse_json(call.arguments).ok()) return false;
   arguments_.clear();
   key_.clear();
+  open_ = {};
   calls_.push_back(std::move(call));
   step_ = Step::after_function;
   return true;
@@ -375,15 +476,18 @@ std::optional<Scan> CallScanner::arguments() {
     begin_ = at_;
     if (!something) return Scan::more;
     if (text_[at_] != '{') return Scan::broken;
+    open_ = {name_, ""};
+    if (streams_ && has_tool(*tools_, name_)) object_.emplace(begin_);
   }
+  if (object_) send_object();
   const Scan scan = json_->advance(text_, at_);
   if (scan == Scan::more) return scan;
-  if (scan == Scan::broken) at_ = std::min(json_->odd_at(), at_);
+  if (scan == Scan::broken && !streamed_) at_ = std::min(json_->odd_at(), at_);
   if (scan == Scan::broken) return scan;
-  const auto text = text_.substr(begin_, at_ - begin_);
-  auto json = parse_json(text).ok() ? std::string(text) : lenient_json(text).value_or("");
-  if (json.empty()) return Scan::broken;
-  calls_.push_back({name_, std::move(json)});
+  const std::string text = unsent(begin_, at_);
+  ToolCall call{name_, parse_json(text).ok() ? text : lenient_json(text).value_or("")};
+  if (call.arguments.empty() || !join(call)) return Scan::broken;
+  calls_.push_back(std::move(call));
   return Scan::complete;
 }
 

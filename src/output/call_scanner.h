@@ -11,6 +11,7 @@
 #include "output/lenient_json.h"
 #include "output/output_format.h"
 #include "output/parameter_value.h"
+#include "output/partial_object.h"
 #include "output/tool_call.h"
 #include "output/tool_gemma.h"
 
@@ -18,8 +19,10 @@ namespace anabranch {
 
 class CallScanner {
  public:
-  // tools: OpenAI's array; must outlive the scanner. exact: see ValueScan.
-  CallScanner(ToolForm form, const Json& tools, bool exact) : form_(form), tools_(&tools), exact_(exact) {}
+  // tools: OpenAI's array; must outlive the scanner. exact: see ValueScan. streams: calls may begin before
+  // they are complete.
+  CallScanner(ToolForm form, const Json& tools, bool exact, bool streams)
+      : form_(form), tools_(&tools), exact_(exact), streams_(streams) {}
 
   // text: the block so far, from its marker on; it grows from call to call.
   Scan advance(std::string_view text, TextEnd end);
@@ -27,6 +30,14 @@ class CallScanner {
   size_t at() const { return at_; }
   // The calls of a complete block, at least one.
   const std::vector<ToolCall>& calls() const { return calls_; }
+  // The call that has begun and is not complete yet, with the arguments so far; null: none. What it holds
+  // stays as it is, and only grows. If the rest turns out to be no call, or is missing, its arguments end
+  // there, and the rest of the block is dropped.
+  const ToolCall* begun() const { return has_begun() ? &open_ : nullptr; }
+  // Ends a block with such a call, of which nothing more is to be read.
+  void stop();
+  // Whether a call of this block has begun before it was complete. Then the block is never `broken`.
+  bool streamed() const { return streamed_; }
 
  private:
   enum class Step {
@@ -47,6 +58,7 @@ class CallScanner {
     gemma_object,
     gemma_close,
     fence,  // ``` and a language
+    rest,   // of a block whose call has begun and then broke
   };
 
   // Each function does one step. nullopt: the step is done, and step_ is the next one.
@@ -66,7 +78,18 @@ class CallScanner {
   std::optional<Scan> arguments();
   std::optional<Scan> gemma();
   std::optional<Scan> gemma_object();
+  Scan rest();
   Scan at_end();
+  void give_up();
+  bool has_begun() const { return open_.arguments.size() >= kHeldBytes; }
+  bool find_object();
+  // Each adds what has become certain of the arguments to open_.
+  void send_object();
+  void send_text();
+  void send(std::string_view json);
+  std::string member_start() const;
+  std::string unsent(size_t from, size_t to) const;
+  bool join(ToolCall& call);
   // closers: brackets that the model left out at the end of `json`.
   bool take_calls(std::string_view json, const std::string& closers);
   bool take_function();
@@ -77,9 +100,13 @@ class CallScanner {
   // Skips white space; false if the text ends there.
   bool next();
 
+  // So many bytes of its arguments are certain before a call begins. A short call that is broken is thus
+  // text.
+  static constexpr size_t kHeldBytes = 64;
+
   ToolForm form_;
   const Json* tools_;
-  bool exact_;
+  bool exact_, streams_;
   Step step_ = Step::opener;
   std::string_view text_;
   size_t at_ = 0;
@@ -93,6 +120,13 @@ class CallScanner {
   std::set<std::string, std::less<>> expected_;  // parameters of name_ that it does not have yet
   std::vector<std::pair<std::string, std::string>> arguments_;  // of <parameter=...>: name, JSON
   std::vector<ToolCall> calls_;
+  ToolCall open_;                        // the call being read, with what is certain of its arguments
+  bool offered_ = false;                 // open_ names a tool
+  bool streamed_ = false;                // see streamed()
+  std::optional<PartialObject> object_;  // the arguments in JSON
+  bool headless_ = false;                // the JSON does not begin like read_call_head()
+  bool is_text_ = false;                 // the parameter can only be a string
+  size_t text_sent_ = 0;                 // bytes of the parameter's text that are in open_
 };
 
 }  // namespace anabranch

@@ -21,17 +21,6 @@ bool is_number_byte(char c) {
   return (c >= '0' && c <= '9') || std::string_view("+-.eE").find(c) != std::string_view::npos;
 }
 
-// The bytes of the escape at the beginning of `text`, with its partner if it is half of a pair; 0: it is no
-// escape of JSON.
-size_t escape_size(std::string_view text) {
-  if (text.size() > 1 && std::string_view("\"\\/bfnrt").find(text[1]) != std::string_view::npos) return 2;
-  const auto unit = escaped_unit(text);
-  if (!unit || is_second_surrogate(*unit)) return 0;
-  if (!is_first_surrogate(*unit)) return kEscapeBytes;
-  const auto second = escaped_unit(text.substr(kEscapeBytes));
-  return second && is_second_surrogate(*second) ? 2 * kEscapeBytes : 0;
-}
-
 // The JSON of a string: text is what stands between its quotes.
 std::string string_json(std::string_view text) {
   std::string out = "\"";
@@ -236,6 +225,15 @@ Scan LenientScan::advance(std::string_view text, size_t& at) {
     }
   }
   return Scan::more;
+}
+
+size_t escape_size(std::string_view text) {
+  if (text.size() > 1 && std::string_view("\"\\/bfnrt").find(text[1]) != std::string_view::npos) return 2;
+  const auto unit = escaped_unit(text);
+  if (!unit || is_second_surrogate(*unit)) return 0;
+  if (!is_first_surrogate(*unit)) return kEscapeBytes;
+  const auto second = escaped_unit(text.substr(kEscapeBytes));
+  return second && is_second_surrogate(*second) ? 2 * kEscapeBytes : 0;
 }
 
 std::optional<std::string> lenient_json(std::string_view text) {

@@ -37,6 +37,10 @@ struct MarkedNotation {
   std::function<std::optional<std::string>(const std::string& key, std::string_view text, bool quoted)> typed;
 };
 
+// The bytes of the escape at the beginning of `text`, with its partner if it is half of a pair; 0: it is no
+// escape of JSON.
+size_t escape_size(std::string_view text);
+
 // The JSON of an object or list; nullopt if the text is none, or exceeds the limits for calls or of
 // parse_json().
 std::optional<std::string> lenient_json(std::string_view text);

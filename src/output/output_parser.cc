@@ -5,6 +5,7 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "tokenizer/utf8.h"
 
 namespace anabranch {
 namespace {
@@ -96,8 +97,9 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
-      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools, rules_.exact);
       certain_ = rules_.only_calls || found.size > 0;
+      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools, rules_.exact,
+                       certain_ && !inside_);
     } else if (found.marker == Marker::call_close) {
       at_ += found.size;
       trim_ = true;
@@ -111,10 +113,17 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
 // Lets the scanner read the call that begins at at_, and takes its result. False: more text is needed.
 bool OutputParser::scan_call(TextEnd end, std::vector<OutputEvent>& out) {
   const auto rest = std::string_view(held_).substr(at_);
-  Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), TextEnd::none);
-  if (scan == Scan::more && rest.size() < kMaxCallBytes) {
-    if (end == TextEnd::none) return false;
-    scan = scanner_->advance(rest, end);
+  auto most = rest.substr(0, kMaxCallBytes);
+  most.remove_suffix(unfinished_utf8_tail(most));
+  Scan scan = scanner_->advance(most, TextEnd::none);
+  const bool full = rest.size() >= kMaxCallBytes;
+  if (scan == Scan::more && full) scanner_->stop();
+  if (scan == Scan::more && (!full || scanner_->streamed())) {
+    if (full || end != TextEnd::none) scan = scanner_->advance(rest, end);
+    if (scan == Scan::more) {
+      if (scanner_->streamed()) write_begun(out);
+      return false;
+    }
     if (scan != Scan::complete && end == TextEnd::cut && certain_) {
       spaces_.clear();
       at_ = held_.size();
@@ -125,7 +134,7 @@ bool OutputParser::scan_call(TextEnd end, std::vector<OutputEvent>& out) {
   const size_t length = scan == Scan::more ? kMaxCallBytes : scanner_->at();
   size_t all = static_cast<size_t>(calls_) + scanner_->calls().size();
   for (const Deferred& one : deferred_) all += one.calls.size();
-  if (scan != Scan::complete || all > kMaxCalls) {
+  if (scan != Scan::complete || (all > kMaxCalls && !scanner_->streamed())) {
     text_until_ = at_ + length;
     closed_ = false;
     // Llama also writes it before code. It is a marker, not text.
@@ -237,17 +246,36 @@ void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& ou
   spaces_ = text.substr(last + 1);
 }
 
+// Writes the calls of a whole block, except for what write_begun() has written.
 void OutputParser::write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out) {
   spaces_.clear();
   trim_ = closed_ = true;
-  for (const ToolCall& call : calls) {
-    if (done_) return;
-    const int index = calls_++;
-    out.push_back({Kind::call_begin, call.name, index});
-    out.push_back({Kind::call_arguments, call.arguments, index});
-    out.push_back({Kind::call_end, "", index});
-    done_ = calls_ >= rules_.max_calls;
+  for (; written_ < calls.size(); ++written_) write_call(calls[written_], true, out);
+  written_ = 0;
+  done_ = calls_ >= rules_.max_calls;
+}
+
+void OutputParser::write_begun(std::vector<OutputEvent>& out) {
+  spaces_.clear();
+  trim_ = closed_ = true;
+  const auto& calls = scanner_->calls();
+  for (; written_ < calls.size(); ++written_) write_call(calls[written_], true, out);
+  if (const ToolCall* begun = scanner_->begun()) write_call(*begun, false, out);
+}
+
+void OutputParser::write_call(const ToolCall& call, bool whole, std::vector<OutputEvent>& out) {
+  if (!sent_) {
+    if (calls_ >= std::min(rules_.max_calls, kMaxCalls)) return;
+    out.push_back({Kind::call_begin, call.name, calls_++});
+    sent_ = 0;
   }
+  const int index = calls_ - 1;
+  if (*sent_ < call.arguments.size())
+    out.push_back({Kind::call_arguments, call.arguments.substr(*sent_), index});
+  sent_ = call.arguments.size();
+  if (!whole) return;
+  out.push_back({Kind::call_end, "", index});
+  sent_.reset();
 }
 
 void OutputParser::resolve(bool as_calls, std::vector<OutputEvent>& out) {

@@ -47,10 +47,14 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 //
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
-// - A call is reported when it is complete. A call that is malformed or too long stays text, byte for byte. A
-//   complete call without its closing mark counts, and after a call a line that is only such a mark is no
-//   text. An incomplete call that something else than the model cut is dropped, if it is certain to be a
-//   call.
+// - A call of a tool with an opening mark begins as soon as some of its arguments are certain (see
+//   CallScanner::begun); the rest of them follows as it is written, as far as the model's format allows. Such
+//   a call is always reported. If it is malformed, too long or cut off, its arguments end early, as no whole
+//   object, and the rest of its block is dropped.
+// - Other calls are reported when they are complete. One that is malformed or too long stays text, byte for
+//   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
+// - A complete call without its closing mark counts, and after a call a line that is only such a mark is no
+//   text.
 // - A call inside a reasoning block counts only if the block is never closed. Until that is known, the text
 //   after it is held back.
 class OutputParser {
@@ -91,6 +95,8 @@ class OutputParser {
   void write(std::string_view text, std::vector<OutputEvent>& out);
   void write_now(std::string_view text, std::vector<OutputEvent>& out);
   void write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out);
+  void write_begun(std::vector<OutputEvent>& out);
+  void write_call(const ToolCall& call, bool whole, std::vector<OutputEvent>& out);
   void resolve(bool as_calls, std::vector<OutputEvent>& out);
 
   OutputRules rules_;
@@ -109,7 +115,9 @@ class OutputParser {
   size_t text_until_ = 0;      // in held_: no call begins before it
   std::string spaces_;         // white space that may be the last before a border
   std::optional<CallScanner> scanner_;
-  bool certain_ = false;  // the text that the scanner reads cannot be an answer in JSON
+  size_t written_ = 0;          // calls of the scanner's block that were written whole
+  std::optional<size_t> sent_;  // bytes that were written of the arguments of a call that is not whole
+  bool certain_ = false;        // the text that the scanner reads cannot be an answer in JSON
   std::vector<Deferred> deferred_;
 };
 

@@ -14,12 +14,12 @@ constexpr std::string_view kClose = "</parameter>", kParameter = "<parameter=";
 constexpr std::string_view kTags[] = {kClose, kFunctionClose, kCallClose, kFunctionOpen, kParameter};
 constexpr std::string_view kFollowers[] = {kParameter, kFunctionClose, kCallClose};
 constexpr size_t kMaxSpaces = 64;  // between <function=NAME> and its first parameter
+constexpr size_t kMaxNearlyClose = 40;
 
 // Whether this line is what models write for </parameter>: </parameters>, </parameter1>, </param>, ...
 bool is_nearly_close(std::string_view line) {
-  constexpr size_t kMost = 40;
   line = trimmed(line);
-  if (line.empty() || line.size() > kMost || line.front() != '<') return false;
+  if (line.empty() || line.size() > kMaxNearlyClose || line.front() != '<') return false;
   line.remove_prefix(1);
   const bool closes = line.substr(0, 1) == "/";
   line.remove_prefix(std::min(line.find_first_not_of("/ "), line.size()));
@@ -27,6 +27,16 @@ bool is_nearly_close(std::string_view line) {
     return false;
   const size_t word_end = std::min(line.find_first_of(" \t"), line.size());
   return line.substr(word_end).find_first_not_of("/> \t") == std::string_view::npos;
+}
+
+// Whether a line that begins like this may go on to be nearly </parameter>.
+bool may_be_nearly_close(std::string_view line) {
+  line = trimmed(line);
+  if (line.empty()) return true;
+  if (line.size() > kMaxNearlyClose || line.front() != '<') return false;
+  line.remove_prefix(1);
+  line.remove_prefix(std::min(line.find_first_not_of("/ "), line.size()));
+  return begins_with(line, "param") != Scan::broken;
 }
 
 }  // namespace
@@ -45,6 +55,18 @@ Scan ValueScan::advance(std::string_view text, TextEnd end,
     if (scan == Scan::more) ++at_;
   }
   return end == TextEnd::none ? Scan::more : settle();
+}
+
+std::string_view ValueScan::certain(std::string_view text) const {
+  size_t end = std::min(at_, text.size());
+  for (const auto& other : {inner_, line_})  // the value may turn out to end there
+    if (other) end = std::min(end, other->at);
+  auto value = text.substr(begin_, end - begin_);
+  if (!value.empty() && value.front() == '\n') value.remove_prefix(1);
+  if (!value.empty() && value.back() == '\n') value.remove_suffix(1);
+  const size_t line_end = value.rfind('\n');
+  const size_t last = line_end == std::string_view::npos ? 0 : line_end + 1;
+  return may_be_nearly_close(value.substr(last)) ? value.substr(0, last > 0 ? line_end : 0) : value;
 }
 
 std::string_view ValueScan::value(std::string_view text) const {

@@ -31,6 +31,8 @@ class ValueScan {
   void skip(size_t end) { at_ = end; }
   // text: all of it so far. expected: whether the call may have the parameter KEY and does not have it yet.
   Scan advance(std::string_view text, TextEnd end, const std::function<bool(std::string_view)>& expected);
+  // Before `complete`: the part of the value that is certain, whatever follows.
+  std::string_view certain(std::string_view text) const;
   // After `complete`: the value without the line breaks that the template writes around it.
   std::string_view value(std::string_view text) const;
   // After `complete`: where the next tag or white space begins.

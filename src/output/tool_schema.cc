@@ -181,6 +181,10 @@ bool may_be_structured(const Json& tools, std::string_view tool, const std::stri
   return types.count("object") > 0 || types.count("array") > 0;
 }
 
+bool must_be_text(const Json& tools, std::string_view tool, const std::string& parameter) {
+  return types_of(tools, tool, parameter) == std::set<std::string>{"string"};
+}
+
 std::optional<std::string> typed_argument(const Json& tools, std::string_view tool,
                                           const std::string& parameter, std::string_view text, bool quoted) {
   const auto types = types_of(tools, tool, parameter);

@@ -59,5 +59,88 @@ TEST(KnownTurnsReplay, TokensThatSayAnotherThingAreNotBelieved) {
   EXPECT_EQ(known(hidden), 0u);
 }
 
+// A template in the form of Qwen3.6: thoughts of earlier turns only with preserve_thinking.
+constexpr const char* kPreserving =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' and preserve_thinking %}<think>\n{{ m.reasoning_content | default('') | "
+    "trim }}"
+    "\n</think>\n\n{% endif %}{{ m.content | trim }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}";
+
+struct ThoughtTurn {
+  const Tokenizer& tokenizer = known_turns_tokenizer();
+  OutputRules rules;
+  Json messages = Json::array({{{"role", "user"}, {"content", "Where?"}}});
+  std::vector<int> sampled;
+  TurnMemory memory{""};
+
+  ThoughtTurn() {
+    rules.format = find_output_format(nullptr, tokenizer);
+    rules.format.reasoning = ReasoningTags{"<think>", "</think>"};
+    rules.thinking_open = true;
+    // The same text in other tokens than those of the tokenizer.
+    for (const char* part : {"He", "re", "?", "\n", "</think>", "\n", "\n", "I", "n", " Paris", "."})
+      for (const int id : tokenizer.encode(part, true)) sampled.push_back(id);
+  }
+  std::vector<uint64_t> remember(bool thoughts) {
+    std::vector<int> whole = sampled;
+    whole.push_back(*tokenizer.find("<|im_end|>"));
+    return remember_turn(whole, TurnEndReason::end_of_turn, conversation_key(messages, ""), rules, tokenizer,
+                         memory, thoughts);
+  }
+  std::vector<KnownTurn> known(const std::string& content, const std::string& reasoning, bool thoughts) {
+    Json sent = messages;
+    sent.push_back({{"role", "assistant"}, {"content", content}});
+    if (!reasoning.empty()) sent.back()["reasoning_content"] = reasoning;
+    return known_turns(sent, "", rules, tokenizer, memory, thoughts);
+  }
+};
+
+TEST(KnownTurnsThought, IsRestoredWhereTheClientLeftItOutOrSendsTheSame) {
+  ThoughtTurn turn;
+  EXPECT_EQ(turn.remember(true).size(), 2u);
+  for (const char* sent : {"", "Here?", " Here?\n"}) {
+    const auto known = turn.known("In Paris.", sent, true);
+    ASSERT_EQ(known.size(), 1u) << sent;
+    EXPECT_TRUE(known[0].thought);
+    EXPECT_EQ(known[0].tokens, turn.sampled);
+  }
+}
+
+TEST(KnownTurnsThought, IsNotRestoredForAnotherThoughtTextOrWish) {
+  ThoughtTurn turn;
+  turn.remember(true);
+  const auto thought = [](const std::vector<KnownTurn>& known) { return !known.empty() && known[0].thought; };
+  EXPECT_FALSE(thought(turn.known("In Paris.", "Where else?", true)));
+  EXPECT_FALSE(thought(turn.known("In Rome.", "", true)));
+  EXPECT_FALSE(thought(turn.known("In Paris.", "", false)));
+  ThoughtTurn without;
+  EXPECT_EQ(without.remember(false).size(), 1u);
+  EXPECT_FALSE(thought(without.known("In Paris.", "", true)));
+}
+
+TEST(KnownTurnsThought, StandsInThePromptAsItWasSampled) {
+  ThoughtTurn turn;
+  const auto chat = ChatTemplate::parse(kPreserving, "", "");
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  PromptCompiler compiler(**chat, turn.tokenizer);
+  TemplateOptions options;
+  options.extra = {{"preserve_thinking", true}};
+  auto expected = compiler.compile(turn.messages, nullptr, options)->tokens;
+  expected.insert(expected.end(), turn.sampled.begin(), turn.sampled.end());
+  Json messages = turn.messages;
+  messages.push_back({{"role", "assistant"}, {"content", "In Paris."}});
+  messages.push_back({{"role", "user"}, {"content", "Since when?"}});
+  const std::vector<KnownTurn> known = {{1, turn.sampled, true}};
+  const auto next = compiler.compile(messages, nullptr, options, {}, known);
+  ASSERT_TRUE(next.ok()) << next.error().message;
+  ASSERT_GT(next->tokens.size(), expected.size());
+  EXPECT_EQ(std::vector(next->tokens.begin(), next->tokens.begin() + std::ssize(expected)), expected);
+  // A template that drops the thought gets none of the turn's tokens.
+  options.extra = {{"preserve_thinking", false}};
+  EXPECT_EQ(compiler.compile(messages, nullptr, options, {}, known)->tokens,
+            compiler.compile(messages, nullptr, options)->tokens);
+}
+
 }  // namespace
 }  // namespace anabranch

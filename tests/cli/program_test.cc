@@ -69,6 +69,23 @@ TEST(Program, SomeFlagsCannotBeSettings) {
   }
 }
 
+// The running server may know its model by another name than its path.
+TEST(Program, WhoLooksForAServerTakesItsPortFromServeButNotItsModel) {
+  Program program;
+  TempDir folder;
+  folder.write("x.toml", "[server]\nport = 7\nmodel = \"/a/path\"\n[launch]\nprint = true\n");
+  const auto settings = read_settings({folder.file("x.toml")}, program.app);
+  ASSERT_TRUE(settings) << settings.error().message;
+  for (const char* name : {"stop", "status", "launch"}) {
+    const auto found = settings_of(*program.app.get_subcommand(name), *settings, "");
+    EXPECT_EQ(found.at("port").values, std::vector<std::string>{"7"}) << name;
+    EXPECT_EQ(found.count("model"), 0u) << name;
+    EXPECT_EQ(found.count("print"), name == std::string("launch") ? 1u : 0u) << name;
+  }
+  EXPECT_EQ(settings_of(*program.app.get_subcommand("serve"), *settings, "").count("model"), 1u);
+  EXPECT_EQ(settings_of(*program.app.get_subcommand("chat"), *settings, "").count("port"), 0u);
+}
+
 std::vector<std::string> words_for(std::vector<std::string> own) {
   own.insert(own.begin(), "serve");
   return serve_words({.own = std::move(own), .words = {}, .used = {}, .settings = {}}, "other");

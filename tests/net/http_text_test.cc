@@ -27,6 +27,13 @@ TEST(Origin, IsEmptyWithoutAnAddress) {
   }
 }
 
+TEST(PercentDecoding, LeavesWhatIsNoEscape) {
+  EXPECT_EQ(percent_decoded("Bearer%20a%2Bb%3d+"), "Bearer a+b=+");
+  EXPECT_EQ(percent_decoded("50% %zz %2"), "50% %zz %2");
+  EXPECT_EQ(percent_decoded("a%00b"), std::string("a\0b", 3));
+  EXPECT_EQ(percent_decoded(""), "");
+}
+
 TEST(HttpDate, IsReadInAllFormats) {
   for (const char* text :
        {"Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"})

@@ -383,7 +383,12 @@ TEST(OutputParser, LimitsSizes) {
     EXPECT_EQ(got.content, text + "!");
   };
   const std::string begin = "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"";
-  stays(begin + std::string(kMaxCallBytes, 'x') + "\"}}</tool_call>");
+  // A call that has begun ends at the limit.
+  const std::string full = begin + std::string(kMaxCallBytes, 'x');
+  const std::string arguments = full.substr(full.find("{\"a\""), kMaxCallBytes - full.find("{\"a\""));
+  EXPECT_EQ(streamed({full + "\"}}</tool_call>", "!"}, rules(kTagged)),
+            (ParsedOutput{"", "!", {{"now", arguments}}}));
+  stays("<tool_call>" + std::string(kMaxCallBytes, ' ') + "{\"name\": \"now\"}</tool_call>");
   stays("<tool_call>" + std::string(200000, '['));
   stays("<tool_call>{\"name\": \"" + std::string(kMaxNameBytes + 1, 'n') + "\"}</tool_call>");
   stays("<tool_call><function=" + std::string(300000, 'n') + "></function></tool_call>");

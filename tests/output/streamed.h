@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "output/output_parser.h"
+#include "output/partial_object.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
@@ -27,16 +28,22 @@ inline ParsedOutput streamed(const std::vector<std::string>& pieces, const Outpu
   parser.finish(events);
   ParsedOutput out;
   int calls = 0;
-  for (size_t i = 0; i < events.size(); ++i) {
-    EXPECT_TRUE(is_valid_utf8(events[i].text));
-    out.add(events[i]);
-    if (events[i].kind == OutputEvent::Kind::call_begin) {
-      EXPECT_EQ(events[i].call, calls++);
-      EXPECT_EQ(events.at(i + 1).kind, OutputEvent::Kind::call_arguments);
-      EXPECT_EQ(events.at(i + 2).kind, OutputEvent::Kind::call_end);
-      EXPECT_TRUE(Json::accept(events.at(i + 1).text)) << events.at(i + 1).text;
+  bool inside = false;  // a call
+  for (const OutputEvent& event : events) {
+    EXPECT_TRUE(is_valid_utf8(event.text));
+    out.add(event);
+    const bool begins = event.kind == OutputEvent::Kind::call_begin;
+    EXPECT_EQ(inside, !begins && event.call >= 0);
+    if (begins) calls++;
+    if (event.call >= 0) {
+      EXPECT_EQ(event.call, calls - 1);
+      inside = event.kind != OutputEvent::Kind::call_end;
     }
+    if (event.kind != OutputEvent::Kind::call_end) continue;
+    const std::string& arguments = out.calls.back().arguments;
+    EXPECT_TRUE(Json::accept(arguments) || Json::accept(closed_object(arguments))) << arguments;
   }
+  EXPECT_FALSE(inside);
   EXPECT_EQ(calls, static_cast<int>(out.calls.size()));
   return out;
 }

@@ -10,6 +10,8 @@ import random
 
 import pytest
 
+from answer_forms import input_of
+
 NAMES = ("Bash Read Write Edit MultiEdit Glob Grep LS WebFetch WebSearch TodoWrite Task NotebookRead NotebookEdit ExitPlanMode "
          "BashOutput KillShell SlashCommand AskUser Skill ListFiles RunTests GitStatus GitDiff GitCommit").split()
 ABOUT = ("Use this tool when the task needs it, and prefer it to a shell command that does the same. The path must be absolute. "
@@ -62,7 +64,7 @@ class ClaudeCode:
                         blocks[-1][key] += event["delta"][key]
                 partial += event["delta"].get("partial_json", "")
             elif event["type"] == "content_block_stop" and partial:
-                blocks[-1]["input"] = json.loads(partial)
+                blocks[-1]["input"] = input_of(partial)
         self.messages.append({"role": "assistant", "content": blocks})
         results = [{"type": "tool_result", "tool_use_id": block["id"], "content": listing(turn)} for block in blocks if block["type"] == "tool_use"]
         self.messages.append({"role": "user", "content": results or [{"type": "text", "text": "Go on."}]})

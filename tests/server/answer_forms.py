@@ -61,6 +61,16 @@ def answer_of_chunks(events):
     return {"choices": [choices[index] for index in sorted(choices)], "usage": usage_of(usage)}
 
 
+def input_of(partial):
+    """The arguments of a call. Those of one that was cut off end behind a member, or within its string."""
+    for end in ("", "}", '"}'):
+        try:
+            return json.loads(partial + end)
+        except ValueError:
+            pass
+    raise AssertionError(partial)
+
+
 def message(json_answer):
     usage = json_answer["usage"]
     blocks = [{key: value for key, value in block.items() if key != "id"} for block in json_answer["content"]]
@@ -85,7 +95,7 @@ def message_of_events(events):
                     block[key] += delta[key]
             partial += delta.get("partial_json", "")
         elif kind == "content_block_stop" and partial:
-            whole["content"][-1]["input"] = json.loads(partial)
+            whole["content"][-1]["input"] = input_of(partial)
         elif kind == "message_delta":
             whole |= event["delta"]
             whole["usage"] = event["usage"]

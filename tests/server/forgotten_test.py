@@ -1,12 +1,13 @@
 """What the cache forgets: one key's texts are not found by another's; a deleted conversation leaves no states and no sampled turns."""
 
 import os
+import sqlite3
 import subprocess
 
 import pytest
 
 from harness import paths
-from harness.waiting import settled
+from harness.waiting import settled, wait_for
 
 KEYS = "ann key-of-ann\nbob key-of-bob\nteam1 key-of-team1 cache=all\nteam2 key-of-team2 cache=all\n"
 TEXT = "The quetzalcoatl sleeps beneath the ninety-first pine. " * 60
@@ -78,6 +79,22 @@ def test_a_deleted_conversation_is_gone_from_disk_but_what_others_share_stays(ke
     keys.delete("/v1/responses/" + other, "key-of-ann")
     # The second response of that conversation still has it.
     assert keys.cached("key-of-ann", OTHER_END, store=False) > 100
+
+
+def test_a_deleted_conversation_leaves_no_sampled_turns(keys):
+    def turns():
+        with sqlite3.connect(keys.states / "turns.db") as database:
+            return {row[0] for row in database.execute("SELECT key FROM turns")}
+    tool = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
+    call = {"said": "What is 17 plus 4?", "tools": [tool], "tool_choice": "required", "max_output_tokens": 100}
+    session, other = keys.session("key-of-ann"), keys.session("key-of-ann")
+    keys.respond("key-of-ann", conversation=other, **call | {"said": "What is 5 plus 8?"})
+    wait_for(lambda: len(turns()) == 1, "the other conversation's turn")
+    before = turns()
+    keys.respond("key-of-ann", conversation=session, **call)
+    wait_for(lambda: len(turns()) == 2, "the conversation's turn")
+    keys.delete("/v1/sessions/" + session, "key-of-ann")
+    wait_for(lambda: turns() == before, "the turn to be removed, and no other")
 
 
 def test_a_conversation_deleted_after_a_restart_is_gone(keys):

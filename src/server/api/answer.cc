@@ -24,6 +24,8 @@
 namespace anabranch::server {
 namespace {
 
+constexpr size_t kNotedModel = 200;  // bytes of a model's name that traces show
+
 const char* id_prefix(AnswerKind kind) {
   if (kind == AnswerKind::chat) return "chatcmpl-";
   if (kind == AnswerKind::response) return "resp_";
@@ -67,6 +69,7 @@ Answer::Answer(AnswerServices& services, uint64_t key, AnswerKind kind, const Ht
   head_.id = random_id(id_prefix(kind));
   head_.created = unix_seconds();
   note_->id = head_.id;
+  out_->note(note_);
 }
 
 Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
@@ -111,10 +114,12 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
   else
     rest = writer_->finish(ends(), total_usage());
   end(std::move(rest));
+  if (ended_turn_) services_.ahead.add(std::move(*ended_turn_));
 }
 
 // Applies the fields that are needed before the whole body is read.
 std::optional<ApiError> Answer::take_hints(const RequestHints& hints) {
+  note_->asked_model = hints.model.substr(0, kNotedModel);
   if (auto error = refuse_misspelt(head_.kind, hints.unknown)) return error;
   if (!hints.unknown.names.empty()) out_->add_header("X-Anabranch-Ignored-Fields", hints.unknown.names);
   for (const double seconds : {services_.timeout_s, hints.timeout_s}) deadline_.limit(started_, seconds);
@@ -142,8 +147,9 @@ Callback<ApiResult<ModelLease>> Answer::load_model(const std::string& name) {
 }
 
 void Answer::embed(EmbeddingRequest texts) {
+  note_->id.clear();  // embeddings have none
   services_.embedder.start(key_, std::move(model_), std::move(texts), std::move(use_),
-                           {started_, head_.load_s, deadline_}, out_);
+                           {started_, head_.load_s, deadline_}, out_, note_);
 }
 
 Callback<Result<void>> Answer::keep_request(std::shared_ptr<ConversationKeeper> keeper,
@@ -169,7 +175,13 @@ void Answer::take(ReadyRequest& ready) {
   echo_ = std::move(ready.echo);
   head_.thinking = ready.prepared.think_report;
   note_->model = head_.model;
-  out_->note(note_);
+}
+
+void Answer::note_settings() {
+  note_->max_tokens = options_.max_tokens;
+  note_->temperature = options_.sampling.temperature;
+  note_->top_p = options_.sampling.top_p;
+  if (note_->submitted == 0) note_->submitted = now_seconds();
 }
 
 // Begins the answer with its head, which a stream sends now.
@@ -186,12 +198,17 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   options_ = prepared.options;
   remember_ = prepared.remember;
   rules_ = prepared.rules;
+  asked_ = prepared.asked;
+  prompt_ = asked_ ? prepared.prompts[0] : std::vector<int>();
+  begun_ = prepared.begun;
+  ahead_ = services_.ahead.give_way(prepared.prompts[0], asked_.get());
   if (const auto& thinking = prepared.think_report)
     log_debug("{} {}: {}", head_.id, thinking->enabled ? "thinks" : "does not think", thinking->reason);
   Engine& engine = *model_->engine;
   const uint64_t seed = options_.seed ? *options_.seed : services_.random();
   if (options_.to_decode && services_.share_states)
     head_.transfer = transfer_json(engine, options_.cache_salt, prepared.prompts, host_);
+  note_settings();
   choices_.clear();
   choices_.resize(prepared.prompts.size() * options_.choices);
   for (size_t i = 0; i < choices_.size(); ++i) {
@@ -256,14 +273,32 @@ bool Answer::end_turn() {
     for (const Choice& choice : choices_) remember(choice);
   const Choice& choice = choices_[0];
   const bool cut = choice.end.finish == FinishReason::length;
-  if (keeper_ || agent_) unkept_.push_back(recorded(cut ? "incomplete" : "completed", choice.end.usage));
-  if (!agent_) return false;
+  if (!keeper_ && !agent_) {
+    if (asked_) note_turn(recorder_.take());
+    return false;
+  }
+  unkept_.push_back(recorded(cut ? "incomplete" : "completed", choice.end.usage));
   NewMessage& turn = unkept_.back();
+  note_turn(turn.message);
+  if (!agent_) return false;
   const Json calls = agent_->add_turn(turn.message, choice.end.usage.completion_tokens);
   if (!calls.empty()) turn.about["mcp_calls"] = calls;
   if (cut || !agent_->has_waiting()) return false;
   spent_ = add_up(spent_, choice.end.usage, true);
   return true;
+}
+
+// Notes what the next prompt begins with, if the turn ended by itself.
+void Answer::note_turn(Json message) {
+  ended_turn_.reset();
+  const Choice& choice = choices_[0];
+  if (!asked_ || choice.end.finish != FinishReason::stop) return;
+  // Most clients of these APIs do not send thoughts back.
+  const bool shows_thoughts = head_.kind == AnswerKind::message || head_.kind == AnswerKind::response;
+  if (!shows_thoughts) message.erase("reasoning_content");
+  std::vector<int> tokens = std::exchange(prompt_, {});
+  tokens.insert(tokens.end(), choice.sampled.begin() + begun_, choice.sampled.end());
+  ended_turn_ = {head_.model, asked_, std::move(message), std::move(tokens), sender_};
 }
 
 // How the choices ended, and their usage.
@@ -305,7 +340,10 @@ Callback<std::string> Answer::keep_answer() {
 // Sends the end of a stream, or the whole answer.
 void Answer::end(std::string rest) {
   const Usage usage = total_usage();
-  *note_ = {head_.id, head_.model, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens};
+  note_->prompt_tokens = usage.prompt_tokens;
+  note_->cached_tokens = usage.cached_tokens;
+  note_->completion_tokens = usage.completion_tokens;
+  for (const AnswerEnd& each : ends()) note_->finish.emplace_back(finish_name(each.finish, each.calls));
   const double took_s = now_seconds() - started_;
   services_.usual_s = services_.usual_s > 0 ? 0.9 * services_.usual_s + 0.1 * took_s : took_s;
   if (streaming_) {
@@ -336,6 +374,7 @@ void Answer::cancel() {
 }
 
 void Answer::fail(const ApiError& error) {
+  note_->error = error.code.empty() ? std::to_string(error.status) : error.code;
   cancel();
   keep_cut();
   if (!streaming_) return out_->respond(error_response_for(head_.kind, error));

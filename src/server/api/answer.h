@@ -78,12 +78,14 @@ class Answer {
   Callback<Result<void>> keep_request(std::shared_ptr<ConversationKeeper> keeper,
                                       std::vector<NewMessage> added);
   void take(ReadyRequest& ready);
+  void note_settings();
   void begin(size_t choices);
   Task<> run_calls();
   Task<ApiResult<Prepared>> prepare_next_turn();
   ApiResult<void> submit(const Prepared& prepared);
   Task<ApiResult<void>> receive_turn();
   bool end_turn();
+  void note_turn(Json message);
   Callback<std::string> keep_answer();
   void end(std::string rest);
 
@@ -138,7 +140,7 @@ class Answer {
   const std::shared_ptr<ResponseStream> out_;
   // Only the answer owns this pointer, so other threads can tell from a weak_ptr whether the answer is gone.
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
-  const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for the logs
+  const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for logs and traces
   ModelLease model_;                                                         // null until it is loaded
 
   std::shared_ptr<AnswerWriter> writer_;  // null before the request is prepared, and while its end is written
@@ -146,8 +148,13 @@ class Answer {
   std::shared_ptr<AgentRun> agent_;             // see ReadyRequest
   std::vector<std::string> echo_;               // see ReadyRequest
   GenerationOptions options_;
-  OutputRules rules_;                 // of this turn
-  std::optional<uint64_t> remember_;  // see Prepared
+  OutputRules rules_;                         // of this turn
+  std::shared_ptr<const ChatRequest> asked_;  // see Prepared
+  std::vector<int> prompt_;                   // if asked_ is set
+  int begun_ = 0;                             // see Prepared
+  ReadAhead::Found ahead_;                    // of the prompt
+  std::optional<EndedTurn> ended_turn_;       // if its next prompt is to be read ahead
+  std::optional<uint64_t> remember_;          // see Prepared
   std::vector<Choice> choices_;
   size_t running_ = 0;        // number of choices that have not ended
   size_t logprobs_held_ = 0;  // alternatives kept for the end of a whole answer

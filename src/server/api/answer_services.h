@@ -10,6 +10,7 @@
 #include "server/api/embedder.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
+#include "server/api/read_ahead.h"
 #include "server/api/responses_request.h"
 #include "server/api/trace_eraser.h"
 #include "server/api/wait_pool.h"
@@ -30,6 +31,7 @@ struct AnswerServices {
   const bool share_states;  // other workers may fetch the cached states of this one
   TraceEraser& traces;
   Embedder embedder;
+  ReadAhead ahead;
   std::mt19937_64 random;  // for ids and seeds
   double usual_s = 0;      // average time from arrival to end of the latest answers
   // To be called when an answer gets a deadline.

@@ -60,9 +60,12 @@ ApiResult<void> Answer::receive(size_t index, const Event& event) {
 
 // Called when an answer begins. Counts each prompt once.
 void Answer::count_prompt(size_t index, const Usage& usage) {
+  if (note_->started == 0) note_->started = now_seconds();
   if (index % options_.choices != 0) return;
   note_->prompt_tokens += usage.prompt_tokens;
   note_->cached_tokens += usage.cached_tokens;
+  if (ahead_.length > 0 && usage.cached_tokens >= ahead_.length) services_.metrics.used_ahead(ahead_.read);
+  ahead_ = {};
   use_.add_tokens(usage.prompt_tokens, now_seconds());
 }
 
@@ -86,6 +89,7 @@ void Answer::echo(size_t index, const Event& event) {
 void Answer::observe(Choice& choice, const Event& event) {
   if (event.tokens.empty()) return;
   const double now = now_seconds();
+  if (note_->first_tokens == 0) note_->first_tokens = now;
   if (choice.last_event == 0)
     services_.metrics.first_token(head_.kind, now - started_);
   else
@@ -101,7 +105,7 @@ void Answer::deliver(size_t index, const std::vector<OutputEvent>& events) {
       call_id = new_call_id();
       ++choice.end.calls;
     }
-    if (keeper_ || agent_) recorder_.event(event, call_id, now_seconds());
+    if (keeper_ || agent_ || asked_) recorder_.event(event, call_id, now_seconds());
     send(writer_->event(index, event, call_id, choice.take_logprobs));
   }
 }
@@ -160,8 +164,10 @@ void Answer::remember(const Choice& choice) {
   if (!remember_ || answer.finish != FinishReason::stop || cut) return;
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
-  if (keeper_) note_traces(services_, sender_, keeper_, {turn_trace(*remember_)});
-  model_->preparer.remember(choice.sampled, end, *remember_, rules_);
+  const auto keys = model_->preparer.remember(choice.sampled, end, *remember_, rules_);
+  std::vector<std::string> traces;
+  for (const uint64_t key : keys) traces.push_back(turn_trace(key));
+  if (keeper_ && !traces.empty()) note_traces(services_, sender_, keeper_, std::move(traces));
   services_.workers.submit(job(), [model = model_] { model->preparer.write_turns(); });
 }
 

@@ -20,7 +20,9 @@ Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After&
                 .agent_limits = agent_limits,
                 .share_states = share_states,
                 .traces = traces,
-                .embedder = Embedder(post, after)},
+                .embedder = Embedder(post, after),
+                .ahead =
+                    ReadAhead(models, workers, post, after, metrics, [this] { return !running_.empty(); })},
       watch_(after, [this] { return end_late_ones(); }) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
@@ -57,11 +59,13 @@ Task<> Answers::run(uint64_t key, std::shared_ptr<const HttpRequest> request) {
   // Destroyed later, because this coroutine belongs to the answer.
   ended_.push_back(std::move(running_.extract(key).mapped()));
   services_.post([this] { ended_.clear(); });
+  services_.ahead.look();
 }
 
 void Answers::fail(uint64_t key, const ApiError& error) {
   running_.at(key)->answer.fail(error);
   running_.erase(key);
+  services_.ahead.look();
 }
 
 void Answers::client_left(uint64_t key) {
@@ -69,6 +73,7 @@ void Answers::client_left(uint64_t key) {
   if (it == running_.end()) return services_.embedder.forget(key);
   it->second->answer.abandon();
   running_.erase(it);
+  services_.ahead.look();
 }
 
 bool Answers::end_late_ones() {

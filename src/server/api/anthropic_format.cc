@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "output/partial_object.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -75,7 +77,8 @@ Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std
   return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
 }
 
-// Copies the input as the model wrote it, because parsing it as JSON might change its numbers.
+// Copies the input as the model wrote it, because parsing it as JSON might change its numbers. Of a call that
+// was cut off it has what came.
 std::string MessageWriter::text_of(const Block& block) {
   if (block.kind == Kind::call_end) return block.text;
   Json json = block.start;
@@ -86,7 +89,7 @@ std::string MessageWriter::text_of(const Block& block) {
   json.erase("input");
   std::string text = dump_json(json);
   text.pop_back();
-  return text + ",\"input\":" + block.text + "}";
+  return text + ",\"input\":" + (parse_json(block.text).ok() ? block.text : closed_object(block.text)) + "}";
 }
 
 void MessageWriter::add(const OutputEvent& event, const std::string& call_id) {
@@ -149,6 +152,7 @@ std::string MessageWriter::started(const Usage& usage) {
 std::string MessageWriter::open(const OutputEvent& event, const std::string& call_id) {
   std::string out = close();
   inside_ = event.kind;
+  if (event.kind == Kind::call_begin && tools_.answered_here(event.text)) own_input_ = "";
   out += event_text({{"type", "content_block_start"},
                      {"index", ++index_},
                      {"content_block", empty_block(event.kind, call_id, event.text)}});
@@ -177,9 +181,13 @@ std::string MessageWriter::event(size_t, const OutputEvent& event, const std::st
     case Kind::call_begin:
       return open(event, call_id);
     case Kind::call_arguments:
-      return delta({{"type", "input_json_delta"}, {"partial_json", event.text}});
-    case Kind::call_end:
-      return close();
+      if (!own_input_) return delta({{"type", "input_json_delta"}, {"partial_json", event.text}});
+      *own_input_ += event.text;
+      return "";
+    case Kind::call_end: {
+      const auto input = std::exchange(own_input_, std::nullopt);
+      return (input ? delta({{"type", "input_json_delta"}, {"partial_json", *input}}) : "") + close();
+    }
     default:
       break;
   }

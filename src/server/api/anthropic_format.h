@@ -47,6 +47,7 @@ class MessageWriter : public AnswerWriter {
   std::vector<Block> blocks_;                // of a message that is sent whole
   int index_ = -1;                           // the last block's, in a stream
   std::optional<OutputEvent::Kind> inside_;  // the kind of the block that is open
+  std::optional<std::string> own_input_;     // in a stream: the input so far of a call that this server runs
 };
 
 // Uses Anthropic's own status codes: 529 when the server is overloaded or stopping.

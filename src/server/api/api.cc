@@ -193,11 +193,12 @@ After after(HttpServer& http) {
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
          AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
          const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-         const std::string& cache_directory)
+         const std::string& cache_directory, const SpanExporter* spans)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
       post_(http.post()),
+      metrics_(spans),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path,
                                                    tools.consent)),

@@ -23,11 +23,11 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: see AnswerServices. cache_directory: see TraceEraser.
+  // timeout_s: see AnswerServices. cache_directory: see TraceEraser. spans: see Metrics.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-      const std::string& cache_directory);
+      const std::string& cache_directory, const SpanExporter* spans);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.

@@ -43,7 +43,7 @@ Json no_embeddings(EmbeddingForm form, const std::string& model) {
 }
 
 void Embedder::start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
-                     std::shared_ptr<ResponseStream> out) {
+                     std::shared_ptr<ResponseStream> out, std::shared_ptr<AnswerNote> note) {
   Job& job = jobs_[key];
   job.model = std::move(model);
   job.request = std::move(request);
@@ -51,8 +51,8 @@ void Embedder::start(uint64_t key, ModelLease model, EmbeddingRequest request, K
   job.times = times;
   job.out = std::move(out);
   job.embeddings.resize(job.request.prompts.size());
+  job.note = std::move(note);
   job.note->model = job.model->name;
-  job.out->note(job.note);
   if (times.deadline.is_set()) watch_.start();
   submit_some(key);
 }

@@ -35,7 +35,7 @@ class Embedder {
 
   // key: identifies the request, for forget().
   void start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
-             std::shared_ptr<ResponseStream> out);
+             std::shared_ptr<ResponseStream> out, std::shared_ptr<AnswerNote> note);
   // The client of the request has left. Unknown keys are ignored.
   void forget(uint64_t key);
   // Ends every request with an error.
@@ -52,7 +52,7 @@ class Embedder {
     std::vector<RequestId> ids;  // of the submitted texts, in order
     std::vector<bool> done;      // one for each of these
     size_t running = 0;
-    std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // counts the tokens so far
+    std::shared_ptr<AnswerNote> note;  // counts the tokens so far
   };
 
   void submit_some(uint64_t key);

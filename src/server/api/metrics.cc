@@ -271,6 +271,13 @@ void add_pool(Snapshot& out, const std::vector<const ModelPool::Entry*>& entries
   }
 }
 
+void add_spans(Snapshot& out, const SpanExporter::Counts& counts) {
+  out.family("anabranch_trace_spans_total", "Spans of requests that the collector took, or that were dropped",
+             MetricType::Counter);
+  out.add({{"result", "sent"}}, static_cast<double>(counts.sent));
+  out.add({{"result", "dropped"}}, static_cast<double>(counts.dropped));
+}
+
 }  // namespace
 
 struct Metrics::Series {
@@ -303,9 +310,19 @@ struct Metrics::Series {
                                           .Help("From a sequence's submission to its first step")
                                           .Register(registry)
                                           .Add({}, kSeconds);
+  prometheus::Counter& read_ahead = prometheus::BuildCounter()
+                                        .Name("anabranch_read_ahead_tokens_total")
+                                        .Help("Tokens of next prompts that were read while no request waited")
+                                        .Register(registry)
+                                        .Add({});
+  prometheus::Counter& used_ahead = prometheus::BuildCounter()
+                                        .Name("anabranch_read_ahead_used_tokens_total")
+                                        .Help("Those of them that a request then found")
+                                        .Register(registry)
+                                        .Add({});
 };
 
-Metrics::Metrics() : series_(std::make_unique<Series>()) {}
+Metrics::Metrics(const SpanExporter* spans) : series_(std::make_unique<Series>()), spans_(spans) {}
 Metrics::~Metrics() = default;
 
 void Metrics::responded(std::string_view route, int status) {
@@ -332,6 +349,14 @@ void Metrics::waited_in_queue(double seconds) {
   series_->queue_wait.Observe(seconds);
 }
 
+void Metrics::read_ahead(int tokens) {
+  series_->read_ahead.Increment(tokens);
+}
+
+void Metrics::used_ahead(int tokens) {
+  series_->used_ahead.Increment(tokens);
+}
+
 std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) const {
   std::vector<Scraped> models;
   for (const auto* entry : entries) {
@@ -349,6 +374,7 @@ std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) c
   add_llama_names(out, models);
   add_vllm_names(out, models);
   add_pool(out, entries);
+  if (spans_) add_spans(out, spans_->counts());
   if (const uint64_t resident = resident_memory(); resident > 0) {
     out.family("process_resident_memory_bytes", "Resident memory of the process", MetricType::Gauge);
     out.add({}, static_cast<double>(resident));

@@ -11,12 +11,14 @@
 
 #include "server/api/answer_writer.h"
 #include "server/api/model_pool.h"
+#include "server/otlp/span_exporter.h"
 
 namespace anabranch::server {
 
 class Metrics {
  public:
-  Metrics();
+  // spans: whose counts to tell; null: none.
+  explicit Metrics(const SpanExporter* spans);
   ~Metrics();
 
   // An HTTP answer began. route: as route_label() names it.
@@ -28,6 +30,9 @@ class Metrics {
   // An answer ended. how: its finish_reason, "cancelled" or "error". Counts each answer of a request.
   void answered(AnswerKind kind, std::string_view how);
   void waited_in_queue(double seconds);
+  // Tokens of a conversation's next prompt were read ahead; a prompt began with such tokens, and found them.
+  void read_ahead(int tokens);
+  void used_ahead(int tokens);
   // The mean time from one token to the next within an answer.
   void time_per_token(double seconds);
 
@@ -37,6 +42,7 @@ class Metrics {
  private:
   struct Series;
   std::unique_ptr<Series> series_;
+  const SpanExporter* const spans_;
 };
 
 }  // namespace anabranch::server

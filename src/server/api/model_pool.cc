@@ -170,6 +170,20 @@ void ModelPool::acquire(const std::string& wanted, TakeModel take) {
   want(entry(*name), std::move(take));
 }
 
+ModelLease ModelPool::borrow(const std::string& name) {
+  const auto it = entries_.find(name);
+  if (it == entries_.end() || it->second.state != ModelState::loaded) return nullptr;
+  Entry& e = it->second;
+  e.leases++;
+  return {e.model.get(), [this, post = post_, name](ServedModel*) {
+            post([this, name] {
+              entry(name).leases--;
+              watch_idleness(entry(name));
+              advance();
+            });
+          }};
+}
+
 void ModelPool::load(const std::string& wanted, std::optional<bool> pinned,
                      std::optional<double> unload_after_s, TakeModel take) {
   const auto name = find_exactly(wanted);

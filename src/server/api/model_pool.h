@@ -67,6 +67,9 @@ class ModelPool {
   // Gives `take` the model that a request's "model" means, at once or when it is loaded. Errors: 404
   // model_not_found; 503 model_not_loaded (with the reason).
   void acquire(const std::string& wanted, TakeModel take);
+  // The model of this name if it is loaded and not about to be unloaded; null: it is not. Does not count as a
+  // request.
+  ModelLease borrow(const std::string& name);
   // Like acquire(), and sets how long the model stays loaded from now on.
   void load(const std::string& wanted, std::optional<bool> pinned, std::optional<double> unload_after_s,
             TakeModel take);

@@ -301,7 +301,11 @@ std::string ResponsesWriter::event(size_t, const OutputEvent& event, const std::
   }
   if (event.kind == Kind::call_arguments) {
     item_->text += event.text;
-    return "";
+    // The other kinds of calls are made from the whole arguments.
+    if (string_at(item_->json, "type") != "function_call") return "";
+    Json fields = place();
+    fields["delta"] = event.text;
+    return emit("response.function_call_arguments.delta", std::move(fields));
   }
   if (event.kind == Kind::call_end) return close("completed");
   if (!item_ || item_->kind != event.kind) {
@@ -331,7 +335,7 @@ std::string ResponsesWriter::added(const Json& item) {
   return emit("response.output_item.added", {{"output_index", output_.size()}, {"item", item}});
 }
 
-// The call is complete, so its arguments are sent as one delta.
+// The call has ended. A function's arguments have been sent; those of other calls are sent as one delta.
 std::string ResponsesWriter::close_call(Item& item) {
   Json done = call_item(request_.tools, item.name, item.call_id, item.text);
   const std::string type = string_at(done, "type");
@@ -341,10 +345,11 @@ std::string ResponsesWriter::close_call(Item& item) {
     done["status"] = "in_progress";
     out = added(done);
   }
-  if (type != "mcp_approval_request") done["status"] = type == "mcp_call" ? "in_progress" : "completed";
+  const char* ended = parse_json(item.text).ok() ? "completed" : "incomplete";
+  if (type != "mcp_approval_request") done["status"] = type == "mcp_call" ? "in_progress" : ended;
   item.json = std::move(done);
   for (auto& [event, fields] : call_events(item.json, output_.size()))
-    out += emit(event.c_str(), std::move(fields));
+    if (event != "response.function_call_arguments.delta") out += emit(event.c_str(), std::move(fields));
   return out;
 }
 

@@ -2,11 +2,14 @@
 
 #include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rotating_log.h"
 #include "base/thread_name.h"
 #include "server/api/api.h"
+#include "server/api/request_span.h"
 #include "server/http/access_log.h"
+#include "server/otlp/span_exporter.h"
 
 namespace anabranch::server {
 namespace {
@@ -25,11 +28,14 @@ class ServerImpl final : public Server {
              std::shared_ptr<SessionStores> sessions, std::unique_ptr<HttpServer> http,
              std::unique_ptr<RotatingLog> access_log)
       : options_(options),
+        spans_(options.otlp.url.empty() ? nullptr
+                                        : std::make_unique<SpanExporter>(options.otlp, ANABRANCH_VERSION)),
         http_(std::move(http)),
-        api_(std::move(models), {options.volatile_text, turns_path(options)}, workers_, *http_,
-             std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
-             options.request_timeout_s, options.requests_per_minute, options.share_states,
-             options.cache_directory),
+        api_(std::move(models),
+             {options.volatile_text, turns_path(options), options.read_ahead, options.keep_thinking},
+             workers_, *http_, std::move(access), std::move(keys), std::move(sessions), options.tools,
+             options.seal_key_path, options.request_timeout_s, options.requests_per_minute,
+             options.share_states, options.cache_directory, spans_.get()),
         access_log_(std::move(access_log)),
         thread_([this] {
           name_thread("connections");
@@ -85,6 +91,9 @@ class ServerImpl final : public Server {
     handlers.key_of = [this](const HttpRequest& head) { return api_.key_of(head); };
     handlers.ended = [this](const EndedRequest& request) {
       if (access_log_) access_log_->write(access_line(request));
+      if (!spans_) return;
+      if (auto span = request_span(request, {unix_nanoseconds(), now_seconds()}))
+        spans_->add(std::move(*span));
     };
     http_->after(options_.device_check_s, [this] { watch_devices(); });
     http_->serve(std::move(handlers));
@@ -120,6 +129,7 @@ class ServerImpl final : public Server {
   }
 
   const ServerOptions options_;
+  const std::unique_ptr<SpanExporter> spans_;  // null: no traces
   std::unique_ptr<HttpServer> http_;
   WorkerPool workers_{{.name = "requests", .threads = kWorkers}};
   Api api_;

@@ -17,6 +17,7 @@
 #include "server/api/session_stores.h"
 #include "server/http/api_keys.h"
 #include "server/http/http_server.h"
+#include "server/otlp/endpoint.h"
 
 namespace anabranch::server {
 
@@ -30,6 +31,8 @@ struct ServerOptions {
   std::vector<ApiKey> api_keys;             // requests must show one of these; none: no key is needed
   std::optional<CacheScope> cache_scope;    // see ApiKeys::make
   std::vector<VolatileRule> volatile_text;  // rules for volatile text in system prompts
+  bool read_ahead = true;                   // read the beginning of next prompts while no request waits
+  bool keep_thinking = false;               // see PrepareOptions
   bool share_states = false;                // other workers may fetch cached states (state_pages.h)
   std::string cache_directory;   // for cached states and sampled turns (turns.db); empty: nothing on disk
   std::string seal_key_path;     // see Sealer
@@ -39,6 +42,7 @@ struct ServerOptions {
   int requests_per_minute = 0;   // for answers, from one client address; 0: no limit
   std::string access_log;        // a file with a line about each request (access_log.h); empty: none
   size_t access_log_bytes = 64u << 20;  // see RotatingLog
+  OtlpEndpoint otlp;                    // gets a span for each request for an answer (request_span.h)
   double stop_grace_s = 30;             // for answers under way when stop() is called; then they are cut off
   double device_check_s = 1;            // between two checks whether a model's device has failed
 };

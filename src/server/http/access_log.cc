@@ -26,7 +26,7 @@ std::string access_line(const EndedRequest& request) {
                {"seconds", std::round(request.seconds * 1e6) / 1e6},
                {"cut_off", request.cut_off}};
   if (!request.name.session.empty()) line["session_id"] = request.name.session;
-  if (request.note) {
+  if (request.note && request.note->given()) {
     line["model"] = request.note->model;
     line["prompt_tokens"] = request.note->prompt_tokens;
     line["cached_tokens"] = request.note->cached_tokens;

@@ -34,7 +34,7 @@ struct HttpLimits {
   double stall_s = 20;  // a client is dropped if it takes fewer than stall_bytes in this time while more wait
   size_t stall_bytes = 16u << 10;
   TrustedProxies proxies;   // their connections count as those of many clients
-  double heartbeat_s = 15;  // a stream sends a heartbeat after this time of silence
+  double heartbeat_s = 10;  // a stream sends a heartbeat after this time of silence
 };
 
 // Files in PEM form; both or none. The certificate file may hold the chain up to the root.

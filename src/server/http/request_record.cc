@@ -29,6 +29,7 @@ void RequestRecord::identify(const HttpRequest* request, std::mt19937_64& random
   if (id && is_request_id(*id)) name_.id = *id;
   const std::string* session = request->header("x-session-id");
   if (session && is_request_id(*session)) name_.session = *session;
+  if (request->count("traceparent") == 1) parent_ = parse_trace_parent(*request->header("traceparent"));
   name_.method = request->method;
   name_.target = request->target;
 }
@@ -36,9 +37,10 @@ void RequestRecord::identify(const HttpRequest* request, std::mt19937_64& random
 void RequestRecord::write(LogLevel level, std::string_view path, bool cut_off) const {
   const std::string_view method = name_.method.empty() ? "(unreadable)" : std::string_view(name_.method);
   const double seconds = now_seconds() - began_;
+  const bool given = note_ && note_->given();
   if (log_format() == LogFormat::text) {
     const auto tokens =
-        note_ ? fmt::format(", {} + {} tokens", note_->prompt_tokens, note_->completion_tokens) : "";
+        given ? fmt::format(", {} + {} tokens", note_->prompt_tokens, note_->completion_tokens) : "";
     return log_message(level, fmt::format("{}: {} {} {} after {:.3f} s{}{}", name_.id, method, path,
                                           status_ ? std::to_string(status_) : "no answer", seconds, tokens,
                                           cut_off ? ", cut off" : ""));
@@ -47,7 +49,7 @@ void RequestRecord::write(LogLevel level, std::string_view path, bool cut_off) c
   if (status_) fields.emplace_back("status", status_);
   fields.emplace_back("seconds", std::round(seconds * 1e6) / 1e6);
   fields.emplace_back("cut_off", cut_off);
-  if (note_) {
+  if (given) {
     fields.emplace_back("answer_id", note_->id);
     fields.emplace_back("model", note_->model);
     fields.emplace_back("prompt_tokens", note_->prompt_tokens);
@@ -68,7 +70,8 @@ void RequestRecord::log(bool cut_off) const {
 EndedRequest RequestRecord::end(bool cut_off) {
   const int status = std::exchange(status_, 0);
   open_ = false;
-  return {name_, std::string(path()), address_, key_, status, now_seconds() - began_, cut_off, note_.get()};
+  return {name_,   std::string(path()), address_, key_, status, now_seconds() - began_,
+          cut_off, note_.get(),         parent_};
 }
 
 std::string_view RequestRecord::path() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -49,6 +50,7 @@ class RequestRecord {
   RequestName name_;
   std::string address_, key_;
   std::shared_ptr<const AnswerNote> note_;
+  std::optional<TraceParent> parent_;
   double began_;
   bool open_ = false;
   int status_ = 0;  // of the answer; 0: none has begun

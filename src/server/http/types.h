@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "server/http/trace_parent.h"
 
 namespace anabranch::server {
 
@@ -52,22 +55,32 @@ struct HttpResponse {
   std::string body;
 };
 
-// Log data about a generated answer; while the answer is generated, the values so far.
+// Data about an answer for logs and traces; while the answer is generated, the values so far. It has no text
+// of prompts or answers.
 struct AnswerNote {
-  std::string id, model;
+  std::string id, model;    // model: empty until the request is given to one
+  std::string asked_model;  // the beginning of the request's "model"
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  int max_tokens = -1;  // as the next two, of the request with its defaults; -1: no limit
+  std::optional<float> temperature, top_p;
+  double submitted = 0, started = 0, first_tokens = 0;  // times in monotonic seconds; 0: not yet
+  std::vector<std::string> finish;                      // the finish_reason of each choice, at the end
+  std::string error;                                    // what ended it early; empty: nothing did
+
+  bool given() const { return !model.empty(); }
 };
 
-// A request after its answer, for the access log.
+// A request after its answer, for the access log and traces.
 struct EndedRequest {
   const RequestName& name;
-  std::string path;      // of the target, at most 200 bytes
-  std::string address;   // of the client
-  std::string key;       // its name; empty: it showed none
-  int status = 0;        // 0: no answer began
-  double seconds = 0;    // since its first byte
-  bool cut_off = false;  // the client did not get the whole answer
-  const AnswerNote* note = nullptr;
+  std::string path;                  // of the target, at most 200 bytes
+  std::string address;               // of the client
+  std::string key;                   // its name; empty: it showed none
+  int status = 0;                    // 0: no answer began
+  double seconds = 0;                // since its first byte
+  bool cut_off = false;              // the client did not get the whole answer
+  const AnswerNote* note = nullptr;  // null: it is not a request for an answer, or was refused
+  std::optional<TraceParent> parent = std::nullopt;
 };
 
 // One answer: either respond(), or start(), write()s and finish().

@@ -1,0 +1,311 @@
+// Calls that are reported while the model writes them.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "output/output_parser.h"
+#include "output/streamed.h"
+
+namespace anabranch {
+namespace {
+
+using Kind = OutputEvent::Kind;
+
+Json tools() {
+  return Json::parse(R"([{"type": "function", "function": {"name": "write", "parameters": {"type": "object",
+    "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "limit": {"type": "integer"},
+      "items": {"type": "array"}, "free": {}}}}}, {"type": "function", "function": {"name": "look"}}])");
+}
+
+OutputRules rules_for(ToolForm form) {
+  return {{ReasoningTags(), form}, std::make_shared<const Json>(tools())};
+}
+
+// The same text in a thought that is never closed: such calls are reported when they are complete.
+OutputRules unstreamed(ToolForm form) {
+  OutputRules rules = rules_for(form);
+  rules.thinking_open = true;
+  return rules;
+}
+
+std::vector<OutputEvent> by_characters(const std::string& text, const OutputRules& rules) {
+  OutputParser parser(rules);
+  std::vector<OutputEvent> events;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+    parser.push(text.substr(i, end - i), events);
+    i = end;
+  }
+  parser.finish(events);
+  return events;
+}
+
+size_t pieces_of(const std::vector<OutputEvent>& events) {
+  return static_cast<size_t>(
+      std::ranges::count_if(events, [](const auto& event) { return event.kind == Kind::call_arguments; }));
+}
+
+const std::string kLong =
+    "first line of a file, which is long enough\nsecond \"quoted\" line\n\n  indented é 😀\t</div>\n<p>last";
+
+std::string xml_parameter(const std::string& key, const std::string& value) {
+  return "<parameter=" + key + ">\n" + value + "\n</parameter>\n";
+}
+std::string xml(const std::string& parameters, const std::string& name = "write") {
+  return "<tool_call>\n<function=" + name + ">\n" + parameters + "</function>\n</tool_call>";
+}
+std::string in_tags(const std::string& arguments, const std::string& name = "write") {
+  return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+}
+
+const std::string kObject = R"({ "path": "a.txt", "content": )" + json_string(kLong) +
+                            R"(,  "limit":3.50, "items": [1, {"a": "}"}]})";
+
+TEST(CallStream, GivesTheWholeCallAtAnyCut) {
+  const std::string json = R"("content": )" + json_string(kLong);
+  const struct {
+    ToolForm form;
+    std::string text, arguments;
+  } cases[] = {
+      {ToolForm::tagged, in_tags(kObject), kObject},
+      {ToolForm::mistral, "[TOOL_CALLS]write[ARGS]" + kObject, kObject},
+      {ToolForm::mistral, "[TOOL_CALLS]write[CALL_ID]abc[ARGS]" + kObject, kObject},
+      {ToolForm::mistral, R"([TOOL_CALLS][ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
+       kObject},
+      {ToolForm::tagged, xml(xml_parameter("path", "a.txt") + xml_parameter("content", kLong)),
+       R"({"path": "a.txt", )" + json + "}"},
+      {ToolForm::tagged, xml(xml_parameter("content", kLong) + xml_parameter("limit", "3")),
+       "{" + json + R"(, "limit": 3})"},
+      {ToolForm::tagged, xml(xml_parameter("limit", "3") + xml_parameter("content", kLong)),
+       R"({"limit": 3, )" + json + "}"},
+      {ToolForm::tagged, in_tags(R"({"content": "\u00e9\ud83d\ude00\\\"\/)" + std::string(80, 'x') + "\"}"),
+       R"({"content": "\u00e9\ud83d\ude00\\\"\/)" + std::string(80, 'x') + "\"}"},
+  };
+  for (const auto& c : cases) {
+    expect_at_any_cut(c.text, rules_for(c.form), {"", "", {{"write", c.arguments}}});
+    EXPECT_GT(pieces_of(by_characters(c.text, rules_for(c.form))), 30u) << c.text;
+    EXPECT_EQ(pieces_of(by_characters(c.text, unstreamed(c.form))), 1u) << c.text;
+  }
+}
+
+// A text is on its way as soon as it is certain.
+TEST(CallStream, HoldsBackLittle) {
+  const std::string text(1000, 'x');
+  const std::string begins[] = {R"(<tool_call>{"name": "write", "arguments": {"content": ")",
+                                "<tool_call>\n<function=write>\n<parameter=content>\n",
+                                R"([TOOL_CALLS]write[ARGS]{"content": ")"};
+  for (const std::string& begin : begins) {
+    OutputParser parser(rules_for(begin[0] == '[' ? ToolForm::mistral : ToolForm::tagged));
+    std::vector<OutputEvent> events;
+    parser.push(begin + text, events);
+    ASSERT_EQ(events.size(), 2u) << begin;
+    EXPECT_EQ(events[0], (OutputEvent{Kind::call_begin, "write", 0}));
+    EXPECT_EQ(events[1], (OutputEvent{Kind::call_arguments, R"({"content": ")" + text, 0}));
+    events.clear();
+    parser.push("é", events);
+    EXPECT_EQ(events, (std::vector<OutputEvent>{{Kind::call_arguments, "é", 0}}));
+  }
+}
+
+// Short calls, calls of nothing that was offered, calls in thoughts and answers that may be plain JSON.
+TEST(CallStream, WhatIsNotCertainWaits) {
+  const std::string json = R"({"name": "write", "arguments": )" + kObject + "}";
+  const std::pair<ToolForm, std::string> cases[] = {
+      {ToolForm::tagged, in_tags(R"({"path": "a.txt", "limit": 3})")},
+      {ToolForm::tagged, xml(xml_parameter("path", "a.txt"))},
+      {ToolForm::tagged, in_tags(kObject, "other")},
+      {ToolForm::tagged, xml(xml_parameter("content", kLong), "other")},
+      {ToolForm::mistral, "[TOOL_CALLS]other[ARGS]" + kObject},
+      {ToolForm::tagged, json},
+      {ToolForm::plain, json},
+      {ToolForm::tagged, "<think>" + in_tags(kObject)},
+  };
+  for (const auto& [form, text] : cases) {
+    const auto events = by_characters(text, rules_for(form));
+    EXPECT_EQ(pieces_of(events), 1u) << text;
+    EXPECT_EQ(events.back().kind, Kind::call_end) << text;
+  }
+  OutputRules only = rules_for(ToolForm::plain);
+  only.only_calls = true;
+  expect_at_any_cut(json, only, {"", "", {{"write", kObject}}});
+  EXPECT_GT(pieces_of(by_characters(json, only)), 50u);
+}
+
+// What is not JSON stops the stream, not the call.
+TEST(CallStream, LenientReadingGoesOnWhereItStopped) {
+  const std::string pad(70, 'x');
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"content": ")" + pad + "\n\\d\t\\ud83d\", 'limit': 3, \"on\": True,}",
+       R"({"content": ")" + pad + R"(\n\\d\t\ufffd", "limit": 3, "on": true})"},
+      {R"({"content": ")" + pad + R"(", "items": ['a', None], "path": "b"})",
+       R"({"content": ")" + pad + R"(", "items": ["a", null], "path": "b"})"},
+      {R"({"content": ")" + pad + R"(", "items": [1, 2,], "path": "b"})",
+       R"({"content": ")" + pad + R"(", "items": [1, 2], "path": "b"})"},
+      {R"({"content": ")" + pad + R"(", })", R"({"content": ")" + pad + "\"}"},
+  };
+  for (const auto& [written, meant] : cases)
+    for (const auto& [form, text] :
+         {std::pair<ToolForm, std::string>{ToolForm::tagged, in_tags(written)},
+          {ToolForm::mistral, "[TOOL_CALLS]write[ARGS]" + written},
+          {ToolForm::tagged, "<tool_call>{\"name\": \"write\", \"arguments\": " +
+                                 written.substr(0, written.size() - 1) + "</tool_call>"}}) {
+      const ParsedOutput got = parse_output(text, rules_for(form));
+      ASSERT_EQ(got.calls.size(), 1u) << text;
+      EXPECT_EQ(parse_json(got.calls[0].arguments).value(), parse_json(meant).value()) << text;
+      EXPECT_EQ(got.content, "");
+      expect_at_any_cut(text, rules_for(form), got);
+    }
+}
+
+TEST(CallStream, TagsInValues) {
+  const std::string pad = kLong + "\n";
+  for (const char* tail :
+       {"</param", "</parameter> x", "</parameter>\nx",
+        "<function=look>\n<parameter=a>\n1\n"
+        "</parameter>\n</function>\nx",
+        "</function>\nx", "<parameter=other>\nx", "\n\n", "   ", "<", "x\n</tool_call>\ny"}) {
+    const std::string value = pad + tail;
+    for (const std::string& text : {xml(xml_parameter("content", value) + xml_parameter("limit", "3")),
+                                    xml(xml_parameter("content", value)),
+                                    xml("<parameter=content>\n" + value + "\n<parameter=path>\nb\n"),
+                                    xml("<parameter=content>\n" + value + "\n")}) {
+      for (const bool exact : {false, true}) {
+        OutputRules rules = rules_for(ToolForm::tagged), other = unstreamed(ToolForm::tagged);
+        rules.exact = other.exact = exact;
+        const ParsedOutput got = parse_output(text, rules), whole = parse_output(text, other);
+        expect_at_any_cut(text, rules, got);
+        EXPECT_GE(got.calls.size(), exact ? 0u : 1u) << text;
+        if (!whole.calls.empty()) {
+          EXPECT_EQ(got.calls, whole.calls) << text;
+        }
+      }
+    }
+  }
+  // A line that is nearly the closing tag is none of the text.
+  const std::string slip = xml("<parameter=content>\n" + pad + "</params>\n" + xml_parameter("limit", "3"));
+  expect_at_any_cut(slip, rules_for(ToolForm::tagged),
+                    {"", "", {{"write", R"({"content": )" + json_string(kLong) + R"(, "limit": 3})"}}});
+}
+
+// Its arguments end early, and nothing of its block becomes text.
+TEST(CallStream, ACallThatBreaksStaysACall) {
+  const std::string sent = R"({"content": )" + json_string(kLong), after = "\nand so on";
+  const std::string json = R"(<tool_call>{"name": "write", "arguments": )" + sent;
+  const std::string value = "<tool_call>\n<function=write>\n" + xml_parameter("content", kLong);
+  const std::string other = R"(, "path": "b"}, "name": "look"})";
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {json + R"( oops"}}</tool_call>)" + after, sent, after.substr(1)},
+      {json + R"( oops"}})", sent, ""},
+      {json + R"(, "limit": 01}}</tool_call>)", sent, ""},
+      {json, sent, ""},
+      {json.substr(0, json.size() - 1), sent.substr(0, sent.size() - 1), ""},
+      {json + other + "</tool_call>" + after, sent + R"(, "path": "b")", after.substr(1)},
+      {value + "<parameter=a\n>oops</tool_call>" + after, sent, after.substr(1)},
+      {value + "<parameter=path>\nb", sent + R"(, "path": "b)", ""},
+  };
+  for (const auto& [text, arguments, content] : cases)
+    expect_at_any_cut(text, rules_for(ToolForm::tagged), {"", content, {{"write", arguments}}});
+  // The next call is none of it.
+  for (const std::string& text : {json + " oops\"}\n", value + "<parameter=a\n>oops\n"})
+    expect_at_any_cut(text + in_tags("{}", "look") + after, rules_for(ToolForm::tagged),
+                      {"", after.substr(1), {{"write", sent}, {"look", "{}"}}});
+  // Something else cut it.
+  EXPECT_EQ(cut("Hi " + json, rules_for(ToolForm::tagged)), (ParsedOutput{"", "Hi", {{"write", sent}}}));
+  EXPECT_EQ(cut(value + "<param", rules_for(ToolForm::tagged)),
+            (ParsedOutput{"", "", {{"write", sent.substr(0, sent.size() - 1)}}}));
+}
+
+TEST(CallStream, SeveralCalls) {
+  const std::string arguments = R"({"content": )" + json_string(kLong) + "}";
+  const std::string one = R"({"name": "write", "arguments": )" + arguments + "}";
+  const std::string function = "<function=write>\n" + xml_parameter("content", kLong) + "</function>\n";
+  const ToolCall call{"write", arguments};
+  for (const std::string& text :
+       {"<tool_call>" + one + "\n" + one + "</tool_call>", in_tags(arguments) + "\n" + in_tags(arguments),
+        "<tool_call>" + function + function + "</tool_call>",
+        xml(xml_parameter("content", kLong)) + in_tags(arguments)}) {
+    expect_at_any_cut(text, rules_for(ToolForm::tagged), {"", "", {call, call}});
+    OutputRules first = rules_for(ToolForm::tagged);
+    first.max_calls = 1;
+    expect_at_any_cut(text, first, {"", "", {call}});
+  }
+  const std::string list = "[TOOL_CALLS][" + one + ", " + one + "]";
+  expect_at_any_cut(list, rules_for(ToolForm::mistral), {"", "", {call, call}});
+  const std::string broken = "<tool_call>" + function + "<function=write>\noops</tool_call>";
+  expect_at_any_cut(broken, rules_for(ToolForm::tagged), {"", "", {call}});
+}
+
+TEST(CallStream, EndsAtTheLimit) {
+  const std::string begin = R"(<tool_call>{"name": "write", "arguments": {"content": ")";
+  const std::string text = begin + std::string(kMaxCallBytes - begin.size() - 1, 'x') + "é\"}}</tool_call>so";
+  const ParsedOutput got = parse_output(text, rules_for(ToolForm::tagged));
+  ASSERT_EQ(got.calls.size(), 1u);
+  EXPECT_EQ(got.calls[0].arguments, text.substr(text.find("{\"content"), got.calls[0].arguments.size()));
+  EXPECT_EQ(got.calls[0].arguments.size() + text.find("{\"content"), kMaxCallBytes - 1);  // before the é
+  EXPECT_EQ(got.content, "so");
+  EXPECT_EQ(streamed({text.substr(0, 5000), text.substr(5000, 900'000), text.substr(905'000)},
+                     rules_for(ToolForm::tagged)),
+            got);
+}
+
+// Whatever is written: the pieces do not depend on the cuts, and a whole call is the same without streaming.
+TEST(CallStream, AnythingAtAnyCut) {
+  std::mt19937 rng(7);
+  const std::vector<std::string> parts = {"<parameter=content>\n",
+                                          "<parameter=path>\n",
+                                          "</parameter>\n",
+                                          "</function>\n",
+                                          "</tool_call>",
+                                          "<function=write>\n",
+                                          "</params>\n",
+                                          "\n",
+                                          "x",
+                                          "<",
+                                          "\"",
+                                          "\\",
+                                          "{",
+                                          "}",
+                                          ",",
+                                          ":",
+                                          "\"path\": \"a\"",
+                                          "\\u00e9",
+                                          "'a'",
+                                          "1",
+                                          "[1]",
+                                          " ",
+                                          "é",
+                                          "\"limit\": 1",
+                                          std::string(40, 'y'),
+                                          "</parameter>",
+                                          "\\ud83d",
+                                          "<parameter=limit>\n"};
+  const std::string begins[] = {
+      "<tool_call>\n<function=write>\n<parameter=content>\n" + kLong,
+      R"(<tool_call>{"name": "write", "arguments": {"content": ")" + std::string(60, 'z'),
+      R"(<tool_call>{"name": "write", "arguments": {"items": [")" + std::string(60, 'z'),
+      R"([TOOL_CALLS]write[ARGS]{"content": ")" + std::string(60, 'z')};
+  int calls = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text = begins[rng() % std::size(begins)];
+    const ToolForm form = text[0] == '[' ? ToolForm::mistral : ToolForm::tagged;
+    std::vector<std::string> pieces{text};
+    for (size_t n = rng() % 12; n > 0; --n) {
+      pieces.push_back(parts[rng() % parts.size()]);
+      text += pieces.back();
+    }
+    const ParsedOutput got = parse_output(text, rules_for(form));
+    ASSERT_EQ(streamed(pieces, rules_for(form)), got) << text;
+    const ParsedOutput whole = parse_output(text, unstreamed(form));
+    ASSERT_GE(got.calls.size(), whole.calls.size()) << text;
+    if (whole.calls.empty() || got.calls.size() > whole.calls.size()) continue;
+    ++calls;
+    const auto arguments = parse_json(got.calls[0].arguments);
+    ASSERT_TRUE(arguments.ok()) << text;
+    ASSERT_EQ(*arguments, parse_json(whole.calls[0].arguments).value()) << text;
+  }
+  EXPECT_GT(calls, 200);
+}
+
+}  // namespace
+}  // namespace anabranch
