@@ -52,8 +52,6 @@ def test_calls_have_the_client_s_types_and_go_round(server, client, tool):
     whole = client.responses.create(**body(tool, input=[{"role": "user", "content": "List the files."}, *answer["output"], result], **brief))
     assert stored.usage.input_tokens == whole.usage.input_tokens > answer["usage"]["input_tokens"]
     assert [item.type for item in stored.output] == [item.type for item in whole.output]
-    more = server.ask("/v1/responses/input_tokens", body(tool, input=[{"role": "user", "content": "List the files."}, *answer["output"]]))
-    assert more["input_tokens"] < whole.usage.input_tokens, "the result is in the prompt"
 
 
 @pytest.mark.parametrize("tool", [SHELL, PATCH], ids=lambda tool: tool["type"])
