@@ -236,6 +236,10 @@ TEST(JsonCalls, WithBracketsThatDoNotMatch) {
   reads(ToolForm::tagged,
         "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a <tool_call>" + call + "</tool_call>", one,
         "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a");
+  reads(
+      ToolForm::tagged,
+      "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a <tool_call>" + call + "</tool_call> it's <x",
+      one, "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'ait's <x");
 }
 
 TEST(JsonCalls, ThatAreNoCalls) {

@@ -5,7 +5,7 @@ import pytest
 
 from answer_forms import CHAT, MESSAGES, OLLAMA, RESPONSES, FORMS, answer, answer_of_chunks
 
-NOTE = {"type": "object", "properties": {"title": {"type": "string", "maxLength": 20}, "text": {"type": "string", "minLength": 300, "maxLength": 500}},
+NOTE = {"type": "object", "properties": {"title": {"type": "string", "maxLength": 20}, "text": {"type": "string", "minLength": 400, "maxLength": 600}},
         "required": ["title", "text"], "additionalProperties": False}
 ASKED = [{"role": "user", "content": "Write a note about the sea."}]
 SAMPLED = {"temperature": 0.9, "seed": 5}
@@ -47,7 +47,7 @@ def server(serve_for_all):
     return serve_for_all("--context", "2048")
 
 
-@pytest.mark.parametrize("tokens", [600, 60])
+@pytest.mark.parametrize("tokens", [800, 90])
 @pytest.mark.parametrize("path, body", [(CHAT, chat), (MESSAGES, message), (RESPONSES, response)], ids=["chat", "messages", "responses"])
 def test_pieces_make_up_the_call(server, path, body, tokens):
     whole_of, streamed_of = FORMS.get(path, (answer, answer_of_chunks))
@@ -59,13 +59,13 @@ def test_pieces_make_up_the_call(server, path, body, tokens):
     assert len(pieces) > 5, pieces
     if path == RESPONSES:
         call = whole["output"][-1]
-        assert call["type"] == "function_call" and call["status"] == ("completed" if tokens == 600 else "incomplete")
+        assert call["type"] == "function_call" and call["status"] == ("completed" if tokens == 800 else "incomplete")
         assert call["arguments"] == "".join(pieces)
 
 
 def test_ollamas_calls_come_whole_or_not_at_all(server):
-    for tokens in (600, 60):
+    for tokens in (800, 90):
         answer = server.ask(OLLAMA, ollama(tokens) | {"stream": False})
         calls = answer["message"].get("tool_calls", [])
-        assert len(calls) == (tokens == 600), answer
-        assert all(len(call["function"]["arguments"]["text"]) >= 300 for call in calls), answer
+        assert len(calls) == (tokens == 800), answer
+        assert all(len(call["function"]["arguments"]["text"]) >= 400 for call in calls), answer
