@@ -55,25 +55,25 @@ Json memory_schema() {
 
 // A tool of a type that Anthropic defines and the client runs. The client chooses its name. Reference:
 // Anthropic's documentation of the bash, text editor and memory tools.
-struct OwnTool {
+struct AnthropicTool {
   const char* type;  // type without its date
   const char* description;
   Json (*schema)();
 };
-constexpr OwnTool kClientTools[] = {
+constexpr AnthropicTool kAnthropicTools[] = {
     {"bash_", "Runs commands in a shell that keeps its state", shell_schema},
     {"text_editor_", "Views, creates and edits text files", editor_schema},
     {"memory_", "Stores notes in files below /memories, which last from one conversation to the next",
      memory_schema},
 };
 
-const OwnTool* client_tool(const std::string& type) {
-  for (const OwnTool& tool : kClientTools)
+const AnthropicTool* anthropic_tool(const std::string& type) {
+  for (const AnthropicTool& tool : kAnthropicTools)
     if (type.starts_with(tool.type)) return &tool;
   return nullptr;
 }
 
-Json function_of(JsonFields& fields, const OwnTool* known, const std::string& where) {
+Json function_of(JsonFields& fields, const AnthropicTool* known, const std::string& where) {
   Json function = {{"name", fields.required_string("name")}};
   if (known) {
     function["description"] = known->description;
@@ -104,7 +104,7 @@ Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std
     }
     JsonFields fields(list[i], where + ".");
     const std::string* type = fields.string("type");
-    const OwnTool* known = type ? client_tool(*type) : nullptr;
+    const AnthropicTool* known = type ? anthropic_tool(*type) : nullptr;
     if (type && *type == "mcp_toolset") continue;  // read with "mcp_servers"
     if (type && *type != "custom" && !known) {
       left_out.push_back(type->substr(0, kMostOfType));
