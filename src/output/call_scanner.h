@@ -36,6 +36,8 @@ class CallScanner {
   const ToolCall* begun() const { return has_begun() ? &open_ : nullptr; }
   // Ends a block with such a call, of which nothing more is to be read.
   void stop();
+  // Whether its last call begun so is not whole.
+  bool gave_up() const { return step_ == Step::rest; }
   // Whether a call of this block has begun before it was complete. Then the block is never `broken`.
   bool streamed() const { return streamed_; }
 

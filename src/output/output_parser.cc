@@ -145,6 +145,7 @@ bool OutputParser::scan_call(TextEnd end, std::vector<OutputEvent>& out) {
     at_ += length;
   } else {
     write_calls(scanner_->calls(), out);
+    if (end == TextEnd::cut && scanner_->gave_up()) done_ = false;  // the limit ended it, not the call
     at_ += length;
   }
   scanner_.reset();

@@ -250,6 +250,21 @@ TEST(CallStream, EndsAtTheLimit) {
 }
 
 // Whatever is written: the pieces do not depend on the cuts, and a whole call is the same without streaming.
+// With one allowed call the parser is done behind it; where a limit cut the call, the limit ended the answer.
+TEST(CallStream, ACutCallIsNotTheLastAllowedOne) {
+  OutputRules rules = rules_for(ToolForm::tagged);
+  rules.max_calls = 1;
+  const std::string whole = in_tags("{\"content\": " + Json(kLong).dump() + "}");
+  for (const size_t size : {whole.size() - 30, whole.size()}) {
+    OutputParser parser(rules);
+    std::vector<OutputEvent> events;
+    parser.push(whole.substr(0, size), events);
+    parser.finish(events, true);
+    EXPECT_EQ(events.back().kind, Kind::call_end);
+    EXPECT_EQ(parser.done(), size == whole.size()) << size;
+  }
+}
+
 TEST(CallStream, AnythingAtAnyCut) {
   std::mt19937 rng(7);
   const std::vector<std::string> parts = {"<parameter=content>\n",

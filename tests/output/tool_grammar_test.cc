@@ -243,7 +243,8 @@ class TaggedStrings {
     if (got.calls.size() != 1 || !got.content.empty()) return false;
     Json want = Json::object();
     for (const auto& [key, value] : parameters) want[key] = value;
-    return parse_json(got.calls[0].arguments).value() == want;
+    const auto read = parse_json(got.calls[0].arguments);
+    return read.ok() && *read == want;
   }
 
  private:

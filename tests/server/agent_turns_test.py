@@ -40,10 +40,11 @@ class ClaudeCode:
     def __init__(self):
         self.messages = [{"role": "user", "content": [{"type": "text", "text": "<system-reminder>\nThe project is a web shop.\n</system-reminder>"},
                                                       {"type": "text", "text": "Read the file /shop/cart.py."}]}]
+        self.cut = False  # the last answer was: a call that was cut comes back in other tokens than it was sampled in
         self.tools = [{"name": name, "description": f"{name}. {ABOUT}", "input_schema": parameters(name)} for name in NAMES]
 
     def works_alone(self):
-        return self.messages[-1]["content"][0]["type"] == "tool_result"
+        return self.messages[-1]["content"][0]["type"] == "tool_result" and not self.cut
 
     def ask(self, server, turn):
         system = [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.0.{turn}; cc_entrypoint=cli; cch={turn:05x};"},
@@ -53,6 +54,7 @@ class ClaudeCode:
             "model": "claude-sonnet-4-5", "max_tokens": 200, "temperature": 0, "stream": True, "system": system, "tools": self.tools,
             "messages": self.messages, "tool_choice": {"type": "any"} if turn % 3 else {"type": "auto"}, "metadata": {"user_id": "user"}})
         blocks, partial, usage = [], "", {}
+        self.cut = any(event.get("delta", {}).get("stop_reason") == "max_tokens" for event in told)
         for event in told:
             usage |= event.get("usage") or event.get("message", {}).get("usage", {})
             if event["type"] == "content_block_start":
@@ -77,11 +79,12 @@ class Codex:
     def __init__(self):
         self.items = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Sandbox: workspace-write."}]},
                       {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Read the file /shop/cart.py."}]}]
+        self.cut = False
         self.tools = [{"type": "function", "name": name, "description": f"{name}. {ABOUT}", "strict": False, "parameters": parameters(name)}
                       for name in NAMES[:23]] + [{"type": "web_search"}, {"type": "custom", "name": "apply_patch", "description": "Changes files."}]
 
     def works_alone(self):
-        return self.items[-1]["type"].endswith("_output")
+        return self.items[-1]["type"].endswith("_output") and not self.cut
 
     def ask(self, server, turn):
         told = events(server, "/v1/responses", {
@@ -90,6 +93,7 @@ class Codex:
             "stream": True, "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low", "summary": "auto"},
             "prompt_cache_key": "conversation", "max_output_tokens": 800, "temperature": 0})
         response = told[-1]["response"]
+        self.cut = response["status"] == "incomplete"
         for item in response["output"]:
             self.items.append(item)
             if item["type"].endswith("_call"):

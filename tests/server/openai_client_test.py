@@ -19,7 +19,7 @@ LONG = [{"role": "user", "content": "Tell me a long story about a river, its two
 
 @pytest.fixture(scope="module")
 def api(serve_for_all):
-    return Api(serve_for_all())
+    return Api(serve_for_all("--read-ahead", "off"))  # tests count what runs
 
 
 def text_of(message):
