@@ -81,6 +81,18 @@ def test_a_deleted_conversation_is_gone_from_disk_but_what_others_share_stays(ke
     assert keys.cached("key-of-ann", OTHER_END, store=False) > 100
 
 
+def test_what_was_read_ahead_for_a_deleted_conversation_is_gone(keys):
+    def ahead():
+        return keys.server.ask("/metrics", key="key-of-ann").split("\nanabranch_read_ahead_tokens_total ")[1].split()[0]
+    before, read = keys.settled(), ahead()
+    session = keys.session("key-of-ann")
+    keys.respond("key-of-ann", TEXT + "Think about it, and answer in two words.", conversation=session, max_output_tokens=400, reasoning={"effort": "high"})
+    wait_for(lambda: ahead() != read, "the next prompt's beginning")
+    assert keys.settled() > before
+    keys.delete("/v1/sessions/" + session, "key-of-ann")
+    assert keys.settled() == before
+
+
 def test_a_deleted_conversation_leaves_no_sampled_turns(keys):
     def turns():
         with sqlite3.connect(keys.states / "turns.db") as database:

@@ -98,13 +98,13 @@ def test_other_apis(server):
         {"role": "user", "content": QUESTIONS[0]}, {"role": "assistant", "content": first["content"]}, {"role": "user", "content": "And of Italy?"}]})
     assert second["usage"]["input_tokens"] < 30, second["usage"]
     before = wait_until_read(server, before)
-    first = server.ask("/v1/responses", {"input": QUESTIONS[2], "temperature": 0, "max_output_tokens": 60, "store": True, "reasoning": {"effort": "high"}})
+    first = server.ask("/v1/responses", {"input": QUESTIONS[2], "temperature": 0, "max_output_tokens": 400, "store": True, "reasoning": {"effort": "high"}})
     before = wait_until_read(server, before)
-    second = server.ask("/v1/responses", {"input": QUESTIONS[3], "temperature": 0, "max_output_tokens": 60, "previous_response_id": first["id"]})
+    second = server.ask("/v1/responses", {"input": QUESTIONS[3], "temperature": 0, "max_output_tokens": 400, "previous_response_id": first["id"]})
     used = second["usage"]
     assert used["input_tokens"] - used["input_tokens_details"]["cached_tokens"] < 30, used
     wait_until_read(server, before)
-    ask = {"model": "m", "stream": False, "think": True, "options": {"temperature": 0, "num_predict": 60}}
+    ask = {"model": "m", "stream": False, "think": True, "options": {"temperature": 0, "num_predict": 400}}
     first = server.ask("/api/chat", ask | {"messages": [{"role": "user", "content": "Name a river."}]})
     assert first["message"]["content"]
 

@@ -298,7 +298,11 @@ void Answer::note_turn(Json message) {
   if (!shows_thoughts) message.erase("reasoning_content");
   std::vector<int> tokens = std::exchange(prompt_, {});
   tokens.insert(tokens.end(), choice.sampled.begin() + begun_, choice.sampled.end());
-  ended_turn_ = {head_.model, asked_, std::move(message), std::move(tokens), sender_};
+  ended_turn_ = {head_.model, asked_, std::move(message), std::move(tokens), sender_, {}};
+  if (!keeper_) return;
+  ended_turn_->note_states = [&services = services_, sender = sender_, keeper = keeper_](auto states) {
+    note_traces(services, sender, keeper, std::move(states));
+  };
 }
 
 // How the choices ended, and their usage.

@@ -99,8 +99,10 @@ bool ReadAhead::worth_reading(const Reading& reading) const {
 
 void ReadAhead::submit(const ModelLease& model) {
   current_->engine = model->engine;
+  Request request = engine_request(*current_->prepared, 0, 0);
+  request.name_states = current_->turn.note_states != nullptr;
   const auto accepted = model->engine->submit(
-      engine_request(*current_->prepared, 0, 0),
+      std::move(request),
       [this, post = post_, alive = std::weak_ptr(alive_), reading = current_](const Event& event) {
         post([this, alive, reading, event] {
           if (!alive.expired()) receive(reading, event);
@@ -112,6 +114,7 @@ void ReadAhead::submit(const ModelLease& model) {
 
 void ReadAhead::receive(const std::shared_ptr<Reading>& reading, const Event& event) {
   if (event.finish == FinishReason::none) return;
+  if (!event.states.empty()) reading->turn.note_states(event.states);
   if (event.finish == FinishReason::length) {
     const int read = event.usage.prompt_tokens - event.usage.cached_tokens;
     metrics_.read_ahead(read);

@@ -29,6 +29,9 @@ struct EndedTurn {
   Json answer;                                 // as the client is likely to send it back
   std::vector<int> tokens;                     // prompt and answer, as they were sampled
   std::string sender;                          // for the pool
+  // Gets the names of the cached states that were read or made, for a conversation that is stored: they are
+  // deleted with it. Empty: they need not be known.
+  std::function<void(std::vector<std::string>)> note_states;
 };
 
 class ReadAhead {
