@@ -123,7 +123,8 @@ def converse(server, args, work, wait):
             if work == "chain" and step < 6:
                 body |= {"tool_choice": "required", "thinking_budget": args.thought // 6}
             else:
-                body["guided_regex"] = "[a-z ]{%d}" % args.answer
+                text = {"type": "string", "minLength": args.answer, "maxLength": args.answer}
+                body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": text}}
                 body["tool_choice"] = "none" if work == "chain" else None
             first, message, usage = server.ask({key: value for key, value in body.items() if value is not None})
             read = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
