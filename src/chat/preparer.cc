@@ -46,7 +46,7 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
       fitted_(chat_ ? with_fitted_history(*chat_) : nullptr),
       format_(find_output_format(chat_, engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
-      read_ahead_(options.read_ahead),
+      read_ahead_(options.read_ahead && engine.stats().cache),
       keep_thinking_(options.keep_thinking && chat_ && chat_->mentions(kPreserve)),
       turns_(options.turns_path) {
   if (fitted_) compiler_.emplace(*fitted_, engine.tokenizer(), engine.image_format());

@@ -73,6 +73,8 @@ class Preparer {
     return remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_, keep_thinking_);
   }
   void write_turns() { turns_.write(); }
+  // Removes the turns with these keys (remember).
+  void forget_turns(std::span<const uint64_t> keys) { turns_.forget(keys); }
 
  private:
   Result<std::vector<RequestImage>> pictures_of(ChatRequest& request, size_t most_tokens,

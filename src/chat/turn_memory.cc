@@ -68,6 +68,16 @@ class TurnMemory::Database {
                std::to_string(kMostTurns) + ")");
   }
 
+  void remove(std::span<const uint64_t> keys) {
+    std::lock_guard lock(mutex_);
+    SQLite::Statement remove(db_, "DELETE FROM turns WHERE key = ?");
+    for (const uint64_t key : keys) {
+      remove.bind(1, static_cast<int64_t>(key));
+      remove.exec();
+      remove.reset();
+    }
+  }
+
  private:
   std::optional<Tokens> find_locked(uint64_t key) {
     SQLite::Statement query(db_, "SELECT tokens FROM turns WHERE key = ?");
@@ -130,8 +140,22 @@ void TurnMemory::put(uint64_t key, std::span<const int> tokens) {
   if (waiting.empty() || goes_first(turn, waiting)) waiting = std::move(turn);
 }
 
+void TurnMemory::forget(std::span<const uint64_t> keys) {
+  std::lock_guard writing(writing_);
+  {
+    std::lock_guard lock(mutex_);
+    for (const uint64_t key : keys) to_write_.erase(key);
+  }
+  try {
+    database_->remove(keys);
+  } catch (const SQLite::Exception& e) {
+    log_warning("sampled turns cannot be removed: {}", e.what());
+  }
+}
+
 void TurnMemory::write() {
   for (;;) {
+    std::lock_guard writing(writing_);
     std::pair<uint64_t, std::vector<int>> turn;
     {
       std::lock_guard lock(mutex_);

@@ -37,11 +37,14 @@ class TurnMemory {
   // write() stores the turn in the database. When the database has too many turns, the oldest are removed.
   void put(uint64_t key, std::span<const int> tokens);
   void write();
+  // Removes the turns with these keys, written or not.
+  void forget(std::span<const uint64_t> keys);
 
  private:
   class Database;
   std::unique_ptr<Database> database_;
   std::atomic<int64_t> pause_until_{0};            // Unix seconds; the database is not read before this time
+  std::mutex writing_;                             // while a turn is written, or turns are forgotten
   std::mutex mutex_;                               // guards what follows
   std::map<uint64_t, std::vector<int>> to_write_;  // turns not written yet; find() already finds them
 };

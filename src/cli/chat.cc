@@ -54,6 +54,7 @@ class Chat {
     if (input_.is_terminal()) catch_interrupts();
     while (step()) {
     }
+    if (session_) session_->note(partner_->late_states());
     return input_.problem() ? fail(*input_.problem()) : 0;
   }
 

@@ -93,6 +93,12 @@ Result<void> ChatSession::store_new(const Json& messages, const Answer* answer, 
   return {};
 }
 
+void ChatSession::note(const std::vector<std::string>& states) {
+  if (!session_ || states.empty()) return;
+  if (const auto noted = store_->add_traces(session_->id, states); !noted)
+    say(stderr, "not noted: {}\n", noted.error().message);
+}
+
 void ChatSession::take_back(size_t first) {
   if (first >= kept_.size()) return;
   const std::vector<MessageId> last(kept_.begin() + static_cast<std::ptrdiff_t>(first), kept_.end());

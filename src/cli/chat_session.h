@@ -29,6 +29,8 @@ class ChatSession {
   // last message was made; null: the last message is not the model's. model: its name. If storing fails, this
   // is reported on stderr and tried again with the next message.
   void keep(const Json& messages, const Answer* answer, const std::string& model);
+  // Notes cached states of the chat (Answer::states), which are removed with the session.
+  void note(const std::vector<std::string>& states);
   // Removes the stored messages of the chat from this one on, as if they had never been sent.
   void take_back(size_t first);
   // The next message begins another session.

@@ -1,11 +1,15 @@
-#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <utility>
 
 #include "chat/engine_request.h"
 #include "chat/preparer.h"
 #include "cli/locate.h"
 #include "cli/partner.h"
 #include "cli/prompts.h"
+#include "server/api/trace_eraser.h"
 
 namespace anabranch::cli {
 namespace {
@@ -34,6 +38,7 @@ class LocalPartner : public Partner {
   // Two models may not fit in memory: unload the old one first, and load it again if the new one fails.
   Result<void> change_model(const std::string& path_or_name) override {
     TRY(const std::string path, locate_model(path_or_name));
+    (void)late_states();
     preparer_.reset();
     engine_.reset();
     const auto loaded = load(path);
@@ -54,16 +59,35 @@ class LocalPartner : public Partner {
     TRY(const Prepared prepared,
         prepare_chat(*engine_, *preparer_, body, wanted.thinking.value_or(options_.thinking),
                      std::move(generation), [&] { return interrupt.load(); }));
-    if (const RequestId ahead = ahead_.exchange(0)) engine_->cancel(ahead);
+    auto late = late_states();
     TRY(Answer answer, run_prompt(*engine_, prepared, wanted.silent, interrupt, wanted.progress));
     if (prepared.remember && answer.finish == FinishReason::stop && !answer.stop_found)
-      preparer_->remember(answer.tokens, TurnEndReason::end_of_turn, *prepared.remember, prepared.rules);
+      for (const uint64_t key :
+           preparer_->remember(answer.tokens, TurnEndReason::end_of_turn, *prepared.remember, prepared.rules))
+        late.push_back(server::turn_trace(key));
+    answer.states.insert(answer.states.end(), late.begin(), late.end());
     preparer_->write_turns();
     if (!wanted.silent) read_ahead(prepared, answer);
     return answer;
   }
 
+  // Ends what is being read ahead, and returns the states that it read or made.
+  std::vector<std::string> late_states() override {
+    std::unique_lock lock(mutex_);
+    if (!reading_) return {};
+    const auto reading = std::exchange(reading_, nullptr);
+    engine_->cancel(reading->id);
+    changed_.wait(lock, [&] { return reading->ended; });
+    return reading->states;
+  }
+
  private:
+  struct Reading {
+    RequestId id = 0;
+    bool ended = false;
+    std::vector<std::string> states;
+  };
+
   // Reads what the next prompt begins with while the user reads and writes. After calls the next prompt comes
   // at once.
   void read_ahead(const Prepared& prepared, const Answer& answer) {
@@ -72,14 +96,29 @@ class LocalPartner : public Partner {
     conversation.messages.push_back({{"role", "assistant"}, {"content", answer.text}});
     const auto next = preparer_->next_turn(std::move(conversation), [] { return false; });
     if (!next) return;
-    if (const auto id = engine_->submit(engine_request(*next, 0, 0), [](const Event&) {})) ahead_ = *id;
+    Request request = engine_request(*next, 0, 0);
+    request.background = request.name_states = true;
+    const auto reading = std::make_shared<Reading>();
+    std::lock_guard lock(mutex_);
+    const auto id = engine_->submit(std::move(request), [this, reading](const Event& event) {
+      if (event.finish == FinishReason::none) return;
+      std::lock_guard ending(mutex_);
+      reading->states = event.states;
+      reading->ended = true;
+      changed_.notify_all();
+    });
+    if (!id) return;
+    reading->id = *id;
+    reading_ = reading;
   }
 
   ChatOptions options_;
   uint64_t seed_;
+  std::mutex mutex_;  // guards what is read ahead
+  std::condition_variable changed_;
+  std::shared_ptr<Reading> reading_;  // null: nothing is read ahead
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Preparer> preparer_;  // of the engine
-  std::atomic<RequestId> ahead_{0};     // reads ahead; 0: none
 };
 
 }  // namespace

@@ -35,6 +35,8 @@ class Partner {
   // threads may ask at the same time, if they are silent.
   virtual Result<Answer> answer(const Json& messages, const AnswerOptions& options,
                                 const std::atomic<bool>& interrupt) = 0;
+  // Names of cached states (Answer::states) that were read or made since the last answer.
+  virtual std::vector<std::string> late_states() { return {}; }
 };
 
 // Loads options.model.

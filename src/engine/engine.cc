@@ -219,12 +219,13 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
   std::unique_lock lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");
-  if (inbox_.waiting >= info().max_running + options_.max_queue)
+  const bool counts = !sequence->request.background;
+  if (counts && inbox_.waiting >= info().max_running + options_.max_queue)
     return make_error(ErrorKind::busy, "{} requests are waiting already; try again later",
                       options_.max_queue);
   const RequestId id = sequence->id = inbox_.next_id++;
-  inbox_.waiting++;
-  inbox_.stats.requests++;
+  inbox_.waiting += counts;
+  inbox_.stats.requests += counts;
   if (fetcher_ && fetcher_->wants(sequence->request)) {
     lock.unlock();
     fetcher_->add(std::move(sequence));

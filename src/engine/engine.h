@@ -104,6 +104,9 @@ struct Request {
   bool prompt_logprobs = false;
   bool progress = false;  // an event reports each part of the prompt that has been read
   int priority = 0;       // lower values run first; equal values in order of arrival
+  // Work for later that no client waits for: takes no place of the queue, counts as no request in the
+  // statistics, and reads in small steps, so that a request that comes meanwhile waits for little.
+  bool background = false;
 
   bool cache = true;         // read and write the state cache, if the engine has one
   std::string cache_salt;    // states cached under another salt are not found

@@ -114,12 +114,18 @@ bool EngineLoop::take_inbox() {
     cancels.swap(inbox_.cancels);
     stopping = inbox_.stopping;
   }
+  // First those that have arrived before: the new ones may need their places.
+  const auto end_cancelled = [&] {
+    for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
+  };
+  if (!cancels.empty()) settle();
+  end_cancelled();
   for (auto& sequence : arrivals) {
     const RequestId id = sequence->id;
     sequence->images = images_of(sequence->request, model_.tower());
-    const bool added =
-        scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority,
-                       whole_ranges(*sequence), bytes_of_images(*sequence, model_.model().spec().hidden));
+    const bool added = scheduler_.add(
+        id, static_cast<int>(sequence->tokens.size()), sequence->request.priority, whole_ranges(*sequence),
+        bytes_of_images(*sequence, model_.model().spec().hidden), sequence->request.background);
     const Request& request = sequence->request;
     const bool caches = request.cache && keeper_.cache();  // without an answer, the prompt is still cached
     const bool nothing_to_do = request.max_tokens == 0 && !request.prompt_logprobs && !caches;
@@ -129,8 +135,7 @@ bool EngineLoop::take_inbox() {
     else if (nothing_to_do)
       end(id, FinishReason::length, {});
   }
-  if (!cancels.empty()) settle();
-  for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
+  end_cancelled();
   return !stopping;
 }
 
@@ -448,7 +453,10 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
     sequence->usage.grammar_tokens = sequence->grammar->masked();
     sequence->usage.grammar_s = sequence->grammar->seconds();
   }
-  {
+  if (sequence->request.background) {
+    std::lock_guard lock(inbox_.mutex);
+    note_running();
+  } else {
     std::lock_guard lock(inbox_.mutex);
     EngineStats& stats = inbox_.stats;
     inbox_.waiting--;

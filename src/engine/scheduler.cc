@@ -45,10 +45,11 @@ uint64_t SequenceBytes::of(int tokens) const {
   return fixed + per_token * static_cast<uint64_t>((tokens + kKvBlock - 1) / kKvBlock * kKvBlock);
 }
 
-bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRange> whole,
-                    uint64_t more_bytes) {
+bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRange> whole, uint64_t more_bytes,
+                    bool background) {
   CHECK(tokens > 0);
-  if (static_cast<int>(entries_.size()) >= options_.max_running + options_.max_queue) return false;
+  const auto counted = std::ranges::count(entries_, false, &ScheduledSequence::background);
+  if (!background && counted >= options_.max_running + options_.max_queue) return false;
   const auto later = [&](const ScheduledSequence& e) { return e.priority > priority; };
   ScheduledSequence entry;
   entry.id = id;
@@ -57,6 +58,7 @@ bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRang
   entry.since = prompt_tokens_;
   entry.whole = std::move(whole);
   entry.more_bytes = more_bytes;
+  entry.background = background;
   entries_.insert(std::find_if(entries_.begin(), entries_.end(), later), entry);
   return true;
 }
@@ -201,13 +203,18 @@ StepPlan Scheduler::plan(double spent) const {
   return plan;
 }
 
+int Scheduler::chunk_size(const ScheduledSequence& e) const {
+  const int size = options_.prefill_chunk;
+  return e.background ? std::max(size / kBackgroundShare, kChunkGrid) : size;
+}
+
 // Fills a step without decoding sequences: adds a chunk of the first prompt, and other prompts that fit the
 // chunk size completely.
 void Scheduler::add_full_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const {
   for (const ScheduledSequence* e : prompts) {
     const bool first = plan.scheduled.empty();
     if (first || plan.prompt_tokens + e->left() <= options_.prefill_chunk)
-      add_chunk(plan, *e, first ? full_chunk(options_.prefill_chunk, *e) : e->left());
+      add_chunk(plan, *e, first ? full_chunk(chunk_size(*e), *e) : e->left());
   }
 }
 

@@ -21,6 +21,7 @@ constexpr double kStall = 2.2;
 constexpr int kChunkGrid = 4;
 // The most sequences that may be admitted in a step while others decode.
 constexpr int kMostAdmissions = 16;
+constexpr int kBackgroundShare = 4;
 
 // The same options as in EngineOptions, which defines the defaults. prefill_chunk is never 0 here.
 struct SchedulerOptions {
@@ -67,6 +68,7 @@ struct ScheduledSequence {
   bool held = false;                   // hold()
   std::vector<TokenRange> whole = {};  // tokens that one step must apply together, ascending
   uint64_t more_bytes = 0;             // memory besides SequenceBytes
+  bool background = false;             // see Request
   int left() const { return known - applied; }
   bool decodes() const { return left() == 1; }
   // The sum of the positions of its next tokens.
@@ -83,9 +85,10 @@ class Scheduler {
   void set_budget(uint64_t bytes) { budget_ = bytes; }
 
   // Returns false when the queue is full. Lower priorities run first. whole, more_bytes: see
-  // ScheduledSequence; a step may exceed the chunk size to apply a range of `whole`.
+  // ScheduledSequence; a step may exceed the chunk size to apply a range of `whole`. background: the sequence
+  // takes no place, and its chunks are kBackgroundShare times as small.
   bool add(uint64_t id, int tokens, int priority = 0, std::vector<TokenRange> whole = {},
-           uint64_t more_bytes = 0);
+           uint64_t more_bytes = 0, bool background = false);
   // Call before each step. Returns the running sequences that must give their memory back because the budget
   // is exceeded. They wait again, and start with an empty state when they are admitted again.
   std::vector<uint64_t> preempt();
@@ -132,6 +135,7 @@ class Scheduler {
   int decoding() const;
   double gap_left(int decoding, double spent) const;
   int tokens_that_fit(const ScheduledSequence& entry, const StepLoad& load, double seconds) const;
+  int chunk_size(const ScheduledSequence& e) const;
   void add_full_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const;
   void add_partial_chunks(const std::vector<const ScheduledSequence*>& prompts, double spent,
                           StepPlan& plan) const;

@@ -40,7 +40,10 @@ Scan CallScanner::advance(std::string_view text, TextEnd end) {
 
 // A call that has begun cannot become text any more.
 void CallScanner::give_up() {
-  if (has_begun()) calls_.push_back(open_);
+  if (has_begun()) {
+    calls_.push_back(open_);
+    last_is_partial_ = true;
+  }
   open_ = {};
   step_ = Step::rest;
 }
@@ -54,10 +57,13 @@ void CallScanner::stop() {
 // Drops text up to the closing mark, or to the next call.
 Scan CallScanner::rest() {
   size_t end = form_ == ToolForm::tagged ? text_.find(kCallClose, at_) : text_.npos;
-  size_t next = end == text_.npos ? end : end + kCallClose.size();
-  for (const std::string_view opener : call_openers(form_))
+  size_t next = end == text_.npos ? end : end + kCallClose.size(), longest = kCallClose.size();
+  for (const std::string_view opener : call_openers(form_)) {
     if (const size_t other = text_.find(opener, at_); other < end) end = next = other;
-  if (end != text_.npos) at_ = next;
+    longest = std::max(longest, opener.size());
+  }
+  // What was searched is not searched again, but for the beginning of a mark.
+  at_ = end != text_.npos ? next : std::max(at_, text_.size() - std::min(text_.size(), longest - 1));
   return end == text_.npos ? Scan::more : Scan::complete;
 }
 
@@ -112,7 +118,9 @@ bool CallScanner::join(ToolCall& call) {
   if (!has_begun()) return true;
   const auto stub = object_->stub();
   if (call.name != open_.name || !call.arguments.starts_with(stub)) return false;
-  call.arguments = open_.arguments + call.arguments.substr(stub.size());
+  std::string whole = open_.arguments + call.arguments.substr(stub.size());
+  if (!parse_json(whole).ok()) return false;  // the stub has fewer members than the call
+  call.arguments = std::move(whole);
   open_ = {};
   return true;
 }
@@ -129,7 +137,7 @@ Scan CallScanner::at_end() {
   at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
   // Brackets and quotes that do not match may have hidden the end.
   if (json && has_begun()) at_ = object_->certain();
-  return whole && !calls_.empty() ? Scan::complete : Scan::broken;
+  return whole && (step_ == Step::rest || !calls_.empty()) ? Scan::complete : Scan::broken;
 }
 
 std::optional<Scan> CallScanner::step() {
@@ -252,11 +260,11 @@ bool CallScanner::take_calls(std::string_view json, const std::string& closers) 
     if (call) call->name = offered_name(*tools_, call->name);
     // A plain answer may be any JSON; it is a call only if it names a known tool.
     if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
-    if (!join(*call)) return false;
     calls.push_back(std::move(*call));
   }
+  if (calls.empty() || calls_.size() + calls.size() > kMaxCalls || !join(calls.front())) return false;
   calls_.insert(calls_.end(), calls.begin(), calls.end());
-  return !calls.empty() && calls_.size() <= kMaxCalls;
+  return true;
 }
 
 std::optional<Scan> CallScanner::json() {

@@ -36,8 +36,8 @@ class CallScanner {
   const ToolCall* begun() const { return has_begun() ? &open_ : nullptr; }
   // Ends a block with such a call, of which nothing more is to be read.
   void stop();
-  // Whether its last call begun so is not whole.
-  bool gave_up() const { return step_ == Step::rest; }
+  // Whether the last of calls() had begun, and is not whole.
+  bool last_is_partial() const { return last_is_partial_; }
   // Whether a call of this block has begun before it was complete. Then the block is never `broken`.
   bool streamed() const { return streamed_; }
 
@@ -122,9 +122,10 @@ class CallScanner {
   std::set<std::string, std::less<>> expected_;  // parameters of name_ that it does not have yet
   std::vector<std::pair<std::string, std::string>> arguments_;  // of <parameter=...>: name, JSON
   std::vector<ToolCall> calls_;
-  ToolCall open_;                        // the call being read, with what is certain of its arguments
-  bool offered_ = false;                 // open_ names a tool
-  bool streamed_ = false;                // see streamed()
+  ToolCall open_;          // the call being read, with what is certain of its arguments
+  bool offered_ = false;   // open_ names a tool
+  bool streamed_ = false;  // see streamed()
+  bool last_is_partial_ = false;
   std::optional<PartialObject> object_;  // the arguments in JSON
   bool headless_ = false;                // the JSON does not begin like read_call_head()
   bool is_text_ = false;                 // the parameter can only be a string

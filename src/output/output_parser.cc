@@ -144,8 +144,9 @@ bool OutputParser::scan_call(TextEnd end, std::vector<OutputEvent>& out) {
     deferred_.push_back({scanner_->calls(), std::string(rest.substr(0, length)), ""});
     at_ += length;
   } else {
-    write_calls(scanner_->calls(), out);
-    if (end == TextEnd::cut && scanner_->gave_up()) done_ = false;  // the limit ended it, not the call
+    const bool partial = scanner_->last_is_partial();
+    write_calls(scanner_->calls(), partial, out);
+    if (end == TextEnd::cut && partial) done_ = false;  // the limit ended it, not the call
     at_ += length;
   }
   scanner_.reset();
@@ -248,10 +249,15 @@ void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& ou
 }
 
 // Writes the calls of a whole block, except for what write_begun() has written.
-void OutputParser::write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out) {
+void OutputParser::write_calls(const std::vector<ToolCall>& calls, bool last_is_partial,
+                               std::vector<OutputEvent>& out) {
   spaces_.clear();
   trim_ = closed_ = true;
-  for (; written_ < calls.size(); ++written_) write_call(calls[written_], true, out);
+  for (; written_ < calls.size(); ++written_) {
+    write_call(calls[written_], true, out);
+    const bool ended = !out.empty() && out.back().kind == Kind::call_end;
+    if (ended && last_is_partial && written_ + 1 == calls.size()) out.back().whole = false;
+  }
   written_ = 0;
   done_ = calls_ >= rules_.max_calls;
 }
@@ -283,7 +289,7 @@ void OutputParser::resolve(bool as_calls, std::vector<OutputEvent>& out) {
   for (const Deferred& one : deferred_) {
     if (done_) break;
     if (as_calls)
-      write_calls(one.calls, out);
+      write_calls(one.calls, false, out);
     else
       write_now(without_tags(one.raw, *rules_.format.reasoning), out);
     if (!done_) write_now(one.after, out);

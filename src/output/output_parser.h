@@ -17,8 +17,9 @@ namespace anabranch {
 struct OutputEvent {
   enum class Kind { reasoning, content, call_begin, call_arguments, call_end };
   Kind kind = Kind::content;
-  std::string text;  // the piece; for call_begin, the function's name
-  int call = -1;     // for the call_... kinds: number of the call, from 0
+  std::string text;   // the piece; for call_begin, the function's name
+  int call = -1;      // for the call_... kinds: number of the call, from 0
+  bool whole = true;  // for call_end: the arguments are; otherwise they end early
   bool operator==(const OutputEvent&) const = default;
 };
 
@@ -94,7 +95,7 @@ class OutputParser {
   void cross(Marker tag, std::vector<OutputEvent>& out);
   void write(std::string_view text, std::vector<OutputEvent>& out);
   void write_now(std::string_view text, std::vector<OutputEvent>& out);
-  void write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out);
+  void write_calls(const std::vector<ToolCall>& calls, bool last_is_partial, std::vector<OutputEvent>& out);
   void write_begun(std::vector<OutputEvent>& out);
   void write_call(const ToolCall& call, bool whole, std::vector<OutputEvent>& out);
   void resolve(bool as_calls, std::vector<OutputEvent>& out);

@@ -64,7 +64,14 @@ std::string_view ValueScan::certain(std::string_view text) const {
   auto value = text.substr(begin_, end - begin_);
   if (!value.empty() && value.front() == '\n') value.remove_prefix(1);
   if (!value.empty() && value.back() == '\n') value.remove_suffix(1);
-  const size_t line_end = value.rfind('\n');
+  // Only the end is looked at, because this runs for each token. Of a line that is longer and mostly blank,
+  // nothing is certain.
+  constexpr size_t kLooked = 1024;
+  const auto tail = value.substr(value.size() - std::min(value.size(), kLooked));
+  size_t line_end = tail.rfind('\n');
+  if (line_end == std::string_view::npos && tail.size() < value.size())
+    return trimmed(tail).size() > kMaxNearlyClose ? value : std::string_view();
+  if (line_end != std::string_view::npos) line_end += value.size() - tail.size();
   const size_t last = line_end == std::string_view::npos ? 0 : line_end + 1;
   return may_be_nearly_close(value.substr(last)) ? value.substr(0, last > 0 ? line_end : 0) : value;
 }

@@ -49,5 +49,19 @@ TEST(TurnMemoryFile, NothingTooLongIsPut) {
   }
 }
 
+TEST(TurnMemory, ForgetsWrittenAndUnwrittenTurnsAndNoOthers) {
+  TurnMemory memory("");
+  memory.put(1, std::vector{11});
+  memory.put(2, std::vector{12});
+  memory.write();
+  memory.put(3, std::vector{13});
+  memory.put(4, std::vector{14});
+  memory.forget(std::vector<uint64_t>{1, 3});
+  memory.write();
+  EXPECT_FALSE(memory.find(1) || memory.find(3));
+  EXPECT_EQ(memory.find(2), std::vector{12});
+  EXPECT_EQ(memory.find(4), std::vector{14});
+}
+
 }  // namespace
 }  // namespace anabranch

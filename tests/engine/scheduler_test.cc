@@ -277,6 +277,19 @@ TEST(Scheduler, RefusesBeyondItsQueue) {
   EXPECT_TRUE(s.add(4, 1));
 }
 
+TEST(Scheduler, WorkInTheBackgroundTakesNoPlaceAndSmallSteps) {
+  Scheduler s = make(64, 1, 1);
+  ASSERT_TRUE(s.add(1, 100, 9, {}, 0, true));
+  ASSERT_TRUE(s.add(2, 100));
+  ASSERT_TRUE(s.add(3, 100));
+  EXPECT_FALSE(s.add(4, 100));
+  EXPECT_TRUE(s.add(5, 100, 9, {}, 0, true));
+  s.remove(2);
+  s.remove(3);
+  ASSERT_EQ(s.admit(), Ids{1});
+  EXPECT_EQ(s.plan().scheduled[0].tokens, 64 / kBackgroundShare);
+}
+
 TEST(Scheduler, LowerPrioritiesGoFirst) {
   Scheduler s = make(256, 1);
   s.add(1, 10, 5);

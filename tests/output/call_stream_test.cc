@@ -5,6 +5,7 @@
 
 #include "output/output_parser.h"
 #include "output/streamed.h"
+#include "output/tool_call.h"
 
 namespace anabranch {
 namespace {
@@ -263,6 +264,37 @@ TEST(CallStream, ACutCallIsNotTheLastAllowedOne) {
     EXPECT_EQ(events.back().kind, Kind::call_end);
     EXPECT_EQ(parser.done(), size == whole.size()) << size;
   }
+}
+
+// The rest of a list may be no calls: the first one has begun, and stays.
+TEST(CallStream, AListWhoseRestIsNoCall) {
+  const std::string first = "{\"name\": \"write\", \"arguments\": {\"content\": " + Json(kLong).dump() + "}}";
+  std::string many;
+  for (size_t i = 0; i < kMaxCalls; i++) many += R"(, {"name": "look", "arguments": {}})";
+  for (const ToolForm form : {ToolForm::tagged, ToolForm::mistral})
+    for (const std::string& rest :
+         {std::string(", 5]"), std::string(R"(, {"name": "look", "arguments": "x"}])"), many + "]"})
+      for (const std::string& after :
+           {std::string(), std::string("</tool_call>\n") + in_tags("{}", "look")}) {
+        const bool tagged = form == ToolForm::tagged;
+        if (!tagged && !after.empty()) continue;
+        const std::string text = (tagged ? "<tool_call>\n[" : "[TOOL_CALLS][") + first + rest + after;
+        for (const bool limited : {false, true}) {
+          OutputRules rules = rules_for(form);
+          if (limited) rules.max_calls = 1;
+          OutputParser parser(rules);
+          std::vector<OutputEvent> events;
+          for (size_t i = 0; i < text.size(); i += 50) parser.push(text.substr(i, 50), events);
+          parser.finish(events, true);
+          ParsedOutput out;
+          for (const auto& event : events) out.add(event);
+          ASSERT_FALSE(out.calls.empty()) << text.substr(0, 300);
+          EXPECT_EQ(out.calls[0].name, "write");
+          EXPECT_TRUE(out.calls[0].arguments.starts_with("{\"content\""));
+          EXPECT_EQ(out.calls[0].arguments.find("look"), std::string::npos);
+          EXPECT_EQ(out.calls.size(), after.empty() || limited ? 1u : 2u) << text.substr(text.size() - 100);
+        }
+      }
 }
 
 TEST(CallStream, AnythingAtAnyCut) {

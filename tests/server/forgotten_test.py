@@ -1,8 +1,10 @@
 """What the cache forgets: one key's texts are not found by another's; a deleted conversation leaves no states and no sampled turns."""
 
 import os
+import signal
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -89,6 +91,17 @@ def test_what_was_read_ahead_for_a_deleted_conversation_is_gone(keys):
     keys.respond("key-of-ann", TEXT + "Think about it, and answer in two words.", conversation=session, max_output_tokens=400, reasoning={"effort": "high"})
     wait_for(lambda: ahead() != read, "the next prompt's beginning")
     assert keys.settled() > before
+    keys.delete("/v1/sessions/" + session, "key-of-ann")
+    assert keys.settled() == before
+
+
+@pytest.mark.parametrize("pause", [0.07, 0.15, 0.4])
+def test_also_if_the_server_ends_while_it_reads(keys, pause):
+    before = keys.settled()
+    session = keys.session("key-of-ann")
+    keys.respond("key-of-ann", TEXT + "Think about it, and answer in two words.", conversation=session, max_output_tokens=400, reasoning={"effort": "high"})
+    time.sleep(pause)  # at some time within the reading
+    keys.server.restart(signal.SIGTERM)
     keys.delete("/v1/sessions/" + session, "key-of-ann")
     assert keys.settled() == before
 

@@ -3,6 +3,7 @@ same as without, and what is read gives way to every request."""
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -162,6 +163,36 @@ def test_many_clients_at_once(server, without):
     hold(without, plain)
     assert told == plain
     assert all(len(turns) == 3 for turns in told.values())
+
+
+def test_a_reading_takes_no_place(serve):
+    server = serve(*FLAGS, "--parallel", "1", "--queue", "0")
+    messages = [{"role": "user", "content": LONG + QUESTIONS[0]}]
+    first, _, _ = chat(server, messages)
+    messages += [{"role": "assistant", "content": first["content"]}, {"role": "user", "content": QUESTIONS[1]}]
+    for pause in (0.06, 0.1, 0.15):
+        time.sleep(pause)  # at some time within the reading
+        message, _, _ = chat(server, messages)
+        assert message["content"]
+
+
+def test_what_the_cache_cannot_hold_is_not_read(serve):
+    server = serve("--context", "4096", "--threads", "2", "--cache-ram", "1MB", "--cache-disk", "0")
+    for _ in range(2):
+        chat(server, [{"role": "user", "content": LONG + QUESTIONS[0]}])
+    message, _, _ = chat(server, [{"role": "user", "content": QUESTIONS[2]}])
+    assert message["content"]
+    server.wait_for_requests(0)
+    assert ahead(server) < 500, "of prompts with some 1,800 tokens"
+
+
+def test_requests_are_counted_without_what_is_read(server):
+    before = server.metrics()
+    chat(server, [{"role": "user", "content": QUESTIONS[0]}])
+    wait_until_read(server)
+    after = server.metrics()
+    tokens = next(name for name in after if name.startswith("anabranch_prompt_tokens_total"))
+    assert after[tokens] - before.get(tokens, 0) < 40, "the prompt's tokens, once"
 
 
 def test_a_model_that_is_unloaded_meanwhile(serve):

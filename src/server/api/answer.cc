@@ -147,6 +147,7 @@ Callback<ApiResult<ModelLease>> Answer::load_model(const std::string& name) {
 }
 
 void Answer::embed(EmbeddingRequest texts) {
+  services_.ahead.give_way(model_->name, {}, nullptr);
   note_->id.clear();  // embeddings have none
   services_.embedder.start(key_, std::move(model_), std::move(texts), std::move(use_),
                            {started_, head_.load_s, deadline_}, out_, note_);
@@ -201,7 +202,7 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   asked_ = prepared.asked;
   prompt_ = asked_ ? prepared.prompts[0] : std::vector<int>();
   begun_ = prepared.begun;
-  ahead_ = services_.ahead.give_way(prepared.prompts[0], asked_.get());
+  ahead_ = services_.ahead.give_way(model_->name, prepared.prompts[0], asked_.get());
   if (const auto& thinking = prepared.think_report)
     log_debug("{} {}: {}", head_.id, thinking->enabled ? "thinks" : "does not think", thinking->reason);
   Engine& engine = *model_->engine;
@@ -298,11 +299,7 @@ void Answer::note_turn(Json message) {
   if (!shows_thoughts) message.erase("reasoning_content");
   std::vector<int> tokens = std::exchange(prompt_, {});
   tokens.insert(tokens.end(), choice.sampled.begin() + begun_, choice.sampled.end());
-  ended_turn_ = {head_.model, asked_, std::move(message), std::move(tokens), sender_, {}};
-  if (!keeper_) return;
-  ended_turn_->note_states = [&services = services_, sender = sender_, keeper = keeper_](auto states) {
-    note_traces(services, sender, keeper, std::move(states));
-  };
+  ended_turn_.emplace(head_.model, asked_, std::move(message), std::move(tokens), sender_, keeper_);
 }
 
 // How the choices ended, and their usage.

@@ -101,10 +101,8 @@ void Answer::deliver(size_t index, const std::vector<OutputEvent>& events) {
   Choice& choice = choices_[index];
   for (const OutputEvent& event : events) {
     std::string call_id;
-    if (event.kind == OutputEvent::Kind::call_begin) {
-      call_id = new_call_id();
-      ++choice.end.calls;
-    }
+    if (event.kind == OutputEvent::Kind::call_begin) call_id = new_call_id();
+    if (event.kind == OutputEvent::Kind::call_end && event.whole) ++choice.end.calls;
     if (keeper_ || agent_ || asked_) recorder_.event(event, call_id, now_seconds());
     send(writer_->event(index, event, call_id, choice.take_logprobs));
   }

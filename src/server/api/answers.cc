@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/api/answer_parts.h"
 
 namespace anabranch::server {
 
@@ -21,8 +22,11 @@ Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After&
                 .share_states = share_states,
                 .traces = traces,
                 .embedder = Embedder(post, after),
-                .ahead =
-                    ReadAhead(models, workers, post, after, metrics, [this] { return !running_.empty(); })},
+                .ahead = ReadAhead(
+                    models, workers, post, after, metrics, [this] { return !running_.empty(); },
+                    [this](const EndedTurn& turn, const std::vector<std::string>& states) {
+                      note_traces(services_, turn.sender, turn.keeper, states);
+                    })},
       watch_(after, [this] { return end_late_ones(); }) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
@@ -35,6 +39,7 @@ Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After&
 
 Answers::~Answers() {
   running_.clear();  // ends all work that waits on behalf of clients
+  services_.ahead.stop();
   services_.close_pools();
 }
 

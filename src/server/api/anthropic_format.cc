@@ -2,10 +2,11 @@
 
 #include <utility>
 
-#include "output/partial_object.h"
-
 namespace anabranch::server {
 namespace {
+
+// The key that Anthropic's documentation of streamed tool input proposes for input that is no JSON.
+constexpr const char* kNotWhole = "INVALID_JSON";
 
 using Kind = OutputEvent::Kind;
 
@@ -77,8 +78,8 @@ Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std
   return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
 }
 
-// Copies the input as the model wrote it, because parsing it as JSON might change its numbers. Of a call that
-// was cut off it has what came.
+// Copies the input as the model wrote it, because parsing it as JSON might change its numbers. That of a call
+// that was cut off is marked, so that nobody takes its part for the whole.
 std::string MessageWriter::text_of(const Block& block) {
   if (block.kind == Kind::call_end) return block.text;
   Json json = block.start;
@@ -89,7 +90,9 @@ std::string MessageWriter::text_of(const Block& block) {
   json.erase("input");
   std::string text = dump_json(json);
   text.pop_back();
-  return text + ",\"input\":" + (parse_json(block.text).ok() ? block.text : closed_object(block.text)) + "}";
+  Json marked = Json::object();
+  marked[kNotWhole] = block.text;
+  return text + ",\"input\":" + (parse_json(block.text).ok() ? block.text : dump_json(marked)) + "}";
 }
 
 void MessageWriter::add(const OutputEvent& event, const std::string& call_id) {

@@ -1,5 +1,6 @@
 #include "server/api/chat_tools.h"
 
+#include "output/partial_object.h"
 #include "server/api/api_request.h"
 #include "server/api/format_fields.h"
 #include "server/api/responses_tools.h"
@@ -92,7 +93,8 @@ Json as_function_call(const Json& call) {
 }
 
 std::string custom_input(const std::string& arguments) {
-  const auto parsed = parse_json(arguments);
+  auto parsed = parse_json(arguments);
+  if (!parsed) parsed = parse_json(closed_object(arguments));  // of a call that was cut off
   return parsed ? string_at(*parsed, "input") : "";
 }
 

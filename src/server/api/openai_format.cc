@@ -151,7 +151,7 @@ Json OpenAiWriter::whole_choice(size_t index, const AnswerEnd& end) {
     choice["text"] = output.content;
   }
   choice["logprobs"] = std::move(whole.logprobs);
-  choice["finish_reason"] = finish_name(end.finish, static_cast<int>(output.calls.size()));
+  choice["finish_reason"] = finish_name(end.finish, end.calls);
   return choice;
 }
 

@@ -1,6 +1,7 @@
 #include "server/api/read_ahead.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/log.h"
@@ -12,7 +13,10 @@ namespace {
 
 constexpr size_t kMostWaiting = 4, kMostDone = 8;
 constexpr double kPauseSeconds = 0.05;  // agents send the next request at once
-constexpr size_t kLeastRead = 32;       // fewer tokens are read as fast as a cached state is loaded
+constexpr auto kStopTime = std::chrono::seconds(5);
+constexpr size_t kLeastRead = 32;     // fewer tokens are read as fast as a cached state is loaded
+constexpr size_t kLargeGap = 1024;    // tokens that were known and are not cached any more
+constexpr size_t kBytesPerToken = 4;  // of text
 
 bool begins_with(const Json& messages, const Json& earlier) {
   return earlier.size() <= messages.size() && std::equal(earlier.begin(), earlier.end(), messages.begin());
@@ -25,16 +29,22 @@ bool begins_with(std::span<const int> prompt, const std::vector<int>& beginning)
 }  // namespace
 
 ReadAhead::ReadAhead(ModelPool& models, WorkerPool& workers, Post post, After after, Metrics& metrics,
-                     std::function<bool()> busy)
+                     std::function<bool()> busy,
+                     std::function<void(const EndedTurn&, const std::vector<std::string>&)> note)
     : models_(models),
       workers_(workers),
       post_(std::move(post)),
       after_(std::move(after)),
       metrics_(metrics),
-      busy_(std::move(busy)) {}
+      busy_(std::move(busy)),
+      note_(std::move(note)) {}
 
 void ReadAhead::add(EndedTurn turn) {
-  waiting_.push_front(std::make_shared<Reading>(Reading{std::move(turn), {}, {}}));
+  wait_again(std::make_shared<Reading>(std::move(turn)));
+}
+
+void ReadAhead::wait_again(const std::shared_ptr<Reading>& reading) {
+  waiting_.push_front(reading);
   if (waiting_.size() > kMostWaiting) waiting_.pop_back();
 }
 
@@ -50,12 +60,12 @@ void ReadAhead::look() {
 
 void ReadAhead::start() {
   while (!current_ && !waiting_.empty() && !busy_()) {
-    const auto next = std::exchange(waiting_.front(), nullptr);
-    waiting_.pop_front();
+    const auto next = waiting_.front();
     const ModelLease model = models_.borrow(next->turn.model);
+    const EngineStats stats = model ? model->engine->stats() : EngineStats();
+    if (stats.running + stats.queued > 0) return look();  // such as a request whose client has just left
+    waiting_.pop_front();
     if (!model) continue;  // it was unloaded
-    const EngineStats stats = model->engine->stats();
-    if (!stats.cache || stats.running + stats.queued > 0) continue;
     current_ = next;
     if (next->prepared)
       submit(model);
@@ -65,45 +75,53 @@ void ReadAhead::start() {
 }
 
 void ReadAhead::prepare(ModelLease model) {
-  const JobOwner owner{current_->turn.sender};
+  const JobOwner owner{current_->turn.sender, current_->turn.tokens.size() * kBytesPerToken};
   workers_.submit(owner, [this, alive = std::weak_ptr(alive_), reading = current_, model = std::move(model),
                           post = post_] {
     auto made = std::make_shared<Result<Prepared>>(safely([&] {
       ChatRequest conversation = *reading->turn.request;
       conversation.messages.push_back(reading->turn.answer);
-      return model->preparer.next_turn(std::move(conversation), [&] { return alive.expired(); });
+      return model->preparer.next_turn(std::move(conversation), [&] { return reading->dropped.load(); });
     }));
     post([this, alive, reading, made, model] {
       if (alive.expired()) return;
       if (!*made) log_debug("not read ahead: {}", made->error().message);
       if (*made) reading->prepared = std::move(**made);
-      const bool wanted = *made && !reading->went_on && worth_reading(*reading);
+      const bool wanted = *made && !reading->dropped && is_worth_reading(*reading);
       if (wanted && !busy_()) return submit(model);
       current_.reset();
-      if (wanted) waiting_.push_front(reading);
+      if (wanted) wait_again(reading);
       look();
     });
   });
 }
 
 // Not if the cached state of the answer's end is as good.
-bool ReadAhead::worth_reading(const Reading& reading) const {
+bool ReadAhead::is_worth_reading(Reading& reading) {
   const auto& prompt = reading.prepared->prompts[0];
-  const auto& known = reading.turn.tokens;
-  const size_t most = std::min(prompt.size(), known.size());
+  const auto& sampled = reading.turn.tokens;
+  const size_t most = std::min(prompt.size(), sampled.size());
   const auto end = prompt.begin() + static_cast<std::ptrdiff_t>(most);
-  const auto same =
-      static_cast<size_t>(std::mismatch(prompt.begin(), end, known.begin()).first - prompt.begin());
-  return same + 1 < known.size() || prompt.size() - same >= kLeastRead;
+  reading.known =
+      static_cast<size_t>(std::mismatch(prompt.begin(), end, sampled.begin()).first - prompt.begin());
+  return reading.known + 1 < sampled.size() || prompt.size() - reading.known >= kLeastRead;
 }
 
 void ReadAhead::submit(const ModelLease& model) {
-  current_->engine = model->engine;
   Request request = engine_request(*current_->prepared, 0, 0);
-  request.name_states = current_->turn.note_states != nullptr;
+  request.background = true;
+  request.name_states = current_->turn.keeper != nullptr;
+  current_->engine = model->engine;
+  current_->ended = false;
   const auto accepted = model->engine->submit(
       std::move(request),
       [this, post = post_, alive = std::weak_ptr(alive_), reading = current_](const Event& event) {
+        if (event.finish != FinishReason::none) {
+          std::lock_guard lock(reading->mutex);
+          reading->states = event.states;
+          reading->ended = true;
+          reading->changed.notify_all();
+        }
         post([this, alive, reading, event] {
           if (!alive.expired()) receive(reading, event);
         });
@@ -113,38 +131,59 @@ void ReadAhead::submit(const ModelLease& model) {
 }
 
 void ReadAhead::receive(const std::shared_ptr<Reading>& reading, const Event& event) {
+  if (event.started && static_cast<size_t>(event.usage.cached_tokens) + kLargeGap < reading->known) {
+    // The cache does not hold such states, so reading would be in vain.
+    reading->dropped = true;
+    return cancel();
+  }
   if (event.finish == FinishReason::none) return;
-  if (!event.states.empty()) reading->turn.note_states(event.states);
+  if (reading->turn.keeper && !event.states.empty()) note_(reading->turn, event.states);
+  reading->request = 0;
   if (event.finish == FinishReason::length) {
     const int read = event.usage.prompt_tokens - event.usage.cached_tokens;
     metrics_.read_ahead(read);
-    done_.push_front({std::move(reading->prepared->prompts[0]), read});
+    done_.push_front({reading->turn.model, std::move(reading->prepared->prompts[0]), read});
     if (done_.size() > kMostDone) done_.pop_back();
-  } else if (event.finish == FinishReason::cancelled && !reading->went_on) {
-    reading->request = 0;
-    waiting_.push_front(reading);
-    if (waiting_.size() > kMostWaiting) waiting_.pop_back();
+  } else if (event.finish == FinishReason::cancelled && !reading->dropped) {
+    wait_again(reading);
   }
   if (current_ == reading) current_.reset();
   look();
 }
 
-ReadAhead::Found ReadAhead::give_way(std::span<const int> prompt, const ChatRequest* asked) {
+void ReadAhead::cancel() {
+  if (!current_ || current_->request == 0) return;
+  if (const auto engine = current_->engine.lock()) engine->cancel(current_->request);
+}
+
+ReadAhead::Found ReadAhead::give_way(const std::string& model, std::span<const int> prompt,
+                                     const ChatRequest* asked) {
   const auto goes_on = [&](const Reading& reading) {
-    return asked && begins_with(asked->messages, reading.turn.request->messages);
+    const ChatRequest& earlier = *reading.turn.request;
+    return asked && reading.turn.model == model && asked->options.cache_salt == earlier.options.cache_salt &&
+           begins_with(asked->messages, earlier.messages);
   };
   std::erase_if(waiting_, [&](const auto& reading) { return goes_on(*reading); });
-  if (current_) {
-    current_->went_on = current_->went_on || goes_on(*current_);
-    if (const auto engine = current_->engine.lock(); engine && current_->request > 0)
-      engine->cancel(current_->request);
-  }
-  const auto done =
-      std::ranges::find_if(done_, [&](const Done& one) { return begins_with(prompt, one.prompt); });
+  if (current_ && goes_on(*current_)) current_->dropped = true;
+  cancel();
+  const auto done = std::ranges::find_if(
+      done_, [&](const Done& one) { return one.model == model && begins_with(prompt, one.prompt); });
   if (done == done_.end()) return {};
   const Found found{static_cast<int>(done->prompt.size()), done->read};
   done_.erase(done);
   return found;
+}
+
+void ReadAhead::stop() {
+  waiting_.clear();
+  if (!current_) return;
+  current_->dropped = true;
+  cancel();
+  if (current_->request == 0) return;
+  std::unique_lock lock(current_->mutex);
+  current_->changed.wait_for(lock, kStopTime, [&] { return current_->ended; });
+  // The pool that notes states is about to close.
+  if (current_->turn.keeper && !current_->states.empty()) current_->turn.keeper->note(current_->states);
 }
 
 }  // namespace anabranch::server

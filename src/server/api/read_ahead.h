@@ -1,22 +1,26 @@
 // Reads the beginning of a conversation's next prompt while no request waits. Templates of thinking models
 // drop earlier thoughts, so the next prompt differs from what was sampled where the last answer began, and a
 // recurrent state behind that point cannot be reused. After an answer, what the next prompt begins with is
-// read with the lowest priority, and its state is cached as that of any prompt. A request that comes
-// meanwhile cancels this; the engine then caches the state of the part that was read. Tokens of answers never
-// depend on it.
+// read in the background, and its state is cached as that of any prompt. A request that comes meanwhile
+// cancels this; the engine then caches the state of the part that was read. Tokens of answers never depend on
+// it.
 //
 // Used on the I/O thread only.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "server/api/conversation_keeper.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
 
@@ -28,17 +32,18 @@ struct EndedTurn {
   std::shared_ptr<const ChatRequest> request;  // see Prepared::asked
   Json answer;                                 // as the client is likely to send it back
   std::vector<int> tokens;                     // prompt and answer, as they were sampled
-  std::string sender;                          // for the pool
-  // Gets the names of the cached states that were read or made, for a conversation that is stored: they are
-  // deleted with it. Empty: they need not be known.
-  std::function<void(std::vector<std::string>)> note_states;
+  std::string sender;                          // for the pools
+  // If the conversation is stored: the cached states that are read or made are deleted with it.
+  std::shared_ptr<ConversationKeeper> keeper;
 };
 
 class ReadAhead {
  public:
-  // busy: whether an answer is under way. All must outlive it.
+  // busy: whether an answer is under way. note: notes the names of cached states of the turn's conversation.
+  // All must outlive it.
   ReadAhead(ModelPool& models, WorkerPool& workers, Post post, After after, Metrics& metrics,
-            std::function<bool()> busy);
+            std::function<bool()> busy,
+            std::function<void(const EndedTurn&, const std::vector<std::string>& states)> note);
 
   // The turn's conversation is read next. Of other conversations the newest few are kept for later.
   void add(EndedTurn turn);
@@ -50,17 +55,26 @@ class ReadAhead {
     int length = 0;  // of the prefix
     int read = 0;    // tokens of it that were not cached before
   };
-  Found give_way(std::span<const int> prompt, const ChatRequest* asked);
+  Found give_way(const std::string& model, std::span<const int> prompt, const ChatRequest* asked);
+  // Ends what is being read, and waits until the engine has let go of it. To be called once, at the end.
+  void stop();
 
  private:
   struct Reading {
-    EndedTurn turn;
+    explicit Reading(EndedTurn ended) : turn(std::move(ended)) {}
+    const EndedTurn turn;
     std::optional<Prepared> prepared;
     std::weak_ptr<Engine> engine;
-    RequestId request = 0;  // 0: not submitted
-    bool went_on = false;   // the conversation has its next turn
+    RequestId request = 0;             // 0: not submitted
+    size_t known = 0;                  // tokens of the prompt that were sampled or read before
+    std::atomic<bool> dropped{false};  // the conversation has its next turn, or its state cannot be kept
+    std::mutex mutex;                  // guards what follows
+    std::condition_variable changed;
+    bool ended = false;  // the engine has let go of the request
+    std::vector<std::string> states;
   };
   struct Done {
+    std::string model;
     std::vector<int> prompt;
     int read;
   };
@@ -69,7 +83,9 @@ class ReadAhead {
   void prepare(ModelLease model);
   void submit(const ModelLease& model);
   void receive(const std::shared_ptr<Reading>& reading, const Event& event);
-  bool worth_reading(const Reading& reading) const;
+  void wait_again(const std::shared_ptr<Reading>& reading);
+  void cancel();
+  static bool is_worth_reading(Reading& reading);
 
   ModelPool& models_;
   WorkerPool& workers_;
@@ -77,6 +93,7 @@ class ReadAhead {
   const After after_;
   Metrics& metrics_;
   const std::function<bool()> busy_;
+  const std::function<void(const EndedTurn&, const std::vector<std::string>&)> note_;
   std::shared_ptr<Reading> current_;              // null: nothing is prepared or read
   std::deque<std::shared_ptr<Reading>> waiting_;  // newest first
   std::deque<Done> done_;                         // newest first

@@ -82,6 +82,7 @@ void TraceEraser::take_and_erase(const Models& models) {
   if (names) {
     Traces traces = parse_traces(*names);
     for (const ModelLease& model : models.loaded) {
+      model->preparer.forget_turns(traces.turns);
       SharedStates& states = *model->engine->shared_states();
       states.forget(traces.records);
       std::erase_if(traces.records,
