@@ -251,23 +251,27 @@ void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& ou
 // Writes the calls of a whole block, except for what write_begun() has written.
 void OutputParser::write_calls(const std::vector<ToolCall>& calls, bool last_is_partial,
                                std::vector<OutputEvent>& out) {
-  spaces_.clear();
-  trim_ = closed_ = true;
-  for (; written_ < calls.size(); ++written_) {
-    write_call(calls[written_], true, out);
-    const bool ended = !out.empty() && out.back().kind == Kind::call_end;
-    if (ended && last_is_partial && written_ + 1 == calls.size()) out.back().whole = false;
-  }
+  write_ended(calls, last_is_partial, out);
   written_ = 0;
   done_ = calls_ >= rules_.max_calls;
 }
 
 void OutputParser::write_begun(std::vector<OutputEvent>& out) {
+  write_ended(scanner_->calls(), scanner_->last_is_partial(), out);
+  if (const ToolCall* begun = scanner_->begun()) write_call(*begun, false, out);
+}
+
+// Writes the calls that nothing more comes of.
+void OutputParser::write_ended(const std::vector<ToolCall>& calls, bool last_is_partial,
+                               std::vector<OutputEvent>& out) {
   spaces_.clear();
   trim_ = closed_ = true;
-  const auto& calls = scanner_->calls();
-  for (; written_ < calls.size(); ++written_) write_call(calls[written_], true, out);
-  if (const ToolCall* begun = scanner_->begun()) write_call(*begun, false, out);
+  for (; written_ < calls.size(); ++written_) {
+    const size_t before = out.size();
+    write_call(calls[written_], true, out);
+    const bool partial = last_is_partial && written_ + 1 == calls.size();
+    if (out.size() > before) out.back().whole = !partial;
+  }
 }
 
 void OutputParser::write_call(const ToolCall& call, bool whole, std::vector<OutputEvent>& out) {

@@ -97,6 +97,7 @@ class OutputParser {
   void write_now(std::string_view text, std::vector<OutputEvent>& out);
   void write_calls(const std::vector<ToolCall>& calls, bool last_is_partial, std::vector<OutputEvent>& out);
   void write_begun(std::vector<OutputEvent>& out);
+  void write_ended(const std::vector<ToolCall>& calls, bool last_is_partial, std::vector<OutputEvent>& out);
   void write_call(const ToolCall& call, bool whole, std::vector<OutputEvent>& out);
   void resolve(bool as_calls, std::vector<OutputEvent>& out);
 

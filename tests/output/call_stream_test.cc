@@ -292,6 +292,8 @@ TEST(CallStream, AListWhoseRestIsNoCall) {
           EXPECT_EQ(out.calls[0].name, "write");
           EXPECT_TRUE(out.calls[0].arguments.starts_with("{\"content\""));
           EXPECT_EQ(out.calls[0].arguments.find("look"), std::string::npos);
+          const auto end = std::ranges::find(events, Kind::call_end, &OutputEvent::kind);
+          EXPECT_FALSE(end->whole);
           EXPECT_EQ(out.calls.size(), after.empty() || limited ? 1u : 2u) << text.substr(text.size() - 100);
         }
       }
