@@ -93,9 +93,9 @@ def byte_tokens():
 
 def metadata(s):
     arch = "qwen35moe" if "experts" in s else "qwen35"
-    vocab = byte_tokens() + ["th", "in", "<|im_start|>", "<|im_end|>"]
-    special = len(vocab) - 2
-    types = [1] * special + [3, 3] + [1] * (s["vocab"] - len(vocab))  # unused ones (5) would have no text
+    vocab = byte_tokens() + ["th", "in", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+    special = len(vocab) - 4
+    types = [1] * special + [3, 3, 4, 4] + [1] * (s["vocab"] - len(vocab))  # unused ones (5) would have no text
     vocab += [f"[unused{i}]" for i in range(s["vocab"] - len(vocab))]
     model = {
         "block_count": s["layers"], "context_length": CONTEXT, "embedding_length": s["hidden"],

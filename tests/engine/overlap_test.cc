@@ -190,7 +190,7 @@ TEST(Overlap, CancelledAndPreemptedOnesDisturbNobody) {
   for (const bool cache : {true, false}) {
     const auto engine = hybrid(true, model, cache,
                                6 * (2 * info.state_bytes + info.draft_state_bytes) +
-                                   5 * 512 * (info.kv_bytes_per_token + info.draft_kv_bytes_per_token));
+                                   3 * 512 * (info.kv_bytes_per_token + info.draft_kv_bytes_per_token));
     Collector collector;
     std::vector<RequestId> cancelled;
     for (int i = 0; i < 6; i++) {
