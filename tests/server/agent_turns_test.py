@@ -91,7 +91,7 @@ class Codex:
             "model": "gpt-5-codex", "instructions": "You are Codex. " + "Work in small steps and check what you did. " * 20, "input": self.items,
             "tools": self.tools, "tool_choice": "required" if turn % 3 else "auto", "parallel_tool_calls": False, "store": False,
             "stream": True, "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low", "summary": "auto"},
-            "prompt_cache_key": "conversation", "max_output_tokens": 800, "temperature": 0})
+            "prompt_cache_key": "conversation", "max_output_tokens": 400, "temperature": 0})
         response = told[-1]["response"]
         self.cut = response["status"] == "incomplete"
         for item in response["output"]:
