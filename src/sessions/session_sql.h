@@ -62,7 +62,8 @@ auto SessionStore::run(bool write, Work work) -> decltype(work()) {
   }
 }
 
-// Runs `work` with a database connection for reading, in parallel to other readers and the writer.
+// Runs `work` with a database connection for reading, in parallel to other readers and the writer. All its
+// queries see the same state.
 template <class Work>
 auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Database&>())) {
   const bool in_memory = !readers_[0];
@@ -85,6 +86,8 @@ auto SessionStore::read(Work work) -> decltype(work(std::declval<SQLite::Databas
   };
   const std::unique_ptr<SQLite::Database, decltype(give_back)> lent(db, give_back);
   try {
+    std::optional<SQLite::Transaction> snapshot;
+    if (!in_memory) snapshot.emplace(*db);
     return work(*db);
   } catch (const SQLite::Exception& e) {
     return sql_error(e);

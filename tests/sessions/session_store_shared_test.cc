@@ -110,6 +110,26 @@ TEST_F(Sessions, ReadersAndWritersDoNotWaitForEachOther) {
   EXPECT_GT(calls, 1) << "in " << whole << " s";
 }
 
+// A session names its last message; whoever reads both must not find the name without the message.
+TEST_F(Sessions, AReaderSeesASessionAsItWasAtOneMoment) {
+  const Session session = make("t");
+  const MessageId first = add(session.id, says("user", "one"));
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (int i = 0; i < 400; ++i) {
+      const auto message = says("assistant", "two");
+      const auto ids = store_->append({}, session.id, {}, std::span(&message, 1));
+      EXPECT_TRUE(ids.ok() && store_->take_back(session.id, *ids, first).ok());
+    }
+    done = true;
+  });
+  int missed = 0;
+  while (!done)
+    if (!store_->path({}, session.id)) ++missed;
+  writer.join();
+  EXPECT_EQ(missed, 0);
+}
+
 TEST_F(Sessions, SeveralStoresShareAFile) {
   const Session session = make("t");
   std::vector<std::thread> threads;
