@@ -34,7 +34,8 @@ struct GenerationOptions {
   ResponseFormat format;
   std::optional<SpecMode> speculation;  // unset: the engine's default
   bool ignore_eos = false;
-  int priority = 0;  // requests with lower values run first
+  int priority = 0;         // requests with lower values run first
+  bool background = false;  // see Request
   bool cache = true;
   std::string cache_salt;
   bool to_decode = false;  // another worker decodes from the states that this one caches (kv_transfer_params)

@@ -21,6 +21,7 @@ Request engine_request(const Prepared& prepared, size_t prompt, uint64_t seed) {
   request.ignore_eos = options.ignore_eos;
   request.speculation = options.speculation;
   request.priority = options.priority;
+  request.background = options.background;
   request.progress = options.progress;
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;

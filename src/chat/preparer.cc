@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "chat/history_fit.h"
+#include "chat/message_text.h"
 #include "chat/read_pictures.h"
 #include "chat/tool_prompt.h"
 
@@ -246,12 +247,13 @@ Result<Prepared> Preparer::chat(ChatRequest request, const std::function<bool()>
   return check(std::move(prepared), "messages");
 }
 
-Result<Prepared> Preparer::next_turn(ChatRequest request, const std::function<bool()>& cancelled) {
-  const Json answer = request.messages.back();
+Result<Prepared> Preparer::next_turn(ChatRequest request, Json answer,
+                                     const std::function<bool()>& cancelled) {
+  request.messages.push_back(answer);
   const auto calls = answer.find("tool_calls");
   // Any text will do: PromptCompiler finds how much of the prompt does not depend on it.
   if (calls == answer.end())
-    request.messages.push_back({{"role", "user"}, {"content", "A"}});
+    request.messages.push_back(message_of("user", "A"));
   else
     for (const Json& call : *calls)
       request.messages.push_back(
@@ -266,6 +268,7 @@ Result<Prepared> Preparer::next_turn(ChatRequest request, const std::function<bo
   std::erase_if(prepared.keep_at, [&](int length) { return length >= next.before_last; });
   prepared.options.max_tokens = 0;
   prepared.options.priority = INT_MAX;
+  prepared.options.background = true;
   prepared.options.cache_salt = std::move(next.options.cache_salt);
   return check(std::move(prepared), "messages");
 }

@@ -55,9 +55,9 @@ class Preparer {
   // clients ask by how much a text is too long.
   size_t most_counted() const;
   // Prepares what is known of a conversation's next prompt: all up to where the text of the next message
-  // begins. Running it samples nothing, and caches the state. request: Prepared::asked, with the answer as
-  // its last message. Errors: invalid (the template does not tell), and those of chat().
-  Result<Prepared> next_turn(ChatRequest request, const std::function<bool()>& cancelled);
+  // begins. Running it samples nothing, and caches the state. request: Prepared::asked. answer: the message
+  // that answered it. Errors: invalid (the template does not tell), and those of chat().
+  Result<Prepared> next_turn(ChatRequest request, Json answer, const std::function<bool()>& cancelled);
   // Prepares a request whose prompt is only counted: it need not fit into the context.
   Result<Prepared> count(ChatRequest request, const std::function<bool()>& cancelled);
   Result<Prepared> completion(CompletionRequest request, const std::function<bool()>& cancelled) const;

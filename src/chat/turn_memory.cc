@@ -27,6 +27,18 @@ bool goes_first(const Tokens& one, const Tokens& other) {
   return one.size() != other.size() ? one.size() < other.size() : one < other;
 }
 
+// Removes the turns with these keys, and returns how many.
+int64_t remove_keys(SQLite::Database& db, std::span<const uint64_t> keys) {
+  int64_t removed = 0;
+  SQLite::Statement remove(db, "DELETE FROM turns WHERE key = ?");
+  for (const uint64_t key : keys) {
+    remove.bind(1, static_cast<int64_t>(key));
+    removed += remove.exec();
+    remove.reset();
+  }
+  return removed;
+}
+
 void throw_if(const Result<void>& result) {
   if (!result) throw SQLite::Exception(result.error().message);
 }
@@ -40,6 +52,7 @@ class TurnMemory::Database {
     db_.exec("PRAGMA trusted_schema = OFF");
     use_write_ahead_log(db_, kBusyMs);
     db_.exec("PRAGMA synchronous = NORMAL");
+    db_.exec("PRAGMA secure_delete = ON");
     const int format = db_.execAndGet("PRAGMA user_version").getInt();
     if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
     db_.exec(
@@ -70,12 +83,7 @@ class TurnMemory::Database {
 
   void remove(std::span<const uint64_t> keys) {
     std::lock_guard lock(mutex_);
-    SQLite::Statement remove(db_, "DELETE FROM turns WHERE key = ?");
-    for (const uint64_t key : keys) {
-      remove.bind(1, static_cast<int64_t>(key));
-      remove.exec();
-      remove.reset();
-    }
+    remove_keys(db_, keys);
   }
 
  private:
@@ -207,16 +215,7 @@ Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
 
 Result<int64_t> forget_turns(const std::string& path, std::span<const uint64_t> keys) {
   if (keys.empty()) return 0;
-  return remove_turns(path, [&](SQLite::Database& db) {
-    int64_t removed = 0;
-    SQLite::Statement remove(db, "DELETE FROM turns WHERE key = ?");
-    for (const uint64_t key : keys) {
-      remove.bind(1, static_cast<int64_t>(key));
-      removed += remove.exec();
-      remove.reset();
-    }
-    return removed;
-  });
+  return remove_turns(path, [&](SQLite::Database& db) { return remove_keys(db, keys); });
 }
 
 }  // namespace anabranch

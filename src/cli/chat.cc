@@ -54,7 +54,7 @@ class Chat {
     if (input_.is_terminal()) catch_interrupts();
     while (step()) {
     }
-    if (session_) session_->note(partner_->late_states());
+    note_late_states();
     return input_.problem() ? fail(*input_.problem()) : 0;
   }
 
@@ -145,7 +145,13 @@ class Chat {
     return {};
   }
 
+  // Of what was read ahead for the session, which ends or gets another model.
+  void note_late_states() {
+    if (session_) session_->note(partner_->late_states());
+  }
+
   void clear() {
+    note_late_states();
     before_.clear();
     if (session_) session_->begin_anew();
     messages_ = Json::array();
@@ -214,6 +220,7 @@ class Chat {
     return true;
   }
   bool change_model(const std::string& rest) {
+    note_late_states();
     if (const auto changed = partner_->change_model(rest); !changed)
       fail(changed.error());
     else

@@ -85,8 +85,7 @@ Result<Json> models_of(const std::string& url, const std::string& key) {
                       "the environment",
                       url);
   if (!response.good())
-    return make_error(ErrorKind::not_found, "the server at {} does not answer: {}", url,
-                      response.problem.empty() ? fmt::format("HTTP {}", response.status) : response.problem);
+    return make_error(ErrorKind::not_found, "the server at {} does not answer: {}", url, response.failure());
   const auto json = parse_json(response.body);
   if (!json || !json->is_object() || !json->contains("data") || !(*json)["data"].is_array())
     return make_error(ErrorKind::invalid, "{}/v1/models answers with something else than a list of models",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "chat/engine_request.h"
+#include "chat/message_text.h"
 #include "chat/preparer.h"
 #include "cli/locate.h"
 #include "cli/partner.h"
@@ -92,12 +93,11 @@ class LocalPartner : public Partner {
   // at once.
   void read_ahead(const Prepared& prepared, const Answer& answer) {
     if (!prepared.asked || answer.finish != FinishReason::stop || !answer.calls.empty()) return;
-    ChatRequest conversation = *prepared.asked;
-    conversation.messages.push_back({{"role", "assistant"}, {"content", answer.text}});
-    const auto next = preparer_->next_turn(std::move(conversation), [] { return false; });
+    const auto next =
+        preparer_->next_turn(*prepared.asked, message_of("assistant", answer.text), [] { return false; });
     if (!next) return;
     Request request = engine_request(*next, 0, 0);
-    request.background = request.name_states = true;
+    request.name_states = true;
     const auto reading = std::make_shared<Reading>();
     std::lock_guard lock(mutex_);
     const auto id = engine_->submit(std::move(request), [this, reading](const Event& event) {

@@ -434,6 +434,24 @@ void EngineLoop::guard(RequestId id, const std::function<void()>& work) {
   }
 }
 
+// Counts a request that has ended.
+void EngineLoop::count_ended(const Sequence& sequence, FinishReason reason) {
+  EngineStats& stats = inbox_.stats;
+  inbox_.waiting--;
+  if (reason == FinishReason::cancelled)
+    stats.cancelled++;
+  else if (reason == FinishReason::error)
+    stats.failed++;
+  else
+    stats.finished++;
+  stats.prompt_tokens += sequence.usage.prompt_tokens;
+  stats.completion_tokens += sequence.usage.completion_tokens;
+  stats.speculation += sequence.usage.speculation;
+  stats.prefill_s += sequence.usage.prefill_s;
+  stats.decode_s += sequence.usage.decode_s;
+  stats.longest = std::max<uint64_t>(stats.longest, sequence.tokens.size());
+}
+
 void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error) {
   const auto it = sequences_.find(id);
   if (it == sequences_.end()) return;
@@ -453,25 +471,9 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
     sequence->usage.grammar_tokens = sequence->grammar->masked();
     sequence->usage.grammar_s = sequence->grammar->seconds();
   }
-  if (sequence->request.background) {
+  {
     std::lock_guard lock(inbox_.mutex);
-    note_running();
-  } else {
-    std::lock_guard lock(inbox_.mutex);
-    EngineStats& stats = inbox_.stats;
-    inbox_.waiting--;
-    if (reason == FinishReason::cancelled)
-      stats.cancelled++;
-    else if (reason == FinishReason::error)
-      stats.failed++;
-    else
-      stats.finished++;
-    stats.prompt_tokens += sequence->usage.prompt_tokens;
-    stats.completion_tokens += sequence->usage.completion_tokens;
-    stats.speculation += sequence->usage.speculation;
-    stats.prefill_s += sequence->usage.prefill_s;
-    stats.decode_s += sequence->usage.decode_s;
-    stats.longest = std::max<uint64_t>(stats.longest, sequence->tokens.size());
+    if (!sequence->request.background) count_ended(*sequence, reason);
     note_running();
   }
   if (last_tokens.empty())

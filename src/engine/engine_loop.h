@@ -63,7 +63,8 @@ class EngineLoop {
   void finish_part(Step& step, StepPart& part, double delivered);
   void guard(RequestId id, const std::function<void()>& work);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
-  void note_running();  // inbox_.mutex held
+  void count_ended(const Sequence& sequence, FinishReason reason);  // inbox_.mutex held, as for the next one
+  void note_running();
   void note_cache();
 
   const EngineOptions& options_;

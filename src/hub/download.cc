@@ -244,9 +244,7 @@ class Downloader {
     noted_until_ = range.not_before;
     watcher_.note(asked ? fmt::format("the hub asks to wait {:.0f} s", wait)
                         : fmt::format("{} fails ({}): trying again in {:.0f} s", net::origin_of(range.url),
-                                      response.problem.empty() ? fmt::format("HTTP {}", response.status)
-                                                               : response.problem,
-                                      wait));
+                                      response.failure(), wait));
   }
 
   void give_up(const File& file, const Range& range, const net::Response& response) {

@@ -2,6 +2,8 @@
 // cancelled at any moment.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +36,8 @@ struct Response {
   std::string problem;  // why it is incomplete; "": it is complete
 
   bool good() const { return problem.empty() && status >= 200 && status < 300; }
+  // Why it is not good(), as a clause.
+  std::string failure() const { return problem.empty() ? fmt::format("HTTP {}", status) : problem; }
   std::string header(const std::string& lower_case_name) const;
   // This response if it is complete, or on_body ended it. Errors: exhausted (late), busy (stopped), invalid
   // (barred), io (the other ends).

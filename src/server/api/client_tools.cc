@@ -16,15 +16,6 @@ Json member(const Json& object, const char* name) {
   return object.is_object() && at != object.end() ? *at : Json();
 }
 
-std::string text_at(const Json& object, const char* name) {
-  const Json value = member(object, name);
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
-Json object_schema(Json properties, Json required) {
-  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
-}
-
 Json described(const char* type, const char* about) {
   return {{"type", type}, {"description", about}};
 }
@@ -104,10 +95,10 @@ std::optional<std::string> shell_result(const Json& item) {
     text += part;
   };
   for (const Json& one : output) {
-    add(text_at(one, "stdout"));
-    if (const std::string errors = text_at(one, "stderr"); !errors.empty()) add("[stderr]\n" + errors);
+    add(string_at(one, "stdout"));
+    if (const std::string errors = string_at(one, "stderr"); !errors.empty()) add("[stderr]\n" + errors);
     const Json outcome = member(one, "outcome"), code = member(outcome, "exit_code");
-    if (text_at(outcome, "type") == "timeout") add("[timed out]");
+    if (string_at(outcome, "type") == "timeout") add("[timed out]");
     if (code.is_number_integer()) add(fmt::format("[exit code {}]", code.get<int64_t>()));
   }
   return text;
@@ -130,11 +121,11 @@ Json patch_parameters() {
 }
 
 Json patch_call(const Json& arguments) {
-  const std::string type = text_at(arguments, "type");
+  const std::string type = string_at(arguments, "type");
   const bool known = std::ranges::find(kOperations, type) != kOperations.end();
   // What a model names wrongly must not delete a file.
-  Json operation = {{"type", known ? type : "update_file"}, {"path", text_at(arguments, "path")}};
-  if (type != "delete_file") operation["diff"] = text_at(arguments, "diff");
+  Json operation = {{"type", known ? type : "update_file"}, {"path", string_at(arguments, "path")}};
+  if (type != "delete_file") operation["diff"] = string_at(arguments, "diff");
   return {{"operation", std::move(operation)}};
 }
 
@@ -143,8 +134,8 @@ Json patch_arguments(const Json& item) {
 }
 
 std::optional<std::string> patch_result(const Json& item) {
-  const bool failed = text_at(item, "status") == "failed";
-  const std::string told = text_at(item, "output");
+  const bool failed = string_at(item, "status") == "failed";
+  const std::string told = string_at(item, "output");
   if (!told.empty()) return mcp::text_for_model(failed, told);
   return mcp::text_for_model(failed, failed ? "the patch was not applied" : "Done");
 }
@@ -164,6 +155,10 @@ const ClientTool* find(auto which) {
 
 }  // namespace
 
+Json object_schema(Json properties, Json required) {
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
+}
+
 const ClientTool* client_tool(const std::string& type) {
   return find([&](const ClientTool& tool) { return tool.type == type; });
 }
@@ -174,7 +169,7 @@ const ClientTool* client_tool_of_call(const std::string& item_type) {
 
 bool runs_at_client(JsonFields& tool) {
   const Json* environment = tool.object("environment");
-  return !environment || text_at(*environment, "type") == "local";
+  return !environment || string_at(*environment, "type") == "local";
 }
 
 std::string description_of(const ClientTool& tool, const Json& given) {
@@ -183,13 +178,13 @@ std::string description_of(const ClientTool& tool, const Json& given) {
   if (!skills.is_array() || skills.empty()) return about;
   about += ". There are instructions for these tasks:";
   for (const Json& skill : skills)
-    about += fmt::format("\n- {} (in the folder {}): {}", text_at(skill, "name"), text_at(skill, "path"),
-                         text_at(skill, "description"));
+    about += fmt::format("\n- {} (in the folder {}): {}", string_at(skill, "name"), string_at(skill, "path"),
+                         string_at(skill, "description"));
   return about;
 }
 
 std::optional<std::string> client_result(const Json& item) {
-  const std::string type = text_at(item, "type");
+  const std::string type = string_at(item, "type");
   const ClientTool* tool = find([&](const ClientTool& one) { return one.call_type() + "_output" == type; });
   return tool ? tool->result(item) : std::nullopt;
 }

@@ -173,15 +173,7 @@ void ModelPool::acquire(const std::string& wanted, TakeModel take) {
 ModelLease ModelPool::borrow(const std::string& name) {
   const auto it = entries_.find(name);
   if (it == entries_.end() || it->second.state != ModelState::loaded) return nullptr;
-  Entry& e = it->second;
-  e.leases++;
-  return {e.model.get(), [this, post = post_, name](ServedModel*) {
-            post([this, name] {
-              entry(name).leases--;
-              watch_idleness(entry(name));
-              advance();
-            });
-          }};
+  return lease(it->second, false);
 }
 
 void ModelPool::load(const std::string& wanted, std::optional<bool> pinned,
@@ -226,16 +218,17 @@ void ModelPool::want(Entry& e, TakeModel take) {
   advance();
 }
 
-ModelLease ModelPool::lease(Entry& e) {
+ModelLease ModelPool::lease(Entry& e, bool for_request) {
   e.leases++;
-  return {e.model.get(),
-          [this, post = post_, name = e.name](ServedModel*) { post([this, name] { released(name); }); }};
+  return {e.model.get(), [this, post = post_, name = e.name, for_request](ServedModel*) {
+            post([this, name, for_request] { released(name, for_request); });
+          }};
 }
 
-void ModelPool::released(const std::string& name) {
+void ModelPool::released(const std::string& name, bool by_request) {
   Entry& e = entry(name);
   e.leases--;
-  e.last_used = now_seconds();
+  if (by_request) e.last_used = now_seconds();
   watch_idleness(e);
   advance();
 }

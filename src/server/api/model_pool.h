@@ -130,8 +130,8 @@ class ModelPool {
   std::optional<std::string> find_exactly(const std::string& wanted) const;
   Entry& entry(const std::string& name);
   const Entry* most_recent() const;
-  ModelLease lease(Entry& entry);
-  void released(const std::string& name);
+  ModelLease lease(Entry& entry, bool for_request = true);
+  void released(const std::string& name, bool by_request);
   void want(Entry& entry, TakeModel take);
   void advance();
   bool unload_drained();

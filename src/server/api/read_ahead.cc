@@ -79,9 +79,8 @@ void ReadAhead::prepare(ModelLease model) {
   workers_.submit(owner, [this, alive = std::weak_ptr(alive_), reading = current_, model = std::move(model),
                           post = post_] {
     auto made = std::make_shared<Result<Prepared>>(safely([&] {
-      ChatRequest conversation = *reading->turn.request;
-      conversation.messages.push_back(reading->turn.answer);
-      return model->preparer.next_turn(std::move(conversation), [&] { return reading->dropped.load(); });
+      return model->preparer.next_turn(*reading->turn.request, reading->turn.answer,
+                                       [&] { return reading->dropped.load(); });
     }));
     post([this, alive, reading, made, model] {
       if (alive.expired()) return;
@@ -109,7 +108,6 @@ bool ReadAhead::is_worth_reading(Reading& reading) {
 
 void ReadAhead::submit(const ModelLease& model) {
   Request request = engine_request(*current_->prepared, 0, 0);
-  request.background = true;
   request.name_states = current_->turn.keeper != nullptr;
   current_->engine = model->engine;
   current_->ended = false;

@@ -21,10 +21,6 @@ Json function_tool(const std::string& name, Json description, Json parameters, b
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-Json object_schema(Json properties, Json required) {
-  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
-}
-
 // format: {"type": "grammar", "syntax", "definition"}, in chat completions with a member "grammar" around the
 // last two.
 Json custom_parameters(const Json* format) {
