@@ -21,6 +21,7 @@
 #include "decode/loop_detector.h"
 #include "decode/speculation.h"
 #include "decode/think_control.h"
+#include "engine/adapter.h"
 #include "grammar/grammar.h"
 #include "images/processor.h"
 #include "jinja/chat_template.h"
@@ -99,6 +100,9 @@ struct Request {
   // priority are ignored.
   std::optional<Pooling> pooling;
   std::vector<int> classes;  // token ids (Pooling::rank)
+  // Applied in this order, at most kMaxAdapters. Their digests and scales must be part of cache_salt (see
+  // adapter_salt()), because cached states depend on them.
+  std::vector<AppliedAdapter> adapters;
   // Also reports the log probabilities of the prompt's tokens, with `logprobs` alternatives each (0 if it is
   // negative). Such a request neither reads nor writes cached states.
   bool prompt_logprobs = false;
@@ -271,6 +275,12 @@ class Engine {
   // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   virtual Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
                                        std::span<const int> tokens) const = 0;
+  // Loads a LoRA adapter for requests, and waits until the engine's thread has it on the device. Errors: those
+  // of read_adapter(), invalid (a module that the model does not have, or of another shape), unsupported (a
+  // module that adapters cannot change, or a model on several devices).
+  virtual Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) {
+    return make_error(ErrorKind::unsupported, "{}: this engine runs no adapters", path);
+  }
   // The request gets its last event within one step. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
 

@@ -1,0 +1,38 @@
+// LoRA adapters that an engine has loaded, for its requests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace anabranch {
+
+namespace nn {
+struct Adapter;
+}
+
+// An adapter on the engine's device. Belongs to the engine that loaded it.
+struct LoadedAdapter {
+  std::string path;
+  std::string digest;  // of its names and values; two adapters of the same digest are the same
+  std::string base;    // the base model that its file names; empty: it names none
+  int rank = 0;        // the largest of its modules
+  uint64_t bytes = 0;  // on the device
+  std::shared_ptr<const nn::Adapter> weights;
+};
+
+// An adapter and how much of it a request applies.
+struct AppliedAdapter {
+  std::shared_ptr<const LoadedAdapter> adapter;
+  float scale = 1;  // besides the scale that the adapter's file has
+};
+
+inline constexpr size_t kMaxAdapters = 8;  // of one request
+
+// What a request's cache_salt gets in front, so that states of other adapters are not found. Empty without
+// adapters.
+std::string adapter_salt(std::span<const AppliedAdapter> adapters);
+
+}  // namespace anabranch
