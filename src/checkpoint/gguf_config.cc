@@ -347,6 +347,11 @@ class Builder {
 
 }  // namespace
 
+Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path) {
+  TRY(const ArchName* arch, find_arch(file, path));
+  return arch->arch;
+}
+
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path) {
   TRY(const ArchName* arch, find_arch(file, path));
   return Builder(file, path, *arch).build();

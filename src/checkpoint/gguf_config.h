@@ -35,6 +35,9 @@ struct GgufConfig {
 // The tensor with the divisors of a rope's frequencies. Its values become part of the config.
 constexpr const char* kRopeFactors = "rope_freqs.weight";
 
+// The architecture that the metadata names. Errors: invalid (it names none), unsupported (we cannot read it).
+Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path);
+
 // Errors: invalid (a key is missing or makes no sense), unsupported (an architecture that we cannot read).
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
 
