@@ -15,6 +15,7 @@
 #include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
+#include "ops/low_rank.h"
 #include "ops/probe.h"
 #include "ops/rope.h"
 #include "tensor/device.h"
@@ -71,6 +72,9 @@ struct OpTable {
   std::unique_ptr<ChosenTokens> (*choose_tokens)(const Tensor& logits,
                                                  std::span<const RowChoice> rows) = nullptr;
   Tensor (*rope)(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
+
+  // low_rank.h
+  void (*add_low_rank)(Tensor& y, std::span<const LowRankRows> parts);  // y is not empty; some parts may be
 
   // attention.h
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);

@@ -16,6 +16,7 @@
 #include "ops/delta_cases.h"
 #include "ops/elementwise.h"
 #include "ops/gated_delta.h"
+#include "ops/low_rank_cases.h"
 #include "ops/open.h"
 #include "ops/rope.h"
 #include "ops/table.h"
@@ -414,6 +415,14 @@ TEST_F(Cuda, GatedDeltaOfManySequences) {
 }
 TEST_F(Cuda, GatedDeltaSpansOfOneSequence) {
   expect_delta_of_spans(card());
+}
+
+TEST_F(Cuda, LowRankSums) {
+  constexpr int kRanks[] = {1, 3, 8, 16, 64, 1024};
+  expect_low_rank_of_shapes(card(), kRanks);
+  expect_low_rank_of_many_parts(card());
+  expect_low_rank_in_order(card());
+  expect_low_rank_rows_stand_alone(card());
 }
 
 // Two devices of one card are independent of each other.

@@ -9,6 +9,7 @@
 #include "ops/expert_mixtures.h"
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
+#include "ops/low_rank.h"
 #include "ops/matrices.h"
 #include "ops/rope.h"
 #include "ops/testing.h"
@@ -173,6 +174,16 @@ void experts(Trial& t) {
     }
 }
 
+void low_rank(Trial& t) {
+  for (const auto& [rows, out, rank] : {std::tuple{1, 512, 16}, {6, 50, 7}, {9, 33, 64}}) {
+    Tensor y = t.input({rows, out});
+    const LowRankRows parts[] = {{t.input({rows, rank}), t.input({out, rank}), 0.3f, 0, rows},
+                                 {t.input({rows, 3}), t.input({out, 3}), 2.0f, rows / 2, rows / 3}};
+    add_low_rank(y, parts);
+    t.see(y);
+  }
+}
+
 struct Known {
   const char* name;
   void (*run)(Trial&);
@@ -186,6 +197,7 @@ constexpr Known kKnown[] = {
     {"attention", attention_of_layers, 0xd4c05c2878a5d968, 0x4b0277d3097997ab},
     {"gated delta", gated_delta_of_layers, 0xe06fd1fa637088de, 0xe06fd1fa637088de},
     {"experts", experts, 0x83bc41904dda1e9c, 0x3c0b02c722e6dea1},
+    {"low rank", low_rank, 0x6a201f5c0fa76590, 0x6a201f5c0fa76590},
 };
 
 TEST(KnownBits, OfEveryOpOnEveryTarget) {

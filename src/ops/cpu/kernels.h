@@ -76,6 +76,16 @@ struct RopeTask {
   int64_t row_begin, row_end, heads, head_dim, d;
 };
 
+// Adds to panels [panel_begin, panel_end) of 16 outputs what ops/low_rank.h says, for the rows of one part.
+struct LowRankTask {
+  const float* z = nullptr;   // [rows, rank]
+  const float* up = nullptr;  // [out, rank]
+  float* y = nullptr;         // [rows, out]
+  float scale = 1;
+  int64_t rows = 0, rank = 0, out = 0;
+  int64_t panel_begin = 0, panel_end = 0;
+};
+
 // One layer's cache, for the kernels; blocks of 256 positions.
 struct AttentionArgs {
   const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/cpu/attention.h)
@@ -151,6 +161,7 @@ struct CpuKernels {
   void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);
+  void (*add_low_rank)(const LowRankTask& task);
   // exp, sigmoid, silu, softplus, exp2, tanh, gelu_tanh, gelu_erf (which = 0 .. 7), for accuracy tests.
   void (*math)(int which, const float* x, float* y, int64_t count);
 

@@ -50,6 +50,7 @@ static const CpuKernels kTable = {
     .soft_cap = soft_cap,
     .sigmoid_gate = sigmoid_gate,
     .rope = rope,
+    .add_low_rank = add_low_rank,
     .math = math,
     .to_f16 = to_f16,
     .attention_scratch_floats = attention_scratch_floats,

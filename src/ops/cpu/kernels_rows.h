@@ -111,6 +111,46 @@ static void rope(const RopeTask& t) {
   }
 }
 
+// The outputs of one panel, from `first` on, of Rows rows from `row` on: a lane is an output.
+template <int Rows>
+FN void low_rank_panel(const LowRankTask& t, int64_t first, int64_t row) {
+  const int64_t lanes = t.out - first < kLanes ? t.out - first : kLanes;
+  const float *up = t.up + first * t.rank, *z = t.z + row * t.rank;
+  F acc[Rows];
+  UNROLL for (int i = 0; i < Rows; i++) acc[i] = zero();
+  const auto add_column = [&](F column, int64_t r) {
+    UNROLL for (int i = 0; i < Rows; i++) acc[i] = fma(column, splat(z[i * t.rank + r]), acc[i]);
+  };
+  int64_t r = 0;
+  for (; lanes == kLanes && r + 4 <= t.rank; r += 4) {
+    F columns[4];
+    load_columns(up + r, t.rank, columns);
+    UNROLL for (int j = 0; j < 4; j++) add_column(columns[j], r + j);
+  }
+  for (; r < t.rank; r++) {
+    float column[kLanes] = {};
+    for (int64_t lane = 0; lane < lanes; lane++) column[lane] = up[lane * t.rank + r];
+    add_column(load(column), r);
+  }
+  UNROLL for (int i = 0; i < Rows; i++) {
+    float* y = t.y + (row + i) * t.out + first;
+    store_upto(y, fma(splat(t.scale), acc[i], load_upto(y, lanes)), lanes);
+  }
+}
+static void add_low_rank(const LowRankTask& t) {
+  constexpr int kRows = 4;    // share a panel's columns
+  constexpr int kPanels = 8;  // stay in the cache for all rows; so much of a row of y is read in one piece
+  for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += kPanels) {
+    const int64_t end = begin + kPanels < t.panel_end ? begin + kPanels : t.panel_end;
+    for (int64_t row = 0; row < t.rows;) {
+      const bool together = row + kRows <= t.rows;
+      for (int64_t panel = begin; panel < end; panel++)
+        together ? low_rank_panel<kRows>(t, panel * kLanes, row) : low_rank_panel<1>(t, panel * kLanes, row);
+      row += together ? kRows : 1;
+    }
+  }
+}
+
 static void math(int which, const float* x, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const F v = load_upto(x + i, count - i);

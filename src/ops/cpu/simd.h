@@ -75,6 +75,14 @@ FN F load_value(const float* p) {
 FN F load_value(const uint16_t* p) {
   return load_f16(p);
 }
+// Loads four columns of 16 rows: lane i of to[j] is p[i * stride + j].
+FN void load_columns(const float* p, int64_t stride, F to[4]) {
+  UNROLL for (int n = 0; n < kNatives; n++) {
+    NativeF columns[4];
+    nf_load_columns(p + n * kNativeLanes * stride, stride, columns);
+    UNROLL for (int j = 0; j < 4; j++) to[j].v[n] = columns[j];
+  }
+}
 FN F splat(float x) {
   const NativeF s = nf_set1(x);
   EACH(F, s);

@@ -82,6 +82,19 @@ FN NativeF nf_load_e8m0(const uint8_t* p) {
   return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(code, 23), _mm256_set1_epi32(0x00400000)));
 }
 
+// Four columns of 8 rows. A row's four numbers are loaded into one half; each half is transposed by itself.
+FN void nf_load_columns(const float* p, int64_t stride, NativeF to[4]) {
+  NativeF rows[4];
+  UNROLL for (int i = 0; i < 4; i++) rows[i] = _mm256_insertf128_ps(
+      _mm256_castps128_ps256(_mm_loadu_ps(p + i * stride)), _mm_loadu_ps(p + (i + 4) * stride), 1);
+  const NativeF a = _mm256_unpacklo_ps(rows[0], rows[1]), b = _mm256_unpacklo_ps(rows[2], rows[3]),
+                c = _mm256_unpackhi_ps(rows[0], rows[1]), d = _mm256_unpackhi_ps(rows[2], rows[3]);
+  to[0] = _mm256_shuffle_ps(a, b, 0x44);
+  to[1] = _mm256_shuffle_ps(a, b, 0xEE);
+  to[2] = _mm256_shuffle_ps(c, d, 0x44);
+  to[3] = _mm256_shuffle_ps(c, d, 0xEE);
+}
+
 FN NativeI ni_set1(int32_t x) {
   return _mm256_set1_epi32(x);
 }

@@ -82,6 +82,25 @@ FN NativeF nf_load_e8m0(const uint8_t* p) {
   return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(code, 23), _mm512_set1_epi32(0x00400000)));
 }
 
+// Four columns of 16 rows. A row's four numbers are loaded into one quarter; each quarter is transposed by
+// itself.
+FN void nf_load_columns(const float* p, int64_t stride, NativeF to[4]) {
+  NativeF rows[4];
+  UNROLL for (int i = 0; i < 4; i++) {
+    const float* row = p + i * stride;
+    rows[i] = _mm512_castps128_ps512(_mm_loadu_ps(row));
+    rows[i] = _mm512_insertf32x4(rows[i], _mm_loadu_ps(row + 4 * stride), 1);
+    rows[i] = _mm512_insertf32x4(rows[i], _mm_loadu_ps(row + 8 * stride), 2);
+    rows[i] = _mm512_insertf32x4(rows[i], _mm_loadu_ps(row + 12 * stride), 3);
+  }
+  const NativeF a = _mm512_unpacklo_ps(rows[0], rows[1]), b = _mm512_unpacklo_ps(rows[2], rows[3]),
+                c = _mm512_unpackhi_ps(rows[0], rows[1]), d = _mm512_unpackhi_ps(rows[2], rows[3]);
+  to[0] = _mm512_shuffle_ps(a, b, 0x44);
+  to[1] = _mm512_shuffle_ps(a, b, 0xEE);
+  to[2] = _mm512_shuffle_ps(c, d, 0x44);
+  to[3] = _mm512_shuffle_ps(c, d, 0xEE);
+}
+
 FN NativeI ni_set1(int32_t x) {
   return _mm512_set1_epi32(x);
 }

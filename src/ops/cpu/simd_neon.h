@@ -89,6 +89,18 @@ FN NativeF nf_load_e8m0(const uint8_t* p) {
   return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(code, 23), vdupq_n_u32(0x00400000)));
 }
 
+// Four columns of 4 rows.
+FN void nf_load_columns(const float* p, int64_t stride, NativeF to[4]) {
+  NativeF rows[4];
+  UNROLL for (int i = 0; i < 4; i++) rows[i] = vld1q_f32(p + i * stride);
+  const NativeF a = vzip1q_f32(rows[0], rows[2]), b = vzip1q_f32(rows[1], rows[3]),
+                c = vzip2q_f32(rows[0], rows[2]), d = vzip2q_f32(rows[1], rows[3]);
+  to[0] = vzip1q_f32(a, b);
+  to[1] = vzip2q_f32(a, b);
+  to[2] = vzip1q_f32(c, d);
+  to[3] = vzip2q_f32(c, d);
+}
+
 FN NativeI ni_set1(int32_t x) {
   return vdupq_n_s32(x);
 }

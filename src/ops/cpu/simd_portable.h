@@ -21,6 +21,10 @@ FN NativeF nf_load(const float* p) {
 FN void nf_store(float* p, NativeF v) {
   *p = v;
 }
+// Four columns of one row.
+FN void nf_load_columns(const float* p, int64_t, NativeF to[4]) {
+  for (int j = 0; j < 4; j++) to[j] = p[j];
+}
 FN NativeF nf_set1(float x) {
   return x;
 }

@@ -6,6 +6,7 @@
 #include "ops/cpu/experts.h"
 #include "ops/cpu/gated_delta.h"
 #include "ops/cpu/linear.h"
+#include "ops/cpu/low_rank.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/probe.h"
 
@@ -38,6 +39,7 @@ const OpTable& cpu_ops() {
       .concat_rows = cpu::concat_rows,
       .best_of_rows = nullptr,
       .rope = cpu::rope,
+      .add_low_rank = cpu::add_low_rank,
       .kv_block_shapes = cpu::kv_block_shapes,
       .kv_append = cpu::kv_append,
       .attention = cpu::attention,

@@ -7,6 +7,7 @@
 #include "ops/cuda/experts.h"
 #include "ops/cuda/gated_delta.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/low_rank.h"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
 
@@ -41,6 +42,7 @@ const OpTable& cuda_ops() {
                                 .best_of_rows = cuda::best_of_rows,
                                 .choose_tokens = cuda::choose_tokens,
                                 .rope = cuda::rope,
+                                .add_low_rank = cuda::add_low_rank,
                                 .kv_block_shapes = cuda::kv_block_shapes,
                                 .kv_append = cuda::kv_append,
                                 .attention = cuda::attention,

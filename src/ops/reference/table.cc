@@ -6,6 +6,7 @@
 #include "ops/reference/experts.h"
 #include "ops/reference/gated_delta.h"
 #include "ops/reference/linear.h"
+#include "ops/reference/low_rank.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops {
@@ -39,6 +40,7 @@ const OpTable& reference_ops() {
     t.concat_rows = reference::concat_rows;
     t.best_of_rows = nullptr;
     t.rope = reference::rope;
+    t.add_low_rank = reference::add_low_rank;
     t.kv_block_shapes = reference::kv_block_shapes;
     t.kv_append = reference::kv_append;
     t.attention = reference::attention;

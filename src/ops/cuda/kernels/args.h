@@ -188,6 +188,20 @@ struct LayerNormArgs {
   float eps;
 };
 
+// What ops/low_rank.h says, for up to kLowRankParts parts of y [.., out], in order. A block takes
+// kLowRankRows rows, from first_row on.
+constexpr int kLowRankParts = 8, kLowRankRows = 8;
+struct LowRankPart {
+  const float *z, *up;  // [rows of y, rank], [out, rank]
+  float scale;
+  int rank, begin, count;
+};
+struct LowRankArgs {
+  float* y;
+  int out, first_row, parts;
+  LowRankPart part[kLowRankParts];
+};
+
 struct TakeArgs {
   const float* x;
   const int* rows;

@@ -131,6 +131,34 @@ KERNEL pairs(const __grid_constant__ PairArgs p) {
                                     : p.parameter * tanhf(a / p.parameter);
 }
 
+// A thread adds all parts to one output of the block's rows, so the parts' order is kept.
+KERNEL add_low_rank(const __grid_constant__ LowRankArgs a) {
+  wait_for_previous();
+  let_next_start();
+  const int o = blockIdx.y * blockDim.x + threadIdx.x, first = a.first_row + blockIdx.x * kLowRankRows;
+  if (o >= a.out) return;
+  for (int p = 0; p < a.parts; p++) {
+    const LowRankPart& part = a.part[p];
+    const int begin = max(first, part.begin), end = min(first + kLowRankRows, part.begin + part.count);
+    if (begin >= end) continue;
+    const float *up = part.up + (long)o * part.rank, *z = part.z + (long)begin * part.rank;
+    float acc[kLowRankRows] = {};
+#pragma unroll 4
+    for (int r = 0; r < part.rank; r++) {
+      const float weight = up[r];
+#pragma unroll
+      for (int i = 0; i < kLowRankRows; i++)
+        if (begin + i < end) acc[i] = __fmaf_rn(weight, z[(long)i * part.rank + r], acc[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kLowRankRows; i++) {
+      if (begin + i >= end) break;
+      float& y = a.y[(long)(begin + i) * a.out + o];
+      y = __fmaf_rn(part.scale, acc[i], y);
+    }
+  }
+}
+
 KERNEL take(const __grid_constant__ TakeArgs a) {
   wait_for_previous();
   let_next_start();

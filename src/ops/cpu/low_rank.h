@@ -1,0 +1,11 @@
+#pragma once
+
+#include <span>
+
+#include "ops/low_rank.h"
+
+namespace anabranch::ops::cpu {
+
+void add_low_rank(Tensor& y, std::span<const LowRankRows> parts);
+
+}  // namespace anabranch::ops::cpu
