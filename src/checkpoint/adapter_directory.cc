@@ -1,5 +1,4 @@
 // Adapters of PEFT and MLX: adapter_config.json with a safetensors file.
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -41,9 +40,8 @@ Result<int64_t> rank_in(const AdapterConfig& config, const std::string& name, co
     return wrong_value(config, name, "a rank from 1 to 1024");
   return value.get<int64_t>();
 }
-Result<double> finite_in(const AdapterConfig& config, const std::string& name, const Json& value) {
-  if (!value.is_number() || !std::isfinite(value.get<double>()))
-    return wrong_value(config, name, "a finite number");
+Result<double> number_in(const AdapterConfig& config, const std::string& name, const Json& value) {
+  if (!value.is_number()) return wrong_value(config, name, "a number");
   return value.get<double>();
 }
 
@@ -94,11 +92,12 @@ Result<void> add_tensors(std::optional<AdapterPlace> (*place_of)(std::string_vie
 constexpr const char* kRefusedSettings[] = {
     "use_dora",          "fan_in_fan_out",          "lora_bias",  "modules_to_save",
     "target_parameters", "trainable_token_indices", "use_qalora", "layer_replication",
-    "arrow_config",      "alora_invocation_tokens", "use_bdlora",
+    "arrow_config",      "alora_invocation_tokens", "use_bdlora", "kasa_config",
+    "monteclora_config",
 };
 // Ways to begin that leave the model's own weights as they are. Others (PiSSA, OLoRA, CorDA, LoftQ) change
 // them, so the adapter does not fit the model's files.
-constexpr const char* kNeutralBeginnings[] = {"gaussian", "eva", "orthogonal"};
+constexpr const char* kNeutralBeginnings[] = {"gaussian", "eva", "orthogonal", "mica"};
 
 Result<void> check_peft_settings(const AdapterConfig& config) {
   const std::string type = string_at(config.json, "peft_type");
@@ -187,13 +186,14 @@ Result<AdapterParts> read_peft_adapter(const std::string& directory) {
   TRY(const auto config, read_adapter_config(directory));
   TRY_VOID(check_peft_settings(config));
   TRY(const int64_t rank, rank_in(config, "r", value_at(config.json, "r")));
-  TRY(const double alpha, finite_in(config, "lora_alpha", value_at(config.json, "lora_alpha")));
+  TRY(const double alpha, number_in(config, "lora_alpha", value_at(config.json, "lora_alpha")));
   TRY(const Patterns ranks, read_patterns(config, "rank_pattern", rank_in));
-  TRY(const Patterns alphas, read_patterns(config, "alpha_pattern", finite_in));
+  TRY(const Patterns alphas, read_patterns(config, "alpha_pattern", number_in));
   AdapterParts out{(std::filesystem::path(directory) / kPeftTensors).string(),
                    string_at(config.json, "base_model_name_or_path")};
-  const bool root = value_at(config.json, "use_rslora") == true;
-  out.scale = root ? AdapterScale::alpha_over_root_of_rank : AdapterScale::alpha_over_rank;
+  const Json root = value_at(config.json, "use_rslora");
+  if (!root.is_null() && !root.is_boolean()) return wrong_value(config, "use_rslora", "true or false");
+  out.scale = root == true ? AdapterScale::alpha_over_root_of_rank : AdapterScale::alpha_over_rank;
   TRY_VOID(add_tensors(peft_place, out, [&](std::string_view module, AdapterMatrix& matrix) {
     matrix.rank = static_cast<int64_t>(pattern_value(ranks, module, static_cast<double>(rank)));
     matrix.alpha = pattern_value(alphas, module, alpha);
@@ -216,7 +216,7 @@ Result<AdapterParts> read_mlx_adapter(const std::string& directory) {
   if (!stated.is_null()) {
     TRY(rank, rank_in(config, "lora_parameters.rank", stated));
   }
-  TRY(const double scale, finite_in(config, "lora_parameters.scale", value_at(parameters, "scale")));
+  TRY(const double scale, number_in(config, "lora_parameters.scale", value_at(parameters, "scale")));
   AdapterParts out{(std::filesystem::path(directory) / kMlxTensors).string(),
                    string_at(config.json, "model")};
   TRY_VOID(add_tensors(mlx_place, out, [&](std::string_view, AdapterMatrix& matrix) {

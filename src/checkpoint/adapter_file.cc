@@ -91,8 +91,8 @@ Result<Tensor> load_matrix(const AdapterParts& parts, const AdapterMatrix& matri
 
 Result<LowRankMatrices> load_halves(const AdapterParts& parts, const AdapterHalves& halves) {
   const AdapterMatrix &down = *halves.down, &up = *halves.up;
+  TRY_VOID(check_matrix(parts, up));  // first: MLX stacks only this one for experts
   TRY_VOID(check_matrix(parts, down));
-  TRY_VOID(check_matrix(parts, up));
   if (rank_of(down) != rank_of(up))
     return matrix_error(ErrorKind::invalid, parts, up, "its rank is {}, but {} in \"{}\"", rank_of(up),
                         rank_of(down), shown(down.name));
