@@ -76,6 +76,8 @@ struct RopeTask {
   int64_t row_begin, row_end, heads, head_dim, d;
 };
 
+// So many panels stay in the cache for all rows. Fewer would read too little of a row of y in one piece.
+constexpr int kLowRankPanels = 32;
 // Adds to panels [panel_begin, panel_end) of 16 outputs what ops/low_rank.h says, for the rows of one part.
 struct LowRankTask {
   const float* z = nullptr;   // [rows, rank]

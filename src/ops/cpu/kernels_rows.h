@@ -138,10 +138,9 @@ FN void low_rank_panel(const LowRankTask& t, int64_t first, int64_t row) {
   }
 }
 static void add_low_rank(const LowRankTask& t) {
-  constexpr int kRows = 4;    // share a panel's columns
-  constexpr int kPanels = 8;  // stay in the cache for all rows; so much of a row of y is read in one piece
-  for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += kPanels) {
-    const int64_t end = begin + kPanels < t.panel_end ? begin + kPanels : t.panel_end;
+  constexpr int kRows = 4;  // share a panel's columns
+  for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += kLowRankPanels) {
+    const int64_t end = begin + kLowRankPanels < t.panel_end ? begin + kLowRankPanels : t.panel_end;
     for (int64_t row = 0; row < t.rows;) {
       const bool together = row + kRows <= t.rows;
       for (int64_t panel = begin; panel < end; panel++)

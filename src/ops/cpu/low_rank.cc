@@ -31,7 +31,8 @@ void add_low_rank(Tensor& y, std::span<const LowRankRows> parts) {
     }
   };
   if (panels * work < kSerialWork) return body(0, panels);
-  device.threads().parallel_for(panels, std::max<int64_t>(1, kSerialWork / 4 / work), body);
+  const int64_t together = std::min<int64_t>(kLowRankPanels, panels / device.threads().size());
+  device.threads().parallel_for(panels, std::max<int64_t>({1, together, kSerialWork / 4 / work}), body);
 }
 
 }  // namespace anabranch::ops::cpu
