@@ -9,6 +9,7 @@
 
 namespace anabranch {
 
+class Engine;
 namespace nn {
 struct Adapter;
 }
@@ -21,6 +22,7 @@ struct LoadedAdapter {
   int rank = 0;        // the largest of its modules
   uint64_t bytes = 0;  // on the device
   std::shared_ptr<const nn::Adapter> weights;
+  const Engine* engine = nullptr;  // to which it belongs
 };
 
 // An adapter and how much of it a request applies.

@@ -14,6 +14,7 @@
 #include "base/cpu_info.h"
 #include "base/log.h"
 #include "base/thread_name.h"
+#include "checkpoint/adapter_file.h"
 #include "engine/engine_loop.h"
 #include "engine/state_fetcher.h"
 
@@ -72,6 +73,7 @@ class EngineImpl final : public Engine {
                                std::span<const int> tokens) const override {
     return model_.check_beginning(std::move(grammar), tokens);
   }
+  Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) override;
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return model_.info(); }
   EngineStats stats() const override;
@@ -89,6 +91,7 @@ class EngineImpl final : public Engine {
   Result<std::unique_ptr<EngineLoop>> load_safely();
   Result<void> check(const Request& request) const;
   Result<void> check_images(const Request& request) const;
+  Result<void> check_adapters(const Request& request) const;
 
   EngineOptions options_;
   LoadFunction load_;
@@ -181,6 +184,21 @@ Result<void> EngineImpl::check_images(const Request& request) const {
   return {};
 }
 
+Result<void> EngineImpl::check_adapters(const Request& request) const {
+  if (request.adapters.size() > kMaxAdapters)
+    return make_error(ErrorKind::invalid, "{} adapters, but a request may have {}", request.adapters.size(),
+                      kMaxAdapters);
+  for (const AppliedAdapter& one : request.adapters) {
+    if (!one.adapter || one.adapter->engine != this)
+      return make_error(ErrorKind::invalid, "an adapter is not of the model {}", info().name);
+    if (!std::isfinite(one.scale))
+      return make_error(ErrorKind::invalid, "an adapter's scale is {}, but must be a number", one.scale);
+  }
+  if (!request.cache_salt.starts_with(adapter_salt(request.adapters)))
+    return make_error(ErrorKind::invalid, "the adapters are not part of the cache salt");
+  return {};
+}
+
 Result<void> EngineImpl::check(const Request& request) const {
   const int length = static_cast<int>(request.prompt.size()), context = info().context_length;
   const ModelSpec& spec = model_.model().spec();
@@ -191,6 +209,7 @@ Result<void> EngineImpl::check(const Request& request) const {
         "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too{}", length,
         context, context_note_);
   TRY_VOID(check_images(request));
+  TRY_VOID(check_adapters(request));
   for (const auto* ids : {&request.prompt, &request.classes, &request.output.stop_tokens})
     for (const int id : *ids)
       if (id < 0 || (id >= spec.vocab && !(is_image_id(id) && ids == &request.prompt)))
@@ -234,6 +253,32 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   inbox_.arrivals.push_back(std::move(sequence));
   inbox_.wake.notify_one();
   return id;
+}
+
+Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std::string& path) {
+  TRY(const AdapterFile file, read_adapter(path, model_.loaded().config));
+  std::promise<Result<std::shared_ptr<const nn::Adapter>>> promise;
+  auto loaded = promise.get_future();
+  {
+    std::lock_guard lock(inbox_.mutex);
+    if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");
+    inbox_.jobs.push_back([&] {
+      try {
+        promise.set_value(model_.model().load_adapter(file));
+      } catch (const std::exception& e) {  // no memory on the device
+        promise.set_value(make_error(ErrorKind::exhausted, "{} could not be loaded: {}", path, e.what()));
+      }
+    });
+    inbox_.wake.notify_one();
+  }
+  TRY(auto weights, loaded.get());
+  auto adapter = std::make_shared<LoadedAdapter>();
+  *adapter = {path, file.digest, file.base, 0, 0, std::move(weights), this};
+  for (const auto& [module, matrices] : file.modules) {
+    adapter->rank = std::max(adapter->rank, matrices.down.shape(0));
+    adapter->bytes += matrices.down.nbytes() + matrices.up.nbytes();
+  }
+  return std::shared_ptr<const LoadedAdapter>(std::move(adapter));
 }
 
 void EngineImpl::cancel(RequestId id) {

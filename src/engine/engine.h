@@ -275,12 +275,10 @@ class Engine {
   // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   virtual Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
                                        std::span<const int> tokens) const = 0;
-  // Loads a LoRA adapter for requests, and waits until the engine's thread has it on the device. Errors: those
-  // of read_adapter(), invalid (a module that the model does not have, or of another shape), unsupported (a
-  // module that adapters cannot change, or a model on several devices).
-  virtual Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) {
-    return make_error(ErrorKind::unsupported, "{}: this engine runs no adapters", path);
-  }
+  // Loads a LoRA adapter for requests, and waits until the engine's thread has it on the device. Errors:
+  // those of read_adapter(), invalid (a module that the model does not have, or of another shape),
+  // unsupported (a module that adapters cannot change, or a model on several devices).
+  virtual Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) = 0;
   // The request gets its last event within one step. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
 

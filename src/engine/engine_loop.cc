@@ -98,27 +98,30 @@ void EngineLoop::run() {
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
 }
 
-// Takes new requests and cancellations. With nothing to do it waits for them, for at most a second, because
-// guard_memory() must run now and then. Returns false when stopping.
+// Takes new requests, cancellations and jobs. With nothing to do it waits for them, for at most a second,
+// because guard_memory() must run now and then. Returns false when stopping.
 bool EngineLoop::take_inbox() {
   std::deque<std::unique_ptr<Sequence>> arrivals;
   std::vector<RequestId> cancels;
+  std::deque<std::function<void()>> jobs;
   bool stopping;
   {
     std::unique_lock lock(inbox_.mutex);
     if (sequences_.empty())
       inbox_.wake.wait_for(lock, std::chrono::seconds(1), [&] {
-        return inbox_.stopping || !inbox_.arrivals.empty() || !inbox_.cancels.empty();
+        return inbox_.stopping || !inbox_.arrivals.empty() || !inbox_.cancels.empty() || !inbox_.jobs.empty();
       });
     arrivals.swap(inbox_.arrivals);
     cancels.swap(inbox_.cancels);
+    jobs.swap(inbox_.jobs);
     stopping = inbox_.stopping;
   }
   // First those that have arrived before: the new ones may need their places.
   const auto end_cancelled = [&] {
     for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
   };
-  if (!cancels.empty()) settle();
+  if (!cancels.empty() || !jobs.empty()) settle();
+  for (const auto& job : jobs) job();
   end_cancelled();
   for (auto& sequence : arrivals) {
     const RequestId id = sequence->id;
@@ -209,6 +212,10 @@ void EngineLoop::begin(Sequence& sequence) {
   if (needs_images(sequence)) return;
   sequence.state.emplace(model_.model().make_state());
   const Request& request = sequence.request;
+  SequenceState::Adapters adapters;
+  for (const AppliedAdapter& one : request.adapters)
+    adapters.emplace_back(one.adapter->weights.get(), one.scale);
+  sequence.state->set_adapters(std::move(adapters));
   sequence.speculator.emplace(
       model_.speculation(), request.speculation.value_or(options_.speculation),
       request.cache && options_.cache.enabled ? std::optional(request.cache_salt) : std::nullopt,

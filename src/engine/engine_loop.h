@@ -28,6 +28,7 @@ struct Inbox {
   std::condition_variable wake;
   std::deque<std::unique_ptr<Sequence>> arrivals;
   std::vector<RequestId> cancels;
+  std::deque<std::function<void()>> jobs;  // for the engine's thread, while no pass runs
   EngineStats stats;
   RequestId next_id = 1;
   int waiting = 0;  // arrivals and queued sequences

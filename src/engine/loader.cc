@@ -241,6 +241,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
 
   out.info.name = checkpoint->name();
   out.info.path = checkpoint->path();
+  out.config = checkpoint->config();
   describe(*out.model, out.info);
   out.info.pooling = read_pooling(*checkpoint);
   if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);

@@ -28,6 +28,7 @@ struct LoadedModel {
   std::vector<int> eos;          // ids that end a turn, sorted
   Calibration calibration;       // speculation.json beside the model, or empty
   ModelInfo info;
+  Json config;  // the checkpoint's; for adapters
 };
 
 enum class LoadedFor { answers, drafts };  // drafts: as the draft model of another model

@@ -26,10 +26,18 @@ Result<WeightSource> ModelBuilder::take_matrices(const std::string& name, int64_
   return stored_as(*this, std::move(source));
 }
 
+nn::Linear linear_of(const ModelBuilder& builder, const std::string& module, const WeightSource& source,
+                     std::vector<int64_t> rows) {
+  nn::Linear linear{ops::Weight::make(builder.device, rows.empty() ? source : select_rows(source, rows)), {}};
+  linear.origin =
+      std::make_shared<nn::Origin>(nn::Origin{module, static_cast<int>(source.rows), std::move(rows)});
+  return linear;
+}
+
 Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
                                bool bias) {
   TRY(auto source, builder.take_matrix(name + ".weight", out, in));
-  nn::Linear linear{ops::Weight::make(builder.device, source), {}};
+  nn::Linear linear = linear_of(builder, name, source);
   if (bias) {
     TRY(auto values, builder.checkpoint.take(name + ".bias", {out}));
     linear.bias = builder.device.to_device(values);
@@ -51,7 +59,7 @@ Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::s
                                        const std::vector<int64_t>& rows, bool bias) {
   if (static_cast<int>(rows.size()) == out) return take_linear(builder, name, out, in, bias);
   TRY(auto source, builder.take_matrix(name + ".weight", out, in));
-  nn::Linear linear{ops::Weight::make(builder.device, select_rows(std::move(source), rows)), {}};
+  nn::Linear linear = linear_of(builder, name, source, rows);
   if (bias) {
     TRY(const auto values, builder.checkpoint.take(name + ".bias", {out}));
     linear.bias = take_elements(builder, values, rows);
@@ -130,8 +138,8 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
       first_rows.push_back(2 * head * a.head_dim + i);
       gate_rows.push_back((2 * head + 1) * a.head_dim + i);
     }
-    out.q.weight = ops::Weight::make(builder.device, select_rows(both, first_rows));
-    out.gate = nn::Linear{ops::Weight::make(builder.device, select_rows(both, gate_rows)), {}};
+    out.q = linear_of(builder, prefix + "q_proj", both, std::move(first_rows));
+    out.gate = linear_of(builder, prefix + "q_proj", both, std::move(gate_rows));
   } else {
     TRY(out.q, take_rows_of_linear(builder, prefix + "q_proj", width, hidden, query_rows, a.qkv_bias));
   }
@@ -164,8 +172,7 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
       take_rows_of_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden, rows, mlp.bias));
   TRY(auto up, take_rows_of_linear(builder, prefix + "up_proj", mlp.intermediate, hidden, rows, mlp.bias));
   TRY(auto down, take_last_linear(builder, prefix + "down_proj", inner, mlp.bias));
-  return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down),
-                 mlp.activation,         std::move(gate.bias), std::move(up.bias)};
+  return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation};
 }
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
@@ -189,8 +196,8 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   if (shared == 0) return moe;
   TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared, spec.activation}));
   TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
-  moe.shared = nn::Moe::Shared{std::move(mlp.gate), std::move(mlp.up), std::move(mlp.down.weight),
-                               std::move(output_gate.weight)};
+  moe.shared = nn::Moe::Shared{std::move(mlp.gate.weight), std::move(mlp.up.weight),
+                               std::move(mlp.down.weight), std::move(output_gate.weight)};
   return moe;
 }
 

@@ -54,6 +54,9 @@ const Family* find_llama_family(const std::string& model_type);
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
 
+// A linear layer of a module's matrix, or of some of its rows, in this order.
+nn::Linear linear_of(const ModelBuilder& builder, const std::string& module, const WeightSource& source,
+                     std::vector<int64_t> rows = {});
 // A projection "<name>.weight" [out, in], with "<name>.bias" when `bias`.
 Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
                                bool bias = false);

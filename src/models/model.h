@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "models/model_spec.h"
 #include "nn/mtp.h"
@@ -70,6 +71,11 @@ class Model {
   bool has_mtp() const { return mtp_.has_value(); }
   Tensor mtp(const Tensor& hidden, const Batch& batch) const;
   StateLayout mtp_layout() const;
+
+  // Puts an adapter on the device, for the states that it shall change (SequenceState::set_adapters). Errors:
+  // invalid (a module that the model does not have, or of another shape), unsupported (a module that adapters
+  // cannot change, such as experts; layers on several devices).
+  Result<std::shared_ptr<const nn::Adapter>> load_adapter(const AdapterFile& file) const;
 
   // Removes layers; those after them move up. Lossy: it is a different model then, and states made before do
   // not fit it.

@@ -41,10 +41,6 @@ struct RowsByHead {
   }
 };
 
-nn::Linear linear_of_rows(const ModelBuilder& builder, const WeightSource& source, RowsByHead rows) {
-  return {ops::Weight::make(builder.device, select_rows(source, std::move(rows.rows))), {}};
-}
-
 // A device's share of a layer's heads (all of them without a group). A key head's value heads stay with it.
 struct HeadShare {
   int first, last, values;  // key heads [first, last), value heads of each
@@ -95,8 +91,8 @@ Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
   RowsByHead qkv{share.first, share.last, block}, z{share.first, share.last, block};
   qkv.append(0, key), qkv.append(key, key), qkv.append(2 * key, value);
   z.append(2 * key + value, value);
-  out.qkv = linear_of_rows(builder, both, std::move(qkv));
-  out.z = linear_of_rows(builder, both, std::move(z));
+  out.qkv = linear_of(builder, p + "in_proj_qkvz", both, std::move(qkv.rows));
+  out.z = linear_of(builder, p + "in_proj_qkvz", both, std::move(z.rows));
   return {};
 }
 
@@ -112,8 +108,8 @@ Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
   TRY(const auto both, builder.checkpoint.take_matrix(p + "in_proj_ba.weight", 2ll * hv, hidden));
   RowsByHead b{share.first, share.last, 2 * each}, a{share.first, share.last, 2 * each};
   b.append(0, each), a.append(each, each);
-  out.b = linear_of_rows(builder, both, std::move(b));
-  out.a = linear_of_rows(builder, both, std::move(a));
+  out.b = linear_of(builder, p + "in_proj_ba", both, std::move(b.rows));
+  out.a = linear_of(builder, p + "in_proj_ba", both, std::move(a.rows));
   return {};
 }
 

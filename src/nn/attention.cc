@@ -35,7 +35,8 @@ LayerOutput Attention::operator()(const Normed& x, const Batch& batch, int part)
     return project_all(x);
   }();
   const ops::Stage stage(device, "attention: rope, append, attend");
-  return {k ? attend(in, batch, part) : attend_shared(in, batch, part), &o, "attention: out-projection, add"};
+  return {k ? attend(in, batch, part) : attend_shared(in, batch, part), &o, "attention: out-projection, add",
+          false, x.adapters};
 }
 
 Attention::Projected Attention::project_all(const Normed& x) const {

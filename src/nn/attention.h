@@ -26,6 +26,12 @@ struct Attention {
       if (*linear) visit((*linear)->weight);
   }
   template <class Visit>
+  void visit_linears(const Visit& visit) const {
+    visit(q), visit(o);
+    for (const auto* linear : {&k, &v, &gate})
+      if (*linear) visit(**linear);
+  }
+  template <class Visit>
   void visit_copies(const Visit& visit) const {
     if (o.own_inputs) visit(*o.own_inputs);
   }

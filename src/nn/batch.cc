@@ -36,6 +36,8 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
     }
   if (at < begin + count || count == 0) spans.push_back({&state, at, begin + count - at});
   spans.back().keep = keep;
+  if (count == 0) return;
+  for (const auto& [adapter, scale] : state.adapters()) adapters.push_back({adapter, scale, begin, count});
 }
 
 void Batch::add_behind(SequenceState& state, std::span<const int> tokens, const PromptImages* sequence_images,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/image_ids.h"
+#include "nn/adapter.h"
 #include "state/prompt_images.h"
 #include "state/sequence_state.h"
 
@@ -36,9 +37,10 @@ struct Batch {
   // For each row its position in time, height and width, [rows * 3] (PromptImages::axes_of); empty: all three
   // equal `positions`.
   std::vector<int> axes;
-  std::vector<ImageRows> images;  // for all rows with an is_image_id(), ascending
-  std::vector<Span> spans;        // together they cover every row, in order
-  std::vector<int> logit_rows;    // rows whose logits are wanted, ascending
+  std::vector<ImageRows> images;          // for all rows with an is_image_id(), ascending
+  std::vector<Span> spans;                // together they cover every row, in order
+  std::vector<int> logit_rows;            // rows whose logits are wanted, ascending
+  std::vector<nn::AdapterRows> adapters;  // rows of states with adapters; in order for each row
 
   // Adds the next tokens of a sequence, with logits for none, the last or all of them. A sequence may have
   // several consecutive spans, so that a snapshot can be taken between them. images: those of the sequence,

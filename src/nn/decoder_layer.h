@@ -36,7 +36,14 @@ struct DecoderLayer {
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
     if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
   }
-  // The same for the copies of matrices (Linear::own_inputs).
+  // Calls visit(const Linear&) for every linear layer that an adapter may change.
+  template <class Visit>
+  void visit_linears(const Visit& visit) const {
+    std::visit([&](const auto& m) { m.visit_linears(visit); }, mixer);
+    if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_linears(visit);
+    if (const auto* both = std::get_if<MlpAndMoe>(&mlp)) both->mlp.visit_linears(visit);
+  }
+  // visit_weights() for the copies of matrices (Linear::own_inputs).
   template <class Visit>
   void visit_copies(const Visit& visit) const {
     std::visit([&](const auto& m) { m.visit_copies(visit); }, mixer);

@@ -19,7 +19,7 @@ LayerOutput GatedDelta::operator()(const Normed& x, const Batch& batch, int laye
     if (span.keep) spans.back().keep = &span.state->snapshot_delta(layer, *span.keep);
   }
   return {ops::gated_delta({in[0], in[1], in[2], in[3]}, shape, weights, spans), &out,
-          "gated delta: out-projection, add"};
+          "gated delta: out-projection, add", false, x.adapters};
 }
 
 }  // namespace anabranch::nn

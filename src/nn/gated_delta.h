@@ -17,6 +17,10 @@ struct GatedDelta {
     for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(linear->weight);
   }
   template <class Visit>
+  void visit_linears(const Visit& visit) const {
+    for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(*linear);
+  }
+  template <class Visit>
   void visit_copies(const Visit& visit) const {
     if (out.own_inputs) visit(*out.own_inputs);
   }

@@ -1,22 +1,56 @@
 #include "nn/linear.h"
 
+#include <algorithm>
+
+#include "ops/low_rank.h"
 #include "ops/profile.h"
 
 namespace anabranch::nn {
+namespace {
 
-std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers) {
-  std::vector<const ops::Weight*> weights;
-  for (const auto* layer : layers) weights.push_back(&layer->weight);
-  auto out = ops::linear(input.x, weights, &input.norm);
-  size_t i = 0;
-  for (const auto* layer : layers) {
-    if (layer->bias) out[i] = ops::add_bias(out[i], *layer->bias);
-    i++;
-  }
-  return out;
+const LowRank* find(const AdapterRows& rows, const Linear& layer) {
+  const auto at = rows.adapter->linears.find(layer.origin.get());
+  return at == rows.adapter->linears.end() ? nullptr : &at->second;
 }
 
-Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual) {
+// Adds to each layer's output what its adapters add. The input of the layers: x, after `norm` unless it is
+// null. What an adapter makes of a row that is not its own is not used.
+void add_adapters(std::span<Tensor> outputs, std::span<const Linear* const> layers, const ops::MatmulInput& x,
+                  const RmsNorm* norm, std::span<const AdapterRows> adapters) {
+  struct Part {
+    size_t output;
+    const LowRank* low_rank;
+    const AdapterRows* rows;
+  };
+  std::vector<Part> parts;
+  for (size_t i = 0; i < layers.size(); i++)
+    for (const AdapterRows& rows : adapters)
+      if (const LowRank* low_rank = find(rows, *layers[i])) parts.push_back({i, low_rank, &rows});
+  // A sequence may have several spans, which share the product.
+  std::vector<const ops::Weight*> weights;
+  for (const Part& part : parts)
+    if (std::ranges::find(weights, &part.low_rank->down) == weights.end())
+      weights.push_back(&part.low_rank->down);
+  std::vector<Tensor> products;
+  for (size_t first = 0; first < weights.size(); first += ops::kMaxLinearWeights) {
+    const size_t count = std::min(ops::kMaxLinearWeights, weights.size() - first);
+    for (Tensor& product : ops::linear(x, std::span(weights).subspan(first, count), norm))
+      products.push_back(std::move(product));
+  }
+  std::vector<ops::LowRankRows> sums;
+  for (size_t i = 0, next = 0; i < outputs.size(); i++) {
+    sums.clear();
+    for (; next < parts.size() && parts[next].output == i; next++) {
+      const auto& [output, low_rank, rows] = parts[next];
+      const auto at = std::ranges::find(weights, &low_rank->down) - weights.begin();
+      sums.push_back(
+          {products[static_cast<size_t>(at)], low_rank->up, rows->scale, rows->begin, rows->count});
+    }
+    if (!sums.empty()) ops::add_low_rank(outputs[i], sums);
+  }
+}
+
+Tensor multiply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual) {
   if (!linear.share)
     return residual ? ops::linear_add(y, linear.weight, *residual) : ops::linear(y, linear.weight);
   const auto& [group, inputs, outputs] = *linear.share;
@@ -26,16 +60,43 @@ Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* resi
                                residual);
 }
 
+}  // namespace
+
+bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters) {
+  return std::ranges::any_of(adapters, [&](const AdapterRows& rows) { return find(rows, layer) != nullptr; });
+}
+
+std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers) {
+  std::vector<const ops::Weight*> weights;
+  for (const auto* layer : layers) weights.push_back(&layer->weight);
+  auto out = ops::linear(input.x, weights, &input.norm);
+  if (!input.adapters.empty()) add_adapters(out, layers, input.x, &input.norm, input.adapters);
+  size_t i = 0;
+  for (const auto* layer : layers) {
+    if (layer->bias) out[i] = ops::add_bias(out[i], *layer->bias);
+    i++;
+  }
+  return out;
+}
+
+Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual,
+             std::span<const AdapterRows> adapters) {
+  Tensor out = multiply(linear, y, residual);
+  const Linear* const layers[] = {&linear};
+  if (!adapters.empty()) add_adapters(std::span(&out, 1), layers, y, nullptr, adapters);
+  return out;
+}
+
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output) {
   if (output.added_x) return output.y.values;
   const ops::Stage stage(x.device(), output.stage);
   if (!output.linear) return ops::add(x, post ? (*post)(output.y.values) : output.y.values);
   const auto& bias = output.linear->bias;
   if (post) {
-    const auto y = apply(*output.linear, output.y);
+    const auto y = apply(*output.linear, output.y, nullptr, output.adapters);
     return ops::add(x, (*post)(bias ? ops::add_bias(y, *bias) : y));
   }
-  const auto y = apply(*output.linear, output.y, &x);
+  const auto y = apply(*output.linear, output.y, &x, output.adapters);
   return bias ? ops::add_bias(y, *bias) : y;
 }
 

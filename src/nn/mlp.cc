@@ -6,13 +6,14 @@ namespace anabranch::nn {
 
 LayerOutput Mlp::operator()(const Normed& x) const {
   const ops::Stage stage(x.x.device(), "mlp: norm, gate, up, activation");
-  if (gate_bias) {
-    const ops::Weight* both[] = {&gate, &up};
-    const auto y = ops::linear(x.x, both, &x.norm);
-    return {ops::swiglu(ops::add_bias(y[0], *gate_bias), ops::add_bias(y[1], *up_bias), activation), &down,
-            "mlp: down, add"};
-  }
-  return {ops::linear_swiglu(x.x, gate, up, x.norm, activation), &down, "mlp: down, add"};
+  const auto inner = [&]() -> ops::MatmulInput {
+    if (!gate.bias && !is_adapted(gate, x.adapters) && !is_adapted(up, x.adapters))
+      return ops::linear_swiglu(x.x, gate.weight, up.weight, x.norm, activation);
+    const Linear* const both[] = {&gate, &up};
+    const auto y = project(x, both);
+    return ops::swiglu(y[0], y[1], activation);
+  };
+  return {inner(), &down, "mlp: down, add", false, x.adapters};
 }
 
 }  // namespace anabranch::nn

@@ -8,7 +8,7 @@ LayerOutput MlpAndMoe::operator()(const Normed& x) const {
   const LayerOutput inner = mlp(x);
   const Tensor dense = [&] {
     const ops::Stage stage(x.x.device(), inner.stage);
-    return post_mlp(apply(*inner.linear, inner.y));
+    return post_mlp(apply(*inner.linear, inner.y, nullptr, inner.adapters));
   }();
   const Tensor mixed = moe({x.x, pre_moe}).y.values;
   return {ops::add(dense, post_moe(mixed)), nullptr, "experts: add"};

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,6 +21,10 @@
 #include "ops/gated_delta.h"
 
 namespace anabranch {
+
+namespace nn {
+struct Adapter;  // nn/adapter.h
+}
 
 // window: number of positions that a query sees, 0 = all. Blocks that no later query sees are dropped.
 struct KvLayout {
@@ -78,6 +83,12 @@ class SequenceState {
   int applied() const { return length_ + open_; }
   bool has_draft_tokens() const { return on_trial_; }
 
+  // The adapters through which the state's tokens go, in this order, each with its scale. They must outlive
+  // the state's last pass.
+  using Adapters = std::vector<std::pair<const nn::Adapter*, float>>;
+  void set_adapters(Adapters adapters) { adapters_ = std::move(adapters); }
+  const Adapters& adapters() const { return adapters_; }
+
   // From now until commit(), applied tokens are drafts, at most kMaxDraftTokens. Aborts if drafts are already
   // open.
   void open();
@@ -119,6 +130,7 @@ class SequenceState {
     std::optional<ops::GatedDeltaState> before = {};
   };
   std::vector<std::variant<AttentionState, Delta>> layers_;
+  Adapters adapters_;
   int length_ = 0, open_ = 0;
   int remembered_ = -1;  // the length at remember(); -1: nothing is remembered
   bool on_trial_ = false;

@@ -4,6 +4,7 @@
 #include <future>
 #include <stdexcept>
 
+#include "engine/adapters.h"
 #include "engine/crowd.h"
 
 namespace anabranch::testing {
@@ -13,27 +14,34 @@ using Tokens = std::vector<int>;
 
 constexpr SpecMode kNone{.automatic = false, .source = DraftSource::none};
 
+constexpr const char* kModel = "qwen35_nested_untied_grouped";
+
+const RandomAdapter& adapter() {
+  static const RandomAdapter made(TinyModel(kModel), 5, 8);
+  return made;
+}
+
 struct Kind {
   const char* name;
-  void (*set)(Request&, const Engine&);
+  void (*set)(Request&, Engine&);
 };
 
 const Kind kKinds[] = {
-    {"greedy", [](Request& r, const Engine&) { r.sampling.temperature = 0; }},
-    {"sampled", [](Request&, const Engine&) {}},
-    {"not kept", [](Request& r, const Engine&) { r.cache = false; }},
+    {"greedy", [](Request& r, Engine&) { r.sampling.temperature = 0; }},
+    {"sampled", [](Request&, Engine&) {}},
+    {"not kept", [](Request& r, Engine&) { r.cache = false; }},
     {"drafts of the head",
-     [](Request& r, const Engine&) {
+     [](Request& r, Engine&) {
        r.speculation = SpecMode{.automatic = false, .source = DraftSource::mtp, .depth = 3};
      }},
     {"copied drafts",
-     [](Request& r, const Engine&) {
+     [](Request& r, Engine&) {
        for (size_t i = 20; i < r.prompt.size(); i++) r.prompt[i] = r.prompt[i - 20];
        r.sampling.temperature = 0;
        r.speculation = SpecMode{.automatic = false, .source = DraftSource::ngram, .depth = 4};
      }},
     {"a grammar",
-     [](Request& r, const Engine& engine) {
+     [](Request& r, Engine& engine) {
        const auto grammar = engine.compile_grammar("root ::= ([a-e]{3} \", \"){40} \"end\"");
        ASSERT_TRUE(grammar.ok()) << grammar.error().message;
        r.grammar = *grammar;
@@ -41,22 +49,27 @@ const Kind kKinds[] = {
        r.speculation = SpecMode{.automatic = true};
      }},
     {"a thought",
-     [](Request& r, const Engine&) {
+     [](Request& r, Engine&) {
        r.output.thinking_open = true;
        r.ignore_eos = false;
        r.thinking.budget = 30;
        r.max_tokens = 60;
      }},
-    {"log probabilities", [](Request& r, const Engine&) { r.logprobs = 2; }},
-    {"penalties", [](Request& r, const Engine&) { r.sampling.repetition_penalty = 1.3f; }},
+    {"an adapter with drafts",
+     [](Request& r, Engine& engine) {
+       r = with(r, {load(engine, adapter())});
+       r.speculation = SpecMode{.automatic = false, .source = DraftSource::mtp, .depth = 3};
+     }},
+    {"log probabilities", [](Request& r, Engine&) { r.logprobs = 2; }},
+    {"penalties", [](Request& r, Engine&) { r.sampling.repetition_penalty = 1.3f; }},
     {"Mirostat with drafts",
-     [](Request& r, const Engine&) {
+     [](Request& r, Engine&) {
        r.sampling.mirostat = 2;
        r.sampling.mirostat_tau = 3;
        r.speculation = SpecMode{.automatic = false, .source = DraftSource::mtp, .depth = 3};
      }},
     {"DRY and filters of the host with drafts",
-     [](Request& r, const Engine&) {
+     [](Request& r, Engine&) {
        r.sampling.dry.multiplier = 0.8f;
        r.sampling.dry.allowed_length = 1;
        r.sampling.top_n_sigma = 2;
@@ -65,14 +78,14 @@ const Kind kKinds[] = {
        r.speculation = SpecMode{.automatic = false, .source = DraftSource::ngram, .depth = 4};
      }},
     {"tokens that must come",
-     [](Request& r, const Engine&) {
+     [](Request& r, Engine&) {
        r.ignore_eos = false;
        r.output.min_tokens = 170;
        r.output.stop_tokens = {101, 102, 103};
      }},
 };
 
-Request request_of_kind(const Kind& kind, const Engine& engine) {
+Request request_of_kind(const Kind& kind, Engine& engine) {
   Request request = request_of(40, 180, 0.9f, 3);  // ends within its first block of keys and values
   request.prompt[0] = 100 + static_cast<int>(&kind - kKinds);
   request.speculation = kNone;
@@ -154,7 +167,7 @@ class Crossing : public ::testing::TestWithParam<bool> {
     return request;
   }
 
-  TinyModel model_{"qwen35_nested_untied_grouped"};
+  TinyModel model_{kModel};
   std::unique_ptr<Engine> engine_;
   std::vector<Tokens> want_;
 };

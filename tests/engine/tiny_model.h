@@ -73,6 +73,14 @@ class TinyModel {
   // Passes every tensor of model.safetensors through `change` (name, shape, bytes).
   using Change = std::function<void(const std::string&, std::vector<int64_t>&, std::string&)>;
   void edit_tensors(const Change& change) const {
+    edit_types([&](const std::string& name, std::string&, std::vector<int64_t>& shape, std::string& bytes) {
+      change(name, shape, bytes);
+    });
+  }
+  // The same for `change` (name, dtype, shape, bytes).
+  using ChangeType =
+      std::function<void(const std::string&, std::string&, std::vector<int64_t>&, std::string&)>;
+  void edit_types(const ChangeType& change) const {
     const std::string file = read_file(dir_.file("model.safetensors"), 1 << 30).value();
     uint64_t header_size = 0;
     std::memcpy(&header_size, file.data(), 8);
@@ -83,8 +91,9 @@ class TinyModel {
       const auto at = tensor["data_offsets"].get<std::vector<size_t>>();
       auto shape = tensor["shape"].get<std::vector<int64_t>>();
       std::string bytes = file.substr(8 + header_size + at[0], at[1] - at[0]);
-      change(name, shape, bytes);
-      out.add(name, tensor["dtype"].get<std::string>(), shape, bytes);
+      auto dtype = tensor["dtype"].get<std::string>();
+      change(name, dtype, shape, bytes);
+      out.add(name, dtype, shape, bytes);
     }
     dir_.write("model.safetensors", out.bytes());
   }

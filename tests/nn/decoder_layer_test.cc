@@ -47,8 +47,8 @@ class Maker {
   }
   RmsNorm norm(int size) { return {{tensor({size}), 1e-6f}}; }
   Mlp mlp() {
-    auto gate = weight(kIntermediate, kHidden), up = weight(kIntermediate, kHidden);
-    return {gate, up, linear(kHidden, kIntermediate)};
+    Linear gate = linear(kIntermediate, kHidden), up = linear(kIntermediate, kHidden);
+    return {std::move(gate), std::move(up), linear(kHidden, kIntermediate)};
   }
   ops::ExpertMatrices experts(int rows, int cols) {
     const Tensor values = ops::random_tensor({kExperts * rows, cols}, rng_, 0.2f);
@@ -147,7 +147,8 @@ struct Last {
 };
 
 Last plain(const Mlp& mlp, const Tensor& x) {
-  return {ops::swiglu(ops::linear(x, mlp.gate), ops::linear(x, mlp.up), mlp.activation), mlp.down};
+  return {ops::swiglu(ops::linear(x, mlp.gate.weight), ops::linear(x, mlp.up.weight), mlp.activation),
+          mlp.down};
 }
 
 // Of a new sequence.

@@ -1,0 +1,186 @@
+// LoRA adapters: the same log probabilities as a model into which they are merged, whatever runs beside them.
+#include "engine/adapters.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace anabranch::testing {
+namespace {
+
+EngineOptions options_of(const TinyModel& model) {
+  EngineOptions options;
+  options.model_path = model.path();
+  options.device.threads = 1;
+  return options;
+}
+
+std::unique_ptr<Engine> engine_of(EngineOptions options) {
+  auto engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return std::move(*engine);
+}
+
+// The log probabilities of a prompt's tokens.
+std::vector<float> scores(Engine& engine, Request request) {
+  request.prompt_logprobs = true;
+  request.max_tokens = 1;
+  std::vector<float> out;
+  for (const auto& token : run_to_end(engine, std::move(request)).last.prompt_logprobs)
+    out.push_back(token.logprob);
+  return out;
+}
+
+float distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float most = a.empty() ? NAN : 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); i++) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+class AdapterFamilies : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AdapterFamilies, AnAdapterIsTheMergedModel) {
+  const TinyModel model(GetParam());
+  const RandomAdapter one(model, 1, 4), other(model, 2, 3);
+  ASSERT_GT(one.modules(), 3u);
+  const auto engine = engine_of(options_of(model));
+  const AppliedAdapter first = load(*engine, one), second = load(*engine, other, 0.5f);
+  const Request request = request_of(60, 1);
+  const auto base = scores(*engine, request);
+  const auto with_one = scores(*engine, with(request, {first}));
+  const auto with_both = scores(*engine, with(request, {first, second}));
+  const TinyModel merged_one(GetParam()), merged_both(GetParam());
+  one.merge_into(merged_one);
+  one.merge_into(merged_both), other.merge_into(merged_both, 0.5f);
+  const auto want_one = scores(*engine_of(options_of(merged_one)), request);
+  const auto want_both = scores(*engine_of(options_of(merged_both)), request);
+  // Sums of some hundred fp32 products in another order; where that moves a key or a value over the edge of a
+  // bf16 rounding, it moves by 2^-8 of itself, in some of the prompt's 60 positions.
+  EXPECT_LT(distance(with_one, want_one), 0.01f);
+  EXPECT_LT(distance(with_both, want_both), 0.01f);
+  EXPECT_GT(distance(with_one, base), 0.2f) << "the adapter changes nothing";
+  EXPECT_GT(distance(with_both, with_one), 0.1f);
+  EXPECT_EQ(scores(*engine, request), base) << "the base is as before, bit for bit";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AdapterFamilies,
+                         ::testing::Values("llama_tied", "llama_biases", "mistral_f16", "qwen2_bias",
+                                           "qwen3_qk_norm", "qwen3_moe", "qwen35_flat_tied",
+                                           "qwen35_wide_values_f32", "qwen3_next", "gemma2", "gemma3",
+                                           "gemma4_shared_kv", "gemma4_moe"),
+                         [](const auto& test) { return std::string(test.param); });
+
+class Adapters : public ::testing::Test {
+ protected:
+  TinyModel model_{"qwen35_nested_untied_grouped"};
+  RandomAdapter one_{model_, 1, 8}, other_{model_, 2, 16};
+};
+
+// Requests of the base and of several adapters, one behind the other, share each pass.
+TEST_F(Adapters, TokensDoNotDependOnNeighbours) {
+  EngineOptions options = options_of(model_);
+  options.prefill_chunk = 16;
+  options.max_running = 8;
+  const auto engine = engine_of(options);
+  const AppliedAdapter a = load(*engine, one_), b = load(*engine, other_, 0.7f), c = load(*engine, one_, -1);
+  const std::vector<std::vector<AppliedAdapter>> kinds = {{}, {a}, {b}, {a, b}, {c}, {b, a}};
+  std::vector<Request> requests;
+  for (size_t i = 0; i < 2 * kinds.size(); i++) {
+    Request request = request_of(20 + 7 * static_cast<int>(i), 40, 0.9f, i);
+    const SpecMode drafts[] = {{.automatic = false, .source = DraftSource::none},
+                               {.automatic = false, .source = DraftSource::ngram, .depth = 4},
+                               {.automatic = false, .source = DraftSource::mtp, .depth = 3}};
+    request.speculation = drafts[i % 3];
+    requests.push_back(with(request, kinds[i % kinds.size()]));
+  }
+  std::vector<std::vector<int>> want;
+  for (Request request : requests) {
+    request.speculation = SpecMode{.automatic = false, .source = DraftSource::none};
+    want.push_back(run(*engine, request));
+  }
+  EXPECT_NE(want[0], run(*engine, with(requests[0], {a})));
+  Collector collector;
+  for (size_t i = 0; i < requests.size(); i++)
+    ASSERT_TRUE(engine->submit(requests[i], collector.sink(static_cast<int>(i))).ok());
+  for (size_t i = 0; i < requests.size(); i++)
+    EXPECT_EQ(collector.wait(static_cast<int>(i)).tokens, want[i]) << i;
+}
+
+TEST_F(Adapters, StatesAreCachedByAdapter) {
+  EngineOptions options = options_of(model_);
+  options.cache.enabled = true;
+  options.cache.ram_bytes = 1ull << 28;
+  const auto engine = engine_of(options);
+  const AppliedAdapter a = load(*engine, one_), again = load(*engine, one_), half = load(*engine, one_, 0.5f),
+                       b = load(*engine, other_);
+  const Request request = request_of(300, 8);
+  const auto cached = [&](std::vector<AppliedAdapter> adapters) {
+    return run_to_end(*engine, with(request, std::move(adapters))).last.usage.cached_tokens;
+  };
+  const auto want = run(*engine, with(request, {a}));
+  EXPECT_GT(cached({again}), 200) << "the same adapter, loaded twice";
+  EXPECT_EQ(cached({}), 0);
+  EXPECT_EQ(cached({b}), 0);
+  EXPECT_EQ(cached({half}), 0);
+  EXPECT_EQ(cached({a, b}), 0);
+  EXPECT_EQ(cached({b, a}), 0);
+  EXPECT_EQ(run(*engine, with(request, {a})), want);
+}
+
+TEST_F(Adapters, OneThatIsNotUsedAnyMoreEndsWithItsLastRequest) {
+  const auto engine = engine_of(options_of(model_));
+  AppliedAdapter a = load(*engine, one_);
+  const auto want = run(*engine, with(request_of(30, 60), {a}));
+  std::weak_ptr<const LoadedAdapter> watched = a.adapter;
+  Collector collector;
+  ASSERT_TRUE(engine->submit(with(request_of(30, 60), {std::move(a)}), collector.sink(0)).ok());
+  collector.wait_for_tokens(0, 5);
+  EXPECT_FALSE(watched.expired());
+  EXPECT_EQ(collector.wait(0).tokens, want);
+  run(*engine, request_of(3, 1));
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(Adapters, WhatDoesNotFitIsRefused) {
+  const auto engine = engine_of(options_of(model_));
+  const RandomAdapter wide(TinyModel("qwen35_true_heads"), 1, 4), mixed(TinyModel("qwen3_next"), 1, 4);
+  const auto refusal = [&](const std::string& path) {
+    const auto loaded = engine->load_adapter(path);
+    return loaded.ok() ? "" : loaded.error().message;
+  };
+  for (const auto& [path, why] : {std::pair{wide.path(), "is it another model's adapter?"},
+                                  std::pair{mixed.path(), "adapters cannot change"}})
+    EXPECT_NE(refusal(path).find(why), std::string::npos) << refusal(path);
+  EXPECT_NE(refusal("/nothing/here"), "");
+  EXPECT_EQ(refusal(one_.path()), "") << "the engine goes on";
+
+  const AppliedAdapter a = load(*engine, one_);
+  Collector collector;
+  const auto submitted = [&](Request request) {
+    const auto id = engine->submit(std::move(request), collector.sink(0));
+    return id.ok() ? "" : id.error().message;
+  };
+  Request unsalted = with(request_of(5, 1), {a});
+  unsalted.cache_salt.clear();
+  EXPECT_NE(submitted(unsalted), "");
+  EXPECT_NE(submitted(with(request_of(5, 1), std::vector(kMaxAdapters + 1, a))), "");
+  EXPECT_EQ(submitted(with(request_of(5, 1), std::vector(kMaxAdapters, a))), "");
+  collector.wait(0);
+  EXPECT_NE(submitted(with(request_of(5, 1), {{a.adapter, INFINITY}})), "");
+  const auto another = engine_of(options_of(model_));
+  const auto id = another->submit(with(request_of(5, 1), {a}), collector.sink(1));
+  EXPECT_FALSE(id.ok()) << "another engine's adapter";
+}
+
+TEST_F(Adapters, AreLoadedWhileOthersAnswer) {
+  const auto engine = engine_of(options_of(model_));
+  const auto want = run(*engine, request_of(30, 200));
+  Collector collector;
+  ASSERT_TRUE(engine->submit(request_of(30, 200), collector.sink(0)).ok());
+  for (int i = 0; i < 5; i++) load(*engine, i % 2 ? one_ : other_);
+  EXPECT_EQ(collector.wait(0).tokens, want);
+}
+
+}  // namespace
+}  // namespace anabranch::testing
