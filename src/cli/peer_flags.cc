@@ -109,7 +109,7 @@ constexpr Instead kInstead[] = {
     {"--quantization", "the model's files say how it is quantised; leave it out"},
     {"--enable-lora", "leave it out; --lora NAME=PATH loads an adapter (docs/adapters.md)"},
     {"--max-loras", "leave it out; requests with different adapters run side by side (docs/adapters.md)"},
-    {"--max-lora-rank", "leave it out; adapters of all ranks are loaded (docs/adapters.md)"},
+    {"--max-lora-rank", "leave it out; all ranks up to 1024 are loaded (docs/adapters.md)"},
     {"--lora-scaled", "--lora loads an adapter; \"lora\" in a request scales it (docs/adapters.md)"},
     {"--lora-init-without-apply", "leave it out; requests choose their adapters (docs/adapters.md)"},
     {"--adapter-path",

@@ -105,6 +105,18 @@ TEST_F(Adapters, OtherNamesMeanWhatTheyMeantBefore) {
   EXPECT_EQ(chat("poet").status, 200);
 }
 
+// Its model was loaded again, and it could not be.
+TEST_F(Adapters, OneThatIsNotLoadedIsAnError) {
+  ServerModels models = served_by(engine_);
+  models.adapters["fake-1b"] = {{"poet", "/adapters/poet"}};
+  start(std::move(models), {});
+  for (const HttpAnswer& answer : {chat("poet"), chat("fake-1b", R"(,"lora":[{"id":0,"scale":1}])")}) {
+    EXPECT_EQ(answer.status, 503) << answer.body;
+    EXPECT_EQ(answer.error_code(), "model_not_loaded");
+  }
+  EXPECT_EQ(chat("fake-1b").status, 200);
+}
+
 TEST_F(Adapters, EmbeddingsHaveNone) {
   engine_.mutable_info().pooling = Pooling::last;
   engine_.mutable_info().hidden = 4;
@@ -231,11 +243,11 @@ TEST_F(Adapters, NoClientFindsTheStatesOfAnAdapterByASalt) {
 TEST_F(Adapters, AreAppliedToWhatIsReadAhead) {
   think();
   start_with({"poet"});
-  EXPECT_EQ(chat("poet", R"(,"enable_thinking":true)").status, 200);
+  EXPECT_EQ(chat("fake-1b", R"(,"enable_thinking":true,"lora":[{"id":0,"scale":0.5}])").status, 200);
   ASSERT_TRUE(engine_.wait_for([&](const EngineStats& stats) { return stats.requests == 2; }));
   const Request read = engine_.last_request();
   EXPECT_TRUE(read.background);
-  EXPECT_EQ(told(read), "/adapters/poet*1");
+  EXPECT_EQ(told(read), "/adapters/poet*0.5");
   EXPECT_EQ(read.cache_salt, adapter_salt(read.adapters));
 }
 
@@ -321,14 +333,15 @@ TEST_F(LoadingAdapters, OnlyFromNamedDirectories) {
   fs::create_directories(dir_.file("files"));
   fs::create_symlink(outside_.file("x/adapter_model.safetensors"),
                      dir_.file("files/adapter_model.safetensors"));
+  fs::create_symlink(outside_.file("x/adapter_model.safetensors"), dir_.file("one.gguf"));
   fs::create_directories(dir_.path() + "-other");
   for (const std::string& path :
        {outside_.file("x"), outside_.file("nothing"), std::string("/"), std::string("/etc/passwd"),
         std::string(".."), std::string("a/.."), std::string("a/../b"),
         std::string("../") + fs::path(outside_.path()).filename().string() + "/x",
         dir_.file("a") + "/../../" + fs::path(outside_.path()).filename().string() + "/x",
-        std::string("link"), dir_.file("link"), std::string("files"), dir_.path() + "-other",
-        std::string("~/a").replace(0, 1, "/root")}) {
+        std::string("link"), dir_.file("link"), std::string("files"), std::string("one.gguf"),
+        dir_.path() + "-other", std::string("~/a").replace(0, 1, "/root")}) {
     const HttpAnswer answer = load("n", path);
     EXPECT_EQ(answer.status, 403) << path << answer.body;
     EXPECT_EQ(answer.error_code(), "path_not_allowed") << path;
@@ -351,6 +364,18 @@ TEST_F(LoadingAdapters, NobodyWithoutNamedDirectories) {
   const HttpAnswer answer = load("n", "a");
   EXPECT_EQ(answer.status, 403);
   EXPECT_NE(answer.body.find("--lora-dir"), std::string::npos) << answer.body;
+}
+
+TEST_F(LoadingAdapters, NobodyOnAServerForOtherMachinesWithoutKeys) {
+  options_.host = "0.0.0.0";
+  start(options_);
+  for (const char* path : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/lora-adapters"}) {
+    const HttpAnswer answer = post(path, R"({"lora_name":"n","lora_path":"a"})");
+    EXPECT_EQ(answer.status, 403) << path;
+    EXPECT_EQ(answer.error_code(), "no_api_keys") << path;
+  }
+  EXPECT_EQ(ask(port_, "GET", "/lora-adapters").status, 200);
+  EXPECT_EQ(chat("fake-1b", R"(,"lora":[])").status, 200);
 }
 
 TEST_F(LoadingAdapters, NamesAndPathsOfAttackers) {
@@ -417,8 +442,10 @@ TEST_F(LoadingAdapters, AnUnloadedAdapterIsNotReadAhead) {
   EXPECT_EQ(chat("fake-1b", R"(,"enable_thinking":true)").status, 200);
   ASSERT_TRUE(engine_.wait_for([](const EngineStats& stats) { return stats.requests >= 3; }))
       << "the other turn is";
-  EXPECT_EQ(applied(), "");
   EXPECT_TRUE(engine_.wait_for([&](const EngineStats&) { return engine_.adapters().empty(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // several times the pause before reading
+  EXPECT_EQ(engine_.stats().requests, 3u);
+  EXPECT_EQ(engine_.last_request().cache_salt, "");
 }
 
 TEST_F(LoadingAdapters, AreForKeysThatMayLoadModels) {
