@@ -68,6 +68,18 @@ TEST_F(Adapters, AreListedWithTheirModel) {
   EXPECT_EQ(anthropic[1]["type"], "model");
 }
 
+TEST_F(Adapters, AreListedForOllamasClients) {
+  const Json list = ask(port_, "GET", "/api/tags").json()["models"];
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0]["name"], "fake-1b:latest");
+  EXPECT_EQ(list[0]["details"]["parent_model"], "");
+  EXPECT_EQ(list[1]["name"], "pirate:latest");
+  EXPECT_EQ(list[1]["details"]["parent_model"], "fake-1b:latest");
+  EXPECT_EQ(list[2]["name"], "poet:latest");
+  EXPECT_NE(list[1]["digest"], list[2]["digest"]);
+  EXPECT_EQ(post("/api/show", R"({"model":"poet:latest"})").json()["details"], list[0]["details"]);
+}
+
 TEST_F(Adapters, AreChosenByNameOnEachApi) {
   const std::map<std::string, std::string> bodies = {
       {"/v1/chat/completions", kHi},

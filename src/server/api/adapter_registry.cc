@@ -41,6 +41,13 @@ AdapterRegistry::AdapterRegistry(const std::map<std::string, std::vector<Adapter
     for (const auto& [name, path] : adapters) put(model, {name, path});
 }
 
+std::map<std::string, std::string> AdapterRegistry::owners() const {
+  std::map<std::string, std::string> models;
+  for (const auto& [model, of] : of_)
+    for (const ServedAdapter& adapter : of.adapters) models[adapter.name] = model;
+  return models;
+}
+
 std::optional<std::string> AdapterRegistry::model_of(const std::string& adapter) const {
   for (const auto& [model, of] : of_)
     if (find_named(of.adapters, adapter) != of.adapters.end()) return model;

@@ -50,6 +50,8 @@ class AdapterRegistry {
 
   // The model that has an adapter of this name; none: there is no such adapter.
   std::optional<std::string> model_of(const std::string& adapter) const;
+  // The models of all adapters, by their names.
+  std::map<std::string, std::string> owners() const;
   // By id.
   const std::vector<ServedAdapter>& of(const std::string& model) const;
   // Adds the adapter. One of the same name is replaced, whose id and scale stay.

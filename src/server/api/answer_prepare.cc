@@ -71,7 +71,7 @@ struct Answer::Reading {
 Task<ApiResult<PreparedRequest>> Answer::prepare(std::shared_ptr<const HttpRequest> request) {
   const auto reading = std::make_shared<Reading>(
       head_.kind, alive(), model_, std::move(request), use_.name(), use_.cache_space(), use_.may(Role::tools),
-      use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {}, adapters_);
+      use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {}, std::move(adapters_));
   for (;;) {
     ApiResult<PreparedRequest> prepared = co_await read(reading);
     if (reading->lacks_any()) {  // a request that was read before all its data had arrived is read again

@@ -122,9 +122,9 @@ std::optional<std::string> ModelPool::find(const std::string& wanted) const {
 }
 
 std::optional<std::string> ModelPool::find_adapter(const std::string& wanted) const {
-  if (find_exactly(wanted)) return std::nullopt;
   const std::string name = without_latest(wanted);
-  return adapters_.model_of(name) ? std::optional(name) : std::nullopt;
+  if (!adapters_.model_of(name) || find_exactly(wanted)) return std::nullopt;
+  return name;
 }
 
 ModelPool::Entry& ModelPool::entry(const std::string& name) {
