@@ -11,7 +11,7 @@ from harness import paths
 from harness.clients import Refused
 
 FLAGS = ("--context", "2048", "--threads", "2", "--cache-ram", "128MB")
-PROMPT = "Here is what we know of rivers and the sea. " * 20 + "The river"
+PROMPT = "Here is what we know of rivers and the sea. " * 50 + "The river"
 NAMES = ("base", "poet", "pirate")
 
 
@@ -86,7 +86,7 @@ def test_a_conversation_goes_on_with_its_adapter(server):
     ask = {"temperature": 0, "max_tokens": 40, "enable_thinking": False}
     said = {}
     for name in NAMES:
-        messages = [{"role": "user", "content": "Tell me about rivers. " * 10}]
+        messages = [{"role": "user", "content": "Tell me about rivers. " * 60}]
         first = server.ask("/v1/chat/completions", ask | {"model": name, "messages": messages})
         assert first["model"] == name
         text = first["choices"][0]["message"]["content"]
@@ -116,7 +116,7 @@ def test_loaded_and_unloaded_while_it_runs(serve, adapters):
     server.ask("/v1/load_lora_adapter", {"lora_name": "p", "lora_path": "poet"})
     poet = complete(server, "p")[0]
     assert poet != base
-    with pytest.raises(Refused, match="p"):
+    with pytest.raises(Refused, match="load_inplace"):
         server.ask("/v1/load_lora_adapter", {"lora_name": "p", "lora_path": "pirate"})
     server.ask("/v1/load_lora_adapter", {"lora_name": "p", "lora_path": "pirate", "load_inplace": True})
     assert complete(server, "p")[0] not in (poet, base)
