@@ -30,7 +30,7 @@ def shapes():
     return found
 
 
-def write(folder, seed, rank=4, size=0.1):
+def write(folder, seed, rank=4, size=0.4):
     """Writes an adapter there. size: the deviation of the values of B; large enough to change answers."""
     os.makedirs(folder, exist_ok=True)
     draw = random.Random(seed)
