@@ -21,9 +21,11 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "tests", "hub"))
+sys.path[:0] = [os.path.join(ROOT, "tests", folder) for folder in ("", "hub", "server")]
 import fetch_real_models
+import lora_adapter
 import make_cli_page
+from harness import paths
 from test_hub import Hub, Repo
 
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", *sorted(glob.glob("docs/**/*.md", root_dir=ROOT, recursive=True)),
@@ -112,6 +114,9 @@ class Reader:
         os.symlink(program, folder + "/bin/anabranch")
         with open(folder + "/text.txt", "w") as file:
             file.write("A river runs to the sea, and the sea does not fill. " * 60)
+        paths.choose(program, model)
+        for seed, name in enumerate(("poet", "pirate")):
+            lora_adapter.write(f"{folder}/adapters/{name}", seed)
         server = {"command": sys.executable, "args": [os.path.join(ROOT, "tests/mcp/fake_server.py"), "good"]}
         with open(folder + "/mcp.json", "w") as file:
             json.dump({"mcpServers": {"time": server}}, file)

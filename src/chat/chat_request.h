@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,12 +39,20 @@ struct GenerationOptions {
   bool background = false;  // see Request
   bool cache = true;
   std::string cache_salt;
+  std::vector<AppliedAdapter> adapters;  // see Request; set by apply_adapters()
   bool to_decode = false;  // another worker decodes from the states that this one caches (kv_transfer_params)
   StateOrigin state_from;  // see Request
   bool stream = false;
   bool progress = false;       // report prefill progress (streams only)
   bool include_usage = false;  // a last chunk with the usage (streams only)
 };
+
+// Has the request apply these adapters, and keeps its cached states and remembered turns apart from those of
+// other adapters. To be called once, when cache_salt is complete.
+inline void apply_adapters(GenerationOptions& options, std::vector<AppliedAdapter> adapters) {
+  options.cache_salt.insert(0, adapter_salt(adapters));
+  options.adapters = std::move(adapters);
+}
 
 struct ChatRequest {
   GenerationOptions options;

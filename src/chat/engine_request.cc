@@ -14,6 +14,7 @@ Request engine_request(const Prepared& prepared, size_t prompt, uint64_t seed) {
   request.grammar = prepared.grammar;
   request.sampling = options.sampling;
   request.sampling.seed = seed;
+  request.adapters = options.adapters;
   request.logprobs = options.logprobs;
   request.max_tokens = options.max_tokens;
   request.bound = options.bound;

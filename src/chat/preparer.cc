@@ -241,7 +241,8 @@ Result<Prepared> Preparer::chat(ChatRequest request, const std::function<bool()>
   // Images are not kept, because they are large.
   const bool keep = read_ahead_ && request.images.empty() && !request.continuation && request.options.cache &&
                     request.options.choices == 1;
-  auto asked = keep ? std::make_shared<const ChatRequest>(request) : nullptr;
+  auto asked = keep ? std::make_shared<ChatRequest>(request) : nullptr;
+  if (asked) asked->options.adapters.clear();
   TRY(auto prepared, prepare_chat(std::move(request), most_tokens(), cancelled));
   prepared.asked = std::move(asked);
   return check(std::move(prepared), "messages");

@@ -31,7 +31,8 @@ struct Prepared {
   // under it, and found when the client sends the turn back; none: they are not stored.
   std::optional<uint64_t> remember;
   int before_last = 0;  // see CompiledPrompt (chat only)
-  // The request as it came, for next_turn(); null: the prompts of its next turn are not read ahead.
+  // The request as it came, for next_turn(), but without its adapters, which would stay loaded with it; null:
+  // the prompts of its next turn are not read ahead.
   std::shared_ptr<const ChatRequest> asked;
 };
 
@@ -56,7 +57,8 @@ class Preparer {
   size_t most_counted() const;
   // Prepares what is known of a conversation's next prompt: all up to where the text of the next message
   // begins. Running it samples nothing, and caches the state. request: Prepared::asked. answer: the message
-  // that answered it. Errors: invalid (the template does not tell), and those of chat().
+  // that answered it. The result lacks the request's adapters (options.adapters), but has their salt. Errors:
+  // invalid (the template does not tell), and those of chat().
   Result<Prepared> next_turn(ChatRequest request, Json answer, const std::function<bool()>& cancelled);
   // Prepares a request whose prompt is only counted: it need not fit into the context.
   Result<Prepared> count(ChatRequest request, const std::function<bool()>& cancelled);

@@ -241,8 +241,8 @@ Result<StoreParts> translate(GgufParts parts) {
   if (string_at(parts.joined.metadata, "general.type") == "adapter")
     return make_error(
         ErrorKind::unsupported,
-        "{} is an adapter (LoRA) and no model, and adapters are not supported: merge it into its "
-        "model with llama.cpp's llama-export-lora",
+        "{} is an adapter (LoRA) and no model: give it with --lora to its model, or merge it into that with "
+        "llama.cpp's llama-export-lora",
         parts.files.front().path);
   TRY(GgufConfig config, read_gguf_config(parts.joined, parts.files.front().path));
   std::vector<Entry> entries;

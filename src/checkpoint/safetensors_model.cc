@@ -100,10 +100,10 @@ Error adapter_found(const fs::path& adapter, bool beside_weights) {
   const std::string merge =
       fmt::format("merge it into {} with Python's peft (merge_and_unload(), then save_pretrained())",
                   base.empty() ? "its model" : shown(base));
-  return make_error(ErrorKind::unsupported,
-                    "{} is an adapter (LoRA) {}, and adapters are not supported: {}{}", adapter.string(),
+  return make_error(ErrorKind::unsupported, "{} is an adapter (LoRA) {}: {}, or {}", adapter.string(),
                     beside_weights ? "beside a model's weights" : "without a model", merge,
-                    beside_weights ? ", or take the file away to run the model without it" : "");
+                    beside_weights ? "move it to another directory and give that with --lora"
+                                   : "give it with --lora to the model");
 }
 
 bool is_adapter(const std::string& name) {

@@ -160,8 +160,14 @@ std::vector<std::string> serve_words(const Arguments& arguments, const std::stri
   Program given;
   parse_leniently(given, words);
   const CLI::App& serve = *given.app.get_subcommand("serve");
-  const auto more = as_arguments(settings_of(serve, arguments.settings, model), serve);
-  add_flags(words, more);
+  SettingTable table = settings_of(serve, arguments.settings, model);
+  // An adapter has one model: those of [server] and of the environment belong to the model of the command
+  // line.
+  table.erase("lora");
+  if (const auto own = arguments.settings.models.find(model); own != arguments.settings.models.end())
+    if (const auto lora = own->second.flags.find("lora"); lora != own->second.flags.end())
+      table.insert(*lora);
+  add_flags(words, as_arguments(table, serve));
   return words;
 }
 

@@ -58,6 +58,15 @@ FlagGroup context_flags(EngineOptions& o) {
   return {"Model", std::move(flags)};
 }
 
+FlagGroup adapter_flags(AdapterFlags& o) {
+  return {"Model",
+          {{"--lora", o,
+            "Apply this LoRA adapter: a directory of PEFT or MLX, or a GGUF file (may be given several "
+            "times: all are "
+            "applied, in this order)",
+            repeated()}}};
+}
+
 FlagGroup sampler_flags(SamplingOptions& o) {
   std::vector<Flag> flags = {
       {"--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)",

@@ -8,6 +8,7 @@ namespace anabranch::cli {
 
 FlagGroup model_flags(EngineOptions& o);
 FlagGroup context_flags(EngineOptions& o);
+FlagGroup adapter_flags(AdapterFlags& o);
 // sampling_flags has the sampler's, and seed, length and stop strings, too.
 FlagGroup sampler_flags(SamplingOptions& o);
 FlagGroup sampling_flags(SamplingOptions& o);

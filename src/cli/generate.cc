@@ -154,6 +154,8 @@ Result<int> generate(const GenerateOptions& options) {
 
   Preparer preparer(*engine, {});
   GenerationOptions wanted = generation_options(options.sampling, *engine, 0);
+  TRY(auto adapters, applied_adapters(*engine, options.adapters));
+  apply_adapters(wanted, std::move(adapters));
   wanted.ignore_eos = options.ignore_eos;
   wanted.logprobs = options.logprobs;
   wanted.format = std::move(format);
@@ -177,6 +179,7 @@ Result<int> generate(const GenerateOptions& options) {
 Result<void> check_generate(const GenerateOptions& options) {
   if (!options.prompt_file.empty()) TRY_VOID(read_file(options.prompt_file, kMaxPromptBytes));
   TRY_VOID(image_parts(options.images));
+  TRY_VOID(check_adapters(options.adapters));
   TRY_VOID(response_format(options));
   return {};
 }

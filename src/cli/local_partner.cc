@@ -18,12 +18,17 @@ namespace {
 class LocalPartner : public Partner {
  public:
   explicit LocalPartner(const ChatOptions& options)
-      : options_(options), seed_(options.sampling.seed.value_or(std::random_device{}())) {}
+      : options_(options),
+        adapters_of_(options.engine.model_path),
+        seed_(options.sampling.seed.value_or(std::random_device{}())) {}
 
   Result<void> load(const std::string& path) {
     EngineOptions engine = options_.engine;
     engine.model_path = path;
     TRY(engine_, make_engine(engine, options_.spec, options_.cache));
+    if (path == adapters_of_) {
+      TRY(adapters_, applied_adapters(*engine_, options_.adapters));
+    }
     // Sampled turns are stored beside the cached states, so that a continued conversation finds both.
     const auto cache = cache_options(engine.cache, options_.cache);
     const bool on_disk = cache.enabled && !cache.directory.empty();
@@ -41,6 +46,7 @@ class LocalPartner : public Partner {
     TRY(const std::string path, locate_model(path_or_name));
     (void)late_states();
     preparer_.reset();
+    adapters_.clear();
     engine_.reset();
     const auto loaded = load(path);
     if (loaded) return {};
@@ -55,6 +61,7 @@ class LocalPartner : public Partner {
     const SamplingOptions& asked = wanted.sampling ? *wanted.sampling : options_.sampling;
     GenerationOptions generation = generation_options(asked, *engine_, seed_);
     generation.max_tokens = wanted.max_tokens.value_or(asked.max_tokens);
+    apply_adapters(generation, adapters_);
     Json body = {{"messages", messages}};
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
     TRY(const Prepared prepared,
@@ -97,6 +104,7 @@ class LocalPartner : public Partner {
         preparer_->next_turn(*prepared.asked, message_of("assistant", answer.text), [] { return false; });
     if (!next) return;
     Request request = engine_request(*next, 0, 0);
+    request.adapters = adapters_;
     request.name_states = true;
     const auto reading = std::make_shared<Reading>();
     std::lock_guard lock(mutex_);
@@ -113,12 +121,14 @@ class LocalPartner : public Partner {
   }
 
   ChatOptions options_;
+  const std::string adapters_of_;  // the model for which --lora was given
   uint64_t seed_;
   std::mutex mutex_;  // guards what is read ahead
   std::condition_variable changed_;
   std::shared_ptr<Reading> reading_;  // null: nothing is read ahead
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Preparer> preparer_;  // of the engine
+  std::vector<AppliedAdapter> adapters_;  // of the engine
+  std::unique_ptr<Preparer> preparer_;    // of the engine
 };
 
 }  // namespace

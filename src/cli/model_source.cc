@@ -106,15 +106,39 @@ Result<PeerOptions> peer_options(const ServeOptions& options) {
   return peers;
 }
 
+Result<std::vector<server::AdapterPlace>> adapter_places(const ServeOptions& options) {
+  std::vector<server::AdapterPlace> places;
+  for (const std::string& text : options.adapters) {
+    const size_t equals = text.find('=');
+    if (equals == text.npos || equals + 1 == text.size())
+      return make_error(
+          ErrorKind::invalid,
+          "--lora {}: write NAME=PATH; requests choose the adapter by naming NAME as their model", text);
+    server::AdapterPlace place{text.substr(0, equals), text.substr(equals + 1)};
+    if (const auto fault = server::fault_of_adapter_name(place.name); !fault.empty())
+      return make_error(ErrorKind::invalid, "--lora {}: the name {}", text, fault);
+    if (std::ranges::find(places, place.name, &server::AdapterPlace::name) != places.end())
+      return make_error(ErrorKind::invalid, "--lora {}: there are two adapters of this name", text);
+    places.push_back(std::move(place));
+  }
+  if (places.size() > server::kMostAdapters)
+    return make_error(ErrorKind::invalid, "--lora is given {} times, but a model may have {} adapters",
+                      places.size(), server::kMostAdapters);
+  return places;
+}
+
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
   TRY(EngineOptions wanted, engine_options(options.engine, options.spec, options.cache));
   TRY(wanted.peers, peer_options(options));
+  TRY(const auto places, adapter_places(options));
   TRY(std::shared_ptr<Engine> engine, make_engine(wanted));
   if (options.mlock) {
     TRY_VOID(lock_memory());
   }
   const SamplingParams sampling = sampling_params(options.sampling, *engine, 0);
-  return server::ReadyModel{std::move(engine), sampling, thinking_wish(options.thinking)};
+  TRY(auto adapters, server::load_adapters(*engine, places));
+  return server::ReadyModel{std::move(engine), sampling, thinking_wish(options.thinking),
+                            std::move(adapters)};
 }
 
 server::ModelSource model_source(const ServeOptions& options, const std::string& first) {

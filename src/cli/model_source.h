@@ -11,7 +11,10 @@ namespace anabranch::cli {
 // Errors: invalid (a malformed address, or a key file without a key).
 Result<PeerOptions> peer_options(const ServeOptions& options);
 
-// Loads the model that the options name. A terminal shows a progress line meanwhile.
+// The adapters of --lora. Errors: invalid (not NAME=PATH, or a name that cannot be one or is there twice).
+Result<std::vector<server::AdapterPlace>> adapter_places(const ServeOptions& options);
+
+// Loads the model that the options name, and its adapters. A terminal shows a progress line meanwhile.
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options);
 
 // Finds, measures and loads the models of `serve`. first: name of the model that `options` themselves name;

@@ -47,6 +47,9 @@ struct SamplingOptions {
   std::vector<std::string> stop;
 };
 
+// Adapters that `generate` and `chat` apply: paths, in this order.
+using AdapterFlags = std::vector<std::string>;
+
 struct ThinkFlags {
   std::string mode = "auto";      // "on", "off"
   std::optional<int> max_tokens;  // tokens of thinking
@@ -57,6 +60,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   SpecFlags spec;
   CacheFlags cache;
+  AdapterFlags adapters;
   ThinkFlags thinking;
   std::string prompt, prompt_file, system;
   std::vector<std::string> images;  // files
@@ -81,6 +85,7 @@ struct ChatOptions {
   SamplingOptions sampling;
   SpecFlags spec;
   CacheFlags cache;
+  AdapterFlags adapters;
   ThinkFlags thinking;
   SessionFlags sessions;
   bool keep = false;        // the conversation is kept
@@ -197,6 +202,7 @@ struct VerifyOptions {
 };
 
 // Checks that the other files exist, before the model is located, which may start a download.
+Result<void> check_adapters(const AdapterFlags& paths);
 Result<void> check_generate(const GenerateOptions& options);
 Result<void> check_convert(const ConvertOptions& options);
 

@@ -35,11 +35,11 @@ Command add_generate(CLI::App& app, GenerateOptions& o) {
        "With --json: each token's log probability, and that of so many alternatives", needs("--json"),
        within(0, kMaxLogprobs)},
   };
-  auto* command =
-      add_command(app, "generate", "Answer one prompt",
-                  {model_flags(o.engine), context_flags(o.engine), sampling_flags(o.sampling),
-                   spec_flags(o.engine, o.spec), cache_flags(o.engine, o.cache), thinking_flags(o.thinking)},
-                  own);
+  auto* command = add_command(
+      app, "generate", "Answer one prompt",
+      {model_flags(o.engine), context_flags(o.engine), adapter_flags(o.adapters), sampling_flags(o.sampling),
+       spec_flags(o.engine, o.spec), cache_flags(o.engine, o.cache), thinking_flags(o.thinking)},
+      own);
   return {command, [&o] { return run_generate(o); }, models_of(o.engine), [&o] { return check_generate(o); }};
 }
 
@@ -58,13 +58,10 @@ CLI::App* add_partner(CLI::App& app, const char* name, const char* help, ChatOpt
            "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)",
            needs("--url")},
       }};
-  std::vector<FlagGroup> groups = {model_flags(o.engine),
-                                   context_flags(o.engine),
-                                   sampling_flags(o.sampling),
-                                   spec_flags(o.engine, o.spec),
-                                   cache_flags(o.engine, o.cache),
-                                   thinking_flags(o.thinking),
-                                   server};
+  std::vector<FlagGroup> groups = {model_flags(o.engine),        context_flags(o.engine),
+                                   adapter_flags(o.adapters),    sampling_flags(o.sampling),
+                                   spec_flags(o.engine, o.spec), cache_flags(o.engine, o.cache),
+                                   thinking_flags(o.thinking),   server};
   groups.insert(groups.end(), others.begin(), others.end());
   CLI::App* command = add_command(app, name, help, groups);
   CLI::Option *url = command->get_option("--url"), *model = command->get_option("--model");
@@ -125,7 +122,8 @@ Command add_chat(CLI::App& app, ChatOptions& o) {
     o.keep = names_sessions(*sessions, o) || resume->count() > 0;
     if (resume->count() > 0 && !o.sessions.resume) o.sessions.resume = "";
   });
-  return {command, [&o] { return run_chat(o); }, models_of(o.engine)};
+  return {command, [&o] { return run_chat(o); }, models_of(o.engine),
+          [&o] { return check_adapters(o.adapters); }};
 }
 
 Command add_mcp(CLI::App& app, ChatOptions& o) {
@@ -139,7 +137,8 @@ Command add_mcp(CLI::App& app, ChatOptions& o) {
       add_partner(app, "mcp", "Offer the model to other programs, as an MCP server on stdio", o, {own});
   const CLI::Option* sessions = command->get_option("--sessions");
   command->parse_complete_callback([&o, sessions] { o.keep = names_sessions(*sessions, o); });
-  return {command, [&o] { return run_mcp(o); }, models_of(o.engine)};
+  return {command, [&o] { return run_mcp(o); }, models_of(o.engine),
+          [&o] { return check_adapters(o.adapters); }};
 }
 
 Command add_serve(CLI::App& app, ServeOptions& o) {

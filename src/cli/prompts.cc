@@ -1,5 +1,6 @@
 #include "cli/prompts.h"
 
+#include <filesystem>
 #include <future>
 
 #include "base/log.h"
@@ -76,6 +77,25 @@ GenerationOptions generation_options(const SamplingOptions& options, const Engin
   out.min_tokens = options.min_tokens;
   out.stop = options.stop;
   return out;
+}
+
+Result<void> check_adapters(const AdapterFlags& paths) {
+  if (paths.size() > kMaxAdapters)
+    return make_error(ErrorKind::invalid, "--lora is given {} times, but {} adapters can be applied together",
+                      paths.size(), kMaxAdapters);
+  for (const std::string& path : paths)
+    if (std::error_code failed; !std::filesystem::exists(path, failed))
+      return make_error(ErrorKind::not_found, "--lora {}: there is no such file or directory", path);
+  return {};
+}
+
+Result<std::vector<AppliedAdapter>> applied_adapters(Engine& engine, const AdapterFlags& paths) {
+  std::vector<AppliedAdapter> applied;
+  for (const std::string& path : paths) {
+    TRY(auto adapter, engine.load_adapter(path));
+    applied.push_back({std::move(adapter)});
+  }
+  return applied;
 }
 
 ThinkingWish thinking_wish(const ThinkFlags& flags) {

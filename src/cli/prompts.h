@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "chat/preparer.h"
 #include "cli/options.h"
@@ -14,6 +15,8 @@ namespace anabranch::cli {
 SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed);
 GenerationOptions generation_options(const SamplingOptions& options, const Engine& engine,
                                      uint64_t default_seed);
+// Loads the adapters, for requests of this engine. Errors: those of Engine::load_adapter.
+Result<std::vector<AppliedAdapter>> applied_adapters(Engine& engine, const AdapterFlags& paths);
 ThinkingWish thinking_wish(const ThinkFlags& flags);
 
 // body: {"messages", "tools"} as in /v1/chat/completions. Options come from the argument, not from the body.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -250,6 +251,10 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.limits.all_body_bytes = std::max(result.limits.all_body_bytes, 2 * result.limits.body_bytes);
   TRY(result.limits.proxies, server::TrustedProxies::make(options.trusted_proxies));
   TRY_VOID(peer_options(options));
+  TRY_VOID(adapter_places(options));
+  if (options.engine.model_path.empty() && !options.adapters.empty())
+    return make_error(ErrorKind::invalid,
+                      "--lora adds to the model of --model: name it, or write lora below [model.NAME]");
   TRY_VOID(allow_descriptors(result.limits.connections));
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
@@ -272,6 +277,31 @@ Result<void> check_address(const server::ServerOptions& options) {
   return {};
 }
 
+// The adapters of all models: their names are known before their models are loaded.
+Result<void> add_adapter_places(const ServeOptions& options, const std::string& first,
+                                server::ServerModels& models) {
+  std::map<std::string, std::string> owners;
+  const auto add = [&](const ServeOptions& of, const std::string& model) -> Result<void> {
+    TRY(auto places, adapter_places(of));
+    for (const auto& place : places) {
+      const bool is_model = place.name == first ||
+                            std::ranges::find(options.configured, place.name) != options.configured.end();
+      const auto [owner, added] = owners.emplace(place.name, model);
+      if (is_model || !added)
+        return make_error(ErrorKind::invalid, "--lora {}={}: {} has this name already", place.name,
+                          place.path, is_model ? "a model" : fmt::format("an adapter of {}", owner->second));
+    }
+    if (!places.empty()) models.adapters[model] = std::move(places);
+    return {};
+  };
+  if (!first.empty()) TRY_VOID(add(options, first));
+  for (const std::string& name : options.configured) {
+    if (name == first) continue;
+    if (const auto its = options.for_model(name)) TRY_VOID(add(*its, name));  // else loading it tells why
+  }
+  return {};
+}
+
 Result<server::ServerModels> server_models(const ServeOptions& options) {
   server::ServerModels models;
   TRY(models.fetch_image, server::make_image_fetch(options.image_hosts));
@@ -279,7 +309,9 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
     TRY(models.first, load_for_serving(options));
   }
   models.first_keep = {options.pin, options.unload_after_s.value_or(0)};
-  models.source = model_source(options, models.first ? models.first->engine->info().name : "");
+  const std::string first = models.first ? models.first->engine->info().name : "";
+  models.source = model_source(options, first);
+  TRY_VOID(add_adapter_places(options, first, models));
   models.strict_names = options.strict_model_names;
   TRY(const auto device, ops::open_device({options.engine.device.name}));
   models.weight_bytes = options.model_bytes > 0 ? options.model_bytes : memory_of(*device) / 4 * 3;

@@ -101,6 +101,15 @@ FlagGroup models_flags(ServeOptions& o) {
        "x-anthropic-billing-header"},
       {"--served-model-name", o.engine.model_name,
        "The model's name in the API (default: its [model.NAME], or the last part of its path)", OfModel()},
+      {"--lora", o.adapters,
+       "A LoRA adapter that requests choose by this name as their model: NAME=PATH, a directory of PEFT or "
+       "MLX or "
+       "a GGUF file (may be given several times; docs/adapters.md)",
+       repeated(), OfModel()},
+      {"--lora-dir", o.server.adapter_directories,
+       "Let clients load adapters from this directory (POST /v1/load_lora_adapter; may be given several "
+       "times)",
+       repeated()},
       {"--pooling",
        named(o.engine.pooling, {{"cls", Pooling::first},
                                 {"last", Pooling::last},

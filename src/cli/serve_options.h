@@ -16,6 +16,7 @@ struct ServeOptions {
   EngineOptions engine;  // without a path: models are loaded when requests name them
   SpecFlags spec;
   CacheFlags cache;
+  std::vector<std::string> adapters;  // NAME=PATH: those that requests may name as their model
   server::ServerOptions server;
   std::string sessions;             // a directory, or a word for on or off
   std::string state_peer_key_file;  // with the API key for other workers; "": ANABRANCH_API_KEY

@@ -278,8 +278,11 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
             !(asks_for_server && name == "serve" && flag == "model"))
           out[flag] = setting;
   if (const auto of = settings.models.find(model); of != settings.models.end())
-    for (const auto& [name, setting] : of->second.flags)
-      if (std::ranges::find(known, name) != known.end()) out[name] = setting;
+    for (const auto& [name, setting] : of->second.flags) {
+      // Requests choose among a model's adapters; `chat` and `generate` apply all that they are given.
+      const bool of_requests = name == "lora" && command.get_name() != "serve";
+      if (!of_requests && std::ranges::find(known, name) != known.end()) out[name] = setting;
+    }
   for (const std::string& name : known) {
     if (name == "api-key")
       continue;  // serve reads ANABRANCH_API_KEY itself, so the key does not show in process lists

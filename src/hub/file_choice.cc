@@ -220,8 +220,8 @@ Result<void> check_adapters(const std::vector<std::string>& paths, const ModelNa
   if (adapter == paths.end()) return {};
   return make_error(
       ErrorKind::unsupported,
-      "{} has an adapter ({}) beside its weights, and adapters are not supported: {}/{} names the "
-      "weights without it",
+      "{} has an adapter ({}) beside its weights, and a model is read without one: {}/{} names the weights, "
+      "and --lora gives them the adapter",
       name.repo, *adapter, name.repo, weights);
 }
 

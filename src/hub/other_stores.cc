@@ -68,10 +68,11 @@ Result<OllamaModel> read_manifest(const std::string& directory, const std::strin
     return make_error(ErrorKind::invalid, "{} is no manifest of Ollama", path);
   for (const Json& layer : *layers)
     if (string_at(layer, "mediaType") == "application/vnd.ollama.image.adapter")
-      return make_error(ErrorKind::unsupported,
-                        "{} adds an adapter (LoRA) to a model, and adapters are not supported: use the model "
-                        "that it is made from, or one into whose weights the adapter is merged",
-                        path);
+      return make_error(
+          ErrorKind::unsupported,
+          "{} adds an adapter (LoRA) to a model, and a model is read without one: use the model that "
+          "it is made from, and give the adapter with --lora",
+          path);
   for (const Json& layer : *layers) {
     if (string_at(layer, "mediaType") != "application/vnd.ollama.image.model") continue;
     std::string digest = string_at(layer, "digest");

@@ -260,7 +260,7 @@ TEST(Directory, adapters_are_refused) {
   dir.write("config.json", "{}");
   dir.write("model.safetensors", weights);
   EXPECT_HAS(open_error(dir.path()), "beside a model's weights");
-  EXPECT_HAS(open_error(dir.path()), "take the file away");
+  EXPECT_HAS(open_error(dir.path()), "move it to another directory");
   std::filesystem::remove(dir.file("adapter_model.safetensors"));
   EXPECT_TRUE(open_ok(dir.path()));
   dir.write("adapters.safetensors", weights);  // mlx-lm's

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/mapped_file.h"
+#include "cli/model_source.h"
 #include "cli/peer_flags.h"
 #include "temp_dir.h"
 #include "variable.h"
@@ -96,11 +97,72 @@ TEST(Program, FlagsOfTheModelAreNotThoseOfOtherModels) {
   const std::vector<std::string> bare = {"serve", "--port", "1", "--parallel=2", "--model=other"};
   EXPECT_EQ(words_for({"--port", "1", "--parallel=2"}), bare);
   EXPECT_EQ(words_for({"-m", "a", "--port", "1", "--draft", "d", "--context=9", "--pin", "--parallel=2",
-                       "--lossy-skip", "--served-model-name", "n", "--expert-memory=1GB"}),
+                       "--lossy-skip", "--served-model-name", "n", "--expert-memory=1GB", "--lora", "n=p"}),
             bare);
   EXPECT_EQ(words_for({"-ma", "--port", "1", "--parallel=2", "--model=b"}), bare);
   EXPECT_EQ(words_for({"--model-memory", "1GB"}),
             (std::vector<std::string>{"serve", "--model-memory", "1GB", "--model=other"}));
+}
+
+// Requests choose among the adapters of [model.NAME]. Those of [server] belong to the command line's model.
+TEST(Program, AdaptersOfTheConfigurationBelongToOneModel) {
+  const Program program;
+  TempDir folder;
+  folder.write(
+      "x.toml",
+      "[server]\nlora = ['a=/a']\n[model.other]\npath = 'p'\nlora = ['b=/b', 'c=/c']\n[model.third]\n"
+      "path = 'q'\n[generate]\nlora = ['/g']\n");
+  const auto settings = *read_settings({folder.file("x.toml")}, program.app);
+  const auto of = [&](const char* command, const std::string& model) {
+    const auto table = settings_of(*program.app.get_subcommand(command), settings, model);
+    return table.contains("lora") ? table.at("lora").values : std::vector<std::string>();
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(of("serve", ""), Words{"a=/a"});
+  EXPECT_EQ(of("serve", "other"), (Words{"b=/b", "c=/c"}));
+  EXPECT_EQ(of("chat", "other"), Words());
+  EXPECT_EQ(of("generate", "other"), Words{"/g"});
+  const Variable variable("ANABRANCH_LORA", "d=/d");
+  const auto words = [&](const std::string& model) {
+    return serve_words({.own = {"serve", "--lora", "e=/e"}, .words = {}, .used = {}, .settings = settings},
+                       model);
+  };
+  EXPECT_EQ(words("other"), (Words{"serve", "--model=other", "--lora=b=/b", "--lora=c=/c"}));
+  EXPECT_EQ(words("third"), (Words{"serve", "--model=third"}));
+}
+
+TEST(Program, AdaptersOfServeHaveNames) {
+  const auto told = [](std::vector<std::string> flags) {
+    ServeOptions options;
+    options.adapters = std::move(flags);
+    const auto places = adapter_places(options);
+    if (!places) return places.error().message;
+    std::string out;
+    for (const auto& [name, path] : *places) out += fmt::format("{} at {};", name, path);
+    return out;
+  };
+  EXPECT_EQ(told({"a=/b=c", "b=d"}), "a at /b=c;b at d;");
+  for (const auto& [flag, says] : {std::pair<std::string, std::string>{"a", "NAME=PATH"},
+                                   {"a=", "NAME=PATH"},
+                                   {"=/b", "empty"},
+                                   {"main=/b", "server's own"},
+                                   {std::string(201, 'a') + "=/b", "200"}})
+    EXPECT_NE(told({flag}).find(says), std::string::npos) << flag << told({flag});
+  EXPECT_NE(told({"a=/b", "a=/c"}).find("two adapters"), std::string::npos);
+  std::vector<std::string> many;
+  for (int i = 0; i < 64; ++i) many.push_back(fmt::format("a{}=/b", i));
+  EXPECT_NE(told(many).find("a63 at"), std::string::npos);
+  many.emplace_back("one=/more");
+  EXPECT_NE(told(many).find("64"), std::string::npos);
+}
+
+TEST(Program, AdaptersOfGenerateAreThere) {
+  TempDir folder;
+  folder.write("a", "");
+  EXPECT_TRUE(check_adapters({folder.file("a")}).ok());
+  EXPECT_FALSE(check_adapters({folder.file("a"), folder.file("b")}).ok());
+  EXPECT_TRUE(check_adapters(AdapterFlags(8, folder.file("a"))).ok());
+  EXPECT_FALSE(check_adapters(AdapterFlags(9, folder.file("a"))).ok());
 }
 
 // A setting says "on" or "off" where the flag has no value.
@@ -127,26 +189,12 @@ TEST(Program, NoFlagForLoadingGoesWithAUrl) {
   for (const char* name : {"chat", "mcp"}) {
     const CLI::App& command = *program.app.get_subcommand(name);
     const auto& excluded = command.get_option("--url")->get_excludes();
-    for (const char* flag : {"--threads",
-                             "--precise",
-                             "--overcommit",
-                             "--reference",
-                             "--device",
-                             "--devices",
-                             "--expert-memory",
-                             "--chat-template-file",
-                             "--prefill-chunk",
-                             "--context",
-                             "--spec",
-                             "--spec-depth",
-                             "--draft",
-                             "--lossy-skip",
-                             "--no-cache",
-                             "--cache-dir",
-                             "--cache-ram",
-                             "--cache-disk",
-                             "--cache-disk-worth",
-                             "--cache-kv"})
+    for (const char* flag :
+         {"--threads",  "--precise",       "--overcommit",         "--reference",  "--device",
+          "--devices",  "--expert-memory", "--chat-template-file", "--lora",       "--prefill-chunk",
+          "--context",  "--spec",          "--spec-depth",         "--draft",      "--lossy-skip",
+          "--no-cache", "--cache-dir",     "--cache-ram",          "--cache-disk", "--cache-disk-worth",
+          "--cache-kv"})
       EXPECT_TRUE(excluded.contains(const_cast<CLI::Option*>(command.get_option(flag)))) << flag;
     for (const char* flag : {"--model", "--temp", "--max-tokens", "--thinking", "--api-key-file", "--system"})
       EXPECT_FALSE(excluded.contains(const_cast<CLI::Option*>(command.get_option(flag)))) << flag;

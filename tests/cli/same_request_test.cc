@@ -118,6 +118,28 @@ TEST_F(SameRequest, IsNotMadeOfOtherWords) {
   EXPECT_NE(asked({{"messages", kConversations[0]}}, {"on", std::nullopt}, {}).prompt, there.prompt);
 }
 
+// --lora, and the adapter's name as a model.
+TEST_F(SameRequest, WithAnAdapter) {
+  const auto adapters = *applied_adapters(engine_, {"/adapters/poet"});
+  server::ServerModels models = server::served_by(engine_);
+  models.first->adapters = {{"poet", "/adapters/poet", adapters[0].adapter}};
+  start(std::move(models), {});
+  const Json messages = kConversations[1];
+  const Request there = served({{"model", "poet"}, {"messages", messages}});
+  GenerationOptions options = generation_options({}, engine_, 1);
+  apply_adapters(options, adapters);
+  const auto prepared = prepare_chat(engine_, preparer_, {{"messages", messages}}, {}, std::move(options));
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  const Request here = engine_request(*prepared, 0, 1);
+  ASSERT_EQ(here.adapters.size(), 1u);
+  ASSERT_EQ(there.adapters.size(), 1u);
+  EXPECT_EQ(here.adapters[0].adapter, there.adapters[0].adapter);
+  EXPECT_EQ(here.adapters[0].scale, there.adapters[0].scale);
+  EXPECT_EQ(here.cache_salt, there.cache_salt);
+  EXPECT_NE(here.cache_salt, "");
+  EXPECT_FALSE(applied_adapters(engine_, {"/adapters/poet", "/adapters/bad"}).ok());
+}
+
 TEST_F(SameRequest, ErrorsSpeakOfFlags) {
   const auto error_of = [&](std::string text, GenerationOptions options) {
     const auto prepared = prepare_text(preparer_, std::move(text), std::move(options));

@@ -261,7 +261,7 @@ def test_ollama_models_that_cannot_be_used(smollm2):
         with open(directory + "/manifests/" + library + "gone/broken", "w") as file:
             file.write("[")
         for name, text in (("gone", "which is not there"), ("evil", "describes no model"), ("tensors", "describes no model"),
-                           ("gone:broken", "is no manifest"), ("tuned", "adapters are not supported")):
+                           ("gone:broken", "is no manifest"), ("tuned", "adds an adapter")):
             code, _, err = cache.run("show", "ollama:" + name)
             assert code == 1 and text in err, (name, err)
         found = models(cache)

@@ -83,7 +83,7 @@ class FakeEngine final : public Engine {
     return Script{{"Hello", ", ", "world", "."}};
   };
   std::atomic<int> max_queue{1000};
-  std::atomic<bool> has_template{true}, lost{false}, on_card{false}, takes_beginnings{true};
+  std::atomic<bool> has_template{true}, lost{false}, on_card{false}, takes_beginnings{true}, caches{false};
   SharedStates* shared = nullptr;
   SharedStates* shared_states() const override { return shared; }
 
@@ -94,7 +94,7 @@ class FakeEngine final : public Engine {
     const RequestId id = next_++;
     running_[id] = Sequence{request, std::move(sink), script(request)};
     running_[id].text = std::make_shared<OutputText>(tokenizer_, request.stop, request.output);
-    requests_.push_back(std::move(request));
+    last_ = std::move(request);
     ++stats_.requests;
     wake_.notify_all();
     return id;
@@ -116,6 +116,24 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mutex_);
     return grammar_;
   }
+  // Invents an adapter of any path, whose digest is the path, but for those with "bad" in them.
+  Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) override {
+    if (path.find("bad") != path.npos) return make_error(ErrorKind::invalid, "{}: it fits no module", path);
+    auto adapter = std::make_shared<LoadedAdapter>();
+    adapter->path = adapter->digest = path;
+    adapter->rank = 8;
+    std::lock_guard lock(mutex_);
+    adapters_.push_back(adapter);
+    return std::shared_ptr<const LoadedAdapter>(std::move(adapter));
+  }
+  // Of the adapters that were loaded, those that somebody still has.
+  std::vector<std::string> adapters() const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> paths;
+    for (const auto& one : adapters_)
+      if (const auto adapter = one.lock()) paths.push_back(adapter->path);
+    return paths;
+  }
   void cancel(RequestId id) override {
     std::lock_guard lock(mutex_);
     auto it = running_.find(id);
@@ -128,6 +146,7 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mutex_);
     EngineStats stats = stats_;
     stats.running = static_cast<int>(running_.size());
+    if (caches) stats.cache.emplace();
     return stats;
   }
   std::optional<DeviceMemory> device_memory() const override {
@@ -143,7 +162,7 @@ class FakeEngine final : public Engine {
 
   Request last_request() const {
     std::lock_guard lock(mutex_);
-    return requests_.empty() ? Request{} : requests_.back();
+    return last_;
   }
   std::string last_prompt() const {
     const Request request = last_request();
@@ -275,7 +294,8 @@ class FakeEngine final : public Engine {
   mutable std::string grammar_;
   std::condition_variable wake_;
   std::map<RequestId, Sequence> running_;
-  std::vector<Request> requests_;
+  Request last_;
+  std::vector<std::weak_ptr<const LoadedAdapter>> adapters_;
   EngineStats stats_;
   RequestId next_ = 0;
   bool quit_ = false;

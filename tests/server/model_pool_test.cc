@@ -61,6 +61,7 @@ struct FakeModels {
   std::map<std::string, uint64_t> bytes = {{"a", 40}, {"b", 40}, {"c", 40}, {"large", 1000}};
   std::set<std::string> unreadable, broken;  // measure fails, load fails
   std::map<std::string, KeepLoaded> keep;
+  std::map<std::string, std::vector<AdapterPlace>> adapters;
   std::atomic<int> loads{0}, alive{0};
   std::mutex gate;       // held: loads wait
   bool endless = false;  // answers go on until they are cancelled
@@ -99,7 +100,9 @@ struct FakeModels {
       loads++;
       if (broken.contains(name)) return make_error(ErrorKind::io, "the disk is gone");
       auto made = engine(name);
-      return ReadyModel{made, made->default_sampling(), {}};
+      TRY(auto loaded,
+          load_adapters(*made, adapters.contains(name) ? adapters.at(name) : std::vector<AdapterPlace>()));
+      return ReadyModel{made, made->default_sampling(), {}, std::move(loaded)};
     };
     return source;
   }
@@ -112,6 +115,7 @@ class ModelPoolTest : public ::testing::Test {
     auto first = fakes_.engine("a");
     models.first = ReadyModel{first, first->default_sampling(), {}};
     models.source = fakes_.source();
+    models.adapters = fakes_.adapters;
     models.weight_bytes = bytes;
     models.strict_names = strict;
     models.first_keep = first_keep_;
@@ -388,6 +392,61 @@ TEST_F(ModelPoolTest, ManyRequestsForTwoModelsInRoomForOneAreAllServed) {
   }));
   settle();
   EXPECT_EQ(fakes_.alive, 1);
+}
+
+// "name*id" of the model's adapters, with "!" behind those that are not loaded.
+std::string told(const ModelPool& pool, const std::string& model) {
+  std::string out;
+  for (const ServedAdapter& adapter : pool.adapters().of(model))
+    out +=
+        fmt::format("{}{}*{}{}", out.empty() ? "" : " ", adapter.name, adapter.id, adapter.loaded ? "" : "!");
+  return out;
+}
+
+TEST_F(ModelPoolTest, AnAdaptersNameMeansItsModelBeforeItIsLoaded) {
+  fakes_.adapters = {{"b", {{"poet", "/poet"}, {"pirate", "/pirate"}}}};
+  start(50);
+  EXPECT_EQ(told(*pool_, "b"), "poet*0! pirate*1!");
+  EXPECT_EQ(pool_->find("pirate"), "b");
+  EXPECT_EQ(pool_->find_adapter("pirate:latest"), "pirate");
+  EXPECT_EQ(pool_->find_adapter("b"), std::nullopt);
+  EXPECT_EQ(pool_->find_adapter("gpt-4"), std::nullopt);
+  EXPECT_EQ(use("pirate"), "b");
+  EXPECT_EQ(told(*pool_, "b"), "poet*0 pirate*1");
+}
+
+TEST_F(ModelPoolTest, AdaptersComeBackWithTheirModel) {
+  fakes_.adapters = {{"b", {{"poet", "/poet"}}}};
+  start(50);
+  EXPECT_EQ(use("b"), "b");
+  const auto engine = [&] { return entry("b").model->engine; };
+  for (const char* path : {"/more", "/gone"})
+    pool_->adapters().put("b", {path + 1, path, *engine()->load_adapter(path)});
+  pool_->adapters().set_scales("b", {{1, 0.5f}});
+  std::weak_ptr<const LoadedAdapter> before = pool_->adapters().of("b")[1].loaded;
+  EXPECT_EQ(use("a"), "a");
+  EXPECT_EQ(told(*pool_, "b"), "poet*0! more*1! gone*2!");
+  EXPECT_TRUE(before.expired()) << "it goes with the engine to which it belongs";
+  EXPECT_EQ(use("more"), "b");
+  EXPECT_EQ(told(*pool_, "b"), "poet*0 more*1 gone*2");
+  EXPECT_EQ(pool_->adapters().of("b")[1].scale, 0.5f);
+  EXPECT_TRUE(pool_->adapters().remove("b", "more"));
+  EXPECT_FALSE(pool_->adapters().remove("b", "more"));
+  EXPECT_EQ(use("a"), "a");
+  EXPECT_EQ(use("b"), "b");
+  EXPECT_EQ(told(*pool_, "b"), "poet*0 gone*2");
+}
+
+// The operator's adapter prevents loading, as a fault of the model does; a client's is left out.
+TEST_F(ModelPoolTest, AdaptersThatDoNotLoadAgain) {
+  start(50);
+  EXPECT_EQ(use("b"), "b");
+  pool_->adapters().put("b", {"theirs", "/bad", std::make_shared<LoadedAdapter>()});
+  EXPECT_EQ(use("a"), "a");
+  EXPECT_EQ(use("b"), "b");
+  EXPECT_EQ(told(*pool_, "b"), "theirs*0!");
+  fakes_.adapters = {{"c", {{"ours", "/bad"}}}};
+  EXPECT_EQ(use("c"), "model_not_loaded");
 }
 
 TEST_F(ModelPoolTest, NobodyWaitsForEverWhenTheServerStops) {

@@ -336,7 +336,7 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
             at, 6,
             refused ? "x"
                     : ask(port_, "GET", target.substr(0, at - 1)).json()["first_id"].get<std::string>());
-      const HttpAnswer got = method == "post"  ? post(target, "[]")
+      const HttpAnswer got = method == "post"  ? post(target, path == "/lora-adapters" ? "{}" : "[]")
                              : method == "get" ? ask(port_, "GET", target)
                                                : ask(port_, "DELETE", target);
       const bool absent = refused || path.ends_with("/cancel");  // nothing runs

@@ -30,6 +30,7 @@ TEST(Routes, FindsPathsAndIds) {
 TEST(Routes, EachIsFoundByItsPathAndMethod) {
   for (const Route& route : routes()) {
     EXPECT_TRUE(route.method == "POST" || std::holds_alternative<Page>(route.handler) ||
+                std::holds_alternative<AdapterAction>(route.handler) ||
                 std::holds_alternative<SessionAction>(route.handler) ||
                 std::holds_alternative<ConversationAction>(route.handler))
         << route.path;

@@ -45,7 +45,7 @@ def mend(body):
     if not body.get("tools") or isinstance(body.get("tool_choice"), dict):
         body.pop("tool_choice", None)
     for name in ("json_schema", "guided_json", "guided_choice", "guided_regex", "structured_outputs", "grammar", "chat_template_kwargs",
-                 "speculation"):
+                 "speculation", "lora"):
         body.pop(name, None)
     for message in body.get("messages") or []:
         if message.get("role") != "assistant":

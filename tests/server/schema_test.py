@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
           "response_schema_conformance", "unsupported_method", "allow_header_conformance", "stream_conformance"]
 GENERATING = ["/v1/chat/completions", "/v1/completions", "/v1/generate", "/v1/messages", "/v1/messages/count_tokens"]
-CHANGE_MODELS = r"^/v1/models/(load|unload|pull)$|^/api/pull$"
+CHANGE_MODELS = r"^/v1/models/(load|unload|pull)$|^/api/pull$|^/v1/(un)?load_lora_adapter$|^/lora-adapters$"
 
 
 def answered(server):

@@ -75,7 +75,9 @@ Answer::Answer(AnswerServices& services, uint64_t key, AnswerKind kind, const Ht
 Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
   const RequestHints hints = co_await read_hints(request);
   if (const auto error = take_hints(hints)) co_return fail(*error);
+  const auto adapter = services_.models.find_adapter(hints.model);
   TRY_OR_FAIL(model_, co_await load_model(hints.model));
+  if (const auto chosen = choose_adapter(adapter.value_or("")); !chosen) co_return fail(chosen.error());
   TRY_OR_FAIL(PreparedRequest prepared, co_await prepare(std::move(request)));
   if (auto* response = std::get_if<HttpResponse>(&prepared)) co_return out_->respond(std::move(*response));
   if (auto* texts = std::get_if<EmbeddingRequest>(&prepared)) co_return embed(std::move(*texts));
@@ -144,6 +146,20 @@ Callback<ApiResult<ModelLease>> Answer::load_model(const std::string& name) {
       done(std::move(taken));
     });
   });
+}
+
+// Takes the model's adapters as they are now. name: of the one that the request names as its model; empty: it
+// names none.
+ApiResult<void> Answer::choose_adapter(const std::string& name) {
+  adapters_ = {name, services_.models.adapters().of(model_->name)};
+  if (name.empty()) return {};
+  if (std::ranges::find(adapters_.known, name, &ServedAdapter::name) ==
+      adapters_.known.end())  // it was unloaded while the request waited
+    return ApiError{404,
+                    fmt::format("There is no adapter '{}' here: GET /v1/models lists those that are", name),
+                    "model", "model_not_found"};
+  head_.model = name;
+  return {};
 }
 
 void Answer::embed(EmbeddingRequest texts) {
@@ -299,7 +315,8 @@ void Answer::note_turn(Json message) {
   if (!shows_thoughts) message.erase("reasoning_content");
   std::vector<int> tokens = std::exchange(prompt_, {});
   tokens.insert(tokens.end(), choice.sampled.begin() + begun_, choice.sampled.end());
-  ended_turn_.emplace(head_.model, asked_, std::move(message), std::move(tokens), sender_, keeper_);
+  ended_turn_.emplace(model_->name, asked_, std::move(message), std::move(tokens), sender_, keeper_);
+  for (const auto& [adapter, scale] : options_.adapters) ended_turn_->adapters.push_back({adapter, scale});
 }
 
 // How the choices ended, and their usage.

@@ -73,6 +73,7 @@ class Answer {
   Callback<RequestHints> read_hints(std::shared_ptr<const HttpRequest> request);
   std::optional<ApiError> take_hints(const RequestHints& hints);
   Callback<ApiResult<ModelLease>> load_model(const std::string& name);
+  ApiResult<void> choose_adapter(const std::string& name);
   Task<ApiResult<PreparedRequest>> prepare(std::shared_ptr<const HttpRequest> request);
   void embed(EmbeddingRequest texts);
   Callback<Result<void>> keep_request(std::shared_ptr<ConversationKeeper> keeper,
@@ -142,6 +143,7 @@ class Answer {
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
   const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for logs and traces
   ModelLease model_;                                                         // null until it is loaded
+  AdapterChoice adapters_;  // of the model, until the request is read
 
   std::shared_ptr<AnswerWriter> writer_;  // null before the request is prepared, and while its end is written
   std::shared_ptr<ConversationKeeper> keeper_;  // see ReadyRequest; null while the end is kept

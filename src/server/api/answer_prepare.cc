@@ -58,6 +58,7 @@ struct Answer::Reading {
   const std::string space;  // of the cache, see RequestDefaults
   const bool may_use_tools;
   const std::function<void(double)> keep_model;
+  const AdapterChoice adapters;
   WebImages images;
   // Tools of MCP servers. Shared, because the parsed request may outlive this object and ask for tools later.
   const std::shared_ptr<Awaited<std::vector<mcp::Tool>>> offers =
@@ -70,7 +71,7 @@ struct Answer::Reading {
 Task<ApiResult<PreparedRequest>> Answer::prepare(std::shared_ptr<const HttpRequest> request) {
   const auto reading = std::make_shared<Reading>(
       head_.kind, alive(), model_, std::move(request), use_.name(), use_.cache_space(), use_.may(Role::tools),
-      use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {});
+      use_.may(Role::models) ? model_keeper(services_, model_->name) : [](double) {}, std::move(adapters_));
   for (;;) {
     ApiResult<PreparedRequest> prepared = co_await read(reading);
     if (reading->lacks_any()) {  // a request that was read before all its data had arrived is read again
@@ -101,6 +102,7 @@ Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> readi
       if (r.alive.expired()) return r.request.reset();
       RequestDefaults defaults = r.model->defaults;
       defaults.cache_space = r.space;
+      defaults.adapters = r.adapters;
       if (r.model->fetch_image)
         defaults.fetch_image = [&](const std::string& url, size_t most) { return r.images.take(url, most); };
       defaults.list_tools = [offers = r.offers](const std::string& server) {

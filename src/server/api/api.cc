@@ -8,7 +8,6 @@
 #include "base/memory_info.h"
 #include "chat/speculation_json.h"
 #include "server/api/anthropic_format.h"
-#include "server/api/anthropic_models.h"
 #include "server/api/llama_pages.h"
 #include "server/api/mcp_pages.h"
 #include "server/api/ollama_format.h"
@@ -175,6 +174,12 @@ bool is_web_page(const HttpRequest& request, const Route& route) {
          wants_page(text_of(request.header("accept")));
 }
 
+// Whether the route loads, unloads or sets models or adapters.
+bool changes_models(const Route& route) {
+  return std::holds_alternative<ModelAction>(route.handler) ||
+         (std::holds_alternative<AdapterAction>(route.handler) && route.method == "POST");
+}
+
 HttpResponse web_response(const std::string& path, const HttpRequest& request) {
   const WebFile* file = find_web_file(path);
   if (!file) return error_response({404, fmt::format("There is no file '{}' here", path), "", "unknown_url"});
@@ -193,7 +198,8 @@ After after(HttpServer& http) {
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
          AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
          const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-         const std::string& cache_directory, const SpanExporter* spans)
+         const std::string& cache_directory, std::vector<std::string> adapter_directories,
+         const SpanExporter* spans)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
@@ -206,6 +212,8 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       answers_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
                share_states, traces_),
       actions_(pool_, post_, created_),
+      adapters_(pool_, post_, created_, std::move(adapter_directories)),
+      models_(pool_, workers_, post_, created_),
       ollama_(pool_, workers_, post_),
       sessions_(responses_, post_, traces_),
       states_(pool_, post_, share_states),
@@ -272,11 +280,11 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   if (!is_json_type(request))
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
-  if (std::holds_alternative<ModelAction>(route->handler) && is_open_to_all())
+  if (changes_models(*route) && is_open_to_all())
     return ApiError{
         403,
-        "Clients of other machines may load, unload and pull models only with an API key: start the "
-        "server with --api-key-file",
+        "Clients of other machines may load, unload and pull models and adapters only with an API key: start "
+        "the server with --api-key-file",
         "", "no_api_keys"};
   if (is_encoded(request))
     return ApiError{
@@ -325,6 +333,8 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   }
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
+  if (const auto* action = std::get_if<AdapterAction>(&handler))
+    return adapters_.start(*action, request.body, std::move(out));
   if (const auto* action = std::get_if<SessionAction>(&handler))
     return sessions_.start(*action, std::move(request), call->match.id, call->key ? call->key->name : "",
                            std::move(out));
@@ -346,7 +356,7 @@ std::optional<ApiError> Api::limit_reached(const Call& call, const std::string& 
   const Route* route = call.match.route;
   if (!route) return std::nullopt;
   const double now = now_seconds();
-  if (std::holds_alternative<ModelAction>(route->handler)) return KeyUse::tokens_refusal(call.key.get(), now);
+  if (changes_models(*route)) return KeyUse::tokens_refusal(call.key.get(), now);
   if (!std::holds_alternative<AnswerKind>(route->handler)) return std::nullopt;
   if (auto error = addresses_.refusal(client, now)) return error;
   return KeyUse::refusal(call.key.get(), now);
@@ -402,7 +412,7 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
         states_.record(call.match.id, call.match.item, out);
       return true;
     case Page::models:
-      list_models(call.anthropic, out);
+      models_.list(call.anthropic, out);
       return true;
     case Page::tokenizer_info:
       tell_tokenizer(out);
@@ -421,7 +431,7 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
 HttpResponse Api::page(Page page, const Call& call) const {
   switch (page) {
     case Page::model:
-      return model(call.match.id, call.anthropic);
+      return models_.one(call.match.id, call.anthropic);
     case Page::health:
       return call.admitted && (!call.key || call.key->may(Role::admin)) ? health() : short_health();
     case Page::metrics:
@@ -459,32 +469,6 @@ HttpResponse Api::metrics() const {
   response.headers.emplace_back("Process-Start-Time-Unix", std::to_string(created_));  // llama-server's
   response.body = metrics_.text(pool_.entries());
   return response;
-}
-
-// Loaded models first, then the others on this machine.
-void Api::list_models(bool anthropic, std::shared_ptr<ResponseStream> out) {
-  workers_.submit([this, anthropic, out, post = post_] {
-    post([this, anthropic, out, here = pool_.source().list()] {
-      std::vector<std::string> names;
-      for (const auto* entry : pool_.own_entries()) names.push_back(entry->name);
-      for (const std::string& name : here)
-        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-      Json data = Json::array();
-      for (const std::string& name : names) data.push_back(listed_json(name, anthropic));
-      out->respond(json_response(anthropic ? anthropic_models(std::move(data))
-                                           : Json{{"object", "list"}, {"data", std::move(data)}}));
-    });
-  });
-}
-
-Json Api::listed_json(const std::string& name, bool anthropic) const {
-  return (anthropic ? anthropic_model : model_json)(name, pool_.find_entry(name), created_);
-}
-
-HttpResponse Api::model(const std::string& id, bool anthropic) const {
-  if (const auto name = pool_.find(id)) return json_response(listed_json(*name, anthropic));
-  const ApiError error{404, fmt::format("There is no model '{}' here", id), "model", "model_not_found"};
-  return anthropic ? message_error_response(error) : error_response(error);
 }
 
 HttpResponse Api::cancel(const Call& call) {

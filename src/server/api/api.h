@@ -4,9 +4,11 @@
 #include <memory>
 #include <string>
 
+#include "server/api/adapter_actions.h"
 #include "server/api/answers.h"
 #include "server/api/metrics.h"
 #include "server/api/model_actions.h"
+#include "server/api/model_pages.h"
 #include "server/api/model_pool.h"
 #include "server/api/ollama_models.h"
 #include "server/api/routes.h"
@@ -23,11 +25,13 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: see AnswerServices. cache_directory: see TraceEraser. spans: see Metrics.
+  // timeout_s: see AnswerServices. cache_directory: see TraceEraser. adapter_directories: see AdapterActions.
+  // spans: see Metrics.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-      const std::string& cache_directory, const SpanExporter* spans);
+      const std::string& cache_directory, std::vector<std::string> adapter_directories,
+      const SpanExporter* spans);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.
@@ -64,11 +68,6 @@ class Api {
   // Starts pages whose answers workers make. Returns whether the page is one of them.
   bool handle_slow_page(Page page, const HttpRequest& request, const Call& call,
                         const std::shared_ptr<ResponseStream>& out);
-  // anthropic: in the format of Anthropic's API.
-  void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
-  HttpResponse model(const std::string& id, bool anthropic) const;
-  // A model of this name, as both of these tell it.
-  Json listed_json(const std::string& name, bool anthropic) const;
   HttpResponse cancel(const Call& call);
   void tell_tokenizer(std::shared_ptr<ResponseStream> out);
   HttpResponse of_main_model(Json (*describe)(const ModelPool::Entry&)) const;
@@ -90,6 +89,8 @@ class Api {
   TraceEraser traces_;
   Answers answers_;
   ModelActions actions_;
+  AdapterActions adapters_;
+  const ModelPages models_;
   OllamaModels ollama_;
   SessionActions sessions_;
   StatePages states_;

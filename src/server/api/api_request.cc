@@ -2,6 +2,7 @@
 
 #include "base/lower_case.h"
 #include "chat/call_arguments.h"
+#include "server/api/adapter_fields.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
@@ -22,7 +23,7 @@ constexpr size_t kMaxStopBytes = 4096;
 
 // Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
-  fields.only("adapters", {}, "adapters are not built");
+  fields.only("adapters", {}, "name an adapter of the server as 'model' (GET /v1/models lists them)");
   fields.only("role_mapping", {}, "roles are written as the model's chat template has them");
   fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
@@ -419,6 +420,7 @@ GenerationOptions read_common_options(JsonFields& fields, JsonFields& samplers,
   options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
   check_timeout(fields);
   read_cache(fields, defaults.cache_space, options);
+  apply_adapters(options, read_adapters(fields, defaults.adapters));
   options.stream = fields.boolean("stream").value_or(false);
   return options;
 }

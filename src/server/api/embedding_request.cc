@@ -174,6 +174,7 @@ ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, Embed
   TRY(auto json, parse_body(body));
   JsonFields fields(json);
   fields.string("model");
+  fields.only("lora", {Json::array()}, "embeddings are those of the model without adapters");
   const bool ollama = api == EmbeddingApi::ollama || api == EmbeddingApi::ollama_one;
   if (!info.pooling && !ollama)
     return ApiError{

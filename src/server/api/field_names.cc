@@ -16,7 +16,7 @@ constexpr size_t kMostShown = 16, kMostBytes = 64;
 // Fields that every API here reads beside its own.
 constexpr const char* kOwn =
     "break_loops cache cache_salt chat_template_kwargs enable_thinking frequency_penalty ignore_eos "
-    "logit_bias max_thinking_tokens min_p model num_draft_tokens presence_penalty priority "
+    "logit_bias lora max_thinking_tokens min_p model num_draft_tokens presence_penalty priority "
     "reasoning_effort seed speculation stream temperature thinking_budget thinking_budget_tokens "
     "thinking_token_budget reasoning_budget timeout top_k top_p";
 // Fields that every API of answers reads, Ollama's among its options (sampler_fields.h).
@@ -60,7 +60,7 @@ constexpr const char* kOllamaOptions =
     "num_gpu num_keep num_predict num_thread numa penalize_newline presence_penalty seed stop temperature "
     "top_k top_p use_mlock use_mmap vocab_only";
 constexpr const char* kLlama =
-    "add_special cache_prompt content id_slot input_extra input_prefix input_suffix lora messages "
+    "add_special cache_prompt content id_slot input_extra input_prefix input_suffix messages "
     "max_tokens min_keep n_cmpl n_discard n_indent n_keep n_predict n_probs parse_special "
     "post_sampling_probs prompt response_fields return_progress return_tokens samplers stop "
     "t_max_predict_ms timings_per_token tokens tools with_pieces logprobs reasoning_format tool_choice "

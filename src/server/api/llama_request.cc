@@ -34,6 +34,7 @@ constexpr FieldName kNames[] = {{"model", "model"},
                                 {"cache", "cache_prompt"},
                                 {"speculation", "speculation"},
                                 {"cache_salt", "cache_salt"},
+                                {"lora", "lora"},
                                 {"priority", "priority"},
                                 {"timeout", "timeout"}};
 
@@ -84,7 +85,6 @@ void read_logit_bias(JsonFields& fields, RequestEncoder& texts, int vocab_size, 
 // Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("post_sampling_probs", {false}, "probabilities are told as they are before sampling");
-  fields.only("lora", {Json::array()}, "adapters are not built");
   fields.only("n_cmpl", {1}, "ask /v1/completions for several answers");
 }
 

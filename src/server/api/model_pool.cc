@@ -26,6 +26,20 @@ std::string token_text(const Tokenizer& tokenizer, std::optional<int> id) {
   return id ? std::string(tokenizer.token_bytes(*id)) : std::string();
 }
 
+// Loads those of the adapters that the model lacks: those that clients added before it was unloaded. One that
+// cannot be loaded any more is left out.
+void add_adapters(ReadyModel& model, const std::vector<ServedAdapter>& known) {
+  for (const ServedAdapter& adapter : known) {
+    if (std::ranges::find(model.adapters, adapter.name, &ServedAdapter::name) != model.adapters.end())
+      continue;
+    auto loaded = load_adapters(*model.engine, {{adapter.name, adapter.path}});
+    if (loaded)
+      model.adapters.push_back(std::move(loaded->front()));
+    else
+      log_warning("the model is loaded again without one: {}", loaded.error().message);
+  }
+}
+
 }  // namespace
 
 ModelFacts::ModelFacts(const ServedModel& model)
@@ -69,6 +83,7 @@ ModelPool::ModelPool(ServerModels models, PrepareOptions prompts, Post post, Aft
       prompts_(std::move(prompts)),
       post_(std::move(post)),
       after_(std::move(after)),
+      adapters_(models_.adapters),
       loader_(std::make_unique<WorkerPool>(PoolLimits{.name = "model loader"})) {
   if (!models_.first) return;
   first_ = models_.first->engine->info().name;
@@ -98,11 +113,18 @@ std::optional<std::string> ModelPool::find_exactly(const std::string& wanted) co
 
 std::optional<std::string> ModelPool::find(const std::string& wanted) const {
   if (auto name = find_exactly(wanted)) return name;
+  if (const auto adapter = find_adapter(wanted)) return adapters_.model_of(*adapter);
   const bool usual = wanted.empty() || wanted == "default" || wanted == "main" || wanted == "default_model";
   if (!usual && models_.strict_names) return std::nullopt;
   if (!first_.empty()) return first_;
   const Entry* recent = most_recent();
   return recent ? std::optional(recent->name) : std::nullopt;
+}
+
+std::optional<std::string> ModelPool::find_adapter(const std::string& wanted) const {
+  const std::string name = without_latest(wanted);
+  if (!adapters_.model_of(name) || find_exactly(wanted)) return std::nullopt;
+  return name;
 }
 
 ModelPool::Entry& ModelPool::entry(const std::string& name) {
@@ -372,8 +394,9 @@ void ModelPool::start_measuring(Entry& e) {
 void ModelPool::start_loading(Entry& e) {
   e.state = ModelState::loading;
   log_info("loading {}", e.name);
-  run([this, name = e.name]() -> Outcome {
+  run([this, name = e.name, adapters = adapters_.of(e.name)]() -> Outcome {
     auto loaded = std::make_shared<Result<ReadyModel>>(models_.source.load(name));
+    if (loaded->ok()) add_adapters(**loaded, adapters);
     return [this, name, loaded] {
       Entry& e = entry(name);
       if (loaded->ok()) return take_model(e, std::move(**loaded));
@@ -389,6 +412,8 @@ void ModelPool::start_loading(Entry& e) {
 }
 
 void ModelPool::take_model(Entry& e, ReadyModel model) {
+  for (ServedAdapter& adapter : model.adapters) adapters_.put(e.name, std::move(adapter));
+  model.adapters.clear();
   e.model = std::make_shared<ServedModel>(e.name, std::move(model), prompts_, models_.fetch_image);
   e.state = ModelState::loaded;
   e.bytes = weights_of(*e.model->engine);
@@ -407,9 +432,14 @@ void ModelPool::settled(const Entry& e) {
 void ModelPool::start_unloading(Entry& e) {
   e.state = ModelState::unloading;
   e.keep_once_s.reset();
-  auto last = std::make_shared<std::shared_ptr<ServedModel>>(std::exchange(e.model, nullptr));
+  struct Last {
+    std::shared_ptr<ServedModel> model;
+    std::vector<std::shared_ptr<const LoadedAdapter>> adapters;
+  };
+  auto last = std::make_shared<Last>(std::exchange(e.model, nullptr), adapters_.release(e.name));
   run([this, name = e.name, last]() -> Outcome {
-    last->reset();
+    last->adapters.clear();  // before their engine
+    last->model.reset();
     return [this, name] {
       Entry& e = entry(name);
       log_info("{} is unloaded", name);

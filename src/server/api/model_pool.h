@@ -79,8 +79,17 @@ class ModelPool {
   // Answers when its running requests have ended and its memory is free. Errors: 404; 409 (it is being
   // loaded).
   void unload(const std::string& wanted, Unloaded done);
-  // The name of the model that `wanted` means, loaded or not; none: no such model.
+  // The name of the model that `wanted` means, loaded or not; none: no such model. An adapter's name means
+  // its model.
   std::optional<std::string> find(const std::string& wanted) const;
+  // The name of the adapter that `wanted` means, loaded or not; none: it means a model, or nothing.
+  std::optional<std::string> find_adapter(const std::string& wanted) const;
+  // Whether a model of exactly this name can be loaded.
+  bool is_model(const std::string& name) const { return find_exactly(name).has_value(); }
+  // The models' adapters. Those that clients add come back, as those of ServerModels, when the model was
+  // unloaded and is loaded again.
+  AdapterRegistry& adapters() { return adapters_; }
+  const AdapterRegistry& adapters() const { return adapters_; }
 
   // A model that is, was or will be loaded.
   struct Entry {
@@ -153,6 +162,7 @@ class ModelPool {
   const Post post_;
   const After after_;
   std::map<std::string, Entry> entries_;
+  AdapterRegistry adapters_;          // after entries_: adapters are destroyed before their engines
   std::vector<std::string> order_;    // of entries_
   std::string first_;                 // empty: there is none
   std::deque<std::string> wanted_;    // names of models to load, in this order

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/result.h"
 #include "chat/thinking.h"
 #include "engine/engine.h"
+#include "server/api/adapter_registry.h"
 #include "server/api/image_fetch.h"
 
 namespace anabranch::server {
@@ -47,6 +49,7 @@ struct ReadyModel {
   std::shared_ptr<Engine> engine;
   SamplingParams sampling;
   ThinkingWish thinking;
+  std::vector<ServedAdapter> adapters = {};  // those of its places (ServerModels::adapters)
 };
 
 struct PullState {
@@ -84,6 +87,8 @@ struct ServerModels {
   uint64_t weight_bytes = 0;  // limit for all loaded models together; 0: no limit
   WebFetch fetch_image;       // gets images that requests name by a web address; empty: they are refused
   bool strict_names = false;  // an unknown name is an error; otherwise it means the first model
+  // The adapters that are loaded together with a model, by its name.
+  std::map<std::string, std::vector<AdapterPlace>> adapters = {};
 };
 
 }  // namespace anabranch::server

@@ -111,12 +111,19 @@ void OllamaModels::list(std::shared_ptr<ResponseStream> out) const {
   std::set<std::string> names;
   for (const auto* entry : pool_.own_entries()) names.insert(entry->name);
   workers_.submit([out, names = std::move(names), facts = std::move(facts), source = pool_.source(),
-                   post = post_]() mutable {
+                   owners = pool_.adapters().owners(), post = post_]() mutable {
     for (const std::string& name : source.list()) names.insert(name);
     Json models = Json::array();
-    for (const std::string& name : names)
-      if (const auto model = described(source, name, facts[name].get()))
-        models.push_back(listed_json(name, *model));
+    for (const std::string& name : names) {
+      const auto model = described(source, name, facts[name].get());
+      if (!model) continue;
+      models.push_back(listed_json(name, *model));
+      for (const auto& [adapter, owner] : owners) {
+        if (owner != name) continue;
+        models.push_back(listed_json(adapter, *model));
+        models.back()["details"]["parent_model"] = ollama_name(name);
+      }
+    }
     post([out, body = Json{{"models", std::move(models)}}] { out->respond(json_response(body)); });
   });
 }

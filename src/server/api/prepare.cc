@@ -207,6 +207,13 @@ ApiResult<PreparedRequest> prepare_llama(std::string_view body, bool infill, con
 
 ApiResult<PreparedRequest> prepare_embedding(std::string_view body, EmbeddingApi api,
                                              const PrepareContext& context) {
+  if (const std::string& adapter = context.defaults.adapters.named; !adapter.empty())
+    return ApiError{
+        400,
+        fmt::format("'{}' is an adapter, and embeddings are those of a model without adapters: ask for "
+                    "'{}'",
+                    adapter, context.model),
+        "model", "unsupported_value"};
   const ModelInfo& info = context.engine.info();
   RequestEncoder texts(context.engine.tokenizer(), context.preparer.most_counted(),
                        static_cast<size_t>(info.context_length), context.cancelled);

@@ -108,6 +108,10 @@ bool ReadAhead::is_worth_reading(Reading& reading) {
 
 void ReadAhead::submit(const ModelLease& model) {
   Request request = engine_request(*current_->prepared, 0, 0);
+  for (const auto& [adapter, scale] : current_->turn.adapters) {
+    request.adapters.push_back({adapter.lock(), scale});
+    if (!request.adapters.back().adapter) return current_.reset();  // it was unloaded
+  }
   request.name_states = current_->turn.keeper != nullptr;
   current_->engine = model->engine;
   current_->ended = false;

@@ -35,6 +35,12 @@ struct EndedTurn {
   std::string sender;                          // for the pools
   // If the conversation is stored: the cached states that are read or made are deleted with it.
   std::shared_ptr<ConversationKeeper> keeper;
+  // The request's adapters. A turn keeps none of them loaded.
+  struct Applied {
+    std::weak_ptr<const LoadedAdapter> adapter;
+    float scale;
+  };
+  std::vector<Applied> adapters = {};
 };
 
 class ReadAhead {

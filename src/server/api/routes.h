@@ -14,6 +14,8 @@ namespace anabranch::server {
 
 // Actions of POST requests on models (model_actions.h).
 enum class ModelAction { load, unload, pull, ollama_pull };
+// Actions on adapters (adapter_actions.h).
+enum class AdapterAction { list, set_scales, load, unload };
 // Actions on stored conversations (session_actions.h).
 enum class SessionAction { list, create, import, export_text, branch, append, read, change, erase };
 // Actions on conversations of OpenAI's Conversations API (conversations.h).
@@ -57,7 +59,7 @@ struct Route {
   // {id} stands for any non-empty text; if a "/" follows it, the text contains no "/". {item} may come at the
   // end.
   std::string_view path;
-  std::variant<AnswerKind, ModelAction, SessionAction, ConversationAction, Page> handler;
+  std::variant<AnswerKind, ModelAction, AdapterAction, SessionAction, ConversationAction, Page> handler;
   Role role = Role::admin;  // role that a key needs, if the server requires API keys
   bool described = true;    // openapi.json has an operation with this method and path
   Listed listed = Listed::no;

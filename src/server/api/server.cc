@@ -35,7 +35,7 @@ class ServerImpl final : public Server {
              {options.volatile_text, turns_path(options), options.read_ahead, options.keep_thinking},
              workers_, *http_, std::move(access), std::move(keys), std::move(sessions), options.tools,
              options.seal_key_path, options.request_timeout_s, options.requests_per_minute,
-             options.share_states, options.cache_directory, spans_.get()),
+             options.share_states, options.cache_directory, options.adapter_directories, spans_.get()),
         access_log_(std::move(access_log)),
         thread_([this] {
           name_thread("connections");

@@ -37,6 +37,9 @@ export const BODIES = {
   changeSession: {title: "Lakes"},
   loadModel: {model: MODEL},
   unloadModel: {model: MODEL},
+  loadAdapter: {lora_name: "poet", lora_path: "poet"},
+  unloadAdapter: {lora_name: "poet"},
+  scaleAdapters: [{id: 0, scale: 1}],
   pullModel: {model: "unsloth/Qwen3.5-0.8B-GGUF"},
 };
 

@@ -1,0 +1,96 @@
+#include "server/api/adapter_registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace anabranch::server {
+namespace {
+
+auto find_named(auto& adapters, const std::string& name) {
+  return std::ranges::find(adapters, name, &ServedAdapter::name);
+}
+
+}  // namespace
+
+std::string fault_of_adapter_name(std::string_view name) {
+  if (name.empty()) return "is empty";
+  if (name.size() > kMostAdapterName)
+    return fmt::format("has {} bytes, but may have {}", name.size(), kMostAdapterName);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::ranges::any_of(name, is_control)) return "has control characters";
+  // Requests that ask for these mean the server's main model, or the name without the tag.
+  for (const std::string_view usual : {"default", "main", "default_model"})
+    if (name == usual) return "means the server's own model";
+  return name.ends_with(":latest") ? "ends with ':latest', which is no part of a name" : "";
+}
+
+Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<AdapterPlace>& places) {
+  std::vector<ServedAdapter> loaded;
+  for (const auto& [name, path] : places) {
+    auto adapter = engine.load_adapter(path);
+    if (!adapter) return make_error(adapter.error().kind, "adapter '{}': {}", name, adapter.error().message);
+    loaded.push_back({name, path, std::move(*adapter)});
+  }
+  return loaded;
+}
+
+AdapterRegistry::AdapterRegistry(const std::map<std::string, std::vector<AdapterPlace>>& places) {
+  for (const auto& [model, adapters] : places)
+    for (const auto& [name, path] : adapters) put(model, {name, path});
+}
+
+std::map<std::string, std::string> AdapterRegistry::owners() const {
+  std::map<std::string, std::string> models;
+  for (const auto& [model, of] : of_)
+    for (const ServedAdapter& adapter : of.adapters) models[adapter.name] = model;
+  return models;
+}
+
+std::optional<std::string> AdapterRegistry::model_of(const std::string& adapter) const {
+  for (const auto& [model, of] : of_)
+    if (find_named(of.adapters, adapter) != of.adapters.end()) return model;
+  return std::nullopt;
+}
+
+const std::vector<ServedAdapter>& AdapterRegistry::of(const std::string& model) const {
+  static const std::vector<ServedAdapter> none;
+  const auto found = of_.find(model);
+  return found == of_.end() ? none : found->second.adapters;
+}
+
+void AdapterRegistry::put(const std::string& model, ServedAdapter adapter) {
+  Of& of = of_[model];
+  if (const auto old = find_named(of.adapters, adapter.name); old != of.adapters.end()) {
+    adapter.id = old->id;
+    adapter.scale = old->scale;
+    *old = std::move(adapter);
+    return;
+  }
+  adapter.id = of.next_id++;
+  of.adapters.push_back(std::move(adapter));
+}
+
+bool AdapterRegistry::remove(const std::string& model, const std::string& adapter) {
+  auto& adapters = of_[model].adapters;
+  const auto found = find_named(adapters, adapter);
+  if (found == adapters.end()) return false;
+  adapters.erase(found);
+  return true;
+}
+
+void AdapterRegistry::set_scales(const std::string& model, const std::map<int, float>& by_id) {
+  for (ServedAdapter& adapter : of_[model].adapters) {
+    const auto wanted = by_id.find(adapter.id);
+    adapter.scale = wanted == by_id.end() ? 0 : wanted->second;
+  }
+}
+
+std::vector<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::release(const std::string& model) {
+  std::vector<std::shared_ptr<const LoadedAdapter>> loaded;
+  for (ServedAdapter& adapter : of_[model].adapters) loaded.push_back(std::exchange(adapter.loaded, nullptr));
+  return loaded;
+}
+
+}  // namespace anabranch::server
