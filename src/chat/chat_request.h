@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/sampling_params.h"
+#include "chat/cache_mark.h"
 #include "chat/constraints.h"
 #include "chat/continuation.h"
 #include "chat/image_input.h"
@@ -56,7 +57,8 @@ struct ChatRequest {
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   std::vector<std::string>
-      left_out_tools;    // types of tools that are not in `tools`, because nobody here can run them
+      left_out_tools;  // types of tools that are not in `tools`, because nobody here can run them
+  std::vector<CacheMark> marks;
   TemplateOptions chat;  // enable_thinking is still unset; it follows from options.thinking
 };
 

@@ -121,6 +121,8 @@ struct Request {
   std::vector<int> keep_at;
 };
 
+inline constexpr int kLeastKept = 32;  // tokens: no state is cached for a shorter prefix
+
 enum class FinishReason { none, stop, length, cancelled, error };
 
 struct Usage {
@@ -275,9 +277,9 @@ class Engine {
   // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   virtual Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
                                        std::span<const int> tokens) const = 0;
-  // Loads a LoRA adapter for requests, and waits until the engine's thread has it on the device. Errors: those
-  // of read_adapter(), invalid (a module that the model does not have, or of another shape), unsupported (a
-  // module that adapters cannot change, or a model on several devices).
+  // Loads a LoRA adapter for requests, and waits until the engine's thread has it on the device. Errors:
+  // those of read_adapter(), invalid (a module that the model does not have, or of another shape),
+  // unsupported (a module that adapters cannot change, or a model on several devices).
   virtual Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) {
     return make_error(ErrorKind::unsupported, "{}: this engine runs no adapters", path);
   }

@@ -38,6 +38,7 @@ class FakeTemplate final : public ChatTemplate {
           pieces.push_back({fmt::format("[{}={}]", key, message[key].dump()), false});
       pieces.push_back({"\n", true});
     }
+    if (!options.add_generation_prompt) return pieces;
     pieces.push_back({"assistant:", true});
     if (options.enable_thinking.value_or(!knows_thinking)) pieces.push_back({"<think>\n", true});
     return pieces;
@@ -148,6 +149,11 @@ class FakeEngine final : public Engine {
   std::string last_prompt() const {
     const Request request = last_request();
     return tokenizer_.decode(request.prompt, false);
+  }
+  // Reports a state cache from now on.
+  void keep_states() {
+    std::lock_guard lock(mutex_);
+    stats_.cache.emplace();
   }
   ModelInfo& mutable_info() { return info_; }
   FakeTemplate& mutable_template() { return template_; }

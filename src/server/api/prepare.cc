@@ -114,8 +114,11 @@ ApiResult<PreparedRequest> prepare_message(std::string_view body, bool counting,
     agent = std::make_shared<AgentRun>(std::move(tools), chat, std::vector<AgentCall>(),
                                        agent_limits(context), now_seconds());
   }
-  auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
-  if (auto* made = ready_in(prepared)) made->agent = std::move(agent);
+  auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), writer);
+  if (auto* made = ready_in(prepared)) {
+    made->agent = std::move(agent);
+    if (context.engine.stats().cache) writer->set_marks(made->prepared.marked);
+  }
   return prepared;
 }
 
