@@ -39,6 +39,7 @@ struct GenerationOptions {
   bool background = false;  // see Request
   bool cache = true;
   std::string cache_salt;
+  int slot = 0;            // of llama-server's; only a name for the prompt (server/api/slots.h)
   bool to_decode = false;  // another worker decodes from the states that this one caches (kv_transfer_params)
   StateOrigin state_from;  // see Request
   bool stream = false;

@@ -58,7 +58,8 @@ struct Script {
   std::string error;
   bool repeat = false;  // start over at the end, for ever
   int thinking_tokens = 0;
-  std::string cut;  // as of Usage
+  std::string cut;                       // as of Usage
+  std::vector<std::string> states = {};  // as of Event, at the end
 };
 
 class FakeEngine final : public Engine {
@@ -227,6 +228,7 @@ class FakeEngine final : public Engine {
     event.usage.cached_tokens = 3;
     event.usage.thinking_tokens = s.script.thinking_tokens;
     event.usage.cut = s.script.cut;
+    if (event.finish != FinishReason::none) event.states = s.script.states;
     return event.finish != FinishReason::none;
   }
 

@@ -11,6 +11,7 @@
 #include "server/api/ollama_models.h"
 #include "server/api/routes.h"
 #include "server/api/session_actions.h"
+#include "server/api/slots.h"
 #include "server/api/state_pages.h"
 #include "server/http/access.h"
 #include "server/http/address_limits.h"
@@ -23,11 +24,12 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: see AnswerServices. cache_directory: see TraceEraser. spans: see Metrics.
+  // timeout_s: see AnswerServices. cache_directory: see TraceEraser. slot_directory: see Slots. spans: see
+  // Metrics.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-      const std::string& cache_directory, const SpanExporter* spans);
+      const std::string& cache_directory, const std::string& slot_directory, const SpanExporter* spans);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.
@@ -88,6 +90,7 @@ class Api {
   ModelPool pool_;
   const std::shared_ptr<ResponseContext> responses_;
   TraceEraser traces_;
+  Slots slots_;
   Answers answers_;
   ModelActions actions_;
   OllamaModels ollama_;

@@ -419,6 +419,8 @@ GenerationOptions read_common_options(JsonFields& fields, JsonFields& samplers,
   options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
   check_timeout(fields);
   read_cache(fields, defaults.cache_space, options);
+  // -1: any slot.
+  options.slot = static_cast<int>(std::max<int64_t>(0, fields.integer("id_slot", -1, INT_MAX).value_or(0)));
   options.stream = fields.boolean("stream").value_or(false);
   return options;
 }

@@ -35,6 +35,7 @@ struct ServerOptions {
   bool keep_thinking = false;               // see PrepareOptions
   bool share_states = false;                // other workers may fetch cached states (state_pages.h)
   std::string cache_directory;   // for cached states and sampled turns (turns.db); empty: nothing on disk
+  std::string slot_directory;    // for the files of slots (slots.h), made if missing; empty: none are kept
   std::string seal_key_path;     // see Sealer
   SessionOptions sessions;       // stored conversations
   ServerTools tools;             // of MCP servers
