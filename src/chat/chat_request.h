@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/sampling_params.h"
+#include "chat/cache_mark.h"
 #include "chat/constraints.h"
 #include "chat/continuation.h"
 #include "chat/image_input.h"
@@ -40,6 +41,7 @@ struct GenerationOptions {
   bool cache = true;
   std::string cache_salt;
   std::vector<AppliedAdapter> adapters;  // see Request; set by apply_adapters()
+  int slot = 0;                          // of llama-server's; only a name for the prompt (server/api/slots.h)
   bool to_decode = false;  // another worker decodes from the states that this one caches (kv_transfer_params)
   StateOrigin state_from;  // see Request
   bool stream = false;
@@ -65,7 +67,8 @@ struct ChatRequest {
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   std::vector<std::string>
-      left_out_tools;    // types of tools that are not in `tools`, because nobody here can run them
+      left_out_tools;  // types of tools that are not in `tools`, because nobody here can run them
+  std::vector<CacheMark> marks;
   TemplateOptions chat;  // enable_thinking is still unset; it follows from options.thinking
 };
 

@@ -110,6 +110,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
         "messages"};
   TRY(auto images, pictures_of(request, most_tokens, cancelled));
   const std::string user = last_user_text(request.messages);
+  move_marks(request.marks, request.messages, volatile_text_);
   split_volatile_text(request.messages, volatile_text_);
   const ChatTemplate& chat = *chat_;
   Prepared prepared;
@@ -133,7 +134,8 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
     request.chat.extra["reasoning_effort"] = wish.effort;
   const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit, images);
+    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit, images,
+                              request.marks);
   };
   auto chosen = continuation
                     ? continue_prompt(*continuation, format_.reasoning, engine_.tokenizer(), compile, limit)
@@ -150,6 +152,12 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   for (size_t i = 0; i < images.size(); i++) images[i].begin = chosen->prompt.images[i];
   prepared.images = std::move(images);
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
+  prepared.marked = std::move(chosen->prompt.marked);
+  // The usage reports only states that the engine stores.
+  const auto size = static_cast<int>(prepared.prompts[0].size());
+  std::erase_if(prepared.marked, [&](const MarkedLength& mark) {
+    return mark.length < kLeastKept || mark.length >= size || !prepared.options.cache;
+  });
   prepared.before_last = chosen->prompt.before_last;
   prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;

@@ -20,6 +20,7 @@ struct Prepared {
   std::vector<std::vector<int>> prompts;  // exactly one, except for text completions
   std::vector<RequestImage> images;       // see Request (chat only)
   std::vector<int> keep_at;               // see Request
+  std::vector<MarkedLength> marked;       // see CompiledPrompt (chat only)
   int begun = 0;                          // see Request
   OutputRules rules;                      // how to parse the answer (chat only)
   ThinkingOptions thinking;

@@ -267,10 +267,26 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
   return length;
 }
 
+// Length of the prompt up to the mark. Renders another text behind it.
+std::optional<int> PromptCompiler::marked_length(CacheMark mark, const Chat& chat,
+                                                 std::span<const int> prompt) {
+  Json messages = chat.messages, tools = chat.tools;
+  const auto changed = change_behind(mark, messages, tools);
+  if (!changed) {
+    const bool at_end = mark.in == CacheMark::In::message && mark.index + 1 == messages.size();
+    return at_end ? closed_length(chat, prompt) : std::nullopt;
+  }
+  std::vector<KnownTurn> turns;
+  for (const KnownTurn& turn : chat.turns)
+    if (turn.message != *changed) turns.push_back(turn);
+  return common_length({messages, tools, chat.options, chat.salt, turns, chat.images, chat.limit}, prompt);
+}
+
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
                                                const TemplateOptions& options, std::string_view salt,
                                                std::span<const KnownTurn> turns, EncodeLimit* limit,
-                                               std::span<const RequestImage> images) {
+                                               std::span<const RequestImage> images,
+                                               std::span<const CacheMark> marks) {
   TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, images, limit}));
   if (prompt.images.size() != images.size())
     return make_error(ErrorKind::invalid, "it wrote {} of the messages' {} images", prompt.images.size(),
@@ -287,6 +303,11 @@ Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json&
   for (const auto& length :
        {instruction_length(chat, prompt.tokens), earlier, closed_length(chat, prompt.tokens)})
     if (length && *length > 0) lengths.push_back(*length);
+  for (const CacheMark& mark : marks)
+    if (const auto length = marked_length(mark, chat, prompt.tokens); length && *length > 0) {
+      prompt.marked.push_back({*length, mark.hour});
+      lengths.push_back(*length);
+    }
   if (cancelling.stopped()) return make_error(ErrorKind::invalid, "the prompt was cancelled");
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/cache_mark.h"
 #include "chat/prompt_pictures.h"
 #include "jinja/chat_template.h"
 #include "tokenizer/encode_limit.h"
@@ -27,6 +28,8 @@ struct CompiledPrompt {
   // without the later parts.
   std::vector<int> stable_lengths;
   int before_last = 0;  // the one up to the last message; 0: unknown
+  // The prefixes that end at the marks, without those of unknown length.
+  std::vector<MarkedLength> marked;
 };
 
 // An assistant message whose sampled tokens are known, without the end of the turn.
@@ -48,11 +51,12 @@ class PromptCompiler {
   // template's rendering of their content and tool calls. All turns are ignored if the template cannot be
   // rendered with marks in their place. A turn with calls is also ignored if text in place of calls would
   // change what the template writes around them. images: those of the messages, in order. If `limit` stops
-  // the tokenising, compiling fails.
+  // the tokenising, compiling fails. marks: each takes another rendering.
   // Errors: see ChatTemplate::render; invalid (the template does not write each image once).
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
-                                 EncodeLimit* limit = nullptr, std::span<const RequestImage> images = {});
+                                 EncodeLimit* limit = nullptr, std::span<const RequestImage> images = {},
+                                 std::span<const CacheMark> marks = {});
 
  private:
   // Token sequences with which prompts of a kind were seen to begin, or to end. kind: a text made from
@@ -103,6 +107,7 @@ class PromptCompiler {
   std::optional<int> instruction_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> earlier_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> closed_length(const Chat& chat, std::span<const int> prompt);
+  std::optional<int> marked_length(CacheMark mark, const Chat& chat, std::span<const int> prompt);
 
   const ChatTemplate& template_;
   const Tokenizer& tokenizer_;

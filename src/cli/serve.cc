@@ -263,7 +263,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.sessions = session_options(options);
   const auto keep = cache_options(options.engine.cache, options.cache);
   if (keep.enabled && !keep.directory.empty()) {
-    result.cache_directory = keep.directory;
+    result.directories.cache = keep.directory;
     result.seal_key_path = keep.directory + "/seal.key";
     if (result.tools.servers) result.tools.consent = open_consent(keep.directory);
   }

@@ -19,6 +19,9 @@ FlagGroup router_flags(ServeOptions& o) {
        "Prompts keep the thoughts of earlier turns, with models whose template knows preserve_thinking; "
        "those "
        "that clients do not send back are restored. Nothing is read twice then, but prompts grow"},
+      {"--slot-save-path", o.server.directories.slots,
+       "Directory for the files of POST /slots/{id}?action=save and restore, as llama-server has them "
+       "(docs/llama-server.md)"},
       {"--share-states", o.server.share_states,
        "Give kept states to other workers of this model that ask for them (behind the API keys)"},
       {"--state-peer", o.engine.peers.urls,
@@ -106,7 +109,7 @@ FlagGroup models_flags(ServeOptions& o) {
        "MLX or "
        "a GGUF file (may be given several times; docs/adapters.md)",
        repeated(), OfModel()},
-      {"--lora-dir", o.server.adapter_directories,
+      {"--lora-dir", o.server.directories.adapters,
        "Let clients load adapters from this directory (POST /v1/load_lora_adapter; may be given several "
        "times)",
        repeated()},

@@ -121,6 +121,8 @@ struct Request {
   std::vector<int> keep_at;
 };
 
+inline constexpr int kLeastKept = 32;  // tokens: no state is cached for a shorter prefix
+
 enum class FinishReason { none, stop, length, cancelled, error };
 
 struct Usage {

@@ -21,7 +21,7 @@ int state_version(DeviceKind device) {
 // States are cached at the lengths that the request names (by default before the last token, so that the same
 // prompt is found again), at lengths that double, so that a prompt that differs somewhere finds at least half
 // of the common prefix, and where the prompt diverges from the cached ones.
-constexpr int kFirstKept = 1024, kLeastKept = 32, kLeastBranch = 64;
+constexpr int kFirstKept = 1024, kLeastBranch = 64;
 
 std::vector<int> lengths_to_keep(const Request& request, const StateCache& cache, int length, int shared) {
   const int end = static_cast<int>(request.prompt.size());

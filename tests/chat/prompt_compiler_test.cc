@@ -111,6 +111,88 @@ TEST(PromptCompiler, FindsWherePromptsPart) {
       0u);
 }
 
+// A mark's prefix ends between the text that is marked and the text behind it, whatever the template.
+TEST(PromptCompiler, FindsTheEndOfWhatIsMarked) {
+  Json messages = Json::array({{{"role", "system"}, {"content", "first rule\nsecond rule"}},
+                               {{"role", "user"}, {"content", "apple pie"}},
+                               {{"role", "assistant"}, {"content", "banana bread"}},
+                               {{"role", "user"}, {"content", "cherry cake"}}});
+  struct Marked {
+    CacheMark mark;
+    const char *before, *after;
+  };
+  using In = CacheMark::In;
+  const Marked marked[] = {
+      {{In::message, 0, 10}, "first rule", "second rule"}, {{In::message, 0}, "second rule", "apple"},
+      {{In::message, 1}, "apple pie", "banana"},           {{In::message, 1, 5}, "apple", "pie"},
+      {{In::message, 2, 12}, "banana bread", "cherry"},    {{In::message, 3}, "cherry cake", ""}};
+  const std::filesystem::path folder(ANABRANCH_SOURCE_DIR "/tests/jinja/data/templates");
+  int found = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().filename() == "constructs.jinja") continue;  // it is no model's
+    SCOPED_TRACE(file.path().filename().string());
+    const auto chat = parse(file_text(file.path()));
+    PromptCompiler compiler(*chat, tokenizer());
+    TemplateOptions options;
+    options.now = 1'000'000;
+    const auto plain = compiler.compile(messages, nullptr, options);
+    if (!plain.ok()) continue;
+    EXPECT_TRUE(plain->marked.empty());
+    const std::string text = tokenizer().decode(plain->tokens, false);
+    for (const auto& [mark, before, after] : marked) {
+      const auto got = compiler.compile(messages, nullptr, options, {}, {}, nullptr, {}, std::span(&mark, 1));
+      ASSERT_TRUE(got.ok());
+      EXPECT_EQ(got->tokens, plain->tokens);
+      // Some templates put the system prompt behind other messages.
+      if (got->marked.empty() || text.find(after, text.find(before)) == text.npos) continue;
+      const int length = got->marked[0].length;
+      EXPECT_EQ(std::ranges::count(got->stable_lengths, length), 1);
+      const std::span<const int> tokens = got->tokens;
+      const std::string kept = tokenizer().decode(tokens.first(static_cast<size_t>(length)), false);
+      const std::string rest = tokenizer().decode(tokens.subspan(static_cast<size_t>(length)), false);
+      // The last token before the mark may be part of what follows.
+      EXPECT_NE(kept.find(std::string(before).substr(0, 4)), kept.npos) << before;
+      EXPECT_NE(rest.find(after), rest.npos) << after;
+      found++;
+    }
+  }
+  EXPECT_GT(found, 50);
+}
+
+TEST(PromptCompiler, AMarkEndsBeforeAKnownTurn) {
+  const auto chat = parse(file_text(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja"));
+  PromptCompiler compiler(*chat, tokenizer());
+  const Json messages = Json::array({{{"role", "user"}, {"content", "why"}},
+                                     {{"role", "assistant"}, {"content", "banana"}},
+                                     {{"role", "user"}, {"content", "how"}}});
+  const std::vector<KnownTurn> turns{{1, tokenizer().encode("banana", false)}};
+  const CacheMark mark{CacheMark::In::message, 0};
+  const auto got = compiler.compile(messages, nullptr, {}, {}, turns, nullptr, {}, std::span(&mark, 1));
+  ASSERT_EQ(got->marked.size(), 1u);
+  const auto kept = std::span(got->tokens).first(static_cast<size_t>(got->marked[0].length));
+  EXPECT_NE(tokenizer().decode(kept, false).find("why"), std::string::npos);
+  EXPECT_EQ(tokenizer().decode(kept, false).find("banana"), std::string::npos);
+}
+
+TEST(PromptCompiler, FindsTheEndOfAMarkedTool) {
+  const auto chat = parse(file_text(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja"));
+  PromptCompiler compiler(*chat, tokenizer());
+  Json both = Json::array({tools("read")[0], tools("write")[0]});
+  const Json messages = Json::array({{{"role", "user"}, {"content", "why"}}});
+  const auto kept = [&](size_t index) -> std::string {
+    const CacheMark mark{CacheMark::In::tools, index};
+    const auto got = compiler.compile(messages, both, {}, {}, {}, nullptr, {}, std::span(&mark, 1));
+    if (got->marked.empty()) return "";
+    return tokenizer().decode(std::span(got->tokens).first(static_cast<size_t>(got->marked[0].length)),
+                              false);
+  };
+  EXPECT_NE(kept(0).find("\"read0\""), std::string::npos);
+  EXPECT_EQ(kept(0).find("\"write0\""), std::string::npos);
+  EXPECT_NE(kept(1).find("\"write0\""), std::string::npos);
+  EXPECT_EQ(kept(1).find("why"), std::string::npos);
+  EXPECT_EQ(kept(2), "");
+}
+
 class CountingTemplate final : public ChatTemplate {
  public:
   explicit CountingTemplate(std::shared_ptr<const ChatTemplate> counted) : counted_(std::move(counted)) {}

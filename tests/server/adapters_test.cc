@@ -272,7 +272,7 @@ class LoadingAdapters : public Adapters {
     dir_.write("g.gguf", "GGUF");
     fs::create_directories(outside_.file("x"));
     outside_.write("x/adapter_model.safetensors", "");
-    options_.adapter_directories = {dir_.path()};
+    options_.directories.adapters = {dir_.path()};
     start(options_);
   }
   HttpAnswer load(const std::string& name, const std::string& path, const std::string& more = "") {
@@ -363,7 +363,7 @@ TEST_F(LoadingAdapters, OnlyFromNamedDirectories) {
       << "nobody learns what is elsewhere";
   fs::create_directory_symlink(dir_.file("a"), dir_.file("inner"));
   EXPECT_EQ(load("n", "inner").status, 200) << "a link within the directory";
-  options_.adapter_directories = {dir_.file("b"), dir_.file("link")};
+  options_.directories.adapters = {dir_.file("b"), dir_.file("link")};
   start(options_);
   EXPECT_EQ(load("n", "../a").status, 403);
   EXPECT_EQ(load("n", dir_.file("a")).status, 403);
@@ -371,7 +371,7 @@ TEST_F(LoadingAdapters, OnlyFromNamedDirectories) {
 }
 
 TEST_F(LoadingAdapters, NobodyWithoutNamedDirectories) {
-  options_.adapter_directories.clear();
+  options_.directories.adapters.clear();
   start(options_);
   const HttpAnswer answer = load("n", "a");
   EXPECT_EQ(answer.status, 403);

@@ -70,7 +70,8 @@ class ClaudeCode:
         self.messages.append({"role": "assistant", "content": blocks})
         results = [{"type": "tool_result", "tool_use_id": block["id"], "content": listing(turn)} for block in blocks if block["type"] == "tool_use"]
         self.messages.append({"role": "user", "content": results or [{"type": "text", "text": "Go on."}]})
-        return usage["input_tokens"] + usage["cache_read_input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]
+        total = sum(usage[f"{kind}input_tokens"] for kind in ("", "cache_read_", "cache_creation_"))
+        return total, usage["cache_read_input_tokens"], usage["output_tokens"]
 
 
 class Codex:

@@ -151,6 +151,26 @@ def test_a_longer_conversation_is_read_from_the_cache(api):
     assert usage.cache_read_input_tokens > usage.input_tokens, usage
 
 
+def test_a_marked_block_is_found_by_another_conversation(api):
+    """The two prompts share only the marked block: without the mark, no state stands at its end."""
+    mark = {"type": "ephemeral"}
+    block = "".join(f"Fact {i}: river {i} is {i * 7} miles long.\n" for i in range(50))
+
+    def ask(question, **more):
+        content = [{"type": "text", "text": block, **more}, {"type": "text", "text": question}]
+        usage = api.ask([{"role": "user", "content": content}], max_tokens=1, thinking=OFF).usage
+        created = usage.cache_creation
+        assert created.ephemeral_5m_input_tokens + created.ephemeral_1h_input_tokens == usage.cache_creation_input_tokens, usage
+        return usage
+
+    first = ask("How long is river 3?", cache_control=mark)
+    assert first.cache_creation_input_tokens > 400 and first.input_tokens < 40, first
+    second = ask("Which river is the longest of them all?", cache_control=mark)
+    assert second.cache_creation_input_tokens == 0 and second.input_tokens < 40, second
+    assert second.cache_read_input_tokens >= first.cache_creation_input_tokens, (first, second)
+    assert ask("And which one is the shortest?").cache_creation_input_tokens == 0
+
+
 def test_a_changing_billing_header_keeps_the_cache(api):
     rules = "".join(f"Rule {i}: answer in plain words and never mention rule {i}.\n" for i in range(60))
     usages = []

@@ -38,6 +38,7 @@ class FakeTemplate final : public ChatTemplate {
           pieces.push_back({fmt::format("[{}={}]", key, message[key].dump()), false});
       pieces.push_back({"\n", true});
     }
+    if (!options.add_generation_prompt) return pieces;
     pieces.push_back({"assistant:", true});
     if (options.enable_thinking.value_or(!knows_thinking)) pieces.push_back({"<think>\n", true});
     return pieces;
@@ -57,7 +58,8 @@ struct Script {
   std::string error;
   bool repeat = false;  // start over at the end, for ever
   int thinking_tokens = 0;
-  std::string cut;  // as of Usage
+  std::string cut;                       // as of Usage
+  std::vector<std::string> states = {};  // as of Event, at the end
 };
 
 class FakeEngine final : public Engine {
@@ -168,6 +170,11 @@ class FakeEngine final : public Engine {
     const Request request = last_request();
     return tokenizer_.decode(request.prompt, false);
   }
+  // Reports a state cache from now on.
+  void keep_states() {
+    std::lock_guard lock(mutex_);
+    stats_.cache.emplace();
+  }
   ModelInfo& mutable_info() { return info_; }
   FakeTemplate& mutable_template() { return template_; }
   // A family's own template and marks; before the server starts.
@@ -240,6 +247,7 @@ class FakeEngine final : public Engine {
     event.usage.cached_tokens = 3;
     event.usage.thinking_tokens = s.script.thinking_tokens;
     event.usage.cut = s.script.cut;
+    if (event.finish != FinishReason::none) event.states = s.script.states;
     return event.finish != FinishReason::none;
   }
 

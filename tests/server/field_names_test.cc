@@ -168,10 +168,10 @@ TEST_F(MisspeltFields, OthersServersFieldsDoNoHarm) {
         post("/v1/chat/completions",
              fmt::format(
                  R"({{"messages":[{{"role":"user","content":"hi"}}],"stream":{},"provider":{{}},"min_keep":1,
-                             "id_slot":3}})",
+                             "slot_id":3}})",
                  stream));
     EXPECT_EQ(answer.status, 200);
-    EXPECT_EQ(answer.headers.at("x-anabranch-ignored-fields"), "provider, min_keep, id_slot");
+    EXPECT_EQ(answer.headers.at("x-anabranch-ignored-fields"), "provider, min_keep, slot_id");
   }
   const auto plain = post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}]})");
   EXPECT_EQ(plain.headers.count("x-anabranch-ignored-fields"), 0u);
@@ -199,6 +199,7 @@ Json body_of(AnswerKind kind) {
   switch (kind) {
     case AnswerKind::response:
     case AnswerKind::input_count:
+    case AnswerKind::compaction:
     case AnswerKind::embedding:
     case AnswerKind::ollama_embed:
       return {{"input", "x"}};

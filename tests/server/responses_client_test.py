@@ -5,6 +5,7 @@ import json
 import openai
 import pydantic
 import pytest
+from openai.types.responses import ResponseCompactionItem
 
 TOOL = {"type": "function", "name": "get_weather", "description": "The weather of a city", "strict": True,
         "parameters": {"type": "object", "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}}, "required": ["city"],
@@ -94,6 +95,20 @@ def test_stored_responses_are_there_until_deleted():
     for call in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError):
             call(first.id)
+
+
+def test_a_compacted_conversation_goes_on():
+    history = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "A good name. " * 40},
+               {"role": "user", "content": "What is a river?"}]
+    made = client.responses.compact(model="default", input=history, instructions="Be brief.")
+    assert made.object == "response.compaction" and made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens > 20
+    assert [item.type for item in made.output] == ["message", "message", "compaction"]
+    assert [item.content[0].text for item in made.output[:2]] == [history[0]["content"], history[2]["content"]]
+    ResponseCompactionItem.model_validate(made.output[-1].model_dump(), strict=True)
+    items = [item.model_dump(exclude_none=True) for item in made.output]
+    answer = ask([*items, {"role": "user", "content": "And a lake?"}], reasoning={"effort": "none"})
+    assert answer.output_text and answer.usage.input_tokens < 20 + made.usage.output_tokens + 80, answer.usage
+    assert ask(items[:2], reasoning={"effort": "none"}).usage.input_tokens < answer.usage.input_tokens
 
 
 def test_logprobs_come_if_asked():

@@ -58,7 +58,9 @@ class Examined:
 
 @pytest.fixture(scope="module")
 def tested(serve_for_all, tmp_path_factory, effort, seed):
-    return Examined(serve_for_all("--no-cache", "--context", "512"), tmp_path_factory.mktemp, effort(160), seed)
+    slots = tmp_path_factory.mktemp("slots")  # without it they get 501
+    server = serve_for_all("--no-cache", "--context", "512", "--slot-save-path", slots)
+    return Examined(server, tmp_path_factory.mktemp, effort(160), seed)
 
 
 def test_every_answer_is_as_described(tested):

@@ -20,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Flags of llama-server whose value ours takes under another name, or not at all (None).
 VALUES = {"--port": "--port", "--host": "--host", "--temp": "--temp", "--api-key": "--api-key", "--parallel": "--parallel",
           "--chat-template-file": "--chat-template-file", "--cors-origins": "--cors-origin", "--model": None, "--seed": None,
-          "--ctx-size": None, "--alias": "--served-model-name", "--threads": "--threads"}
+          "--ctx-size": None, "--alias": "--served-model-name", "--threads": "--threads",
+          "--slot-save-path": "--slot-save-path"}
 SWITCHES = {"--offline", "--cont-batching", "--metrics", "--slots", "--no-slots", "--kv-unified", "--jinja", "--no-jinja",
             "--verbose", "--swa-full", "--no-cache-idle-slots"}
 IGNORED = {"--hf-repo", "--hf-file", "--batch-size", "--ubatch-size", "--n-gpu-layers", "--n-predict", "-ctk", "-ctv", "-fa",

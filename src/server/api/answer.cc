@@ -28,7 +28,7 @@ constexpr size_t kNotedModel = 200;  // bytes of a model's name that traces show
 
 const char* id_prefix(AnswerKind kind) {
   if (kind == AnswerKind::chat) return "chatcmpl-";
-  if (kind == AnswerKind::response) return "resp_";
+  if (kind == AnswerKind::response || kind == AnswerKind::compaction) return "resp_";
   if (kind == AnswerKind::generate) return "gen-";
   return kind == AnswerKind::completion || kind == AnswerKind::llama_completion ? "cmpl-" : "msg_";
 }
@@ -218,6 +218,9 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   asked_ = prepared.asked;
   prompt_ = asked_ ? prepared.prompts[0] : std::vector<int>();
   begun_ = prepared.begun;
+  slot_.reset();
+  if (services_.slots.enabled() && prepared.images.empty())
+    slot_ = SlotPrompt{prepared.prompts[0], prepared.keep_at, options_.cache_salt, {}};
   ahead_ = services_.ahead.give_way(model_->name, prepared.prompts[0], asked_.get());
   if (const auto& thinking = prepared.think_report)
     log_debug("{} {}: {}", head_.id, thinking->enabled ? "thinks" : "does not think", thinking->reason);
@@ -237,7 +240,7 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
     }
     Request request = engine_request(prepared, i / options_.choices, choice_seed(seed, i % options_.choices));
     request.priority = use_.priority().value_or(options_.priority);
-    request.name_states = keeper_ != nullptr;
+    request.name_states = keeper_ || slot_;
     request.prompt_logprobs = !echo_.empty() && options_.logprobs >= 0;
     if (request.prompt_logprobs) choice.echoed = request.prompt;
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());

@@ -116,6 +116,7 @@ class Answer {
   bool holds_too_much(const Event& event);
   void observe(Choice& choice, const Event& event);
   void remember(const Choice& choice);
+  void note_slot(const Event& end);
   std::string new_call_id();
   // Used by several of these.
   ApiError queue_full(const Error& error) const;
@@ -157,6 +158,7 @@ class Answer {
   ReadAhead::Found ahead_;                    // of the prompt
   std::optional<EndedTurn> ended_turn_;       // if its next prompt is to be read ahead
   std::optional<uint64_t> remember_;          // see Prepared
+  std::optional<SlotPrompt> slot_;            // the first choice's, if slots are kept
   std::vector<Choice> choices_;
   size_t running_ = 0;        // number of choices that have not ended
   size_t logprobs_held_ = 0;  // alternatives kept for the end of a whole answer

@@ -91,7 +91,8 @@ Task<ApiResult<PreparedRequest>> Answer::prepare(std::shared_ptr<const HttpReque
 Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> reading) {
   return Callback<ApiResult<PreparedRequest>>([this, reading](auto done) {
     const size_t bytes = reading->bytes();
-    const bool goes_on = reading->kind == AnswerKind::response || reading->kind == AnswerKind::input_count;
+    const bool goes_on = reading->kind == AnswerKind::response || reading->kind == AnswerKind::input_count ||
+                         reading->kind == AnswerKind::compaction;
     WorkerPool& pool = is_long(bytes) ? services_.long_workers
                        : goes_on      ? services_.stored_workers
                                       : services_.workers;

@@ -12,6 +12,7 @@
 #include "server/api/model_pool.h"
 #include "server/api/read_ahead.h"
 #include "server/api/responses_request.h"
+#include "server/api/slots.h"
 #include "server/api/trace_eraser.h"
 #include "server/api/wait_pool.h"
 #include "server/http/types.h"
@@ -30,6 +31,7 @@ struct AnswerServices {
   const mcp::AgentLimits agent_limits;
   const bool share_states;  // other workers may fetch the cached states of this one
   TraceEraser& traces;
+  Slots& slots;
   Embedder embedder;
   ReadAhead ahead;
   std::mt19937_64 random;  // for ids and seeds

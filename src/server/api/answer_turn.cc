@@ -52,6 +52,8 @@ ApiResult<void> Answer::receive(size_t index, const Event& event) {
   choice.begun = true;
   if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (remember_) choice.sampled.insert(choice.sampled.end(), event.tokens.begin(), event.tokens.end());
+  if (slot_ && index == 0)
+    slot_->tokens.insert(slot_->tokens.end(), event.tokens.begin(), event.tokens.end());
   send(writer_->tokens(index, event.tokens, choice.take_logprobs));
   deliver(index, choice.text->push(event.tokens));
   if (event.finish == FinishReason::none) return {};
@@ -149,8 +151,20 @@ ApiResult<void> Answer::finish_choice(size_t index, const Event& event) {
     metrics.time_per_token(event.usage.decode_s / later);
   metrics.answered(head_.kind, finish_name(end.finish, end.calls));
   if (streaming_) remember(choice);
+  if (slot_ && index == 0) note_slot(event);
   send(writer_->choice_finished(index, end, choice.take_logprobs));
   return {};
+}
+
+// Notes what the answer's slot holds now. end: the last event.
+void Answer::note_slot(const Event& end) {
+  const int prompt = end.usage.prompt_tokens, all = static_cast<int>(slot_->tokens.size());
+  if (slot_->keep_at.empty()) slot_->keep_at.push_back(prompt - 1);
+  slot_->keep_at.push_back(all - 1);
+  std::erase_if(slot_->keep_at, [](int length) { return length < 1; });
+  slot_->states = end.states;
+  services_.slots.note(model_, options_.slot, std::move(*slot_));
+  slot_.reset();
 }
 
 // Remembers the tokens of a turn. This runs before the client gets the end of the turn, so that the turn is

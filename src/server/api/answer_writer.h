@@ -19,14 +19,15 @@
 
 namespace anabranch::server {
 
-// The kind of a request: chat, completion, response and input_count belong to OpenAI's APIs, message and
-// token_count to Anthropic's, ollama_... to Ollama's, chat_count and those after it to llama-server's,
-// generate to this server's own. The counts are those of prompts.
+// The kind of a request: chat, completion, response, input_count and compaction belong to OpenAI's APIs,
+// message and token_count to Anthropic's, ollama_... to Ollama's, chat_count and those after it to
+// llama-server's, generate to this server's own. The counts are those of prompts.
 enum class AnswerKind {
   chat,
   completion,
   response,
   input_count,
+  compaction,
   message,
   token_count,
   ollama_chat,

@@ -11,7 +11,7 @@ namespace anabranch::server {
 
 Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After& after, double timeout_s,
                  Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
-                 bool share_states, TraceEraser& traces)
+                 bool share_states, TraceEraser& traces, Slots& slots)
     : services_{.models = models,
                 .workers = workers,
                 .post = post,
@@ -21,6 +21,7 @@ Answers::Answers(ModelPool& models, WorkerPool& workers, Post post, const After&
                 .agent_limits = agent_limits,
                 .share_states = share_states,
                 .traces = traces,
+                .slots = slots,
                 .embedder = Embedder(post, after),
                 .ahead = ReadAhead(
                     models, workers, post, after, metrics, [this] { return !running_.empty(); },

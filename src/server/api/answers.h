@@ -16,10 +16,10 @@ namespace anabranch::server {
 
 class Answers {
  public:
-  // models, metrics and traces must outlive it. The rest: see AnswerServices.
+  // models, metrics, traces and slots must outlive it. The rest: see AnswerServices.
   Answers(ModelPool& models, WorkerPool& workers, Post post, const After& after, double timeout_s,
           Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
-          bool share_states, TraceEraser& traces);
+          bool share_states, TraceEraser& traces, Slots& slots);
   ~Answers();
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.

@@ -15,15 +15,6 @@ std::string event_text(const Json& json) {
   return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), dump_json(json));
 }
 
-// In Anthropic's API input_tokens does not include cached tokens.
-Json usage_json(const Usage& usage) {
-  return {{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
-          {"cache_creation_input_tokens", 0},
-          {"cache_read_input_tokens", usage.cached_tokens},
-          {"output_tokens", usage.completion_tokens},
-          {"output_tokens_details", {{"thinking_tokens", usage.thinking_tokens}}}};
-}
-
 const char* stop_reason(const AnswerEnd& end) {
   if (!end.stop_sequence.empty()) return "stop_sequence";
   if (end.context_full) return "model_context_window_exceeded";
@@ -63,6 +54,19 @@ int status_of(const ApiError& error) {
 }
 
 }  // namespace
+
+// In Anthropic's API input_tokens does not include tokens that were read from the cache or stored in it.
+Json MessageWriter::usage_json(const Usage& usage) const {
+  const int stored = writes_.five_minutes + writes_.hour;
+  return {
+      {"input_tokens", usage.prompt_tokens - usage.cached_tokens - stored},
+      {"cache_creation_input_tokens", stored},
+      {"cache_read_input_tokens", usage.cached_tokens},
+      {"cache_creation",
+       {{"ephemeral_5m_input_tokens", writes_.five_minutes}, {"ephemeral_1h_input_tokens", writes_.hour}}},
+      {"output_tokens", usage.completion_tokens},
+      {"output_tokens_details", {{"thinking_tokens", usage.thinking_tokens}}}};
+}
 
 // A content block before its first text. The signature is empty, because only Anthropic can sign its
 // thinking.
@@ -143,7 +147,9 @@ std::string MessageWriter::begin(AnswerHead head, size_t) {
 
 // Sends the first event of a stream: it needs the number of cached tokens, which begin() does not have.
 std::string MessageWriter::started(const Usage& usage) {
-  if (!is_stream() || std::exchange(started_, true)) return "";
+  if (std::exchange(started_, true)) return "";
+  writes_ = cache_writes(marks_, usage.cached_tokens);
+  if (!is_stream()) return "";
   Json message = message_json(head_);
   message["content"] = Json::array();
   message["stop_reason"] = nullptr;

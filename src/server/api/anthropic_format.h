@@ -1,6 +1,7 @@
 // Writes the answers of /v1/messages as JSON text: Anthropic's messages, their event streams, and its errors.
 #pragma once
 
+#include "chat/cache_mark.h"
 #include "server/api/answer_writer.h"
 
 namespace anabranch::server {
@@ -11,6 +12,8 @@ class MessageWriter : public AnswerWriter {
   MessageWriter(bool stream, std::vector<std::string> left_out_tools, AgentTools tools = {})
       : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)), tools_(std::move(tools)) {}
 
+  // The places at which the client asks for a state that stays; the usage counts what is stored up to there.
+  void set_marks(std::vector<MarkedLength> marks) { marks_ = std::move(marks); }
   std::string_view heartbeat() const override { return "event: ping\ndata: {\"type\": \"ping\"}\n\n"; }
   std::string begin(AnswerHead head, size_t choices) override;
   std::string started(const Usage& usage) override;
@@ -36,13 +39,16 @@ class MessageWriter : public AnswerWriter {
   std::string delta(Json delta) const;
   std::string close();
   std::string whole(const AnswerEnd& end) const;
+  Json usage_json(const Usage& usage) const;
   static std::string text_of(const Block& block);
 
   Json extension_of(const AnswerEnd& end) const;
 
   const std::vector<std::string> left_out_tools_;
   const AgentTools tools_;
-  bool started_ = false;  // the first event of the stream has been sent
+  bool started_ = false;  // the model has begun its first turn
+  std::vector<MarkedLength> marks_;
+  CacheWrites writes_;  // of the first turn: later ones store nothing new before the marks
   AnswerHead head_;
   std::vector<Block> blocks_;                // of a message that is sent whole
   int index_ = -1;                           // the last block's, in a stream

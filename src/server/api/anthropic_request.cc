@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "chat/call_arguments.h"
+#include "server/api/anthropic_cache.h"
 #include "server/api/anthropic_tools.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
@@ -50,11 +51,13 @@ void read_blocks(JsonFields& owner, const Json& content, const std::string& name
     read_block(owner, content[i], fmt::format("{}[{}]", name, i), take);
 }
 
-// The text of content that may only contain text.
-std::string read_text(JsonFields& owner, const Json& content, const std::string& name) {
+// The text of content that may only contain text. index: the message's.
+std::string read_text(JsonFields& owner, const Json& content, const std::string& name, size_t index,
+                      CacheMarks& marks) {
   std::string text;
   read_blocks(owner, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
     if (type == "text") add_line(text, block.required_string("text"));
+    marks.read(block, {CacheMark::In::message, index, text.size()});
     return type == "text";
   });
   return text;
@@ -83,6 +86,11 @@ void read_image(JsonFields& block, const std::string& where, ImageReader& images
   if (fields.error()) block.fail(*fields.error());
 }
 
+// The end of the message so far.
+CacheMark mark_in(const Json& message, size_t index) {
+  return {CacheMark::In::message, index, string_at(message, "content").size()};
+}
+
 // Whether the image of the block can be read: those of Anthropic's file store and of other stores cannot.
 bool is_readable_image(const Json& block) {
   const auto source = block.find("source");
@@ -91,9 +99,9 @@ bool is_readable_image(const Json& block) {
 }
 
 // Adds a tool's result to its message. Blocks that are not text become placeholders; images only do if the
-// model reads none.
-void read_result(JsonFields& owner, const Json& content, const std::string& name, ImageReader& images,
-                 Json& message) {
+// model reads none. place: the message's index.
+void read_result(JsonFields& owner, const Json& content, const std::string& name, size_t place,
+                 ImageReader& images, CacheMarks& marks, Json& message) {
   size_t index = 0;
   read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
     const std::string where = fmt::format("{}[{}]", name, index++);
@@ -101,6 +109,7 @@ void read_result(JsonFields& owner, const Json& content, const std::string& name
       read_image(fields, where, images, message);
     else
       add_line_to(message, type == "text" ? fields.required_string("text") : shown_text(block));
+    marks.read(fields, mark_in(message, place));
     return true;
   });
 }
@@ -108,7 +117,7 @@ void read_result(JsonFields& owner, const Json& content, const std::string& name
 // Splits a user turn into chat messages: one per tool result, and one for the text and the images.
 // Consecutive user turns are joined. kept: see kept_messages().
 void read_user(JsonFields& fields, const Json& content, const std::string& name, bool kept,
-               ImageReader& images, Json& messages) {
+               ImageReader& images, CacheMarks& marks, Json& messages) {
   images.set_kept(kept);
   size_t index = 0;
   read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json& json) {
@@ -118,7 +127,8 @@ void read_user(JsonFields& fields, const Json& content, const std::string& name,
       Json message = {{"role", "tool"}, {"content", ""}};
       message["tool_call_id"] = block.required_string("tool_use_id");
       if (const Json* result = block.find("content"))
-        read_result(block, *result, where + ".content", images, message);
+        read_result(block, *result, where + ".content", messages.size(), images, marks, message);
+      marks.read(block, {CacheMark::In::message, messages.size()});
       messages.push_back(std::move(message));
       return true;
     }
@@ -132,6 +142,7 @@ void read_user(JsonFields& fields, const Json& content, const std::string& name,
       read_image(block, where, images, messages.back());
     else
       add_line_to(messages.back(), type == "text" ? block.required_string("text") : shown_text(json));
+    marks.read(block, mark_in(messages.back(), messages.size() - 1));
     return true;
   });
 }
@@ -150,7 +161,7 @@ Json read_tool_use(JsonFields& block) {
 // left out: they came from another server and say nothing here.
 class AssistantReader {
  public:
-  explicit AssistantReader(Json& messages) : messages_(messages) {
+  AssistantReader(Json& messages, CacheMarks& marks) : messages_(messages), marks_(marks) {
     if (!messages.empty() && messages.back()["role"] == "assistant") take_back();
   }
 
@@ -166,6 +177,9 @@ class AssistantReader {
         read_mcp_use(block);
       else if (type == "mcp_tool_result")
         read_mcp_result(block, name);
+      // Calls stand behind the message's text.
+      marks_.read(block,
+                  {CacheMark::In::message, messages_.size(), calls_.empty() ? text_.size() : SIZE_MAX});
       return true;
     });
     if (!results_ || !text_.empty() || !reasoning_.empty() || !calls_.empty()) flush();
@@ -186,7 +200,9 @@ class AssistantReader {
     const ImageFetch no_fetch;
     ImageReader no_images(no_fetch, false);  // results of tools that this server ran hold text only
     Json message = {{"role", "tool"}, {"content", ""}};
-    if (result) read_result(block, *result, name + ".mcp_tool_result.content", no_images, message);
+    if (result)
+      read_result(block, *result, name + ".mcp_tool_result.content", messages_.size(), no_images, marks_,
+                  message);
     message["content"] =
         mcp::text_for_model(block.boolean("is_error").value_or(false), string_at(message, "content"));
     message["tool_call_id"] = call_id_with("call_", block.required_string("tool_use_id"));
@@ -213,6 +229,7 @@ class AssistantReader {
   }
 
   Json& messages_;
+  CacheMarks& marks_;
   std::string text_, reasoning_;
   Json calls_ = Json::array();
   bool results_ = false;
@@ -220,7 +237,7 @@ class AssistantReader {
 
 // last: the message is the request's last one. kept: see kept_messages().
 void read_message(JsonFields& request, const Json& message, size_t index, bool last, bool kept,
-                  ImageReader& images, Json& messages) {
+                  ImageReader& images, CacheMarks& marks, Json& messages) {
   const std::string where = fmt::format("messages[{}]", index);
   if (!message.is_object())
     return request.fail(where, "invalid_type",
@@ -232,22 +249,23 @@ void read_message(JsonFields& request, const Json& message, size_t index, bool l
   const bool empty = !given || (given->is_array() && given->empty());
   const Json& content = empty ? kNoContent : *given;
   if (role == "assistant")
-    AssistantReader(messages).read(fields, content, name);
+    AssistantReader(messages, marks).read(fields, content, name);
   else if (empty && last)
     fields.fail("content", "missing_required_parameter", fmt::format("'{}' is missing or empty", name));
   else if (role == "user")
-    read_user(fields, content, name, kept, images, messages);
+    read_user(fields, content, name, kept, images, marks, messages);
   else if (role == "system")
-    messages.push_back({{"role", "system"}, {"content", read_text(fields, content, name)}});
+    messages.push_back(
+        {{"role", "system"}, {"content", read_text(fields, content, name, messages.size(), marks)}});
   else
     fields.fail("role", "invalid_value",
                 fmt::format("'{}.role' is '{}', but must be user, assistant or system", where, role));
   if (fields.error()) request.fail(*fields.error());
 }
 
-void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
+void read_messages(JsonFields& fields, ImageReader& images, CacheMarks& marks, Json& messages) {
   if (const Json* system = fields.find("system")) {
-    std::string text = read_text(fields, *system, "system");
+    std::string text = read_text(fields, *system, "system", 0, marks);
     if (!text.empty()) messages.push_back({{"role", "system"}, {"content", std::move(text)}});
   }
   const Json* list = fields.array("messages");
@@ -257,7 +275,7 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
                                    list ? "" : "is missing: it ", kMaxMessages));
   const std::vector<bool> kept = kept_messages(*list);
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    read_message(fields, (*list)[i], i, i + 1 == list->size(), kept[i], images, messages);
+    read_message(fields, (*list)[i], i, i + 1 == list->size(), kept[i], images, marks, messages);
 }
 
 // The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are enabled;
@@ -332,7 +350,7 @@ void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
 
 // Reads "tools", "mcp_servers" and "tool_choice". With tool_choice "none" the prompt must not contain the
 // tools.
-void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent,
+void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent, CacheMarks& marks,
                 const mcp::Cancelled& cancelled) {
   std::string choice = "auto";
   if (const Json* object = fields.object("tool_choice")) {
@@ -350,7 +368,7 @@ void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent,
   const Json* list = fields.array("tools");
   if (list && list->size() > kMaxTools)
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
-  Json tools = list ? read_anthropic_tools(fields, *list, request.left_out_tools) : Json::array();
+  Json tools = list ? read_anthropic_tools(fields, *list, request.left_out_tools, marks) : Json::array();
   if (agent)
     for (const Json& tool : tools) agent->others.insert(string_at(tool["function"], "name"));
   if (!fields.error()) read_mcp_servers(fields, list, agent, cancelled, tools);
@@ -382,8 +400,10 @@ ApiResult<ChatRequest> parse_messages_request(std::string_view body, const Reque
   request.options.format = read_response_format(fields);
   read_stop(fields, "stop_sequences", request.options.stop);
   ImageReader images(defaults.fetch_image, defaults.images);
-  read_messages(fields, images, request.messages);
-  read_tools(fields, request, tools, cancelled);
+  CacheMarks marks;
+  read_messages(fields, images, marks, request.messages);
+  read_tools(fields, request, tools, marks, cancelled);
+  request.marks = marks.finish(fields, request.messages);
   check_tool_choice(fields, request.tool_choice, request.tools);
   if (fields.error()) return *fields.error();
   request.continuation = read_prefill(fields, request.messages, request.tool_choice);

@@ -92,7 +92,8 @@ Json function_of(JsonFields& fields, const AnthropicTool* known, const std::stri
 
 }  // namespace
 
-Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std::string>& left_out) {
+Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std::string>& left_out,
+                          CacheMarks& marks) {
   constexpr size_t kMostOfType = 64;
   Json tools = Json::array();
   for (size_t i = 0; i < list.size() && !request.error(); ++i) {
@@ -105,12 +106,15 @@ Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std
     JsonFields fields(list[i], where + ".");
     const std::string* type = fields.string("type");
     const AnthropicTool* known = type ? anthropic_tool(*type) : nullptr;
-    if (type && *type == "mcp_toolset") continue;  // read with "mcp_servers"
-    if (type && *type != "custom" && !known) {
+    if (type && *type == "mcp_toolset") {
+      // Its tools, which are read with "mcp_servers", come last.
+    } else if (type && *type != "custom" && !known) {
       left_out.push_back(type->substr(0, kMostOfType));
-      continue;
+    } else {
+      tools.push_back({{"type", "function"}, {"function", function_of(fields, known, where)}});
     }
-    tools.push_back({{"type", "function"}, {"function", function_of(fields, known, where)}});
+    // A mark before the first tool has no place in the prompt.
+    marks.read(fields, {CacheMark::In::tools, tools.empty() ? SIZE_MAX : tools.size() - 1});
     if (fields.error()) request.fail(*fields.error());
   }
   return tools;

@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "server/api/anthropic_cache.h"
 #include "server/api/json_fields.h"
 
 namespace anabranch::server {
 
 // "tools" as OpenAI's functions. Tools that only Anthropic's servers can run go to left_out, by their types.
-Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std::string>& left_out);
+// marks: gets those of the tools.
+Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std::string>& left_out,
+                          CacheMarks& marks);
 
 }  // namespace anabranch::server

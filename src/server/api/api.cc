@@ -198,8 +198,7 @@ After after(HttpServer& http) {
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
          AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
          const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-         const std::string& cache_directory, std::vector<std::string> adapter_directories,
-         const SpanExporter* spans)
+         const Directories& directories, const SpanExporter* spans)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
@@ -208,11 +207,12 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       pool_(std::move(models), std::move(prompts), post_, after(http)),
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path,
                                                    tools.consent)),
-      traces_(pool_, responses_->stores, post_, cache_directory),
+      traces_(pool_, responses_->stores, post_, directories.cache),
+      slots_(pool_, workers_, post_, directories.slots),
       answers_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
-               share_states, traces_),
+               share_states, traces_, slots_),
       actions_(pool_, post_, created_),
-      adapters_(pool_, post_, created_, std::move(adapter_directories)),
+      adapters_(pool_, post_, created_, directories.adapters),
       models_(pool_, workers_, post_, created_),
       ollama_(pool_, workers_, post_),
       sessions_(responses_, post_, traces_),
@@ -390,6 +390,9 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
       return true;
     case Page::cancel_generate:
       out->respond(cancel(call));
+      return true;
+    case Page::slot_action:
+      slots_.start(call.match.id, request, out);
       return true;
     case Page::states_lookup:
     case Page::state_record:

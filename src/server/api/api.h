@@ -6,6 +6,7 @@
 
 #include "server/api/adapter_actions.h"
 #include "server/api/answers.h"
+#include "server/api/directories.h"
 #include "server/api/metrics.h"
 #include "server/api/model_actions.h"
 #include "server/api/model_pages.h"
@@ -13,6 +14,7 @@
 #include "server/api/ollama_models.h"
 #include "server/api/routes.h"
 #include "server/api/session_actions.h"
+#include "server/api/slots.h"
 #include "server/api/state_pages.h"
 #include "server/http/access.h"
 #include "server/http/address_limits.h"
@@ -25,13 +27,11 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // timeout_s: see AnswerServices. cache_directory: see TraceEraser. adapter_directories: see AdapterActions.
-  // spans: see Metrics.
+  // timeout_s: see AnswerServices. spans: see Metrics.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
       const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states,
-      const std::string& cache_directory, std::vector<std::string> adapter_directories,
-      const SpanExporter* spans);
+      const Directories& directories, const SpanExporter* spans);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.
@@ -87,6 +87,7 @@ class Api {
   ModelPool pool_;
   const std::shared_ptr<ResponseContext> responses_;
   TraceEraser traces_;
+  Slots slots_;
   Answers answers_;
   ModelActions actions_;
   AdapterActions adapters_;

@@ -421,6 +421,8 @@ GenerationOptions read_common_options(JsonFields& fields, JsonFields& samplers,
   check_timeout(fields);
   read_cache(fields, defaults.cache_space, options);
   apply_adapters(options, read_adapters(fields, defaults.adapters));
+  // -1: any slot.
+  options.slot = static_cast<int>(std::max<int64_t>(0, fields.integer("id_slot", -1, INT_MAX).value_or(0)));
   options.stream = fields.boolean("stream").value_or(false);
   return options;
 }

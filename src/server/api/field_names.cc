@@ -32,22 +32,24 @@ constexpr const char* kForms =
     "grammar grammar_lazy grammar_triggers guided_choice guided_decoding_backend guided_grammar "
     "guided_json guided_regex guided_whitespace_pattern json_schema response_format structured_outputs";
 constexpr const char* kOpenAi =
-    "adapters add_generation_prompt audio best_of continue_final_message draft_model echo function_call "
+    "adapters add_generation_prompt audio id_slot best_of continue_final_message draft_model echo "
+    "function_call "
     "functions kv_transfer_params logprobs max_completion_tokens max_tokens messages metadata modalities "
     "n parallel_tool_calls prediction prompt prompt_cache_key reasoning return_progress role_mapping "
     "safety_identifier service_tier stop store stream_options suffix think thinking tool_choice tools "
     "top_logprobs user verbosity web_search_options prompt_cache_retention "
     "moderation prompt_cache_options";
 constexpr const char* kGenerate =
-    "best_of echo max_tokens logprobs n prompt prompt_token_ids request_id stop suffix top_logprobs";
+    "best_of echo id_slot max_tokens logprobs n prompt prompt_token_ids request_id stop suffix top_logprobs";
 constexpr const char* kResponses =
-    "background context_management conversation include input instructions max_output_tokens "
+    "background context_management conversation id_slot include input instructions max_output_tokens "
     "max_tool_calls metadata parallel_tool_calls previous_response_id prompt prompt_cache_key "
     "prompt_cache_retention reasoning safety_identifier service_tier store stream_options text "
     "tool_choice tools top_logprobs truncation user client_metadata access_programs background_options image "
     "moderation prompt_cache_options";
 constexpr const char* kAnthropic =
-    "container context_management inference_geo max_tokens mcp_servers messages metadata output_config "
+    "container context_management id_slot inference_geo max_tokens mcp_servers messages metadata "
+    "output_config "
     "output_format service_tier speed stop_sequences system thinking tool_choice tools betas "
     "billing_policy cache_control compaction diagnostics fallback_credit_token fallbacks thread "
     "user_profile_id workspace_id";
@@ -103,6 +105,7 @@ const Names& known_fields(AnswerKind kind) {
       return generate;
     case AnswerKind::response:
     case AnswerKind::input_count:
+    case AnswerKind::compaction:
       return responses;
     case AnswerKind::message:
     case AnswerKind::token_count:
@@ -128,6 +131,7 @@ bool refuses_unknown(AnswerKind kind) {
     case AnswerKind::completion:
     case AnswerKind::generate:
     case AnswerKind::response:
+    case AnswerKind::compaction:
     case AnswerKind::message:
     case AnswerKind::embedding:
       return true;

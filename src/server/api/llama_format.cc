@@ -75,7 +75,7 @@ Json LlamaWriter::part(size_t index, const std::string& text) const {
           {"content", text},
           {"tokens", c.tokens},
           {"stop", false},
-          {"id_slot", 0},
+          {"id_slot", request_.slot},
           {"tokens_predicted", c.predicted},
           {"tokens_evaluated", prompt_tokens_}};
 }

@@ -25,6 +25,7 @@ constexpr FieldName kNames[] = {{"model", "model"},
                                 {"max_tokens", "n_predict"},
                                 {"max_tokens", "max_tokens"},
                                 {"ignore_eos", "ignore_eos"},
+                                {"id_slot", "id_slot"},
                                 {"stream", "stream"},
                                 {"presence_penalty", "presence_penalty"},
                                 {"frequency_penalty", "frequency_penalty"},
@@ -202,6 +203,7 @@ void read_rest(JsonFields& fields, LlamaRequest& request) {
       if (name.is_string() && request.response_fields.size() < kMostPieces)
         request.response_fields.push_back(name.get<std::string>());
   request.settings = settings_of(request.completion.options);
+  request.slot = request.completion.options.slot;
 }
 
 std::optional<int> first_token(const Tokenizer& tokenizer, std::initializer_list<const char*> names) {

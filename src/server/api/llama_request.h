@@ -20,6 +20,7 @@ struct LlamaRequest {
   std::vector<std::string>
       response_fields;  // fields of the last object, such as "timings/prompt_n"; empty: all
   Json settings;        // "generation_settings"
+  int slot = 0;
 };
 ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const RequestDefaults& defaults,
                                             RequestEncoder& texts);

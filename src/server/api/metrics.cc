@@ -29,6 +29,8 @@ const char* kind_name(AnswerKind kind) {
       return "completion";
     case AnswerKind::response:
       return "response";
+    case AnswerKind::compaction:
+      return "compaction";
     case AnswerKind::message:
       return "message";
     case AnswerKind::ollama_chat:

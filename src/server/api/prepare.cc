@@ -4,6 +4,7 @@
 
 #include "server/api/anthropic_format.h"
 #include "server/api/anthropic_request.h"
+#include "server/api/compaction.h"
 #include "server/api/embedder.h"
 #include "server/api/generate_format.h"
 #include "server/api/generate_request.h"
@@ -114,8 +115,11 @@ ApiResult<PreparedRequest> prepare_message(std::string_view body, bool counting,
     agent = std::make_shared<AgentRun>(std::move(tools), chat, std::vector<AgentCall>(),
                                        agent_limits(context), now_seconds());
   }
-  auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
-  if (auto* made = ready_in(prepared)) made->agent = std::move(agent);
+  auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), writer);
+  if (auto* made = ready_in(prepared)) {
+    made->agent = std::move(agent);
+    if (context.engine.stats().cache) writer->set_marks(made->prepared.marked);
+  }
   return prepared;
 }
 
@@ -123,14 +127,24 @@ bool is_too_long(const Result<Prepared>& result) {
   return !result && result.error().code == "context_length_exceeded";
 }
 
-// Leaves out as little of the oldest part as needed for the prompt to fit.
-Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
-  auto best = context.preparer.chat(chat, context.cancelled);
-  if (!is_too_long(best)) return best;
+// Leaves out as little of the oldest part as needed for the prompt to fit. room: tokens that must be left for
+// the answer. last: a message that is added to the rest; null: none.
+Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext& context, int room = 1,
+                                   const Json& last = nullptr) {
+  const auto prepare = [&](ChatRequest request) {
+    if (!last.is_null()) request.messages.push_back(last);
+    return context.preparer.chat(std::move(request), context.cancelled);
+  };
+  const int length = context.engine.info().context_length;
+  const auto too_long = [&](const Result<Prepared>& result) {
+    return is_too_long(result) || (result && length > 0 && std::ssize(result->prompts[0]) + room > length);
+  };
+  auto best = prepare(chat);
+  if (!too_long(best)) return best;
   for (size_t low = 1, high = steps_to_shorten(chat.messages) + 1; low < high;) {
     const size_t step = low + (high - low) / 2;
-    auto result = context.preparer.chat(shortened(chat, step), context.cancelled);
-    if (is_too_long(result)) {
+    auto result = prepare(shortened(chat, step));
+    if (too_long(result)) {
       low = step + 1;
     } else {
       best = std::move(result);
@@ -165,6 +179,16 @@ ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting
   request.chat = {};  // the writer needs the rest
   out.writer = std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses);
   return PreparedRequest(std::move(out));
+}
+
+ApiResult<PreparedRequest> prepare_compaction(std::string_view body, const PrepareContext& context) {
+  TRY(const auto json, parse_body(body));
+  TRY(auto request, parse_responses_request(dump_json(body_to_compact(json)), context.defaults,
+                                            *context.responses, context.owner, context.cancelled));
+  Json users = ask_for_summary(request, context.engine.info().context_length);
+  auto result =
+      prepare_shortened(request.chat, context, request.chat.options.max_tokens, summary_instruction());
+  return ready(std::move(result), std::make_shared<CompactionWriter>(std::move(users), context.responses));
 }
 
 ApiResult<PreparedRequest> prepare_ollama(std::string_view body, bool generate,
@@ -254,6 +278,8 @@ ApiResult<PreparedRequest> prepare(AnswerKind kind, std::string_view body, const
     case AnswerKind::response:
     case AnswerKind::input_count:
       return prepare_response(body, kind == AnswerKind::input_count, context);
+    case AnswerKind::compaction:
+      return prepare_compaction(body, context);
     case AnswerKind::ollama_chat:
     case AnswerKind::ollama_generate:
       return prepare_ollama(body, kind == AnswerKind::ollama_generate, context);

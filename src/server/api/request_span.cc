@@ -18,6 +18,7 @@ constexpr size_t kMostReasons = 16;  // of finishing that a span tells
 constexpr std::pair<AnswerKind, std::string_view> kOperations[] = {
     {AnswerKind::chat, "chat"},
     {AnswerKind::response, "chat"},
+    {AnswerKind::compaction, "chat"},
     {AnswerKind::message, "chat"},
     {AnswerKind::ollama_chat, "chat"},
     {AnswerKind::completion, "text_completion"},

@@ -14,15 +14,6 @@ namespace {
 
 using Kind = OutputEvent::Kind;
 
-Json usage_json(const Usage& usage) {
-  return {{"input_tokens", usage.prompt_tokens},
-          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
-          {"output_tokens", usage.completion_tokens},
-          {"output_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"speculation", speculation_json(usage.speculation)}};
-}
-
 // The type and the fields of an event.
 using CallEvent = std::pair<std::string, Json>;
 
@@ -112,6 +103,15 @@ class StoredEvents {
 
 }  // namespace
 
+Json responses_usage(const Usage& usage) {
+  return {{"input_tokens", usage.prompt_tokens},
+          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
+          {"output_tokens", usage.completion_tokens},
+          {"output_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"speculation", speculation_json(usage.speculation)}};
+}
+
 std::string stored_events(const Json& response, int64_t after) {
   StoredEvents events(after);
   Json begun = response;
@@ -159,7 +159,7 @@ Json ResponsesWriter::response(const char* status, const Usage* usage) const {
   json["model"] = head_.model;
   json["output"] = output_;
   json.update(request_.echo);
-  json["usage"] = usage ? usage_json(*usage) : Json();
+  json["usage"] = usage ? responses_usage(*usage) : Json();
   if (usage) json["anabranch"] = extension(head_, *usage);
   if (usage && !request_.tools.left_out.empty())
     json["anabranch"]["left_out_tools"] = request_.tools.left_out;

@@ -54,6 +54,9 @@ class ResponsesWriter : public AnswerWriter {
   int sequence_ = 0;
 };
 
+// The member "usage" of a response.
+Json responses_usage(const Usage& usage);
+
 // The events of a stored response, as a stream of its answer would have sent them. after: the number of the
 // last event that the client has; -1: none.
 std::string stored_events(const Json& response, int64_t after);

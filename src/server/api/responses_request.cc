@@ -5,6 +5,7 @@
 #include <set>
 
 #include "server/api/client_tools.h"
+#include "server/api/compaction.h"
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
 #include "server/api/response_items.h"
@@ -52,9 +53,8 @@ class ItemReader {
       fields.fail(
           "id", "unsupported_value",
           "only the 'input' of a request for an answer may refer to items: send the items themselves");
-    else if (type == "compaction")  // an earlier part, which only the server that made it can read
-      messages_.push_back(
-          {{"role", "user"}, {"content", "[an earlier part of the conversation: not shown]"}});
+    else if (type == "compaction" || type == "compaction_summary")
+      messages_.push_back(message_of_compaction(item, context_.sealer));
     // Other items (web_search_call, image_generation_call, ...) belong to tools that only OpenAI's servers
     // run.
     if (fields.error()) request_.fail(*fields.error());

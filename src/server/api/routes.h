@@ -39,6 +39,7 @@ enum class Page {
   ollama_model,
   llama_props,
   llama_slots,
+  slot_action,
   tokenizer_info,
   router_model,
   router_server,

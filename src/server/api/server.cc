@@ -1,9 +1,11 @@
 #include "server/api/server.h"
 
+#include <cstring>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "base/rotating_log.h"
 #include "base/thread_name.h"
 #include "server/api/api.h"
@@ -19,7 +21,7 @@ constexpr double kLastWordsSeconds = 1;  // time for errors to reach the clients
 
 // The path for PrepareOptions::turns_path.
 std::string turns_path(const ServerOptions& options) {
-  return options.cache_directory.empty() ? "" : options.cache_directory + "/turns.db";
+  return options.directories.cache.empty() ? "" : options.directories.cache + "/turns.db";
 }
 
 class ServerImpl final : public Server {
@@ -35,7 +37,7 @@ class ServerImpl final : public Server {
              {options.volatile_text, turns_path(options), options.read_ahead, options.keep_thinking},
              workers_, *http_, std::move(access), std::move(keys), std::move(sessions), options.tools,
              options.seal_key_path, options.request_timeout_s, options.requests_per_minute,
-             options.share_states, options.cache_directory, options.adapter_directories, spans_.get()),
+             options.share_states, options.directories, spans_.get()),
         access_log_(std::move(access_log)),
         thread_([this] {
           name_thread("connections");
@@ -150,6 +152,10 @@ Result<std::unique_ptr<Server>> Server::start(ServerModels models, const ServerO
   if (!options.access_log.empty()) {
     TRY(access_log, RotatingLog::open(options.access_log, options.access_log_bytes));
   }
+  if (!options.directories.slots.empty())
+    if (const int error = make_private_directory(options.directories.slots))
+      return make_error(ErrorKind::io, "cannot make the directory {} for slots: {}",
+                        options.directories.slots, std::strerror(error));
   TRY(auto sessions, SessionStores::open(options.sessions));
   TRY(auto http, HttpServer::listen(options.host, options.port, options.limits, options.tls));
   return std::unique_ptr<Server>(std::make_unique<ServerImpl>(std::move(models), options, std::move(access),

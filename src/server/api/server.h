@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "chat/volatile_text.h"
 #include "server/api/agent_run.h"
+#include "server/api/directories.h"
 #include "server/api/model_source.h"
 #include "server/api/session_stores.h"
 #include "server/http/api_keys.h"
@@ -34,18 +35,17 @@ struct ServerOptions {
   bool read_ahead = true;                   // read the beginning of next prompts while no request waits
   bool keep_thinking = false;               // see PrepareOptions
   bool share_states = false;                // other workers may fetch cached states (state_pages.h)
-  std::string cache_directory;   // for cached states and sampled turns (turns.db); empty: nothing on disk
+  Directories directories;
   std::string seal_key_path;     // see Sealer
   SessionOptions sessions;       // stored conversations
   ServerTools tools;             // of MCP servers
   double request_timeout_s = 0;  // for each request, from its arrival to the end of its answer; 0: no limit
   int requests_per_minute = 0;   // for answers, from one client address; 0: no limit
   std::string access_log;        // a file with a line about each request (access_log.h); empty: none
-  size_t access_log_bytes = 64u << 20;           // see RotatingLog
-  std::vector<std::string> adapter_directories;  // from which clients may load adapters; none: they may not
-  OtlpEndpoint otlp;          // gets a span for each request for an answer (request_span.h)
-  double stop_grace_s = 30;   // for answers under way when stop() is called; then they are cut off
-  double device_check_s = 1;  // between two checks whether a model's device has failed
+  size_t access_log_bytes = 64u << 20;  // see RotatingLog
+  OtlpEndpoint otlp;                    // gets a span for each request for an answer (request_span.h)
+  double stop_grace_s = 30;             // for answers under way when stop() is called; then they are cut off
+  double device_check_s = 1;            // between two checks whether a model's device has failed
 };
 
 enum class ServerEnd { stopped, device_lost };

@@ -1,0 +1,27 @@
+// Anthropic's "cache_control": the blocks at whose end clients ask that the model's state is kept.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chat/cache_mark.h"
+#include "server/api/json_fields.h"
+
+namespace anabranch::server {
+
+inline constexpr size_t kMaxCacheMarks = 4;  // of a request, as in Anthropic's API
+
+class CacheMarks {
+ public:
+  // Reads "cache_control" of a block or a tool: {"type": "ephemeral", "ttl": "5m" or "1h"}. place: where it
+  // ends; its `hour` is set here. Fails with 400, which names the field.
+  void read(JsonFields& fields, CacheMark place);
+  // Reads that of the request, which stands for the last block. Fails if there are too many. messages: those
+  // of the whole request.
+  std::vector<CacheMark> finish(JsonFields& request, const Json& messages);
+
+ private:
+  std::vector<CacheMark> marks_;
+};
+
+}  // namespace anabranch::server

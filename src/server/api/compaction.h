@@ -1,0 +1,46 @@
+// OpenAI's compaction: POST /v1/responses/compact answers with the user's messages and a summary of the rest,
+// which the served model writes. The summary is sealed (sealed_text.h), and read back from later inputs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "server/api/answer_writer.h"
+#include "server/api/responses_request.h"
+
+namespace anabranch::server {
+
+inline constexpr int kSummaryTokens = 2048;  // at most, and at most a quarter of the context
+
+// The body of a request for an answer that reads the same conversation as this request for a compaction.
+Json body_to_compact(const Json& body);
+// The last message of the prompt: what the model is asked for.
+Json summary_instruction();
+// Changes the request into one for a summary. Returns the user's messages, as items.
+Json ask_for_summary(ResponsesRequest& request, int context);
+
+// An item "compaction" as a message for the model: the summary, or a placeholder if this server cannot open
+// it.
+Json message_of_compaction(const Json& item, const Sealer& sealer);
+
+class CompactionWriter : public AnswerWriter {
+ public:
+  CompactionWriter(Json user_messages, std::shared_ptr<ResponseContext> context)
+      : AnswerWriter(false), output_(std::move(user_messages)), context_(std::move(context)) {}
+
+  std::string begin(AnswerHead head, size_t choices) override;
+  std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
+                    const TakeLogprobs& logprobs) override;
+  std::string choice_finished(size_t, const AnswerEnd&, const TakeLogprobs&) override { return ""; }
+  std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) override;
+  std::string failure(const ApiError&) override { return ""; }
+
+ private:
+  Json output_;
+  const std::shared_ptr<ResponseContext> context_;
+  AnswerHead head_;
+  std::string summary_;
+};
+
+}  // namespace anabranch::server
