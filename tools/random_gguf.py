@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """A GGUF file of a hybrid model with random 4-bit weights, for measurements beside llama.cpp.
 
-    python3 tools/random_gguf.py SHAPE FILE [--type TYPE] [--vocab N] [--layers N]
+    python3 tools/random_gguf.py SHAPE FILE [--type TYPE] [--vocab N] [--layers N] [--lora RANK]
 
 The shapes are those of qwen35 and qwen35moe; matrices are Q4_0, IQ4_NL or MXFP4, routers and vectors F32. The text that such a model
 writes is noise. The file is written as fast as the disk takes it, and needs Python alone: the random numbers repeat
-after some million weights."""
+after some million weights. --lora: not the model, but a LoRA adapter of this rank for all of its layers' matrices but those of
+experts."""
 
 import argparse
+import array
 import os
+import random
 import struct
 import sys
 
@@ -84,6 +87,19 @@ def tensors(s):
         yield from layer_tensors(s, i)
 
 
+def adapter_tensors(s, rank):
+    for i in range(s["layers"]):
+        for name, shape, plain in layer_tensors(s, i):
+            if not plain and not name.endswith(("_exps.weight", "_shexp.weight")):
+                yield name + ".lora_a", (shape[0], rank), True
+                yield name + ".lora_b", (rank, shape[1]), True
+
+
+def adapter_metadata(s, rank):
+    return {"general.type": "adapter", "general.architecture": "qwen35moe" if "experts" in s else "qwen35",
+            "adapter.type": "lora", "adapter.lora.alpha": float(rank)}
+
+
 def byte_tokens():
     """GPT-2's printable characters for all bytes."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -141,7 +157,13 @@ def size_of(shape, plain, block):
     return count * 4 if plain else count // 32 * block
 
 
-def vector(name, count):
+def vector(name, count, pool=array.array("f")):
+    if ".lora_" in name:
+        if not pool:
+            pool.extend(random.gauss(0, 0.05) for _ in range(1_000_003))
+        at = random.randrange(len(pool))
+        copies = pool * (count // len(pool) + 2)
+        return copies[at:at + count].tobytes()
     if name.endswith("ssm_a"):
         numbers = [-0.05 - 0.4 * i / count for i in range(count)]
     elif "norm" in name:
@@ -161,11 +183,14 @@ def main():
     parser.add_argument("--type", choices=TYPES, default="q4_0")
     parser.add_argument("--vocab", type=int)
     parser.add_argument("--layers", type=int)
+    parser.add_argument("--lora", type=int, metavar="RANK")
     arguments = parser.parse_args()
     s = dict(SHAPES[arguments.shape])
     s["vocab"], s["layers"] = arguments.vocab or s["vocab"], arguments.layers or s["layers"]
 
     kv, listed = metadata(s), list(tensors(s))
+    if arguments.lora:
+        kv, listed = adapter_metadata(s, arguments.lora), list(adapter_tensors(s, arguments.lora))
     number, scale = TYPES[arguments.type]
     block = len(scale) + 16
     pool = blocks(scale, 1_000_003) * 4
