@@ -210,6 +210,15 @@ Result<AdapterFile> read_adapter(const std::string& path, const Json& base_confi
                       parts.matrices.size(), kMaxAdapterTensors);
   if (parts.matrices.empty())
     return make_error(ErrorKind::invalid, "{} changes no module: it has no tensors", parts.path);
+  uint64_t bytes = 0;  // of whatever shapes; load_halves() checks them
+  for (const AdapterMatrix& matrix : parts.matrices) {
+    uint64_t values = 1;
+    for (const int64_t size : matrix.shape) values *= std::clamp<int64_t>(size, 1, kMaxAdapterBytes / values);
+    bytes += values * sizeof(float);
+    if (bytes > kMaxAdapterBytes)
+      return make_error(ErrorKind::exhausted, "{} has more than the {} GiB of matrices that are read",
+                        parts.path, kMaxAdapterBytes >> 30);
+  }
   TRY(const auto pairs, pair_matrices(parts));
   AdapterFile out{path, {}, {}, 0, parts.base};
   for (const auto& [module, halves] : pairs) {

@@ -75,12 +75,23 @@ std::optional<std::string> module_of(GgufArch arch, const std::string& weight) {
   return name;
 }
 
+// Shapes alone do not show that an adapter is of another family, whose rows have another order.
+Result<void> check_family(const std::string& arch, const Json& base_config, const std::string& path) {
+  const std::string type = string_at(base_config, "model_type");
+  for (const char* family : {"qwen", "gemma"})
+    if (!type.empty() && type.starts_with(family) != arch.starts_with(family))
+      return make_error(ErrorKind::invalid, "{} is an adapter of {} models, but the model is of type {}",
+                        path, arch, type);
+  return {};
+}
+
 }  // namespace
 
 Result<AdapterParts> read_gguf_adapter(const std::string& path, const Json& base_config) {
   TRY(auto parts, open_gguf_parts(path));
   const GgufFile& file = parts.joined;
   TRY_VOID(check_metadata(file.metadata, path));
+  TRY_VOID(check_family(string_at(file.metadata, "general.architecture"), base_config, path));
   TRY(const GgufArch arch, read_gguf_arch(file, path));
   const GgufMetadata metadata(file, path, "");
   // Without alpha, or with zero, llama.cpp does not scale.

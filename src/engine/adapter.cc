@@ -11,4 +11,14 @@ std::string adapter_salt(std::span<const AppliedAdapter> adapters) {
   return salt;
 }
 
+std::string_view adapter_salt_in(std::string_view cache_salt) {
+  size_t end = 0;
+  while (end < cache_salt.size() && cache_salt[end] == '\xfe') {
+    const size_t close = cache_salt.find('\xfe', end + 1);
+    if (close == cache_salt.npos) break;
+    end = close + 1;
+  }
+  return cache_salt.substr(0, end);
+}
+
 }  // namespace anabranch

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <future>
 #include <new>
@@ -92,14 +93,17 @@ class EngineImpl final : public Engine {
   Result<void> check(const Request& request) const;
   Result<void> check_images(const Request& request) const;
   Result<void> check_adapters(const Request& request) const;
+  Result<void> check_memory(const AdapterFile& file) const;
+  Result<void> between_steps(const std::function<void()>& work);
 
   EngineOptions options_;
   LoadFunction load_;
   EngineModel model_;
   std::string context_note_;  // why the context is shorter than the model's own; for messages
   Inbox inbox_;
-  StateCache* states_ = nullptr;           // owned by the loop, which lives as long as thread_
-  std::unique_ptr<StateFetcher> fetcher_;  // null: no peers are configured
+  std::atomic<bool> knows_adapters_{false};  // the device has the kernels for them
+  StateCache* states_ = nullptr;             // owned by the loop, which lives as long as thread_
+  std::unique_ptr<StateFetcher> fetcher_;    // null: no peers are configured
   std::thread thread_;
 };
 
@@ -194,8 +198,8 @@ Result<void> EngineImpl::check_adapters(const Request& request) const {
     if (!std::isfinite(one.scale))
       return make_error(ErrorKind::invalid, "an adapter's scale is {}, but must be a number", one.scale);
   }
-  if (!request.cache_salt.starts_with(adapter_salt(request.adapters)))
-    return make_error(ErrorKind::invalid, "the adapters are not part of the cache salt");
+  if (adapter_salt_in(request.cache_salt) != adapter_salt(request.adapters))
+    return make_error(ErrorKind::invalid, "the adapters are not those of the cache salt");
   return {};
 }
 
@@ -255,30 +259,61 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   return id;
 }
 
-Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std::string& path) {
-  TRY(const AdapterFile file, read_adapter(path, model_.loaded().config));
-  std::promise<Result<std::shared_ptr<const nn::Adapter>>> promise;
-  auto loaded = promise.get_future();
+// Runs `work` on the engine's thread between two steps, and waits for it.
+Result<void> EngineImpl::between_steps(const std::function<void()>& work) {
+  std::promise<Result<void>> promise;
+  auto done = promise.get_future();
   {
     std::lock_guard lock(inbox_.mutex);
     if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");
     inbox_.jobs.push_back([&] {
       try {
-        promise.set_value(model_.model().load_adapter(file));
+        work();
+        promise.set_value({});
       } catch (const std::exception& e) {  // no memory on the device
-        promise.set_value(make_error(ErrorKind::exhausted, "{} could not be loaded: {}", path, e.what()));
+        promise.set_value(make_error(ErrorKind::exhausted, "{}", e.what()));
       }
     });
     inbox_.wake.notify_one();
   }
-  TRY(auto weights, loaded.get());
-  auto adapter = std::make_shared<LoadedAdapter>();
-  *adapter = {path, file.digest, file.base, 0, 0, std::move(weights), this};
-  for (const auto& [module, matrices] : file.modules) {
-    adapter->rank = std::max(adapter->rank, matrices.down.shape(0));
-    adapter->bytes += matrices.down.nbytes() + matrices.up.nbytes();
+  return done.get();
+}
+
+// Adapters take memory from running requests, but not from the activations of a step.
+Result<void> EngineImpl::check_memory(const AdapterFile& file) const {
+  const Device& device = model_.device();
+  const uint64_t free = device.free_bytes(), reserve = device.memory_bytes() / 32;
+  if (free == 0 || file.bytes + reserve <= free) return {};
+  return make_error(ErrorKind::exhausted, "{} takes {:.1f} GB, and {:.1f} GB of memory are free", file.path,
+                    file.bytes / 1e9, free / 1e9);
+}
+
+Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std::string& path) {
+  try {
+    TRY(const AdapterFile file, read_adapter(path, model_.loaded().config));
+    TRY_VOID(model_.model().check_adapter(file));
+    TRY_VOID(check_memory(file));
+    // Whoever releases it last, its device is still there.
+    const std::shared_ptr<LoadedAdapter> adapter(
+        new LoadedAdapter, [device = model_.loaded().device, sum = inbox_.adapter_bytes](LoadedAdapter* one) {
+          *sum -= one->bytes;
+          delete one;
+        });
+    const auto weights = std::make_shared<nn::Adapter>();
+    adapter->weights = weights;
+    adapter->path = path, adapter->digest = file.digest, adapter->base = file.base, adapter->engine = this;
+    for (const auto& [module, matrices] : file.modules) {  // requests wait for a module at most
+      TRY_VOID(between_steps([&] { model_.model().add_to_adapter(*weights, module, matrices); }));
+      const uint64_t bytes = matrices.down.nbytes() + matrices.up.nbytes();
+      adapter->rank = std::max(adapter->rank, matrices.down.shape(0));
+      adapter->bytes += bytes;
+      *inbox_.adapter_bytes += bytes;
+    }
+    if (!knows_adapters_.exchange(true)) TRY_VOID(between_steps([&] { model_.prepare_adapters(*weights); }));
+    return std::shared_ptr<const LoadedAdapter>(adapter);
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorKind::exhausted, "{} could not be loaded: out of memory", path);
   }
-  return std::shared_ptr<const LoadedAdapter>(std::move(adapter));
 }
 
 void EngineImpl::cancel(RequestId id) {

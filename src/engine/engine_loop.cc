@@ -70,6 +70,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
       inbox_(inbox),
       scheduler_({options.prefill_chunk > 0 ? options.prefill_chunk : model.device().prefill_chunk(),
                   model.info().max_running, options.max_queue, options.max_gap_ms / 1000}),
+      all_states_(memory.budgets.states),
       memory_(memory.budgets, memory.reserve),
       keeper_(std::move(keeper)),
       images_(make_image_encoder(model, options, keeper_.cache())),
@@ -152,7 +153,9 @@ void EngineLoop::guard_memory() {
   const auto cache = keeper_.stats();
   const MemoryBudgets& budgets =
       memory_.update(available_memory(), {scheduler_.bytes(), cache ? cache->ram_bytes : 0});
-  if (!model_.device().has_own_memory()) scheduler_.set_budget(budgets.states);
+  const uint64_t states = model_.device().has_own_memory() ? all_states_ : budgets.states;
+  const uint64_t adapters = options_.memory_bytes > 0 ? 0 : inbox_.adapter_bytes->load();
+  scheduler_.set_budget(states - std::min(adapters, states / 2));
   keeper_.set_ram_budget(budgets.cache);
   if (memory_.short_of_memory() == was_short) return;
   if (was_short)

@@ -5,6 +5,7 @@
 // requests and plans while the device computes. The submitted step is then the pending step.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -30,6 +31,8 @@ struct Inbox {
   std::vector<RequestId> cancels;
   std::deque<std::function<void()>> jobs;  // for the engine's thread, while no pass runs
   EngineStats stats;
+  // Memory of adapters. Shared, because an adapter may end after the engine.
+  const std::shared_ptr<std::atomic<uint64_t>> adapter_bytes = std::make_shared<std::atomic<uint64_t>>(0);
   RequestId next_id = 1;
   int waiting = 0;  // arrivals and queued sequences
   bool stopping = false;
@@ -72,6 +75,7 @@ class EngineLoop {
   EngineModel& model_;
   Inbox& inbox_;
   Scheduler scheduler_;
+  const uint64_t all_states_;  // the budget of running requests without adapters
   MemoryGuard memory_;
   SnapshotKeeper keeper_;
   std::unique_ptr<ImageEncoder> images_;  // null: the model reads none

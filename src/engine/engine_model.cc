@@ -9,6 +9,7 @@
 #include "base/white_space.h"
 #include "decode/spec_stats.h"
 #include "decode/text_constraints.h"
+#include "models/kernel_passes.h"
 #include "ops/open.h"
 #include "ops/table.h"
 #include "output/output_format.h"
@@ -48,6 +49,11 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   load_statistics(options);
   finish_kernels();
   return {};
+}
+
+void EngineModel::prepare_adapters(const nn::Adapter& adapter) {
+  prepare_kernels(model(), adapter);
+  finish_kernels();
 }
 
 // Waits until all kernels are compiled, before the first request is accepted.

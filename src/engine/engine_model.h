@@ -22,6 +22,8 @@ class EngineModel {
   void save_statistics() const;
 
   Device& device() const { return *device_; }
+  // Lets the device compile the kernels that passes with adapters need, and waits for them.
+  void prepare_adapters(const nn::Adapter& adapter);
   const Model& model() const { return *loaded_.model; }
   const LoadedModel& loaded() const { return loaded_; }
   ModelInfo& info() { return loaded_.info; }

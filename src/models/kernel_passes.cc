@@ -18,7 +18,10 @@ constexpr size_t kLogitRows = 128;  // more would take much memory, which pools 
 
 class Passes {
  public:
-  explicit Passes(const Model& model) : model_(model), state_(model.make_state()) {}
+  explicit Passes(const Model& model, const nn::Adapter* adapter = nullptr)
+      : model_(model), state_(model.make_state()) {
+    if (adapter) state_.set_adapters({{adapter, 1.0f}});
+  }
 
   void prompt() {
     for (int i = 0; i < kPromptChunks; i++)
@@ -74,6 +77,14 @@ void prepare_kernels(const Model& model) {
     passes.rows();
     passes.drafts();
     passes.draft_heads();
+    passes.prompt();
+  });
+}
+
+void prepare_kernels(const Model& model, const nn::Adapter& adapter) {
+  model.device().prepare_kernels([&] {
+    Passes passes(model, &adapter);
+    passes.rows();
     passes.prompt();
   });
 }

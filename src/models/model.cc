@@ -476,6 +476,10 @@ void Model::drop_layers(std::span<const int> layers) {
   const auto drop = [&](auto& from) {
     for (auto at = layers.rbegin(); at != layers.rend(); ++at) from.erase(from.begin() + *at);
   };
+  for (const int layer : layers)
+    layers_[static_cast<size_t>(layer)].visit_linears([&](const nn::Linear& linear) {
+      if (linear.origin) dropped_.insert(linear.origin->module);
+    });
   drop(layers_);
   drop(spec_.layers);
   if (in_turns()) drop(owners_);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -72,10 +73,12 @@ class Model {
   Tensor mtp(const Tensor& hidden, const Batch& batch) const;
   StateLayout mtp_layout() const;
 
-  // Puts an adapter on the device, for the states that it shall change (SequenceState::set_adapters). Errors:
-  // invalid (a module that the model does not have, or of another shape), unsupported (a module that adapters
-  // cannot change, such as experts; layers on several devices).
-  Result<std::shared_ptr<const nn::Adapter>> load_adapter(const AdapterFile& file) const;
+  // Whether an adapter fits. Errors: invalid (a module of another shape), unsupported (a module that adapters
+  // cannot change, such as experts, or that the model does not have; layers on several devices).
+  Result<void> check_adapter(const AdapterFile& file) const;
+  // Puts a module of an adapter that fits on the device, for the states that the adapter shall change
+  // (SequenceState::set_adapters). Modules of layers that were dropped are left out.
+  void add_to_adapter(nn::Adapter& adapter, const std::string& module, const LowRankMatrices& matrices) const;
 
   // Removes layers; those after them move up. Lossy: it is a different model then, and states made before do
   // not fit it.
@@ -148,7 +151,8 @@ class Model {
   std::unique_ptr<ThreadPool> rank_threads_;  // one for each rank; null: there is one rank
   ops::Weight embedding_;                     // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
-  std::vector<int> parts_;  // for each layer: which part of the states it uses
+  std::set<std::string> dropped_;  // modules of layers that were dropped
+  std::vector<int> parts_;         // for each layer: which part of the states it uses
   std::optional<nn::PerLayerInputs> per_layer_inputs_;
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied

@@ -30,19 +30,26 @@ Tensor rows_of(const Tensor& matrix, const std::vector<int64_t>& rows) {
   return out;
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const nn::Adapter>> Model::load_adapter(const AdapterFile& file) const {
-  if (ranks() > 1)
-    return make_error(ErrorKind::unsupported, "{}: adapters run on one device, and the model is on {}",
-                      file.path, ranks());
-  std::map<std::string, std::vector<const nn::Linear*>> places;  // q_proj may hold two layers' rows
-  for (const nn::DecoderLayer& layer : layers_)
+// A module's linear layers. Two of them may have parts of its rows, such as queries and their gate.
+using Places = std::map<std::string, std::vector<const nn::Linear*>>;
+Places places_of(const std::vector<nn::DecoderLayer>& layers) {
+  Places places;
+  for (const nn::DecoderLayer& layer : layers)
     layer.visit_linears([&](const nn::Linear& linear) {
       if (linear.origin) places[linear.origin->module].push_back(&linear);
     });
-  auto adapter = std::make_shared<nn::Adapter>();
+  return places;
+}
+
+}  // namespace
+
+Result<void> Model::check_adapter(const AdapterFile& file) const {
+  if (ranks() > 1)
+    return make_error(ErrorKind::unsupported, "{}: adapters run on one device, and the model is on {}",
+                      file.path, ranks());
+  const Places places = places_of(layers_);
   for (const auto& [module, matrices] : file.modules) {
+    if (dropped_.contains(module)) continue;
     const auto at = places.find(module);
     if (at == places.end())
       return make_error(
@@ -50,20 +57,28 @@ Result<std::shared_ptr<const nn::Adapter>> Model::load_adapter(const AdapterFile
           "{}: adapters cannot change '{}' here: they change the projections of attention, Gated "
           "DeltaNet and dense MLPs of this model's {} layers",
           file.path, module, layers_.size());
-    for (const nn::Linear* linear : at->second) {
-      const int64_t in = linear->weight.in_features();
-      const nn::Origin& origin = *linear->origin;
-      if (matrices.down.shape(1) != in || matrices.up.shape(0) != origin.outputs)
-        return make_error(
-            ErrorKind::invalid,
-            "{}: '{}' is for {} inputs and {} outputs, but the model has {} and {}: is it another "
-            "model's adapter?",
-            file.path, module, matrices.down.shape(1), matrices.up.shape(0), in, origin.outputs);
-      adapter->linears.emplace(&origin, nn::LowRank{ops::Weight::make(*device_, source_of(matrices.down)),
-                                                    device_->to_device(rows_of(matrices.up, origin.rows))});
-    }
+    const nn::Linear& linear = *at->second.front();
+    const int64_t in = linear.weight.in_features(), out = linear.origin->outputs;
+    if (matrices.down.shape(1) != in || matrices.up.shape(0) != out)
+      return make_error(
+          ErrorKind::invalid,
+          "{}: '{}' is for {} inputs and {} outputs, but the model has {} and {}: is it another "
+          "model's adapter?",
+          file.path, module, matrices.down.shape(1), matrices.up.shape(0), in, out);
   }
-  return std::shared_ptr<const nn::Adapter>(std::move(adapter));
+  return {};
+}
+
+void Model::add_to_adapter(nn::Adapter& adapter, const std::string& module,
+                           const LowRankMatrices& matrices) const {
+  const Places places = places_of(layers_);
+  const auto at = places.find(module);
+  if (at == places.end()) return;
+  const auto down = ops::Weight::make(*device_, source_of(matrices.down));
+  for (const nn::Linear* linear : at->second)
+    adapter.linears.emplace(
+        linear->origin.get(),
+        nn::LowRank{down, device_->to_device(rows_of(matrices.up, linear->origin->rows))});
 }
 
 }  // namespace anabranch

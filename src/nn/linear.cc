@@ -26,11 +26,14 @@ void add_adapters(std::span<Tensor> outputs, std::span<const Linear* const> laye
   for (size_t i = 0; i < layers.size(); i++)
     for (const AdapterRows& rows : adapters)
       if (const LowRank* low_rank = find(rows, *layers[i])) parts.push_back({i, low_rank, &rows});
-  // A sequence may have several spans, which share the product.
+  // Several sequences, or layers with parts of one module's rows, share a product.
   std::vector<const ops::Weight*> weights;
+  const auto find_down = [&](const Part& part) {
+    return std::ranges::find(weights, &part.low_rank->down.storage(),
+                             [](const ops::Weight* weight) { return &weight->storage(); });
+  };
   for (const Part& part : parts)
-    if (std::ranges::find(weights, &part.low_rank->down) == weights.end())
-      weights.push_back(&part.low_rank->down);
+    if (find_down(part) == weights.end()) weights.push_back(&part.low_rank->down);
   std::vector<Tensor> products;
   for (size_t first = 0; first < weights.size(); first += ops::kMaxLinearWeights) {
     const size_t count = std::min(ops::kMaxLinearWeights, weights.size() - first);
@@ -42,7 +45,7 @@ void add_adapters(std::span<Tensor> outputs, std::span<const Linear* const> laye
     sums.clear();
     for (; next < parts.size() && parts[next].output == i; next++) {
       const auto& [output, low_rank, rows] = parts[next];
-      const auto at = std::ranges::find(weights, &low_rank->down) - weights.begin();
+      const auto at = find_down(parts[next]) - weights.begin();
       sums.push_back(
           {products[static_cast<size_t>(at)], low_rank->up, rows->scale, rows->begin, rows->count});
     }

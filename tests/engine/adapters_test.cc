@@ -162,8 +162,11 @@ TEST_F(Adapters, WhatDoesNotFitIsRefused) {
     return id.ok() ? "" : id.error().message;
   };
   Request unsalted = with(request_of(5, 1), {a});
+  Request unadapted = unsalted;
   unsalted.cache_salt.clear();
   EXPECT_NE(submitted(unsalted), "");
+  unadapted.adapters.clear();
+  EXPECT_NE(submitted(unadapted), "") << "states of the base under an adapter's salt";
   EXPECT_NE(submitted(with(request_of(5, 1), std::vector(kMaxAdapters + 1, a))), "");
   EXPECT_EQ(submitted(with(request_of(5, 1), std::vector(kMaxAdapters, a))), "");
   collector.wait(0);
