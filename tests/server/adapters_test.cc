@@ -417,6 +417,28 @@ TEST_F(LoadingAdapters, TheOperatorWritesADirectoryInAnyWay) {
   }
 }
 
+// One whose files are gone does not keep its model from being loaded.
+TEST_F(LoadingAdapters, ComeBackWithTheirModel) {
+  ServerModels models = served_by(engine_);
+  models.source.find = [](const std::string& name) {
+    return name == "fake-1b" ? std::optional(name) : std::nullopt;
+  };
+  models.source.measure = [](const std::string&) -> Result<ModelSize> { return ModelSize{}; };
+  models.source.load = [this](const std::string&) -> Result<ReadyModel> { return *served_by(engine_).first; };
+  start(std::move(models), options_);
+  ASSERT_EQ(load("n", "a").status, 200);
+  ASSERT_EQ(load("m", "b").status, 200);
+  fs::remove_all(dir_.file("b"));
+  ASSERT_EQ(post("/v1/models/unload", R"({"model":"fake-1b"})").status, 200);
+  EXPECT_EQ(engine_.adapters().size(), 0u);
+  EXPECT_EQ(chat("n").status, 200);
+  EXPECT_EQ(applied(), fs::canonical(dir_.file("a")).string() + "*1");
+  const HttpAnswer gone = chat("m");
+  EXPECT_EQ(gone.status, 503);
+  EXPECT_EQ(gone.error_code(), "model_not_loaded") << gone.body;
+  EXPECT_EQ(chat("fake-1b").status, 200);
+}
+
 TEST_F(LoadingAdapters, NobodyWithoutNamedDirectories) {
   options_.directories.adapters.clear();
   start(options_);
