@@ -185,7 +185,7 @@ void Preparer::compile(Prepared prepared, const GrammarClient& client,
   if (constraint->text.empty()) return done(std::move(prepared));
   const auto kept = std::make_shared<Prepared>(std::move(prepared));
   engine_.compile_grammar(constraint->text, client,
-                          [this, kept, field = constraint->field, done](auto grammar) {
+                          [this, done, field = constraint->field, kept](auto grammar) {
                             if (!grammar.ok()) return done(constraint_error(field, grammar.error()));
                             const std::span<const int> prompt = kept->prompts[0];
                             const auto begun = engine_.check_beginning(*grammar, prompt.last(kept->begun));

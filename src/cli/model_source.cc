@@ -130,15 +130,12 @@ Result<std::vector<server::AdapterPlace>> adapter_places(const ServeOptions& opt
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
   TRY(EngineOptions wanted, engine_options(options.engine, options.spec, options.cache));
   TRY(wanted.peers, peer_options(options));
-  TRY(const auto places, adapter_places(options));
   TRY(std::shared_ptr<Engine> engine, make_engine(wanted));
   if (options.mlock) {
     TRY_VOID(lock_memory());
   }
   const SamplingParams sampling = sampling_params(options.sampling, *engine, 0);
-  TRY(auto adapters, server::load_adapters(*engine, places));
-  return server::ReadyModel{std::move(engine), sampling, thinking_wish(options.thinking),
-                            std::move(adapters)};
+  return server::ReadyModel{std::move(engine), sampling, thinking_wish(options.thinking)};
 }
 
 server::ModelSource model_source(const ServeOptions& options, const std::string& first) {

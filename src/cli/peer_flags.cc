@@ -1,6 +1,7 @@
 #include "cli/peer_flags.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace anabranch::cli {
 namespace {
@@ -142,9 +143,24 @@ constexpr Instead kInstead[] = {
     {"version", "`anabranch --version` prints it"},
 };
 
+// vLLM's flag takes several values of NAME=PATH. Ours is given for each, so this repeats it.
+void repeat_lora_modules(std::vector<std::string>& words) {
+  constexpr std::string_view kFlag = "--lora-modules";
+  bool follows = false;  // the word comes after the flag and perhaps values of it
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (words[i].starts_with('-')) {
+      follows = words[i] == kFlag;
+    } else if (follows && words[i - 1] != kFlag && words[i].find('=') != std::string::npos) {
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(i), std::string(kFlag));
+      ++i;
+    }
+  }
+}
+
 }  // namespace
 
 void use_our_names(std::vector<std::string>& words) {
+  repeat_lora_modules(words);
   std::string command;
   for (std::string& word : words) {
     if (word == "--") return;

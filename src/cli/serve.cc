@@ -284,8 +284,8 @@ Result<void> add_adapter_places(const ServeOptions& options, const std::string& 
   const auto add = [&](const ServeOptions& of, const std::string& model) -> Result<void> {
     TRY(auto places, adapter_places(of));
     for (const auto& place : places) {
-      const bool is_model = place.name == first ||
-                            std::ranges::find(options.configured, place.name) != options.configured.end();
+      const bool is_model =
+          models.source.find(place.name).has_value();  // a stored one is found first as well
       const auto [owner, added] = owners.emplace(place.name, model);
       if (is_model || !added)
         return make_error(ErrorKind::invalid, "--lora {}={}: {} has this name already", place.name,
@@ -312,6 +312,9 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
   const std::string first = models.first ? models.first->engine->info().name : "";
   models.source = model_source(options, first);
   TRY_VOID(add_adapter_places(options, first, models));
+  if (models.first) {
+    TRY(models.first->adapters, server::load_adapters(*models.first->engine, models.adapters[first]));
+  }
   models.strict_names = options.strict_model_names;
   TRY(const auto device, ops::open_device({options.engine.device.name}));
   models.weight_bytes = options.model_bytes > 0 ? options.model_bytes : memory_of(*device) / 4 * 3;

@@ -143,6 +143,8 @@ COMMANDS = [
     row("serve --lora x", FAILED, "--lora x", "NAME=PATH"),
     row("serve --lora a=x", FAILED, "--lora", "--model"),
     row("serve --lora-modules x", FAILED, "--lora x", "NAME=PATH"),
+    row("serve --lora-modules a=x b=y b=z", FAILED, "--lora b=z", "two adapters"),
+    row("serve --lora a=x b=y", USAGE, "'b=y' is one word too many"),
     row("serve --adapter-path x", USAGE, "no flag --adapter-path", "--lora NAME=PATH"),
     row("serve --enable-lora", USAGE, "no flag --enable-lora", "leave it out"),
     row("bench --lora x", USAGE, "no flag --lora"),

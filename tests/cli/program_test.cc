@@ -202,6 +202,23 @@ TEST(Program, NoFlagForLoadingGoesWithAUrl) {
 }
 
 // docs/configuration.md lists the names that other programs give our flags: all of them, and no others.
+TEST(Program, VllmsAdaptersFollowOneFlag) {
+  const auto ours = [](std::vector<std::string> words) {
+    use_our_names(words);
+    return words;
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(ours({"serve", "--lora-modules", "a=p", "b=q", "c=r", "--port", "80"}),
+            (Words{"serve", "--lora", "a=p", "--lora", "b=q", "--lora", "c=r", "--port", "80"}));
+  EXPECT_EQ(ours({"serve", "--lora-modules", "a=p", "--lora-modules", "b=q"}),
+            (Words{"serve", "--lora", "a=p", "--lora", "b=q"}));
+  for (const Words& same : {Words{"serve", "--lora", "a=p", "b=q"}, Words{"serve", "--lora", "a=p", "word"},
+                            Words{"serve", "--", "--lora-modules", "a=p", "b=q"}})
+    EXPECT_EQ(ours(same), same);
+  EXPECT_EQ(ours({"serve", "--lora-modules=a=p", "--port", "80", "b=q"}),
+            (Words{"serve", "--lora=a=p", "--port", "80", "b=q"}));
+}
+
 TEST(Program, TheDocsListTheFlagsOfOtherPrograms) {
   const Program program;
   const std::string page = *read_file(ANABRANCH_SOURCE_DIR "/docs/configuration.md", 1 << 20);

@@ -340,6 +340,23 @@ TEST_F(LoadingAdapters, WhatDoesNotLoadIsNotThere) {
   EXPECT_EQ(applied(), fs::canonical(dir_.file("a")).string() + "*1") << "the old one stays";
 }
 
+// A client that sees these may try again; its adapter is not at fault.
+TEST_F(LoadingAdapters, FaultsOfTheMachineAreNotTheClients) {
+  for (const auto& [path, status, code] : {std::tuple{"huge", 503, "adapter_not_loaded"},
+                                           {"cursed", 500, "adapter_not_loaded"},
+                                           {"full", 503, "adapter_not_loaded"},
+                                           {"late", 503, "shutting_down"},
+                                           {"bad", 400, "adapter_not_loaded"}}) {
+    fs::create_directories(dir_.file(path));
+    const HttpAnswer answer = load("n", path);
+    EXPECT_EQ(answer.status, status) << path << answer.body;
+    EXPECT_EQ(answer.error_code(), code) << path;
+    EXPECT_NE(answer.body.find("'n'"), std::string::npos) << answer.body;
+    EXPECT_EQ(answer.headers.contains("retry-after"), status == 503) << path;
+  }
+  EXPECT_EQ(load("n", "a").status, 200) << "the server goes on, and the name is free";
+}
+
 TEST_F(LoadingAdapters, OnlyFromNamedDirectories) {
   fs::create_directory_symlink(outside_.file("x"), dir_.file("link"));
   fs::create_directories(dir_.file("files"));
@@ -368,6 +385,58 @@ TEST_F(LoadingAdapters, OnlyFromNamedDirectories) {
   EXPECT_EQ(load("n", "../a").status, 403);
   EXPECT_EQ(load("n", dir_.file("a")).status, 403);
   EXPECT_EQ(load("n", outside_.file("x")).status, 200) << "the operator may name a link";
+}
+
+// The other parts of a split file are read as well.
+TEST_F(LoadingAdapters, NoPartOfAFileLeadsOut) {
+  const auto elsewhere = outside_.file("x/adapter_model.safetensors");
+  for (const char* name : {"s-00001-of-00003.gguf", "s-00003-of-00003.gguf", "t-00001-of-00002.gguf"})
+    dir_.write(name, "GGUF");
+  EXPECT_EQ(load("t", "t-00001-of-00002.gguf").status, 200) << "a part that is missing leads nowhere";
+  fs::create_symlink(dir_.file("t-00001-of-00002.gguf"), dir_.file("s-00002-of-00003.gguf"));
+  EXPECT_EQ(load("s", "s-00001-of-00003.gguf").status, 200) << "a link within the directory";
+  fs::remove(dir_.file("s-00002-of-00003.gguf"));
+  fs::create_symlink(elsewhere, dir_.file("s-00002-of-00003.gguf"));
+  for (const char* name : {"s-00001-of-00003.gguf", "s-00002-of-00003.gguf", "s-00003-of-00003.gguf"})
+    EXPECT_EQ(load("n", name).status, 403) << name;
+  fs::create_symlink(dir_.file("s-00001-of-00003.gguf"), dir_.file("link.gguf"));
+  EXPECT_EQ(load("n", "link.gguf").status, 403)
+      << "the parts beside the file count, not those beside the link";
+}
+
+TEST_F(LoadingAdapters, TheOperatorWritesADirectoryInAnyWay) {
+  fs::create_directory_symlink(outside_.path(), dir_.file("link"));
+  for (const char* end : {"", "/", "/.", "/x/.."}) {
+    options_.directories.adapters = {dir_.file("link") + end};
+    start(options_);
+    EXPECT_EQ(load("n", dir_.file("link/x")).status, 200) << end;
+    EXPECT_EQ(load("m", outside_.file("x")).status, 200) << end;
+    EXPECT_EQ(load("o", "x").status, 200) << end;
+    EXPECT_EQ(load("p", dir_.file("a")).status, 403) << end;
+    EXPECT_EQ(load("p", dir_.file("link-other")).status, 403) << end;
+  }
+}
+
+// One whose files are gone does not keep its model from being loaded.
+TEST_F(LoadingAdapters, ComeBackWithTheirModel) {
+  ServerModels models = served_by(engine_);
+  models.source.find = [](const std::string& name) {
+    return name == "fake-1b" ? std::optional(name) : std::nullopt;
+  };
+  models.source.measure = [](const std::string&) -> Result<ModelSize> { return ModelSize{}; };
+  models.source.load = [this](const std::string&) -> Result<ReadyModel> { return *served_by(engine_).first; };
+  start(std::move(models), options_);
+  ASSERT_EQ(load("n", "a").status, 200);
+  ASSERT_EQ(load("m", "b").status, 200);
+  fs::remove_all(dir_.file("b"));
+  ASSERT_EQ(post("/v1/models/unload", R"({"model":"fake-1b"})").status, 200);
+  EXPECT_EQ(engine_.adapters().size(), 0u);
+  EXPECT_EQ(chat("n").status, 200);
+  EXPECT_EQ(applied(), fs::canonical(dir_.file("a")).string() + "*1");
+  const HttpAnswer gone = chat("m");
+  EXPECT_EQ(gone.status, 503);
+  EXPECT_EQ(gone.error_code(), "model_not_loaded") << gone.body;
+  EXPECT_EQ(chat("fake-1b").status, 200);
 }
 
 TEST_F(LoadingAdapters, NobodyWithoutNamedDirectories) {

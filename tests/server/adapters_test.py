@@ -2,6 +2,7 @@
 what the server says."""
 
 import json
+import os
 import subprocess
 import threading
 
@@ -150,3 +151,14 @@ def test_what_does_not_start(adapters, tmp_path):
     done = subprocess.run([paths.PROGRAM, "generate", "-m", paths.MODEL, "--lora", str(tmp_path / "nothing"), "x"], capture_output=True,
                           text=True, timeout=600)
     assert done.returncode == 1 and "no such" in done.stderr, done.stderr
+
+
+def test_the_name_of_a_stored_model_is_taken(adapters, tmp_path):
+    """Requests would get that model."""
+    stored = tmp_path / ".lmstudio/models/org"
+    stored.mkdir(parents=True)
+    (stored / "poet").symlink_to(paths.MODEL)
+    for name, path, says in (("org/poet", adapters["poet"], "a model has this name"), ("org/pirate", tmp_path / "nothing", "no adapter at")):
+        done = subprocess.run([paths.PROGRAM, "serve", "-m", paths.MODEL, "--port", "0", "--lora", f"{name}={path}"], capture_output=True,
+                              text=True, timeout=600, env=os.environ | {"HOME": str(tmp_path)})
+        assert done.returncode == 1 and name in done.stderr and says in done.stderr, (name, done.stderr)

@@ -9,6 +9,8 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -118,8 +120,14 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mutex_);
     return grammar_;
   }
-  // Invents an adapter of any path, whose digest is the path, but for those with "bad" in them.
+  // Invents an adapter of any path, whose digest is the path, but for those with "bad" in them, and those
+  // whose last part is a fault of the machine.
   Result<std::shared_ptr<const LoadedAdapter>> load_adapter(const std::string& path) override {
+    const std::string last = path.substr(path.rfind('/') + 1);
+    if (last == "huge") throw std::bad_alloc();
+    if (last == "cursed") throw std::runtime_error("an exception");
+    if (last == "full") return make_error(ErrorKind::exhausted, "{}: the device has no memory for it", path);
+    if (last == "late") return make_error(ErrorKind::busy, "the engine is stopping");
     if (path.find("bad") != path.npos) return make_error(ErrorKind::invalid, "{}: it fits no module", path);
     auto adapter = std::make_shared<LoadedAdapter>();
     adapter->path = adapter->digest = path;

@@ -340,7 +340,8 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
                              : method == "get" ? ask(port_, "GET", target)
                                                : ask(port_, "DELETE", target);
       const bool absent = refused || path.ends_with("/cancel");  // nothing runs
-      EXPECT_EQ(got.status, absent ? 404 : method == "post" ? 400 : 200) << path;
+      const bool off = path == "/slots/{id}";                    // this server keeps none
+      EXPECT_EQ(got.status, off ? 501 : absent ? 404 : method == "post" ? 400 : 200) << path;
       EXPECT_TRUE(what["responses"].contains(std::to_string(got.status))) << path;
     }
   const HttpAnswer page = ask(port_, "GET", "/docs");

@@ -1,11 +1,10 @@
 #include "server/api/adapter_actions.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/log.h"
 #include "server/api/adapter_fields.h"
+#include "server/api/adapter_path.h"
 #include "server/api/json_fields.h"
 #include "server/api/model_pages.h"
 #include "server/api/openai_format.h"
@@ -13,65 +12,21 @@
 namespace anabranch::server {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr size_t kMostPath = 4096;  // bytes
-constexpr int kMostFiles = 1000;    // of an adapter's directory
-
-// Whether the path is the directory or below it. Both are absolute, and have neither "." nor "..".
-bool is_within(const fs::path& path, const fs::path& directory) {
-  return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
-}
-
-// Whether a file of this directory lies elsewhere.
-bool leads_out(const fs::path& path, const fs::path& directory) {
-  std::error_code failed;
-  int files = 0;
-  for (fs::directory_iterator it(path, failed), end; !failed && it != end; it.increment(failed)) {
-    if (++files > kMostFiles) return true;
-    std::error_code dangles;
-    const fs::path real = fs::canonical(it->path(), dangles);
-    if (!dangles && !is_within(real, directory)) return true;
-  }
-  return false;
-}
-
 ApiError not_here(const std::string& name) {
   return {404, fmt::format("There is no adapter '{}' here: GET /v1/models lists those that are", name),
           "lora_name", "model_not_found"};
 }
 
-}  // namespace
-
-ApiResult<std::string> allowed_adapter_path(const std::string& path,
-                                            const std::vector<std::string>& directories) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (path.empty() || path.size() > kMostPath || std::ranges::any_of(path, is_control))
-    return ApiError{
-        400,
-        fmt::format("'lora_path' must be a path of 1 to {} bytes, without control characters", kMostPath),
-        "lora_path", "invalid_value"};
-  const ApiError elsewhere{
-      403,
-      "'lora_path' must name an adapter in a directory of --lora-dir, without '..' and without "
-      "links that lead out of it",
-      "lora_path", "path_not_allowed"};
-  const fs::path wanted(path);
-  if (std::ranges::find(wanted, fs::path("..")) != wanted.end()) return elsewhere;
-  ApiError error = elsewhere;
-  for (const std::string& directory : directories) {
-    std::error_code failed;
-    const fs::path base = fs::canonical(directory, failed);
-    if (failed) continue;
-    const fs::path at = (wanted.is_absolute() ? wanted : base / wanted).lexically_normal();
-    if (!is_within(at, base) && !is_within(at, fs::absolute(directory).lexically_normal())) continue;
-    const fs::path real = fs::canonical(at, failed);
-    if (!failed && is_within(real, base) && !leads_out(real, base)) return real.string();
-    if (failed)
-      error = {404, fmt::format("There is no adapter at '{}'", path), "lora_path", "adapter_not_found"};
-  }
-  return error;
+// Out of memory, a lost device and an engine that stops are not the adapter's faults: it may load later.
+ApiError loading_failed(const Error& error) {
+  ApiError answer = error;
+  if (error.kind == ErrorKind::not_found) answer.status = 404;
+  if (error.kind == ErrorKind::exhausted || error.kind == ErrorKind::busy) answer.status = 503;
+  answer.code = error.kind == ErrorKind::busy ? "shutting_down" : "adapter_not_loaded";
+  return answer;
 }
+
+}  // namespace
 
 AdapterActions::AdapterActions(ModelPool& pool, Post post, int64_t created,
                                std::vector<std::string> directories)
@@ -194,11 +149,9 @@ void AdapterActions::run(Load load, const ModelLease& model) {
     auto loaded = std::make_shared<ApiResult<ServedAdapter>>([&]() -> ApiResult<ServedAdapter> {
       TRY(const std::string path, allowed_adapter_path(load.path, directories));
       auto adapters = load_adapters(*model->engine, {{load.name, path}});
-      if (adapters) return std::move(adapters->front());
-      ApiError error = adapters.error();
-      if (adapters.error().kind == ErrorKind::not_found) error.status = 404;
-      error.code = "adapter_not_loaded";
-      return error;
+      if (!adapters) return loading_failed(adapters.error());
+      adapters->front().from_client = true;
+      return std::move(adapters->front());
     }());
     post([this, load, model, loaded] { finish(load, model->name, std::move(*loaded)); });
   });

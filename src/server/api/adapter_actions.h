@@ -15,11 +15,6 @@
 
 namespace anabranch::server {
 
-// The path of an adapter that a client names: itself, or below one of the directories. Follows no symlink out
-// of them, and looks at nothing elsewhere. Errors: 400 (no path), 403 (not below a directory), 404.
-ApiResult<std::string> allowed_adapter_path(const std::string& path,
-                                            const std::vector<std::string>& directories);
-
 // Used on the I/O thread only.
 class AdapterActions {
  public:

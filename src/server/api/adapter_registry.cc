@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace anabranch::server {
@@ -10,6 +12,17 @@ namespace {
 
 auto find_named(auto& adapters, const std::string& name) {
   return std::ranges::find(adapters, name, &ServedAdapter::name);
+}
+
+// Files decide how much memory this takes, and jobs of a worker must not throw.
+Result<std::shared_ptr<const LoadedAdapter>> load_safely(Engine& engine, const std::string& path) {
+  try {
+    return engine.load_adapter(path);
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorKind::exhausted, "{}: there is not enough memory to load it", path);
+  } catch (const std::exception& e) {
+    return make_error(ErrorKind::internal, "{}: loading it failed: {}", path, e.what());
+  }
 }
 
 }  // namespace
@@ -29,7 +42,7 @@ std::string fault_of_adapter_name(std::string_view name) {
 Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<AdapterPlace>& places) {
   std::vector<ServedAdapter> loaded;
   for (const auto& [name, path] : places) {
-    auto adapter = engine.load_adapter(path);
+    auto adapter = load_safely(engine, path);
     if (!adapter) return make_error(adapter.error().kind, "adapter '{}': {}", name, adapter.error().message);
     loaded.push_back({name, path, std::move(*adapter)});
   }
@@ -85,6 +98,12 @@ void AdapterRegistry::set_scales(const std::string& model, const std::map<int, f
     const auto wanted = by_id.find(adapter.id);
     adapter.scale = wanted == by_id.end() ? 0 : wanted->second;
   }
+}
+
+void AdapterRegistry::restore(const std::string& model, const std::vector<ServedAdapter>& loaded) {
+  for (ServedAdapter& known : of_[model].adapters)
+    if (const auto found = find_named(loaded, known.name); found != loaded.end() && found->path == known.path)
+      known.loaded = found->loaded;
 }
 
 std::vector<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::release(const std::string& model) {

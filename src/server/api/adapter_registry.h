@@ -25,8 +25,9 @@ struct AdapterPlace {
 struct ServedAdapter {
   std::string name, path;
   std::shared_ptr<const LoadedAdapter> loaded = {};  // null while its model is not loaded
-  int id = -1;      // counts the model's adapters in the order in which they came; put() sets it
-  float scale = 0;  // in requests that choose no adapter
+  int id = -1;               // counts the model's adapters in the order in which they came; put() sets it
+  float scale = 0;           // in requests that choose no adapter
+  bool from_client = false;  // a client had it loaded; otherwise the operator named it
 };
 
 // What a request may choose from.
@@ -38,8 +39,8 @@ struct AdapterChoice {
 // What is wrong with an adapter's name; empty: nothing. Whether it is taken is not checked.
 std::string fault_of_adapter_name(std::string_view name);
 
-// Loads these adapters into the model's engine, in order. Errors: those of Engine::load_adapter, with the
-// name.
+// Loads these adapters into the model's engine, in order. Throws nothing. Errors: those of
+// Engine::load_adapter, with the name; exhausted (no memory), internal.
 Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<AdapterPlace>& places);
 
 // Used on the I/O thread. Models are given by their names.
@@ -60,6 +61,9 @@ class AdapterRegistry {
   bool remove(const std::string& model, const std::string& adapter);
   // Sets the scale of each of the model's adapters: 0 for those that are not named here.
   void set_scales(const std::string& model, const std::map<int, float>& by_id);
+  // The model was loaded together with these of its adapters. Those that were removed or replaced meanwhile
+  // are left out.
+  void restore(const std::string& model, const std::vector<ServedAdapter>& loaded);
   // The model is about to be unloaded. Returns its adapters, which must be destroyed before its engine.
   std::vector<std::shared_ptr<const LoadedAdapter>> release(const std::string& model);
 

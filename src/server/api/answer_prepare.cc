@@ -158,7 +158,8 @@ Callback<Result<Prepared>> Answer::compile(Prepared prepared) {
       post([done, made = std::make_shared<Result<Prepared>>(std::move(made))] { done(std::move(*made)); });
     };
     services_.grammar_workers.submit(
-        job(), [shared, give, model = model_, client = GrammarClient{alive(), sender_, use_.cache_space()}] {
+        // The request has adapters, which must be destroyed before the lease: captures go in reverse order.
+        job(), [give, model = model_, client = GrammarClient{alive(), sender_, use_.cache_space()}, shared] {
           if (client.waits.expired()) return;
           try {
             model->preparer.compile(std::move(*shared), client, give);

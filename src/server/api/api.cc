@@ -204,7 +204,7 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       workers_(workers),
       post_(http.post()),
       metrics_(spans),
-      pool_(std::move(models), std::move(prompts), post_, after(http)),
+      pool_(std::move(models), std::move(prompts), post_, after(http), directories.adapters),
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path,
                                                    tools.consent)),
       traces_(pool_, responses_->stores, post_, directories.cache),

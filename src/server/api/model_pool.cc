@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/api/adapter_path.h"
 
 namespace anabranch::server {
 namespace {
@@ -26,18 +27,36 @@ std::string token_text(const Tokenizer& tokenizer, std::optional<int> id) {
   return id ? std::string(tokenizer.token_bytes(*id)) : std::string();
 }
 
-// Loads those of the adapters that the model lacks: those that clients added before it was unloaded. One that
-// cannot be loaded any more is left out.
-void add_adapters(ReadyModel& model, const std::vector<ServedAdapter>& known) {
-  for (const ServedAdapter& adapter : known) {
-    if (std::ranges::find(model.adapters, adapter.name, &ServedAdapter::name) != model.adapters.end())
-      continue;
-    auto loaded = load_adapters(*model.engine, {{adapter.name, adapter.path}});
-    if (loaded)
-      model.adapters.push_back(std::move(loaded->front()));
-    else
-      log_warning("the model is loaded again without one: {}", loaded.error().message);
+Result<std::shared_ptr<const LoadedAdapter>> load_again(Engine& engine, const ServedAdapter& adapter,
+                                                        const std::vector<std::string>& directories) {
+  std::string path = adapter.path;
+  if (adapter.from_client) {  // a link may lie there by now
+    auto allowed = allowed_adapter_path(path, directories);
+    if (!allowed)
+      return make_error(ErrorKind::invalid,
+                        "adapter '{}': {} is gone, or leads out of the directories of --lora-dir now",
+                        adapter.name, path);
+    path = std::move(*allowed);
   }
+  TRY(const auto loaded, load_adapters(engine, {{adapter.name, path}}));
+  return loaded.front().loaded;
+}
+
+// Loads the adapters that the registry has for the model. A client's that cannot be loaded any more is left
+// out; one of the operator's is an error.
+Result<void> add_adapters(ReadyModel& model, const std::vector<ServedAdapter>& known,
+                          const std::vector<std::string>& directories) {
+  for (const ServedAdapter& adapter : known) {
+    auto loaded = load_again(*model.engine, adapter, directories);
+    if (!loaded && !adapter.from_client) return loaded.error();
+    if (!loaded) {
+      log_warning("the model is loaded again without one: {}", loaded.error().message);
+      continue;
+    }
+    model.adapters.push_back(adapter);
+    model.adapters.back().loaded = std::move(*loaded);
+  }
+  return {};
 }
 
 }  // namespace
@@ -78,16 +97,19 @@ std::string_view name_of(ModelState state) {
   return "unloading";
 }
 
-ModelPool::ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after)
+ModelPool::ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after,
+                     std::vector<std::string> adapter_directories)
     : models_(std::move(models)),
       prompts_(std::move(prompts)),
       post_(std::move(post)),
       after_(std::move(after)),
+      adapter_directories_(std::move(adapter_directories)),
       adapters_(models_.adapters),
       loader_(std::make_unique<WorkerPool>(PoolLimits{.name = "model loader"})) {
   if (!models_.first) return;
   first_ = models_.first->engine->info().name;
   entry(first_).keep = models_.first_keep;
+  for (const ServedAdapter& adapter : models_.first->adapters) adapters_.put(first_, adapter);
   take_model(entry(first_), *std::exchange(models_.first, std::nullopt));
 }
 
@@ -395,8 +417,12 @@ void ModelPool::start_loading(Entry& e) {
   e.state = ModelState::loading;
   log_info("loading {}", e.name);
   run([this, name = e.name, adapters = adapters_.of(e.name)]() -> Outcome {
-    auto loaded = std::make_shared<Result<ReadyModel>>(models_.source.load(name));
-    if (loaded->ok()) add_adapters(**loaded, adapters);
+    const auto load = [&]() -> Result<ReadyModel> {
+      TRY(ReadyModel model, models_.source.load(name));
+      TRY_VOID(add_adapters(model, adapters, adapter_directories_));
+      return model;
+    };
+    auto loaded = std::make_shared<Result<ReadyModel>>(load());
     return [this, name, loaded] {
       Entry& e = entry(name);
       if (loaded->ok()) return take_model(e, std::move(**loaded));
@@ -412,8 +438,7 @@ void ModelPool::start_loading(Entry& e) {
 }
 
 void ModelPool::take_model(Entry& e, ReadyModel model) {
-  for (ServedAdapter& adapter : model.adapters) adapters_.put(e.name, std::move(adapter));
-  model.adapters.clear();
+  adapters_.restore(e.name, std::exchange(model.adapters, {}));
   e.model = std::make_shared<ServedModel>(e.name, std::move(model), prompts_, models_.fetch_image);
   e.state = ModelState::loaded;
   e.bytes = weights_of(*e.model->engine);

@@ -61,7 +61,9 @@ class ModelPool {
   using TakeModel = std::function<void(ApiResult<ModelLease>)>;
   using Unloaded = std::function<void(std::optional<ApiError>)>;
 
-  ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after);
+  // adapter_directories: where the adapters that clients add must lie.
+  ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after,
+            std::vector<std::string> adapter_directories = {});
   ~ModelPool();
 
   // Gives `take` the model that a request's "model" means, at once or when it is loaded. Errors: 404
@@ -161,6 +163,7 @@ class ModelPool {
   const PrepareOptions prompts_;
   const Post post_;
   const After after_;
+  const std::vector<std::string> adapter_directories_;
   std::map<std::string, Entry> entries_;
   AdapterRegistry adapters_;          // after entries_: adapters are destroyed before their engines
   std::vector<std::string> order_;    // of entries_

@@ -49,7 +49,7 @@ struct ReadyModel {
   std::shared_ptr<Engine> engine;
   SamplingParams sampling;
   ThinkingWish thinking;
-  std::vector<ServedAdapter> adapters = {};  // those of its places (ServerModels::adapters)
+  std::vector<ServedAdapter> adapters = {};  // of ServerModels::first; the pool loads those of other models
 };
 
 struct PullState {
@@ -70,7 +70,7 @@ struct ModelSource {
   // The functions below run on threads that may block. Errors of all but pull: whatever prevents loading.
   std::function<Result<ModelSize>(const std::string& name)> measure;
   std::function<Result<ModelDescription>(const std::string& name)> describe;
-  std::function<Result<ReadyModel>(const std::string& name)> load;
+  std::function<Result<ReadyModel>(const std::string& name)> load;  // without adapters
   std::function<Result<PulledModel>(const std::string& name, const std::function<bool()>& cancelled,
                                     const std::function<void(const PullState&)>& progress)>
       pull;
@@ -87,7 +87,7 @@ struct ServerModels {
   uint64_t weight_bytes = 0;  // limit for all loaded models together; 0: no limit
   WebFetch fetch_image;       // gets images that requests name by a web address; empty: they are refused
   bool strict_names = false;  // an unknown name is an error; otherwise it means the first model
-  // The adapters that are loaded together with a model, by its name.
+  // The adapters that are loaded together with a model, by its name. Those of `first` are in it already.
   std::map<std::string, std::vector<AdapterPlace>> adapters = {};
 };
 
