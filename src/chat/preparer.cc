@@ -258,6 +258,7 @@ Result<Prepared> Preparer::chat(ChatRequest request, const std::function<bool()>
 
 Result<Prepared> Preparer::next_turn(ChatRequest request, Json answer,
                                      const std::function<bool()>& cancelled) {
+  request.marks.clear();  // states were kept there when the request was read
   request.messages.push_back(answer);
   const auto calls = answer.find("tool_calls");
   // Any text will do: PromptCompiler finds how much of the prompt does not depend on it.
@@ -283,6 +284,7 @@ Result<Prepared> Preparer::next_turn(ChatRequest request, Json answer,
 }
 
 Result<Prepared> Preparer::count(ChatRequest request, const std::function<bool()>& cancelled) {
+  request.marks.clear();
   return prepare_chat(std::move(request), most_counted(), cancelled);
 }
 

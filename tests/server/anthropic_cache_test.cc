@@ -1,5 +1,9 @@
 // "cache_control" of /v1/messages: where states are kept, and what the usage says about it.
+#include "server/api/anthropic_cache.h"
+#include "chat/message_text.h"
+#include "chat/preparer.h"
 #include "server/api/anthropic_request.h"
+#include "server/api/anthropic_tools.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {
@@ -191,6 +195,77 @@ TEST_F(CacheControl, StandsBehindItsBlockWhenTextBeforeItIsCut) {
   post(request_of(block('a'), R"("system":[)" + header + block('s', kMark) + "," + block('t') + "]"));
   EXPECT_EQ(engine_.last_prompt().find("billing"), std::string::npos);
   EXPECT_TRUE(keeps(std::string(40, 's')));
+}
+
+TEST(CacheMarks, OfAToolsetStandBehindAllTools) {
+  const Json list =
+      Json::parse(R"([{"name":"f","input_schema":{}},{"type":"mcp_toolset","mcp_server_name":"s",)" + kMark +
+                  R"(},{"name":"g","input_schema":{},)" + kMark + "}]");
+  const auto marked = [&](size_t of_servers) {
+    const Json request = Json::object(), messages = Json::array({{{"role", "user"}, {"content", "x"}}});
+    JsonFields fields(request);
+    CacheMarks marks;
+    std::vector<std::string> left_out;
+    Json tools = read_anthropic_tools(fields, list, left_out, marks);
+    for (size_t i = 0; i < of_servers; i++) tools.push_back({{"type", "function"}});
+    marks.end_toolsets(tools);
+    std::vector<size_t> places;
+    for (const CacheMark& mark : marks.finish(fields, messages)) places.push_back(mark.index);
+    EXPECT_FALSE(fields.error());
+    return places;
+  };
+  EXPECT_EQ(marked(3), (std::vector<size_t>{4, 1}));
+  EXPECT_EQ(marked(0), (std::vector<size_t>{1, 1}));
+}
+
+TEST(CacheMarks, AreNotReadWithoutTheCache) {
+  const auto marks = [](const std::string& extra) {
+    return parse_messages_request(request_of(block('a', kMark), extra), {SamplingParams{}, {}, 300, {}},
+                                  false)
+        ->marks.size();
+  };
+  EXPECT_EQ(marks(""), 1u);
+  EXPECT_EQ(marks(R"("cache":false)"), 0u);
+}
+
+class CountingTemplate final : public ChatTemplate {
+ public:
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
+                                          const TemplateOptions& options) const override {
+    count++;
+    return plain_.render(messages, tools, options);
+  }
+  bool mentions(std::string_view variable) const override { return plain_.mentions(variable); }
+  mutable std::atomic<int> count{0};
+
+ private:
+  const FakeTemplate plain_;
+};
+
+TEST(CacheMarks, AreNotRenderedWhereNobodyUsesThem) {
+  FakeEngine engine;
+  const auto chat = std::make_shared<CountingTemplate>();
+  engine.become(chat, {});
+  Preparer preparer(engine, {});
+  const auto go_on = [] { return false; };
+  const auto renderings = [&](const std::vector<CacheMark>& marks, const auto& prepare) {
+    ChatRequest request;
+    request.messages =
+        Json::array({message_of("user", "a"), message_of("assistant", "b"), message_of("user", "c")});
+    request.marks = marks;
+    chat->count = 0;
+    EXPECT_TRUE(prepare(std::move(request)).ok());
+    return chat->count.load();
+  };
+  const std::vector<CacheMark> marks{{CacheMark::In::message, 0}, {CacheMark::In::message, 1}};
+  const auto answer = [&](ChatRequest request) { return preparer.chat(std::move(request), go_on); };
+  const auto count = [&](ChatRequest request) { return preparer.count(std::move(request), go_on); };
+  const auto next = [&](ChatRequest request) {
+    return preparer.next_turn(std::move(request), message_of("assistant", "d"), go_on);
+  };
+  EXPECT_GT(renderings(marks, answer), renderings({}, answer));
+  EXPECT_EQ(renderings(marks, count), renderings({}, count));
+  EXPECT_EQ(renderings(marks, next), renderings({}, next));
 }
 
 }  // namespace

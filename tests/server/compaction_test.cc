@@ -76,7 +76,7 @@ TEST_F(Compactions, ItemsAreReadBack) {
   items[2]["type"] = "compaction";
   const std::string sealed = items[2]["encrypted_content"];
   for (const std::string& other :
-       {std::string("gAAAA"), sealed.substr(4), Sealer("").seal("compaction\nx")}) {
+       {std::string("gAAAA"), sealed.substr(4), Sealer("").seal("x", "compaction", "")}) {
     items[2]["encrypted_content"] = other;
     EXPECT_NE(prompt_of(items).find("[an earlier part of the conversation: not shown]"), std::string::npos);
   }
@@ -84,13 +84,52 @@ TEST_F(Compactions, ItemsAreReadBack) {
   EXPECT_NE(prompt_of(items).find("not shown]"), std::string::npos);
 }
 
-TEST_F(Compactions, AThoughtIsNoSummary) {
+TEST_F(Compactions, SealedTextsAreBoundToTheirKindAndOwner) {
   const Sealer sealer("");
-  const auto text = [&](const std::string& plain) {
-    return string_at(message_of_compaction({{"encrypted_content", sealer.seal(plain)}}, sealer), "content");
+  const std::string sealed = sealer.seal("x", "compaction", "ann");
+  const auto text = [&](const std::string& given, const std::string& owner) {
+    return string_at(message_of_compaction({{"encrypted_content", given}}, sealer, owner), "content");
   };
-  EXPECT_NE(text("compaction\nx").find("\nx"), std::string::npos);
-  EXPECT_NE(text("x").find("not shown]"), std::string::npos);
+  EXPECT_NE(text(sealed, "ann").find("\nx"), std::string::npos);
+  EXPECT_NE(text(sealed, "bob").find("not shown]"), std::string::npos);
+  EXPECT_NE(text(sealed, "").find("not shown]"), std::string::npos);
+  EXPECT_NE(text(sealer.seal("x", kSealedThought, "ann"), "ann").find("not shown]"), std::string::npos);
+  EXPECT_FALSE(sealer.open(sealed, kSealedThought, "ann")) << "nor is a summary a thought";
+  EXPECT_EQ(sealer.open(sealer.seal("", "a", ""), "a", ""), "");
+}
+
+TEST_F(Compactions, OfOneKeyAreClosedToAnother) {
+  ServerOptions options;
+  for (const char* name : {"ann", "bob"}) options.api_keys.push_back({.key = name, .name = name});
+  start(std::move(options));
+  const auto as = [&](const char* key, const std::string& path, const Json& body) {
+    return ask(port_, "POST", path, body.dump(), fmt::format("x-api-key: {}\r\n", key)).json();
+  };
+  const Json items = as("ann", "/v1/responses/compact", {{"model", "fake-1b"}, {"input", talk_}})["output"];
+  as("bob", "/v1/responses", {{"input", items}});
+  EXPECT_NE(engine_.last_prompt().find("not shown]"), std::string::npos);
+  as("ann", "/v1/responses", {{"input", items}});
+  EXPECT_NE(engine_.last_prompt().find("The user likes apples."), std::string::npos);
+}
+
+TEST_F(Compactions, ConversationsKeepTheSealedItem) {
+  Json items = compact({{"model", "fake-1b"}, {"input", talk_}})["output"];
+  const std::string sealed = items[2]["encrypted_content"];
+  const std::string conversation =
+      post("/v1/conversations", Json{{"items", Json::array({items[2]})}}.dump()).json()["id"];
+  says("Fine.");
+  post("/v1/responses", Json{{"input", items}, {"conversation", conversation}}.dump());
+  const std::string path = "/v1/conversations/" + conversation + "/items?order=asc";
+  const HttpAnswer kept = ask(port_, "GET", path);
+  EXPECT_EQ(kept.body.find("likes apples."), std::string::npos);
+  for (const size_t at : {0, 3}) {
+    EXPECT_EQ(kept.json()["data"][at]["type"], "compaction") << kept.body;
+    EXPECT_EQ(kept.json()["data"][at]["encrypted_content"], sealed);
+  }
+  post("/v1/responses", Json{{"input", "And?"}, {"conversation", conversation}}.dump());
+  const std::string prompt = engine_.last_prompt();
+  EXPECT_NE(prompt.find("The user likes apples."), prompt.rfind("The user likes apples."));
+  EXPECT_EQ(prompt.find(sealed), std::string::npos);
 }
 
 TEST_F(Compactions, ContinueStoredResponses) {
@@ -139,6 +178,89 @@ TEST_F(Compactions, LeaveOutTheOldestWhatDoesNotFitWithTheSummary) {
   EXPECT_EQ(engine_.last_prompt().find("q0"), std::string::npos);
   EXPECT_NE(engine_.last_prompt().find("q5"), std::string::npos);
   EXPECT_EQ(answer["output"].size(), 7u);  // the user's messages are all there
+}
+
+TEST_F(Compactions, AreStoredWithoutTheirText) {
+  ResponseContext context(std::move(*SessionStores::open({})), nullptr, "");
+  const std::string sealed = context.sealer.seal("secret", "compaction", "ann");
+  const Json item = {{"type", "compaction"}, {"encrypted_content", sealed}};
+  const auto request =
+      parse_responses_request(Json{{"input", Json::array({item})}}.dump(), {SamplingParams{}, {}, 300, {}},
+                              context, "ann", [] { return false; })
+          .value();
+  EXPECT_NE(request.chat.messages.dump().find("secret"), std::string::npos);
+  EXPECT_FALSE(request.chat.messages[0].contains(kSealedSummary));
+  const Json fields = Json::object();
+  JsonFields errors(fields);
+  const Json added = messages_of_items(errors, "items", Json::array({item}), context, "ann")[0];
+  for (Json message : {request.added.at(0).message, added}) {
+    EXPECT_EQ(message.dump().find("secret"), std::string::npos);
+    EXPECT_EQ(message[kSealedSummary], sealed);
+    Json others = message;
+    show_summary(others, context.sealer, "bob");
+    EXPECT_EQ(others.dump().find("secret"), std::string::npos);
+    show_summary(message, context.sealer, "ann");
+    EXPECT_EQ(message, request.chat.messages[0]);
+  }
+}
+
+TEST_F(Compactions, KeepTheOldSummaryWhenTurnsAreLeftOut) {
+  Json items = compact({{"model", "fake-1b"}, {"input", talk_}})["output"];
+  for (int i = 0; i < 9; i++) {
+    items.push_back({{"role", "user"}, {"content", "q" + std::to_string(i) + std::string(100, '.')}});
+    items.push_back({{"role", "assistant"}, {"content", "a"}});
+  }
+  compact({{"model", "fake-1b"}, {"input", items}});
+  EXPECT_EQ(engine_.last_prompt().find("q0"), std::string::npos);
+  EXPECT_NE(engine_.last_prompt().find("The user likes apples."), std::string::npos);
+  // So does an answer.
+  post("/v1/responses", Json{{"input", items}, {"truncation", "auto"}}.dump());
+  EXPECT_EQ(engine_.last_prompt().find("q0"), std::string::npos);
+  EXPECT_NE(engine_.last_prompt().find("The user likes apples."), std::string::npos);
+}
+
+TEST_F(Compactions, RefuseATurnThatLeavesNoRoom) {
+  const auto with = [&](size_t bytes) {
+    return post("/v1/responses/compact",
+                Json{{"model", "fake-1b"}, {"input", std::string(bytes, '.')}}.dump());
+  };
+  EXPECT_EQ(with(400).status, 200);
+  for (const size_t bytes : {600, 1100}) {  // it fits into the context alone, or not even so
+    const HttpAnswer refused = with(bytes);
+    EXPECT_EQ(refused.status, 400) << bytes;
+    EXPECT_EQ(refused.error_code(), "context_length_exceeded");
+  }
+}
+
+TEST_F(Compactions, ThatAreEmptyOrCutAreErrors) {
+  const auto code = [&] {
+    const HttpAnswer answer = post("/v1/responses/compact", R"({"model":"m","input":"x"})");
+    EXPECT_EQ(answer.status, 500) << answer.body;
+    return answer.error_code();
+  };
+  for (const char* text : {"", " \n\t"}) {
+    says(text);
+    EXPECT_EQ(code(), "summary_empty");
+  }
+  says(std::string(300, 'a'));  // the limit is 250
+  EXPECT_EQ(code(), "summary_incomplete");
+  engine_.script = [](const Request&) {
+    return Script{.parts = {"It goes on and on"}, .cut = "answer_loop"};
+  };
+  EXPECT_EQ(code(), "summary_incomplete");
+}
+
+TEST_F(Compactions, AreNotReadAhead) {
+  engine_.keep_states();
+  says("The user likes apples, which is enough text to be worth reading.");
+  start({});
+  const auto requests = [&] { return engine_.stats().requests; };
+  const uint64_t before = requests();
+  post("/v1/responses", R"({"input":"x","reasoning":{"effort":"none"}})");
+  EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.requests == before + 2; }))
+      << "an answer is, in this test";
+  compact({{"model", "fake-1b"}, {"input", "x"}});
+  EXPECT_FALSE(engine_.wait_for([&](const EngineStats& s) { return s.requests > before + 3; }, 1));
 }
 
 TEST_F(Compactions, RefuseWhatARequestForAnAnswerRefuses) {

@@ -62,6 +62,7 @@ struct Script {
   int thinking_tokens = 0;
   std::string cut;                       // as of Usage
   std::vector<std::string> states = {};  // as of Event, at the end
+  bool stuck = false;                    // it reads the prompt until it is cancelled
 };
 
 class FakeEngine final : public Engine {
@@ -278,6 +279,10 @@ class FakeEngine final : public Engine {
           event.usage.prompt_tokens = static_cast<int>(s.request.prompt.size());
           event.usage.cached_tokens = 3;
           s.sink(event);
+        }
+        if (s.script.stuck && !s.cancelled) {
+          ++it;
+          continue;
         }
         Event event;
         const bool last = step(s, event);

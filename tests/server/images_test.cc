@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "server/api/anthropic_request.h"
+#include "server/api/compaction.h"
 #include "server/api/conversation_items.h"
 #include "server/api/ollama_request.h"
 #include "server/api/responses_request.h"
@@ -339,6 +340,24 @@ TEST_F(ResponseImages, OldTurnsAreLeftOutForTheirLimit) {
   EXPECT_EQ(read(turns_of({{10, kA}, {31, kA}, {34, kB}}), shorten).value().chat.images.size(), 34u);
   // Nothing is left out that keeps the limit.
   EXPECT_EQ(read(turns_of({{30, kA}, {34, kB}}), shorten).value().chat.messages.size(), 6u);
+}
+
+TEST_F(ResponseImages, TurnsThatAreLeftOutStayInACompaction) {
+  NewSession session;
+  for (const char* text : {"one", "two"}) {
+    Json images = Json::array();
+    for (int i = 0; i < 40; ++i) images.push_back({{"at", 0}, {"url", kA}});
+    session.messages.push_back({{{"role", "user"}, {"content", text}, {"images", images}}});
+    session.messages.push_back({{{"role", "assistant"}, {"content", "A"}}});
+  }
+  const std::string id = context_->stores->usual().create(session)->id;
+  auto request =
+      read(R"("three")", R"("truncation":"auto","store":false,"conversation":")" + id + "\"").value();
+  EXPECT_EQ(request.chat.images.size(), 40u);
+  const Json items = ask_for_summary(request, 1000);
+  ASSERT_EQ(items.size(), 3u) << items.dump();
+  for (const auto& [at, text] : {std::pair(0, "one"), std::pair(1, "two"), std::pair(2, "three")})
+    EXPECT_EQ(items[at]["content"][0]["text"], text);
 }
 
 TEST_F(ResponseImages, StayLimitedWhereTurnsAreLeftOut) {

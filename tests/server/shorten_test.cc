@@ -7,13 +7,20 @@
 namespace anabranch::server {
 namespace {
 
-// One message for each letter: s(ystem), u(ser), a(nswer), t(ool's result). A capital one holds an image.
+const std::string kSummary = "[Summary of the conversation before this message]\n";
+
+// One message for each letter: s(ystem), u(ser), a(nswer), t(ool's result), k(ept summary). A capital one
+// holds an image.
 ChatRequest chat_of(const std::string& letters) {
   ChatRequest chat;
   for (const char c : letters) {
     const char small = static_cast<char>(std::tolower(c));
-    const char* role = small == 's' ? "system" : small == 'u' ? "user" : small == 'a' ? "assistant" : "tool";
+    const char* role = small == 's'                   ? "system"
+                       : small == 'u' || small == 'k' ? "user"
+                       : small == 'a'                 ? "assistant"
+                                                      : "tool";
     Json message = {{"role", role}, {"content", std::string(1, c)}};
+    if (small == 'k') message["content"] = kSummary;
     if (small != c) {
       message["content"] =
           Json::array({{{"type", "image"}}, {{"type", "text"}, {"text", std::string(1, c)}}});
@@ -32,8 +39,9 @@ std::vector<std::string> steps(const std::string& letters) {
     const ChatRequest shorter = shortened(chat, step);
     std::string left;
     for (const Json& message : shorter.messages)
-      left += message["content"].is_array() ? string_at(message["content"][1], "text")
-                                            : string_at(message, "content");
+      left += message["content"].is_array()               ? string_at(message["content"][1], "text")
+              : string_at(message, "content") == kSummary ? "k"
+                                                          : string_at(message, "content");
     for (const ImageInput& image : shorter.images) left += image.bytes;
     all.push_back(left);
   }
@@ -52,6 +60,17 @@ TEST(Shorten, LeavesOutTheOldestTurnsAndThenTheOldestCalls) {
   EXPECT_EQ(steps("sa"), (Steps{"sa"}));
   EXPECT_EQ(steps(""), (Steps{""}));
   EXPECT_EQ(steps("ausu"), (Steps{"ausu", "u"})) << "a later system message goes with its turn";
+}
+
+TEST(Shorten, SummariesStay) {
+  EXPECT_EQ(steps("skaua"), (Steps{"skaua", "skua"}));
+  EXPECT_EQ(steps("ukaua"), (Steps{"ukaua", "kaua", "kua"}));
+  EXPECT_EQ(steps("UukUaU"), (Steps{"UukUaU012", "ukUaU12", "kUaU12", "kUaU12", "kU2"}));
+  EXPECT_EQ(steps("ukatatat"), (Steps{"ukatatat", "katatat", "katat", "kat"}));
+  const ChatRequest chat = chat_of("sukuau");
+  EXPECT_EQ(from_turn(chat.messages, 3).size(), 3u) << "instructions, summary and the last turn";
+  EXPECT_EQ(begin_of_turn(chat.messages, 3), 5u);
+  EXPECT_EQ(begin_of_turn(chat.messages, 4), std::nullopt);
 }
 
 TEST(Shorten, ImagesGoWithTheirMessages) {

@@ -1,7 +1,10 @@
 // POST /slots/{id}: the last prompt of a slot is saved, restored and erased.
 #include "server/api/slots.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <csignal>
 
 #include <fstream>
 
@@ -24,10 +27,21 @@ class SlotFiles : public ServerTest {
     ServerTest::TearDown();
     fs::remove_all(folder_);
   }
-  void begin(const std::string& folder) {
-    ServerOptions options;
+  void begin(const std::string& folder, ServerOptions options = {}) {
     options.directories.slots = folder;
     start(std::move(options));
+  }
+  HttpAnswer as(const std::string& key, const std::string& path, const std::string& body) {
+    return ask(port_, "POST", path, body, "x-api-key: key-of-" + key + "\r\n");
+  }
+  HttpAnswer act_as(const std::string& key, const std::string& action, const std::string& file) {
+    return as(key, "/slots/0?action=" + action, R"({"filename":")" + file + "\"}");
+  }
+  // With keys of these names, key-of-NAME, which do not share the cache.
+  void begin_for(const std::vector<std::string>& names) {
+    ServerOptions options;
+    for (const auto& name : names) options.api_keys.push_back({.key = "key-of-" + name, .name = name});
+    begin(folder_, std::move(options));
   }
   Json complete(const std::string& prompt, const std::string& extra = "") {
     const HttpAnswer answer = post("/completion", R"({"prompt":")" + prompt + "\"" + extra + "}");
@@ -158,6 +172,9 @@ TEST_F(SlotFiles, RefusesFilesThatItDidNotWrite) {
     return json.dump();
   };
   ASSERT_EQ(with("salt", ""), good.dump());
+  put("salted", with("salt", "fE0a"));
+  EXPECT_EQ(act("0", "restore", "salted").status, 200);
+  EXPECT_EQ(engine_.last_request().cache_salt, "\xfe\n");
   put("same", good.dump());
   EXPECT_EQ(act("0", "restore", "same").status, 200);
   const int vocab = engine_.tokenizer().vocab_size();
@@ -169,7 +186,9 @@ TEST_F(SlotFiles, RefusesFilesThatItDidNotWrite) {
                              "{}",
                              "[1]",
                              text_of("good").substr(0, 40),
-                             with("anabranch_slot", 2),
+                             with("anabranch_slot", 1),
+                             with("salt", "f"),
+                             with("salt", "fg"),
                              with("model", "other"),
                              with("tokens", Json::array()),
                              with("tokens", {1, "a"}),
@@ -202,6 +221,158 @@ TEST_F(SlotFiles, LimitsTheNumberOfFiles) {
   for (int i = 1; i < 1024; i++) put("f" + std::to_string(i), "");
   EXPECT_EQ(act("0", "save", "one more").status, 400);
   EXPECT_EQ(act("0", "save", "mine").status, 200);
+}
+
+TEST_F(SlotFiles, EachKeyHasItsOwn) {
+  begin_for({"ann", "bob"});
+  as("ann", "/completion", R"({"prompt":"of ann","cache_salt":"s"})");
+  const std::string salt = engine_.last_request().cache_salt;
+  ASSERT_EQ(salt,
+            "\xff"
+            "ann\xff"
+            "s");
+  EXPECT_EQ(act_as("bob", "save", "b").error_code(), "empty_slot");
+  EXPECT_EQ(as("bob", "/slots/0?action=erase", "").json()["n_erased"], 0);
+  ASSERT_EQ(act_as("ann", "save", "a").status, 200);
+  EXPECT_EQ(act_as("bob", "restore", "a").error_code(), "slot_not_found");
+  EXPECT_EQ(act_as("ann", "restore", "a").status, 200);
+  EXPECT_EQ(engine_.last_request().cache_salt, salt) << "byte for byte";
+
+  const std::string text = text_of("a");
+  as("bob", "/completion", R"({"prompt":"of bob"})");
+  const HttpAnswer refused = act_as("bob", "save", "a");
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.error_code(), "file_exists");
+  EXPECT_EQ(text_of("a"), text);
+  EXPECT_EQ(act_as("bob", "save", "b").status, 200);
+  EXPECT_EQ(act_as("ann", "save", "a").status, 200) << "one's own is replaced";
+}
+
+TEST_F(SlotFiles, SaveReplacesNoOtherFiles) {
+  complete("abc");
+  put("notes", "mine");
+  put("json", R"({"owner":""})");
+  put("old", R"({"anabranch_slot":1,"owner":""})");
+  fs::create_symlink(folder_ + "/nowhere", folder_ + "/link");
+  fs::create_directory(folder_ + "/folder");
+  for (const char* file : {"notes", "json", "old", "link", "folder"})
+    EXPECT_EQ(act("0", "save", file).error_code(), "file_exists") << file;
+  EXPECT_EQ(text_of("notes"), "mine");
+  EXPECT_TRUE(fs::is_symlink(folder_ + "/link"));
+  EXPECT_EQ(act("0", "save", "new").status, 200);
+  EXPECT_EQ(act("0", "save", "new").status, 200);
+}
+
+TEST_F(SlotFiles, StrangersUseNone) {
+  ServerOptions options;
+  options.host = "0.0.0.0";
+  begin(folder_, std::move(options));
+  for (const char* action : {"save", "restore", "erase"}) {
+    EXPECT_EQ(act("0", action, "a").status, 403) << action;
+    EXPECT_EQ(act("0", action, "a").error_code(), "no_api_keys");
+  }
+}
+
+TEST_F(SlotFiles, PromptsThatMustNotBeCachedAreNotKept) {
+  complete("abc", R"(,"cache_prompt":false)");
+  EXPECT_FALSE(engine_.last_request().name_states);
+  EXPECT_EQ(act("0", "save", "a").error_code(), "empty_slot");
+}
+
+TEST_F(SlotFiles, DeletedConversationsLeaveTheirSlots) {
+  FakeStates states;
+  engine_.shared = &states;
+  int longest = 9;
+  engine_.script = [&](const Request& request) {
+    Script script{{"Hello"}};
+    if (request.name_states) script.states = {states.trace(longest), states.trace(3)};
+    return script;
+  };
+  const std::string id = post("/v1/responses", R"({"input":"secret"})").json()["id"];
+  longest = 12;  // of another conversation, which begins alike
+  complete("other", R"(,"id_slot":1)");
+  ASSERT_EQ(act("0", "save", "a").status, 200);
+  ASSERT_EQ(ask(port_, "DELETE", "/v1/responses/" + id).status, 200);
+  EXPECT_EQ(act("0", "save", "b").error_code(), "empty_slot");
+  EXPECT_EQ(act("1", "save", "b").status, 200);
+  server_.reset();
+  engine_.shared = nullptr;
+}
+
+TEST_F(SlotFiles, ReadingCountsForTheKey) {
+  ServerOptions options;
+  options.api_keys = {
+      {.key = "key-of-ann", .name = "ann", .concurrent = 1, .tokens_per_minute = 60, .priority = 7}};
+  begin(folder_, std::move(options));
+  as("ann", "/completion", R"({"prompt":"a"})");
+  ASSERT_EQ(act_as("ann", "save", "a").status, 200);
+  int priority = 0;
+  engine_.script = [&](const Request& request) {
+    priority = request.priority;
+    return Script{.stuck = true};
+  };
+  {
+    TestClient client(port_);
+    client.send(
+        http_request("POST", "/slots/0?action=restore", R"({"filename":"a"})", "x-api-key: key-of-ann\r\n"));
+    ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 1; }));
+    EXPECT_EQ(act_as("ann", "restore", "a").status, 429) << "one at a time";
+  }
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 0; })) << "the client has left";
+  EXPECT_EQ(priority, 7);
+  engine_.script = [](const Request&) { return Script{{}}; };
+  int status = 200;
+  for (int i = 0; i < 10 && status == 200; i++) status = act_as("ann", "restore", "a").status;
+  EXPECT_EQ(status, 429) << "the tokens are used up";
+}
+
+TEST_F(SlotFiles, ReadingEndsInTime) {
+  ServerOptions options;
+  options.request_timeout_s = 0.3;
+  begin(folder_, std::move(options));
+  complete("abc");
+  ASSERT_EQ(act("0", "save", "a").status, 200);
+  engine_.script = [](const Request&) { return Script{.stuck = true}; };
+  EXPECT_EQ(act("1", "restore", "a").status, 504);
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 0; }));
+  EXPECT_EQ(act("1", "save", "b").error_code(), "empty_slot");
+}
+
+TEST_F(SlotFiles, AFullDiskIsTold) {
+  complete("abc");
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit few{16, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &few);
+  const HttpAnswer answer = act("0", "save", "a");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(answer.status, 507);
+  EXPECT_EQ(answer.error_code(), "disk_full");
+  EXPECT_EQ(answer.body.find(folder_), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_EQ(act("0", "save", "a").status, 200);
+}
+
+TEST_F(SlotFiles, ErrorsNameNoPath) {
+  complete("abc");
+  fs::remove_all(folder_);
+  const HttpAnswer answer = act("0", "save", "a");
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(answer.body.find(folder_), std::string::npos);
+}
+
+TEST_F(SlotFiles, OldPartsAreRemoved) {
+  put(".slot-old", "x");
+  put(".slot-new", "x");
+  put(".other", "x");
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  for (const char* file : {"/.slot-old", "/.other"}) fs::last_write_time(folder_ + file, old);
+  begin(folder_);
+  EXPECT_FALSE(fs::exists(folder_ + "/.slot-old"));
+  EXPECT_TRUE(fs::exists(folder_ + "/.slot-new")) << "another process may be writing it";
+  EXPECT_TRUE(fs::exists(folder_ + "/.other"));
 }
 
 TEST_F(SlotFiles, AnEngineThatFailsRestoresNothing) {

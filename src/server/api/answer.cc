@@ -109,6 +109,7 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
     if (!received) co_return fail(received.error());
     if (!end_turn()) break;
   }
+  if (const auto fault = writer_->fault(ends())) co_return fail(*fault);
   // The answer is stored before the client learns that it is complete.
   std::string rest;
   if (keeper_)
@@ -219,7 +220,7 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   prompt_ = asked_ ? prepared.prompts[0] : std::vector<int>();
   begun_ = prepared.begun;
   slot_.reset();
-  if (services_.slots.enabled() && prepared.images.empty())
+  if (services_.slots.enabled() && options_.cache && prepared.images.empty())
     slot_ = SlotPrompt{prepared.prompts[0], prepared.keep_at, options_.cache_salt, {}};
   ahead_ = services_.ahead.give_way(model_->name, prepared.prompts[0], asked_.get());
   if (const auto& thinking = prepared.think_report)

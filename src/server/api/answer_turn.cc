@@ -163,7 +163,7 @@ void Answer::note_slot(const Event& end) {
   slot_->keep_at.push_back(all - 1);
   std::erase_if(slot_->keep_at, [](int length) { return length < 1; });
   slot_->states = end.states;
-  services_.slots.note(model_, options_.slot, std::move(*slot_));
+  services_.slots.note(use_.cache_space(), model_, options_.slot, std::move(*slot_));
   slot_.reset();
 }
 

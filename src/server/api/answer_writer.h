@@ -98,6 +98,8 @@ class AnswerWriter {
   // call_finished: the result of such a call, or of one that needs no approval.
   virtual std::string call_started(const AgentCall&) { return ""; }
   virtual std::string call_finished(const AgentCall&, const mcp::CallResult&) { return ""; }
+  // Why an answer that is no stream cannot be given; asked before finish().
+  virtual std::optional<ApiError> fault(const std::vector<AnswerEnd>&) const { return std::nullopt; }
   // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once. If
   // the answer is stored (ReadyRequest::keeper), it is called on a worker, after the messages were stored.
   virtual std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) = 0;

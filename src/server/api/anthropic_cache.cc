@@ -19,6 +19,12 @@ void CacheMarks::read(JsonFields& fields, CacheMark place) {
   marks_.push_back(place);
 }
 
+void CacheMarks::end_toolsets(const Json& tools) {
+  for (CacheMark& mark : marks_)
+    if (mark.in == CacheMark::In::tools && mark.index == kToolsetEnd)
+      mark.index = tools.empty() ? kNoTool : tools.size() - 1;
+}
+
 std::vector<CacheMark> CacheMarks::finish(JsonFields& request, const Json& messages) {
   if (messages.empty()) return {};
   const size_t last = messages.size() - 1, text = string_at(messages[last], "content").size();

@@ -1,6 +1,7 @@
 // Anthropic's "cache_control": the blocks at whose end clients ask that the model's state is kept.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,10 @@
 
 namespace anabranch::server {
 
+// The index, in a mark among the tools, of one that has no place in the prompt, and of a toolset's end until
+// its tools are known.
+inline constexpr size_t kNoTool = SIZE_MAX, kToolsetEnd = SIZE_MAX - 1;
+
 inline constexpr size_t kMaxCacheMarks = 4;  // of a request, as in Anthropic's API
 
 class CacheMarks {
@@ -16,6 +21,8 @@ class CacheMarks {
   // Reads "cache_control" of a block or a tool: {"type": "ephemeral", "ttl": "5m" or "1h"}. place: where it
   // ends; its `hour` is set here. Fails with 400, which names the field.
   void read(JsonFields& fields, CacheMark place);
+  // Puts the marks of toolsets behind the last of all tools.
+  void end_toolsets(const Json& tools);
   // Reads that of the request, which stands for the last block. Fails if there are too many. messages: those
   // of the whole request.
   std::vector<CacheMark> finish(JsonFields& request, const Json& messages);

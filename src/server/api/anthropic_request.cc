@@ -372,6 +372,7 @@ void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent, Cac
   if (agent)
     for (const Json& tool : tools) agent->others.insert(string_at(tool["function"], "name"));
   if (!fields.error()) read_mcp_servers(fields, list, agent, cancelled, tools);
+  marks.end_toolsets(tools);
   if (choice != "none" && !tools.empty()) request.tools = std::move(tools);
 }
 
@@ -404,6 +405,7 @@ ApiResult<ChatRequest> parse_messages_request(std::string_view body, const Reque
   read_messages(fields, images, marks, request.messages);
   read_tools(fields, request, tools, marks, cancelled);
   request.marks = marks.finish(fields, request.messages);
+  if (!request.options.cache) request.marks.clear();
   check_tool_choice(fields, request.tool_choice, request.tools);
   if (fields.error()) return *fields.error();
   request.continuation = read_prefill(fields, request.messages, request.tool_choice);

@@ -106,7 +106,8 @@ Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std
     JsonFields fields(list[i], where + ".");
     const std::string* type = fields.string("type");
     const AnthropicTool* known = type ? anthropic_tool(*type) : nullptr;
-    if (type && *type == "mcp_toolset") {
+    const bool toolset = type && *type == "mcp_toolset";
+    if (toolset) {
       // Its tools, which are read with "mcp_servers", come last.
     } else if (type && *type != "custom" && !known) {
       left_out.push_back(type->substr(0, kMostOfType));
@@ -114,7 +115,8 @@ Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std
       tools.push_back({{"type", "function"}, {"function", function_of(fields, known, where)}});
     }
     // A mark before the first tool has no place in the prompt.
-    marks.read(fields, {CacheMark::In::tools, tools.empty() ? SIZE_MAX : tools.size() - 1});
+    const size_t end = tools.empty() ? kNoTool : tools.size() - 1;
+    marks.read(fields, {CacheMark::In::tools, toolset ? kToolsetEnd : end});
     if (fields.error()) request.fail(*fields.error());
   }
   return tools;

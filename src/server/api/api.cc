@@ -180,6 +180,11 @@ bool changes_models(const Route& route) {
          (std::holds_alternative<AdapterAction>(route.handler) && route.method == "POST");
 }
 
+// Whether the route saves, restores or erases a slot. These requests count towards limits as answers do.
+bool is_slot_action(const Route& route) {
+  return route.handler == decltype(route.handler)(Page::slot_action);
+}
+
 HttpResponse web_response(const std::string& path, const HttpRequest& request) {
   const WebFile* file = find_web_file(path);
   if (!file) return error_response({404, fmt::format("There is no file '{}' here", path), "", "unknown_url"});
@@ -207,8 +212,9 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       pool_(std::move(models), std::move(prompts), post_, after(http), directories.adapters),
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path,
                                                    tools.consent)),
-      traces_(pool_, responses_->stores, post_, directories.cache),
-      slots_(pool_, workers_, post_, directories.slots),
+      traces_(pool_, responses_->stores, post_, directories.cache,
+              [this](const auto& states) { slots_.forget(states); }),
+      slots_(pool_, workers_, post_, after(http), timeout_s, directories.slots),
       answers_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
                share_states, traces_, slots_),
       actions_(pool_, post_, created_),
@@ -267,6 +273,12 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   if (call.key && !call.key->may(route->role)) return missing_role(call.key->name, route->role);
   const bool keeps = std::holds_alternative<SessionAction>(route->handler) ||
                      std::holds_alternative<ConversationAction>(route->handler);
+  if (is_slot_action(*route) && is_open_to_all())
+    return ApiError{
+        403,
+        "Clients of other machines may save, restore and erase slots only with an API key: start the "
+        "server with --api-key-file",
+        "", "no_api_keys"};
   if (keeps && is_open_to_all())
     return ApiError{403,
                     "Clients of other machines may keep conversations only with an API key: start the server "
@@ -343,6 +355,10 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
                                             call->key ? call->key->name : ""},
                            std::move(out));
   const Page wanted = std::get<Page>(handler);
+  if (wanted == Page::slot_action) {
+    addresses_.count(request.address, now_seconds());
+    return slots_.start(call->match.id, request, KeyUse::begin(call->key), std::move(out));
+  }
   if (is_web_page(request, *call->match.route)) return out->respond(web_response("index.html", request));
   if (wanted == Page::web_status) return out->respond(web_response("status.html", request));
   if (wanted == Page::docs) return out->respond(web_response("docs.html", request));
@@ -357,7 +373,7 @@ std::optional<ApiError> Api::limit_reached(const Call& call, const std::string& 
   if (!route) return std::nullopt;
   const double now = now_seconds();
   if (changes_models(*route)) return KeyUse::tokens_refusal(call.key.get(), now);
-  if (!std::holds_alternative<AnswerKind>(route->handler)) return std::nullopt;
+  if (!std::holds_alternative<AnswerKind>(route->handler) && !is_slot_action(*route)) return std::nullopt;
   if (auto error = addresses_.refusal(client, now)) return error;
   return KeyUse::refusal(call.key.get(), now);
 }
@@ -390,9 +406,6 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
       return true;
     case Page::cancel_generate:
       out->respond(cancel(call));
-      return true;
-    case Page::slot_action:
-      slots_.start(call.match.id, request, out);
       return true;
     case Page::states_lookup:
     case Page::state_record:

@@ -53,7 +53,10 @@ class Api {
   // Writes a line about each model to the log.
   void report() const;
   // Ends every answer under way with an error.
-  void cancel_all() { answers_.fail_all(); }
+  void cancel_all() {
+    answers_.fail_all();
+    slots_.fail_all();
+  }
 
  private:
   struct Call;

@@ -8,8 +8,7 @@
 namespace anabranch::server {
 namespace {
 
-// Sealed before the summary, so that a sealed thought is no summary.
-constexpr std::string_view kSealedKind = "compaction\n";
+constexpr std::string_view kKind = "compaction";  // see Sealer
 constexpr std::string_view kHeading = "[Summary of the conversation before this message]\n";
 constexpr const char* kInstruction =
     "Summarize the conversation above, so that somebody who has not read it can go on with it. Say what the "
@@ -18,15 +17,6 @@ constexpr const char* kInstruction =
 
 bool is_user(const Json& message) {
   return string_at(message, "role") == "user";
-}
-
-// The text of a message with or without images.
-std::string text_in(const Json& message) {
-  const Json& content = message["content"];
-  if (content.is_string()) return content.get<std::string>();
-  std::string text;
-  for (const Json& part : content) text += string_at(part, "text");
-  return text;
 }
 
 }  // namespace
@@ -48,22 +38,13 @@ Json ask_for_summary(ResponsesRequest& request, int context) {
   GenerationOptions& options = request.chat.options;
   options.max_tokens = context > 0 ? std::clamp(context / 4, 1, kSummaryTokens) : kSummaryTokens;
   options.thinking = {.mode = ThinkMode::off, .said_by = "a compaction does not think"};
-  // Messages of stored answers come first, and have no items.
-  const Json& messages = request.chat.messages;
-  const auto earlier =
-      std::ranges::count_if(messages, is_user) -
-      std::ranges::count_if(request.added, [](const NewMessage& m) { return is_user(m.message); });
-  Json items = Json::array();
-  for (size_t i = 0; i < messages.size() && static_cast<std::ptrdiff_t>(items.size()) < earlier; ++i)
-    if (is_user(messages[i]))
-      items.push_back({{"type", "message"},
-                       {"role", "user"},
-                       {"content", Json::array({{{"type", "input_text"}, {"text", text_in(messages[i])}}})},
-                       {"id", random_id("msg_")}});
-  // The new summary contains that of earlier compactions.
   Json kept = Json::array();
-  for (Json& item : items)
-    if (!string_at(item["content"][0], "text").starts_with(kHeading)) kept.push_back(std::move(item));
+  for (const Json& message : request.earlier_users)
+    if (!is_summary(message))  // the new summary contains it
+      kept.push_back({{"type", "message"},
+                      {"role", "user"},
+                      {"content", Json::array({{{"type", "input_text"}, {"text", message["content"]}}})},
+                      {"id", random_id("msg_")}});
   for (Json& item : request.input_items)
     if (string_at(item, "type") == "message" && is_user(item)) kept.push_back(std::move(item));
   for (Json& item : kept) {
@@ -74,11 +55,26 @@ Json ask_for_summary(ResponsesRequest& request, int context) {
   return kept;
 }
 
-Json message_of_compaction(const Json& item, const Sealer& sealer) {
-  const auto opened = sealer.open(string_at(item, "encrypted_content"));
-  if (!opened || !opened->starts_with(kSealedKind))
-    return {{"role", "user"}, {"content", "[an earlier part of the conversation: not shown]"}};
-  return {{"role", "user"}, {"content", std::string(kHeading) + opened->substr(kSealedKind.size())}};
+Json message_of_compaction(const Json& item, const Sealer& sealer, const std::string& owner) {
+  std::string sealed = string_at(item, "encrypted_content");
+  const auto opened = sealer.open(sealed, kKind, owner);
+  if (!opened) return {{"role", "user"}, {"content", "[an earlier part of the conversation: not shown]"}};
+  return {
+      {"role", "user"}, {"content", std::string(kHeading) + *opened}, {kSealedSummary, std::move(sealed)}};
+}
+
+bool is_summary(const Json& message) {
+  return is_user(message) && string_at(message, "content").starts_with(kHeading);
+}
+
+void hide_summary(Json& message) {
+  if (message.contains(kSealedSummary)) message["content"] = kHeading;
+}
+
+void show_summary(Json& message, const Sealer& sealer, const std::string& owner) {
+  if (!message.contains(kSealedSummary)) return;
+  message = message_of_compaction({{"encrypted_content", message[kSealedSummary]}}, sealer, owner);
+  message.erase(kSealedSummary);
 }
 
 std::string CompactionWriter::begin(AnswerHead head, size_t) {
@@ -92,8 +88,22 @@ std::string CompactionWriter::event(size_t, const OutputEvent& event, const std:
   return "";
 }
 
+std::optional<ApiError> CompactionWriter::fault(const std::vector<AnswerEnd>& ends) const {
+  for (const AnswerEnd& end : ends)
+    if (end.finish != FinishReason::stop || !end.usage.cut.empty())
+      return ApiError{
+          500,
+          fmt::format("The model's summary was cut after {} tokens: try again, or send a part of the "
+                      "conversation",
+                      end.usage.completion_tokens),
+          "", "summary_incomplete"};
+  if (trimmed(summary_).empty())
+    return ApiError{500, "The model wrote no summary: try again", "", "summary_empty"};
+  return std::nullopt;
+}
+
 std::string CompactionWriter::finish(const std::vector<AnswerEnd>&, const Usage& total) {
-  const std::string sealed = context_->sealer.seal(std::string(kSealedKind) + std::string(trimmed(summary_)));
+  const std::string sealed = context_->sealer.seal(trimmed(summary_), kKind, owner_);
   output_.push_back({{"type", "compaction"}, {"id", random_id("cmp_")}, {"encrypted_content", sealed}});
   return dump_json({{"id", head_.id},
                     {"object", "response.compaction"},

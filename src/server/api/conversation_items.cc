@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "server/api/compaction.h"
 #include "server/api/request_images.h"
 
 namespace anabranch::server {
@@ -72,6 +73,9 @@ class ItemWriter {
   }
 
   void add_text(const SessionMessage& message, const std::string& role) {
+    if (const std::string sealed = string_at(message.message, kSealedSummary); !sealed.empty())
+      return items_.push_back(
+          {{"type", "compaction"}, {"id", fmt::format("cmp_{}", message.id)}, {"encrypted_content", sealed}});
     items_.push_back({{"type", "message"},
                       {"id", fmt::format("msg_{}", message.id)},
                       {"status", status_of(message)},
@@ -204,14 +208,15 @@ Json conversation_items(std::span<const SessionMessage> path, MessageId from) {
   return items;
 }
 
-std::vector<NewMessage> read_conversation_items(JsonFields& fields, ResponseContext& context) {
+std::vector<NewMessage> read_conversation_items(JsonFields& fields, ResponseContext& context,
+                                                const std::string& owner) {
   std::vector<NewMessage> messages;
   const Json* items = fields.array("items");
   if (!items) return messages;
   if (items->size() > kMaxItems)
     fields.fail("items", "invalid_value", fmt::format("'items' has more than {} entries", kMaxItems));
   if (fields.error()) return messages;
-  Json read = messages_of_items(fields, "items", *items, context);
+  Json read = messages_of_items(fields, "items", *items, context, owner);
   if (fields.error()) return messages;
   const auto origins = origins_of(*items);
   for (Json& message : read) {

@@ -16,6 +16,7 @@ Json conversation_items(std::span<const SessionMessage> path, MessageId from = k
 
 // Reads the items in the field "items" as messages. Fails for items that cannot be read, and for approvals,
 // which only a request for an answer can have.
-std::vector<NewMessage> read_conversation_items(JsonFields& fields, ResponseContext& context);
+std::vector<NewMessage> read_conversation_items(JsonFields& fields, ResponseContext& context,
+                                                const std::string& owner);
 
 }  // namespace anabranch::server

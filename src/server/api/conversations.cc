@@ -118,7 +118,7 @@ Answer erase_item(const Work& work) {
 
 Answer add_items(const Work& work) {
   JsonFields fields(work.body);
-  const auto messages = read_conversation_items(fields, work.context);
+  const auto messages = read_conversation_items(fields, work.context, work.call.owner);
   if (!fields.find("items")) fields.fail("items", "missing_required_parameter", "'items' is missing");
   if (fields.error()) return *fields.error();
   const auto ids = work.store.append(work.call.owner, work.call.id, std::nullopt, messages);
@@ -148,7 +148,7 @@ Answer create(const ConversationCall& call, ResponseContext& context, const Json
   NewSession session;
   session.owner = call.owner;
   if (const Json* metadata = fields.object("metadata")) session.metadata = *metadata;
-  session.messages = read_conversation_items(fields, context);
+  session.messages = read_conversation_items(fields, context, call.owner);
   if (fields.error()) return *fields.error();
   return answer(context.stores->usual().create(session));
 }

@@ -151,7 +151,13 @@ Result<Prepared> prepare_shortened(const ChatRequest& chat, const PrepareContext
       high = step;
     }
   }
-  return best;
+  if (is_too_long(best) || !too_long(best)) return best;
+  return Error{
+      ErrorKind::exhausted,
+      fmt::format("The last turn has {} tokens, and with {} for the answer does not fit into the context "
+                  "of {}. Shorten it",
+                  best->prompts[0].size(), room, length),
+      "input", "context_length_exceeded"};
 }
 
 ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting,
@@ -177,6 +183,7 @@ ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting
   out.added = std::move(request.added);
   const bool stream = request.chat.options.stream;
   request.chat = {};  // the writer needs the rest
+  request.earlier_users.clear();
   out.writer = std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses);
   return PreparedRequest(std::move(out));
 }
@@ -188,7 +195,12 @@ ApiResult<PreparedRequest> prepare_compaction(std::string_view body, const Prepa
   Json users = ask_for_summary(request, context.engine.info().context_length);
   auto result =
       prepare_shortened(request.chat, context, request.chat.options.max_tokens, summary_instruction());
-  return ready(std::move(result), std::make_shared<CompactionWriter>(std::move(users), context.responses));
+  if (result) {  // nobody goes on from the summary as an answer
+    result->asked = nullptr;
+    result->remember.reset();
+  }
+  return ready(std::move(result),
+               std::make_shared<CompactionWriter>(std::move(users), context.responses, context.owner));
 }
 
 ApiResult<PreparedRequest> prepare_ollama(std::string_view body, bool generate,

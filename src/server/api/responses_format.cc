@@ -326,7 +326,8 @@ std::string ResponsesWriter::close_text(Item& item, const char* status) {
   out += emit("response.content_part.done", std::move(part));
   item.json["content"].push_back(part_of(item));
   item.json["status"] = status;
-  if (thought && request_.sealed_thoughts) item.json["encrypted_content"] = context_->sealer.seal(item.text);
+  if (thought && request_.sealed_thoughts)
+    item.json["encrypted_content"] = context_->sealer.seal(item.text, kSealedThought, request_.owner);
   return out;
 }
 

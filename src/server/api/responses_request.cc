@@ -24,8 +24,9 @@ using Decisions = std::map<std::string, std::optional<std::string>>;
 // Adds items to a conversation of chat messages. The items of one assistant turn become one message.
 class ItemReader {
  public:
-  ItemReader(JsonFields& request, ResponseContext& context, ImageReader& images, Json& messages)
-      : request_(request), context_(context), images_(images), messages_(messages) {}
+  ItemReader(JsonFields& request, ResponseContext& context, const std::string& owner, ImageReader& images,
+             Json& messages)
+      : request_(request), context_(context), owner_(owner), images_(images), messages_(messages) {}
 
   // kept: see kept_messages().
   void read(const Json& item, bool kept, const std::string& where) {
@@ -54,7 +55,7 @@ class ItemReader {
           "id", "unsupported_value",
           "only the 'input' of a request for an answer may refer to items: send the items themselves");
     else if (type == "compaction" || type == "compaction_summary")
-      messages_.push_back(message_of_compaction(item, context_.sealer));
+      messages_.push_back(message_of_compaction(item, context_.sealer, owner_));
     // Other items (web_search_call, image_generation_call, ...) belong to tools that only OpenAI's servers
     // run.
     if (fields.error()) request_.fail(*fields.error());
@@ -174,7 +175,7 @@ class ItemReader {
         if (part.is_object()) thought += string_at(part, "text");
     if (thought.empty())
       if (const std::string* sealed = fields.string("encrypted_content"))
-        thought = context_.sealer.open(*sealed).value_or("");
+        thought = context_.sealer.open(*sealed, kSealedThought, owner_).value_or("");
     if (!thought.empty()) assistant(true)["reasoning_content"] = std::move(thought);
   }
 
@@ -194,6 +195,7 @@ class ItemReader {
 
   JsonFields& request_;
   ResponseContext& context_;
+  const std::string& owner_;
   ImageReader& images_;
   Json& messages_;
   bool kept_ = false;
@@ -412,8 +414,7 @@ void leave_out_images(JsonFields& fields, size_t own, Json& messages) {
   const size_t turn = first_turn_within_limits(messages);
   if (turn == 0) return;
   Json left = from_turn(messages, turn);
-  size_t end = messages.size() - left.size();  // end of the turns that are left out, after the instructions
-  for (size_t i = 0; messages[i]["role"] == "system"; ++i) ++end;
+  const size_t end = begin_of_turn(messages, turn).value_or(0);  // of the turns that are left out
   for (size_t i = own; i < end; ++i) {
     Json one = Json::array({std::move(messages[i])});
     std::vector<ImageInput> checked;
@@ -431,13 +432,17 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   request.input_items = read_input_items(fields, *context.stores, owner);
   ImageReader images(defaults.fetch_image, defaults.images,
                      request.shorten ? kMaxImagesToShorten : kMaxImages);
-  ItemReader reader(fields, context, images, added);
+  ItemReader reader(fields, context, owner, images, added);
   const std::vector<bool> kept = kept_messages(request.input_items);
   for (size_t i = 0; i < kept.size() && !fields.error(); ++i)
     reader.read(request.input_items[i], kept[i], fmt::format("input[{}]", i));
   size_t own = messages.size();
-  if (!defaults.images)
-    for (Json& message : messages) hide_images(message);
+  for (Json& message : messages) {
+    show_summary(message, context.sealer, owner);
+    if (!defaults.images) hide_images(message);
+    if (request.shorten && string_at(message, "role") == "user")
+      request.earlier_users.push_back({{"role", "user"}, {"content", message["content"]}});
+  }
   for (Json& message : added) messages.push_back(std::move(message));
   if (fields.error()) return;
   const auto declined = decide_calls(fields, reader.decisions(), request, messages, own);
@@ -447,6 +452,8 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   for (size_t i = own; i < messages.size(); ++i) {
     request.added.push_back({messages[i]});
     drop_image_fields(request.added.back().message);
+    hide_summary(request.added.back().message);
+    messages[i].erase(kSealedSummary);
   }
   request.begins = std::ranges::none_of(messages, [](const Json& m) { return m["role"] == "assistant"; });
   if (messages.empty())
@@ -526,6 +533,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   TRY(auto json, parse_body(body));
   JsonFields fields(json);
   ResponsesRequest request;
+  request.owner = owner;
   ChatRequest& chat = request.chat;
   chat.options = read_common_options(fields, fields, defaults);
   refuse_what_is_not_built(fields);
@@ -560,7 +568,8 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   return request;
 }
 
-Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context) {
+Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context,
+                       const std::string& owner) {
   Json messages = Json::array();
   // Stored conversations may be used with any model.
   const ImageFetch no_fetch = [](const std::string&, size_t) {
@@ -568,7 +577,7 @@ Json messages_of_items(JsonFields& fields, const char* where, const Json& items,
         ErrorKind::unsupported, "that is done for an answer only: send the image itself, as a data URL"));
   };
   ImageReader images(no_fetch, true);
-  ItemReader reader(fields, context, images, messages);
+  ItemReader reader(fields, context, owner, images, messages);
   const std::vector<bool> kept = kept_messages(items);
   for (size_t i = 0; i < kept.size() && !fields.error(); ++i)
     reader.read(items[i], kept[i], fmt::format("{}[{}]", where, i));
@@ -579,7 +588,10 @@ Json messages_of_items(JsonFields& fields, const char* where, const Json& items,
   std::vector<ImageInput> checked;
   Json copy = messages;
   take_images(fields, where, copy, checked);
-  for (Json& message : messages) drop_image_fields(message);
+  for (Json& message : messages) {
+    drop_image_fields(message);
+    hide_summary(message);
+  }
   return messages;
 }
 

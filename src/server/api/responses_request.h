@@ -43,6 +43,9 @@ struct ResponsesRequest {
   bool store = true;                // the response can be referred to later
   bool sealed_thoughts = false;     // the client asks for reasoning.encrypted_content
   bool shorten = false;             // "truncation": "auto"
+  // If it is set: the user's messages of the stored conversation, before any is left out.
+  Json earlier_users = Json::array();
+  std::string owner;  // name of the request's key; empty: none
 };
 
 // owner: the name of the request's key, which sees only its own conversations. To be called on workers: reads
@@ -55,6 +58,8 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
 
 // Converts a list of items to messages. where: the field with the items. Fails for items that cannot be read,
 // and for approvals of calls, which only a request for an answer can have.
-Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context);
+// owner: see parse_responses_request().
+Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context,
+                       const std::string& owner);
 
 }  // namespace anabranch::server

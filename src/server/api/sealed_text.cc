@@ -33,6 +33,11 @@ const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
+// The data that is authenticated with a text, but is not in it.
+std::string bound_to(std::string_view kind, std::string_view owner) {
+  return fmt::format("{}\n{}", kind, owner);
+}
+
 }  // namespace
 
 // The key in the file, which is made if it is missing. Two servers that start at the same time agree on one
@@ -72,8 +77,9 @@ const Sealer::Key& Sealer::key() const {
 }
 
 // A sealed text is nonce, tag and ciphertext in base64.
-std::string Sealer::seal(std::string_view text) const {
+std::string Sealer::seal(std::string_view text, std::string_view kind, std::string_view owner) const {
   CHECK(text.size() <= kMaxBytes, "too long to be sealed");
+  const std::string bound = bound_to(kind, owner);
   std::string out(kNonceBytes + kTagBytes + text.size(), '\0');
   unsigned char* const nonce = bytes_of(out);
   unsigned char* const tag = nonce + kNonceBytes;
@@ -82,6 +88,8 @@ std::string Sealer::seal(std::string_view text) const {
   const bool sealed =
       context && RAND_bytes(nonce, kNonceBytes) == 1 &&
       EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, key().data(), nonce) == 1 &&
+      EVP_EncryptUpdate(context.get(), nullptr, &size, bytes_of(std::string_view(bound)),
+                        static_cast<int>(bound.size())) == 1 &&
       EVP_EncryptUpdate(context.get(), tag + kTagBytes, &size, bytes_of(text),
                         static_cast<int>(text.size())) == 1 &&
       EVP_EncryptFinal_ex(context.get(), tag + kTagBytes + size, &size) == 1 &&
@@ -90,7 +98,8 @@ std::string Sealer::seal(std::string_view text) const {
   return to_base64(out);
 }
 
-std::optional<std::string> Sealer::open(std::string_view sealed) const {
+std::optional<std::string> Sealer::open(std::string_view sealed, std::string_view kind,
+                                        std::string_view owner) const {
   if (sealed.size() > kMaxBytes) return std::nullopt;
   auto bytes = from_base64(sealed);
   if (!bytes || bytes->size() < kNonceBytes + kTagBytes) return std::nullopt;
@@ -98,10 +107,13 @@ std::optional<std::string> Sealer::open(std::string_view sealed) const {
   unsigned char* const tag = nonce + kNonceBytes;
   const int length = static_cast<int>(bytes->size() - kNonceBytes - kTagBytes);
   std::string out(length + 1, '\0');
+  const std::string bound = bound_to(kind, owner);
   int size = 0, rest = 0;
   const Context context = make_context();
   const bool opened =
       context && EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, key().data(), nonce) == 1 &&
+      EVP_DecryptUpdate(context.get(), nullptr, &size, bytes_of(std::string_view(bound)),
+                        static_cast<int>(bound.size())) == 1 &&
       EVP_DecryptUpdate(context.get(), bytes_of(out), &size, tag + kTagBytes, length) == 1 &&
       EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag) == 1 &&
       EVP_DecryptFinal_ex(context.get(), bytes_of(out) + size, &rest) == 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "server/api/compaction.h"
 #include "server/api/request_images.h"
 
 namespace anabranch::server {
@@ -47,14 +48,25 @@ Json part_of(const Json& messages, size_t begin, size_t end) {
   return part;
 }
 
+void add_summaries(const Json& messages, size_t begin, size_t end, Json& out) {
+  for (size_t i = begin; i < end; ++i)
+    if (is_summary(messages[i])) out.push_back(messages[i]);
+}
+
 }  // namespace
+
+std::optional<size_t> begin_of_turn(const Json& messages, size_t turn) {
+  const auto turns = places_of(messages, "user", behind_instructions(messages));
+  return turn < turns.size() ? std::optional(turns[turn]) : std::nullopt;
+}
 
 Json from_turn(const Json& messages, size_t turn) {
   const size_t begin = behind_instructions(messages);
-  const auto turns = places_of(messages, "user", begin);
-  if (turn >= turns.size()) return nullptr;
+  const auto end = begin_of_turn(messages, turn);
+  if (!end) return nullptr;
   Json out = part_of(messages, 0, begin);
-  for (size_t i = turns[turn]; i < messages.size(); ++i) out.push_back(messages[i]);
+  add_summaries(messages, begin, *end, out);
+  for (size_t i = *end; i < messages.size(); ++i) out.push_back(messages[i]);
   return out;
 }
 
@@ -79,9 +91,11 @@ ChatRequest shortened(const ChatRequest& chat, size_t step) {
   };
   if (in_last_turn) {
     leave_out(part_of(all, before, turn));
+    add_summaries(all, before, turn, out.messages);
     out.messages.push_back(all[turn]);
   }
   leave_out(part_of(all, last.begin, last.end));
+  add_summaries(all, last.begin, last.end, out.messages);
   for (size_t i = last.end; i < all.size(); ++i) out.messages.push_back(all[i]);
   return out;
 }

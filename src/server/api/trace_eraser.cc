@@ -80,6 +80,7 @@ void TraceEraser::take_and_erase(const Models& models) {
   auto names = stores_->take_released();
   Result<void> gone;
   if (names) {
+    post_([this, names = *names] { released_(names); });
     Traces traces = parse_traces(*names);
     for (const ModelLease& model : models.loaded) {
       model->preparer.forget_turns(traces.turns);

@@ -28,12 +28,17 @@ Result<void> erase_on_disk(const std::string& directory, const Traces& traces);
 
 class TraceEraser {
  public:
-  // directory: of cached states and turns; empty: nothing is on disk. models must outlive it.
-  TraceEraser(ModelPool& models, std::shared_ptr<SessionStores> stores, Post post, std::string directory)
+  using Names = std::vector<std::string>;
+  // directory: of cached states and turns; empty: nothing is on disk. released: called on the I/O thread with
+  // the names of the traces, before the `done` of erase(). models must outlive it.
+  TraceEraser(
+      ModelPool& models, std::shared_ptr<SessionStores> stores, Post post, std::string directory,
+      std::function<void(const Names&)> released = [](const Names&) {})
       : models_(models),
         stores_(std::move(stores)),
         post_(std::move(post)),
-        directory_(std::move(directory)) {}
+        directory_(std::move(directory)),
+        released_(std::move(released)) {}
 
   // Any thread may call it. Removes what the conversations deleted so far left in the cache, and then calls
   // `done` on the I/O thread. A failure is logged, and the next call tries again.
@@ -48,6 +53,7 @@ class TraceEraser {
   const std::shared_ptr<SessionStores> stores_;
   const Post post_;
   const std::string directory_;
+  const std::function<void(const Names&)> released_;
   WorkerPool workers_{{.name = "state eraser"}};  // one thread, so a call that finds the traces already taken
                                                   // runs after the call that took them
 };
