@@ -14,6 +14,7 @@ import argparse
 import http.client
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -54,7 +55,7 @@ class Server:
         for i in range(options.adapters):
             flags += ["--lora", f"a{i}=" + random_file(folder, f"a{i}.gguf", options.shape, "--lora", str(options.rank))]
         command = [options.anabranch, "serve", "--model", model, "--port", "0", "--served-model-name", "base", "--parallel",
-                   str(options.clients), "--speculation", "off", *flags, *options.flags.split()]
+                   str(options.clients), "--spec", "off", *flags, *options.flags.split()]
         self.log = open(os.path.join(folder, "server.log"), "w+")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
         self.port = self.wait()
@@ -62,9 +63,8 @@ class Server:
     def wait(self):
         while self.process.poll() is None:
             self.log.seek(0)
-            for line in self.log.read().splitlines():
-                if "http://" in line:
-                    return int(line.split("http://")[1].split(":")[1].split()[0].strip("/"))
+            if port := re.search(r"http://127\.0\.0\.1:(\d+)/", self.log.read()):
+                return int(port[1])
             time.sleep(0.1)
         self.log.seek(0)
         sys.exit(self.log.read())

@@ -37,7 +37,23 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
   if (at < begin + count || count == 0) spans.push_back({&state, at, begin + count - at});
   spans.back().keep = keep;
   if (count == 0) return;
-  for (const auto& [adapter, scale] : state.adapters()) adapters.push_back({adapter, scale, begin, count});
+  add_adapters(state, begin, count);
+}
+
+// Joins rows that follow each other and go through the same adapter, if each row keeps the order of its
+// adapters.
+void Batch::add_adapters(const SequenceState& state, int row, int count) {
+  auto least = adapters.begin();
+  for (const auto& [adapter, scale] : state.adapters()) {
+    least = std::find_if(least, adapters.end(), [&](const nn::AdapterRows& rows) {
+      return rows.adapter == adapter && rows.scale == scale && rows.begin + rows.count == row;
+    });
+    if (least == adapters.end())
+      least = adapters.insert(least, {adapter, scale, row, count});
+    else
+      least->count += count;
+    ++least;
+  }
 }
 
 void Batch::add_behind(SequenceState& state, std::span<const int> tokens, const PromptImages* sequence_images,

@@ -56,6 +56,7 @@ struct Batch {
  private:
   int next_position(const SequenceState& state) const;
   void add_images(const PromptImages& images, int position, int row, int count);
+  void add_adapters(const SequenceState& state, int row, int count);
   void add_axes(const PromptImages* images, int position, int row, int count);
 };
 

@@ -23,7 +23,7 @@ TEST_F(EmulatedLowRank, RowsStandAlone) {
 
 TEST_F(EmulatedLowRank, OneLaunchTakesEightParts) {
   Rng rng(1);
-  const Tensor y = random_tensor({30, 130}, rng);
+  const Tensor y = random_tensor({100, 130}, rng);
   for (const auto& [parts, launches] : {std::pair{0, 0}, {1, 1}, {8, 1}, {9, 2}, {17, 3}}) {
     std::vector<LowRankRows> rows;
     for (int i = 0; i < parts; i++) {
@@ -35,12 +35,18 @@ TEST_F(EmulatedLowRank, OneLaunchTakesEightParts) {
     const auto& seen = fake_cards[0].launches;
     ASSERT_EQ(seen.size(), static_cast<size_t>(launches)) << parts << " parts";
     for (const FakeLaunch& launch : seen) EXPECT_EQ(launch.kernel, "add_low_rank");
-    // Blocks of 64 outputs and 8 rows, of the rows from the launch's first to its last.
+    // Blocks of 64 outputs and one row, of the rows from the launch's first to its last.
     if (launches > 0) {
-      EXPECT_EQ(seen.front().grid, 3u);
-      EXPECT_EQ(seen.back().grid, 3u);
+      EXPECT_EQ(seen.front().grid, 3u * static_cast<unsigned>(std::min(parts, 8)));
+      EXPECT_EQ(seen.back().grid, 3u * static_cast<unsigned>((parts - 1) % 8 + 1));
     }
   }
+  // Of more than 64 rows, blocks take eight.
+  fake_cards[0].launches.clear();
+  const LowRankRows both[] = {low_rank_part(y, 4, 7, 65, 1.0f, rng), low_rank_part(y, 4, 10, 70, 1.0f, rng)};
+  add_low_rank_on(card(), y, both);
+  ASSERT_EQ(fake_cards[0].launches.size(), 1u);
+  EXPECT_EQ(fake_cards[0].launches[0].grid, 3u * 10);
 }
 
 }  // namespace

@@ -17,9 +17,12 @@ void launch_parts(CudaDevice& on, LowRankArgs& args) {
     args.first_row = std::min(args.first_row, part.begin);
     end = std::max(end, part.begin + part.count);
   }
+  constexpr unsigned kFewRows = 64;
   const auto rows = static_cast<unsigned>(end - args.first_row), out = static_cast<unsigned>(args.out);
-  on.launch({Source::rows, {}}, "add_low_rank",
-            {(rows + kLowRankRows - 1) / kLowRankRows, (out + kThreads - 1) / kThreads}, kThreads, 0, &args);
+  const unsigned each = rows <= kFewRows ? 1 : kLowRankRows;
+  args.block_rows = static_cast<int>(each);
+  on.launch({Source::rows, {}}, "add_low_rank", {(rows + each - 1) / each, (out + kThreads - 1) / kThreads},
+            kThreads, 0, &args);
   args.parts = 0;
 }
 

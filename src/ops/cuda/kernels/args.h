@@ -188,8 +188,9 @@ struct LayerNormArgs {
   float eps;
 };
 
-// What ops/low_rank.h says, for up to kLowRankParts parts of y [.., out], in order. A block takes
-// kLowRankRows rows, from first_row on.
+// What ops/low_rank.h says, for up to kLowRankParts parts of y [.., out], in order. A block takes block_rows
+// rows, at most kLowRankRows, from first_row on: one of few rows, so that parts of different rows are added
+// at the same time, and more of many, which share the weights.
 constexpr int kLowRankParts = 8, kLowRankRows = 8;
 struct LowRankPart {
   const float *z, *up;  // [rows of y, rank], [out, rank]
@@ -198,7 +199,7 @@ struct LowRankPart {
 };
 struct LowRankArgs {
   float* y;
-  int out, first_row, parts;
+  int out, first_row, block_rows, parts;
   LowRankPart part[kLowRankParts];
 };
 
