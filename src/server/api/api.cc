@@ -198,6 +198,14 @@ After after(HttpServer& http) {
   return [&http](double seconds, std::function<void()> run) { http.after(seconds, std::move(run)); };
 }
 
+ApiError needs_keys(std::string_view what) {
+  return {403,
+          fmt::format("Clients of other machines may {} only with an API key: start the server with "
+                      "--api-key-file",
+                      what),
+          "", "no_api_keys"};
+}
+
 }  // namespace
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
@@ -273,17 +281,8 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   if (call.key && !call.key->may(route->role)) return missing_role(call.key->name, route->role);
   const bool keeps = std::holds_alternative<SessionAction>(route->handler) ||
                      std::holds_alternative<ConversationAction>(route->handler);
-  if (is_slot_action(*route) && is_open_to_all())
-    return ApiError{
-        403,
-        "Clients of other machines may save, restore and erase slots only with an API key: start the "
-        "server with --api-key-file",
-        "", "no_api_keys"};
-  if (keeps && is_open_to_all())
-    return ApiError{403,
-                    "Clients of other machines may keep conversations only with an API key: start the server "
-                    "with --api-key-file",
-                    "", "no_api_keys"};
+  if (is_slot_action(*route) && is_open_to_all()) return needs_keys("save, restore and erase slots");
+  if (keeps && is_open_to_all()) return needs_keys("keep conversations");
   if (route->method != "POST") return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
   if (pool_.device_lost())
@@ -293,11 +292,7 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
   if (changes_models(*route) && is_open_to_all())
-    return ApiError{
-        403,
-        "Clients of other machines may load, unload and pull models and adapters only with an API key: start "
-        "the server with --api-key-file",
-        "", "no_api_keys"};
+    return needs_keys("load, unload and pull models and adapters");
   if (is_encoded(request))
     return ApiError{
         415,
