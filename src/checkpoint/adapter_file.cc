@@ -204,9 +204,15 @@ Error foreign_tensors(const std::string& path, const std::vector<std::string>& n
 }
 
 Result<AdapterFile> read_adapter(const std::string& path, const Json& base_config) {
-  TRY(const AdapterParts parts, read_parts(path, base_config));
+  auto read = read_parts(path, base_config);
+  if (!read) {
+    Error error = read.error();
+    if (error.kind == ErrorKind::exhausted) error.kind = ErrorKind::invalid;  // no memory is short yet
+    return error;
+  }
+  const AdapterParts parts = std::move(*read);
   if (parts.matrices.size() > kMaxAdapterTensors)
-    return make_error(ErrorKind::exhausted, "{} has {} tensors; at most {} are read", parts.path,
+    return make_error(ErrorKind::invalid, "{} has {} tensors; at most {} are read", parts.path,
                       parts.matrices.size(), kMaxAdapterTensors);
   if (parts.matrices.empty())
     return make_error(ErrorKind::invalid, "{} changes no module: it has no tensors", parts.path);
@@ -216,7 +222,7 @@ Result<AdapterFile> read_adapter(const std::string& path, const Json& base_confi
     for (const int64_t size : matrix.shape) values *= std::clamp<int64_t>(size, 1, kMaxAdapterBytes / values);
     bytes += values * sizeof(float);
     if (bytes > kMaxAdapterBytes)
-      return make_error(ErrorKind::exhausted, "{} has more than the {} GiB of matrices that are read",
+      return make_error(ErrorKind::invalid, "{} has more than the {} GiB of matrices that are read",
                         parts.path, kMaxAdapterBytes >> 30);
   }
   TRY(const auto pairs, pair_matrices(parts));

@@ -43,9 +43,9 @@ struct AdapterFile {
 // base_config: Checkpoint::config() of the base model. GGUF files of Llama and Qwen3.5 have the rows of some
 // modules in an order that depends on the model's heads; other adapters do not need it.
 //
-// Errors: not_found, io, exhausted (too many tensors or bytes), invalid (damaged files, a matrix without its
-// other half, ranks that differ from the config's, values that are not finite), unsupported (anything that
-// such matrices cannot state, such as DoRA, biases and whole weights; types other than f32, f16 and bf16).
+// Errors: not_found, io, invalid (damaged files, too many tensors or bytes, a matrix without its other half,
+// ranks that differ from the config's, values that are not finite), unsupported (anything that such matrices
+// cannot state, such as DoRA, biases and whole weights; types other than f32, f16 and bf16).
 Result<AdapterFile> read_adapter(const std::string& path, const Json& base_config = Json());
 
 }  // namespace anabranch

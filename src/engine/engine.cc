@@ -101,6 +101,7 @@ class EngineImpl final : public Engine {
   EngineModel model_;
   std::string context_note_;  // why the context is shorter than the model's own; for messages
   Inbox inbox_;
+  uint64_t adapter_room_ = 0;                // bytes that all adapters may take
   std::atomic<bool> knows_adapters_{false};  // the device has the kernels for them
   StateCache* states_ = nullptr;             // owned by the loop, which lives as long as thread_
   std::unique_ptr<StateFetcher> fetcher_;    // null: no peers are configured
@@ -112,6 +113,8 @@ Result<std::unique_ptr<EngineLoop>> EngineImpl::load() {
   TRY(const MemoryPlan memory, plan_memory(options_, model_.info(), model_.device()));
   model_.info().context_length = memory.context_length;
   context_note_ = memory.context_note;
+  const bool free_choice = options_.memory_bytes > 0 || options_.overcommit;
+  adapter_room_ = free_choice ? UINT64_MAX : memory.budgets.states / 2;
   TRY(auto keeper, SnapshotKeeper::open(options_, model_, memory.budgets.cache));
   states_ = keeper.cache();
   if (states_ && !options_.peers.urls.empty())
@@ -279,13 +282,14 @@ Result<void> EngineImpl::between_steps(const std::function<void()>& work) {
   return done.get();
 }
 
-// Adapters take memory from running requests, but not from the activations of a step.
+// Adapters take memory from running requests, at most half of it.
 Result<void> EngineImpl::check_memory(const AdapterFile& file) const {
-  const Device& device = model_.device();
-  const uint64_t free = device.free_bytes(), reserve = device.memory_bytes() / 32;
-  if (free == 0 || file.bytes + reserve <= free) return {};
-  return make_error(ErrorKind::exhausted, "{} takes {:.1f} GB, and {:.1f} GB of memory are free", file.path,
-                    file.bytes / 1e9, free / 1e9);
+  const uint64_t others = inbox_.adapter_bytes->load();
+  if (others + file.bytes <= adapter_room_) return {};
+  return make_error(ErrorKind::exhausted,
+                    "{} takes {:.1f} GB; adapters may take {:.1f} GB here, and others have {:.1f} GB: unload "
+                    "some, or start with --memory or --overcommit",
+                    file.path, file.bytes / 1e9, adapter_room_ / 1e9, others / 1e9);
 }
 
 Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std::string& path) {

@@ -153,9 +153,10 @@ void EngineLoop::guard_memory() {
   const auto cache = keeper_.stats();
   const MemoryBudgets& budgets =
       memory_.update(available_memory(), {scheduler_.bytes(), cache ? cache->ram_bytes : 0});
-  const uint64_t states = model_.device().has_own_memory() ? all_states_ : budgets.states;
+  // What is free in the machine is less by the adapters already; what was planned at the start is not.
   const uint64_t adapters = options_.memory_bytes > 0 ? 0 : inbox_.adapter_bytes->load();
-  scheduler_.set_budget(states - std::min(adapters, states / 2));
+  const uint64_t planned = all_states_ - std::min(adapters, all_states_ / 2);
+  scheduler_.set_budget(model_.device().has_own_memory() ? planned : std::min(planned, budgets.states));
   keeper_.set_ram_budget(budgets.cache);
   if (memory_.short_of_memory() == was_short) return;
   if (was_short)

@@ -72,6 +72,16 @@ TEST(AdapterGguf, matrices) {
   EXPECT_EQ(values(tokens->modules.at("model.embed_tokens").up), kB);
 }
 
+// Their rows have another order, which shapes do not show.
+TEST(AdapterGguf, adapters_of_other_families) {
+  GgufWriter w = gguf_adapter("qwen3");
+  w.tensor("blk.0.attn_q.weight.lora_a", {3, 2}, 0, floats(kA));
+  w.tensor("blk.0.attn_q.weight.lora_b", {2, 2}, 0, floats(kB));
+  EXPECT_TRUE(read_gguf_of(w, {{"model_type", "qwen3_moe"}}).ok());
+  for (const char* other : {"llama", "mistral", "gemma3"})
+    EXPECT_HAS(error_of(read_gguf_of(w, {{"model_type", other}})).message, "adapter of qwen3 models");
+}
+
 TEST(AdapterGguf, files_that_are_no_adapters) {
   const auto error = [](const GgufWriter& writer) { return error_of(read_gguf_of(writer)).message; };
   EXPECT_HAS(error(GgufWriter::llama()), "is not an adapter");

@@ -83,7 +83,7 @@ TEST_F(Adapters, TokensDoNotDependOnNeighbours) {
   options.prefill_chunk = 16;
   options.max_running = 8;
   const auto engine = engine_of(options);
-  const AppliedAdapter a = load(*engine, one_), b = load(*engine, other_, 0.7f), c = load(*engine, one_, -1);
+  const AppliedAdapter a = load(*engine, one_), b = load(*engine, other_, 0.7f), c = {a.adapter, -1};
   const std::vector<std::vector<AppliedAdapter>> kinds = {{}, {a}, {b}, {a, b}, {c}, {b, a}};
   std::vector<Request> requests;
   for (size_t i = 0; i < 2 * kinds.size(); i++) {

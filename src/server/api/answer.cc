@@ -220,7 +220,7 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
   prompt_ = asked_ ? prepared.prompts[0] : std::vector<int>();
   begun_ = prepared.begun;
   slot_.reset();
-  if (services_.slots.enabled() && options_.cache && prepared.images.empty())
+  if (services_.slots.enabled() && options_.cache && options_.adapters.empty() && prepared.images.empty())
     slot_ = SlotPrompt{prepared.prompts[0], prepared.keep_at, options_.cache_salt, {}};
   ahead_ = services_.ahead.give_way(model_->name, prepared.prompts[0], asked_.get());
   if (const auto& thinking = prepared.think_report)

@@ -48,7 +48,11 @@ Result<void> add_adapters(ReadyModel& model, const std::vector<ServedAdapter>& k
                           const std::vector<std::string>& directories) {
   for (const ServedAdapter& adapter : known) {
     auto loaded = load_again(*model.engine, adapter, directories);
-    if (!loaded && !adapter.from_client) return loaded.error();
+    if (!loaded && !adapter.from_client) {
+      Error error = loaded.error();
+      if (error.kind == ErrorKind::not_found) error.kind = ErrorKind::invalid;  // the model is there
+      return error;
+    }
     if (!loaded) {
       log_warning("the model is loaded again without one: {}", loaded.error().message);
       continue;

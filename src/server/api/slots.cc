@@ -112,6 +112,17 @@ Result<bool> is_replaceable(const std::string& path, const std::string& owner) {
   return taken_name();
 }
 
+// Gives a file its name if no file has it; sets errno and returns false otherwise.
+bool publish_new(const std::string& part, const std::string& path) {
+  if (::link(part.c_str(), path.c_str()) == 0) return true;
+  if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) return false;
+  // A file system without links: an empty file keeps the name.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return false;
+  ::close(fd);
+  return ::rename(part.c_str(), path.c_str()) == 0;
+}
+
 // Of two owners that save under one new name at once, the second gets file_exists.
 Result<void> write_slot(const std::string& directory, const std::string& name, const std::string& owner,
                         const std::string& text) {
@@ -133,8 +144,10 @@ Result<void> write_slot(const std::string& directory, const std::string& name, c
   bool written = fd >= 0 && write_all(fd, text);
   int fault = errno;
   if (fd >= 0 && ::close(fd) != 0 && std::exchange(written, false)) fault = errno;
-  const auto publish = replaces ? ::rename : ::link;  // link() replaces nothing
-  if (written && publish(part.c_str(), path.c_str()) != 0 && std::exchange(written, false)) fault = errno;
+  if (written) {
+    written = replaces ? ::rename(part.c_str(), path.c_str()) == 0 : publish_new(part, path);
+    if (!written) fault = errno;
+  }
   if (fd >= 0) ::unlink(part.c_str());
   if (written) return {};
   if (fault == EEXIST && !replaces) return taken_name();

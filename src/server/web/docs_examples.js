@@ -9,6 +9,7 @@ export const BODIES = {
   createCompletion: {prompt: "The three longest rivers are", max_tokens: 32},
   createResponse: {input: "Name three rivers.", max_output_tokens: 100, stream: true},
   countInputTokens: {input: "Name three rivers."},
+  compactResponse: {input: [...QUESTION, {role: "assistant", content: "The Danube, the Rhine and the Elbe."}]},
   createConversation: {items: [{type: "message", role: "user", content: "Name three rivers."}], metadata: {topic: "rivers"}},
   addConversationItems: {items: [{type: "message", role: "user", content: "And three lakes?"}]},
   changeConversation: {metadata: {topic: "lakes"}},
@@ -39,6 +40,7 @@ export const BODIES = {
   unloadModel: {model: MODEL},
   loadAdapter: {lora_name: "poet", lora_path: "poet"},
   unloadAdapter: {lora_name: "poet"},
+  slotAction: {filename: "rivers.bin"},
   scaleAdapters: [{id: 0, scale: 1}],
   pullModel: {model: "unsloth/Qwen3.5-0.8B-GGUF"},
 };
