@@ -26,3 +26,5 @@ add_custom_target(anabranch_web_files DEPENDS ${web_parts})
 add_dependencies(anabranch_server_web anabranch_web_files)
 set_source_files_properties(${web_build}/web_table.cc TARGET_DIRECTORY anabranch_server_web PROPERTIES OBJECT_DEPENDS "${web_parts}")
 target_sources(anabranch_server_web PRIVATE ${web_build}/web_table.cc)
+# ccache does not see what .incbin reads, and would give back the files of an earlier build.
+set_property(TARGET anabranch_server_web PROPERTY CXX_COMPILER_LAUNCHER "")
