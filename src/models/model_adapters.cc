@@ -30,34 +30,27 @@ Tensor rows_of(const Tensor& matrix, const std::vector<int64_t>& rows) {
   return out;
 }
 
-// A module's linear layers. Two of them may have parts of its rows, such as queries and their gate.
-using Places = std::map<std::string, std::vector<const nn::Linear*>>;
-Places places_of(const std::vector<nn::DecoderLayer>& layers) {
-  Places places;
-  for (const nn::DecoderLayer& layer : layers)
-    layer.visit_linears([&](const nn::Linear& linear) {
-      if (linear.origin) places[linear.origin->module].push_back(&linear);
-    });
-  return places;
-}
-
 }  // namespace
 
 Result<void> Model::check_adapter(const AdapterFile& file) const {
   if (ranks() > 1)
     return make_error(ErrorKind::unsupported, "{}: adapters run on one device, and the model is on {}",
                       file.path, ranks());
-  const Places places = places_of(layers_);
+  std::map<std::string, const nn::Linear*> linears;
+  for (const nn::DecoderLayer& layer : layers_)
+    layer.visit_linears([&](const nn::Linear& linear) {
+      if (linear.origin) linears[linear.origin->module] = &linear;
+    });
   for (const auto& [module, matrices] : file.modules) {
     if (dropped_.contains(module)) continue;
-    const auto at = places.find(module);
-    if (at == places.end())
+    const auto at = linears.find(module);
+    if (at == linears.end())
       return make_error(
           ErrorKind::unsupported,
           "{}: adapters cannot change '{}' here: they change the projections of attention, Gated "
           "DeltaNet and dense MLPs of this model's {} layers",
           file.path, module, layers_.size());
-    const nn::Linear& linear = *at->second.front();
+    const nn::Linear& linear = *at->second;
     const int64_t in = linear.weight.in_features(), out = linear.origin->outputs;
     if (matrices.down.shape(1) != in || matrices.up.shape(0) != out)
       return make_error(
@@ -71,14 +64,16 @@ Result<void> Model::check_adapter(const AdapterFile& file) const {
 
 void Model::add_to_adapter(nn::Adapter& adapter, const std::string& module,
                            const LowRankMatrices& matrices) const {
-  const Places places = places_of(layers_);
-  const auto at = places.find(module);
-  if (at == places.end()) return;
-  const auto down = ops::Weight::make(*device_, source_of(matrices.down));
-  for (const nn::Linear* linear : at->second)
-    adapter.linears.emplace(
-        linear->origin.get(),
-        nn::LowRank{down, device_->to_device(rows_of(matrices.up, linear->origin->rows))});
+  // Two layers may have parts of a module's rows, such as queries and their gate: they share this.
+  std::optional<ops::Weight> down;
+  for (const nn::DecoderLayer& layer : layers_)
+    layer.visit_linears([&](const nn::Linear& linear) {
+      if (!linear.origin || linear.origin->module != module) return;
+      if (!down) down = ops::Weight::make(*device_, source_of(matrices.down));
+      adapter.linears.emplace(
+          linear.origin.get(),
+          nn::LowRank{*down, device_->to_device(rows_of(matrices.up, linear.origin->rows))});
+    });
 }
 
 }  // namespace anabranch

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/part_name.h"
+#include "server/api/control_characters.h"
 
 namespace anabranch::server {
 namespace {
@@ -48,8 +49,7 @@ fs::path as_written(const std::string& directory) {
 
 ApiResult<std::string> allowed_adapter_path(const std::string& path,
                                             const std::vector<std::string>& directories) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (path.empty() || path.size() > kMostPath || std::ranges::any_of(path, is_control))
+  if (path.empty() || path.size() > kMostPath || has_control_characters(path))
     return ApiError{
         400,
         fmt::format("'lora_path' must be a path of 1 to {} bytes, without control characters", kMostPath),

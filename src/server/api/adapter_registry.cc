@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "server/api/control_characters.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -31,8 +33,7 @@ std::string fault_of_adapter_name(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.size() > kMostAdapterName)
     return fmt::format("has {} bytes, but may have {}", name.size(), kMostAdapterName);
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::ranges::any_of(name, is_control)) return "has control characters";
+  if (has_control_characters(name)) return "has control characters";
   // Requests that ask for these mean the server's main model, or the name without the tag.
   for (const std::string_view usual : {"default", "main", "default_model"})
     if (name == usual) return "means the server's own model";

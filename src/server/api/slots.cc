@@ -15,6 +15,7 @@
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/private_file.h"
+#include "server/api/control_characters.h"
 #include "server/api/json_fields.h"
 #include "server/api/sealed_text.h"
 #include "server/api/trace_eraser.h"
@@ -179,9 +180,7 @@ ApiError error_of(const Error& error) {
 
 bool is_slot_file_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxFileName && !name.starts_with('.') &&
-         std::ranges::none_of(name, [](unsigned char c) {
-           return c < 0x20 || c == 0x7F || c == '/' || c == '\\' || c == ':';
-         });
+         name.find_first_of("/\\:") == name.npos && !has_control_characters(name);
 }
 
 namespace {
