@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "server/api/anthropic_request.h"
+#include "server/api/anthropic/request.h"
 #include "server/api/embedding_request.h"
-#include "server/api/llama_request.h"
-#include "server/api/ollama_request.h"
-#include "server/api/responses_request.h"
+#include "server/api/llama/request.h"
+#include "server/api/ollama/request.h"
+#include "server/api/responses/request.h"
 #include "server/api/shorten.h"
 
 using namespace anabranch::server;

@@ -41,7 +41,7 @@ struct GenerationOptions {
   bool cache = true;
   std::string cache_salt;
   std::vector<AppliedAdapter> adapters;  // see Request; set by apply_adapters()
-  int slot = 0;                          // of llama-server's; only a name for the prompt (server/api/slots.h)
+  int slot = 0;            // of llama-server's; only a name for the prompt (server/api/llama/slots.h)
   bool to_decode = false;  // another worker decodes from the states that this one caches (kv_transfer_params)
   StateOrigin state_from;  // see Request
   bool stream = false;

@@ -4,7 +4,7 @@
 #include <future>
 
 #include "base/log.h"
-#include "server/api/api_request.h"
+#include "server/api/openai/request.h"
 #include "server/api/sampler_fields.h"
 
 namespace anabranch::cli {

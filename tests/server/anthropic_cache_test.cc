@@ -1,9 +1,9 @@
 // "cache_control" of /v1/messages: where states are kept, and what the usage says about it.
-#include "server/api/anthropic_cache.h"
 #include "chat/message_text.h"
 #include "chat/preparer.h"
-#include "server/api/anthropic_request.h"
-#include "server/api/anthropic_tools.h"
+#include "server/api/anthropic/cache_marks.h"
+#include "server/api/anthropic/request.h"
+#include "server/api/anthropic/tools.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {

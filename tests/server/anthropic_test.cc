@@ -1,5 +1,5 @@
 // POST /v1/messages and count_tokens: what is taken, whole messages, streams, errors.
-#include "server/api/anthropic_request.h"
+#include "server/api/anthropic/request.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {

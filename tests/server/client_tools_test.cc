@@ -1,5 +1,5 @@
 // Tools of the Responses API that have item types of their own and run at the client.
-#include "server/api/client_tools.h"
+#include "server/api/responses/client_tools.h"
 
 #include "server/server_fixture.h"
 

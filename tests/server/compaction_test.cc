@@ -1,5 +1,5 @@
 // POST /v1/responses/compact, and the items that it makes in later inputs.
-#include "server/api/compaction.h"
+#include "server/api/responses/compaction.h"
 
 #include "server/server_fixture.h"
 

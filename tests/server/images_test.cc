@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "base/base64.h"
-#include "server/api/anthropic_request.h"
-#include "server/api/compaction.h"
-#include "server/api/conversation_items.h"
-#include "server/api/ollama_request.h"
-#include "server/api/responses_request.h"
+#include "server/api/anthropic/request.h"
+#include "server/api/ollama/request.h"
+#include "server/api/responses/compaction.h"
+#include "server/api/responses/conversation_items.h"
+#include "server/api/responses/request.h"
 #include "server/api/shorten.h"
 #include "server/server_fixture.h"
 

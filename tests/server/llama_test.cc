@@ -1,6 +1,6 @@
 // llama-server's routes: what is taken, whole answers, streams, tokens, errors.
-#include "server/api/llama_format.h"
-#include "server/api/llama_request.h"
+#include "server/api/llama/format.h"
+#include "server/api/llama/request.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {

@@ -1,6 +1,6 @@
 // Ollama's routes: what is taken, whole answers, streams, models, errors.
-#include "server/api/ollama_models.h"
-#include "server/api/ollama_request.h"
+#include "server/api/ollama/models.h"
+#include "server/api/ollama/request.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {

@@ -1,7 +1,7 @@
 // Request bodies: what is taken, what is refused and how.
 #include <gtest/gtest.h>
 
-#include "server/api/api_request.h"
+#include "server/api/openai/request.h"
 
 namespace anabranch::server {
 namespace {

@@ -1,5 +1,5 @@
 // POST /v1/responses: what is taken, whole answers, streams, what is stored, errors.
-#include "server/api/responses_request.h"
+#include "server/api/responses/request.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {

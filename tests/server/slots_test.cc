@@ -1,5 +1,5 @@
 // POST /slots/{id}: the last prompt of a slot is saved, restored and erased.
-#include "server/api/slots.h"
+#include "server/api/llama/slots.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

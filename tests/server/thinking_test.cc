@@ -5,7 +5,7 @@
 
 #include <climits>
 
-#include "server/api/api_request.h"
+#include "server/api/openai/request.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {

@@ -8,11 +8,11 @@
 
 #include "base/worker_pool.h"
 #include "server/api/embedder.h"
+#include "server/api/llama/slots.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
 #include "server/api/read_ahead.h"
-#include "server/api/responses_request.h"
-#include "server/api/slots.h"
+#include "server/api/responses/request.h"
 #include "server/api/trace_eraser.h"
 #include "server/api/wait_pool.h"
 #include "server/http/types.h"

@@ -1,9 +1,9 @@
 #include "server/api/chat_tools.h"
 
 #include "output/partial_object.h"
-#include "server/api/api_request.h"
 #include "server/api/format_fields.h"
-#include "server/api/responses_tools.h"
+#include "server/api/openai/request.h"
+#include "server/api/responses/tools.h"
 
 namespace anabranch::server {
 namespace {

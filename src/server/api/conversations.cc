@@ -4,8 +4,8 @@
 #include <charconv>
 #include <span>
 
-#include "server/api/api_request.h"
-#include "server/api/conversation_items.h"
+#include "server/api/openai/request.h"
+#include "server/api/responses/conversation_items.h"
 #include "server/api/session_json.h"
 #include "server/http/target.h"
 

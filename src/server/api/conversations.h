@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/api/responses_request.h"
+#include "server/api/responses/request.h"
 #include "server/api/routes.h"
 #include "server/http/api_error.h"
 #include "server/http/types.h"

@@ -9,7 +9,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
-#include "server/api/ollama_format.h"
+#include "server/api/ollama/format.h"
 
 namespace anabranch::server {
 namespace {

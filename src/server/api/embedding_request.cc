@@ -5,8 +5,8 @@
 #include <climits>
 #include <optional>
 
-#include "server/api/api_request.h"
-#include "server/api/ollama_request.h"
+#include "server/api/ollama/request.h"
+#include "server/api/openai/request.h"
 
 namespace anabranch::server {
 namespace {

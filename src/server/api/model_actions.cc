@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "server/api/json_fields.h"
-#include "server/api/ollama_format.h"
-#include "server/api/ollama_models.h"
-#include "server/api/openai_format.h"
+#include "server/api/ollama/format.h"
+#include "server/api/ollama/models.h"
+#include "server/api/openai/format.h"
 
 namespace anabranch::server {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "server/api/anthropic_format.h"
-#include "server/api/anthropic_models.h"
+#include "server/api/anthropic/format.h"
+#include "server/api/anthropic/models.h"
 #include "server/api/model_actions.h"
 
 namespace anabranch::server {

@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 
-#include "server/api/api_request.h"
 #include "server/api/json_fields.h"
-#include "server/api/responses_format.h"
+#include "server/api/openai/request.h"
+#include "server/api/responses/format.h"
 #include "server/api/session_json.h"
 #include "server/http/target.h"
 #include "sessions/session_text.h"

@@ -8,7 +8,7 @@
 
 #include "base/worker_pool.h"
 #include "server/api/conversations.h"
-#include "server/api/responses_request.h"
+#include "server/api/responses/request.h"
 #include "server/api/routes.h"
 #include "server/api/trace_eraser.h"
 #include "server/http/api_error.h"

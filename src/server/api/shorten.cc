@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "server/api/compaction.h"
 #include "server/api/request_images.h"
+#include "server/api/responses/compaction.h"
 
 namespace anabranch::server {
 namespace {

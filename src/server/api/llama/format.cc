@@ -1,0 +1,162 @@
+#include "server/api/llama/format.h"
+
+#include <algorithm>
+
+namespace anabranch::server {
+namespace {
+
+constexpr double kMilliseconds = 1000;
+
+// Converts the output of LogprobsJson to "completion_probabilities".
+void add_logprobs(Json& to, const Json& logprobs) {
+  if (!logprobs.is_object()) return;
+  for (const Json& token : logprobs["content"]) to.push_back(token);
+}
+
+}  // namespace
+
+Json timings_json(const Usage& usage) {
+  const int read = usage.prompt_tokens - usage.cached_tokens, made = usage.completion_tokens;
+  const int steps = std::max(0, made - 1);  // the first token comes from prefill
+  const auto each_ms = [](double seconds, int tokens) {
+    return tokens > 0 ? seconds * kMilliseconds / tokens : 0.0;
+  };
+  const auto per_second = [](double seconds, int tokens) { return seconds > 0 ? tokens / seconds : 0.0; };
+  Json json = {{"cache_n", usage.cached_tokens},
+               {"prompt_n", read},
+               {"prompt_ms", usage.prefill_s * kMilliseconds},
+               {"prompt_per_token_ms", each_ms(usage.prefill_s, read)},
+               {"prompt_per_second", per_second(usage.prefill_s, read)},
+               {"predicted_n", made},
+               {"predicted_ms", usage.decode_s * kMilliseconds},
+               {"predicted_per_token_ms", each_ms(usage.decode_s, steps)},
+               {"predicted_per_second", per_second(usage.decode_s, steps)}};
+  uint64_t drafted = 0, accepted = 0;
+  for (const auto& source : usage.speculation.sources) {
+    drafted += source.drafted;
+    accepted += source.accepted;
+  }
+  if (drafted > 0) {
+    json["draft_n"] = drafted;
+    json["draft_n_accepted"] = accepted;
+  }
+  return json;
+}
+
+Json progress_json(const Usage& usage, int read, double seconds) {
+  return {{"total", usage.prompt_tokens},
+          {"cache", usage.cached_tokens},
+          {"processed", read},
+          {"time_ms", seconds * kMilliseconds}};
+}
+
+std::string LlamaWriter::begin(AnswerHead head, size_t choices) {
+  head_ = std::move(head);
+  choices_.resize(choices);
+  return "";
+}
+
+std::string LlamaWriter::started(const Usage& usage) {
+  prompt_tokens_ = usage.prompt_tokens;
+  return "";
+}
+
+std::string LlamaWriter::tokens(size_t choice, std::span<const int> tokens, const TakeLogprobs&) {
+  Choice& c = choices_[choice];
+  c.predicted += static_cast<int>(tokens.size());
+  if (is_stream() || request_.return_tokens)
+    for (const int id : tokens) c.tokens.push_back(id);
+  return "";
+}
+
+Json LlamaWriter::part(size_t index, const std::string& text) const {
+  const Choice& c = choices_[index];
+  return {{"index", index},
+          {"content", text},
+          {"tokens", c.tokens},
+          {"stop", false},
+          {"id_slot", request_.slot},
+          {"tokens_predicted", c.predicted},
+          {"tokens_evaluated", prompt_tokens_}};
+}
+
+std::string LlamaWriter::prefilled(size_t choice, const Usage& usage, int read, double seconds) {
+  if (!is_stream()) return "";
+  Json json = part(choice, "");
+  json["prompt_progress"] = progress_json(usage, read, seconds);
+  return data_event(json);
+}
+
+std::string LlamaWriter::event(size_t choice, const OutputEvent& event, const std::string&,
+                               const TakeLogprobs& logprobs) {
+  Choice& c = choices_[choice];
+  c.new_line = c.new_line || event.text.find('\n') != event.text.npos;
+  add_logprobs(c.logprobs, logprobs());
+  if (!is_stream()) {
+    c.text += event.text;
+    return "";
+  }
+  Json json = part(choice, event.text);
+  if (!c.logprobs.empty()) json["completion_probabilities"] = std::exchange(c.logprobs, Json::array());
+  c.tokens = Json::array();
+  return data_event(json);
+}
+
+Json LlamaWriter::end_of(size_t index, const AnswerEnd& end) const {
+  const Choice& c = choices_[index];
+  Json json = part(index, c.text);
+  json["stop"] = true;
+  json["model"] = head_.model;
+  json["generation_settings"] = request_.settings;
+  json["prompt"] = prompts_[index];
+  json["has_new_line"] = c.new_line;
+  json["truncated"] = false;
+  json["stop_type"] = !end.stop_sequence.empty()           ? "word"
+                      : end.finish == FinishReason::length ? "limit"
+                                                           : "eos";
+  json["stopping_word"] = end.stop_sequence;
+  json["tokens_cached"] = end.usage.cached_tokens;
+  json["timings"] = timings_json(end.usage);
+  if (!c.logprobs.empty()) json["completion_probabilities"] = c.logprobs;
+  return json;
+}
+
+// "a/b" selects the member b of a; it is also the member's name in the answer.
+Json LlamaWriter::chosen_fields(Json whole) const {
+  if (request_.response_fields.empty()) return whole;
+  Json out = Json::object();
+  for (const std::string& name : request_.response_fields) {
+    const size_t slash = name.find('/');
+    const auto outer = whole.find(name.substr(0, slash));
+    if (outer == whole.end()) continue;
+    if (slash == name.npos) {
+      out[name] = *outer;
+    } else if (outer->is_object()) {
+      if (const auto inner = outer->find(name.substr(slash + 1)); inner != outer->end()) out[name] = *inner;
+    }
+  }
+  return out;
+}
+
+std::string LlamaWriter::choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) {
+  Choice& c = choices_[choice];
+  add_logprobs(c.logprobs, logprobs());
+  Json last = chosen_fields(end_of(choice, end));
+  if (is_stream()) return data_event(last);
+  c.last = std::move(last);
+  return "";
+}
+
+std::string LlamaWriter::finish(const std::vector<AnswerEnd>&, const Usage&) {
+  if (is_stream()) return "";
+  if (!request_.list) return dump_json(choices_.front().last);
+  Json list = Json::array();
+  for (Choice& c : choices_) list.push_back(std::move(c.last));
+  return dump_json(list);
+}
+
+std::string LlamaWriter::failure(const ApiError& error) {
+  return "data: " + error_json(error) + "\n\n";
+}
+
+}  // namespace anabranch::server

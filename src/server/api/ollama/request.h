@@ -1,0 +1,28 @@
+// Reads the bodies of Ollama's /api/chat and /api/generate. Unsupported fields that would change the answer
+// are refused by name. Reference: Ollama's docs/api.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "server/api/openai/request.h"
+
+namespace anabranch::server {
+
+struct OllamaRequest {
+  // monostate: the request only loads or unloads the model.
+  std::variant<std::monostate, ChatRequest, CompletionRequest> asks;
+  bool stream = true;
+  bool truncate = true;          // a conversation longer than the context loses its oldest part
+  std::optional<double> keep_s;  // how long the model stays loaded after its last request; negative: for ever
+};
+// generate: the body is for /api/generate, otherwise for /api/chat.
+ApiResult<OllamaRequest> parse_ollama_request(std::string_view body, bool generate,
+                                              const RequestDefaults& defaults);
+
+// "keep_alive": seconds, or a duration as Go writes it ("5m", "1h30m", "-1s"). Fails for other values.
+std::optional<double> read_keep_alive(JsonFields& fields);
+
+}  // namespace anabranch::server
