@@ -40,6 +40,9 @@ ARROWS = {
 # Single headers that a folder may include although its arrows do not reach that folder.
 ALSO = {"chat": ["engine/engine.h"], "server/api": ["engine/engine.h", "peers/lookup.h", "cache/shared_states.h"]}
 
+# The folder with a room for each API, and the other rooms that a room may include: llama-server takes chats in OpenAI's form.
+ROOMS = ("server/api/", {"llama": ["openai"]})
+
 # Who may include what from outside, and which of our own headers are not for everyone.
 # (pattern of the header, files under src/ that may include it, why)
 RESTRICTED = [
@@ -110,6 +113,12 @@ def folder_of(path):
     return pair if pair in ARROWS else parts[0]
 
 
+def room_of(path):
+    """The API's room that a path is in; None: it is in none."""
+    rest = path.removeprefix(ROOMS[0])
+    return rest.split("/")[0] if rest != path and "/" in rest else None
+
+
 def violations(path, text):
     """path: relative to src/. Yields (line number, message)."""
     folder = folder_of(path)
@@ -132,6 +141,8 @@ def violations(path, text):
             yield number, f'"{header}": write the path from src/, or <> for a library'
         elif quoted and target in ARROWS and target not in allowed and header not in ALSO.get(folder, []):
             yield number, f"{folder}/ must not include {header}"
+        elif quoted and (room := room_of(path)) and room_of(header) not in (None, room, *ROOMS[1].get(room, [])):
+            yield number, f"{room}/ must not include {header}: what APIs share is in {ROOMS[0]}"
         for pattern, files, why in RESTRICTED:
             if re.fullmatch(pattern, header):
                 if not any(fnmatch.fnmatch(path, f) for f in files):
@@ -172,6 +183,9 @@ def selftest():
         ("nn/layers.cc", "  #  include <immintrin.h>\n", 1),
         ("server/http/tls.cc", '#include "base/log.h"\n#include <boost/beast.hpp>\n', 0),
         ("server/api/api.cc", "#include <boost/beast.hpp>\n", 1),
+        ("server/api/ollama/request.cc", '#include "server/api/openai/request.h"\n#include "server/api/common_fields.h"\n', 1),
+        ("server/api/llama/prepare.cc", '#include "server/api/openai/request.h"\n', 0),
+        ("server/api/prepare.cc", '#include "server/api/openai/prepare.h"\n#include "server/api/ollama/prepare.h"\n', 0),
         ("chat/thinking.cc", '#include "engine/engine.h"\n#include "jinja/chat_template.h"\n', 0),
         ("chat/thinking.cc", '#include "server/api/json_fields.h"\n', 1),
         ("jinja/parser.cc", '#include "tokenizer/tokenizer.h"\n', 1),

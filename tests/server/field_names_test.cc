@@ -83,9 +83,9 @@ TEST(FieldNames, WhatTheParsersReadIsKnown) {
                                        "output"};
   size_t checked = 0;
   for (const char* file :
-       {"openai/request.cc", "thinking_fields.cc", "format_fields.cc", "continuation_fields.cc",
-        "generate/request.cc", "anthropic/request.cc", "ollama/request.cc", "llama/request.cc",
-        "embedding_request.cc", "responses/request.cc", "sampler_fields.cc"}) {
+       {"common_fields.cc", "chat_fields.cc", "openai/request.cc", "thinking_fields.cc", "format_fields.cc",
+        "continuation_fields.cc", "generate/request.cc", "anthropic/request.cc", "ollama/request.cc",
+        "llama/request.cc", "embedding_request.cc", "responses/request.cc", "sampler_fields.cc"}) {
     const std::string text = read_source(file);
     for (auto at = std::sregex_iterator(text.begin(), text.end(), asked); at != std::sregex_iterator();
          ++at) {

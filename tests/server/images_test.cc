@@ -4,6 +4,7 @@
 #include "base/base64.h"
 #include "server/api/anthropic/request.h"
 #include "server/api/ollama/request.h"
+#include "server/api/openai/request.h"
 #include "server/api/responses/compaction.h"
 #include "server/api/responses/conversation_items.h"
 #include "server/api/responses/request.h"

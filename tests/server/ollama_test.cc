@@ -1,4 +1,5 @@
 // Ollama's routes: what is taken, whole answers, streams, models, errors.
+#include "server/api/keep_alive.h"
 #include "server/api/ollama/models.h"
 #include "server/api/ollama/request.h"
 #include "server/server_fixture.h"

@@ -7,7 +7,6 @@
 #include "server/api/adapter_path.h"
 #include "server/api/json_fields.h"
 #include "server/api/model_pages.h"
-#include "server/api/openai/format.h"
 
 namespace anabranch::server {
 namespace {

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "chat/engine_request.h"
 #include "server/api/answer_parts.h"
-#include "server/api/openai/format.h"
 #include "server/api/session_json.h"
 #include "server/api/state_pages.h"
 #include "server/http/admission.h"

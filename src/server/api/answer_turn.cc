@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "server/api/answer.h"
 #include "server/api/answer_parts.h"
-#include "server/api/openai/format.h"
 
 namespace anabranch::server {
 namespace {

@@ -14,4 +14,10 @@ std::string data_event(const Json& json) {
   return "data: " + dump_json(json) + "\n\n";
 }
 
+std::string_view finish_name(FinishReason finish, int calls) {
+  if (finish == FinishReason::length) return "length";
+  if (finish == FinishReason::cancelled) return "cancelled";
+  return calls > 0 ? "tool_calls" : "stop";
+}
+
 }  // namespace anabranch::server

@@ -116,5 +116,11 @@ Json extension(const AnswerHead& head, const Usage& usage);
 
 // One server-sent event without a name.
 std::string data_event(const Json& json);
+// The last event of a stream, in OpenAI's APIs and those that follow them.
+inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
+
+// The "finish_reason": "length", "cancelled", "tool_calls" if the model stopped after making calls, or "stop"
+// if it made none.
+std::string_view finish_name(FinishReason finish, int calls);
 
 }  // namespace anabranch::server

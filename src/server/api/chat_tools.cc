@@ -1,9 +1,9 @@
 #include "server/api/chat_tools.h"
 
+#include "chat/call_arguments.h"
 #include "output/partial_object.h"
+#include "server/api/common_fields.h"
 #include "server/api/format_fields.h"
-#include "server/api/openai/request.h"
-#include "server/api/responses/tools.h"
 
 namespace anabranch::server {
 namespace {
@@ -53,6 +53,35 @@ void keep_allowed(JsonFields& fields, const Json& allowed, ChatRequest& request)
 }
 
 }  // namespace
+
+Json object_schema(Json properties, Json required) {
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
+}
+
+Json function_tool(const std::string& name, Json description, Json parameters, bool strict) {
+  Json function = {{"name", name}};
+  if (description.is_string()) function["description"] = std::move(description);
+  function["parameters"] = std::move(parameters);
+  if (strict) function["strict"] = true;
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+// format: {"type": "grammar", "syntax", "definition"}, in chat completions with a member "grammar" around the
+// last two.
+Json custom_parameters(const Json* format) {
+  std::string about = "The tool's input, as plain text";
+  if (format && format->is_object() && string_at(*format, "type") == "grammar") {
+    const Json* inner = JsonFields(*format).find("grammar");
+    const Json& grammar = inner && inner->is_object() ? *inner : *format;
+    about += fmt::format(", which must follow this {} grammar:\n{}", string_at(grammar, "syntax"),
+                         string_at(grammar, "definition"));
+  }
+  return object_schema({{"input", {{"type", "string"}, {"description", about}}}}, Json::array({"input"}));
+}
+
+Json custom_function(const std::string& name, Json description, const Json* format) {
+  return function_tool(name, std::move(description), custom_parameters(format));
+}
 
 void read_chat_tools(JsonFields& fields, ChatRequest& request, CustomTools* custom) {
   const Json* choice = fields.find("tool_choice");

@@ -1,4 +1,4 @@
-// The tools of chat completions.
+// Tools as functions that models know, and the tools of chat completions.
 #pragma once
 
 #include <set>
@@ -8,6 +8,16 @@
 #include "server/api/json_fields.h"
 
 namespace anabranch::server {
+
+// A JSON schema of an object. required: names of properties.
+Json object_schema(Json properties, Json required);
+// A tool in OpenAI's chat format, which templates take. description: a string, or null.
+Json function_tool(const std::string& name, Json description, Json parameters, bool strict = false);
+// The parameters of a custom tool: one text. format: see custom_function().
+Json custom_parameters(const Json* format);
+// A custom tool, which takes free text, as a function whose only argument is this text. format: null: any
+// text.
+Json custom_function(const std::string& name, Json description, const Json* format);
 
 // Names of tools of type "custom". The model sees them as functions with a text as their only argument.
 using CustomTools = std::set<std::string>;

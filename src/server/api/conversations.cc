@@ -4,7 +4,7 @@
 #include <charconv>
 #include <span>
 
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
 #include "server/api/responses/conversation_items.h"
 #include "server/api/session_json.h"
 #include "server/http/target.h"

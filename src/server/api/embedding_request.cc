@@ -5,8 +5,8 @@
 #include <climits>
 #include <optional>
 
-#include "server/api/ollama/request.h"
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
+#include "server/api/keep_alive.h"
 
 namespace anabranch::server {
 namespace {

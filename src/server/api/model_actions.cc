@@ -7,7 +7,6 @@
 #include "server/api/json_fields.h"
 #include "server/api/ollama/format.h"
 #include "server/api/ollama/models.h"
-#include "server/api/openai/format.h"
 
 namespace anabranch::server {
 namespace {

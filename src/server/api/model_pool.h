@@ -15,8 +15,8 @@
 
 #include "base/worker_pool.h"
 #include "chat/preparer.h"
+#include "server/api/common_fields.h"
 #include "server/api/model_source.h"
-#include "server/api/openai/request.h"
 #include "server/http/api_error.h"
 #include "server/http/types.h"
 

@@ -8,8 +8,8 @@
 
 #include "chat/preparer.h"
 #include "server/api/answer_writer.h"
+#include "server/api/common_fields.h"
 #include "server/api/embedding_request.h"
-#include "server/api/openai/request.h"
 #include "server/api/responses/request.h"
 
 namespace anabranch::server {

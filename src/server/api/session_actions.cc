@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 
+#include "server/api/common_fields.h"
 #include "server/api/json_fields.h"
-#include "server/api/openai/request.h"
 #include "server/api/responses/format.h"
 #include "server/api/session_json.h"
 #include "server/http/target.h"

@@ -6,10 +6,11 @@
 #include "chat/call_arguments.h"
 #include "server/api/anthropic/cache_marks.h"
 #include "server/api/anthropic/tools.h"
+#include "server/api/chat_fields.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
-#include "server/api/responses/tools.h"
+#include "server/api/mcp_offer.h"
 #include "server/api/sampler_fields.h"
 #include "server/api/thinking_fields.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "server/api/agent_run.h"
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
 
 namespace anabranch::server {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "server/api/openai/format.h"
-
 namespace anabranch::server {
 
 Json GenerateWriter::envelope(const char* object) const {

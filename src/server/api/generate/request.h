@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "chat/chat_request.h"
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
 #include "server/http/api_error.h"
 
 namespace anabranch::server {

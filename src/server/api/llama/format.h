@@ -1,15 +1,10 @@
-// Writes the answers of llama-server's /completion and /infill as JSON, and its field "timings".
+// Writes the answers of llama-server's /completion and /infill as JSON.
 #pragma once
 
 #include "server/api/answer_writer.h"
 #include "server/api/llama/request.h"
 
 namespace anabranch::server {
-
-// Counts, times and speeds, as llama-server names them.
-Json timings_json(const Usage& usage);
-// "prompt_progress" of a stream. usage: that of the prompt. read: prompt tokens that are in the KV cache.
-Json progress_json(const Usage& usage, int read, double seconds);
 
 class LlamaWriter : public AnswerWriter {
  public:

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
 #include "server/api/request_encoder.h"
 
 namespace anabranch::server {
@@ -27,14 +27,6 @@ ApiResult<LlamaRequest> parse_llama_request(std::string_view body, const Request
 // Builds the prompt with the fill-in-the-middle tokens. Error: 400 if the tokenizer lacks these tokens.
 ApiResult<LlamaRequest> parse_infill_request(std::string_view body, const RequestDefaults& defaults,
                                              RequestEncoder& texts);
-// A prompt made of the prefix and the suffix of a gap, which the model continues with the missing text.
-// extra: names and texts of other files. Error: as above.
-struct FileText {
-  std::string name, text;
-};
-ApiResult<std::vector<int>> infill_prompt(const std::string& prefix, const std::string& suffix,
-                                          const std::vector<FileText>& extra, RequestEncoder& texts);
-
 // The answers of /tokenize (for a text, in "content" as llama-server has it or in "prompt" as vLLM does) and
 // of /detokenize. context: the model's context length.
 ApiResult<Json> tokenize(const Json& body, RequestEncoder& texts, int context);

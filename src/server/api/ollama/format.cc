@@ -7,7 +7,6 @@
 #include <ctime>
 
 #include "base/clock.h"
-#include "server/api/openai/format.h"
 
 namespace anabranch::server {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <variant>
 
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
 
 namespace anabranch::server {
 
@@ -21,8 +21,5 @@ struct OllamaRequest {
 // generate: the body is for /api/generate, otherwise for /api/chat.
 ApiResult<OllamaRequest> parse_ollama_request(std::string_view body, bool generate,
                                               const RequestDefaults& defaults);
-
-// "keep_alive": seconds, or a duration as Go writes it ("5m", "1h30m", "-1s"). Fails for other values.
-std::optional<double> read_keep_alive(JsonFields& fields);
 
 }  // namespace anabranch::server

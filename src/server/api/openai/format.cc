@@ -1,7 +1,7 @@
 #include "server/api/openai/format.h"
 
 #include "chat/speculation_json.h"
-#include "server/api/llama/format.h"
+#include "server/api/timings_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -24,12 +24,6 @@ Json usage_json(const Usage& usage) {
 }
 
 }  // namespace
-
-std::string_view finish_name(FinishReason finish, int calls) {
-  if (finish == FinishReason::length) return "length";
-  if (finish == FinishReason::cancelled) return "cancelled";
-  return calls > 0 ? "tool_calls" : "stop";
-}
 
 Json OpenAiWriter::whole_calls(const Choice& choice) const {
   Json list = Json::array();

@@ -6,12 +6,6 @@
 
 namespace anabranch::server {
 
-// The "finish_reason": "length", "cancelled", "tool_calls" if the model stopped after making calls, or "stop"
-// if it made none.
-std::string_view finish_name(FinishReason finish, int calls);
-
-inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
-
 class OpenAiWriter : public AnswerWriter {
  public:
   // include_usage: a stream's chunks carry "usage" (null before the last).

@@ -155,10 +155,6 @@ const ClientTool* find(auto which) {
 
 }  // namespace
 
-Json object_schema(Json properties, Json required) {
-  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
-}
-
 const ClientTool* client_tool(const std::string& type) {
   return find([&](const ClientTool& tool) { return tool.type == type; });
 }

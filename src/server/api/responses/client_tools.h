@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "server/api/chat_tools.h"
 #include "server/api/json_fields.h"
 
 namespace anabranch::server {
@@ -29,9 +30,6 @@ struct ClientTool {
 const ClientTool* client_tool(const std::string& type);
 // The tool whose calls have this item type; null: there is none.
 const ClientTool* client_tool_of_call(const std::string& item_type);
-
-// A JSON schema of an object. required: names of properties.
-Json object_schema(Json properties, Json required);
 
 // Whether the client runs the tool; OpenAI's servers run those with the environment of a container.
 bool runs_at_client(JsonFields& tool);

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "server/api/openai/request.h"
+#include "server/api/common_fields.h"
 #include "server/api/sealed_text.h"
 #include "server/api/session_json.h"
 

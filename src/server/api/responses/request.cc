@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "server/api/chat_fields.h"
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
 #include "server/api/responses/client_tools.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/api/common_fields.h"
 #include "server/api/conversation_keeper.h"
-#include "server/api/openai/request.h"
 #include "server/api/responses/tools.h"
 #include "server/api/sealed_text.h"
 #include "server/api/session_stores.h"

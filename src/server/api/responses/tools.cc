@@ -3,36 +3,15 @@
 #include <algorithm>
 
 #include "chat/call_arguments.h"
+#include "server/api/chat_tools.h"
+#include "server/api/common_fields.h"
 #include "server/api/format_fields.h"
-#include "server/api/openai/request.h"
 #include "server/api/responses/client_tools.h"
-#include "server/http/api_keys.h"
 
 namespace anabranch::server {
 namespace {
 
 using Kind = ResponseTool::Kind;
-
-Json function_tool(const std::string& name, Json description, Json parameters, bool strict = false) {
-  Json function = {{"name", name}};
-  if (description.is_string()) function["description"] = std::move(description);
-  function["parameters"] = std::move(parameters);
-  if (strict) function["strict"] = true;
-  return {{"type", "function"}, {"function", std::move(function)}};
-}
-
-// format: {"type": "grammar", "syntax", "definition"}, in chat completions with a member "grammar" around the
-// last two.
-Json custom_parameters(const Json* format) {
-  std::string about = "The tool's input, as plain text";
-  if (format && format->is_object() && string_at(*format, "type") == "grammar") {
-    const Json* inner = JsonFields(*format).find("grammar");
-    const Json& grammar = inner && inner->is_object() ? *inner : *format;
-    about += fmt::format(", which must follow this {} grammar:\n{}", string_at(grammar, "syntax"),
-                         string_at(grammar, "definition"));
-  }
-  return object_schema({{"input", {{"type", "string"}, {"description", about}}}}, Json::array({"input"}));
-}
 
 class ToolReader {
  public:
@@ -167,56 +146,9 @@ void read_choice(JsonFields& fields, ResponseTools& tools, ToolChoice& choice) {
 
 }  // namespace
 
-Json custom_function(const std::string& name, Json description, const Json* format) {
-  return function_tool(name, std::move(description), custom_parameters(format));
-}
-
 std::string model_name(const std::string& space, const std::string& name) {
   if (space.empty()) return name;
   return space + (space.ends_with("__") ? "" : "__") + name;
-}
-
-std::string mcp_function(const std::string& server, const std::string& tool) {
-  const mcp::Tool named{.server = server, .name = tool};
-  mcp::Toolbox box;
-  box.add(named);
-  return box.name_of(named);
-}
-
-McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::string& server,
-                      const Json* allowed, const mcp::Cancelled& cancelled, AgentTools& tools,
-                      Json& functions) {
-  McpList list{server};
-  if (!tools.allowed) {
-    fields.fail(missing_role(tools.owner, Role::tools));
-    return list;
-  }
-  if (!tools.servers || !tools.servers->has(server)) {
-    fields.fail(where, "invalid_value",
-                fmt::format("'{}': there is no MCP server '{}' here. Those that are in the file of serve "
-                            "--mcp-config can be used, and no others",
-                            where, server));
-    return list;
-  }
-  const auto offered = tools.list ? tools.list(server) : tools.servers->tools(server, cancelled);
-  if (!offered) {
-    list.error = offered.error().message;
-    return list;
-  }
-  for (const mcp::Tool& tool : *offered) {
-    if (allowed && (!allowed->is_array() || std::ranges::find(*allowed, Json(tool.name)) == allowed->end()))
-      continue;
-    tools.toolbox.add(tool);
-    list.tools.push_back({{"name", tool.name},
-                          {"description", tool.description},
-                          {"input_schema", tool.input_schema},
-                          {"annotations", tool.annotations}});
-  }
-  // The toolbox gives unique names, so adding tools may change an earlier name.
-  for (Json& function : tools.toolbox.functions())
-    if (tools.toolbox.find(string_at(function["function"], "name"))->server == server)
-      functions.push_back(std::move(function));
-  return list;
 }
 
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentTools agent,

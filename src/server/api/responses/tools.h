@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "chat/constraints.h"
-#include "server/api/agent_run.h"
 #include "server/api/json_fields.h"
+#include "server/api/mcp_offer.h"
 
 namespace anabranch::server {
 
@@ -21,13 +21,6 @@ struct ResponseTool {
   std::string space;  // its namespace or MCP server; "": none
 };
 
-// The tools of an MCP server, as the answer lists them.
-struct McpList {
-  std::string server;
-  Json tools = Json::array();
-  std::string error;  // why it has no tools; empty: no error
-};
-
 struct ResponseTools {
   Json functions = Json::array();             // in OpenAI's chat format, for the template
   std::map<std::string, ResponseTool> known;  // by the name that the model sees
@@ -36,24 +29,11 @@ struct ResponseTools {
   std::vector<McpList> lists;                 // the lists of these servers
 };
 
-// A custom tool, which takes free text, as a function whose only argument is this text. format: null: any
-// text.
-Json custom_function(const std::string& name, Json description, const Json* format);
-
 // Reads "tools" and "tool_choice". Fails for tools without a name, and for a choice that names none of them.
 // With a choice of "allowed_tools" only those are offered. agent: its servers are asked for their tools,
 // which may take a while.
 ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentTools agent,
                                   const mcp::Cancelled& cancelled);
-
-// Offers the server's tools that are in `allowed` (null: all). where: the field that names the server. Fails
-// if there is no such server or the key may not use tools; other failures are in McpList::error.
-McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::string& server,
-                      const Json* allowed, const mcp::Cancelled& cancelled, AgentTools& tools,
-                      Json& functions);
-
-// The name that the model sees for a tool of an MCP server.
-std::string mcp_function(const std::string& server, const std::string& tool);
 
 // The name that the model sees for a tool in a namespace.
 std::string model_name(const std::string& space, const std::string& name);
