@@ -39,6 +39,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
+    paths.use(paths.DRAFT if item.get_closest_marker("any_model") else paths.TRAINED)
     Server.started[:] = [server for server in Server.started if server.process and server.process.poll() is None]
 
 
@@ -51,7 +52,7 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def model():
     return paths.MODEL
 

@@ -105,7 +105,10 @@ class Reader:
 
     def __init__(self, program, model, folder, hub):
         self.program, self.folder, self.server, self.port = program, folder, None, None
-        os.symlink(os.path.dirname(model), folder + "/models")
+        small = os.path.join(os.path.dirname(model), "hybrid-draft-19m")  # under both names: its answers are not read
+        os.mkdir(folder + "/models")
+        for name in os.listdir(os.path.dirname(model)):
+            os.symlink(small, f"{folder}/models/{name}")
         for name in ("bench", "packaging"):
             os.symlink(os.path.join(ROOT, name), f"{folder}/{name}")
         os.mkdir(folder + "/build")
@@ -114,7 +117,7 @@ class Reader:
         os.symlink(program, folder + "/bin/anabranch")
         with open(folder + "/text.txt", "w") as file:
             file.write("A river runs to the sea, and the sea does not fill. " * 60)
-        paths.choose(program, model)
+        paths.choose(program, small)
         for seed, name in enumerate(("poet", "pirate")):
             lora_adapter.write(f"{folder}/adapters/{name}", seed)
         server = {"command": sys.executable, "args": [os.path.join(ROOT, "tests/mcp/fake_server.py"), "good"]}

@@ -490,11 +490,11 @@ def test_convert_calibrates_and_measures():
     with tempfile.TemporaryDirectory() as folder:
         path = lambda name: os.path.join(folder, name)
         with open(HELDOUT) as file:
-            text = file.read(6000)
+            text = file.read(2400)
         with open(path("text.txt"), "w") as file:
             file.write(text)
         with open(path("lines.jsonl"), "w") as file:
-            file.write(json.dumps({"text": text[:4000]}) + "\n\n")
+            file.write(json.dumps({"text": text[:1600]}) + "\n\n")
             file.write(json.dumps({"messages": [{"role": "user", "content": text[:500]},
                                                 {"role": "assistant", "content": text[500:900]}]}) + "\n")
         found = {}

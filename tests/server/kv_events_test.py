@@ -125,8 +125,8 @@ def subscribed(endpoint):
 
 def test_events_tell_what_can_be_resumed(serve, tmp_path):
     endpoint = f"tcp://127.0.0.1:{clients.free_port()}"
-    flags = ["--context", "4096", "--kv-events", endpoint, "--cache-dir", tmp_path, "--cache-ram", "64MB", "--cache-disk", "0"]
-    server, router = serve(*flags), subscribed(endpoint)
+    flags = ["--context", "4096", "--kv-events", endpoint, "--cache-dir", tmp_path, "--cache-ram", "24MB", "--cache-disk", "0"]
+    server, router = serve(*flags, model=paths.DRAFT), subscribed(endpoint)
     first = tokens_of(1, 600)
     generate(server, first)
     router.read_until(lambda: router.known(first + [5]) == 512, "a prompt's whole blocks are stored")
@@ -151,7 +151,7 @@ def test_events_tell_what_can_be_resumed(serve, tmp_path):
     assert told[kept[-1]] == 512 <= generate(server, tokens_of(kept[-1], 600)), told
     lost = next(i for i in told if not told[i])
     assert generate(server, tokens_of(lost, 600)) < 256, told
-    refused = subprocess.run([paths.PROGRAM, "serve", "--model", paths.MODEL, "--port", "0", *map(str, flags)], stdin=subprocess.DEVNULL,
+    refused = subprocess.run([paths.PROGRAM, "serve", "--model", paths.DRAFT, "--port", "0", *map(str, flags)], stdin=subprocess.DEVNULL,
                              capture_output=True, text=True, timeout=120)
     assert refused.returncode != 0 and "--kv-events" in refused.stderr, refused.stderr  # the endpoint is in use
     server.stop()
@@ -164,7 +164,7 @@ def test_states_on_disk_are_told_of_and_nobody_waits_for_subscribers(serve, tmp_
     endpoint = f"tcp://127.0.0.1:{clients.free_port()}"
     prompt = tokens_of(1, 600)
     for start in range(2):
-        server = serve("--context", "4096", "--kv-events", endpoint, "--cache-dir", tmp_path, "--cache-disk", "1GB", "--cache-disk-worth", "0")
+        server = serve("--context", "4096", "--kv-events", endpoint, "--cache-dir", tmp_path, "--cache-disk", "1GB", "--cache-disk-worth", "0", model=paths.DRAFT)
         router = subscribed(endpoint)
         if start:
             router.read_until(lambda: router.known(prompt) == 512, "states on disk are told of")

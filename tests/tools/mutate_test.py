@@ -56,6 +56,20 @@ def test_mutants_may_lie_within_each_other():
     assert planted(mutant(2, old="a > 1", new="a > 0"), mutant(1, old="if (a > 1) return 2;")) == text
 
 
+@pytest.mark.parametrize("old", ["int a = f(1);", "const auto& [a, b] = pair();", "std::vector<int> a(3, 1);", "TRY(auto a, f());", "if (a > 1)", "for (;;)",
+                                 "else g(a);\n// and", "= a", ".a = 1", "g(a);\n // more"])
+def test_what_is_neither_statements_nor_an_expression_is_refused(old):
+    (root / "f.cc").write_text(old)
+    with pytest.raises(mutate.Wrong, match="area-1: `old` "):
+        mutant(old=old)
+
+
+@pytest.mark.parametrize("old", ["g(a);", "if (a > 1) return 2;", "a + 1", "CHECK(a);", "return f(a);", "CacheMark{a, b}", "[&] { g(a); }", "list.push_back(a);", "a = 1;"])
+def test_statements_and_expressions_are_taken(old):
+    (root / "f.cc").write_text(old)
+    assert mutant(old=old).old == old
+
+
 def test_two_mutants_of_the_same_text():
     text = planted(mutant(1, old="a + 1", new="a"), mutant(2, old="a + 1", new="a + 2"))
     assert "(anabranch_mutant(1) ? (a) : ((anabranch_mutant(2) ? (a + 2) : (a + 1))))" in text
