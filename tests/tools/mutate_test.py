@@ -57,7 +57,7 @@ def test_mutants_may_lie_within_each_other():
 
 
 @pytest.mark.parametrize("old", ["int a = f(1);", "const auto& [a, b] = pair();", "std::vector<int> a(3, 1);", "TRY(auto a, f());", "if (a > 1)", "for (;;)",
-                                 "else g(a);\n// and", "= a", ".a = 1", "g(a);\n // more"])
+                                 "else g(a);\n// and", "= a", "= a;", ".a = 1", "g(a);\n // more"])
 def test_what_is_neither_statements_nor_an_expression_is_refused(old):
     (root / "f.cc").write_text(old)
     with pytest.raises(mutate.Wrong, match="area-1: `old` "):
