@@ -12,10 +12,10 @@ namespace {
 
 struct Case {
   const char* message;
-  EscapeForm form;
+  EscapeFormat form;
   const char* language = "";  // of code
 };
-using enum EscapeForm;
+using enum EscapeFormat;
 
 void check(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
