@@ -9,8 +9,8 @@
 namespace anabranch {
 namespace {
 
-TypedEscape escape(EscapeFormat form, std::string_view sentence, std::string answer_start = "") {
-  return {form, fmt::format("\n\nThat is enough thought. {}\n", sentence), std::move(answer_start), ""};
+TypedEscape escape(EscapeFormat format, std::string_view sentence, std::string answer_start = "") {
+  return {format, fmt::format("\n\nThat is enough thought. {}\n", sentence), std::move(answer_start), ""};
 }
 
 // Whether a verb asks for these words: it is a few words before them with nothing like "about" between, or

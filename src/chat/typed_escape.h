@@ -16,7 +16,7 @@ struct EscapeRequest {
 enum class EscapeFormat { plain, json, code, tool_call };
 
 struct TypedEscape {
-  EscapeFormat form = EscapeFormat::plain;
+  EscapeFormat format = EscapeFormat::plain;
   std::string closing;       // the last words of the thought; empty: the engine's default
   std::string answer_start;  // the first characters of the answer, set for the model; often empty
   // Text within a thought that begins the answer: the thought ends there, and the answer starts with this
