@@ -239,8 +239,8 @@ void StateCache::take_added() {
 uint64_t StateCache::most_record_bytes() const {
   uint64_t bytes = kMaxHeadBytes + kMaxSections * kSectionAlignment;
   const auto add = [&](SectionKind kind, Stack stack, size_t layer) {
-    const auto form = section_form(format_, {kind, stack, static_cast<uint32_t>(layer), 0});
-    bytes += form ? form->bytes() : 0;
+    const auto spec = section_spec(format_, {kind, stack, static_cast<uint32_t>(layer), 0});
+    bytes += spec ? spec->bytes() : 0;
   };
   for (size_t i = 0; i < format_.model.size(); i++) {
     const auto* kv = std::get_if<KvLayout>(&format_.model[i]);

@@ -40,8 +40,8 @@ struct StateCacheOptions {
   std::vector<Device*> devices = {};  // of each part of `model`; empty: all lie on `device`
   StateLayout model, mtp;             // mtp: empty when there is no head
   int mtp_hidden = 0;                 // width of its hidden states
-  Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvForm
-  KvForm kv = KvForm::exact;
+  Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvFormat
+  KvFormat kv = KvFormat::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
   // A state is written to disk only if computing it again, from the longest cached state on disk, would take

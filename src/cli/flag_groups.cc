@@ -150,7 +150,7 @@ FlagGroup cache_flags(EngineOptions& engine, CacheFlags& o) {
        "Keep a state on disk if computing it again takes so many seconds, and longer than the disk; 0 = "
        "every state (default: 0.25; generate: 0)",
        within(0.0, 3600.0), with_cache},
-      {"--cache-kv", named(cache.kv, {{"exact", KvForm::exact}, {"q8", KvForm::q8}}),
+      {"--cache-kv", named(cache.kv, {{"exact", KvFormat::exact}, {"q8", KvFormat::q8}}),
        "Keys and values of states: as they are (exact, the default), or in 8 bits (q8): half the space, but "
        "answers after a kept beginning may differ",
        with_cache},

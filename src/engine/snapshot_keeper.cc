@@ -67,7 +67,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   SnapshotKeeper keeper;
   const CacheOptions& wanted = engine.cache;
   if (!wanted.enabled) return keeper;
-  if (engine.device.name != "cpu" && wanted.kv == KvForm::q8)
+  if (engine.device.name != "cpu" && wanted.kv == KvFormat::q8)
     return make_error(ErrorKind::unsupported,
                       "--cache-kv q8 is for the CPU only: leave it out with --device {}", engine.device.name);
   TRY(const Fingerprint weights, weights_key(engine.model_path, wanted.directory));
@@ -80,7 +80,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   const int ranks = model.model().ranks();
   const auto setting =
       fmt::format("{} {}{}{}", engine.device.reference ? "reference" : engine.device.name,
-                  engine.device.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "",
+                  engine.device.precise ? "f32" : "f16", wanted.kv == KvFormat::q8 ? " q8" : "",
                   ranks > 1 ? fmt::format(" in {} parts", ranks) : "");
   const bool windows = std::ranges::any_of(options.model, [](const LayerLayout& layer) {
     const auto* kv = std::get_if<KvLayout>(&layer);
@@ -101,7 +101,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
       fingerprint_of(fmt::format("{} {} {} {}{}{}", to_hex(weights), state_version(model.device().kind()),
                                  setting, engine.lossy_skip, windows ? " windows" : "", tower));
   options.kv = wanted.kv;
-  if (wanted.kv == KvForm::q8)
+  if (wanted.kv == KvFormat::q8)
     log_warning(
         "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
         "what a cold run would say");

@@ -119,7 +119,7 @@ inline ::testing::AssertionResult same(const SavedState& a, const SavedState& b)
 
 class StateCacheTest : public ::testing::Test {
  protected:
-  std::unique_ptr<StateCache> open(const Layers& layers, bool on_disk, KvForm kv = KvForm::exact) {
+  std::unique_ptr<StateCache> open(const Layers& layers, bool on_disk, KvFormat kv = KvFormat::exact) {
     StateCacheOptions options;
     options.device = &device();
     options.model = layers.model;

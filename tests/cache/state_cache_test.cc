@@ -473,7 +473,7 @@ TEST_F(StateCacheTest, KeysAndValuesInEightBits) {
   StateCache::Hit in_memory;
   uint64_t bytes = 0;
   {
-    const auto cache = open(kHybrid, true, KvForm::q8);
+    const auto cache = open(kHybrid, true, KvFormat::q8);
     cache->keep(tokens, "", state);
     in_memory = cache->find(tokens + text(2, 1), "");
     bytes = cache->stats().ram_bytes;
@@ -492,7 +492,7 @@ TEST_F(StateCacheTest, KeysAndValuesInEightBits) {
   }
   EXPECT_EQ(testing::bytes_of(state.mtp->hidden), testing::bytes_of(in_memory.state.mtp->hidden));
 
-  const auto cache = open(kHybrid, true, KvForm::q8);
+  const auto cache = open(kHybrid, true, KvFormat::q8);
   EXPECT_TRUE(same(cache->find(tokens + text(2, 1), "").state, in_memory.state));
   EXPECT_EQ(cache->stats().ram_bytes, bytes);
   // An exact cache must not read such sections, nor the other way round, should fingerprints ever agree.
