@@ -28,16 +28,16 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
   std::vector<std::string> heads;
   const bool plain_name = name.find_first_of("<>{}[]\"\n") == name.npos;
   switch (format.tools) {
-    case ToolForm::none:
+    case ToolFormat::none:
       break;
-    case ToolForm::tagged:
+    case ToolFormat::tagged:
       heads = json_heads(name);
       if (plain_name) heads.push_back(fmt::format("{}{}{}>", kBlanks, kFunctionOpen, name));
       break;
-    case ToolForm::plain:
+    case ToolFormat::plain:
       heads = json_heads(name);
       break;
-    case ToolForm::mistral:
+    case ToolFormat::mistral:
       for (const std::string& head : json_heads(name)) {
         heads.push_back(head);
         heads.push_back(fmt::format("{}[{}", kBlanks, head));
@@ -46,8 +46,8 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
         for (const char* stop : {"[ARGS]", "[CALL_ID]", "{"})
           heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
       break;
-    case ToolForm::gemma4:
-    case ToolForm::function_gemma:
+    case ToolFormat::gemma4:
+    case ToolFormat::function_gemma:
       if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
       break;
   }
@@ -67,7 +67,7 @@ CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
     if (const auto function = tool.find("function"); function != tool.end())
       add_name(string_at(*function, "name"));
   for (const auto& [part, name] : short_names(tools)) add_name(part);
-  if (format.tools != ToolForm::tagged) return;
+  if (format.tools != ToolFormat::tagged) return;
   function_ = 0;
   for (const char byte : kFunctionOpen)
     if (function_ >= 0) function_ = child(function_, byte);
