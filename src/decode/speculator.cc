@@ -214,7 +214,7 @@ void Speculator::run(Group& group, DraftSource source, DraftTimes& times) {
 
 std::vector<RoundChoice> Speculator::choose(SpecResources& resources, std::span<SpecSeat> seats,
                                             int sequences, bool measured) {
-  std::vector<BatchSeat> limits;
+  std::vector<DraftCandidate> limits;
   for (SpecSeat& seat : seats)
     limits.push_back({&seat.speculator->controller_, seat.speculator->limits_of(seat.request)});
   if (sequences > 1) return resources.planner.choose(sequences, limits, measured);
