@@ -82,12 +82,12 @@ StepPart StepRunner::part_of(const ScheduledTokens& scheduled, Sequence& sequenc
 }
 
 bool StepRunner::may_follow(std::span<Sequence* const> sequences, const StepLoad& load) {
-  std::vector<SpecSeat> seats;
+  std::vector<DraftJob> jobs;
   for (Sequence* sequence : sequences) {
     if (!decides_late(*sequence)) return false;
-    seats.push_back(seat_of(*sequence, 1));
+    jobs.push_back(draft_job_of(*sequence, 1));
   }
-  return !Speculator::would_draft(model_.speculation(), seats, load.decoding, load.prompt_tokens == 0);
+  return !Speculator::would_draft(model_.speculation(), jobs, load.decoding, load.prompt_tokens == 0);
 }
 
 void StepRunner::submit(Step& step, const Step* before) {
@@ -159,7 +159,7 @@ void StepRunner::collect(Step& step) {
 
 // Makes the drafts of the decoding parts: forced tokens if there are any, otherwise drafts by a drafter.
 DraftTimes StepRunner::draft(Step& step) {
-  std::vector<SpecSeat> seats;
+  std::vector<DraftJob> jobs;
   std::vector<StepPart*> seated;
   for (StepPart& part : step.parts) {
     if (!part.decodes) continue;
@@ -171,14 +171,14 @@ DraftTimes StepRunner::draft(Step& step) {
       part.draft.tokens.assign(known.begin(), known.end());
       continue;
     }
-    seats.push_back(seat_of(sequence, 0));
+    jobs.push_back(draft_job_of(sequence, 0));
     seated.push_back(&part);
   }
-  const auto times = Speculator::draft_together(model_.speculation(), seats, step.plan.decoding,
+  const auto times = Speculator::draft_together(model_.speculation(), jobs, step.plan.decoding,
                                                 step.plan.prompt_tokens == 0);
-  for (size_t i = 0; i < seats.size(); i++) {
+  for (size_t i = 0; i < jobs.size(); i++) {
     StepPart& part = *seated[i];
-    part.draft = std::move(seats[i].draft);
+    part.draft = std::move(jobs[i].draft);
     try {
       part.draft.tokens.resize(part.sequence->constraints.fitting(part.draft.tokens));
     } catch (...) {  // a grammar that takes too long ends only its own request
@@ -194,7 +194,7 @@ int StepRunner::most_drafts(const Sequence& sequence, int drawing) const {
   return std::max(0, std::min(tokens_left(sequence) - drawing - 1, kMaxDraft));
 }
 
-SpecSeat StepRunner::seat_of(Sequence& sequence, int drawing) const {
+DraftJob StepRunner::draft_job_of(Sequence& sequence, int drawing) const {
   return {&*sequence.speculator,
           {sequence.tokens, sequence.request.sampling, sequence.history, most_drafts(sequence, drawing),
            *sequence.state, sequence.images.get()}};
