@@ -229,18 +229,18 @@ BatchPlanner::DraftPlan BatchPlanner::plan(const Load& load, const Base& base, D
   return out;
 }
 
-RoundChoice BatchPlanner::choice(const SequenceEstimate& estimate, const DraftPlan& plan) const {
+DraftDecision BatchPlanner::choice(const SequenceEstimate& estimate, const DraftPlan& plan) const {
   if (estimate.fixed.depth > 0) return estimate.fixed;
   const double least = std::max(plan.best.chance, kWorthless);
   if (plan.levels > 0 && takes_chain(estimate, plan)) {
     const int k = index_of(plan.source);
     int depth = 0;
     while (depth < std::min(plan.levels, estimate.levels[k]) && estimate.paths[k][depth] >= least) depth++;
-    return depth > 0 ? RoundChoice{plan.source, depth} : RoundChoice{};
+    return depth > 0 ? DraftDecision{plan.source, depth} : DraftDecision{};
   }
   int depth = 0;
   while (depth < estimate.ngram && estimate.ngram_paths[depth] >= least) depth++;
-  return depth > 0 ? RoundChoice{DraftSource::ngram, depth} : RoundChoice{};
+  return depth > 0 ? DraftDecision{DraftSource::ngram, depth} : DraftDecision{};
 }
 
 // Returns the plan with the best rate, or an alternative that is due for a trial.
@@ -313,8 +313,8 @@ std::array<BatchPlanner::DraftPlan, kDraftSources> BatchPlanner::plans_of(const 
   return best;
 }
 
-std::vector<RoundChoice> BatchPlanner::choose(int sequences, std::span<const DraftCandidate> candidates,
-                                              bool measured) {
+std::vector<DraftDecision> BatchPlanner::choose(int sequences, std::span<const DraftCandidate> candidates,
+                                                bool measured) {
   CHECK(sequences >= 2 && candidates.size() <= static_cast<size_t>(sequences));
   trying_ = -1;
   steps_++;
@@ -325,7 +325,7 @@ std::vector<RoundChoice> BatchPlanner::choose(int sequences, std::span<const Dra
                     (measured && load.steps >= load.probes[k].due);
   estimates_.clear();
   for (const DraftCandidate& candidate : candidates) estimates_.push_back(estimate_of(candidate, considered));
-  std::vector<RoundChoice> out;
+  std::vector<DraftDecision> out;
   DraftPlan chosen;                                              // without drafts
   if (load.points[0].weight >= kFirstPlain || load.inherited) {  // plain steps are measured first
     chosen = choose_plan(load, plans_of(load, base_of(load, sequences)), measured);
@@ -333,7 +333,7 @@ std::vector<RoundChoice> BatchPlanner::choose(int sequences, std::span<const Dra
   expected_tokens_ = chosen.best.tokens;
   for (const SequenceEstimate& estimate : estimates_) out.push_back(choice(estimate, chosen));
   if (trying_ < 0)
-    for (const RoundChoice& c : out) used_[index_of(c.source)] = steps_;
+    for (const DraftDecision& c : out) used_[index_of(c.source)] = steps_;
   return out;
 }
 

@@ -41,7 +41,7 @@ class BatchPlanner {
 
   // One choice for each candidate. sequences: the number that decode in this step, >= candidates.size() and
   // >= 2. measured: the step's time will be known, so an alternative to the best choice may be tried.
-  std::vector<RoundChoice> choose(int sequences, std::span<const DraftCandidate> candidates, bool measured);
+  std::vector<DraftDecision> choose(int sequences, std::span<const DraftCandidate> candidates, bool measured);
   // Call when the choices were not used and choose() will be called again: the next observed step then does
   // not count as a trial.
   void drop_choice() { trying_ = -1; }
@@ -83,7 +83,7 @@ class BatchPlanner {
     void fit();
   };
   struct SequenceEstimate {
-    RoundChoice fixed;                            // source and depth, if the request fixes them
+    DraftDecision fixed;                          // source and depth, if the request fixes them
     int ngram = 0;                                // length of the available n-gram proposal
     std::array<double, kMaxDraft> ngram_paths{};  // chance that drafts 1 .. i + 1 are all right
     double ngram_tokens = 0;                      // sum of ngram_paths: the expected accepted tokens
@@ -117,7 +117,7 @@ class BatchPlanner {
   double chain_s(const Load& load, DraftSource source, int levels, int chains) const;
   DraftPlan plan(const Load& load, const Base& base, DraftSource source, int levels) const;
   bool takes_chain(const SequenceEstimate& estimate, const DraftPlan& plan) const;
-  RoundChoice choice(const SequenceEstimate& estimate, const DraftPlan& plan) const;
+  DraftDecision choice(const SequenceEstimate& estimate, const DraftPlan& plan) const;
   DraftPlan choose_plan(Load& load, const std::array<DraftPlan, kDraftSources>& plans, bool measured);
   static void observe_pass(Load& load, const BatchStep& step);
   void observe_chains(Load& load, const BatchStep& step) const;

@@ -167,7 +167,7 @@ struct Speculator::Group {
   std::vector<DraftWork> works;
 };
 
-void Speculator::follow_choice(DraftJob& job, const RoundChoice& choice, std::span<Group> groups) {
+void Speculator::follow_choice(DraftJob& job, const DraftDecision& choice, std::span<Group> groups) {
   job.draft.source = choice.source;
   if (choice.depth <= 0) return;
   CHECK(choice.depth <= job.request.count, "{} drafts, {} fit", choice.depth, job.request.count);
@@ -212,8 +212,8 @@ void Speculator::run(Group& group, DraftSource source, DraftTimes& times) {
   times.seconds += seconds;
 }
 
-std::vector<RoundChoice> Speculator::choose(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
-                                            bool measured) {
+std::vector<DraftDecision> Speculator::choose(SpecResources& resources, std::span<DraftJob> jobs,
+                                              int sequences, bool measured) {
   std::vector<DraftCandidate> limits;
   for (DraftJob& job : jobs)
     limits.push_back({&job.speculator->controller_, job.speculator->limits_of(job.request)});
@@ -225,7 +225,7 @@ std::vector<RoundChoice> Speculator::choose(SpecResources& resources, std::span<
 bool Speculator::would_draft(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
                              bool measured) {
   const auto choices = choose(resources, jobs, sequences, measured);
-  if (std::all_of(choices.begin(), choices.end(), [](const RoundChoice& c) { return c.depth == 0; }))
+  if (std::all_of(choices.begin(), choices.end(), [](const DraftDecision& c) { return c.depth == 0; }))
     return false;
   resources.planner.drop_choice();
   for (const DraftJob& job : jobs) job.speculator->controller_.drop_choice();

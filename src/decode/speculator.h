@@ -92,14 +92,14 @@ class Speculator {
 
  private:
   struct Group;
-  static std::vector<RoundChoice> choose(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
-                                         bool measured);
+  static std::vector<DraftDecision> choose(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
+                                           bool measured);
   bool may_use(DraftSource source) const;
   bool can_draft(DraftSource source, size_t tokens);
   Drafter& drafter(DraftSource source);
   void guarded(DraftSource source, const std::function<void()>& work);
   void give_up(DraftSource source, const std::exception& e);
-  void follow_choice(DraftJob& job, const RoundChoice& choice, std::span<Group> groups);
+  void follow_choice(DraftJob& job, const DraftDecision& choice, std::span<Group> groups);
   static void run(Group& group, DraftSource source, DraftTimes& times);
   // The limits of this round. Also finds the n-gram proposal.
   RoundLimits limits_of(const DraftRequest& request);

@@ -101,7 +101,7 @@ class Game {
     BatchStep done{sequences};
     int tokens = sequences;
     for (size_t i = 0; i < choices.size(); i++) {
-      const RoundChoice& choice = choices[i];
+      const DraftDecision& choice = choices[i];
       done.drafted += choice.depth;
       if (choice.source == kMtp) {
         done.source = kMtp;
@@ -265,7 +265,7 @@ TEST(BatchPlanner, TimesThatAreNoTimesAreNotLearnt) {
   limits.available.fill(true);
   const std::vector<DraftCandidate> candidates = {{&controller, limits}, {&controller, limits}};
   for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
-    for (const RoundChoice& choice : planner.choose(2, candidates, true)) EXPECT_EQ(choice.depth, 0);
+    for (const DraftDecision& choice : planner.choose(2, candidates, true)) EXPECT_EQ(choice.depth, 0);
     planner.observe({2, 0, kNone, 0, 0, 0, bad});
   }
 }
@@ -283,7 +283,7 @@ TEST(BatchPlanner, AStepThatWasNeverObservedTeachesNothing) {
   const std::vector<DraftCandidate> candidates(8, {&controller, limits});
   planner.choose(8, candidates, true);
   for (int i = 0; i < 20; i++)
-    for (const RoundChoice& choice : planner.choose(7, std::span(candidates).first(7), true))
+    for (const DraftDecision& choice : planner.choose(7, std::span(candidates).first(7), true))
       EXPECT_EQ(choice.depth, 0);
 }
 
