@@ -341,7 +341,7 @@ bool BatchPlanner::parked(DraftSource source) const {
   return steps_ - used_[index_of(source)] > kParkedAfter;
 }
 
-void BatchPlanner::observe_pass(Load& load, const BatchStep& step) {
+void BatchPlanner::observe_pass(Load& load, const BatchResult& step) {
   if (load.inherited && step.drafted == 0) {  // scale all inherited costs by the first measurement
     const double ratio = step.rest_s / load.plain_s();
     for (Point& point : load.points) point.seconds *= ratio;
@@ -366,7 +366,7 @@ void BatchPlanner::observe_pass(Load& load, const BatchStep& step) {
   load.fit();
 }
 
-void BatchPlanner::observe_chains(Load& load, const BatchStep& step) const {
+void BatchPlanner::observe_chains(Load& load, const BatchResult& step) const {
   if (step.chains == 0 || !runs_model(index_of(step.source)) || !(step.draft_s > 0)) return;
   ChainCost& chain = load.chains[index_of(step.source)];
   const double expected = chain_s(load, step.source, step.levels, step.chains);
@@ -400,7 +400,7 @@ void BatchPlanner::observe_trial(Load& load, double seconds) {
   trying_ = -1;
 }
 
-void BatchPlanner::observe(const BatchStep& step) {
+void BatchPlanner::observe(const BatchResult& step) {
   if (std::isfinite(step.rest_s) && step.rest_s > 0 && step.sequences >= 2) {
     Load& load = load_of(step.sequences);
     const double seconds = step.rest_s + step.draft_s;

@@ -24,7 +24,7 @@ struct DraftCandidate {
 };
 
 // The result of a step with at least two decoding sequences.
-struct BatchStep {
+struct BatchResult {
   int sequences = 0;  // sequences that decoded, with or without drafts
   int drafted = 0;    // draft rows of all sequences
   // The source that ran a model; none: no source ran one, or several did.
@@ -45,7 +45,7 @@ class BatchPlanner {
   // Call when the choices were not used and choose() will be called again: the next observed step then does
   // not count as a trial.
   void drop_choice() { trying_ = -1; }
-  void observe(const BatchStep& step);
+  void observe(const BatchResult& step);
   // Whether drafts of this source have not paid for a while.
   bool parked(DraftSource source) const;
 
@@ -119,8 +119,8 @@ class BatchPlanner {
   bool takes_chain(const SequenceEstimate& estimate, const DraftPlan& plan) const;
   DraftDecision choice(const SequenceEstimate& estimate, const DraftPlan& plan) const;
   DraftPlan choose_plan(Load& load, const std::array<DraftPlan, kDraftSources>& plans, bool measured);
-  static void observe_pass(Load& load, const BatchStep& step);
-  void observe_chains(Load& load, const BatchStep& step) const;
+  static void observe_pass(Load& load, const BatchResult& step);
+  void observe_chains(Load& load, const BatchResult& step) const;
   void observe_trial(Load& load, double seconds);
 
   const SpecCosts& costs_;

@@ -47,7 +47,7 @@ struct DraftJob {
   Draft draft = {};      // the result
 };
 
-// The time and the source of a step's drafts, for BatchStep.
+// The time and the source of a step's drafts, for BatchResult.
 struct DraftTimes {
   DraftSource source = DraftSource::none;
   int chains = 0, levels = 0;

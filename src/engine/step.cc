@@ -376,7 +376,8 @@ void StepRunner::observe(const Step& step, StepPart& part, double delivered) {
 
 void StepRunner::observe(const Step& step) {
   const DraftTimes& drafting = step.drafting;
-  BatchStep done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels, drafting.seconds};
+  BatchResult done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels,
+                   drafting.seconds};
   for (const StepPart& part : step.parts) done.drafted += static_cast<int>(part.draft.tokens.size());
   if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - std::min(step.drafted, step.round);
   model_.speculation().planner.observe(done);

@@ -98,7 +98,7 @@ class Game {
       candidates.push_back({controllers_[static_cast<size_t>(i)].get(), limits});
     }
     const auto choices = planner_.choose(sequences, candidates, measured);
-    BatchStep done{sequences};
+    BatchResult done{sequences};
     int tokens = sequences;
     for (size_t i = 0; i < choices.size(); i++) {
       const DraftDecision& choice = choices[i];
