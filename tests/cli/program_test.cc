@@ -135,7 +135,7 @@ TEST(Program, AdaptersOfServeHaveNames) {
   const auto told = [](std::vector<std::string> flags) {
     ServeOptions options;
     options.adapters = std::move(flags);
-    const auto places = adapter_places(options);
+    const auto places = adapter_paths(options);
     if (!places) return places.error().message;
     std::string out;
     for (const auto& [name, path] : *places) out += fmt::format("{} at {};", name, path);
