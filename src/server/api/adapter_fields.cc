@@ -38,7 +38,7 @@ ApiResult<std::map<int, float>> read_adapter_scales(const Json& list, const std:
   return scales;
 }
 
-std::vector<AppliedAdapter> read_adapters(JsonFields& fields, const AdapterChoice& choice) {
+std::vector<AppliedAdapter> read_adapters(JsonFields& fields, const AvailableAdapters& choice) {
   const Json* list = fields.find("lora");
   ApiResult<std::map<int, float>> wanted = std::map<int, float>();
   if (list) wanted = read_adapter_scales(*list, "lora", choice.known);

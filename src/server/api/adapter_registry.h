@@ -31,7 +31,7 @@ struct ServedAdapter {
 };
 
 // What a request may choose from.
-struct AdapterChoice {
+struct AvailableAdapters {
   std::string named;                 // the adapter that "model" names; empty: "model" names a model
   std::vector<ServedAdapter> known;  // of the model, by id
 };

@@ -29,7 +29,7 @@ struct RequestDefaults {
   // The key's name, if requests may reuse only prefixes that this key has sent; empty: they may reuse
   // everybody's.
   std::string cache_space = {};
-  AdapterChoice adapters = {};  // of the model
+  AvailableAdapters adapters = {};  // of the model
   // The tools of an MCP server; empty: the server is asked while the request is read.
   std::function<Result<std::vector<mcp::Tool>>(const std::string& server)> list_tools = {};
 };
