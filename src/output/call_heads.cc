@@ -73,7 +73,7 @@ CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
     if (function_ >= 0) function_ = child(function_, byte);
 }
 
-CallHeads::Place CallHeads::begin(std::string_view opener) const {
+CallHeads::Position CallHeads::begin(std::string_view opener) const {
   return {opener == kFunctionOpen ? std::max(function_, 0) : 0, 0};
 }
 
@@ -100,15 +100,15 @@ int CallHeads::child(int node, char byte) const {
   return -1;
 }
 
-CallHeads::Step CallHeads::read(Place& place, std::string_view bytes) const {
+CallHeads::Step CallHeads::read(Position& position, std::string_view bytes) const {
   for (const char byte : bytes) {
-    const int to = child(place.node, byte);
+    const int to = child(position.node, byte);
     if (to >= 0) {
-      place = {to, 0};
+      position = {to, 0};
       if (nodes_[static_cast<size_t>(to)].next.empty()) return Step::complete;
-    } else if (nodes_[static_cast<size_t>(place.node)].blanks && is_space(byte) &&
-               place.blanks < kMaxBlanks) {
-      place.blanks++;
+    } else if (nodes_[static_cast<size_t>(position.node)].blanks && is_space(byte) &&
+               position.blanks < kMaxBlanks) {
+      position.blanks++;
     } else {
       return Step::broken;
     }
@@ -116,11 +116,11 @@ CallHeads::Step CallHeads::read(Place& place, std::string_view bytes) const {
   return Step::inside;
 }
 
-std::string CallHeads::next(const Place& place) const {
-  const Node& node = nodes_[static_cast<size_t>(place.node)];
+std::string CallHeads::next(const Position& position) const {
+  const Node& node = nodes_[static_cast<size_t>(position.node)];
   std::string bytes;
   for (const auto& [label, to] : node.next) bytes += label;
-  if (node.blanks && place.blanks < kMaxBlanks)
+  if (node.blanks && position.blanks < kMaxBlanks)
     for (const char blank : std::string_view(kSpace))
       if (bytes.find(blank) == bytes.npos) bytes += blank;
   return bytes;

@@ -10,8 +10,8 @@ namespace {
 using Step = CallHeads::Step;
 
 Step read(const CallHeads& heads, std::string_view text, std::string_view opener = "<tool_call>") {
-  auto place = heads.begin(opener);
-  return heads.read(place, text);
+  auto position = heads.begin(opener);
+  return heads.read(position, text);
 }
 
 TEST(CallHeads, ANameEndsWhereItsFormEndsIt) {
@@ -39,13 +39,13 @@ TEST(CallHeads, ShortNamesAreNames) {
 
 TEST(CallHeads, NextTellsWhatMayFollow) {
   const CallHeads heads({.tools = ToolFormat::gemma4}, tools_named({"get", "gone"}));
-  auto place = heads.begin("<|tool_call>");
-  EXPECT_EQ(heads.next(place), "c \t\r\n");
-  EXPECT_EQ(heads.read(place, "call:g"), Step::inside);
-  EXPECT_EQ(heads.next(place), "eo");
-  EXPECT_EQ(heads.read(place, "e"), Step::inside);
-  EXPECT_EQ(heads.next(place), "t");
-  EXPECT_EQ(heads.read(place, "t{a:1}"), Step::complete);
+  auto position = heads.begin("<|tool_call>");
+  EXPECT_EQ(heads.next(position), "c \t\r\n");
+  EXPECT_EQ(heads.read(position, "call:g"), Step::inside);
+  EXPECT_EQ(heads.next(position), "eo");
+  EXPECT_EQ(heads.read(position, "e"), Step::inside);
+  EXPECT_EQ(heads.next(position), "t");
+  EXPECT_EQ(heads.read(position, "t{a:1}"), Step::complete);
 }
 
 TEST(CallHeads, WithoutNamesNothingIsDemanded) {
