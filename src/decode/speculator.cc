@@ -29,12 +29,12 @@ bool SpecResources::has(DraftSource source) const {
 namespace {
 
 // How far a proposal can be trusted, as the equivalent length of a match at one place of the sequence itself.
-// On bench/prompts, proposals of the same equivalent length are right equally often. If several places agree,
-// their length counts twice; that of a match in another answer counts half. 0: the proposal is hardly ever
-// right.
+// On bench/prompts, proposals of the same equivalent length are right equally often. If several matches
+// agree, their length counts twice; that of a match in another answer counts half. 0: the proposal is hardly
+// ever right.
 int trusted_match(const SuffixIndex::Proposal& proposal, bool own) {
-  if (5 * proposal.agree < 4 * proposal.places) return 0;
-  const int match = proposal.match * (proposal.places > 1 ? 2 : 1);
+  if (5 * proposal.agree < 4 * proposal.matches) return 0;
+  const int match = proposal.match * (proposal.matches > 1 ? 2 : 1);
   return own ? match : match == 2 ? 0 : (match + 1) / 2;
 }
 
