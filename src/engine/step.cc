@@ -12,7 +12,7 @@ namespace anabranch {
 namespace {
 
 // How a device chooses the token at `position`. Kind::none: the sequence needs the logits.
-ops::RowChoice device_choice(const Sequence& sequence, size_t position) {
+ops::RowSampling device_sampling(const Sequence& sequence, size_t position) {
   if (sequence.request.logprobs >= 0 || sequence.constraints.masks()) return {};
   return choice_of(sequence.request.sampling, position);
 }
@@ -21,7 +21,7 @@ ops::RowChoice device_choice(const Sequence& sequence, size_t position) {
 // ends.
 bool decides_late(const Sequence& sequence) {
   return sequence.generates() && !sequence.grammar && sequence.constraints.forced().empty() &&
-         device_choice(sequence, 0).kind != ops::RowChoice::Kind::none;
+         device_sampling(sequence, 0).kind != ops::RowSampling::Kind::none;
 }
 
 bool may_run_ahead(const StepPart& part) {
@@ -108,14 +108,14 @@ void StepRunner::submit(Step& step, const Step* before) {
 // If the next step may run ahead and the logits are in the host's memory, chooses them here.
 void StepRunner::choose(Step& step) {
   step.ahead = overlap_ && std::all_of(step.parts.begin(), step.parts.end(), may_run_ahead);
-  std::vector<ops::RowChoice> rows;
+  std::vector<ops::RowSampling> rows;
   for (const StepPart& part : step.parts) {
     const size_t position = static_cast<size_t>(part.begin + part.scheduled.tokens);
     if (part.samples())
       for (size_t i = 0; i <= part.draft.tokens.size(); i++)
-        rows.push_back(device_choice(*part.sequence, position + i));
+        rows.push_back(device_sampling(*part.sequence, position + i));
   }
-  const auto here = [](const ops::RowChoice& row) { return row.kind != ops::RowChoice::Kind::none; };
+  const auto here = [](const ops::RowSampling& row) { return row.kind != ops::RowSampling::Kind::none; };
   if (rows.empty() || std::any_of(rows.begin(), rows.end(), here))
     step.chosen = ops::choose_tokens(step.logits, rows);
   step.ahead = step.ahead && (step.chosen || model_.device().is_host());
@@ -131,7 +131,7 @@ void StepRunner::choose(Step& step) {
 void StepRunner::collect(Step& step) {
   const auto all_greedy = [&] {
     return std::all_of(step.parts.begin(), step.parts.end(), [](const StepPart& part) {
-      return !part.samples() || device_choice(*part.sequence, 0).kind == ops::RowChoice::Kind::greedy;
+      return !part.samples() || device_sampling(*part.sequence, 0).kind == ops::RowSampling::Kind::greedy;
     });
   };
   std::vector<int> chosen;

@@ -140,7 +140,7 @@ TEST(Samplers, OddLogitsAreNoTrouble) {
 }
 
 TEST(Samplers, OnlyTheHostHasThem) {
-  using Kind = ops::RowChoice::Kind;
+  using Kind = ops::RowSampling::Kind;
   const auto kind = [](const SamplingParams& params) { return choice_of(params, 3).kind; };
   SamplingParams dry;
   dry.dry.multiplier = 1;
