@@ -14,7 +14,7 @@ namespace {
 // How a device chooses the token at `position`. Kind::none: the sequence needs the logits.
 ops::RowSampling device_sampling(const Sequence& sequence, size_t position) {
   if (sequence.request.logprobs >= 0 || sequence.constraints.masks()) return {};
-  return choice_of(sequence.request.sampling, position);
+  return row_sampling(sequence.request.sampling, position);
 }
 
 // Whether the next token can be chosen by the device alone, so that the host only decides how the sequence

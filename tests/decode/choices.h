@@ -54,7 +54,7 @@ inline void expect_choices_of_the_host(Device& device, int vocab, int kinds = 8)
     for (const SamplingParams& way : ways) {
       rows.push_back(row_of_logits(kind, vocab, random));
       params.push_back(way);
-      choices.push_back(choice_of(way, 17 + rows.size() * 1000));
+      choices.push_back(row_sampling(way, 17 + rows.size() * 1000));
     }
   choices[3].kind = ops::RowSampling::Kind::none;
   Tensor host = device.empty_host({static_cast<int>(rows.size()), vocab}, Dtype::f32);
