@@ -6,7 +6,7 @@
 
 namespace anabranch {
 
-struct ThinkChoice {
+struct ThinkDecision {
   bool think = true;
   std::string reason;  // for logs and reports
 };
@@ -19,6 +19,6 @@ struct ThinkChoice {
 //  3. Everything else. Think: a needless thought costs tokens, a missing one may cost the answer.
 // user: the last user message. prompt_tokens: of the whole prompt, with system prompt, tools and earlier
 // turns.
-ThinkChoice when_to_think(std::string_view user, int prompt_tokens);
+ThinkDecision when_to_think(std::string_view user, int prompt_tokens);
 
 }  // namespace anabranch
