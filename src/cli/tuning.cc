@@ -113,7 +113,7 @@ SettingTable machine_settings(const std::string& name) {
   const auto add = [&](const char* flag, std::string value, std::string why) {
     out[flag] = {{std::move(value)}, "this machine: " + std::move(why)};
   };
-  const ThreadChoice threads = choose_threads(cpu_info());
+  const ThreadCount threads = choose_threads(cpu_info());
   add("threads", std::to_string(threads.threads), threads.why);
   add("prefill-chunk", std::to_string((*device)->prefill_chunk()), "what its kernels need to be fast");
   add("parallel", std::to_string((*device)->parallel()), "as far as their states fit its memory");
