@@ -83,25 +83,25 @@ void prepare(const Job& job, Inputs& in) {
 }
 
 // The work for all weights as one list of units.
-struct Plan {
+struct WorkList {
   ProductPart parts[kMaxLinearWeights];
   size_t count = 0;
   int64_t units = 0;
   int64_t bytes = 0;
 };
 
-Plan make_plan(const Job& job, const Inputs& in) {
-  Plan plan;
-  plan.count = job.glu ? 1 : job.weights.size();
-  for (size_t i = 0; i < plan.count; i++) {
+WorkList make_work_list(const Job& job, const Inputs& in) {
+  WorkList work;
+  work.count = job.glu ? 1 : job.weights.size();
+  for (size_t i = 0; i < work.count; i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
-    ProductPart& part = plan.parts[i];
+    ProductPart& part = work.parts[i];
     part = make_part(job.device, m, *in.of[i], job.y[i]);
-    part.first_unit = plan.units;
-    plan.units += part.units();
-    plan.bytes += m.panels() * m.panel_bytes * part.task.tile_end;
+    part.first_unit = work.units;
+    work.units += part.units();
+    work.bytes += m.panels() * m.panel_bytes * part.task.tile_end;
   }
-  return plan;
+  return work;
 }
 
 // Adds residual to the part of y that the task has just written.
@@ -114,10 +114,10 @@ void add_residual(const Job& job, const LinearTask& task, int64_t row_begin, int
   }
 }
 
-void run_unit(const Job& job, const Inputs& in, const Plan& plan, int64_t unit) {
-  size_t i = plan.count - 1;
-  while (plan.parts[i].first_unit > unit) i--;
-  const ProductPart& part = plan.parts[i];
+void run_unit(const Job& job, const Inputs& in, const WorkList& work, int64_t unit) {
+  size_t i = work.count - 1;
+  while (work.parts[i].first_unit > unit) i--;
+  const ProductPart& part = work.parts[i];
   const int64_t height = in.tile_rows;
   LinearTask task = part.unit(unit - part.first_unit);
   run_task(job.device.kernels(), task, part.int8);
@@ -131,11 +131,11 @@ void run(const Job& job) {
   if (job.rows == 0 || job.weights.empty()) return;
   Inputs in;
   prepare(job, in);
-  const Plan plan = make_plan(job, in);
+  const WorkList work = make_work_list(job, in);
   const auto body = [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; u++) run_unit(job, in, plan, u);
+    for (int64_t u = begin; u < end; u++) run_unit(job, in, work, u);
   };
-  plan.bytes < kParallelBytes ? body(0, plan.units) : job.device.threads().parallel_for(plan.units, 1, body);
+  work.bytes < kParallelBytes ? body(0, work.units) : job.device.threads().parallel_for(work.units, 1, body);
 }
 
 Job make_job(const Tensor& x, std::span<const Weight* const> weights, const RowNorm* norm) {
