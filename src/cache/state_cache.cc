@@ -61,7 +61,7 @@ const StateSections& sections_in(const PrefixTree::Data& data) {
 }  // namespace
 
 // The entries from which a state is assembled.
-struct StateCache::Plan {
+struct StateCache::ResumePlan {
   int length = 0;
   std::vector<PrefixTree::Node*> blocks;        // whole ones
   PrefixTree::Checkpoint* point = nullptr;      // null: the model needs none
@@ -258,8 +258,8 @@ void StateCache::forget_unusable(Entry& entry) {
 
 // ---- finding
 
-StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) const {
-  Plan plan;
+StateCache::ResumePlan StateCache::plan(const PrefixTree::Found& found, int most) const {
+  ResumePlan plan;
   if (!found.node) return plan;
   for (PrefixTree::Node* at = found.node; at->parent; at = at->parent) plan.blocks.push_back(at);
   std::reverse(plan.blocks.begin(), plan.blocks.end());
@@ -284,7 +284,7 @@ int StateCache::resumable(const PrefixTree::Found& found, int most) const {
   return plan(found, most).length;
 }
 
-void StateCache::prefetch(const Plan& plan) const {
+void StateCache::prefetch(const ResumePlan& plan) const {
   if (!disk()) return;
   std::vector<RecordHead> heads;
   for (const PrefixTree::Node* block : plan.blocks)
@@ -295,7 +295,7 @@ void StateCache::prefetch(const Plan& plan) const {
 
 // Assembles the state, reading records that are not in memory. Returns false when one cannot be read; it is
 // then removed from the tree.
-bool StateCache::assemble(const Plan& plan, Hit& hit) {
+bool StateCache::assemble(const ResumePlan& plan, Hit& hit) {
   hit.from_disk = false;
   hit.disk_tokens = 0;
   prefetch(plan);
@@ -354,7 +354,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   std::optional<Match> match;  // the first, before a record turned out to be lost
   for (;;) {
     const auto found = tree_.find(root, prompt, most);
-    const Plan chosen = plan(found, most);
+    const ResumePlan chosen = plan(found, most);
     hit.shared = std::min(found.shared, most);
     if (!match)
       match = {most, hit.shared, chosen.length, found.checkpoint && found.checkpoint->length() == hit.shared};
@@ -370,7 +370,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
 }
 
 // Marks the plan's entries as just used, in memory and on disk, so that others are evicted before them.
-void StateCache::used(const Plan& plan) {
+void StateCache::used(const ResumePlan& plan) {
   if (plan.point) tree_.use(*plan.point);
   if (plan.rest_tail) tree_.use(*plan.rest_tail);
   if (any_token_ && !plan.blocks.empty()) tree_.use(*plan.blocks.back());

@@ -105,16 +105,16 @@ class StateCache final : public SharedStates {
     RecordHead head;
     SectionsPtr sections;
   };
-  struct Plan;
+  struct ResumePlan;
   struct Match;
 
   void index(const std::vector<RecordHead>& heads);
   void forget_missing();
   void tell();
-  Plan plan(const PrefixTree::Found& found, int most) const;
+  ResumePlan plan(const PrefixTree::Found& found, int most) const;
   int resumable(const PrefixTree::Found& found, int most) const;
-  void prefetch(const Plan& plan) const;
-  bool assemble(const Plan& plan, Hit& hit);
+  void prefetch(const ResumePlan& plan) const;
+  bool assemble(const ResumePlan& plan, Hit& hit);
   SectionsPtr load(const RecordHead& head);
   // Entry: a node or a checkpoint of the tree.
   template <class Entry>
@@ -127,7 +127,7 @@ class StateCache final : public SharedStates {
   std::optional<Known> known(const DiskRecord& name) const;
   void take_added();
   bool forget_one(const DiskRecord& record);
-  void used(const Plan& plan);
+  void used(const ResumePlan& plan);
   void count(const Match& match, Hit& hit);
 
   StateSections write_block(const SavedState& state, int block) const;
