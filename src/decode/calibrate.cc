@@ -194,7 +194,7 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
 
   double best_rate = 0;
   for (int step = 1; step <= layers / 2 && step - out.best <= kPatience; step++) {
-    SkipSearch::Step taken{order[0], out.alone[order[0]], 0};
+    SkipSearch::SkippedLayer taken{order[0], out.alone[order[0]], 0};
     for (size_t i = 0; step > 1 && i < std::min(kTried, order.size()); i++) {
       const double now = without(order[i]);
       if (i == 0 || now > taken.agreement) taken = {order[i], now, 0};
@@ -202,7 +202,7 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
     gone[taken.layer] = true;
     std::erase(order, taken.layer);
     taken.rate = expected_rate(taken.agreement, head_cost + sum_without(costs.layers, gone));
-    out.steps.push_back(taken);
+    out.skipped.push_back(taken);
     if (taken.rate > best_rate) {
       best_rate = taken.rate;
       out.best = step;
