@@ -229,7 +229,7 @@ def known_flags(program):
                 if (*words, name) not in seen:
                     seen.add((*words, name))
                     todo.append((*words, name))
-    for file in ("src/cli/peer_flags.cc", *glob.glob("script/*", root_dir=ROOT), *glob.glob("bench/**/*.py", root_dir=ROOT, recursive=True),
+    for file in ("src/cli/foreign_flags.cc", *glob.glob("script/*", root_dir=ROOT), *glob.glob("bench/**/*.py", root_dir=ROOT, recursive=True),
                  *glob.glob("tools/**/*.py", root_dir=ROOT, recursive=True)):
         with open(os.path.join(ROOT, file)) as source:
             flags |= set(re.findall(r"--[a-z][a-z0-9-]*", source.read()))

@@ -1,4 +1,4 @@
-#include "cli/peer_flags.h"
+#include "cli/foreign_flags.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -176,7 +176,7 @@ std::string our_name(const std::string& command, const std::string& name) {
   return alias ? std::string(alias->ours.substr(2)) : name;
 }
 
-std::vector<std::string> peer_flags_of(std::string_view command) {
+std::vector<std::string> foreign_flags_of(std::string_view command) {
   std::vector<std::string> flags;
   for (const Alias& alias : kAliases)
     if (alias.theirs.starts_with("--") && belongs_to(alias, command)) flags.emplace_back(alias.theirs);
