@@ -214,18 +214,18 @@ std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {
   const Tensor counters = counters_;
   lock.unlock();  // before the copy, which waits for the device
   std::vector<std::vector<uint64_t>> out;
-  const auto with_peers = [&] {
+  const auto with_other_ranks = [&] {
     for (const auto& other : other_ranks())
       for (auto& rows : other->expert_rows()) out.push_back(std::move(rows));
     return out;
   };
-  if (mixtures.empty()) return with_peers();
+  if (mixtures.empty()) return with_other_ranks();
   const Tensor host = to_host(counters.slice_rows(0, mixtures.back().first + mixtures.back().experts));
   for (const Mixture& mixture : mixtures) {
     out.emplace_back(static_cast<size_t>(mixture.experts));
     std::memcpy(out.back().data(), host.data<uint8_t>() + int64_t{mixture.first} * 8, out.back().size() * 8);
   }
-  return with_peers();
+  return with_other_ranks();
 }
 
 void CudaDevice::refuse(const Tensor& x, const char* op) const {
