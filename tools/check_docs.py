@@ -217,7 +217,7 @@ def check_links(check, page, text):
 
 
 def known_flags(program):
-    """Of every sub-command, of the scripts, and those of peers."""
+    """Of every sub-command, of the scripts, and those of other programs."""
     flags, seen, todo = set(OTHER_FLAGS), set(), [()]
     while todo:
         words = todo.pop()
