@@ -79,7 +79,7 @@ std::optional<DiskRecord> parse_record_name(std::string_view name) {
   std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
   record.key = *key;
   record.parent = *parent;
-  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
+  record.kind = ending == ".block" ? RecordKind::block : RecordKind::snapshot;
   if (record.length == 0) return std::nullopt;
   if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
   return record;

@@ -36,15 +36,15 @@ void DiskStore::Impl::dropped(const RecordHead& head, const std::string& reason)
   log_info("state cache: {} ({} records dropped so far)", stats.last_reason, stats.dropped);
 }
 
-// Drops the oldest queued checkpoints, if that makes room for `bytes` more.
+// Drops the oldest queued snapshots, if that makes room for `bytes` more.
 bool DiskStore::Impl::make_queue_room(uint64_t bytes, std::vector<WriteJob>* given_up) {
   if (stats.queued_records == 0) return true;
   uint64_t reachable = stats.queued_bytes;
   for (const WriteJob& job : queue)
-    if (job.head.kind == RecordKind::checkpoint) reachable -= job.bytes;
+    if (job.head.kind == RecordKind::snapshot) reachable -= job.bytes;
   if (reachable + bytes > options.queue_bytes) return false;
   for (auto job = queue.begin(); job != queue.end() && stats.queued_bytes + bytes > options.queue_bytes;) {
-    if (job->head.kind != RecordKind::checkpoint) {
+    if (job->head.kind != RecordKind::snapshot) {
       ++job;
       continue;
     }

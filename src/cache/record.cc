@@ -66,9 +66,9 @@ std::string contradiction(const RecordHead& head) {
   if (head.kind == RecordKind::block) {
     if (tokens != kBlockTokens || head.length % kBlockTokens != 0)
       return fmt::format("a block of {} tokens that ends at token {}", tokens, head.length);
-  } else if (head.kind == RecordKind::checkpoint) {
+  } else if (head.kind == RecordKind::snapshot) {
     if (tokens >= kBlockTokens || head.length % kBlockTokens != tokens)
-      return fmt::format("a checkpoint at token {} with {} tokens of its own", head.length, tokens);
+      return fmt::format("a snapshot at token {} with {} tokens of its own", head.length, tokens);
   } else {
     return fmt::format("records of kind {} are unknown", static_cast<uint32_t>(head.kind));
   }

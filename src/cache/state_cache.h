@@ -4,8 +4,8 @@
 //
 // Keys and values are stored once for each block of kBlockTokens tokens, and sequences share them
 // (prefix_tree.h). The rest of a state (recurrent state, conv rows, the partial last block, the MTP head's
-// part) is stored once for each checkpoint: a point at which keep() was called. A model with recurrent state
-// can continue only from checkpoints; other models can continue from any cached token.
+// part) is stored once for each snapshot: a point at which keep() was called. A model with recurrent state
+// can continue only from snapshots; other models can continue from any cached token.
 //
 // Engine thread only, except the functions of SharedStates and those that say so. DiskStore writes on its own
 // thread.
@@ -116,7 +116,7 @@ class StateCache final : public SharedStates {
   void prefetch(const ResumePlan& plan) const;
   bool assemble(const ResumePlan& plan, Hit& hit);
   SectionsPtr load(const RecordHead& head);
-  // Entry: a node or a checkpoint of the tree.
+  // Entry: a node or a snapshot of the tree.
   template <class Entry>
   SectionsPtr sections_of(Entry& entry, Hit& hit);
   template <class Entry>
@@ -131,9 +131,9 @@ class StateCache final : public SharedStates {
   void count(const Match& match, Hit& hit);
 
   StateSections write_block(const SavedState& state, int block) const;
-  StateSections write_checkpoint(const SavedState& state) const;
+  StateSections write_snapshot(const SavedState& state) const;
   bool read_blocks(Stack stack, int block, const StateSections& sections, Snapshot& state) const;
-  bool read_checkpoint(const StateSections& sections, SavedState& state) const;
+  bool read_snapshot(const StateSections& sections, SavedState& state) const;
   SavedState empty_state(int length, bool with_mtp) const;
 
   StateCacheOptions options_;

@@ -157,7 +157,7 @@ void PeerStates::lookup(const WantedStates& wanted, Offer& offer) {
     if (mark_of(key) != kept.mark) continue;
     offer.length = length;
     offer.point =
-        RecordHead{RecordKind::checkpoint, key, wanted.keys[blocks], kept.length, {tail.begin(), tail.end()}};
+        RecordHead{RecordKind::snapshot, key, wanted.keys[blocks], kept.length, {tail.begin(), tail.end()}};
   }
 }
 

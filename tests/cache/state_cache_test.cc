@@ -156,7 +156,7 @@ TEST_F(StateCacheTest, AnotherCacheTakesRecords) {
       const RecordHead heads[] = {
           head_after(RecordKind::block, keys[0], 0, first(tokens, 256)),
           head_after(RecordKind::block, keys[1], 256, {tokens.begin() + 256, tokens.begin() + 512}),
-          head_after(RecordKind::checkpoint, keys[2], 512, {tokens.begin() + 512, tokens.end()})};
+          head_after(RecordKind::snapshot, keys[2], 512, {tokens.begin() + 512, tokens.end()})};
       std::vector<StoredRecord> records;
       for (const RecordHead& head : heads) {
         const auto name = parse_record_name(record_name(disk_record(kFingerprint, head)));
@@ -211,7 +211,7 @@ TEST_F(StateCacheTest, ANewCacheFindsOnDiskWhatWasKept) {
 }
 
 // Blocks behind a window are in no record; the blocks of full attention are shared.
-TEST_F(StateCacheTest, CheckpointsHoldWindows) {
+TEST_F(StateCacheTest, SnapshotsHoldWindows) {
   const Tokens tokens = text(5, 1100);
   keep_on_disk(kWindows, tokens, {600, 1100});
   const auto cache = open(kWindows, true);
@@ -240,7 +240,7 @@ TEST_F(StateCacheTest, DeepModelsAreKeptInMemoryOnly) {
   EXPECT_TRUE(open({StateLayout(102, KvLayout{1, 4, 1024}), {}}, true)->disk());
 }
 
-TEST_F(StateCacheTest, RecurrentModelsContinueFromCheckpointsOnly) {
+TEST_F(StateCacheTest, RecurrentModelsContinueFromSnapshotsOnly) {
   const Tokens tokens = text(1, 700);
   keep_on_disk(kHybrid, tokens, {280, 520, 600});
   for (const bool on_disk : {false, true}) {
