@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "chat/chat_request.h"
-#include "mcp/session.h"
+#include "mcp/client.h"
 #include "server/api/adapter_registry.h"
 #include "server/api/json_fields.h"
 #include "server/api/request_images.h"
