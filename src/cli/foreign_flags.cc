@@ -90,7 +90,7 @@ constexpr Instead kInstead[] = {
     {"--cache-type-v", "keys and values have the device's type; --precise keeps them in fp32"},
     {"--trust-remote-code", "no code of a model is ever run; leave it out"},
     {"--gpu-memory-utilization",
-     "--memory SIZE limits the states of running requests, --model-memory the weights"},
+     "--memory SIZE limits the memory of running requests, --model-memory that of the weights"},
     {"--tensor-parallel-size", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
     {"-tp", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
     {"--tensor-split", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
