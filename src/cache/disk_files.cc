@@ -201,7 +201,7 @@ void remove_old_formats(const std::string& directory) {
     ::rmdir(folder.c_str());  // fails when something else is in it, which then stays
   }
   if (files > 0)
-    log_info("state cache: removed {} files ({} bytes) of an older format from {}", files, bytes, directory);
+    log_info("prefix cache: removed {} files ({} bytes) of an older format from {}", files, bytes, directory);
 }
 
 std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep) {

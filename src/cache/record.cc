@@ -104,7 +104,7 @@ Result<FixedHead> fixed_head(std::span<const std::byte> bytes) {
   FixedHead fixed;
   const size_t compared = std::min(bytes.size(), sizeof(kMagic));
   if (compared > 0 && std::memcmp(bytes.data(), kMagic, compared) != 0)
-    return make_error(ErrorKind::unsupported, "not a record of the state cache");
+    return make_error(ErrorKind::unsupported, "not a record of the prefix cache");
   if (bytes.size() < offsetof(FixedHead, kind)) return truncated(bytes.size(), sizeof(FixedHead));
   uint32_t version;
   std::memcpy(&version, bytes.data() + offsetof(FixedHead, version), sizeof(version));

@@ -129,7 +129,7 @@ std::optional<StateCache::Known> StateCache::known(const DiskRecord& name) const
 Result<std::string> StateCache::record(const DiskRecord& name) const {
   const auto found = known(name);
   if (!found || (!found->sections && !disk()))
-    return make_error(ErrorKind::not_found, "no such state is kept here any more");
+    return make_error(ErrorKind::not_found, "this cache entry is not here any more");
   std::vector<Section> sections;
   std::optional<StoredRecord> stored;
   if (found->sections) {

@@ -83,8 +83,9 @@ StateCache::StateCache(StateCacheOptions options)
       any_token_(std::ranges::all_of(format_.model, has_shared_blocks) && format_.mtp.empty()) {
   stats_.kv = options_.kv;
   if (const size_t most = most_sections(format_); disk() && most > kMaxSections) {
-    log_warning("states are kept in memory only: one of this model has up to {} parts, a file at most {}",
-                most, kMaxSections);
+    log_warning(
+        "the prefix cache is in memory only: an entry of this model has up to {} parts, a file at most {}",
+        most, kMaxSections);
     options_.disk.reset();
   }
   if (options_.events) tree_.watch(root_key(options_.fingerprint, ""), any_token_);
@@ -224,7 +225,7 @@ void StateCache::store(RecordHead head, const StateSections& sections) {
 StateCache::SectionsPtr StateCache::load(const RecordHead& head) {
   const auto record = disk()->get(head);
   if (!record.ok()) {
-    log_info("state cache: a record of {} tokens is lost: {}", head.length, record.error().message);
+    log_info("prefix cache: a record of {} tokens is lost: {}", head.length, record.error().message);
     return nullptr;
   }
   auto sections = std::make_shared<StateSections>();
@@ -401,21 +402,22 @@ void StateCache::count(const Match& match, Hit& hit) {
     hit.miss.clear();
   } else if (lost > 0 && lost >= std::max(fresh, no_state)) {
     misses.lost++;
-    hit.miss = fmt::format("a state of {} tokens was known, but cannot be read any more", match.length);
+    hit.miss = fmt::format("an entry of {} tokens was cached, but cannot be read any more", match.length);
   } else if (match.shared == 0) {
     misses.nothing_alike++;
-    hit.miss = "nothing that is kept begins like it";
+    hit.miss = "no cached prompt begins like it";
   } else if (no_state > fresh) {
     misses.no_state++;
-    hit.miss = fmt::format("its first {} tokens are known, but the last state among them is of {}",
+    hit.miss = fmt::format("its first {} tokens are cached, but the last point to resume from is at token {}",
                            match.shared, match.length);
   } else if (match.at_end) {
     misses.new_text++;
-    hit.miss = fmt::format("what is kept ends at token {}", match.shared);
+    hit.miss = fmt::format("the cached prompt ends at token {}", match.shared);
   } else {
     misses.differs++;
-    hit.miss = fmt::format("it differs from what is kept at token {}; the last state before that is of {}",
-                           match.shared, match.length);
+    hit.miss = fmt::format(
+        "it differs from the cached prompt at token {}; the last point to resume from is at token {}",
+        match.shared, match.length);
   }
   stats_.last_miss = hit.miss;
 }

@@ -334,8 +334,8 @@ Command add_cache(CLI::App& app, StatesOptions& o) {
       {{"--all", o.all, "List all entries, not only the last used"}});
   add("stats", "Sum up the entries by model and setting, and count the encoded images", Action::stats);
   add("verify", "Read all entries and check every checksum; exit status 1 if one is bad", Action::verify,
-      {{"--delete", o.remove_bad, "Remove the bad ones"}});
-  add("clear", "Remove them", Action::clear,
+      {{"--delete", o.remove_bad, "Remove the bad entries"}});
+  add("clear", "Remove entries, or all of them", Action::clear,
       {
           {"-y,--yes", o.yes, "Do not ask"},
           {"--fingerprint", o.fingerprint, "Only entries whose fingerprint begins with this", hexadecimal()},

@@ -40,8 +40,9 @@ Result<void> check_sampling(const Request& request, int vocab) {
         "and at least 0 are",
         p.mirostat, dry.base, dry.allowed_length);
   if (request.logprobs > kMaxLogprobs)
-    return make_error(ErrorKind::invalid, "{} log probabilities were asked for, but at most {} are told",
-                      request.logprobs, kMaxLogprobs);
+    return make_error(ErrorKind::invalid,
+                      "{} log probabilities were asked for, but at most {} can be returned", request.logprobs,
+                      kMaxLogprobs);
   for (const auto& entry : p.logit_bias)
     if (entry.first < 0 || entry.first >= vocab)
       return make_error(ErrorKind::invalid, "the bias of token id {} is outside the vocabulary of {}",
@@ -165,7 +166,7 @@ Result<void> EngineImpl::check_images(const Request& request) const {
   if (!request.images.empty() && !model_.image_format())
     return make_error(ErrorKind::unsupported, "the model {} reads no images", info().name);
   if (!request.images.empty() && request.prompt_logprobs)
-    return make_error(ErrorKind::unsupported, "log probabilities of a prompt with images are not told");
+    return make_error(ErrorKind::unsupported, "log probabilities of a prompt with images cannot be returned");
   const int merge = request.images.empty() ? 1 : model_.tower()->spec().merge;
   for (const RequestImage& image : request.images)
     if (!image.image || image.image->tokens < 1 ||

@@ -56,7 +56,7 @@ std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCach
   disk.about = fmt::format("model {}\nsetting {}\npath {}\n", info.name, setting, path.string());
   auto store = DiskStore::open(std::move(disk));
   if (store.ok()) return std::move(*store);
-  log_warning("states are kept in memory only: {}", store.error().message);
+  log_warning("the prefix cache is in memory only: {}", store.error().message);
   return nullptr;
 }
 
@@ -103,8 +103,8 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   options.kv = wanted.kv;
   if (wanted.kv == KvFormat::q8)
     log_warning(
-        "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
-        "what a cold run would say");
+        "the prefix cache holds keys and values in 8 bits (--cache-kv q8): answers after a cached prefix may "
+        "differ from those without the cache");
   options.ram_bytes = ram_bytes;
   options.disk_worth_s = wanted.disk_worth_s;
   // The fingerprint does not cover which layers were left out, and the next calibration may change them.
@@ -115,7 +115,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   }
   if (options.disk) {
     const DiskStats disk = options.disk->stats();
-    log_info("states: {:.1f} of {:.1f} GB on disk in {}, up to {:.1f} GB in memory", disk.bytes / 1e9,
+    log_info("prefix cache: {:.1f} of {:.1f} GB on disk in {}, up to {:.1f} GB in memory", disk.bytes / 1e9,
              disk.budget_bytes / 1e9, wanted.directory, ram_bytes / 1e9);
   }
   keeper.cache_ = std::make_unique<StateCache>(std::move(options));
@@ -188,7 +188,7 @@ void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
                  token_s_);
     sequence.kept_at.push_back(snapshot.length);
   } catch (const std::exception& e) {
-    log_warning("a state was not kept: {}", e.what());
+    log_warning("a prefix was not cached: {}", e.what());
   }
 }
 

@@ -49,7 +49,7 @@ class CallWriter {
  private:
   Error not_built(std::string_view what) const {
     return make_error(ErrorKind::unsupported,
-                      "{} are not supported in the form in which this model writes calls", what);
+                      "{} are not supported in the format in which this model writes calls", what);
   }
   static bool is_strict(const Json& function) {
     const auto strict = function.find("strict");
