@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the state cache saves, and whether it ever changes an answer: over HTTP, beside llama-server.
+"""What the prefix cache saves, and whether it ever changes an answer: over HTTP, beside llama-server.
 
     script/build && python3 bench/cache/run.py
 

@@ -126,7 +126,7 @@ async function look() {
   let pause = PAUSE_MS;
   try {
     const health = await api.json("/health");
-    if (health.version === undefined) await api.json("/v1/models");  // only requests with a key are told more: asks for it
+    if (health.version === undefined) await api.json("/v1/models");  // only requests with a key get more: asks for it
     else show(health);
     if (health.version !== undefined) await showTools();
     else pause = 0;
