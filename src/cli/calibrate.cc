@@ -160,12 +160,12 @@ void choose_layers(LoadedModel& loaded, const Text& text, const DraftCosts& cost
   }
 
   if (!loaded.model->can_skip_layers()) return;
-  DraftTrials trials(*loaded.model, text.passages, full);
-  found.skip_tokens = trials.tokens();
+  DraftAgreement drafts(*loaded.model, text.passages, full);
+  found.skip_tokens = drafts.tokens();
   int tried = 0;
   found.skips = search_skip(costs, head, [&](std::span<const int> run) {
     show_progress(fmt::format("leaving out {} of {} layers, try {}", layers - run.size(), layers, ++tried));
-    return trials.agreement(run);
+    return drafts.agreement(run);
   });
   for (int i = 0; i < found.skips.best; i++) kept.skip_layers.push_back(found.skips.skipped[i].layer);
   if (kept.skip_layers.empty()) return;

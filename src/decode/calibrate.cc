@@ -247,7 +247,7 @@ double agreement_of(const TextMeasure& a, const TextMeasure& b) {
   return static_cast<double>(same_tokens(a.best, b.best)) / count;
 }
 
-DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full)
+DraftAgreement::DraftAgreement(const Model& model, std::span<const Passage> passages, const TextMeasure& full)
     : model_(model) {
   constexpr uint64_t kMemory = 256 << 20;
   constexpr int kTokens = 256, kLeast = 4, kMostPlaces = 48, kFewest = 8;
@@ -281,7 +281,7 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
   }
 }
 
-double DraftTrials::agreement(std::span<const int> layers) {
+double DraftAgreement::agreement(std::span<const int> layers) {
   if (points_.empty()) return 0;
   Batch batch;
   for (auto& point : points_) {

@@ -85,10 +85,10 @@ double agreement_of(const TextMeasure& a, const TextMeasure& b);
 
 // Measures how often drafts by some of the layers, made as by LayersDrafter, agree with the full model. The
 // state before each draft comes from all layers.
-class DraftTrials {
+class DraftAgreement {
  public:
   // full: measure_text() of the same passages. Keeps states at positions spread over the passages.
-  DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full);
+  DraftAgreement(const Model& model, std::span<const Passage> passages, const TextMeasure& full);
   double agreement(std::span<const int> layers);
   // The number of tokens on which agreement() compares.
   int tokens() const { return static_cast<int>(expected_.size()); }

@@ -214,16 +214,16 @@ TEST_F(CalibrateModel, MeasuresWhatPlainPassesSay) {
   EXPECT_LT(full.exit_agreement.front(), 1);
 }
 
-TEST_F(CalibrateModel, TrialsAgreeWithExitsAndLeaveTheStatesAlone) {
+TEST_F(CalibrateModel, DraftsAgreeWithExitsAndLeaveTheStatesAlone) {
   const auto full = measure_text(*model_, passages_, true);
-  DraftTrials trials(*model_, passages_, full);
-  EXPECT_GT(trials.tokens(), 100);
+  DraftAgreement drafts(*model_, passages_, full);
+  EXPECT_GT(drafts.tokens(), 100);
   std::vector<int> all(model_->spec().layers.size());
   std::iota(all.begin(), all.end(), 0);
   const std::vector<int> half(all.begin(), all.begin() + all.size() / 2);
-  const double before = trials.agreement(half);
-  EXPECT_EQ(trials.agreement(all), 1);
-  EXPECT_EQ(trials.agreement(half), before);
+  const double before = drafts.agreement(half);
+  EXPECT_EQ(drafts.agreement(all), 1);
+  EXPECT_EQ(drafts.agreement(half), before);
   EXPECT_LT(before, 1);
 }
 
@@ -247,7 +247,7 @@ TEST_F(CalibrateModel, LayersLeftOutForGoodMakeAnotherModel) {
   const auto lossy = measure_text(*model_, passages_, false);
   EXPECT_LT(agreement_of(full, lossy), 1);
   EXPECT_NE(full.perplexity, lossy.perplexity);
-  // States of what is left can be on trial.
+  // States of what is left can take drafts.
   EXPECT_EQ(model_->spec().layers.size(), model_->state_layout().size());
   auto state = model_->make_state();
   state.open();
