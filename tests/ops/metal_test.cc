@@ -81,7 +81,7 @@ Inputs delta_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
            random_tensor({hv}, rng), random_tensor({s.value_dim}, rng)}};
 }
 
-// Prompts in pieces, drafts as drafts in one and several launches, some and none of them kept.
+// Prompts in pieces, drafts in one and several launches, some and none of them kept.
 TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
   Rng rng(3);
   for (const GatedDeltaShape& s : {GatedDeltaShape{2, 4, 32, 32, 4}, {1, 2, 128, 40, 4}, {2, 2, 8, 72, 3}}) {

@@ -1,5 +1,5 @@
 // A sequence's memory under its verbs, driven as the layers of a model drive it: attention and recurrent
-// layers apply rows of random numbers, and a state that was as drafts must equal one that never was, bit for
+// layers apply rows of random numbers, and a state that had drafts must equal one that never was, bit for
 // bit.
 #include "state/sequence_state.h"
 
@@ -154,7 +154,7 @@ TEST_F(SequenceStateTest, AfterACommitTheRestNeverWas) {
     for (int k = 0; k <= kMaxDraftTokens; k++) {
       SequenceState plain = start, tried = start;
       tried.open();
-      EXPECT_TRUE(ops::bits_agree(apply(tried, draft.slice(0, 7)), all)) << "as drafts";
+      EXPECT_TRUE(ops::bits_agree(apply(tried, draft.slice(0, 7)), all)) << "as a draft";
       apply(tried, draft.slice(7, kMaxDraftTokens));
       EXPECT_EQ(tried.applied(), start.length() + kMaxDraftTokens);
       tried.commit(k);
