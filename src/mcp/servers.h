@@ -63,8 +63,9 @@ class Servers {
   // "seconds","output_bytes","error"}. The file is readable by its owner only. Errors: io.
   Result<void> log_calls_to(const std::string& path);
 
-  // What a server offers: the last list, unless the server has reported a change since. Errors: not_found (no
-  // such server), busy (cancelled, or it failed a moment ago), and those of Client.
+  // The tools, resources or prompts that a server offers: the last list, unless the server has reported a
+  // change since. Errors: not_found (no such server), busy (cancelled, or it failed a moment ago), and those
+  // of Client.
   Result<std::vector<Tool>> tools(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<Resource>> resources(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<PromptInfo>> prompts(const std::string& server, const Cancelled& cancelled);

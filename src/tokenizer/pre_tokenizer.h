@@ -10,7 +10,7 @@
 
 namespace anabranch {
 
-// What to do with the separators.
+// How separators are treated.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 struct PreTokenizerStep {

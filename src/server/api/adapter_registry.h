@@ -15,7 +15,7 @@ namespace anabranch::server {
 
 inline constexpr size_t kMostAdapters = 64;       // of one model
 inline constexpr size_t kMostAdapterName = 200;   // bytes
-inline constexpr double kMostAdapterScale = 1e4;  // magnitude of what requests may multiply an adapter by
+inline constexpr double kMostAdapterScale = 1e4;  // largest magnitude of an adapter's scale in a request
 
 // A name that the operator gives an adapter, and its directory or file.
 struct AdapterPath {
@@ -30,13 +30,13 @@ struct ServedAdapter {
   bool from_client = false;  // a client had it loaded; otherwise the operator named it
 };
 
-// What a request may choose from.
+// The adapters that a request may use.
 struct AvailableAdapters {
   std::string named;                 // the adapter that "model" names; empty: "model" names a model
   std::vector<ServedAdapter> known;  // of the model, by id
 };
 
-// What is wrong with an adapter's name; empty: nothing. Whether it is taken is not checked.
+// Explains why this cannot be an adapter's name; empty: it can. Does not check whether the name is taken.
 std::string fault_of_adapter_name(std::string_view name);
 
 // Loads these adapters into the model's engine, in order. Throws nothing. Errors: those of

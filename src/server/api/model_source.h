@@ -24,7 +24,7 @@ struct KeepLoaded {
   double unload_after_s = 0;  // unloaded after this time without a request; 0: never
 };
 
-// What is known about a model before it is loaded.
+// The size of a model, known before it is loaded, and how long to keep it loaded.
 struct ModelSize {
   uint64_t bytes = 0;  // of weights, the draft model's included
   KeepLoaded keep;
