@@ -32,7 +32,7 @@ Command add_generate(CLI::App& app, GenerateOptions& o) {
       {"--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)"},
       json_flag(o.json, "End with one JSON object: text, token ids, counts, speeds"),
       {"--logprobs", o.logprobs,
-       "With --json: each token's log probability, and that of so many alternatives", needs("--json"),
+       "With --json: each token's log probability, and those of this many alternatives", needs("--json"),
        within(0, kMaxLogprobs)},
   };
   auto* command = add_command(

@@ -149,7 +149,7 @@ FlagGroup session_flags(ServeOptions& o) {
        "Keep conversations and stored responses in this directory; off: keep none (default: conversations "
        "for which a client asks it, in ~/.local/share/anabranch/sessions)"},
       {"--sessions-days", o.server.sessions.retention.days,
-       "Remove conversations that were not changed for so many days (default: never)", within(0.0, 1e6)},
+       "Remove conversations that were not changed for this many days (default: never)", within(0.0, 1e6)},
       {"--sessions-size", o.server.sessions.retention.bytes,
        "Remove a key's sessions that were changed longest ago beyond this size of text, such as 1GB "
        "(default: no limit)",

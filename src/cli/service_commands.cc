@@ -19,7 +19,7 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr int kNotRunning = 3;      // the same as of systemctl status
+constexpr int kNotRunning = 3;      // as for systemctl status
 constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
 constexpr double kAfterSecond = 5;  // seconds until SIGKILL
 

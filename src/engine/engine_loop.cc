@@ -153,7 +153,7 @@ void EngineLoop::guard_memory() {
   const auto cache = keeper_.stats();
   const MemoryBudgets& budgets =
       memory_.update(available_memory(), {scheduler_.bytes(), cache ? cache->ram_bytes : 0});
-  // What is free in the machine is less by the adapters already; what was planned at the start is not.
+  // The machine's free memory excludes the adapters already; the memory planned at the start does not.
   const uint64_t adapters = options_.memory_bytes > 0 ? 0 : inbox_.adapter_bytes->load();
   const uint64_t planned = all_states_ - std::min(adapters, all_states_ / 2);
   scheduler_.set_budget(model_.device().has_own_memory() ? planned : std::min(planned, budgets.states));
