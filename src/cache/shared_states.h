@@ -17,7 +17,7 @@
 
 namespace anabranch {
 
-// The keys of a prompt's prefixes: of the empty prefix, then one for each whole block.
+// The keys of a prompt's prefixes: first the key of the empty prefix, then one for each whole block.
 std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_view salt,
                                    std::span<const int> tokens);
 // The key of the whole prompt. keys: its prefix_keys().

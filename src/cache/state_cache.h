@@ -65,7 +65,7 @@ class StateCache final : public SharedStates {
     SavedState state;
   };
   // Finds the longest cached state of a prefix of the prompt. It excludes the last token, whose logits are
-  // needed. States that were kept under another salt are not found.
+  // needed. Entries that were stored under another salt are not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
   // Caches the state after `tokens`; state.model.length must be their number. Shares the state's storage,

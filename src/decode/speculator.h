@@ -58,8 +58,8 @@ class Speculator {
  public:
   // mode.source must be among the resources. salt: drafts may be copied from answers to earlier requests with
   // this salt, and later requests with it may copy from this answer; unset: only from the sequence's own
-  // tokens. images: of the sequence, or null: as in make_mtp_drafter(). A draft model has no use for prompts
-  // with images.
+  // tokens. images: the sequence's images, or null, as in make_mtp_drafter(). A draft model has no use for
+  // prompts with images.
   Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt,
              const PromptImages* images = nullptr);
 

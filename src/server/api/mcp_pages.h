@@ -1,4 +1,4 @@
-// /v1/mcp: the MCP servers, what they offer, and which of their tools ran.
+// /v1/mcp: the MCP servers, their tools, resources and prompts, and the calls that ran.
 #pragma once
 
 #include <memory>
