@@ -30,7 +30,7 @@ struct Job {
 // Activations in every format that the weights need: int8 or not, by group; all in tiles of one height.
 struct Inputs {
   int64_t tile_rows = 0;
-  Prepared forms[kMaxLinearWeights];
+  Prepared prepared[kMaxLinearWeights];
   size_t count = 0;
   const Prepared* of[kMaxLinearWeights] = {};  // for each weight
 };
@@ -46,11 +46,11 @@ void list_forms(const Job& job, Inputs& in) {
     const auto same = [&](const Prepared& p) {
       return p.int8 == uses_int8(job.device, m) && p.a.group == m.group && p.a.padded_cols == m.padded_cols;
     };
-    Prepared* form = std::find_if(in.forms, in.forms + in.count, same);
-    in.of[i] = form;
-    if (form != in.forms + in.count) continue;
+    Prepared* input = std::find_if(in.prepared, in.prepared + in.count, same);
+    in.of[i] = input;
+    if (input != in.prepared + in.count) continue;
     in.count++;
-    *form = make_prepared(job.device, m, job.rows, in.tile_rows);
+    *input = make_prepared(job.device, m, job.rows, in.tile_rows);
   }
 }
 
@@ -64,15 +64,15 @@ void prepare_rows(const Job& job, const Inputs& in, int64_t begin, int64_t end) 
     x = rows - begin * job.cols;
   }
   for (size_t i = 0; i < in.count; i++)
-    (in.forms[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, in.forms[i].a, begin, end);
+    (in.prepared[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, in.prepared[i].a, begin, end);
 }
 
 void prepare(const Job& job, Inputs& in) {
   list_forms(job, in);
   size_t bytes = 0;
-  for (size_t i = 0; i < in.count; i++) bytes += lay_out(in.forms[i], nullptr);
+  for (size_t i = 0; i < in.count; i++) bytes += lay_out(in.prepared[i], nullptr);
   auto* base = static_cast<uint8_t*>(thread_scratch(0, bytes));
-  for (size_t i = 0; i < in.count; i++) base += lay_out(in.forms[i], base);
+  for (size_t i = 0; i < in.count; i++) base += lay_out(in.prepared[i], base);
   if (job.rows * job.cols < kParallelElements) return prepare_rows(job, in, 0, job.rows);
   const int64_t height = in.tile_rows, tiles = tiles_of(job.rows, height);
   const int64_t grain = std::max<int64_t>(1, kParallelElements / 4 / (height * job.cols));
