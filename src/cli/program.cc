@@ -163,7 +163,7 @@ Command add_stop(CLI::App& app, StopOptions& o) {
 
 Command add_status(CLI::App& app, StatusOptions& o) {
   auto* command = add_command(
-      app, "status", "Tell whether a server runs, and what it does", {server_flags(o.port, o.pid_file)},
+      app, "status", "Report whether a server runs, and its requests", {server_flags(o.port, o.pid_file)},
       {
           {"--api-key-file", o.api_key_file,
            "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)"},

@@ -34,11 +34,10 @@ Result<void> check_sampling(const Request& request, int vocab) {
       return make_error(ErrorKind::invalid, "a sampling parameter is {}, but must be a number of at least 0",
                         value);
   if (p.mirostat < 0 || p.mirostat > 2 || dry.base < 1 || dry.allowed_length < 0)
-    return make_error(
-        ErrorKind::invalid,
-        "Mirostat {}, DRY's base {} and its length {} are none that there are: 0 to 2, at least 1 "
-        "and at least 0 are",
-        p.mirostat, dry.base, dry.allowed_length);
+    return make_error(ErrorKind::invalid,
+                      "Mirostat {}, DRY base {} and DRY length {} are not possible: Mirostat is 0 to 2, the "
+                      "base at least 1, the length at least 0",
+                      p.mirostat, dry.base, dry.allowed_length);
   if (request.logprobs > kMaxLogprobs)
     return make_error(ErrorKind::invalid,
                       "{} log probabilities were asked for, but at most {} can be returned", request.logprobs,
