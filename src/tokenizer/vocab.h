@@ -37,7 +37,7 @@ class Vocab {
     uint32_t size : 31 = 0;
     uint32_t used : 1 = 0;
   };
-  // The span is repeated here: a look-up touches the slot and the text, and nothing else.
+  // The range is repeated here: a look-up touches the slot and the text, and nothing else.
   struct Slot {
     uint32_t tag = 0;
     int32_t id = -1;
