@@ -80,7 +80,7 @@ FlagGroup access_flags(ServeOptions& o) {
       {"--api-key-file", o.api_key_file,
        "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too", not_empty()},
       {"--cache-scope", named(o.server.cache_scope, {{"key", CacheScope::key}, {"all", CacheScope::all}}),
-       "Whose kept prefixes a request finds: those of its own key (key, the default with several keys), or "
+       "Whose cached prefixes a request finds: those of its own key (key, the default with several keys), or "
        "everybody's (all)"},
       {"--tls-cert", o.server.tls.certificate, "Serve HTTPS with this certificate, or chain (a PEM file)",
        needs("--tls-key")},

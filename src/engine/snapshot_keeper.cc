@@ -163,9 +163,9 @@ int SnapshotKeeper::resume(Sequence& sequence) {
   std::erase_if(sequence.keep_at, [&](int length) { return length <= hit.length || length < kLeastKept; });
   sequence.keep_at.erase(std::unique(sequence.keep_at.begin(), sequence.keep_at.end()),
                          sequence.keep_at.end());
-  const auto line =
-      fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
-                  hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
+  const auto line = fmt::format("request {}: {} of {} tokens were cached{}", sequence.id, hit.length,
+                                sequence.tokens.size(),
+                                hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
   // Entirely new prompts, which share at most the template's first words, are logged at debug level only.
   const bool tells = hit.length > 0 || hit.shared >= kLeastBranch || hit.lost;
   const auto why = hit.miss.empty() ? "" : ": " + hit.miss;

@@ -214,7 +214,7 @@ void add_llama_names(Snapshot& out, const std::vector<Scraped>& models) {
   const auto cached = [](const EngineStats& s) { return s.cache ? s.cache->cached_tokens : 0; };
   sum(kCounter, "llamacpp:prompt_tokens_total", "Tokens of prompts that were computed",
       [&](const EngineStats& s) { return s.prompt_tokens - std::min<uint64_t>(s.prompt_tokens, cached(s)); });
-  sum(kCounter, "llamacpp:prompt_tokens_cached_total", "Tokens of prompts that were kept from before",
+  sum(kCounter, "llamacpp:prompt_tokens_cached_total", "Prompt tokens that were found in the prefix cache",
       cached);
   sum(kCounter, "llamacpp:tokens_predicted_total", "Tokens sampled",
       [](const EngineStats& s) { return s.completion_tokens; });
