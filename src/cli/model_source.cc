@@ -106,18 +106,18 @@ Result<PeerOptions> peer_options(const ServeOptions& options) {
   return peers;
 }
 
-Result<std::vector<server::AdapterPath>> adapter_paths(const ServeOptions& options) {
-  std::vector<server::AdapterPath> adapters;
+Result<std::vector<server::NamedAdapter>> adapter_paths(const ServeOptions& options) {
+  std::vector<server::NamedAdapter> adapters;
   for (const std::string& text : options.adapters) {
     const size_t equals = text.find('=');
     if (equals == text.npos || equals + 1 == text.size())
       return make_error(
           ErrorKind::invalid,
           "--lora {}: write NAME=PATH; requests choose the adapter by naming NAME as their model", text);
-    server::AdapterPath adapter{text.substr(0, equals), text.substr(equals + 1)};
+    server::NamedAdapter adapter{text.substr(0, equals), text.substr(equals + 1)};
     if (const auto fault = server::fault_of_adapter_name(adapter.name); !fault.empty())
       return make_error(ErrorKind::invalid, "--lora {}: the name {}", text, fault);
-    if (std::ranges::find(adapters, adapter.name, &server::AdapterPath::name) != adapters.end())
+    if (std::ranges::find(adapters, adapter.name, &server::NamedAdapter::name) != adapters.end())
       return make_error(ErrorKind::invalid, "--lora {}: there are two adapters of this name", text);
     adapters.push_back(std::move(adapter));
   }

@@ -22,7 +22,7 @@ class Adapters : public ServerTest {
   void start_with(const std::vector<std::string>& names, ServerOptions options = {}) {
     server_.reset();
     ServerModels models = served_by(engine_);
-    std::vector<AdapterPath> paths;
+    std::vector<NamedAdapter> paths;
     for (const std::string& name : names) paths.push_back({name, "/adapters/" + name});
     models.adapters["fake-1b"] = paths;
     models.first->adapters = *load_adapters(engine_, paths);

@@ -40,7 +40,7 @@ std::string fault_of_adapter_name(std::string_view name) {
   return name.ends_with(":latest") ? "ends with ':latest', which is no part of a name" : "";
 }
 
-Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<AdapterPath>& paths) {
+Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& paths) {
   std::vector<ServedAdapter> loaded;
   for (const auto& [name, path] : paths) {
     auto adapter = load_safely(engine, path);
@@ -50,7 +50,7 @@ Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vect
   return loaded;
 }
 
-AdapterRegistry::AdapterRegistry(const std::map<std::string, std::vector<AdapterPath>>& paths) {
+AdapterRegistry::AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& paths) {
   for (const auto& [model, adapters] : paths)
     for (const auto& [name, path] : adapters) put(model, {name, path});
 }

@@ -18,7 +18,7 @@ inline constexpr size_t kMostAdapterName = 200;   // bytes
 inline constexpr double kMostAdapterScale = 1e4;  // largest magnitude of an adapter's scale in a request
 
 // A name that the operator gives an adapter, and its directory or file.
-struct AdapterPath {
+struct NamedAdapter {
   std::string name, path;
 };
 
@@ -41,13 +41,13 @@ std::string fault_of_adapter_name(std::string_view name);
 
 // Loads these adapters into the model's engine, in order. Throws nothing. Errors: those of
 // Engine::load_adapter, with the name; exhausted (no memory), internal.
-Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<AdapterPath>& paths);
+Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& paths);
 
 // Used on the I/O thread. Models are given by their names.
 class AdapterRegistry {
  public:
   // Names that requests may use before the model is loaded, whose adapters are then put().
-  explicit AdapterRegistry(const std::map<std::string, std::vector<AdapterPath>>& paths);
+  explicit AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& paths);
 
   // The model that has an adapter of this name; none: there is no such adapter.
   std::optional<std::string> model_of(const std::string& adapter) const;

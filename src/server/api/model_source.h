@@ -88,7 +88,7 @@ struct ServerModels {
   WebFetch fetch_image;       // gets images that requests name by a web address; empty: they are refused
   bool strict_names = false;  // an unknown name is an error; otherwise it means the first model
   // The adapters that are loaded together with a model, by its name. Those of `first` are in it already.
-  std::map<std::string, std::vector<AdapterPath>> adapters = {};
+  std::map<std::string, std::vector<NamedAdapter>> adapters = {};
 };
 
 }  // namespace anabranch::server
