@@ -1,4 +1,4 @@
-// Statistics of the state cache as plain numbers.
+// Statistics of the prefix cache as plain numbers.
 #pragma once
 
 #include <cstdint>

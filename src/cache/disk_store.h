@@ -1,4 +1,4 @@
-// The disk tier of the state cache: records as files, one directory per fingerprint, read by mapping and
+// The disk tier of the prefix cache: records as files, one directory per fingerprint, read by mapping and
 // written by a thread of its own, within a budget.
 //
 // A file gets its name only when it is complete, and every file is verified when it is read. A process may

@@ -1,4 +1,4 @@
-// The binary format of a state cache record: a head that names the prefix, and tagged sections. This file
+// The binary format of a prefix cache record: a head that names the prefix, and tagged sections. This file
 // does not interpret the tags and contents of sections. docs/cache-format.md specifies every byte.
 //
 // Parsing accepts any bytes and returns a record or an error. It allocates nothing beyond the limits below. A

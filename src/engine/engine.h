@@ -112,7 +112,7 @@ struct Request {
   // statistics, and reads in small steps, so that a request that comes meanwhile waits for little.
   bool background = false;
 
-  bool cache = true;         // read and write the state cache, if the engine has one
+  bool cache = true;         // read and write the prefix cache, if the engine has one
   std::string cache_salt;    // states cached under another salt are not found
   StateOrigin state_from;    // with peers: the only peer to ask, if it is a configured one
   bool name_states = false;  // the last event names the cached states that the request used or stored

@@ -1,4 +1,4 @@
-// The state cache without an engine: states of small models, made of numbers that follow from their tokens,
+// The prefix cache without an engine: states of small models, made of numbers that follow from their tokens,
 // are kept, found, evicted, and spoilt on disk. What is found must have the bits of what was kept.
 #include <gtest/gtest.h>
 

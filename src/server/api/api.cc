@@ -123,7 +123,7 @@ Json memory_json(const Engine* engine) {
   return json;
 }
 
-// null if the engine has no state cache.
+// null if the engine has no prefix cache.
 Json cache_json(const std::optional<StateCacheStats>& stats) {
   if (!stats) return nullptr;
   Json disk = nullptr;
