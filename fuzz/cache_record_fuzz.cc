@@ -21,7 +21,7 @@ Result<StoredRecord> parse(const std::string& bytes) {
 
 // XXH3-128 of any bytes: encode_head() computes it for a section.
 PrefixKey checksum(const void* data, size_t bytes) {
-  static const RecordHead head{RecordKind::checkpoint, next_key({3, 4}, std::vector<int>{5}), {3, 4}, 1, {5}};
+  static const RecordHead head{RecordKind::snapshot, next_key({3, 4}, std::vector<int>{5}), {3, 4}, 1, {5}};
   const Section section{{}, data, bytes, nullptr};
   return encode_head(kFingerprint, head, {&section, 1}).sections[0].checksum;
 }
@@ -58,7 +58,7 @@ void round_trip(const uint8_t* data, size_t size) {
   std::vector<int> ids(tokens);
   for (size_t i = 0; i < tokens; i++) ids[i] = data[i % size];
   const uint32_t length = static_cast<uint32_t>(tokens) + (tokens == 0 ? kBlockTokens : 0);
-  const RecordHead head{RecordKind::checkpoint, next_key({3, 4}, ids), {3, 4}, length, ids};
+  const RecordHead head{RecordKind::snapshot, next_key({3, 4}, ids), {3, 4}, length, ids};
   std::vector<Section> sections(parts);
   for (uint32_t i = 0; i < parts; i++) sections[i] = {{0, 0, i, data[i]}, data + i, size - i, nullptr};
   const EncodedHead encoded = encode_head(kFingerprint, head, sections);

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   WorkBudget work;
   if (const auto automaton = compile_regex(text, work); automaton.ok()) {
     GrammarRules rules;
-    add_automaton(*automaton, StringForm::quoted, "x", rules);
+    add_automaton(*automaton, StringSyntax::quoted, "x", rules);
   }
   const auto schema = parse_json(text);
   if (!schema.ok()) return 0;

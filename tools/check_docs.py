@@ -220,7 +220,7 @@ def check_links(check, page, text):
 
 
 def known_flags(program):
-    """Of every sub-command, of the scripts, and those of peers."""
+    """Of every sub-command, of the scripts, and those of other programs."""
     flags, seen, todo = set(OTHER_FLAGS), set(), [()]
     while todo:
         words = todo.pop()
@@ -232,7 +232,7 @@ def known_flags(program):
                 if (*words, name) not in seen:
                     seen.add((*words, name))
                     todo.append((*words, name))
-    for file in ("src/cli/peer_flags.cc", *glob.glob("script/*", root_dir=ROOT), *glob.glob("bench/**/*.py", root_dir=ROOT, recursive=True),
+    for file in ("src/cli/foreign_flags.cc", *glob.glob("script/*", root_dir=ROOT), *glob.glob("bench/**/*.py", root_dir=ROOT, recursive=True),
                  *glob.glob("tools/**/*.py", root_dir=ROOT, recursive=True)):
         with open(os.path.join(ROOT, file)) as source:
             flags |= set(re.findall(r"--[a-z][a-z0-9-]*", source.read()))

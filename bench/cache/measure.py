@@ -217,7 +217,7 @@ class Bench:
             return [server.refuse("/v1/chat/completions", request) for request in [*requests, *requests]]
 
     def attempt(self, measure, *more):
-        """A peer that fails does not stop the run."""
+        """An engine that fails does not stop the run."""
         try:
             measure(*more)
         except Failure as failure:

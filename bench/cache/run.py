@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the state cache saves, and whether it ever changes an answer: over HTTP, beside llama-server.
+"""What the prefix cache saves, and whether it ever changes an answer: over HTTP, beside llama-server.
 
     script/build && python3 bench/cache/run.py
 
@@ -52,7 +52,7 @@ def arguments():
     parser.add_argument("--threads", type=count, default=cores, help=f"for us and llama-server (default here: {cores})")
     parser.add_argument("--quick", action="store_true",
                         help="a schema of a quarter of that size, --reps 2 --cold-reps 2, and, unless named, --models"
-                        " hybrid-146m and no peers")
+                        " hybrid-146m and no other engines")
     parser.add_argument("--work", default=os.path.join(ROOT, ".deps", "peers"), metavar="DIR",
                         help="the work directory (default: .deps/peers)")
     parser.add_argument("--anabranch", default=os.path.join(ROOT, "build", "anabranch"), metavar="PROGRAM",

@@ -1,4 +1,4 @@
-"""Workers, their kept states and the router, as simulate.py lets them run: a discrete-event simulation.
+"""Workers, their prefix caches and the router, as simulate.py lets them run: a discrete-event simulation.
 
 A worker does what docs/scheduling.md says. With nothing to read it makes decode-only steps. While it reads prompts and others
 decode, a step takes `step_limit`, and prompts get what the decoding rows leave of it. Of several prompts the one with the

@@ -5,7 +5,7 @@
 
 Agents of --programs programs (a system prompt and tools of its own each; the calls of bench/cache's agent) work at the same
 time, each asking as soon as it has its answer. For each policy all of it runs with new workers and empty caches: the share of
-prompt tokens that a worker found among its kept states (as the answers' usage tells), and the time to the first token. The
+prompt tokens that a worker found in its prefix cache (as the answers' usage tells), and the time to the first token. The
 router is a program of PyPI's vllm-router or sglang-router: `pip install` one, and name it with --router. Exit status: 0, or
 1 when a request failed."""
 

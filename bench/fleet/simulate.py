@@ -77,7 +77,7 @@ def page_rows(rows, network=False):
 def text(report):
     head = ["| workers | routing | Gbit/s | TTFT median | TTFT p99 | hit rate | of it fetched | answers/s | busy |",
             "|---|---|---|---|---|---|---|---|---|"]
-    about = f"{report['costs']}; {report['cache_gb']} GB of kept states a worker; seed {report['seed']}"
+    about = f"{report['costs']}; {report['cache_gb']} GB of prefix cache a worker; seed {report['seed']}"
     tables = [about, "", *head, *map(row_text, report["rows"])]
     if report["links"]:
         tables += ["", "By the network of each worker:", "", *head, *map(row_text, report["links"])]
@@ -95,7 +95,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=numbers, default="8,16,32,64,128,256,512", metavar="N,...", help="default: %(default)s")
     parser.add_argument("--gbits", type=float, default=25, help="network of each worker, each direction (default: %(default)s)")
-    parser.add_argument("--cache-gb", type=float, default=64, help="kept states of each worker (default: %(default)s)")
+    parser.add_argument("--cache-gb", type=float, default=64, help="size of each worker's prefix cache (default: %(default)s)")
     parser.add_argument("--warm", type=float, default=90, metavar="SECONDS", help="not counted (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=60, help="counted (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the conversations (default: %(default)s)")

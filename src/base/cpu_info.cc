@@ -262,7 +262,7 @@ CpuInfo read_linux_cores(const std::string& root, const std::vector<int>& allowe
   return info;
 }
 
-ThreadChoice choose_threads(const CpuInfo& info) {
+ThreadCount choose_threads(const CpuInfo& info) {
   const bool pinned_to_slow = info.performance_cores == 0;
   const int cores = std::max(1, pinned_to_slow ? info.efficiency_cores : info.performance_cores);
   // More threads than the quota's whole CPUs would all be stopped together when it is used up.

@@ -34,11 +34,11 @@ struct CpuInfo {
 const CpuInfo& cpu_info();
 
 // The default number of threads to compute with, and the reason for it.
-struct ThreadChoice {
+struct ThreadCount {
   int threads = 1;
   std::string why;
 };
-ThreadChoice choose_threads(const CpuInfo& info);
+ThreadCount choose_threads(const CpuInfo& info);
 
 // From now on the calling thread, and threads that it starts, run only on the performance cores, because a
 // job ends with its slowest thread. Does nothing if all cores are alike, or for more threads than there are

@@ -16,7 +16,7 @@ enum class Scan { more, complete, broken };
 // Finds the end of a JSON string that arrives byte by byte, starting after its opening quote.
 class StringScan {
  public:
-  // quote: what closes it.
+  // quote: the character that closes the string.
   void open(char quote = '"') {
     open_ = true;
     quote_ = quote;

@@ -41,8 +41,8 @@ class WorkerPool {
   void close();
 
   // A thread takes the client whose jobs have cost least so far, among those with a waiting job that may run.
-  // Of its jobs it takes the one that is due first: its time of arrival, plus a second for each MiB. So a
-  // small job waits for few large ones, and no job waits for ever. Jobs must not throw.
+  // Of this client's jobs it takes the one with the earliest due time: the time of arrival plus a second for
+  // each MiB. So a small job waits for few large ones, and no job waits for ever. Jobs must not throw.
   void submit(JobOwner owner, std::function<void()> job);
   // For jobs without a client, which start in the order of submission.
   void submit(std::function<void()> job) { submit({}, std::move(job)); }

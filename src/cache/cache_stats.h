@@ -1,10 +1,10 @@
-// Statistics of the state cache as plain numbers.
+// Statistics of the prefix cache as plain numbers.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "state/kv_form.h"
+#include "state/kv_format.h"
 
 namespace anabranch {
 
@@ -18,7 +18,7 @@ struct CacheMisses {
 };
 
 struct StateCacheStats {
-  KvForm kv = KvForm::exact;
+  KvFormat kv = KvFormat::exact;
   uint64_t lookups = 0;
   uint64_t ram_hits = 0, disk_hits = 0;           // disk: at least one record was read
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // summed over all lookups

@@ -79,7 +79,7 @@ std::optional<DiskRecord> parse_record_name(std::string_view name) {
   std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
   record.key = *key;
   record.parent = *parent;
-  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
+  record.kind = ending == ".block" ? RecordKind::block : RecordKind::snapshot;
   if (record.length == 0) return std::nullopt;
   if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
   return record;
@@ -201,7 +201,7 @@ void remove_old_formats(const std::string& directory) {
     ::rmdir(folder.c_str());  // fails when something else is in it, which then stays
   }
   if (files > 0)
-    log_info("state cache: removed {} files ({} bytes) of an older format from {}", files, bytes, directory);
+    log_info("prefix cache: removed {} files ({} bytes) of an older format from {}", files, bytes, directory);
 }
 
 std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep) {

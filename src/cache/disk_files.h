@@ -1,6 +1,6 @@
 // The files of the disk tier (disk_store.h): names, listing, atomic writing, and mapping. A directory holds
 // one folder per format and fingerprint, v2-<hex>/, with these files:
-//   <key>-<parent>-<length>.block, .checkpoint    a record; the name has all that eviction needs
+//   <key>-<parent>-<length>.block, .checkpoint  a block or a snapshot; the name has all that eviction needs
 //   tmp-<...>                                     a record being written; its writer holds a lock (flock)
 //   about.txt                                     describes the fingerprint for people
 #pragma once

@@ -51,7 +51,7 @@ Result<void> check_private(const std::string& path, bool ours_alone) {
   if (shared || foreign)
     return make_error(
         ErrorKind::invalid,
-        "other users may write to {}, and a state they left there would be taken for ours: choose "
+        "other users may write to {}, and a cache entry that they plant there would be used: choose "
         "another directory, or chmod 700 it",
         path);
   return {};
@@ -88,7 +88,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(DiskOptions options) {
   impl->stats.writable = error == 0 || error == ENOSPC || error == EDQUOT;
   if (!impl->stats.writable) {
     impl->stats.last_reason = fmt::format("cannot write to {}: {}", directory, std::strerror(error));
-    log_warning("state cache: {}; it is only read", impl->stats.last_reason);
+    log_warning("prefix cache: {}; it is only read", impl->stats.last_reason);
   }
 
   if (impl->stats.writable) TRY_VOID(clean_up(directory));
@@ -211,7 +211,7 @@ std::vector<RecordHead> DiskStore::Impl::report_new() {
     if (!files) {
       stats.failed++;
       stats.last_reason = files.error().message;
-      log_warning("state cache: {}", stats.last_reason);
+      log_warning("prefix cache: {}", stats.last_reason);
       return {};
     }
     merge(*files, listing);
@@ -282,7 +282,7 @@ void DiskStore::Impl::bad_file(const DiskRecord& record, const struct stat& info
       return;
     }
   }
-  log_warning("state cache: {} ({})", stats.last_reason, what);
+  log_warning("prefix cache: {} ({})", stats.last_reason, what);
 }
 
 std::vector<DiskRecord> DiskStore::take_missing() {

@@ -1,4 +1,4 @@
-// The disk tier of the state cache: records as files, one directory per fingerprint, read by mapping and
+// The disk tier of the prefix cache: records as files, one directory per fingerprint, read by mapping and
 // written by a thread of its own, within a budget.
 //
 // A file gets its name only when it is complete, and every file is verified when it is read. A process may
@@ -86,7 +86,7 @@ class DiskStore {
   // The speed of writing so far; kUsualSpeed before the first write.
   double bytes_per_second() const;
 
-  // Queues a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint is
+  // Queues a record to be written. Never blocks: when the queue is full, the oldest queued snapshot is
   // dropped, or else this record. Nothing is written when the file exists already or its parent block does
   // not (put parents first). Aborts when the head is not well formed (record.h).
   void put(RecordHead head, std::vector<Section> sections);

@@ -177,7 +177,7 @@ std::vector<CacheBranch> branches_of(const CacheFolder& folder) {
     branches.push_back(std::move(branch));
   }
   for (const DiskRecord& record : folder.records)
-    if (record.kind == RecordKind::checkpoint && record.parent_length() == 0) add_to(record, &brief);
+    if (record.kind == RecordKind::snapshot && record.parent_length() == 0) add_to(record, &brief);
   for (CacheBranch* rest : {&brief, &orphans}) {
     std::sort(rest->points.begin(), rest->points.end());
     if (rest->bytes > 0) branches.push_back(std::move(*rest));

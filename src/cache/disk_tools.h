@@ -24,15 +24,15 @@ struct CacheFolder {
 // Lists all folders, most recently used first, without reading the records' contents. Errors: io.
 Result<std::vector<CacheFolder>> list_cache(const std::string& directory);
 
-// A run of consecutive blocks that the same cached sequences share, and the checkpoints on these blocks. In
+// A run of consecutive blocks that the same cached sequences share, and the snapshots on these blocks. In
 // the result of branches_of(), a branch is followed by the branches that continue it, one level deeper, most
-// recently used first. The last branches collect the checkpoints shorter than a block, and the records whose
+// recently used first. The last branches collect the snapshots shorter than a block, and the records whose
 // parent is missing.
 struct CacheBranch {
   int depth = 0;
   uint32_t from = 0, to = 0;     // tokens
-  uint64_t blocks = 0;           // 0: only checkpoints of prompts shorter than a block
-  std::vector<uint32_t> points;  // lengths of the checkpoints, ascending
+  uint64_t blocks = 0;           // 0: only snapshots of prompts shorter than a block
+  std::vector<uint32_t> points;  // lengths of the snapshots, ascending
   uint64_t bytes = 0;
   int64_t used_at_ns = 0;
   bool reachable = true;  // false: a collection of records whose parent block is missing

@@ -33,18 +33,18 @@ void DiskStore::Impl::dropped(const RecordHead& head, const std::string& reason)
   const auto now = Steady::now();
   if (now < quiet_until) return;
   quiet_until = now + std::chrono::seconds(60);
-  log_info("state cache: {} ({} records dropped so far)", stats.last_reason, stats.dropped);
+  log_info("prefix cache: {} ({} records dropped so far)", stats.last_reason, stats.dropped);
 }
 
-// Drops the oldest queued checkpoints, if that makes room for `bytes` more.
+// Drops the oldest queued snapshots, if that makes room for `bytes` more.
 bool DiskStore::Impl::make_queue_room(uint64_t bytes, std::vector<WriteJob>* given_up) {
   if (stats.queued_records == 0) return true;
   uint64_t reachable = stats.queued_bytes;
   for (const WriteJob& job : queue)
-    if (job.head.kind == RecordKind::checkpoint) reachable -= job.bytes;
+    if (job.head.kind == RecordKind::snapshot) reachable -= job.bytes;
   if (reachable + bytes > options.queue_bytes) return false;
   for (auto job = queue.begin(); job != queue.end() && stats.queued_bytes + bytes > options.queue_bytes;) {
-    if (job->head.kind != RecordKind::checkpoint) {
+    if (job->head.kind != RecordKind::snapshot) {
       ++job;
       continue;
     }
@@ -82,7 +82,7 @@ void DiskStore::Impl::removed(const DiskRecord& record, int error) {
   if (error && error != ENOENT) {
     stats.failed++;
     stats.last_reason = fmt::format("cannot remove {}: {}", path_of(record), std::strerror(error));
-    log_warning("state cache: {}", stats.last_reason);
+    log_warning("prefix cache: {}", stats.last_reason);
     return;
   }
   uint64_t bytes = 0;
@@ -286,7 +286,7 @@ void DiskStore::Impl::write_failed(const std::string& path, const DiskRecord& re
   stats.failed++;
   stats.last_reason = fmt::format("cannot write {}: {}", path, refusal);
   log_warning(
-      "state cache: {}{}", stats.last_reason,
+      "prefix cache: {}{}", stats.last_reason,
       error == EFBIG ? "" : fmt::format("; nothing more is written for {:g} seconds", options.retry_seconds));
 }
 

@@ -27,10 +27,10 @@ struct PrefixKey {
 using Fingerprint = PrefixKey;
 Fingerprint fingerprint_of(std::string_view text);
 
-// The key of the empty prefix. A state is found only under the salt that it was kept with.
+// The key of the empty prefix. An entry is found only under the salt with which it was stored.
 PrefixKey root_key(const Fingerprint& fingerprint, std::string_view salt);
 // The key of `parent` followed by up to kBlockTokens tokens. Fewer than kBlockTokens (even none) make the key
-// of a checkpoint.
+// of a snapshot.
 PrefixKey next_key(PrefixKey parent, std::span<const int> block_tokens);
 
 // 32 hexadecimal digits, lower case, the high half first.

@@ -23,11 +23,11 @@ PrefixTree::Node* child_of(const PrefixTree::Node& node, std::span<const int> to
 bool in_use(const PrefixTree::Node& node) {
   const auto resident = [](const auto* entry) { return entry->data != nullptr; };
   return std::any_of(node.children.begin(), node.children.end(), resident) ||
-         std::any_of(node.checkpoints.begin(), node.checkpoints.end(),
-                     [&](const auto& checkpoint) { return resident(checkpoint.get()); });
+         std::any_of(node.snapshots.begin(), node.snapshots.end(),
+                     [&](const auto& snapshot) { return resident(snapshot.get()); });
 }
 
-// The worth that a block has of its own; -1 if it was never used without a checkpoint.
+// The worth that a block has of its own; -1 if it was never used without a snapshot.
 double block_worth(const PrefixTree::Node& node) {
   return node.clock < 0 ? -1 : node.clock + kBlockTokens / static_cast<double>(node.bytes + 1);
 }
@@ -42,16 +42,16 @@ PrefixTree::Found PrefixTree::find(const PrefixKey& root, std::span<const int> t
     found.overhang = nullptr;
     found.shared = at->length;
     const auto rest = tokens.subspan(at->length);
-    for (const auto& checkpoint : at->checkpoints) {
-      const int common = common_prefix(checkpoint->tail, rest);
+    for (const auto& snapshot : at->snapshots) {
+      const int common = common_prefix(snapshot->tail, rest);
       if (at->length + common > found.shared) {
         found.shared = at->length + common;
-        found.overhang = checkpoint.get();
+        found.overhang = snapshot.get();
       }
-      const bool whole = common == static_cast<int>(checkpoint->tail.size());
-      if (whole && checkpoint->length() <= most &&
-          (!found.checkpoint || checkpoint->length() > found.checkpoint->length()))
-        found.checkpoint = checkpoint.get();
+      const bool whole = common == static_cast<int>(snapshot->tail.size());
+      if (whole && snapshot->length() <= most &&
+          (!found.snapshot || snapshot->length() > found.snapshot->length()))
+        found.snapshot = snapshot.get();
     }
     for (Node* child : at->children) {
       const int common = common_prefix(child->tokens, rest);
@@ -100,22 +100,22 @@ PrefixTree::Node& PrefixTree::add_block(Node& parent, std::span<const int> token
   return *node;
 }
 
-PrefixTree::Checkpoint& PrefixTree::add_checkpoint(Node& node, std::span<const int> tail, Data data,
-                                                   uint64_t bytes) {
+PrefixTree::CachedSnapshot& PrefixTree::add_snapshot(Node& node, std::span<const int> tail, Data data,
+                                                     uint64_t bytes) {
   CHECK(static_cast<int>(tail.size()) < kBlockTokens, "a tail of {} tokens", tail.size());
-  Checkpoint* checkpoint = nullptr;
-  for (const auto& known : node.checkpoints)
-    if (std::ranges::equal(known->tail, tail)) checkpoint = known.get();
-  if (!checkpoint) {
-    checkpoint = node.checkpoints.emplace_back(std::make_unique<Checkpoint>()).get();
-    checkpoint->node = &node;
-    checkpoint->tail.assign(tail.begin(), tail.end());
-    checkpoints_++;
+  CachedSnapshot* snapshot = nullptr;
+  for (const auto& known : node.snapshots)
+    if (std::ranges::equal(known->tail, tail)) snapshot = known.get();
+  if (!snapshot) {
+    snapshot = node.snapshots.emplace_back(std::make_unique<CachedSnapshot>()).get();
+    snapshot->node = &node;
+    snapshot->tail.assign(tail.begin(), tail.end());
+    snapshots_++;
     count_states(node, 1);
   }
-  if (!checkpoint->data) set_data(*checkpoint, std::move(data), bytes);
-  use(*checkpoint);
-  return *checkpoint;
+  if (!snapshot->data) set_data(*snapshot, std::move(data), bytes);
+  use(*snapshot);
+  return *snapshot;
 }
 
 void PrefixTree::watch(const PrefixKey& root, bool every_block) {
@@ -149,22 +149,22 @@ void PrefixTree::set_data(Node& node, Data data, uint64_t bytes) {
   if (node.data) bytes_ += bytes;
 }
 
-void PrefixTree::set_data(Checkpoint& checkpoint, Data data, uint64_t bytes) {
-  if (checkpoint.data) bytes_ -= checkpoint.bytes;
-  checkpoint.data = std::move(data);
-  checkpoint.bytes = bytes;
-  if (checkpoint.data) bytes_ += bytes;
+void PrefixTree::set_data(CachedSnapshot& snapshot, Data data, uint64_t bytes) {
+  if (snapshot.data) bytes_ -= snapshot.bytes;
+  snapshot.data = std::move(data);
+  snapshot.bytes = bytes;
+  if (snapshot.data) bytes_ += bytes;
 }
 
-void PrefixTree::remove(Checkpoint& checkpoint) {
-  set_data(checkpoint, nullptr, 0);
-  checkpoints_--;
-  count_states(*checkpoint.node, -1);
-  std::erase_if(checkpoint.node->checkpoints, [&](const auto& known) { return known.get() == &checkpoint; });
+void PrefixTree::remove(CachedSnapshot& snapshot) {
+  set_data(snapshot, nullptr, 0);
+  snapshots_--;
+  count_states(*snapshot.node, -1);
+  std::erase_if(snapshot.node->snapshots, [&](const auto& known) { return known.get() == &snapshot; });
 }
 
 void PrefixTree::remove(Node& node) {
-  while (!node.checkpoints.empty()) remove(*node.checkpoints.back());
+  while (!node.snapshots.empty()) remove(*node.snapshots.back());
   while (!node.children.empty()) remove(*node.children.back());
   set_data(node, nullptr, 0);
   if (every_block_) count_states(node, -1);
@@ -172,36 +172,36 @@ void PrefixTree::remove(Node& node) {
   nodes_.erase(PrefixKey(node.key));
 }
 
-// The tokens that would have to be computed again without the checkpoint, starting from the previous
-// checkpoint or usable block, per byte that only it keeps in memory.
-double PrefixTree::worth(const Checkpoint& checkpoint) const {
-  uint64_t bytes = checkpoint.bytes + 1;
+// The tokens that would have to be computed again without the snapshot, starting from the previous
+// snapshot or usable block, per byte that only it keeps in memory.
+double PrefixTree::worth(const CachedSnapshot& snapshot) const {
+  uint64_t bytes = snapshot.bytes + 1;
   bool alone = true;
   int before = 0;
-  for (const Node* at = checkpoint.node; at && before == 0; at = at->parent) {
+  for (const Node* at = snapshot.node; at && before == 0; at = at->parent) {
     if (at->clock >= 0 && at->data) {
       before = at->length;
       break;
     }
     int users = 0;
     for (const Node* child : at->children) users += child->data != nullptr;
-    for (const auto& other : at->checkpoints) {
+    for (const auto& other : at->snapshots) {
       if (!other->data) continue;
       users++;
-      if (other->length() < checkpoint.length()) before = std::max(before, other->length());
+      if (other->length() < snapshot.length()) before = std::max(before, other->length());
     }
     alone = alone && users <= 1;
     if (alone) bytes += at->bytes;
   }
-  return checkpoint.clock + (checkpoint.length() - before) / static_cast<double>(bytes);
+  return snapshot.clock + (snapshot.length() - before) / static_cast<double>(bytes);
 }
 
-void PrefixTree::release(Checkpoint& checkpoint) {
-  Node* node = checkpoint.node;
-  if (checkpoint.stored)
-    set_data(checkpoint, nullptr, 0);
+void PrefixTree::release(CachedSnapshot& snapshot) {
+  Node* node = snapshot.node;
+  if (snapshot.stored)
+    set_data(snapshot, nullptr, 0);
   else
-    remove(checkpoint);
+    remove(snapshot);
   release_up(node);
 }
 
@@ -223,7 +223,7 @@ void PrefixTree::release_up(Node* node) {
 }
 
 void PrefixTree::remove_if_empty_root(const Node& node) {
-  if (!node.parent && node.children.empty() && node.checkpoints.empty()) nodes_.erase(PrefixKey(node.key));
+  if (!node.parent && node.children.empty() && node.snapshots.empty()) nodes_.erase(PrefixKey(node.key));
 }
 
 void PrefixTree::not_stored(const PrefixKey& block) {
@@ -236,11 +236,11 @@ void PrefixTree::not_stored(const PrefixKey& block) {
   remove_if_empty_root(*parent);
 }
 
-void PrefixTree::not_stored(const PrefixKey& parent, const PrefixKey& checkpoint, int length) {
+void PrefixTree::not_stored(const PrefixKey& parent, const PrefixKey& snapshot, int length) {
   Node* at = node(parent);
   if (!at) return;
-  for (const auto& known : at->checkpoints) {
-    if (known->length() != length || next_key(at->key, known->tail) != checkpoint) continue;
+  for (const auto& known : at->snapshots) {
+    if (known->length() != length || next_key(at->key, known->tail) != snapshot) continue;
     known->stored = false;
     if (!known->data) remove(*known);
     break;
@@ -250,7 +250,7 @@ void PrefixTree::not_stored(const PrefixKey& parent, const PrefixKey& checkpoint
 
 void PrefixTree::evict(uint64_t budget) {
   while (bytes_ > budget) {
-    Checkpoint* point = nullptr;
+    CachedSnapshot* point = nullptr;
     Node* block = nullptr;
     double least = std::numeric_limits<double>::infinity();
     for (const auto& [key, node] : nodes_) {
@@ -259,12 +259,12 @@ void PrefixTree::evict(uint64_t budget) {
         block = node.get();
         point = nullptr;
       }
-      for (const auto& checkpoint : node->checkpoints) {
-        if (!checkpoint->data) continue;
-        const double w = worth(*checkpoint);
+      for (const auto& snapshot : node->snapshots) {
+        if (!snapshot->data) continue;
+        const double w = worth(*snapshot);
         if (w >= least) continue;
         least = w;
-        point = checkpoint.get();
+        point = snapshot.get();
         block = nullptr;
       }
     }
@@ -280,9 +280,9 @@ void PrefixTree::evict(uint64_t budget) {
 RecordHead head_of(const PrefixTree::Node& node) {
   return {RecordKind::block, node.key, node.parent->key, static_cast<uint32_t>(node.length), node.tokens};
 }
-RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
-  return {RecordKind::checkpoint, next_key(checkpoint.node->key, checkpoint.tail), checkpoint.node->key,
-          static_cast<uint32_t>(checkpoint.length()), checkpoint.tail};
+RecordHead head_of(const PrefixTree::CachedSnapshot& snapshot) {
+  return {RecordKind::snapshot, next_key(snapshot.node->key, snapshot.tail), snapshot.node->key,
+          static_cast<uint32_t>(snapshot.length()), snapshot.tail};
 }
 
 }  // namespace anabranch

@@ -66,9 +66,9 @@ std::string contradiction(const RecordHead& head) {
   if (head.kind == RecordKind::block) {
     if (tokens != kBlockTokens || head.length % kBlockTokens != 0)
       return fmt::format("a block of {} tokens that ends at token {}", tokens, head.length);
-  } else if (head.kind == RecordKind::checkpoint) {
+  } else if (head.kind == RecordKind::snapshot) {
     if (tokens >= kBlockTokens || head.length % kBlockTokens != tokens)
-      return fmt::format("a checkpoint at token {} with {} tokens of its own", head.length, tokens);
+      return fmt::format("a snapshot at token {} with {} tokens of its own", head.length, tokens);
   } else {
     return fmt::format("records of kind {} are unknown", static_cast<uint32_t>(head.kind));
   }
@@ -104,7 +104,7 @@ Result<FixedHead> fixed_head(std::span<const std::byte> bytes) {
   FixedHead fixed;
   const size_t compared = std::min(bytes.size(), sizeof(kMagic));
   if (compared > 0 && std::memcmp(bytes.data(), kMagic, compared) != 0)
-    return make_error(ErrorKind::unsupported, "not a record of the state cache");
+    return make_error(ErrorKind::unsupported, "not a record of the prefix cache");
   if (bytes.size() < offsetof(FixedHead, kind)) return truncated(bytes.size(), sizeof(FixedHead));
   uint32_t version;
   std::memcpy(&version, bytes.data() + offsetof(FixedHead, version), sizeof(version));

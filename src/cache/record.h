@@ -1,4 +1,4 @@
-// The binary format of a state cache record: a head that names the prefix, and tagged sections. This file
+// The binary format of a prefix cache record: a head that names the prefix, and tagged sections. This file
 // does not interpret the tags and contents of sections. docs/cache-format.md specifies every byte.
 //
 // Parsing accepts any bytes and returns a record or an error. It allocates nothing beyond the limits below. A
@@ -18,7 +18,7 @@
 
 namespace anabranch {
 
-enum class RecordKind : uint32_t { block = 1, checkpoint = 2 };
+enum class RecordKind : uint32_t { block = 1, snapshot = 2 };
 
 // key is next_key(parent, tokens).
 struct RecordHead {
@@ -26,7 +26,7 @@ struct RecordHead {
   PrefixKey key;
   PrefixKey parent;             // the last whole block before these tokens, or the root
   uint32_t length = 0;          // tokens of the whole prefix, at least 1
-  std::vector<int32_t> tokens;  // block: its 256; checkpoint: those after the last whole block, 0 to 255
+  std::vector<int32_t> tokens;  // block: its 256; snapshot: those after the last whole block, 0 to 255
 
   bool operator==(const RecordHead&) const = default;
   // Tokens of the prefix that `parent` names; 0: the parent is a root, which has no record.

@@ -39,7 +39,7 @@ std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_v
     const auto blocks = static_cast<size_t>(length / kBlockTokens);
     if (length <= 0 || length > static_cast<int>(tokens.size())) continue;
     const auto tail = tokens.first(static_cast<size_t>(length)).subspan(blocks * kBlockTokens);
-    records.push_back({fingerprint, RecordKind::checkpoint, next_key(keys[blocks], tail), keys[blocks],
+    records.push_back({fingerprint, RecordKind::snapshot, next_key(keys[blocks], tail), keys[blocks],
                        static_cast<uint32_t>(length)});
   }
   return records;
@@ -92,9 +92,9 @@ KeptPrefix StateCache::kept(std::span<const PrefixKey> keys) const {
   kept.blocks = static_cast<uint32_t>(path.size() - 1);
   for (auto node = path.rbegin(); node != path.rend() && kept.points.size() < kMaxKeptPoints; ++node) {
     std::vector<KeptPoint> points;
-    for (const auto& checkpoint : (*node)->checkpoints)
+    for (const auto& snapshot : (*node)->snapshots)
       points.push_back(
-          {static_cast<uint32_t>(checkpoint->length()), mark_of(next_key((*node)->key, checkpoint->tail))});
+          {static_cast<uint32_t>(snapshot->length()), mark_of(next_key((*node)->key, snapshot->tail))});
     std::ranges::sort(points, std::ranges::greater(), &KeptPoint::length);
     points.resize(std::min(points.size(), kMaxKeptPoints - kept.points.size()));
     kept.points.insert(kept.points.end(), points.begin(), points.end());
@@ -120,16 +120,16 @@ std::optional<StateCache::Known> StateCache::known(const DiskRecord& name) const
   }
   const PrefixTree::Node* node = tree_.node(name.parent);
   if (!node) return std::nullopt;
-  for (const auto& checkpoint : node->checkpoints)
-    if (checkpoint->length() == static_cast<int>(name.length) && same_record(name, head_of(*checkpoint)))
-      return Known{head_of(*checkpoint), data_of(*checkpoint)};
+  for (const auto& snapshot : node->snapshots)
+    if (snapshot->length() == static_cast<int>(name.length) && same_record(name, head_of(*snapshot)))
+      return Known{head_of(*snapshot), data_of(*snapshot)};
   return std::nullopt;
 }
 
 Result<std::string> StateCache::record(const DiskRecord& name) const {
   const auto found = known(name);
   if (!found || (!found->sections && !disk()))
-    return make_error(ErrorKind::not_found, "no such state is kept here any more");
+    return make_error(ErrorKind::not_found, "this cache entry is not here any more");
   std::vector<Section> sections;
   std::optional<StoredRecord> stored;
   if (found->sections) {
@@ -161,14 +161,14 @@ StateCache::KeptHere StateCache::kept_here(std::span<const int> prompt, std::str
 
 namespace {
 
-// Whether another cached sequence continues after the checkpoint.
-bool goes_on(const PrefixTree::Checkpoint& point) {
+// Whether another cached sequence continues after the snapshot.
+bool goes_on(const PrefixTree::CachedSnapshot& point) {
   const auto begins = [&](const std::vector<int>& tokens) {
     return tokens.size() > point.tail.size() &&
            std::equal(point.tail.begin(), point.tail.end(), tokens.begin());
   };
   return std::ranges::any_of(point.node->children, begins, &PrefixTree::Node::tokens) ||
-         std::ranges::any_of(point.node->checkpoints, [&](const auto& other) { return begins(other->tail); });
+         std::ranges::any_of(point.node->snapshots, [&](const auto& other) { return begins(other->tail); });
 }
 
 }  // namespace
@@ -178,16 +178,16 @@ bool StateCache::forget_one(const DiskRecord& record) {
   if (record.kind == RecordKind::block) {
     PrefixTree::Node* node = tree_.node(record.key);
     if (!node || !node->parent || node->length != static_cast<int>(record.length)) return true;
-    if (!node->children.empty() || !node->checkpoints.empty()) return false;
+    if (!node->children.empty() || !node->snapshots.empty()) return false;
     tree_.remove(*node);
     return true;
   }
   PrefixTree::Node* node = tree_.node(record.parent);
   if (!node) return true;
-  const auto point = std::ranges::find_if(node->checkpoints, [&](const auto& known) {
+  const auto point = std::ranges::find_if(node->snapshots, [&](const auto& known) {
     return known->length() == static_cast<int>(record.length) && head_of(*known).key == record.key;
   });
-  if (point == node->checkpoints.end()) return true;
+  if (point == node->snapshots.end()) return true;
   if (goes_on(**point)) return false;
   tree_.remove(**point);
   return true;
@@ -231,7 +231,7 @@ void StateCache::take_added() {
     if (head.kind == RecordKind::block)
       tree_.add_block(*parent, head.tokens, record.sections, bytes);
     else
-      tree_.add_checkpoint(*parent, head.tokens, record.sections, bytes);
+      tree_.add_snapshot(*parent, head.tokens, record.sections, bytes);
   }
 }
 
@@ -239,8 +239,8 @@ void StateCache::take_added() {
 uint64_t StateCache::most_record_bytes() const {
   uint64_t bytes = kMaxHeadBytes + kMaxSections * kSectionAlignment;
   const auto add = [&](SectionKind kind, Stack stack, size_t layer) {
-    const auto form = section_form(format_, {kind, stack, static_cast<uint32_t>(layer), 0});
-    bytes += form ? form->bytes() : 0;
+    const auto spec = section_spec(format_, {kind, stack, static_cast<uint32_t>(layer), 0});
+    bytes += spec ? spec->bytes() : 0;
   };
   for (size_t i = 0; i < format_.model.size(); i++) {
     const auto* kv = std::get_if<KvLayout>(&format_.model[i]);

@@ -17,13 +17,13 @@
 
 namespace anabranch {
 
-// The keys of a prompt's prefixes: of the empty prefix, then one for each whole block.
+// The keys of a prompt's prefixes: first the key of the empty prefix, then one for each whole block.
 std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_view salt,
                                    std::span<const int> tokens);
 // The key of the whole prompt. keys: its prefix_keys().
 PrefixKey prompt_key(std::span<const PrefixKey> keys, std::span<const int> tokens);
 
-// Returns the names of the records of a sequence's states: its whole blocks, and the checkpoints at
+// Returns the names of the records of a sequence's states: its whole blocks, and the snapshots at
 // `lengths`.
 std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_view salt,
                                    std::span<const int> tokens, std::span<const int> lengths);
@@ -31,7 +31,7 @@ std::vector<DiskRecord> records_of(const Fingerprint& fingerprint, std::string_v
 // one. Files that other files depend on stay. Errors: io (the other files are removed all the same).
 Result<void> forget_records(const std::string& directory, std::vector<DiskRecord> records);
 
-// A checkpoint, without its key: the mark is the key's first 32 bits. Somebody who has the tokens can compute
+// A snapshot, without its key: the mark is the key's first 32 bits. Somebody who has the tokens can compute
 // the key and recognise the mark; others cannot name the record.
 struct KeptPoint {
   uint32_t length = 0;  // tokens of the prefix
@@ -46,7 +46,7 @@ constexpr size_t kMaxKeptPoints = 1024;
 
 struct KeptPrefix {
   uint32_t blocks = 0;            // number of whole blocks of the prompt that are cached
-  std::vector<KeptPoint> points;  // checkpoints on these blocks, the longest first, at most kMaxKeptPoints
+  std::vector<KeptPoint> points;  // snapshots on these blocks, the longest first, at most kMaxKeptPoints
 };
 
 // Every function may be called from any thread.

@@ -14,7 +14,7 @@ int whole_blocks(int tokens) {
   return tokens / kBlockTokens;
 }
 
-// Returns the first of the MTP head's blocks that a checkpoint holds itself. (The head's pairs of a block are
+// Returns the first of the MTP head's blocks that a snapshot holds itself. (The head's pairs of a block are
 // complete only one token after the block, so the node of block b holds the head's block b - 1.)
 int first_own_mtp_block(int length) {
   return std::max(0, whole_blocks(length) - 1);
@@ -30,7 +30,7 @@ bool has_shared_blocks(const LayerLayout& layer) {
   return kv && !is_windowed(*kv);
 }
 
-// The blocks of a layer that a checkpoint of `length` tokens holds: those of a window, or the last partial
+// The blocks of a layer that a snapshot of `length` tokens holds: those of a window, or the last partial
 // one.
 struct BlockRange {
   int begin = 0, end = 0;
@@ -44,14 +44,14 @@ BlockRange own_blocks(const LayerLayout& layer, int length) {
 
 // The most sections that a record of states with this format can have.
 size_t most_sections(const SectionFormat& format) {
-  size_t block = 2 * format.mtp.size(), checkpoint = 1 + 4 * format.mtp.size();
+  size_t block = 2 * format.mtp.size(), snapshot = 1 + 4 * format.mtp.size();
   for (const LayerLayout& layer : format.model) {
     const auto* kv = std::get_if<KvLayout>(&layer);
     if (has_shared_blocks(layer)) block += 2;
     const int blocks = kv && is_windowed(*kv) ? (kv->window + kBlockTokens - 2) / kBlockTokens + 1 : 1;
-    checkpoint += 2 * static_cast<size_t>(blocks);
+    snapshot += 2 * static_cast<size_t>(blocks);
   }
-  return std::max(block, checkpoint);
+  return std::max(block, snapshot);
 }
 
 const StateSections& sections_in(const PrefixTree::Data& data) {
@@ -61,16 +61,16 @@ const StateSections& sections_in(const PrefixTree::Data& data) {
 }  // namespace
 
 // The entries from which a state is assembled.
-struct StateCache::Plan {
+struct StateCache::ResumePlan {
   int length = 0;
   std::vector<PrefixTree::Node*> blocks;        // whole ones
-  PrefixTree::Checkpoint* point = nullptr;      // null: the model needs none
+  PrefixTree::CachedSnapshot* point = nullptr;  // null: the model needs none
   PrefixTree::Node* rest_block = nullptr;       // without a point: the entry with the last partial block, ...
-  PrefixTree::Checkpoint* rest_tail = nullptr;  // ... which is either a block or a checkpoint's tail
+  PrefixTree::CachedSnapshot* rest_tail = nullptr;  // ... which is either a block or a snapshot's tail
 };
 
 // How a prompt matches the tree: `most` tokens are looked up, the first `shared` of them begin a cached
-// sequence (at_end: and end at a checkpoint of it), and a state of the first `length` tokens exists.
+// sequence (at_end: and end at a snapshot of it), and a state of the first `length` tokens exists.
 struct StateCache::Match {
   int most = 0, shared = 0, length = 0;
   bool at_end = false;
@@ -83,8 +83,9 @@ StateCache::StateCache(StateCacheOptions options)
       any_token_(std::ranges::all_of(format_.model, has_shared_blocks) && format_.mtp.empty()) {
   stats_.kv = options_.kv;
   if (const size_t most = most_sections(format_); disk() && most > kMaxSections) {
-    log_warning("states are kept in memory only: one of this model has up to {} parts, a file at most {}",
-                most, kMaxSections);
+    log_warning(
+        "the prefix cache is in memory only: an entry of this model has up to {} parts, a file at most {}",
+        most, kMaxSections);
     options_.disk.reset();
   }
   if (options_.events) tree_.watch(root_key(options_.fingerprint, ""), any_token_);
@@ -102,7 +103,7 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
     if (head.kind == RecordKind::block)
       tree_.add_block(*parent, head.tokens, nullptr, 0).stored = true;
     else
-      tree_.add_checkpoint(*parent, head.tokens, nullptr, 0).stored = true;
+      tree_.add_snapshot(*parent, head.tokens, nullptr, 0).stored = true;
   }
 }
 
@@ -138,7 +139,7 @@ StateSections StateCache::write_block(const SavedState& state, int block) const 
   return sections;
 }
 
-StateSections StateCache::write_checkpoint(const SavedState& state) const {
+StateSections StateCache::write_snapshot(const SavedState& state) const {
   StateSections sections;
   const int length = state.model.length;
   for (size_t i = 0; i < state.model.layers.size(); i++) {
@@ -189,8 +190,8 @@ bool StateCache::read_blocks(Stack stack, int block, const StateSections& sectio
   return true;
 }
 
-// Adds a checkpoint's sections to a state that has all earlier blocks. Returns false as read_blocks() does.
-bool StateCache::read_checkpoint(const StateSections& sections, SavedState& state) const {
+// Adds a snapshot's sections to a state that has all earlier blocks. Returns false as read_blocks() does.
+bool StateCache::read_snapshot(const StateSections& sections, SavedState& state) const {
   const int length = state.model.length;
   for (size_t i = 0; i < state.model.layers.size(); i++) {
     auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]);
@@ -224,7 +225,7 @@ void StateCache::store(RecordHead head, const StateSections& sections) {
 StateCache::SectionsPtr StateCache::load(const RecordHead& head) {
   const auto record = disk()->get(head);
   if (!record.ok()) {
-    log_info("state cache: a record of {} tokens is lost: {}", head.length, record.error().message);
+    log_info("prefix cache: a record of {} tokens is lost: {}", head.length, record.error().message);
     return nullptr;
   }
   auto sections = std::make_shared<StateSections>();
@@ -258,14 +259,14 @@ void StateCache::forget_unusable(Entry& entry) {
 
 // ---- finding
 
-StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) const {
-  Plan plan;
+StateCache::ResumePlan StateCache::plan(const PrefixTree::Found& found, int most) const {
+  ResumePlan plan;
   if (!found.node) return plan;
   for (PrefixTree::Node* at = found.node; at->parent; at = at->parent) plan.blocks.push_back(at);
   std::reverse(plan.blocks.begin(), plan.blocks.end());
   if (!any_token_) {
-    plan.point = found.checkpoint;
-    plan.length = found.checkpoint ? found.checkpoint->length() : 0;
+    plan.point = found.snapshot;
+    plan.length = found.snapshot ? found.snapshot->length() : 0;
     plan.blocks.resize(whole_blocks(plan.length));
     return plan;
   }
@@ -284,7 +285,7 @@ int StateCache::resumable(const PrefixTree::Found& found, int most) const {
   return plan(found, most).length;
 }
 
-void StateCache::prefetch(const Plan& plan) const {
+void StateCache::prefetch(const ResumePlan& plan) const {
   if (!disk()) return;
   std::vector<RecordHead> heads;
   for (const PrefixTree::Node* block : plan.blocks)
@@ -295,7 +296,7 @@ void StateCache::prefetch(const Plan& plan) const {
 
 // Assembles the state, reading records that are not in memory. Returns false when one cannot be read; it is
 // then removed from the tree.
-bool StateCache::assemble(const Plan& plan, Hit& hit) {
+bool StateCache::assemble(const ResumePlan& plan, Hit& hit) {
   hit.from_disk = false;
   hit.disk_tokens = 0;
   prefetch(plan);
@@ -330,7 +331,7 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
     }
   }
   if (plan.point) {
-    if (!read_checkpoint(*rest, state)) {
+    if (!read_snapshot(*rest, state)) {
       forget_unusable(*plan.point);
       return false;
     }
@@ -354,10 +355,10 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   std::optional<Match> match;  // the first, before a record turned out to be lost
   for (;;) {
     const auto found = tree_.find(root, prompt, most);
-    const Plan chosen = plan(found, most);
+    const ResumePlan chosen = plan(found, most);
     hit.shared = std::min(found.shared, most);
     if (!match)
-      match = {most, hit.shared, chosen.length, found.checkpoint && found.checkpoint->length() == hit.shared};
+      match = {most, hit.shared, chosen.length, found.snapshot && found.snapshot->length() == hit.shared};
     if (chosen.length == 0) break;
     if (!assemble(chosen, hit)) continue;  // the lost record is no longer in the tree
     used(chosen);
@@ -370,7 +371,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
 }
 
 // Marks the plan's entries as just used, in memory and on disk, so that others are evicted before them.
-void StateCache::used(const Plan& plan) {
+void StateCache::used(const ResumePlan& plan) {
   if (plan.point) tree_.use(*plan.point);
   if (plan.rest_tail) tree_.use(*plan.rest_tail);
   if (any_token_ && !plan.blocks.empty()) tree_.use(*plan.blocks.back());
@@ -401,21 +402,22 @@ void StateCache::count(const Match& match, Hit& hit) {
     hit.miss.clear();
   } else if (lost > 0 && lost >= std::max(fresh, no_state)) {
     misses.lost++;
-    hit.miss = fmt::format("a state of {} tokens was known, but cannot be read any more", match.length);
+    hit.miss = fmt::format("an entry of {} tokens was cached, but cannot be read any more", match.length);
   } else if (match.shared == 0) {
     misses.nothing_alike++;
-    hit.miss = "nothing that is kept begins like it";
+    hit.miss = "no cached prompt begins like it";
   } else if (no_state > fresh) {
     misses.no_state++;
-    hit.miss = fmt::format("its first {} tokens are known, but the last state among them is of {}",
+    hit.miss = fmt::format("its first {} tokens are cached, but the last point to resume from is at token {}",
                            match.shared, match.length);
   } else if (match.at_end) {
     misses.new_text++;
-    hit.miss = fmt::format("what is kept ends at token {}", match.shared);
+    hit.miss = fmt::format("the cached prompt ends at token {}", match.shared);
   } else {
     misses.differs++;
-    hit.miss = fmt::format("it differs from what is kept at token {}; the last state before that is of {}",
-                           match.shared, match.length);
+    hit.miss = fmt::format(
+        "it differs from the cached prompt at token {}; the last point to resume from is at token {}",
+        match.shared, match.length);
   }
   stats_.last_miss = hit.miss;
 }
@@ -441,19 +443,19 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
     if (!at->stored) unstored += at->bytes;
   }
   const auto tail = tokens.subspan(static_cast<size_t>(whole_blocks(length)) * kBlockTokens);
-  auto& checkpoint = tree_.add_checkpoint(*at, tail, nullptr, 0);
-  if (!checkpoint.data) {
-    auto sections = std::make_shared<const StateSections>(write_checkpoint(state));
-    tree_.set_data(checkpoint, sections, bytes_of(*sections));
+  auto& snapshot = tree_.add_snapshot(*at, tail, nullptr, 0);
+  if (!snapshot.data) {
+    auto sections = std::make_shared<const StateSections>(write_snapshot(state));
+    tree_.set_data(snapshot, sections, bytes_of(*sections));
   }
-  if (!checkpoint.stored) unstored += checkpoint.bytes;
-  // A block whose record was lost on disk is written again, also if the checkpoint's record still exists.
+  if (!snapshot.stored) unstored += snapshot.bytes;
+  // A block whose record was lost on disk is written again, also if the snapshot's record still exists.
   if (disk() && unstored > 0 && is_worth_disk(*at, length, unstored, token_s)) {
     store_path(*at);
-    if (!checkpoint.stored) store(head_of(checkpoint), sections_in(checkpoint.data));
-    checkpoint.stored = true;  // if writing fails, reading it will find out
+    if (!snapshot.stored) store(head_of(snapshot), sections_in(snapshot.data));
+    snapshot.stored = true;  // if writing fails, reading it will find out
   }
-  tree_.use(checkpoint);
+  tree_.use(snapshot);
   if (any_token_) tree_.use(*at);
   tree_.evict(options_.ram_bytes);
   tell();
@@ -469,8 +471,8 @@ bool StateCache::is_worth_disk(const PrefixTree::Node& end, int length, uint64_t
     if (node->parent && !node->stored) there = 0;  // a block is missing, so no state after it can be resumed
     if (there > 0 || (node->parent && !node->stored)) continue;
     if (any_token_ && node->stored) there = node->length;
-    for (const auto& checkpoint : node->checkpoints)
-      if (checkpoint->stored && checkpoint->length() < length) there = std::max(there, checkpoint->length());
+    for (const auto& snapshot : node->snapshots)
+      if (snapshot->stored && snapshot->length() < length) there = std::max(there, snapshot->length());
   }
   const double recompute_s = (length - there) * token_s;
   return recompute_s > options_.disk_worth_s &&
@@ -501,7 +503,7 @@ StateCacheStats StateCache::stats() const {
   StateCacheStats stats = stats_;
   stats.ram_bytes = tree_.bytes();
   stats.blocks = tree_.nodes();
-  stats.points = tree_.checkpoints();
+  stats.points = tree_.snapshots();
   if (!disk()) return stats;
   DiskStats on_disk = disk()->stats();
   stats.on_disk = true;

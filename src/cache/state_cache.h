@@ -4,8 +4,8 @@
 //
 // Keys and values are stored once for each block of kBlockTokens tokens, and sequences share them
 // (prefix_tree.h). The rest of a state (recurrent state, conv rows, the partial last block, the MTP head's
-// part) is stored once for each checkpoint: a point at which keep() was called. A model with recurrent state
-// can continue only from checkpoints; other models can continue from any cached token.
+// part) is stored once for each snapshot: a point at which keep() was called. A model with recurrent state
+// can continue only from snapshots; other models can continue from any cached token.
 //
 // Engine thread only, except the functions of SharedStates and those that say so. DiskStore writes on its own
 // thread.
@@ -40,8 +40,8 @@ struct StateCacheOptions {
   std::vector<Device*> devices = {};  // of each part of `model`; empty: all lie on `device`
   StateLayout model, mtp;             // mtp: empty when there is no head
   int mtp_hidden = 0;                 // width of its hidden states
-  Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvForm
-  KvForm kv = KvForm::exact;
+  Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvFormat
+  KvFormat kv = KvFormat::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
   // A state is written to disk only if computing it again, from the longest cached state on disk, would take
@@ -65,7 +65,7 @@ class StateCache final : public SharedStates {
     SavedState state;
   };
   // Finds the longest cached state of a prefix of the prompt. It excludes the last token, whose logits are
-  // needed. States that were kept under another salt are not found.
+  // needed. Entries that were stored under another salt are not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
   // Caches the state after `tokens`; state.model.length must be their number. Shares the state's storage,
@@ -105,18 +105,18 @@ class StateCache final : public SharedStates {
     RecordHead head;
     SectionsPtr sections;
   };
-  struct Plan;
+  struct ResumePlan;
   struct Match;
 
   void index(const std::vector<RecordHead>& heads);
   void forget_missing();
   void tell();
-  Plan plan(const PrefixTree::Found& found, int most) const;
+  ResumePlan plan(const PrefixTree::Found& found, int most) const;
   int resumable(const PrefixTree::Found& found, int most) const;
-  void prefetch(const Plan& plan) const;
-  bool assemble(const Plan& plan, Hit& hit);
+  void prefetch(const ResumePlan& plan) const;
+  bool assemble(const ResumePlan& plan, Hit& hit);
   SectionsPtr load(const RecordHead& head);
-  // Entry: a node or a checkpoint of the tree.
+  // Entry: a node or a snapshot of the tree.
   template <class Entry>
   SectionsPtr sections_of(Entry& entry, Hit& hit);
   template <class Entry>
@@ -127,13 +127,13 @@ class StateCache final : public SharedStates {
   std::optional<Known> known(const DiskRecord& name) const;
   void take_added();
   bool forget_one(const DiskRecord& record);
-  void used(const Plan& plan);
+  void used(const ResumePlan& plan);
   void count(const Match& match, Hit& hit);
 
   StateSections write_block(const SavedState& state, int block) const;
-  StateSections write_checkpoint(const SavedState& state) const;
+  StateSections write_snapshot(const SavedState& state) const;
   bool read_blocks(Stack stack, int block, const StateSections& sections, Snapshot& state) const;
-  bool read_checkpoint(const StateSections& sections, SavedState& state) const;
+  bool read_snapshot(const StateSections& sections, SavedState& state) const;
   SavedState empty_state(int length, bool with_mtp) const;
 
   StateCacheOptions options_;

@@ -1,4 +1,4 @@
-// Places in a chat at which a client asks that the model's state is kept (Anthropic's cache_control).
+// Positions in a chat at which a client asks for a prefix cache entry (Anthropic's cache_control).
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ std::string add_choice(const Json& choices, GrammarRules& rules) {
 // Adds a rule for an answer that matches the pattern as a whole.
 Result<std::string> add_regex(const std::string& pattern, GrammarRules& rules) {
   TRY(const Automaton automaton, compile_regex(pattern, rules.work(), true));
-  std::string element = add_automaton(automaton, StringForm::plain, "regex", rules);
+  std::string element = add_automaton(automaton, StringSyntax::plain, "regex", rules);
   if (element.empty()) return make_error(ErrorKind::invalid, "no text matches the pattern");
   return element;
 }

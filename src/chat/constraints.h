@@ -17,7 +17,7 @@ struct ResponseFormat {
   Json schema;          // choice: an array of strings
   std::string grammar;  // regex: the pattern
   std::string field;    // the request's field, for errors
-  // schema: false: what a grammar cannot keep is left out.
+  // schema: false: keywords that a grammar cannot express are ignored.
   bool strict = true;
 };
 

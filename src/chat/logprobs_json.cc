@@ -49,7 +49,7 @@ void LogprobsJson::push_prompt(std::span<const int> tokens, std::span<const Toke
 
 Json LogprobsJson::take() {
   if (tokens_.empty()) return nullptr;
-  Json out = form_ == LogprobsForm::chat ? chat() : form_ == LogprobsForm::ids ? ids() : completion();
+  Json out = format_ == LogprobsFormat::chat ? chat() : format_ == LogprobsFormat::ids ? ids() : completion();
   tokens_.clear();
   logprobs_.clear();
   unknown_first_ = false;

@@ -10,13 +10,13 @@
 
 namespace anabranch {
 
-enum class LogprobsForm { chat, completion, ids };
+enum class LogprobsFormat { chat, completion, ids };
 
 class LogprobsJson {
  public:
   // The tokenizer must outlive this object.
-  LogprobsJson(LogprobsForm form, const Tokenizer& tokenizer)
-      : form_(form), tokenizer_(tokenizer), text_(tokenizer) {}
+  LogprobsJson(LogprobsFormat format, const Tokenizer& tokenizer)
+      : format_(format), tokenizer_(tokenizer), text_(tokenizer) {}
 
   // Adds tokens of the answer. logprobs: one entry for each token.
   void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
@@ -37,7 +37,7 @@ class LogprobsJson {
   Json ids() const;
   Json completion();
 
-  LogprobsForm form_;
+  LogprobsFormat format_;
   const Tokenizer& tokenizer_;
   Detokenizer text_;   // the answer so far
   size_t offset_ = 0;  // code points of the answer so far

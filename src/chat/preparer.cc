@@ -236,7 +236,9 @@ Result<Prepared> Preparer::check(Prepared prepared, const std::string& param) co
   prepared.rules.min_tokens = prepared.options.min_tokens;
   prepared.rules.stop_tokens = prepared.options.stop_tokens;
   if (prepared.constrained && prepared.options.ignore_eos)
-    return Error{ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",
+    return Error{ErrorKind::invalid,
+                 "'ignore_eos' cannot be combined with a response format or a forced tool call, because "
+                 "these end by themselves",
                  "ignore_eos"};
   for (const auto& prompt : prepared.prompts) {
     if (prompt.empty()) return Error{ErrorKind::invalid, "The prompt is empty", param};

@@ -27,7 +27,7 @@ enum class TurnEndReason { end_of_turn, last_allowed_call };
 
 // Remembers the turn that follows a conversation (conversation_key), if it is complete and a template could
 // render it differently. thoughts: also with its reasoning, if the prompt ended inside a thought. Returns the
-// keys of what was put into the memory.
+// keys of the turns that were added to the memory.
 std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                                     const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory,
                                     bool thoughts = false);

@@ -30,10 +30,10 @@ struct TemplateTraits {
   bool user_after_result = false;  // a user's message directly after a call's result
   bool lone_result = false;        // a result without its call
   bool text_arguments = false;     // arguments that are no JSON object, as a text
-  bool any_id = false;             // ids of calls in any form
+  bool any_id = false;             // ids of calls in any format
   bool no_id = false;              // calls and results without ids
-  // What stands for a user's or assistant's message that the template needs and the history lacks: nothing,
-  // where the template takes that.
+  // The content of a message that is inserted where the template needs a user's or assistant's message and
+  // the history has none; empty if the template accepts that.
   Json user_filler = ".", answer_filler = ".";
 };
 
@@ -44,10 +44,9 @@ TemplateTraits probe_template(const ChatTemplate& chat);
 // messages have them. False if one is shorter than `least`: it may stand there by chance.
 bool has_texts(const std::string& rendered, const Json& messages, size_t least);
 
-// What the template does with those texts: it refuses the conversation, it leaves a text out or moves it
-// before an earlier one, or it keeps all. Found by rendering marks in place of the texts, so that it does not
-// matter in which way the template writes a text. Where it writes a leading system message, and the text of
-// an answer beside its calls, is its own affair.
+// Whether the template refuses the conversation, loses one of those texts (leaves it out, or moves it before
+// an earlier one), or keeps all. The texts are replaced by marks, so it does not matter how the template
+// writes a text. A leading system message may stand anywhere, and so may the text of an answer with calls.
 enum class Texts { refused, lost, kept };
 Texts probe_texts(const ChatTemplate& chat, const Json& messages, const Json& tools,
                   const TemplateOptions& options);

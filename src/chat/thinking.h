@@ -27,7 +27,8 @@ struct ThinkingWish {
 // Fills fields that the request leaves open from the server's flags.
 ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults);
 
-// Whether a chat thinks, and why. `enabled` is what the template was asked for; the model may do otherwise.
+// Whether a chat thinks, and why. `enabled`: the template was asked to think; the model may still decide
+// otherwise.
 struct ThinkReport {
   bool enabled = false;
   std::string reason;
@@ -44,7 +45,7 @@ struct ChosenPrompt {
 // Renders the prompt with the template's variable enable_thinking, or without it.
 using CompilePrompt = std::function<Result<CompiledPrompt>(std::optional<bool> enable_thinking)>;
 
-// Chooses by the wish, otherwise by what the last user message asks for and by the prompt's length. A
+// Chooses by the wish, otherwise by the last user message and the prompt's length (when_to_think.h). A
 // template that does not support the variable chooses for itself. If thinking is off, a thought that the
 // template opens all the same is closed at once, and a model without a switch may not open one (the budget of
 // think_options). Errors: those of `compile`.
@@ -55,7 +56,7 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplat
 // The text of the last user message; empty: none.
 std::string last_user_text(const Json& messages);
 
-// What decides how a thought that is cut leads into the answer.
+// The data that decide how a thought that is cut leads into the answer.
 struct ThinkContext {
   std::string_view user;   // see last_user_text
   bool tools = false;      // tools are offered

@@ -16,7 +16,7 @@ bool shows_tools(const ChatTemplate& chat);
 //   <tool_call>
 //   {"name": ..., "arguments": {...}}
 //   </tool_call>
-// (ToolForm::tagged). Results are user messages, between <tool_response> and </tool_response>. If the
+// (ToolFormat::tagged). Results are user messages, between <tool_response> and </tool_response>. If the
 // template takes no system message, the first user message begins with the instructions. `chat` must outlive
 // the result.
 std::unique_ptr<const ChatTemplate> with_tool_prompt(const ChatTemplate& chat);

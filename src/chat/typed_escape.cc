@@ -9,8 +9,8 @@
 namespace anabranch {
 namespace {
 
-TypedEscape escape(EscapeForm form, std::string_view sentence, std::string answer_start = "") {
-  return {form, fmt::format("\n\nThat is enough thought. {}\n", sentence), std::move(answer_start), ""};
+TypedEscape escape(EscapeFormat format, std::string_view sentence, std::string answer_start = "") {
+  return {format, fmt::format("\n\nThat is enough thought. {}\n", sentence), std::move(answer_start), ""};
 }
 
 // Whether a verb asks for these words: it is a few words before them with nothing like "about" between, or
@@ -53,8 +53,8 @@ std::optional<std::string_view> asked_code(const Sentence& sentence) {
 }  // namespace
 
 TypedEscape typed_escape(const EscapeRequest& request) {
-  if (request.tool_required) return escape(EscapeForm::tool_call, "I will call the tool now.");
-  TypedEscape json = escape(EscapeForm::json, "The answer is JSON and nothing else.");
+  if (request.tool_required) return escape(EscapeFormat::tool_call, "I will call the tool now.");
+  TypedEscape json = escape(EscapeFormat::json, "The answer is JSON and nothing else.");
   if (request.json_format) return json;
   if (request.tools) return {};  // the answer may be a call
   std::optional<std::string_view> code;
@@ -70,8 +70,8 @@ TypedEscape typed_escape(const EscapeRequest& request) {
     if (!code) code = here;
   }
   if (!code) return {};
-  if (code->empty()) return escape(EscapeForm::code, "The answer is code.");
-  return escape(EscapeForm::code, fmt::format("The answer is code in {}.", *code),
+  if (code->empty()) return escape(EscapeFormat::code, "The answer is code.");
+  return escape(EscapeFormat::code, fmt::format("The answer is code in {}.", *code),
                 fmt::format("```{}\n", *code));
 }
 

@@ -13,10 +13,10 @@ struct EscapeRequest {
   bool tool_required = false;  // a tool must be called
 };
 
-enum class EscapeForm { plain, json, code, tool_call };
+enum class EscapeFormat { plain, json, code, tool_call };
 
 struct TypedEscape {
-  EscapeForm form = EscapeForm::plain;
+  EscapeFormat format = EscapeFormat::plain;
   std::string closing;       // the last words of the thought; empty: the engine's default
   std::string answer_start;  // the first characters of the answer, set for the model; often empty
   // Text within a thought that begins the answer: the thought ends there, and the answer starts with this

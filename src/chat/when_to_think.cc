@@ -54,7 +54,7 @@ bool is_plain_fact(std::string_view message) {
 
 }  // namespace
 
-ThinkChoice when_to_think(std::string_view user, int prompt_tokens) {
+ThinkDecision when_to_think(std::string_view user, int prompt_tokens) {
   const Message message = read_message(user);
   const bool long_prompt = prompt_tokens >= kLongPrompt;
   if (long_prompt && is_needle(message.question))

@@ -6,7 +6,7 @@
 
 namespace anabranch {
 
-struct ThinkChoice {
+struct ThinkDecision {
   bool think = true;
   std::string reason;  // for logs and reports
 };
@@ -17,8 +17,8 @@ struct ThinkChoice {
 //  2. Greetings and thanks, one operation of the times table, and short questions for a capital or for the
 //     author of something (who wrote, painted, composed or invented it). Do not think.
 //  3. Everything else. Think: a needless thought costs tokens, a missing one may cost the answer.
-// user: the last user message. prompt_tokens: of the whole prompt, with system prompt, tools and earlier
-// turns.
-ThinkChoice when_to_think(std::string_view user, int prompt_tokens);
+// user: the last user message. prompt_tokens: the length of the whole prompt, with system prompt, tools and
+// earlier turns.
+ThinkDecision when_to_think(std::string_view user, int prompt_tokens);
 
 }  // namespace anabranch

@@ -55,32 +55,32 @@ bool is_off(const Json& value) {
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// A tensor's place in an adapter.
-struct AdapterPlace {
+// The parts of a tensor's name.
+struct AdapterTensorName {
   std::string_view module;  // as the file names it
-  bool up = false;
+  bool up = false;          // the up matrix (B), not the down matrix (A)
 };
 
-// Adds the file's tensors. place_of says which matrix a tensor is, and nullopt if it is none.
-Result<void> add_tensors(std::optional<AdapterPlace> (*place_of)(std::string_view), AdapterParts& out,
+// Adds the file's tensors. parse_name returns nullopt for a tensor that is no matrix of an adapter.
+Result<void> add_tensors(std::optional<AdapterTensorName> (*parse_name)(std::string_view), AdapterParts& out,
                          const auto& add_settings) {
   TRY(auto file, map_file(out.path));
   TRY(auto content, parse_safetensors(file.bytes, out.path));
   std::vector<std::string> foreign;
   for (SafetensorsTensor& tensor : content.tensors) {
-    const auto place = place_of(tensor.name);
-    if (!place) {
+    const auto parsed = parse_name(tensor.name);
+    if (!parsed) {
       foreign.push_back(tensor.name);
       continue;
     }
-    const auto module = fold_name(place->module);
+    const auto module = fold_name(parsed->module);
     if (!module)
       return make_error(ErrorKind::unsupported,
                         "{}: tensor \"{}\" changes a module for images or sound, which cannot be applied: {}",
                         out.path, shown(tensor.name), kMergeAdapter);
-    AdapterMatrix matrix{tensor.name,  *module,    place->up, false, tensor.dtype, dense_kind(tensor.dtype),
+    AdapterMatrix matrix{tensor.name,  *module,    parsed->up, false, tensor.dtype, dense_kind(tensor.dtype),
                          tensor.shape, tensor.data};
-    add_settings(place->module, matrix);
+    add_settings(parsed->module, matrix);
     out.matrices.push_back(std::move(matrix));
   }
   if (!foreign.empty()) return foreign_tensors(out.path, foreign);
@@ -153,7 +153,7 @@ double pattern_value(const Patterns& patterns, std::string_view module, double f
 
 // "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight". PEFT leaves out the adapter's name ("default")
 // when it saves a file; other programs do not.
-std::optional<AdapterPlace> peft_place(std::string_view name) {
+std::optional<AdapterTensorName> parse_peft_name(std::string_view name) {
   constexpr std::string_view kWrapper = "base_model.model.", kDefault = ".default";
   struct Marker {
     std::string_view text, ending;
@@ -169,15 +169,15 @@ std::optional<AdapterPlace> peft_place(std::string_view name) {
     if (at == name.npos || at == 0) continue;
     std::string_view rest = name.substr(at + text.size());
     if (rest.starts_with(kDefault)) rest.remove_prefix(kDefault.size());
-    if (rest == ending) return AdapterPlace{name.substr(0, at), up};
+    if (rest == ending) return AdapterTensorName{name.substr(0, at), up};
   }
   return std::nullopt;
 }
 
-std::optional<AdapterPlace> mlx_place(std::string_view name) {
+std::optional<AdapterTensorName> parse_mlx_name(std::string_view name) {
   const auto up = strip_lora_half(name);
   if (!up || name.empty()) return std::nullopt;
-  return AdapterPlace{name, *up};
+  return AdapterTensorName{name, *up};
 }
 
 }  // namespace
@@ -194,7 +194,7 @@ Result<AdapterParts> read_peft_adapter(const std::string& directory) {
   const Json root = value_at(config.json, "use_rslora");
   if (!root.is_null() && !root.is_boolean()) return wrong_value(config, "use_rslora", "true or false");
   out.scale = root == true ? AdapterScale::alpha_over_root_of_rank : AdapterScale::alpha_over_rank;
-  TRY_VOID(add_tensors(peft_place, out, [&](std::string_view module, AdapterMatrix& matrix) {
+  TRY_VOID(add_tensors(parse_peft_name, out, [&](std::string_view module, AdapterMatrix& matrix) {
     matrix.rank = static_cast<int64_t>(pattern_value(ranks, module, static_cast<double>(rank)));
     matrix.alpha = pattern_value(alphas, module, alpha);
   }));
@@ -219,7 +219,7 @@ Result<AdapterParts> read_mlx_adapter(const std::string& directory) {
   TRY(const double scale, number_in(config, "lora_parameters.scale", value_at(parameters, "scale")));
   AdapterParts out{(std::filesystem::path(directory) / kMlxTensors).string(),
                    string_at(config.json, "model")};
-  TRY_VOID(add_tensors(mlx_place, out, [&](std::string_view, AdapterMatrix& matrix) {
+  TRY_VOID(add_tensors(parse_mlx_name, out, [&](std::string_view, AdapterMatrix& matrix) {
     matrix.transposed = true;
     matrix.rank = rank;
     matrix.alpha = scale;

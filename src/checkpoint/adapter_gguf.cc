@@ -40,7 +40,7 @@ Result<int64_t> head_number(const Json& config, const char* key, const std::stri
   return at->get<int64_t>();
 }
 
-// What gguf_change() needs to know of the base model.
+// The facts about the base model that gguf_change() needs.
 Result<GgufModel> model_of(GgufArch arch, const Json& base_config, const std::string& path) {
   const auto text = base_config.find("text_config");
   const Json& config = text != base_config.end() && text->is_object() ? *text : base_config;

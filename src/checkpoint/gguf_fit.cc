@@ -125,7 +125,7 @@ class AffineBlockFit {
 
  private:
   // The integers of a group.
-  struct Choice {
+  struct GroupCodes {
     int scale = 0, min = 0;
     AffineSums sums{INFINITY, 0, 0, 0};
   };
@@ -142,7 +142,7 @@ class AffineBlockFit {
     block.d = d_bits;
     block.dmin = dmin_bits;
     for (int g = 0; g < kGroups; g++) {
-      const Choice c = choose(g, factor, min_factor);
+      const GroupCodes c = choose(g, factor, min_factor);
       block.scales[g] = static_cast<uint8_t>(c.scale);
       block.mins[g] = static_cast<uint8_t>(c.min);
       error += c.sums.error;
@@ -152,10 +152,10 @@ class AffineBlockFit {
     normal.solve(d, dmin);
   }
 
-  Choice choose(int g, float d, float dmin) const {
+  GroupCodes choose(int g, float d, float dmin) const {
     const AffineGroupFit fit(groups_[g], top_, 0);
     const int near = integer(wanted_[g].scale, d), near_min = integer(wanted_[g].min, dmin);
-    Choice best;
+    GroupCodes best;
     const auto consider = [&](int s, int m) {
       const AffineSums sums =
           evaluate(groups_[g], d * static_cast<float>(s), dmin * static_cast<float>(m), top_);
@@ -179,7 +179,7 @@ class AffineBlockFit {
   struct Normal {
     double aa = 0, ab = 0, bb = 0, aw = 0, bw = 0;
 
-    void add(const Choice& c, const FitGroup& g) {
+    void add(const GroupCodes& c, const FitGroup& g) {
       double count = 0, sum = 0;
       for (int i = 0; i < kGroup; i++) count += g.h[i], sum += double{g.h[i]} * g.w[i];
       aa += double{c.sums.qq} * c.scale * c.scale;

@@ -62,7 +62,7 @@ Result<void> ShardWriter::begin_file(const std::string& file, std::vector<Piece>
   const uint64_t length = header.size();
   uint64_t offset = sizeof(length) + length;
   for (const Piece& piece : pieces) {
-    const bool fresh = places_.emplace(piece.name, Place{file, offset, piece.bytes}).second;
+    const bool fresh = locations_.emplace(piece.name, PieceLocation{file, offset, piece.bytes}).second;
     if (!fresh)
       return make_error(ErrorKind::invalid, "two tensors would both be written as \"{}\"", piece.name);
     offset += piece.bytes;
@@ -104,15 +104,15 @@ Result<void> ShardWriter::add_files(const std::string& stem, const std::vector<s
 }
 
 Result<void> ShardWriter::write(const std::string& name, const void* data, uint64_t bytes) {
-  const auto at = places_.find(name);
-  CHECK(at != places_.end() && at->second.bytes == bytes, "{}: {} bytes", name, bytes);
+  const auto at = locations_.find(name);
+  CHECK(at != locations_.end() && at->second.bytes == bytes, "{}: {} bytes", name, bytes);
   return write_part(name, 0, data, bytes);
 }
 
 Result<void> ShardWriter::write_part(const std::string& name, uint64_t offset, const void* data,
                                      uint64_t bytes) {
-  const auto at = places_.find(name);
-  CHECK(at != places_.end() && offset + bytes <= at->second.bytes, "{}: {} bytes from {}", name, bytes,
+  const auto at = locations_.find(name);
+  CHECK(at != locations_.end() && offset + bytes <= at->second.bytes, "{}: {} bytes from {}", name, bytes,
         offset);
   return write_at(directory_ + "/" + at->second.file, at->second.offset + offset, data, bytes);
 }
@@ -122,8 +122,8 @@ Result<void> ShardWriter::write_index(uint64_t parameters) const {
       "{\n  \"metadata\": " + Json{{"total_size", data_bytes_}, {"total_parameters", parameters}}.dump() +
       ",\n  \"weight_map\": {";
   const char* separator = "\n";
-  for (const auto& [name, place] : places_) {
-    text += separator + ("    " + Json(name).dump()) + ": " + Json(place.file).dump();
+  for (const auto& [name, location] : locations_) {
+    text += separator + ("    " + Json(name).dump()) + ": " + Json(location.file).dump();
     separator = ",\n";
   }
   return write_file(directory_ + "/model.safetensors.index.json", text + "\n  }\n}\n");

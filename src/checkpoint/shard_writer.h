@@ -40,14 +40,14 @@ class ShardWriter {
   uint64_t data_bytes() const { return data_bytes_; }  // without headers
 
  private:
-  struct Place {
+  struct PieceLocation {
     std::string file;
     uint64_t offset, bytes;
   };
   Result<void> begin_file(const std::string& file, std::vector<Piece> pieces);
 
   std::string directory_, format_;
-  std::map<std::string, Place> places_;
+  std::map<std::string, PieceLocation> locations_;
   size_t files_ = 0;
   uint64_t bytes_ = 0, data_bytes_ = 0;
 };

@@ -124,7 +124,7 @@ class Bench {
       if (rep == 0) begin_profile();
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
-      feed(state, n, rows, rows > 1 && rows <= kMaxDraftTokens ? Feed::trial : Feed::decode);
+      feed(state, n, rows, rows > 1 && rows <= kMaxDraftTokens ? Feed::draft : Feed::decode);
       if (rep >= 0) rates.push_back(n / (now_seconds() - start));
     }
     Row row;
@@ -141,7 +141,7 @@ class Bench {
     return row;
   }
 
-  enum class Feed { prefill, decode, trial };
+  enum class Feed { prefill, decode, draft };
 
   // Applies `count` made-up tokens, `chunk` at a time. Gives logits for the last token only, for each, or for
   // each as draft tokens, which are then all accepted.
@@ -153,11 +153,11 @@ class Bench {
       const auto logits = how != Feed::prefill ? Batch::Logits::all
                           : done == count      ? Batch::Logits::last
                                                : Batch::Logits::none;
-      if (how == Feed::trial) state.open();
+      if (how == Feed::draft) state.open();
       Batch batch;
       batch.add(state, ids, logits);
       to_host(model_.forward(batch).logits);
-      if (how == Feed::trial) state.commit(n);
+      if (how == Feed::draft) state.commit(n);
     }
   }
 

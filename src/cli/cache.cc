@@ -250,7 +250,7 @@ Result<int> verify(const StatesOptions& options, const std::string& directory) {
   say("{} good ({}), {} damaged, {} not ours, {} unreadable, {} removed\n", check.good,
       size_text(check.good_bytes), check.damaged, check.unusable, check.unreadable, check.removed);
   if (check.orphans > 0)
-    say("{} of the good cannot be used until a block before them is kept again\n", check.orphans);
+    say("{} of the good cannot be used until a block before them is cached again\n", check.orphans);
   return status;
 }
 

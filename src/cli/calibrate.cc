@@ -160,18 +160,18 @@ void choose_layers(LoadedModel& loaded, const Text& text, const DraftCosts& cost
   }
 
   if (!loaded.model->can_skip_layers()) return;
-  DraftTrials trials(*loaded.model, text.passages, full);
-  found.skip_tokens = trials.tokens();
+  DraftAgreement drafts(*loaded.model, text.passages, full);
+  found.skip_tokens = drafts.tokens();
   int tried = 0;
   found.skips = search_skip(costs, head, [&](std::span<const int> run) {
     show_progress(fmt::format("leaving out {} of {} layers, try {}", layers - run.size(), layers, ++tried));
-    return trials.agreement(run);
+    return drafts.agreement(run);
   });
-  for (int i = 0; i < found.skips.best; i++) kept.skip_layers.push_back(found.skips.steps[i].layer);
+  for (int i = 0; i < found.skips.best; i++) kept.skip_layers.push_back(found.skips.skipped[i].layer);
   if (kept.skip_layers.empty()) return;
   std::sort(kept.skip_layers.begin(), kept.skip_layers.end());
-  kept.skip_agreement = found.skips.steps[found.skips.best - 1].agreement;
-  kept.skip_rate = found.skips.steps[found.skips.best - 1].rate;
+  kept.skip_agreement = found.skips.skipped[found.skips.best - 1].agreement;
+  kept.skip_rate = found.skips.skipped[found.skips.best - 1].rate;
 
   show_progress("measuring without the layers left out");
   loaded.model->drop_layers(kept.skip_layers);
@@ -221,8 +221,8 @@ void print_table(const Findings& found, const std::string& path) {
         static_cast<int>(i) == found.exits.best ? "  <" : "");
   say("\nlayers left out ({} tokens)\n{:>10}  {:>8}  {:>8}  {:>5}\n", found.skip_tokens, "and layer", "alone",
       "agrees", "rate");
-  for (size_t i = 0; i < found.skips.steps.size(); i++) {
-    const auto& step = found.skips.steps[i];
+  for (size_t i = 0; i < found.skips.skipped.size(); i++) {
+    const auto& step = found.skips.skipped[i];
     say("{:>10}  {:>7.2f}%  {:>7.2f}%  {:>5.3f}{}\n", step.layer, 100 * found.skips.alone[step.layer],
         100 * step.agreement, step.rate, static_cast<int>(i) + 1 == found.skips.best ? "  <" : "");
   }
@@ -241,7 +241,7 @@ Result<Json> to_json(const Findings& found, const std::string& path) {
   for (size_t i = 0; i + 1 < found.exit_agreement.size(); i++)
     exits.push_back(
         {{"layers", i + 1}, {"agreement", found.exit_agreement[i]}, {"rate", found.exits.rates[i]}});
-  for (const auto& step : found.skips.steps)
+  for (const auto& step : found.skips.skipped)
     skips.push_back({{"layer", step.layer}, {"agreement", step.agreement}, {"rate", step.rate}});
   out["tried"] = {{"draft_vocab", sizes},
                   {"exit", exits},

@@ -145,7 +145,7 @@ class Chat {
     return {};
   }
 
-  // Of what was read ahead for the session, which ends or gets another model.
+  // Notes the states that were read ahead for the session, before it ends or gets another model.
   void note_late_states() {
     if (session_) session_->note(partner_->late_states());
   }

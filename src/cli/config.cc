@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "cli/first_words.h"
-#include "cli/peer_flags.h"
+#include "cli/foreign_flags.h"
 #include "cli/print.h"
 #include "cli/program.h"
 #include "cli/serve_flags.h"

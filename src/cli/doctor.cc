@@ -20,7 +20,7 @@
 namespace anabranch::cli {
 namespace {
 
-// What to do next on this machine, most important first.
+// Suggestions for this machine, the most important first.
 std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& report) {
   std::vector<std::string> lines;
   const double memory_gb = cpu.memory_bytes / 1e9;

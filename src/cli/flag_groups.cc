@@ -135,24 +135,24 @@ FlagGroup cache_flags(EngineOptions& engine, CacheFlags& o) {
   CacheOptions& cache = engine.cache;
   const Rule with_cache = excludes("--no-cache");
   std::vector<Flag> flags = {
-      {"--no-cache", o.off, "Keep no states of prompts and answers for later prompts"},
+      {"--no-cache", o.off, "Do not cache prefixes of prompts and answers for later prompts"},
       {"--cache-dir", cache.directory,
-       "Where states are kept on disk (default: ~/.cache/anabranch/states; generate keeps none there without "
-       "this or --cache-disk)",
+       "Directory of the prefix cache on disk (default: ~/.cache/anabranch/states; generate uses the disk "
+       "only with this or --cache-disk)",
        with_cache},
       {"--cache-ram", cache.ram_bytes,
-       "Memory for states, such as 4GB (default: an eighth of the machine's, 8 GB at most)", size(),
+       "Memory for the prefix cache, such as 4GB (default: an eighth of the machine's, 8 GB at most)", size(),
        with_cache},
       {"--cache-disk", cache.disk_bytes,
-       "Disk space for states; 0 = none (default: a tenth of what is free, 32 GB at most)", size(),
+       "Disk space for the prefix cache; 0 = none (default: a tenth of what is free, 32 GB at most)", size(),
        with_cache},
       {"--cache-disk-worth", o.disk_worth_s,
-       "Keep a state on disk if computing it again takes so many seconds, and longer than the disk; 0 = "
-       "every state (default: 0.25; generate: 0)",
+       "Write an entry of the prefix cache to disk if computing it again takes at least this many seconds, "
+       "and longer than reading it; 0 = every entry (default: 0.25; generate: 0)",
        within(0.0, 3600.0), with_cache},
-      {"--cache-kv", named(cache.kv, {{"exact", KvForm::exact}, {"q8", KvForm::q8}}),
-       "Keys and values of states: as they are (exact, the default), or in 8 bits (q8): half the space, but "
-       "answers after a kept beginning may differ",
+      {"--cache-kv", named(cache.kv, {{"exact", KvFormat::exact}, {"q8", KvFormat::q8}}),
+       "Keys and values in the prefix cache: unchanged (exact, the default), or in 8 bits (q8): half the "
+       "space, but answers after a cached prefix may differ",
        with_cache},
   };
   return {"Cache", std::move(flags)};

@@ -13,7 +13,7 @@
 
 namespace anabranch::cli {
 
-// What a flag takes, and with which other flags it goes.
+// A rule about a flag: the values it accepts, or which other flags it needs or excludes.
 using Rule = std::function<void(CLI::Option&)>;
 
 Rule required();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/nearest.h"
-#include "cli/peer_flags.h"
+#include "cli/foreign_flags.h"
 #include "cli/print.h"
 
 namespace anabranch::cli {
@@ -30,7 +30,7 @@ std::vector<std::string> flags_of(const CLI::App& app) {
   for (const CLI::App* at = &app; at; at = at->get_parent())
     for (const CLI::Option* option : at->get_options())
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  for (std::string& name : peer_flags_of(app.get_name())) names.push_back(std::move(name));
+  for (std::string& name : foreign_flags_of(app.get_name())) names.push_back(std::move(name));
   return names;
 }
 

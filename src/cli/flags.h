@@ -1,4 +1,4 @@
-// For all flags: what the help leaves out, and messages about wrong flags.
+// Handling of all flags: which ones the help hides, and messages about wrong flags.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -104,7 +104,7 @@ Result<ResponseFormat> response_format(const GenerateOptions& options) {
 
 // The answer's log probabilities, in the format of /v1/chat/completions.
 Json logprobs_json(const Answer& answer, const Tokenizer& tokenizer) {
-  LogprobsJson json(LogprobsForm::chat, tokenizer);
+  LogprobsJson json(LogprobsFormat::chat, tokenizer);
   json.push(answer.tokens, answer.logprobs);
   return answer.tokens.empty() ? Json::array() : json.take()["content"];
 }

@@ -93,8 +93,8 @@ Result<Json> models_of(const std::string& url, const std::string& key) {
   return (*json)["data"];
 }
 
-// What the program has to know of the server at this address. model: its name on the server; "": the first
-// one.
+// The facts about the server at this address that the program needs. model: its name on the server; "": the
+// first one.
 Result<LaunchValues> values_of(const std::string& url, const std::string& key, const std::string& model) {
   TRY(const Json models, models_of(url, key));
   if (model.empty() && models.empty())

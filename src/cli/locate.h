@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "hub/file_choice.h"
 #include "hub/model_directory.h"
+#include "hub/model_files.h"
 
 namespace anabranch::cli {
 

@@ -67,9 +67,9 @@ std::string machine_summary(const Json& report) {
 }
 
 std::string states_summary(const Json& states) {
-  if (states.contains("problem")) return summary_line("states on disk", string_at(states, "problem"));
+  if (states.contains("problem")) return summary_line("prefix cache on disk", string_at(states, "problem"));
   return summary_line(
-      "states on disk",
+      "prefix cache on disk",
       fmt::format("{} of {} in {}", size_text(states["bytes"].get<uint64_t>()),
                   size_text(states["budget_bytes"].get<uint64_t>()), string_at(states, "directory")));
 }

@@ -106,25 +106,25 @@ Result<PeerOptions> peer_options(const ServeOptions& options) {
   return peers;
 }
 
-Result<std::vector<server::AdapterPlace>> adapter_places(const ServeOptions& options) {
-  std::vector<server::AdapterPlace> places;
+Result<std::vector<server::NamedAdapter>> adapter_paths(const ServeOptions& options) {
+  std::vector<server::NamedAdapter> adapters;
   for (const std::string& text : options.adapters) {
     const size_t equals = text.find('=');
     if (equals == text.npos || equals + 1 == text.size())
       return make_error(
           ErrorKind::invalid,
           "--lora {}: write NAME=PATH; requests choose the adapter by naming NAME as their model", text);
-    server::AdapterPlace place{text.substr(0, equals), text.substr(equals + 1)};
-    if (const auto fault = server::fault_of_adapter_name(place.name); !fault.empty())
+    server::NamedAdapter adapter{text.substr(0, equals), text.substr(equals + 1)};
+    if (const auto fault = server::fault_of_adapter_name(adapter.name); !fault.empty())
       return make_error(ErrorKind::invalid, "--lora {}: the name {}", text, fault);
-    if (std::ranges::find(places, place.name, &server::AdapterPlace::name) != places.end())
+    if (std::ranges::find(adapters, adapter.name, &server::NamedAdapter::name) != adapters.end())
       return make_error(ErrorKind::invalid, "--lora {}: there are two adapters of this name", text);
-    places.push_back(std::move(place));
+    adapters.push_back(std::move(adapter));
   }
-  if (places.size() > server::kMostAdapters)
+  if (adapters.size() > server::kMostAdapters)
     return make_error(ErrorKind::invalid, "--lora is given {} times, but a model may have {} adapters",
-                      places.size(), server::kMostAdapters);
-  return places;
+                      adapters.size(), server::kMostAdapters);
+  return adapters;
 }
 
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {

@@ -144,8 +144,8 @@ Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, D
       {"page", settings.endpoint + "/" + name.repo},
       {"commit", repository.commit},
       {"gated", repository.gated},
-      {"model_type", repository.model_type.empty() ? Json("not told") : Json(repository.model_type)},
-      {"parameters", repository.parameters == 0 ? Json("not told") : Json(repository.parameters)}};
+      {"model_type", repository.model_type.empty() ? Json("unknown") : Json(repository.model_type)},
+      {"parameters", repository.parameters == 0 ? Json("unknown") : Json(repository.parameters)}};
   if (!offer.instead.empty()) report["instead"] = offer.instead;
   if (repository.context > 0) report["context_length"] = repository.context;
   if (!quants.empty()) report["quantisations"] = quants;

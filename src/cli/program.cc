@@ -32,7 +32,7 @@ Command add_generate(CLI::App& app, GenerateOptions& o) {
       {"--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)"},
       json_flag(o.json, "End with one JSON object: text, token ids, counts, speeds"),
       {"--logprobs", o.logprobs,
-       "With --json: each token's log probability, and that of so many alternatives", needs("--json"),
+       "With --json: each token's log probability, and those of this many alternatives", needs("--json"),
        within(0, kMaxLogprobs)},
   };
   auto* command = add_command(
@@ -149,7 +149,7 @@ Command add_serve(CLI::App& app, ServeOptions& o) {
 
 FlagGroup server_flags(int& port, std::string& pid_file) {
   std::vector<Flag> flags = {
-      {"-p,--port", port, "The port that the server was told to listen on", within(0, 65535)},
+      {"-p,--port", port, "The port that the server listens on", within(0, 65535)},
       {"--pid-file", pid_file, "Its pid file, if that is not the usual one of the port"},
   };
   return {"", std::move(flags)};
@@ -163,7 +163,7 @@ Command add_stop(CLI::App& app, StopOptions& o) {
 
 Command add_status(CLI::App& app, StatusOptions& o) {
   auto* command = add_command(
-      app, "status", "Tell whether a server runs, and what it does", {server_flags(o.port, o.pid_file)},
+      app, "status", "Report whether a server runs, and its requests", {server_flags(o.port, o.pid_file)},
       {
           {"--api-key-file", o.api_key_file,
            "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)"},
@@ -315,12 +315,12 @@ Rule hexadecimal() {
 }
 
 Command add_cache(CLI::App& app, StatesOptions& o) {
-  auto* command = app.add_subcommand("cache", "Look into the states that are kept on disk");
+  auto* command = app.add_subcommand("cache", "Inspect the prefix cache on disk");
   command->require_subcommand(1);
   const FlagGroup shared = {
       "",
       {
-          {"--cache-dir", o.directory, "Where they are (default: ~/.cache/anabranch/states)"},
+          {"--cache-dir", o.directory, "The cache's directory (default: ~/.cache/anabranch/states)"},
           json_flag(o.json),
       }};
   const auto add = [&](const char* name, const char* help, StatesOptions::Action action,
@@ -330,16 +330,17 @@ Command add_cache(CLI::App& app, StatesOptions& o) {
     });
   };
   using Action = StatesOptions::Action;
-  add("ls", "List them: stretches of tokens, and the points to go on from", Action::list,
-      {{"--all", o.all, "All of them, not only those used last"}});
-  add("stats", "Sum them up by model and setting, and count the encoded images", Action::stats);
-  add("verify", "Read all of them and check every checksum; exit status 1 when one is bad", Action::verify,
-      {{"--delete", o.remove_bad, "Remove the bad ones"}});
-  add("clear", "Remove them", Action::clear,
+  add("ls", "List the entries: ranges of tokens, and the points to resume from", Action::list,
+      {{"--all", o.all, "List all entries, not only the last used"}});
+  add("stats", "Sum up the entries by model and setting, and count the encoded images", Action::stats);
+  add("verify", "Read all entries and check every checksum; exit status 1 if one is bad", Action::verify,
+      {{"--delete", o.remove_bad, "Remove the bad entries"}});
+  add("clear", "Remove entries, or all of them", Action::clear,
       {
           {"-y,--yes", o.yes, "Do not ask"},
-          {"--fingerprint", o.fingerprint, "Only those whose fingerprint begins so", hexadecimal()},
-          {"--older-than", o.older_than_days, "Only those not used for so many days", within(0.0, 1e5)},
+          {"--fingerprint", o.fingerprint, "Only entries whose fingerprint begins with this", hexadecimal()},
+          {"--older-than", o.older_than_days, "Only entries that were not used for this many days",
+           within(0.0, 1e5)},
       });
   return {command, [&o] { return run_cache(o); }};
 }

@@ -51,16 +51,16 @@ net::Response ask_server(const std::string& url, const std::string& key) {
   return net::Transfers().wait_for(std::move(transfer));
 }
 
-Result<std::optional<RunningServer>> see_server(const ServerPlace& place) {
-  TRY(const std::string pid_file, pid_file_of(place.pid_file, place.port));
+Result<std::optional<RunningServer>> see_server(const ServerAddress& address) {
+  TRY(const std::string pid_file, pid_file_of(address.pid_file, address.port));
   TRY(const auto server, find_server(pid_file));
   if (!server) {
-    if (place.pid_file.empty() && place.port > 0) return foreground_server(place.port);
+    if (address.pid_file.empty() && address.port > 0) return foreground_server(address.port);
     return std::optional<RunningServer>();
   }
   RunningServer seen{*server, {}};
   if (!server->address.empty()) {
-    TRY(const std::string key, key_to_show(place.api_key_file));
+    TRY(const std::string key, key_to_show(address.api_key_file));
     seen.health = health_of(*server, key);
   }
   return std::optional(std::move(seen));

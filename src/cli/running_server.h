@@ -22,7 +22,7 @@ struct RunningServer {
 Result<std::string> pid_file_of(const std::string& named, int port);
 
 // The server that holds the pid file, or one in the foreground that answers on the port.
-Result<std::optional<RunningServer>> see_server(const ServerPlace& place);
+Result<std::optional<RunningServer>> see_server(const ServerAddress& address);
 
 // An address at which the server can be reached: replaces a wildcard address.
 std::string reachable(std::string address);

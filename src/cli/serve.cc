@@ -251,7 +251,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.limits.all_body_bytes = std::max(result.limits.all_body_bytes, 2 * result.limits.body_bytes);
   TRY(result.limits.proxies, server::TrustedProxies::make(options.trusted_proxies));
   TRY_VOID(peer_options(options));
-  TRY_VOID(adapter_places(options));
+  TRY_VOID(adapter_paths(options));
   if (options.engine.model_path.empty() && !options.adapters.empty())
     return make_error(ErrorKind::invalid,
                       "--lora adds to the model of --model: name it, or write lora below [model.NAME]");
@@ -282,7 +282,7 @@ Result<void> add_adapter_places(const ServeOptions& options, const std::string& 
                                 server::ServerModels& models) {
   std::map<std::string, std::string> owners;
   const auto add = [&](const ServeOptions& of, const std::string& model) -> Result<void> {
-    TRY(auto places, adapter_places(of));
+    TRY(auto places, adapter_paths(of));
     for (const auto& place : places) {
       const bool is_model =
           models.source.find(place.name).has_value();  // a stored one is found first as well

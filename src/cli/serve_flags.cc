@@ -8,11 +8,11 @@ namespace {
 FlagGroup router_flags(ServeOptions& o) {
   std::vector<Flag> flags = {
       {"--kv-events", o.engine.cache.events,
-       "Tell routers over ZeroMQ which prompts of the model have kept states: an endpoint to listen on, such "
-       "as tcp://127.0.0.1:5557",
+       "Report the entries of the prefix cache to routers over ZeroMQ: an endpoint to listen on, such as "
+       "tcp://127.0.0.1:5557",
        excludes("--no-cache")},
       {"--read-ahead", named(o.server.read_ahead, {{"on", true}, {"off", false}}),
-       "After an answer, read what the conversation's next prompt begins with while no request waits "
+       "After an answer, compute the beginning of the conversation's next prompt while no request waits "
        "(default: on)",
        excludes("--no-cache")},
       {"--keep-thinking", o.server.keep_thinking,
@@ -23,10 +23,11 @@ FlagGroup router_flags(ServeOptions& o) {
        "Directory for the files of POST /slots/{id}?action=save and restore, as llama-server has them "
        "(docs/llama-server.md)"},
       {"--share-states", o.server.share_states,
-       "Give kept states to other workers of this model that ask for them (behind the API keys)"},
+       "Give entries of the prefix cache to other workers of this model that ask for them (behind the API "
+       "keys)"},
       {"--state-peer", o.engine.peers.urls,
-       "Address of another worker, such as http://10.0.0.5:11436: states that it keeps are fetched before a "
-       "prompt is computed (may be given several times)",
+       "Address of another worker, such as http://10.0.0.5:11436, from whose prefix cache entries are "
+       "fetched before a prompt is computed (may be given several times)",
        repeated()},
       {"--state-peer-timeout", o.engine.peers.timeout_s,
        "Seconds that a prompt waits for other workers at most; then it is computed here (default: 2)",
@@ -59,8 +60,8 @@ FlagGroup access_flags(ServeOptions& o) {
        "bound is never below 2.2 times a step without prompts)",
        within(0.0, 60000.0)},
       {"--memory", o.engine.memory_bytes,
-       "Memory for the states of running requests, such as 4GB (default: half of the machine's, or what of "
-       "it is free)",
+       "Memory for the KV caches and recurrent states of running requests, such as 4GB (default: half of the "
+       "machine's memory, or less if less is free)",
        size()},
       {"--allow-host", o.server.allowed_hosts,
        "A further name that requests may have in Host (may be given several times)", repeated()},
@@ -79,7 +80,7 @@ FlagGroup access_flags(ServeOptions& o) {
       {"--api-key-file", o.api_key_file,
        "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too", not_empty()},
       {"--cache-scope", named(o.server.cache_scope, {{"key", CacheScope::key}, {"all", CacheScope::all}}),
-       "Whose kept prefixes a request finds: those of its own key (key, the default with several keys), or "
+       "Whose cached prefixes a request finds: those of its own key (key, the default with several keys), or "
        "everybody's (all)"},
       {"--tls-cert", o.server.tls.certificate, "Serve HTTPS with this certificate, or chain (a PEM file)",
        needs("--tls-key")},
@@ -148,7 +149,7 @@ FlagGroup session_flags(ServeOptions& o) {
        "Keep conversations and stored responses in this directory; off: keep none (default: conversations "
        "for which a client asks it, in ~/.local/share/anabranch/sessions)"},
       {"--sessions-days", o.server.sessions.retention.days,
-       "Remove conversations that were not changed for so many days (default: never)", within(0.0, 1e6)},
+       "Remove conversations that were not changed for this many days (default: never)", within(0.0, 1e6)},
       {"--sessions-size", o.server.sessions.retention.bytes,
        "Remove a key's sessions that were changed longest ago beyond this size of text, such as 1GB "
        "(default: no limit)",

@@ -52,17 +52,17 @@ struct StopOptions {
 };
 
 // Where to look for a server, and with which key.
-struct ServerPlace {
+struct ServerAddress {
   int port = server::ServerOptions().port;
   std::string pid_file;  // see StopOptions
   std::string api_key_file;
 };
 
-struct StatusOptions : ServerPlace {
+struct StatusOptions : ServerAddress {
   bool json = false;
 };
 
-struct LaunchOptions : ServerPlace {
+struct LaunchOptions : ServerAddress {
   std::string program;                 // a name in the table of launch_programs.h
   std::string model;                   // "": the first one of the server
   std::vector<std::string> arguments;  // of the program

@@ -19,7 +19,7 @@
 namespace anabranch::cli {
 namespace {
 
-constexpr int kNotRunning = 3;      // the same as of systemctl status
+constexpr int kNotRunning = 3;      // as for systemctl status
 constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
 constexpr double kAfterSecond = 5;  // seconds until SIGKILL
 
@@ -134,7 +134,7 @@ void print_status(const ServerRecord& server, const Json& health) {
         load.models.empty() ? "none is loaded" : load.models, load.running, load.queued);
   } else {
     if (!foreground) say("model    {}\n", server.model);
-    if (health.is_object()) say("requests not told without an API key (--api-key-file)\n");
+    if (health.is_object()) say("requests shown only with an API key (--api-key-file)\n");
   }
   if (!server.log.empty()) say("log      {}\n", server.log);
 }

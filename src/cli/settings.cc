@@ -13,7 +13,7 @@
 #include "base/lower_case.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
-#include "cli/peer_flags.h"
+#include "cli/foreign_flags.h"
 
 extern char** environ;
 

@@ -113,10 +113,10 @@ SettingTable machine_settings(const std::string& name) {
   const auto add = [&](const char* flag, std::string value, std::string why) {
     out[flag] = {{std::move(value)}, "this machine: " + std::move(why)};
   };
-  const ThreadChoice threads = choose_threads(cpu_info());
+  const ThreadCount threads = choose_threads(cpu_info());
   add("threads", std::to_string(threads.threads), threads.why);
   add("prefill-chunk", std::to_string((*device)->prefill_chunk()), "what its kernels need to be fast");
-  add("parallel", std::to_string((*device)->parallel()), "as far as their states fit its memory");
+  add("parallel", std::to_string((*device)->parallel()), "as many as fit its memory");
   const uint64_t machine = machine_memory();
   add("cache-ram", size_text(std::min<uint64_t>(machine / 8, 8ull << 30)),
       "an eighth of its memory, 8 GiB at most");

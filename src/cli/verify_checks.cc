@@ -288,8 +288,9 @@ Result<Finding> check_template(VerifySubject& subject) {
     bool complete = true;
     for (const Json& m : messages) complete &= text.find(string_at(m, "content")) != text.npos;
     if (complete)
-      done.push_back(fmt::format("{}: {} tokens{}", name, subject.engine.tokenizer().encode(*pieces).size(),
-                                 generic ? " (the template knows no tools, the general form is used)" : ""));
+      done.push_back(
+          fmt::format("{}: {} tokens{}", name, subject.engine.tokenizer().encode(*pieces).size(),
+                      generic ? " (the template knows no tools, the general format is used)" : ""));
     else
       problems.push_back(fmt::format("{}: the text of a message is missing in {}", name, dump_json(text)));
   }

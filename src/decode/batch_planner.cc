@@ -134,13 +134,13 @@ double BatchPlanner::chain_s(const Load& load, DraftSource source, int levels, i
 }
 
 // The drafts that the sequence may make. Chances are computed only for the sources under consideration.
-BatchPlanner::Seat BatchPlanner::seat_of(const BatchSeat& in,
-                                         const std::array<bool, kDraftSources>& considered) const {
-  Seat seat;
+BatchPlanner::SequenceEstimate BatchPlanner::estimate_of(
+    const DraftCandidate& in, const std::array<bool, kDraftSources>& considered) const {
+  SequenceEstimate estimate;
   const SpecMode& mode = in.controller->mode();
   int most = std::min(in.limits.max_drafts, kMaxDraft);
   if (mode.depth > 0) most = std::min(most, mode.depth);
-  if (most <= 0) return seat;
+  if (most <= 0) return estimate;
   const auto paths = [&](DraftSource source, std::span<double> out) {
     const Chances& chances = in.controller->recent_acceptance(draft_class(source, in.limits.ngram_match));
     double path = 1;
@@ -150,42 +150,44 @@ BatchPlanner::Seat BatchPlanner::seat_of(const BatchSeat& in,
     return in.limits.available[index_of(source)] &&
            (mode.automatic ? considered[index_of(source)] : mode.source == source);
   };
-  if (available(DraftSource::ngram)) seat.ngram = std::min(in.limits.ngram_length, most);
-  if (seat.ngram > 0)
-    paths(DraftSource::ngram, std::span(seat.ngram_paths).first(static_cast<size_t>(seat.ngram)));
+  if (available(DraftSource::ngram)) estimate.ngram = std::min(in.limits.ngram_length, most);
+  if (estimate.ngram > 0)
+    paths(DraftSource::ngram, std::span(estimate.ngram_paths).first(static_cast<size_t>(estimate.ngram)));
   for (int k = index_of(DraftSource::mtp); k < kDraftSources; k++) {
     if (!available(static_cast<DraftSource>(k))) continue;
-    seat.levels[k] = std::min(most, kLevels);
-    paths(static_cast<DraftSource>(k), std::span(seat.paths[k]).first(static_cast<size_t>(seat.levels[k])));
+    estimate.levels[k] = std::min(most, kLevels);
+    paths(static_cast<DraftSource>(k),
+          std::span(estimate.paths[k]).first(static_cast<size_t>(estimate.levels[k])));
   }
-  for (const double path : seat.ngram_paths) seat.ngram_tokens += path;
-  if (mode.automatic) return seat;
+  for (const double path : estimate.ngram_paths) estimate.ngram_tokens += path;
+  if (mode.automatic) return estimate;
   const bool by_ngram = mode.source == DraftSource::ngram;
-  const int longest = by_ngram                                                      ? seat.ngram
+  const int longest = by_ngram                                                      ? estimate.ngram
                       : available(mode.source) && runs_model(index_of(mode.source)) ? most
                                                                                     : 0;
-  if (longest == 0) return seat;
+  if (longest == 0) return estimate;
   int depth = mode.depth > 0 ? longest : 1;
   if (mode.depth == 0 && by_ngram)
-    while (depth < longest && seat.ngram_paths[depth] >= kAsked) depth++;
+    while (depth < longest && estimate.ngram_paths[depth] >= kAsked) depth++;
   if (mode.depth == 0 && !by_ngram)
-    while (depth < std::min(longest, kLevels) && seat.paths[index_of(mode.source)][depth] >= kAsked) depth++;
-  seat.fixed = {mode.source, depth};
-  return seat;
+    while (depth < std::min(longest, kLevels) && estimate.paths[index_of(mode.source)][depth] >= kAsked)
+      depth++;
+  estimate.fixed = {mode.source, depth};
+  return estimate;
 }
 
-bool BatchPlanner::takes_chain(const Seat& seat, const Plan& plan) const {
-  const int k = index_of(plan.source), levels = std::min(plan.levels, seat.levels[k]);
+bool BatchPlanner::takes_chain(const SequenceEstimate& estimate, const DraftPlan& plan) const {
+  const int k = index_of(plan.source), levels = std::min(plan.levels, estimate.levels[k]);
   double tokens = 0;
-  for (int i = 0; i < levels; i++) tokens += seat.paths[k][i];
-  return tokens > seat.ngram_tokens;
+  for (int i = 0; i < levels; i++) tokens += estimate.paths[k][i];
+  return tokens > estimate.ngram_tokens;
 }
 
 // Finds the best cut: adds rows in descending order of their chances as long as they raise the rate. Chances
 // fall along a draft, so only the end of a draft is ever cut off.
-BatchPlanner::Plan BatchPlanner::plan(const Load& load, const Base& base, DraftSource source,
-                                      int levels) const {
-  Plan out;
+BatchPlanner::DraftPlan BatchPlanner::plan(const Load& load, const Base& base, DraftSource source,
+                                           int levels) const {
+  DraftPlan out;
   out.source = source;
   out.levels = levels;
   std::array<int, kBuckets> rows{};
@@ -196,14 +198,14 @@ BatchPlanner::Plan BatchPlanner::plan(const Load& load, const Base& base, DraftS
     rows[bucket]++;
     tokens[bucket] += path;
   };
-  for (const Seat& seat : seats_) {
-    if (seat.fixed.depth > 0) continue;
-    if (levels > 0 && takes_chain(seat, out)) {
+  for (const SequenceEstimate& estimate : estimates_) {
+    if (estimate.fixed.depth > 0) continue;
+    if (levels > 0 && takes_chain(estimate, out)) {
       out.chains++;
-      for (int i = 0; i < std::min(levels, seat.levels[index_of(source)]); i++)
-        add(seat.paths[index_of(source)][i]);
+      for (int i = 0; i < std::min(levels, estimate.levels[index_of(source)]); i++)
+        add(estimate.paths[index_of(source)][i]);
     } else {
-      for (int i = 0; i < seat.ngram; i++) add(seat.ngram_paths[i]);
+      for (int i = 0; i < estimate.ngram; i++) add(estimate.ngram_paths[i]);
     }
   }
   const double drafting = base.seconds + (out.chains > 0 ? chain_s(load, source, levels, out.chains) : 0);
@@ -227,23 +229,24 @@ BatchPlanner::Plan BatchPlanner::plan(const Load& load, const Base& base, DraftS
   return out;
 }
 
-RoundChoice BatchPlanner::choice(const Seat& seat, const Plan& plan) const {
-  if (seat.fixed.depth > 0) return seat.fixed;
+DraftDecision BatchPlanner::choice(const SequenceEstimate& estimate, const DraftPlan& plan) const {
+  if (estimate.fixed.depth > 0) return estimate.fixed;
   const double least = std::max(plan.best.chance, kWorthless);
-  if (plan.levels > 0 && takes_chain(seat, plan)) {
+  if (plan.levels > 0 && takes_chain(estimate, plan)) {
     const int k = index_of(plan.source);
     int depth = 0;
-    while (depth < std::min(plan.levels, seat.levels[k]) && seat.paths[k][depth] >= least) depth++;
-    return depth > 0 ? RoundChoice{plan.source, depth} : RoundChoice{};
+    while (depth < std::min(plan.levels, estimate.levels[k]) && estimate.paths[k][depth] >= least) depth++;
+    return depth > 0 ? DraftDecision{plan.source, depth} : DraftDecision{};
   }
   int depth = 0;
-  while (depth < seat.ngram && seat.ngram_paths[depth] >= least) depth++;
-  return depth > 0 ? RoundChoice{DraftSource::ngram, depth} : RoundChoice{};
+  while (depth < estimate.ngram && estimate.ngram_paths[depth] >= least) depth++;
+  return depth > 0 ? DraftDecision{DraftSource::ngram, depth} : DraftDecision{};
 }
 
 // Returns the plan with the best rate, or an alternative that is due for a trial.
-BatchPlanner::Plan BatchPlanner::choose_plan(Load& load, const std::array<Plan, kDraftSources>& plans,
-                                             bool measured) {
+BatchPlanner::DraftPlan BatchPlanner::choose_plan(Load& load,
+                                                  const std::array<DraftPlan, kDraftSources>& plans,
+                                                  bool measured) {
   const int plain_rows = plans[0].best.rows;
   const auto drafts = [&](int kind) { return kind == 0 || plans[kind].best.rows > plain_rows; };
   int kind = 0;
@@ -258,10 +261,10 @@ BatchPlanner::Plan BatchPlanner::choose_plan(Load& load, const std::array<Plan, 
   load.held = kind;
   load.probes[kind] = {load.steps + kTryAfter, kTryAfter};
   best_rate_ = plans[kind].best.rate();
-  Plan further = plans[kind];
+  DraftPlan further = plans[kind];
   further.best = further.further;
   for (int k = 0; measured && k <= kDraftSources; k++) {
-    const Plan& plan = k == kDraftSources ? further : plans[k];
+    const DraftPlan& plan = k == kDraftSources ? further : plans[k];
     const bool there = k == kDraftSources ? further.best.rows > 0 : k != kind && drafts(k);
     if (!there || load.steps < load.probes[k].due) continue;
     const double loss = plan.best.seconds - plan.best.tokens / best_rate_;
@@ -275,11 +278,11 @@ BatchPlanner::Plan BatchPlanner::choose_plan(Load& load, const std::array<Plan, 
 BatchPlanner::Base BatchPlanner::base_of(const Load& load, int sequences) const {
   Base base{0, static_cast<double>(sequences), 0};
   std::array<int, kDraftSources> chains{}, levels{};
-  for (const Seat& seat : seats_) {
-    const int k = index_of(seat.fixed.source), depth = seat.fixed.depth;
+  for (const SequenceEstimate& estimate : estimates_) {
+    const int k = index_of(estimate.fixed.source), depth = estimate.fixed.depth;
     if (depth == 0) continue;
     const std::span<const double> paths =
-        runs_model(k) ? std::span<const double>(seat.paths[k]) : seat.ngram_paths;
+        runs_model(k) ? std::span<const double>(estimate.paths[k]) : estimate.ngram_paths;
     for (size_t i = 0; i < std::min(paths.size(), static_cast<size_t>(depth)); i++) base.tokens += paths[i];
     base.rows += depth;
     chains[k]++;
@@ -292,16 +295,17 @@ BatchPlanner::Base BatchPlanner::base_of(const Load& load, int sequences) const 
 }
 
 // The best plan of each kind: without drafts, with n-grams only, with chains of each source.
-std::array<BatchPlanner::Plan, kDraftSources> BatchPlanner::plans_of(const Load& load,
-                                                                     const Base& base) const {
-  std::array<Plan, kDraftSources> best;
+std::array<BatchPlanner::DraftPlan, kDraftSources> BatchPlanner::plans_of(const Load& load,
+                                                                          const Base& base) const {
+  std::array<DraftPlan, kDraftSources> best;
   best[0].best = {2, base.rows, base.tokens, load.pass_s(base.rows) + base.seconds};
   best[1] = plan(load, base, DraftSource::none, 0);
   for (int k = index_of(DraftSource::mtp); k < kDraftSources; k++) {
     int longest = 0;
-    for (const Seat& seat : seats_) longest = std::max(longest, seat.fixed.depth > 0 ? 0 : seat.levels[k]);
+    for (const SequenceEstimate& estimate : estimates_)
+      longest = std::max(longest, estimate.fixed.depth > 0 ? 0 : estimate.levels[k]);
     for (int n = 1; n <= longest; n++) {
-      const Plan deeper = plan(load, base, static_cast<DraftSource>(k), n);
+      const DraftPlan deeper = plan(load, base, static_cast<DraftSource>(k), n);
       if (deeper.chains == 0 || (n > 1 && deeper.best.rate() <= best[k].best.rate())) break;
       best[k] = deeper;
     }
@@ -309,9 +313,9 @@ std::array<BatchPlanner::Plan, kDraftSources> BatchPlanner::plans_of(const Load&
   return best;
 }
 
-std::vector<RoundChoice> BatchPlanner::choose(int sequences, std::span<const BatchSeat> seats,
-                                              bool measured) {
-  CHECK(sequences >= 2 && seats.size() <= static_cast<size_t>(sequences));
+std::vector<DraftDecision> BatchPlanner::choose(int sequences, std::span<const DraftCandidate> candidates,
+                                                bool measured) {
+  CHECK(sequences >= 2 && candidates.size() <= static_cast<size_t>(sequences));
   trying_ = -1;
   steps_++;
   Load& load = load_of(sequences);
@@ -319,17 +323,17 @@ std::vector<RoundChoice> BatchPlanner::choose(int sequences, std::span<const Bat
   for (int k = 0; k < kDraftSources; k++)
     considered[k] = !parked(static_cast<DraftSource>(k)) || !runs_model(k) ||
                     (measured && load.steps >= load.probes[k].due);
-  seats_.clear();
-  for (const BatchSeat& seat : seats) seats_.push_back(seat_of(seat, considered));
-  std::vector<RoundChoice> out;
-  Plan chosen;                                                   // without drafts
+  estimates_.clear();
+  for (const DraftCandidate& candidate : candidates) estimates_.push_back(estimate_of(candidate, considered));
+  std::vector<DraftDecision> out;
+  DraftPlan chosen;                                              // without drafts
   if (load.points[0].weight >= kFirstPlain || load.inherited) {  // plain steps are measured first
     chosen = choose_plan(load, plans_of(load, base_of(load, sequences)), measured);
   }
   expected_tokens_ = chosen.best.tokens;
-  for (const Seat& seat : seats_) out.push_back(choice(seat, chosen));
+  for (const SequenceEstimate& estimate : estimates_) out.push_back(choice(estimate, chosen));
   if (trying_ < 0)
-    for (const RoundChoice& c : out) used_[index_of(c.source)] = steps_;
+    for (const DraftDecision& c : out) used_[index_of(c.source)] = steps_;
   return out;
 }
 
@@ -337,7 +341,7 @@ bool BatchPlanner::parked(DraftSource source) const {
   return steps_ - used_[index_of(source)] > kParkedAfter;
 }
 
-void BatchPlanner::observe_pass(Load& load, const BatchStep& step) {
+void BatchPlanner::observe_pass(Load& load, const BatchResult& step) {
   if (load.inherited && step.drafted == 0) {  // scale all inherited costs by the first measurement
     const double ratio = step.rest_s / load.plain_s();
     for (Point& point : load.points) point.seconds *= ratio;
@@ -362,7 +366,7 @@ void BatchPlanner::observe_pass(Load& load, const BatchStep& step) {
   load.fit();
 }
 
-void BatchPlanner::observe_chains(Load& load, const BatchStep& step) const {
+void BatchPlanner::observe_chains(Load& load, const BatchResult& step) const {
   if (step.chains == 0 || !runs_model(index_of(step.source)) || !(step.draft_s > 0)) return;
   ChainCost& chain = load.chains[index_of(step.source)];
   const double expected = chain_s(load, step.source, step.levels, step.chains);
@@ -396,7 +400,7 @@ void BatchPlanner::observe_trial(Load& load, double seconds) {
   trying_ = -1;
 }
 
-void BatchPlanner::observe(const BatchStep& step) {
+void BatchPlanner::observe(const BatchResult& step) {
   if (std::isfinite(step.rest_s) && step.rest_s > 0 && step.sequences >= 2) {
     Load& load = load_of(step.sequences);
     const double seconds = step.rest_s + step.draft_s;

@@ -18,13 +18,13 @@
 namespace anabranch {
 
 // A sequence that may draft in this step.
-struct BatchSeat {
+struct DraftCandidate {
   const SpecController* controller;  // its mode and acceptance
   RoundLimits limits;
 };
 
 // The result of a step with at least two decoding sequences.
-struct BatchStep {
+struct BatchResult {
   int sequences = 0;  // sequences that decoded, with or without drafts
   int drafted = 0;    // draft rows of all sequences
   // The source that ran a model; none: no source ran one, or several did.
@@ -39,13 +39,13 @@ class BatchPlanner {
   // costs: the costs of single sequences; outlives the planner.
   explicit BatchPlanner(const SpecCosts& costs) : costs_(costs) {}
 
-  // One choice per seat. sequences: the number that decode in this step, >= seats.size() and >= 2. measured:
-  // the step's time will be known, so an alternative to the best choice may be tried.
-  std::vector<RoundChoice> choose(int sequences, std::span<const BatchSeat> seats, bool measured);
+  // One choice for each candidate. sequences: the number that decode in this step, >= candidates.size() and
+  // >= 2. measured: the step's time will be known, so an alternative to the best choice may be tried.
+  std::vector<DraftDecision> choose(int sequences, std::span<const DraftCandidate> candidates, bool measured);
   // Call when the choices were not used and choose() will be called again: the next observed step then does
   // not count as a trial.
   void drop_choice() { trying_ = -1; }
-  void observe(const BatchStep& step);
+  void observe(const BatchResult& step);
   // Whether drafts of this source have not paid for a while.
   bool parked(DraftSource source) const;
 
@@ -82,8 +82,8 @@ class BatchPlanner {
     double pass_s(double rows) const;
     void fit();
   };
-  struct Seat {
-    RoundChoice fixed;                            // source and depth, if the request fixes them
+  struct SequenceEstimate {
+    DraftDecision fixed;                          // source and depth, if the request fixes them
     int ngram = 0;                                // length of the available n-gram proposal
     std::array<double, kMaxDraft> ngram_paths{};  // chance that drafts 1 .. i + 1 are all right
     double ngram_tokens = 0;                      // sum of ngram_paths: the expected accepted tokens
@@ -97,8 +97,8 @@ class BatchPlanner {
     double tokens = 0, seconds = 0;
     double rate() const { return tokens / seconds; }
   };
-  // A candidate for the step's drafts.
-  struct Plan {
+  // The drafts that a step could make.
+  struct DraftPlan {
     DraftSource source = DraftSource::none;  // of the chains
     int levels = 0, chains = 0;
     Cut best, further;  // further: more rows than the best, a number that was hardly ever measured
@@ -110,22 +110,23 @@ class BatchPlanner {
   };
 
   Load& load_of(int sequences);
-  Seat seat_of(const BatchSeat& seat, const std::array<bool, kDraftSources>& considered) const;
+  SequenceEstimate estimate_of(const DraftCandidate& candidate,
+                               const std::array<bool, kDraftSources>& considered) const;
   Base base_of(const Load& load, int sequences) const;
-  std::array<Plan, kDraftSources> plans_of(const Load& load, const Base& base) const;
+  std::array<DraftPlan, kDraftSources> plans_of(const Load& load, const Base& base) const;
   double chain_s(const Load& load, DraftSource source, int levels, int chains) const;
-  Plan plan(const Load& load, const Base& base, DraftSource source, int levels) const;
-  bool takes_chain(const Seat& seat, const Plan& plan) const;
-  RoundChoice choice(const Seat& seat, const Plan& plan) const;
-  Plan choose_plan(Load& load, const std::array<Plan, kDraftSources>& plans, bool measured);
-  static void observe_pass(Load& load, const BatchStep& step);
-  void observe_chains(Load& load, const BatchStep& step) const;
+  DraftPlan plan(const Load& load, const Base& base, DraftSource source, int levels) const;
+  bool takes_chain(const SequenceEstimate& estimate, const DraftPlan& plan) const;
+  DraftDecision choice(const SequenceEstimate& estimate, const DraftPlan& plan) const;
+  DraftPlan choose_plan(Load& load, const std::array<DraftPlan, kDraftSources>& plans, bool measured);
+  static void observe_pass(Load& load, const BatchResult& step);
+  void observe_chains(Load& load, const BatchResult& step) const;
   void observe_trial(Load& load, double seconds);
 
   const SpecCosts& costs_;
-  std::vector<Load> loads_;  // by class of the number of sequences
-  std::vector<Seat> seats_;  // of this step
-  int trying_ = -1;          // the kind of plan that this step tries; -1: none
+  std::vector<Load> loads_;                  // by class of the number of sequences
+  std::vector<SequenceEstimate> estimates_;  // of this step
+  int trying_ = -1;                          // the kind of plan that this step tries; -1: none
   double best_rate_ = 0, expected_tokens_ = 0;
   long steps_ = 0;
   std::array<long, kDraftSources> used_{};  // the last step in which each source was chosen as the best

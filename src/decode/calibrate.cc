@@ -194,7 +194,7 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
 
   double best_rate = 0;
   for (int step = 1; step <= layers / 2 && step - out.best <= kPatience; step++) {
-    SkipSearch::Step taken{order[0], out.alone[order[0]], 0};
+    SkipSearch::SkippedLayer taken{order[0], out.alone[order[0]], 0};
     for (size_t i = 0; step > 1 && i < std::min(kTried, order.size()); i++) {
       const double now = without(order[i]);
       if (i == 0 || now > taken.agreement) taken = {order[i], now, 0};
@@ -202,7 +202,7 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
     gone[taken.layer] = true;
     std::erase(order, taken.layer);
     taken.rate = expected_rate(taken.agreement, head_cost + sum_without(costs.layers, gone));
-    out.steps.push_back(taken);
+    out.skipped.push_back(taken);
     if (taken.rate > best_rate) {
       best_rate = taken.rate;
       out.best = step;
@@ -247,7 +247,7 @@ double agreement_of(const TextMeasure& a, const TextMeasure& b) {
   return static_cast<double>(same_tokens(a.best, b.best)) / count;
 }
 
-DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full)
+DraftAgreement::DraftAgreement(const Model& model, std::span<const Passage> passages, const TextMeasure& full)
     : model_(model) {
   constexpr uint64_t kMemory = 256 << 20;
   constexpr int kTokens = 256, kLeast = 4, kMostPlaces = 48, kFewest = 8;
@@ -281,7 +281,7 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
   }
 }
 
-double DraftTrials::agreement(std::span<const int> layers) {
+double DraftAgreement::agreement(std::span<const int> layers) {
   if (points_.empty()) return 0;
   Batch batch;
   for (auto& point : points_) {

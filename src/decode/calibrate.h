@@ -61,13 +61,13 @@ ExitSearch search_exit(std::span<const double> agreement, const DraftCosts& cost
 // order. Then layers are removed one by one, each time the best of the next few in that order, until the rate
 // no longer rises.
 struct SkipSearch {
-  struct Step {
+  struct SkippedLayer {
     int layer = 0;
     double agreement = 0, rate = 0;  // without it and those before it
   };
-  std::vector<double> alone;  // agreement without this layer only
-  std::vector<Step> steps;
-  int best = 0;  // number of steps to take; 0: leaving out layers does not pay
+  std::vector<double> alone;          // agreement without this layer only
+  std::vector<SkippedLayer> skipped;  // in the order in which they are left out
+  int best = 0;                       // how many of them to leave out; 0: leaving out layers does not pay
 };
 SkipSearch search_skip(const DraftCosts& costs, double head_cost,
                        const std::function<double(std::span<const int> layers)>& agreement);
@@ -85,10 +85,10 @@ double agreement_of(const TextMeasure& a, const TextMeasure& b);
 
 // Measures how often drafts by some of the layers, made as by LayersDrafter, agree with the full model. The
 // state before each draft comes from all layers.
-class DraftTrials {
+class DraftAgreement {
  public:
   // full: measure_text() of the same passages. Keeps states at positions spread over the passages.
-  DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full);
+  DraftAgreement(const Model& model, std::span<const Passage> passages, const TextMeasure& full);
   double agreement(std::span<const int> layers);
   // The number of tokens on which agreement() compares.
   int tokens() const { return static_cast<int>(expected_.size()); }

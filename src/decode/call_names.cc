@@ -35,7 +35,7 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
                      const ThinkControl& control)
     : tokenizer_(tokenizer), tokens_(tokens), control_(control), heads_(rules.format, *rules.tools) {
   if (heads_.empty()) return;
-  const bool tagged = rules.format.tools == ToolForm::tagged;
+  const bool tagged = rules.format.tools == ToolFormat::tagged;
   for (const std::string_view opener : call_openers(rules.format.tools)) {
     if (!heads_.has(opener)) continue;
     const std::string_view closer = opener == kFunctionOpen ? kFunctionClose : kCallClose;
@@ -43,53 +43,53 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
   }
 }
 
-bool CallNames::move(Place& place, int token) const {
-  if (!place.head)
+bool CallNames::move(Position& position, int token) const {
+  if (!position.head)
     for (const Opener& opener : openers_)
       if (opener.token == token) {
-        place = {.head = heads_.begin(opener.text), .closer = opener.closer};
+        position = {.head = heads_.begin(opener.text), .closer = opener.closer};
         return true;
       }
   const std::string_view bytes = tokenizer_.token_bytes(token);
-  if (place.head && bytes.empty()) return false;
+  if (position.head && bytes.empty()) return false;
   for (const char byte : bytes)
-    if (!(place.head ? read_head(place, byte) : read_text(place, byte))) return false;
+    if (!(position.head ? read_head(position, byte) : read_text(position, byte))) return false;
   return true;
 }
 
 // Reads a byte behind an opener. False: no tool's call goes on like this.
-bool CallNames::read_head(Place& place, char byte) const {
-  const auto step = heads_.read(*place.head, {&byte, 1});
-  if (step == CallHeads::Step::complete) place = {.closer = place.closer};
+bool CallNames::read_head(Position& position, char byte) const {
+  const auto step = heads_.read(*position.head, {&byte, 1});
+  if (step == CallHeads::Step::complete) position = {.closer = position.closer};
   return step != CallHeads::Step::broken;
 }
 
 // Reads a byte of free text or of a call's arguments. It may be anything.
-bool CallNames::read_text(Place& place, char byte) const {
-  if (place.tail.size() == kTail) place.tail.erase(0, 1);
-  place.tail += byte;
-  const auto ends = [&](std::string_view mark) { return place.tail.ends_with(mark); };
-  if (!place.closer.empty()) {
-    if (ends(place.closer)) place.closer = {};
+bool CallNames::read_text(Position& position, char byte) const {
+  if (position.tail.size() == kTail) position.tail.erase(0, 1);
+  position.tail += byte;
+  const auto ends = [&](std::string_view mark) { return position.tail.ends_with(mark); };
+  if (!position.closer.empty()) {
+    if (ends(position.closer)) position.closer = {};
     return true;
   }
   for (const Opener& opener : openers_)
     if (!opener.token && ends(opener.text))
-      place = {.head = heads_.begin(opener.text), .closer = opener.closer};
+      position = {.head = heads_.begin(opener.text), .closer = opener.closer};
   return true;
 }
 
 // Whether any token may follow. A vocabulary may have no tokens for a name's bytes.
 bool CallNames::goes_on() const {
-  for (const char first : heads_.next(*place_.head))
+  for (const char first : heads_.next(*position_.head))
     for (const int token : tokens_.with(first))
-      if (Place after = place_; move(after, token)) return true;
+      if (Position after = position_; move(after, token)) return true;
   return false;
 }
 
 void CallNames::mask(std::span<float> logits) {
   std::vector<std::pair<size_t, float>> kept;
-  for (const char first : heads_.next(*place_.head))
+  for (const char first : heads_.next(*position_.head))
     for (const int token : tokens_.with(first)) {
       const auto index = static_cast<size_t>(token);
       if (index < logits.size() && allows(token)) kept.emplace_back(index, logits[index]);
@@ -100,21 +100,21 @@ void CallNames::mask(std::span<float> logits) {
 
 bool CallNames::allows(int token) const {
   if (control_.thinking()) return true;
-  Place after = place_;
+  Position after = position_;
   return move(after, token);
 }
 
 size_t CallNames::fitting(std::span<const int> draft) {
   if (control_.thinking()) return draft.size();  // where the answer begins is not known yet
-  Place place = place_;
+  Position position = position_;
   size_t fits = 0;
-  while (fits < draft.size() && move(place, draft[fits])) fits++;
+  while (fits < draft.size() && move(position, draft[fits])) fits++;
   return fits;
 }
 
 void CallNames::follow(int token) {
   // A beginning can break here if the token was forced or is the client's own.
-  if (!move(place_, token) || (place_.head && !goes_on())) place_ = {};
+  if (!move(position_, token) || (position_.head && !goes_on())) position_ = {};
 }
 
 Ending CallNames::accept(int token, Ending before) {

@@ -36,7 +36,7 @@ class CallNames final : public Constraint {
   CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, const OutputRules& rules,
             const ThinkControl& control);
 
-  bool masks() const override { return place_.head.has_value(); }
+  bool masks() const override { return position_.head.has_value(); }
   void mask(std::span<float> logits) override;
   bool allows(int token) const override;
   size_t fitting(std::span<const int> draft) override;
@@ -50,15 +50,15 @@ class CallNames final : public Constraint {
     std::string_view closer;   // ends the call; empty: spelled openers open another one at once
     std::optional<int> token;  // then only this token opens a call; the same characters are text
   };
-  struct Place {
-    std::optional<CallHeads::Place> head;  // within the beginning of a call
+  struct Position {
+    std::optional<CallHeads::Position> head;  // within the beginning of a call
     std::string_view closer;  // within a call: text up to here is arguments, unless an opener's token comes
     std::string tail;         // the last bytes, as many as an opener or a closer has
   };
   // Whether the token may come next; if so, moves past it.
-  bool move(Place& place, int token) const;
-  bool read_head(Place& place, char byte) const;
-  bool read_text(Place& place, char byte) const;
+  bool move(Position& position, int token) const;
+  bool read_head(Position& position, char byte) const;
+  bool read_text(Position& position, char byte) const;
   bool goes_on() const;
 
   const Tokenizer& tokenizer_;
@@ -66,7 +66,7 @@ class CallNames final : public Constraint {
   const ThinkControl& control_;
   CallHeads heads_;
   std::vector<Opener> openers_;
-  Place place_;
+  Position position_;
   int answered_ = 0;  // tokens of the answer that were seen
 };
 

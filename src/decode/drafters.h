@@ -103,8 +103,8 @@ void propose_together(std::span<DraftWork> works);
 // The checkpoint's MTP head, chained: its first draft comes from the trunk's hidden state, each further one
 // from its own output. Its KV cache covers every pair (hidden state, next token) of the sequence; after a
 // time in which it was parked (applied()), only the last few pairs of that time and all later ones. Pairs are
-// collected until a draft needs them, or until a batch of them is full. images: of the sequence, or null;
-// they outlive the drafter, and have embeddings when it processes their tokens.
+// collected until a draft needs them, or until a batch of them is full. images: the sequence's images, or
+// null; they outlive the drafter, and have embeddings when it processes their tokens.
 std::unique_ptr<Drafter> make_mtp_drafter(const Model& model, const PromptImages* images = nullptr);
 
 // A separate, smaller model with the same tokens and its own state.

@@ -23,14 +23,14 @@ inline bool ahead(const Candidate& a, const Candidate& b) {
 void keep_top_k(std::vector<Candidate>& list, int k);
 void keep_top_p(std::vector<Candidate>& list, float p);
 void keep_min_p(std::vector<Candidate>& list, float p);
-// Keeps what is at most n standard deviations of all finite logits below the largest one.
+// Keeps the tokens whose logits are at most n standard deviations (of all finite logits) below the largest.
 void keep_near_best(std::vector<Candidate>& list, std::span<const float> logits, float n);
 // Keeps the tokens whose surprise is nearest to the entropy of the list, until they reach this share of it.
-// Of two that are equally near, the likelier comes first.
+// If two tokens are equally near, the more likely one comes first.
 void keep_typical(std::vector<Candidate>& list, float p);
 // XTC: removes all tokens that are at least `threshold` likely, except the least likely of them.
 void exclude_top_choices(std::vector<Candidate>& list, float threshold);
-// Mirostat 1 or 2: keeps what is surprising by at most about mu bits. vocab: number of tokens that there are.
+// Mirostat 1 or 2: keeps the tokens with a surprise of at most about mu bits. vocab: size of the vocabulary.
 void keep_unsurprising(std::vector<Candidate>& list, int version, double mu, size_t vocab);
 // The surprise of one of these tokens, in bits. The list must be sorted, as keep_unsurprising() leaves it.
 double surprise_of(const std::vector<Candidate>& list, int token);

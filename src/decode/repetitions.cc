@@ -31,7 +31,7 @@ Repetitions::Repetitions(const DryParams& params, std::span<const int> prompt, c
     if (!breaker.empty()) last_bytes_.set(static_cast<unsigned char>(breaker.back()));
     longest_ = std::max(longest_, breaker.size());
   }
-  // What is before the window and what a breaker may begin with is never looked at.
+  // Tokens before the window, and those with which a breaker may begin, are never looked at.
   const size_t most = params_.window < 0 ? prompt.size() : static_cast<size_t>(params_.window) + longest_;
   if (prompt.size() > most) prompt = prompt.last(most);
   for (const int token : prompt) push(token);

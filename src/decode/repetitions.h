@@ -23,11 +23,10 @@ class Repetitions {
   void push(int token);
   void pop();
 
-  // For each token that followed earlier what the sequence ends with now: the number of tokens that were the
-  // same before it, at most, if that is at least DryParams::allowed_length. Takes time in proportion to the
-  // window.
+  // For each token that would continue a repetition: the length of the longest one, in tokens, if it is at
+  // least DryParams::allowed_length. Takes time in proportion to the window.
   std::unordered_map<int, int> next() const;
-  // What is taken off the logit of a token with this number.
+  // The penalty of a token that continues a repetition of this length; it is subtracted from the logit.
   float penalty(int length) const;
 
  private:

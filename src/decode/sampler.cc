@@ -134,22 +134,22 @@ Drawn draw(std::span<const float> logits, const SamplingParams& params, const To
   return {winner_of(list, params.seed, position).token};
 }
 
-ops::RowChoice choice_of(const SamplingParams& params, uint64_t position) {
-  using Kind = ops::RowChoice::Kind;
-  ops::RowChoice choice{.temperature = params.temperature,
-                        .behind_top = params.min_p > 0 ? std::log(params.min_p) : -INFINITY,
-                        .top_k = params.top_k,
-                        .top_p = params.top_p,
-                        .seed = params.seed,
-                        .position = position};
-  if (params.changes_logits() || (params.filters_on_host() && !params.greedy())) return choice;
+ops::RowSampling row_sampling(const SamplingParams& params, uint64_t position) {
+  using Kind = ops::RowSampling::Kind;
+  ops::RowSampling sampling{.temperature = params.temperature,
+                            .behind_top = params.min_p > 0 ? std::log(params.min_p) : -INFINITY,
+                            .top_k = params.top_k,
+                            .top_p = params.top_p,
+                            .seed = params.seed,
+                            .position = position};
+  if (params.changes_logits() || (params.filters_on_host() && !params.greedy())) return sampling;
   if (params.greedy())
-    choice.kind = Kind::greedy;
+    sampling.kind = Kind::greedy;
   else if (params.top_k > 0 && params.top_k <= ops::kMostTopK)
-    choice.kind = Kind::top_k;
+    sampling.kind = Kind::top_k;
   else if (params.top_k <= 0 && params.top_p >= 1)
-    choice.kind = Kind::noise;
-  return choice;
+    sampling.kind = Kind::noise;
+  return sampling;
 }
 
 }  // namespace anabranch

@@ -44,7 +44,7 @@ inline int sample(std::span<const float> logits, const SamplingParams& params, c
   return draw(logits, params, history, position, ids).token;
 }
 
-// The same choice for a device to make (ops/choose.h). Kind::none: only sample() can.
-ops::RowChoice choice_of(const SamplingParams& params, uint64_t position);
+// How a device samples the same token (ops/choose.h). Kind::none: only sample() can.
+ops::RowSampling row_sampling(const SamplingParams& params, uint64_t position);
 
 }  // namespace anabranch

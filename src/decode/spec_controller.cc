@@ -310,7 +310,7 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
 }
 
 // Records the best choice; it needs no trial for a while.
-void SpecController::hold(const RoundChoice& choice, int ngram_match) {
+void SpecController::hold(const DraftDecision& choice, int ngram_match) {
   arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
   // N-gram proposals come and go, so the choice without them stays held.
   if (choice.source != DraftSource::ngram) held_ = choice;
@@ -320,7 +320,7 @@ void SpecController::hold(const RoundChoice& choice, int ngram_match) {
 // better than the held one. It loses at most a few rounds plus a small share of the time against plain
 // decoding (credit_). Trials lose at most as much again (exploration_): a source that loses is parked, and
 // tried again after 16, 32, ... 256 rounds.
-RoundChoice SpecController::choose(const RoundLimits& limits) {
+DraftDecision SpecController::choose(const RoundLimits& limits) {
   trying_ = -1;
   best_rate_ = 1;
   if (limits.max_drafts <= 0) return {};
@@ -335,7 +335,7 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
   }
   if (!mode_.automatic && mode_.depth > 0) {
     const int longest = all[index_of(mode_.source)].longest;
-    return longest > 0 ? RoundChoice{mode_.source, longest} : RoundChoice{};
+    return longest > 0 ? DraftDecision{mode_.source, longest} : DraftDecision{};
   }
   const Option best = overdrawn ? Option{} : best_option(all);
   hold(best.choice, limits.ngram_match);

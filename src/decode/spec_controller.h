@@ -74,7 +74,7 @@ class SpecController {
  public:
   SpecController(SpecCosts& costs, SpecMode mode);
 
-  RoundChoice choose(const RoundLimits& limits);
+  DraftDecision choose(const RoundLimits& limits);
   // Call when the choice was not used and choose() will be called again: the next observed round then does
   // not count as a trial.
   void drop_choice() { trying_ = -1; }
@@ -92,7 +92,7 @@ class SpecController {
  private:
   // A choice and its expected result; plain decoding by default.
   struct Option {
-    RoundChoice choice;
+    DraftDecision choice;
     double tokens = 1, cost = 1;  // cost in plain rounds
     double rate() const { return tokens / cost; }
   };
@@ -116,7 +116,7 @@ class SpecController {
   Options options(DraftSource source, const RoundLimits& limits) const;
   Option best_option(const AllOptions& all) const;
   Option arm_option(int arm, const AllOptions& all, const Option& best, int ngram_match) const;
-  void hold(const RoundChoice& choice, int ngram_match);
+  void hold(const DraftDecision& choice, int ngram_match);
 
   SpecCosts& costs_;
   SpecMode mode_;
@@ -129,7 +129,7 @@ class SpecController {
   };
   mutable std::array<Recent, kDraftClasses> recent_;
   std::array<Arm, kArms> arms_;
-  RoundChoice held_;      // the last best choice, not counting n-gram drafts
+  DraftDecision held_;    // the last best choice, not counting n-gram drafts
   int trying_ = -1;       // the arm that this round tries; -1: none
   double best_rate_ = 1;  // expected rate of the best choice in this round
 

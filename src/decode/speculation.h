@@ -51,7 +51,7 @@ struct RoundLimits {
 };
 
 // depth is 0 exactly when source is none.
-struct RoundChoice {
+struct DraftDecision {
   DraftSource source = DraftSource::none;
   int depth = 0;
 };

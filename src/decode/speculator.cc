@@ -29,12 +29,12 @@ bool SpecResources::has(DraftSource source) const {
 namespace {
 
 // How far a proposal can be trusted, as the equivalent length of a match at one place of the sequence itself.
-// On bench/prompts, proposals of the same equivalent length are right equally often. If several places agree,
-// their length counts twice; that of a match in another answer counts half. 0: the proposal is hardly ever
-// right.
+// On bench/prompts, proposals of the same equivalent length are right equally often. If several matches
+// agree, their length counts twice; that of a match in another answer counts half. 0: the proposal is hardly
+// ever right.
 int trusted_match(const SuffixIndex::Proposal& proposal, bool own) {
-  if (5 * proposal.agree < 4 * proposal.places) return 0;
-  const int match = proposal.match * (proposal.places > 1 ? 2 : 1);
+  if (5 * proposal.agree < 4 * proposal.matches) return 0;
+  const int match = proposal.match * (proposal.matches > 1 ? 2 : 1);
   return own ? match : match == 2 ? 0 : (match + 1) / 2;
 }
 
@@ -163,28 +163,28 @@ void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool
 
 // The sequences that draft with one kind of drafter.
 struct Speculator::Group {
-  std::vector<SpecSeat*> seats;
+  std::vector<DraftJob*> jobs;
   std::vector<DraftWork> works;
 };
 
-void Speculator::follow_choice(SpecSeat& seat, const RoundChoice& choice, std::span<Group> groups) {
-  seat.draft.source = choice.source;
+void Speculator::follow_choice(DraftJob& job, const DraftDecision& choice, std::span<Group> groups) {
+  job.draft.source = choice.source;
   if (choice.depth <= 0) return;
-  CHECK(choice.depth <= seat.request.count, "{} drafts, {} fit", choice.depth, seat.request.count);
+  CHECK(choice.depth <= job.request.count, "{} drafts, {} fit", choice.depth, job.request.count);
   if (choice.source == DraftSource::ngram) {
     const auto length = std::min(copy_.size(), static_cast<size_t>(choice.depth));
-    seat.draft.tokens.assign(copy_.begin(), copy_.begin() + static_cast<std::ptrdiff_t>(length));
-    seat.draft.ngram_match = copy_match_;
+    job.draft.tokens.assign(copy_.begin(), copy_.begin() + static_cast<std::ptrdiff_t>(length));
+    job.draft.ngram_match = copy_match_;
     return;
   }
   guarded(choice.source, [&] {
     Drafter& chosen = drafter(choice.source);
-    chosen.prepare(seat.request.tokens);
-    DraftRequest request = seat.request;
+    chosen.prepare(job.request.tokens);
+    DraftRequest request = job.request;
     request.count = choice.depth;
     Group& group = groups[static_cast<size_t>(choice.source)];
     group.works.push_back({&chosen, request});
-    group.seats.push_back(&seat);
+    group.jobs.push_back(&job);
   });
 }
 
@@ -193,58 +193,58 @@ void Speculator::run(Group& group, DraftSource source, DraftTimes& times) {
   try {
     propose_together(group.works);
   } catch (const std::exception& e) {
-    for (SpecSeat* seat : group.seats) seat->speculator->give_up(source, e);
+    for (DraftJob* job : group.jobs) job->speculator->give_up(source, e);
     return;
   }
   const double seconds = now_seconds() - start;
-  for (size_t i = 0; i < group.seats.size(); i++) {
+  for (size_t i = 0; i < group.jobs.size(); i++) {
     times.levels = std::max(times.levels, group.works[i].request.count);
-    SpecSeat& seat = *group.seats[i];
+    DraftJob& job = *group.jobs[i];
     DraftWork& work = group.works[i];
-    seat.speculator->guarded(source, [&] {
+    job.speculator->guarded(source, [&] {
       if (work.failure) std::rethrow_exception(work.failure);
-      seat.draft.tokens = std::move(work.tokens);
+      job.draft.tokens = std::move(work.tokens);
     });
-    seat.draft.seconds = seconds / static_cast<double>(group.seats.size());
+    job.draft.seconds = seconds / static_cast<double>(group.jobs.size());
   }
   times.source = times.chains > 0 ? DraftSource::none : source;
-  times.chains += static_cast<int>(group.seats.size());
+  times.chains += static_cast<int>(group.jobs.size());
   times.seconds += seconds;
 }
 
-std::vector<RoundChoice> Speculator::choose(SpecResources& resources, std::span<SpecSeat> seats,
-                                            int sequences, bool measured) {
-  std::vector<BatchSeat> limits;
-  for (SpecSeat& seat : seats)
-    limits.push_back({&seat.speculator->controller_, seat.speculator->limits_of(seat.request)});
+std::vector<DraftDecision> Speculator::choose(SpecResources& resources, std::span<DraftJob> jobs,
+                                              int sequences, bool measured) {
+  std::vector<DraftCandidate> limits;
+  for (DraftJob& job : jobs)
+    limits.push_back({&job.speculator->controller_, job.speculator->limits_of(job.request)});
   if (sequences > 1) return resources.planner.choose(sequences, limits, measured);
-  if (seats.empty()) return {};
-  return {seats[0].speculator->controller_.choose(limits[0].limits)};
+  if (jobs.empty()) return {};
+  return {jobs[0].speculator->controller_.choose(limits[0].limits)};
 }
 
-bool Speculator::would_draft(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+bool Speculator::would_draft(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
                              bool measured) {
-  const auto choices = choose(resources, seats, sequences, measured);
-  if (std::all_of(choices.begin(), choices.end(), [](const RoundChoice& c) { return c.depth == 0; }))
+  const auto choices = choose(resources, jobs, sequences, measured);
+  if (std::all_of(choices.begin(), choices.end(), [](const DraftDecision& c) { return c.depth == 0; }))
     return false;
   resources.planner.drop_choice();
-  for (const SpecSeat& seat : seats) seat.speculator->controller_.drop_choice();
+  for (const DraftJob& job : jobs) job.speculator->controller_.drop_choice();
   return true;
 }
 
-DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+DraftTimes Speculator::draft_together(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
                                       bool measured) {
-  const auto choices = choose(resources, seats, sequences, measured);
+  const auto choices = choose(resources, jobs, sequences, measured);
   std::array<Group, kDraftSources> groups;
-  for (size_t i = 0; i < seats.size(); i++) seats[i].speculator->follow_choice(seats[i], choices[i], groups);
+  for (size_t i = 0; i < jobs.size(); i++) jobs[i].speculator->follow_choice(jobs[i], choices[i], groups);
   DraftTimes times;
   for (size_t k = 0; k < groups.size(); k++)
     if (!groups[k].works.empty()) run(groups[k], static_cast<DraftSource>(k), times);
   // A draft model's vocabulary may be padded to more tokens than the model has, and a copy may reach an
   // image.
   const auto unknown = [&](int id) { return id >= resources.model->spec().vocab; };
-  for (SpecSeat& seat : seats) {
-    auto& tokens = seat.draft.tokens;
+  for (DraftJob& job : jobs) {
+    auto& tokens = job.draft.tokens;
     tokens.erase(std::find_if(tokens.begin(), tokens.end(), unknown), tokens.end());
   }
   return times;

@@ -41,13 +41,13 @@ struct Draft {
 class Speculator;
 
 // A sequence in Speculator::draft_together().
-struct SpecSeat {
+struct DraftJob {
   Speculator* speculator;
   DraftRequest request;  // of at most request.count tokens
   Draft draft = {};      // the result
 };
 
-// The time and the source of a step's drafts, for BatchStep.
+// The time and the source of a step's drafts, for BatchResult.
 struct DraftTimes {
   DraftSource source = DraftSource::none;
   int chains = 0, levels = 0;
@@ -58,8 +58,8 @@ class Speculator {
  public:
   // mode.source must be among the resources. salt: drafts may be copied from answers to earlier requests with
   // this salt, and later requests with it may copy from this answer; unset: only from the sequence's own
-  // tokens. images: of the sequence, or null: as in make_mtp_drafter(). A draft model has no use for prompts
-  // with images.
+  // tokens. images: the sequence's images, or null, as in make_mtp_drafter(). A draft model has no use for
+  // prompts with images.
   Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt,
              const PromptImages* images = nullptr);
 
@@ -76,12 +76,12 @@ class Speculator {
   std::optional<MtpSnapshot> save(std::span<const int> tokens);
 
   // Makes the drafts of a step in shared passes. sequences: the number that decode in the step, with or
-  // without a seat. measured: the step's time will be known.
-  static DraftTimes draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+  // without a draft. measured: the step's time will be known.
+  static DraftTimes draft_together(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
                                    bool measured);
 
   // Whether the tokens known so far would make draft_together() draft. If not, the round is a plain one.
-  static bool would_draft(SpecResources& resources, std::span<SpecSeat> seats, int sequences, bool measured);
+  static bool would_draft(SpecResources& resources, std::span<DraftJob> jobs, int sequences, bool measured);
 
   // Reports the result of the round that began with `draft`: its first `accepted` tokens are right. ended:
   // the request ended, so later draft tokens were not judged. verify_s: as in RoundResult. shared: other
@@ -92,14 +92,14 @@ class Speculator {
 
  private:
   struct Group;
-  static std::vector<RoundChoice> choose(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
-                                         bool measured);
+  static std::vector<DraftDecision> choose(SpecResources& resources, std::span<DraftJob> jobs, int sequences,
+                                           bool measured);
   bool may_use(DraftSource source) const;
   bool can_draft(DraftSource source, size_t tokens);
   Drafter& drafter(DraftSource source);
   void guarded(DraftSource source, const std::function<void()>& work);
   void give_up(DraftSource source, const std::exception& e);
-  void follow_choice(SpecSeat& seat, const RoundChoice& choice, std::span<Group> groups);
+  void follow_choice(DraftJob& job, const DraftDecision& choice, std::span<Group> groups);
   static void run(Group& group, DraftSource source, DraftTimes& times);
   // The limits of this round. Also finds the n-gram proposal.
   RoundLimits limits_of(const DraftRequest& request);

@@ -27,7 +27,7 @@ int equal_length(std::span<const int> tokens, size_t first, size_t next, std::sp
   return static_cast<int>(n);
 }
 
-// The most frequent token. Among equally frequent ones the first wins, which is the latest place's.
+// The most frequent token. Among equally frequent ones the first wins, which is the latest match's.
 struct Vote {
   int token = SuffixIndex::kEnd, count = 0;
 };
@@ -87,16 +87,16 @@ void SuffixIndex::drop_front(size_t tokens) {
   if (first_ > tokens_.size() / 4) rebuild(room_for(size()));
 }
 
-// The places with the longest match, the latest first.
-std::vector<SuffixIndex::Place> SuffixIndex::places(std::span<const int> context) const {
-  std::vector<Place> found;
+// The longest matches, the latest first.
+std::vector<SuffixIndex::Match> SuffixIndex::matches(std::span<const int> context) const {
+  std::vector<Match> found;
   for (size_t k = kOrders.size(); k-- > 0 && found.empty();) {
     const int order = kOrders[k];
     const Chains& chains = chains_[k];
     if (context.size() < static_cast<size_t>(order) || chains.last.empty()) continue;
     int32_t end = chains.last[hash_of(context, context.size() - 1, order, chains.last.size())];
     int seen = 0;
-    for (int step = 0; step < kMostSteps && seen < kMostPlaces; step++, end = chains.before[end]) {
+    for (int step = 0; step < kMostSteps && seen < kMostMatches; step++, end = chains.before[end]) {
       if (end < static_cast<int32_t>(first_)) break;
       const size_t next = static_cast<size_t>(end) + 1;
       if (next == tokens_.size()) continue;  // nothing follows; if `own`, it is the context itself
@@ -112,24 +112,24 @@ std::vector<SuffixIndex::Place> SuffixIndex::places(std::span<const int> context
 
 SuffixIndex::Proposal SuffixIndex::propose(std::span<const int> context, int count, bool own) const {
   Proposal proposal;
-  std::vector<Place> alive = places(context);
+  std::vector<Match> alive = matches(context);
   if (alive.empty()) return proposal;
   proposal.match = alive.front().match;
-  proposal.places = static_cast<int>(alive.size());
-  const auto token_at = [&](const Place& place, size_t i) {
-    const size_t at = static_cast<size_t>(place.next) + i;
+  proposal.matches = static_cast<int>(alive.size());
+  const auto token_at = [&](const Match& match, size_t i) {
+    const size_t at = static_cast<size_t>(match.next) + i;
     if (at < tokens_.size()) return tokens_[at];
     return own ? proposal.tokens[at - tokens_.size()] : kEnd;
   };
   std::vector<int> nexts;
   for (size_t i = 0; i < static_cast<size_t>(count); i++) {
     nexts.clear();
-    for (const Place& place : alive) nexts.push_back(token_at(place, i));
+    for (const Match& match : alive) nexts.push_back(token_at(match, i));
     const Vote vote = most_frequent(nexts);
-    // Four of five places must agree. The caller judges the first token.
+    // Four of five matches must agree. The caller judges the first token.
     if (vote.count == 0 || (i > 0 && 5 * vote.count < 4 * static_cast<int>(alive.size()))) break;
     if (i == 0) proposal.agree = vote.count;
-    std::erase_if(alive, [&](const Place& place) { return token_at(place, i) != vote.token; });
+    std::erase_if(alive, [&](const Match& match) { return token_at(match, i) != vote.token; });
     proposal.tokens.push_back(vote.token);
   }
   if (proposal.tokens.empty()) proposal = {};

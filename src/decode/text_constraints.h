@@ -28,8 +28,8 @@ class TurnEnd final : public Constraint {
   std::span<const int> ends_;
 };
 
-// Keeps the sequence going until it has so many tokens: those that would end it are not sampled, unless no
-// other token may come next. Must come after the constraints that mask others.
+// A sequence does not end before it has `least` tokens: tokens that would end it are not sampled, unless no
+// other token may come next. Must come after all other constraints that mask tokens.
 class MinTokens final : public Constraint {
  public:
   // ends: the tokens that end the sequence. thinking: counts the answer's tokens, and outlives the

@@ -1,5 +1,5 @@
-// What a sampler has to know of a sequence's tokens: their counts, from which penalties are computed, their
-// repetitions, and Mirostat's state.
+// The data about a sequence's tokens that a sampler needs: their counts, from which penalties are computed,
+// their repetitions, and Mirostat's state.
 #pragma once
 
 #include <optional>

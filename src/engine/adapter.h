@@ -34,8 +34,8 @@ struct AppliedAdapter {
 
 inline constexpr size_t kMaxAdapters = 8;  // of one request
 
-// What a request's cache_salt gets in front, so that states of other adapters are not found. Empty without
-// adapters.
+// A prefix for a request's cache_salt, so that it does not find cache entries of other adapters. Empty
+// without adapters.
 std::string adapter_salt(std::span<const AppliedAdapter> adapters);
 // The part of a cache_salt that adapter_salt() made.
 std::string_view adapter_salt_in(std::string_view cache_salt);

@@ -34,14 +34,14 @@ Result<void> check_sampling(const Request& request, int vocab) {
       return make_error(ErrorKind::invalid, "a sampling parameter is {}, but must be a number of at least 0",
                         value);
   if (p.mirostat < 0 || p.mirostat > 2 || dry.base < 1 || dry.allowed_length < 0)
-    return make_error(
-        ErrorKind::invalid,
-        "Mirostat {}, DRY's base {} and its length {} are none that there are: 0 to 2, at least 1 "
-        "and at least 0 are",
-        p.mirostat, dry.base, dry.allowed_length);
+    return make_error(ErrorKind::invalid,
+                      "Mirostat {}, DRY base {} and DRY length {} are not possible: Mirostat is 0 to 2, the "
+                      "base at least 1, the length at least 0",
+                      p.mirostat, dry.base, dry.allowed_length);
   if (request.logprobs > kMaxLogprobs)
-    return make_error(ErrorKind::invalid, "{} log probabilities were asked for, but at most {} are told",
-                      request.logprobs, kMaxLogprobs);
+    return make_error(ErrorKind::invalid,
+                      "{} log probabilities were asked for, but at most {} can be returned", request.logprobs,
+                      kMaxLogprobs);
   for (const auto& entry : p.logit_bias)
     if (entry.first < 0 || entry.first >= vocab)
       return make_error(ErrorKind::invalid, "the bias of token id {} is outside the vocabulary of {}",
@@ -165,7 +165,7 @@ Result<void> EngineImpl::check_images(const Request& request) const {
   if (!request.images.empty() && !model_.image_format())
     return make_error(ErrorKind::unsupported, "the model {} reads no images", info().name);
   if (!request.images.empty() && request.prompt_logprobs)
-    return make_error(ErrorKind::unsupported, "log probabilities of a prompt with images are not told");
+    return make_error(ErrorKind::unsupported, "log probabilities of a prompt with images cannot be returned");
   const int merge = request.images.empty() ? 1 : model_.tower()->spec().merge;
   for (const RequestImage& image : request.images)
     if (!image.image || image.image->tokens < 1 ||

@@ -112,7 +112,7 @@ struct Request {
   // statistics, and reads in small steps, so that a request that comes meanwhile waits for little.
   bool background = false;
 
-  bool cache = true;         // read and write the state cache, if the engine has one
+  bool cache = true;         // read and write the prefix cache, if the engine has one
   std::string cache_salt;    // states cached under another salt are not found
   StateOrigin state_from;    // with peers: the only peer to ask, if it is a configured one
   bool name_states = false;  // the last event names the cached states that the request used or stored
@@ -167,10 +167,10 @@ struct CacheOptions {
   uint64_t ram_bytes = 0;  // 0: an eighth of the machine's memory, at most 8 GiB
   std::string directory;   // empty: no disk tier
   std::optional<uint64_t>
-      disk_bytes;             // unset: a tenth of the free space there, at most 32 GiB; 0: no disk tier
-  double disk_worth_s = 0;    // StateCacheOptions::disk_worth_s
-  KvForm kv = KvForm::exact;  // an engine finds only states that were cached in its own KV format
-  std::string events;         // a ZeroMQ endpoint for cache events (cache/kv_events.h); empty: none
+      disk_bytes;                 // unset: a tenth of the free space there, at most 32 GiB; 0: no disk tier
+  double disk_worth_s = 0;        // StateCacheOptions::disk_worth_s
+  KvFormat kv = KvFormat::exact;  // an engine finds only states that were cached in its own KV format
+  std::string events;             // a ZeroMQ endpoint for cache events (cache/kv_events.h); empty: none
 };
 
 struct EngineOptions {

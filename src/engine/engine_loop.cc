@@ -153,18 +153,19 @@ void EngineLoop::guard_memory() {
   const auto cache = keeper_.stats();
   const MemoryBudgets& budgets =
       memory_.update(available_memory(), {scheduler_.bytes(), cache ? cache->ram_bytes : 0});
-  // What is free in the machine is less by the adapters already; what was planned at the start is not.
+  // The machine's free memory excludes the adapters already; the memory planned at the start does not.
   const uint64_t adapters = options_.memory_bytes > 0 ? 0 : inbox_.adapter_bytes->load();
   const uint64_t planned = all_states_ - std::min(adapters, all_states_ / 2);
   scheduler_.set_budget(model_.device().has_own_memory() ? planned : std::min(planned, budgets.states));
   keeper_.set_ram_budget(budgets.cache);
   if (memory_.short_of_memory() == was_short) return;
   if (was_short)
-    log_info("the machine has memory again: kept states and running requests may take what they did");
+    log_info(
+        "the machine has enough memory again: the prefix cache and running requests have their full budgets");
   else
     log_warning(
-        "the machine is short of memory: kept states may take {:.1f} GB now, those of running requests "
-        "{:.1f} GB; free some memory, or start with smaller --cache-ram and --memory",
+        "the machine is short of memory: the prefix cache may use {:.1f} GB now, running requests {:.1f} GB; "
+        "free some memory, or start with smaller --cache-ram and --memory",
         budgets.cache / 1e9, budgets.states / 1e9);
 }
 
@@ -178,9 +179,8 @@ void EngineLoop::schedule() {
     // The sequence has ended, or starts again because the pending step failed.
     if (it == sequences_.end() || !it->second->state) continue;
     Sequence& sequence = *it->second;
-    log_info(
-        "request {} waits again after {} tokens: states of running requests need more memory than there is",
-        id, sequence.tokens.size());
+    log_info("request {} waits again after {} tokens: running requests need more memory than there is", id,
+             sequence.tokens.size());
     keeper_.keep(sequence);
     note_cache();
     drop_state(sequence);

@@ -6,8 +6,8 @@
 namespace anabranch {
 namespace {
 
-// What a family's chat template writes for an image, and what its processor replaces that with. Reference:
-// Transformers' processing_qwen3_vl.py and processing_gemma3.py.
+// The text that a family's chat template writes for an image, and the text with which its processor replaces
+// it. Reference: Transformers' processing_qwen3_vl.py and processing_gemma3.py.
 struct Written {
   const char *by_template, *in_prompt, *pad;
 };

@@ -1,6 +1,6 @@
 // Adapts the engine's memory budgets to what other programs use: pure policy, no clock.
 //
-// When less memory is free than the reserve, the state cache shrinks by the missing amount. If that is not
+// When less memory is free than the reserve, the prefix cache shrinks by the missing amount. If that is not
 // enough, the budget of running requests is frozen: no request is admitted, and one may grow only as another
 // gives memory back (the scheduler preempts). Once more than the reserve is free, both budgets grow again.
 #pragma once

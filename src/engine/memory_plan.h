@@ -1,4 +1,4 @@
-// Memory budgets for running requests and the state cache, and the context length that follows from them.
+// Memory budgets for running requests and the prefix cache, and the context length that follows from them.
 // Planned once, when the model is loaded; memory_guard.h adapts the budgets later.
 #pragma once
 

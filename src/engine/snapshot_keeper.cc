@@ -56,7 +56,7 @@ std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCach
   disk.about = fmt::format("model {}\nsetting {}\npath {}\n", info.name, setting, path.string());
   auto store = DiskStore::open(std::move(disk));
   if (store.ok()) return std::move(*store);
-  log_warning("states are kept in memory only: {}", store.error().message);
+  log_warning("the prefix cache is in memory only: {}", store.error().message);
   return nullptr;
 }
 
@@ -67,7 +67,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   SnapshotKeeper keeper;
   const CacheOptions& wanted = engine.cache;
   if (!wanted.enabled) return keeper;
-  if (engine.device.name != "cpu" && wanted.kv == KvForm::q8)
+  if (engine.device.name != "cpu" && wanted.kv == KvFormat::q8)
     return make_error(ErrorKind::unsupported,
                       "--cache-kv q8 is for the CPU only: leave it out with --device {}", engine.device.name);
   TRY(const Fingerprint weights, weights_key(engine.model_path, wanted.directory));
@@ -80,7 +80,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   const int ranks = model.model().ranks();
   const auto setting =
       fmt::format("{} {}{}{}", engine.device.reference ? "reference" : engine.device.name,
-                  engine.device.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "",
+                  engine.device.precise ? "f32" : "f16", wanted.kv == KvFormat::q8 ? " q8" : "",
                   ranks > 1 ? fmt::format(" in {} parts", ranks) : "");
   const bool windows = std::ranges::any_of(options.model, [](const LayerLayout& layer) {
     const auto* kv = std::get_if<KvLayout>(&layer);
@@ -101,10 +101,10 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
       fingerprint_of(fmt::format("{} {} {} {}{}{}", to_hex(weights), state_version(model.device().kind()),
                                  setting, engine.lossy_skip, windows ? " windows" : "", tower));
   options.kv = wanted.kv;
-  if (wanted.kv == KvForm::q8)
+  if (wanted.kv == KvFormat::q8)
     log_warning(
-        "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
-        "what a cold run would say");
+        "the prefix cache holds keys and values in 8 bits (--cache-kv q8): answers after a cached prefix may "
+        "differ from those without the cache");
   options.ram_bytes = ram_bytes;
   options.disk_worth_s = wanted.disk_worth_s;
   // The fingerprint does not cover which layers were left out, and the next calibration may change them.
@@ -115,7 +115,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   }
   if (options.disk) {
     const DiskStats disk = options.disk->stats();
-    log_info("states: {:.1f} of {:.1f} GB on disk in {}, up to {:.1f} GB in memory", disk.bytes / 1e9,
+    log_info("prefix cache: {:.1f} of {:.1f} GB on disk in {}, up to {:.1f} GB in memory", disk.bytes / 1e9,
              disk.budget_bytes / 1e9, wanted.directory, ram_bytes / 1e9);
   }
   keeper.cache_ = std::make_unique<StateCache>(std::move(options));
@@ -163,9 +163,9 @@ int SnapshotKeeper::resume(Sequence& sequence) {
   std::erase_if(sequence.keep_at, [&](int length) { return length <= hit.length || length < kLeastKept; });
   sequence.keep_at.erase(std::unique(sequence.keep_at.begin(), sequence.keep_at.end()),
                          sequence.keep_at.end());
-  const auto line =
-      fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
-                  hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
+  const auto line = fmt::format("request {}: {} of {} tokens were cached{}", sequence.id, hit.length,
+                                sequence.tokens.size(),
+                                hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
   // Entirely new prompts, which share at most the template's first words, are logged at debug level only.
   const bool tells = hit.length > 0 || hit.shared >= kLeastBranch || hit.lost;
   const auto why = hit.miss.empty() ? "" : ": " + hit.miss;
@@ -188,7 +188,7 @@ void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
                  token_s_);
     sequence.kept_at.push_back(snapshot.length);
   } catch (const std::exception& e) {
-    log_warning("a state was not kept: {}", e.what());
+    log_warning("a prefix was not cached: {}", e.what());
   }
 }
 

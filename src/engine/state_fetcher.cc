@@ -81,7 +81,7 @@ void StateFetcher::work() {
     try {
       fetch(*sequence);
     } catch (const std::exception& e) {
-      log_warning("request {}: no states are fetched: {}", sequence->id, e.what());
+      log_warning("request {}: nothing is fetched from other workers: {}", sequence->id, e.what());
     }
     lock.lock();
     // In the same critical section as the hand-over, so that no cancellation gets lost in between.
@@ -121,7 +121,7 @@ void StateFetcher::fetch(const Sequence& sequence) {
   auto fetched = peers_.fetch(wanted);
   if (!fetched || given_up(sequence.id)) return;
   if (const auto added = cache_.add(fetched->records); !added)
-    return log_warning("states of {} are not used: {}", fetched->peer, added.error().message);
+    return log_warning("cache entries of {} are not used: {}", fetched->peer, added.error().message);
   log_info("request {}: {} of {} tokens come from {} ({:.1f} MB in {:.0f} ms)", sequence.id,
            fetched->length - here.length, sequence.tokens.size(), fetched->peer,
            static_cast<double>(fetched->bytes) / 1e6, 1e3 * (now_seconds() - begun));

@@ -12,16 +12,16 @@ namespace anabranch {
 namespace {
 
 // How a device chooses the token at `position`. Kind::none: the sequence needs the logits.
-ops::RowChoice device_choice(const Sequence& sequence, size_t position) {
+ops::RowSampling device_sampling(const Sequence& sequence, size_t position) {
   if (sequence.request.logprobs >= 0 || sequence.constraints.masks()) return {};
-  return choice_of(sequence.request.sampling, position);
+  return row_sampling(sequence.request.sampling, position);
 }
 
 // Whether the next token can be chosen by the device alone, so that the host only decides how the sequence
 // ends.
 bool decides_late(const Sequence& sequence) {
   return sequence.generates() && !sequence.grammar && sequence.constraints.forced().empty() &&
-         device_choice(sequence, 0).kind != ops::RowChoice::Kind::none;
+         device_sampling(sequence, 0).kind != ops::RowSampling::Kind::none;
 }
 
 bool may_run_ahead(const StepPart& part) {
@@ -82,12 +82,12 @@ StepPart StepRunner::part_of(const ScheduledTokens& scheduled, Sequence& sequenc
 }
 
 bool StepRunner::may_follow(std::span<Sequence* const> sequences, const StepLoad& load) {
-  std::vector<SpecSeat> seats;
+  std::vector<DraftJob> jobs;
   for (Sequence* sequence : sequences) {
     if (!decides_late(*sequence)) return false;
-    seats.push_back(seat_of(*sequence, 1));
+    jobs.push_back(draft_job_of(*sequence, 1));
   }
-  return !Speculator::would_draft(model_.speculation(), seats, load.decoding, load.prompt_tokens == 0);
+  return !Speculator::would_draft(model_.speculation(), jobs, load.decoding, load.prompt_tokens == 0);
 }
 
 void StepRunner::submit(Step& step, const Step* before) {
@@ -108,14 +108,14 @@ void StepRunner::submit(Step& step, const Step* before) {
 // If the next step may run ahead and the logits are in the host's memory, chooses them here.
 void StepRunner::choose(Step& step) {
   step.ahead = overlap_ && std::all_of(step.parts.begin(), step.parts.end(), may_run_ahead);
-  std::vector<ops::RowChoice> rows;
+  std::vector<ops::RowSampling> rows;
   for (const StepPart& part : step.parts) {
     const size_t position = static_cast<size_t>(part.begin + part.scheduled.tokens);
     if (part.samples())
       for (size_t i = 0; i <= part.draft.tokens.size(); i++)
-        rows.push_back(device_choice(*part.sequence, position + i));
+        rows.push_back(device_sampling(*part.sequence, position + i));
   }
-  const auto here = [](const ops::RowChoice& row) { return row.kind != ops::RowChoice::Kind::none; };
+  const auto here = [](const ops::RowSampling& row) { return row.kind != ops::RowSampling::Kind::none; };
   if (rows.empty() || std::any_of(rows.begin(), rows.end(), here))
     step.chosen = ops::choose_tokens(step.logits, rows);
   step.ahead = step.ahead && (step.chosen || model_.device().is_host());
@@ -131,7 +131,7 @@ void StepRunner::choose(Step& step) {
 void StepRunner::collect(Step& step) {
   const auto all_greedy = [&] {
     return std::all_of(step.parts.begin(), step.parts.end(), [](const StepPart& part) {
-      return !part.samples() || device_choice(*part.sequence, 0).kind == ops::RowChoice::Kind::greedy;
+      return !part.samples() || device_sampling(*part.sequence, 0).kind == ops::RowSampling::Kind::greedy;
     });
   };
   std::vector<int> chosen;
@@ -159,7 +159,7 @@ void StepRunner::collect(Step& step) {
 
 // Makes the drafts of the decoding parts: forced tokens if there are any, otherwise drafts by a drafter.
 DraftTimes StepRunner::draft(Step& step) {
-  std::vector<SpecSeat> seats;
+  std::vector<DraftJob> jobs;
   std::vector<StepPart*> seated;
   for (StepPart& part : step.parts) {
     if (!part.decodes) continue;
@@ -171,14 +171,14 @@ DraftTimes StepRunner::draft(Step& step) {
       part.draft.tokens.assign(known.begin(), known.end());
       continue;
     }
-    seats.push_back(seat_of(sequence, 0));
+    jobs.push_back(draft_job_of(sequence, 0));
     seated.push_back(&part);
   }
-  const auto times = Speculator::draft_together(model_.speculation(), seats, step.plan.decoding,
+  const auto times = Speculator::draft_together(model_.speculation(), jobs, step.plan.decoding,
                                                 step.plan.prompt_tokens == 0);
-  for (size_t i = 0; i < seats.size(); i++) {
+  for (size_t i = 0; i < jobs.size(); i++) {
     StepPart& part = *seated[i];
-    part.draft = std::move(seats[i].draft);
+    part.draft = std::move(jobs[i].draft);
     try {
       part.draft.tokens.resize(part.sequence->constraints.fitting(part.draft.tokens));
     } catch (...) {  // a grammar that takes too long ends only its own request
@@ -194,7 +194,7 @@ int StepRunner::most_drafts(const Sequence& sequence, int drawing) const {
   return std::max(0, std::min(tokens_left(sequence) - drawing - 1, kMaxDraft));
 }
 
-SpecSeat StepRunner::seat_of(Sequence& sequence, int drawing) const {
+DraftJob StepRunner::draft_job_of(Sequence& sequence, int drawing) const {
   return {&*sequence.speculator,
           {sequence.tokens, sequence.request.sampling, sequence.history, most_drafts(sequence, drawing),
            *sequence.state, sequence.images.get()}};
@@ -376,7 +376,8 @@ void StepRunner::observe(const Step& step, StepPart& part, double delivered) {
 
 void StepRunner::observe(const Step& step) {
   const DraftTimes& drafting = step.drafting;
-  BatchStep done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels, drafting.seconds};
+  BatchResult done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels,
+                   drafting.seconds};
   for (const StepPart& part : step.parts) done.drafted += static_cast<int>(part.draft.tokens.size());
   if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - std::min(step.drafted, step.round);
   model_.speculation().planner.observe(done);

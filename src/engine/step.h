@@ -86,7 +86,7 @@ class StepRunner {
 
  private:
   DraftTimes draft(Step& step);
-  SpecSeat seat_of(Sequence& sequence, int drawing) const;
+  DraftJob draft_job_of(Sequence& sequence, int drawing) const;
   void add_rows(Batch& batch, StepPart& part, const Step* before);
   void choose(Step& step);
   void take_tokens(StepPart& part, Logits& logits);

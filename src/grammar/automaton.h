@@ -88,7 +88,7 @@ Lengths lengths_of(const Automaton& automaton);
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
                               WorkBudget& work);
 
-enum class StringForm {
+enum class StringSyntax {
   quoted,  // a JSON string
   inside,  // a part of a JSON string, without the quotes
   bare,    // unescaped, but without "<", which could begin a closing tag
@@ -100,10 +100,10 @@ struct LengthBounds {
 };
 // The element that stands for the accepted texts with lengths within the bounds, in code points; "" if none
 // can be written. Most automata are written once, with rules that count. Errors: exhausted.
-Result<std::string> add_bounded(const Automaton& automaton, const LengthBounds& bounds, StringForm form,
+Result<std::string> add_bounded(const Automaton& automaton, const LengthBounds& bounds, StringSyntax syntax,
                                 std::string_view hint, GrammarRules& rules);
-// The element that stands for the accepted texts; "" if none of them can be written in this form.
-std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
+// The element that stands for the accepted texts; "" if none of them can be written in this syntax.
+std::string add_automaton(const Automaton& automaton, StringSyntax syntax, std::string_view hint,
                           GrammarRules& rules);
 
 }  // namespace anabranch

@@ -24,12 +24,12 @@ std::string class_of(const CharSet& set) {
 }
 
 // The ways in which one character of the set may be written, as elements of a rule.
-std::vector<std::string> written(const CharSet& set, StringForm form) {
+std::vector<std::string> written(const CharSet& set, StringSyntax syntax) {
   const CharSet surrogates{{0xD800, 0xDFFF}};
   std::vector<std::string> out;
-  if (form == StringForm::bare || form == StringForm::plain) {
+  if (syntax == StringSyntax::bare || syntax == StringSyntax::plain) {
     CharSet plain = set.without({{0, 8}, {0xB, 0x1F}, {0x7F, 0x7F}}).without(surrogates);
-    if (form == StringForm::bare) plain = plain.without({{'<', '<'}});
+    if (syntax == StringSyntax::bare) plain = plain.without({{'<', '<'}});
     if (!plain.empty()) out.push_back(class_of(plain));
     return out;
   }
@@ -53,10 +53,10 @@ std::vector<std::string> written(const CharSet& set, StringForm form) {
 
 // The automaton without the characters that cannot be written, and without the states that lead to nothing
 // then.
-Automaton writable(const Automaton& in, StringForm form) {
+Automaton writable(const Automaton& in, StringSyntax syntax) {
   Automaton out = in;
   for (auto& state : out.states)
-    std::erase_if(state.edges, [&](const auto& edge) { return written(edge.set, form).empty(); });
+    std::erase_if(state.edges, [&](const auto& edge) { return written(edge.set, syntax).empty(); });
   return trimmed_states(out);
 }
 
@@ -105,15 +105,15 @@ bool leaves_no_gap(const Automaton& automaton, const LengthBounds& bounds, WorkB
 }
 
 // The rules of the states; returns the rule of the first one. bounds: of the number of characters.
-std::string add_states(const Automaton& automaton, StringForm form, std::string_view hint,
+std::string add_states(const Automaton& automaton, StringSyntax syntax, std::string_view hint,
                        const LengthBounds* bounds, GrammarRules& rules) {
   std::vector<std::string> names;
   for (size_t i = 0; i < automaton.states.size(); i++) names.push_back(rules.reserve(hint));
   const auto body = [&](const Automaton::State& state, bool may_end) {
     std::vector<std::string> out;
-    if (state.accepts && may_end) out.push_back(form == StringForm::quoted ? "\"\\\"\"" : "\"\"");
+    if (state.accepts && may_end) out.push_back(syntax == StringSyntax::quoted ? "\"\\\"\"" : "\"\"");
     for (const auto& edge : state.edges)
-      for (const std::string& chars : written(edge.set, form))
+      for (const std::string& chars : written(edge.set, syntax))
         out.push_back(chars + " " + names[static_cast<size_t>(edge.to)]);
     return fmt::format("{}", fmt::join(out, " | "));
   };
@@ -130,49 +130,49 @@ std::string add_states(const Automaton& automaton, StringForm form, std::string_
   for (size_t i = 0; i < automaton.states.size(); i++)
     rules.define(names[i], body(automaton.states[i], true), option(i));
   // Without a quote at its end, the first rule must not match the empty text if that is too short.
-  if (form == StringForm::quoted || group.least == 0 || !automaton.states[0].accepts) return names[0];
+  if (syntax == StringSyntax::quoted || group.least == 0 || !automaton.states[0].accepts) return names[0];
   const std::string first = rules.reserve(hint);
   rules.define(first, body(automaton.states[0], false), option(0));
   return first;
 }
 
-std::string add_writable(const Automaton& automaton, StringForm form, std::string_view hint,
+std::string add_writable(const Automaton& automaton, StringSyntax syntax, std::string_view hint,
                          const LengthBounds* bounds, GrammarRules& rules) {
   if (automaton.states.empty()) return "";
   // The same automaton is written only once per grammar.
-  std::string key = fmt::format("{} ", static_cast<int>(form));
+  std::string key = fmt::format("{} ", static_cast<int>(syntax));
   for (const auto& state : automaton.states) {
     key += state.accepts ? "!" : "?";
     for (const auto& edge : state.edges) key += fmt::format("{}>{} ", class_of(edge.set), edge.to);
   }
   if (bounds) key += fmt::format("{} {}", bounds->least, bounds->most.value_or(SIZE_MAX));
   if (const std::string* known = rules.find(key)) return *known;
-  const std::string first = add_states(automaton, form, hint, bounds, rules);
-  const std::string element = form == StringForm::quoted ? rules.add(hint, "\"\\\"\" " + first) : first;
+  const std::string first = add_states(automaton, syntax, hint, bounds, rules);
+  const std::string element = syntax == StringSyntax::quoted ? rules.add(hint, "\"\\\"\" " + first) : first;
   rules.remember(key, element);
   return element;
 }
 
 }  // namespace
 
-std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
+std::string add_automaton(const Automaton& automaton, StringSyntax syntax, std::string_view hint,
                           GrammarRules& rules) {
-  return add_writable(writable(automaton, form), form, hint, nullptr, rules);
+  return add_writable(writable(automaton, syntax), syntax, hint, nullptr, rules);
 }
 
-Result<std::string> add_bounded(const Automaton& in, const LengthBounds& bounds, StringForm form,
+Result<std::string> add_bounded(const Automaton& in, const LengthBounds& bounds, StringSyntax syntax,
                                 std::string_view hint, GrammarRules& rules) {
-  const Automaton automaton = writable(in, form);
+  const Automaton automaton = writable(in, syntax);
   if (automaton.states.empty() || (bounds.most && *bounds.most < bounds.least)) return std::string();
   const Lengths lengths = lengths_of(automaton);
   if (lengths.least >= bounds.least && (!bounds.most || lengths.most.value_or(SIZE_MAX) <= *bounds.most))
-    return add_writable(automaton, form, hint, nullptr, rules);
+    return add_writable(automaton, syntax, hint, nullptr, rules);
   const std::vector<int> rest = distances(automaton);
   const auto farthest = static_cast<size_t>(*std::max_element(rest.begin(), rest.end()));
   if ((!bounds.most || *bounds.most >= farthest) && leaves_no_gap(automaton, bounds, rules.work()))
-    return add_writable(automaton, form, hint, &bounds, rules);
+    return add_writable(automaton, syntax, hint, &bounds, rules);
   TRY(const Automaton counted, with_length(automaton, bounds.least, bounds.most, rules.work()));
-  return add_writable(writable(counted, form), form, hint, nullptr, rules);
+  return add_writable(writable(counted, syntax), syntax, hint, nullptr, rules);
 }
 
 }  // namespace anabranch

@@ -12,7 +12,7 @@ std::string add_space(GrammarRules& rules) {
 }
 
 std::string add_any_string(GrammarRules& rules) {
-  return add_automaton(any_text(), StringForm::quoted, "string", rules);
+  return add_automaton(any_text(), StringSyntax::quoted, "string", rules);
 }
 
 std::string add_any(const std::string& name, GrammarRules& rules) {
@@ -21,7 +21,7 @@ std::string add_any(const std::string& name, GrammarRules& rules) {
   const std::string s = add_space(rules), text = add_any_string(rules);
   WorkBudget own;  // the same work for every grammar, so it is not charged
   const std::string number =
-      add_automaton(*compile_regex(*number_regex({}), own, true), StringForm::bare, "number", rules);
+      add_automaton(*compile_regex(*number_regex({}), own, true), StringSyntax::bare, "number", rules);
   rules.define(
       all, fmt::format("{} | {} | \"true\" | \"false\" | \"null\" | {} | {}", text, number, object, array));
   rules.define(object, fmt::format("\"{{\" {} (\"}}\" | any-pair)", s));

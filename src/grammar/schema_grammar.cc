@@ -25,7 +25,7 @@ Result<std::string> text_to_tag(GrammarRules& rules) {
   WorkBudget own;  // the same work for every grammar, so it is not charged
   TRY(const Automaton text,
       text_without(R"(^</parameter>\n|^</parameter>$|\n</parameter>\n|\n</parameter>$)", own));
-  const std::string element = add_automaton(text, StringForm::plain, "text", rules);
+  const std::string element = add_automaton(text, StringSyntax::plain, "text", rules);
   rules.remember(key, element);
   return element;
 }

@@ -61,7 +61,7 @@ Result<std::string> SchemaWriter::other_member(const Json& flat, const std::vect
         placed(compile_regex(patterns->begin().key(), rules_.work()), "patternProperties", where));
     TRY(const Automaton others, placed(text_except(names, rules_.work()), "patternProperties", where));
     TRY(automaton, placed(intersection(automaton, others, rules_.work()), "patternProperties", where));
-    key = add_automaton(automaton, StringForm::quoted, "key", rules_);
+    key = add_automaton(automaton, StringSyntax::quoted, "key", rules_);
     TRY(element, value(patterns->front(), step_of(where, "patternProperties")));
   } else {
     const bool open =
@@ -79,7 +79,7 @@ Result<std::string> SchemaWriter::other_member(const Json& flat, const std::vect
       TRY(key, value(keys, place));
     } else {
       TRY(const Automaton others, placed(text_except(names, rules_.work()), "additionalProperties", where));
-      key = add_automaton(others, StringForm::quoted, "key", rules_);
+      key = add_automaton(others, StringSyntax::quoted, "key", rules_);
     }
   }
   if (element.empty() || key.empty()) return std::string();

@@ -69,7 +69,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
       if (known.type == kString && flat.contains(known.keyword))
         return unsupported_keyword(where, known.keyword,
                                    "is not supported where a bare value may be of another type, too");
-  TRY(const std::string text, add_string(flat, where, StringForm::bare, plain, rules_));
+  TRY(const std::string text, add_string(flat, where, StringSyntax::bare, plain, rules_));
   Json rest = flat;
   Json types = Json::array();
   for (int type = 0; type < kTypes; type++)

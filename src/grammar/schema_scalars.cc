@@ -73,7 +73,7 @@ Result<std::string> digits(const std::string& regex, std::optional<double> step,
       return unsupported_keyword(where, "multipleOf", "is supported for numbers with at most three digits");
     TRY(automaton, placed(intersection(automaton, multiples, rules.work()), "multipleOf", where));
   }
-  const std::string element = add_automaton(automaton, StringForm::bare, hint, rules);
+  const std::string element = add_automaton(automaton, StringSyntax::bare, hint, rules);
   rules.remember(key, element);
   return element;
 }
@@ -114,21 +114,22 @@ Result<Automaton> matching_all(const Json& patterns, const Automaton* within, co
   return out;
 }
 
-// A format is only a note beside a pattern or a length if no text of those has the form in which we write it.
+// A format is only a note beside a pattern or a length if no text of those has the syntax in which we write
+// it.
 Result<std::string> add_limited(const StringLimits& limits, const LengthBounds& bounds,
-                                const std::string& where, StringForm form, GrammarRules& rules) {
+                                const std::string& where, StringSyntax syntax, GrammarRules& rules) {
   if (limits.format) {
     const auto with_format = [&]() -> Result<std::string> {
       TRY(const Automaton format, compile_regex(limits.format, rules.work()));
       TRY(const Automaton both, matching_all(limits.patterns, &format, where, rules.work()));
-      return add_bounded(both, bounds, form, "string", rules);
+      return add_bounded(both, bounds, syntax, "string", rules);
     };
     auto both = with_format();
     const bool alone = limits.patterns.empty() && bounds.least == 0 && !bounds.most;
     if (alone || (both.ok() && !both->empty())) return both;
   }
   TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
-  auto out = add_bounded(matching, bounds, form, "string", rules);
+  auto out = add_bounded(matching, bounds, syntax, "string", rules);
   const char* keyword = bounds.most ? "maxLength" : bounds.least > 0 ? "minLength" : "pattern";
   return out.ok() ? out : error_at(out.error(), keyword, where);
 }
@@ -243,10 +244,10 @@ Result<std::string> add_number(const Json& flat, const std::string& where, Gramm
   const Automaton fractions = *compile_regex("-?[0-9]+\\.[0-9]*[1-9]", own, true);
   TRY(const Automaton numbers, placed(compile_regex(*regex, rules.work(), true), "minimum", where));
   TRY(const Automaton rest, placed(intersection(numbers, fractions, rules.work()), "not", where));
-  return add_automaton(rest, StringForm::bare, "number", rules);
+  return add_automaton(rest, StringSyntax::bare, "number", rules);
 }
 
-Result<std::string> add_string(const Json& flat, const std::string& where, StringForm form,
+Result<std::string> add_string(const Json& flat, const std::string& where, StringSyntax syntax,
                                const std::string& plain, GrammarRules& rules) {
   TRY(const auto shortest, count_keyword(flat, "minLength", where, kMaxLeast));
   TRY(const auto longest, count_keyword(flat, "maxLength", where, kMaxRepeat));
@@ -256,12 +257,12 @@ Result<std::string> add_string(const Json& flat, const std::string& where, Strin
   const bool free = limits.patterns.empty() && !limits.format;
   if (free && least == 0 && !longest) return plain;
   const std::string key =
-      fmt::format("string {} {} {} {} {}", static_cast<int>(form), least, longest.value_or(-1),
+      fmt::format("string {} {} {} {} {}", static_cast<int>(syntax), least, longest.value_or(-1),
                   limits.format ? limits.format : "", dump_json(limits.patterns));
   if (const std::string* known = rules.find(key)) return *known;
   const LengthBounds bounds{static_cast<size_t>(least),
                             longest ? std::optional<size_t>(*longest) : std::nullopt};
-  TRY(const std::string element, add_limited(limits, bounds, where, form, rules));
+  TRY(const std::string element, add_limited(limits, bounds, where, syntax, rules));
   rules.remember(key, element);
   return element;
 }

@@ -16,7 +16,7 @@ namespace anabranch {
 Result<std::string> add_integer(const Json& flat, const std::string& where, GrammarRules& rules);
 Result<std::string> add_number(const Json& flat, const std::string& where, GrammarRules& rules);
 // plain: the element for a string without any limits.
-Result<std::string> add_string(const Json& flat, const std::string& where, StringForm form,
+Result<std::string> add_string(const Json& flat, const std::string& where, StringSyntax syntax,
                                const std::string& plain, GrammarRules& rules);
 // The values of enum and const that satisfy the other keywords. bare: null for JSON; otherwise strings are
 // written without quotes, and these are the types as which a reader may interpret such text.

@@ -182,7 +182,7 @@ Result<std::string> SchemaWriter::of_type(SchemaType type, const Json& flat, con
     case kNumber:
       return add_number(flat, where, rules_);
     case kString:
-      return add_string(flat, where, StringForm::quoted, add_any_string(rules_), rules_);
+      return add_string(flat, where, StringSyntax::quoted, add_any_string(rules_), rules_);
     case kArray:
       return array(flat, where);
     default:

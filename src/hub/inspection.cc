@@ -12,13 +12,13 @@ constexpr size_t kMostShards = 8;  // safetensors files
 
 }  // namespace
 
-std::optional<Error> Inspection::look_at(const FileChoice& choice) {
+std::optional<Error> Inspection::look_at(const ModelFiles& choice) {
   replica_ = Replica::make();
   if (!replica_) return std::nullopt;
   return choice.main.ends_with(".gguf") ? look_at_gguf(choice) : look_at_directory(choice);
 }
 
-std::optional<Error> Inspection::look_again(const FileChoice& choice,
+std::optional<Error> Inspection::look_again(const ModelFiles& choice,
                                             const std::function<std::string(const std::string&)>& local) {
   if (!replica_ || hopeless_ || choice.main.ends_with(".gguf")) return std::nullopt;
   for (const std::string& path : choice.files)
@@ -28,7 +28,7 @@ std::optional<Error> Inspection::look_again(const FileChoice& choice,
 }
 
 // Checks step by step, because most refusals follow from config.json alone, or from the first header.
-std::optional<Error> Inspection::look_at_directory(const FileChoice& choice) {
+std::optional<Error> Inspection::look_at_directory(const ModelFiles& choice) {
   const std::string* weights = nullptr;
   for (const std::string& path : choice.files) {
     if (!weights && path.ends_with(".safetensors")) weights = &path;
@@ -51,7 +51,7 @@ std::optional<Error> Inspection::look_at_directory(const FileChoice& choice) {
   return std::nullopt;
 }
 
-std::optional<Error> Inspection::look_at_gguf(const FileChoice& choice) {
+std::optional<Error> Inspection::look_at_gguf(const ModelFiles& choice) {
   size_t parts = 0;
   for (const std::string& path : choice.files) {
     const RepoFile* file = find(path);
@@ -62,7 +62,7 @@ std::optional<Error> Inspection::look_at_gguf(const FileChoice& choice) {
   return refusal(choice, Known::in_part);
 }
 
-std::optional<Error> Inspection::refusal(const FileChoice& choice, Known known) {
+std::optional<Error> Inspection::refusal(const ModelFiles& choice, Known known) {
   const std::string& directory = replica_->directory();
   const auto errors = inspector_.errors_of(choice.main.empty() ? directory : directory + "/" + choice.main);
   for (const Error& error : errors)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "hub/api.h"
-#include "hub/file_choice.h"
+#include "hub/model_files.h"
 #include "hub/replica.h"
 
 namespace anabranch::hub {
@@ -33,20 +33,20 @@ class Inspection {
   // cannot be checked (no connection, a hub without ranges, headers that are too long). Requests config.json
   // and similar files, and then headers: of all parts of a GGUF model, of the safetensors files that together
   // have every kind of tensor. The number of requests is bounded.
-  std::optional<Error> look_at(const FileChoice& choice);
+  std::optional<Error> look_at(const ModelFiles& choice);
 
   // Checks again, with the real files beside the weights, which are on this machine by now: local(path) is
   // the path of such a file. Call after look_at(), for the same files.
-  std::optional<Error> look_again(const FileChoice& choice,
+  std::optional<Error> look_again(const ModelFiles& choice,
                                   const std::function<std::string(const std::string&)>& local);
 
  private:
   enum class Known { in_part, as_a_whole };
-  std::optional<Error> look_at_directory(const FileChoice& choice);
-  std::optional<Error> look_at_gguf(const FileChoice& choice);
+  std::optional<Error> look_at_directory(const ModelFiles& choice);
+  std::optional<Error> look_at_gguf(const ModelFiles& choice);
   // Checks the files in the replica. known: whether it has all files beside the weights; then a missing file
   // is also a reason to refuse the model.
-  std::optional<Error> refusal(const FileChoice& choice, Known known);
+  std::optional<Error> refusal(const ModelFiles& choice, Known known);
   std::optional<std::string> header_of(const RepoFile& file);
   const RepoFile* find(const std::string& path) const;
 

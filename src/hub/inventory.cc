@@ -120,7 +120,7 @@ Error not_stored(const Store& store, const ModelName& name) {
 
 // The files that are removed with a GGUF model of a snapshot. The vision towers are removed with the last
 // model.
-std::set<std::string> leaving_with(const FileChoice& choice, const std::vector<std::string>& paths) {
+std::set<std::string> leaving_with(const ModelFiles& choice, const std::vector<std::string>& paths) {
   std::set<std::string> files(choice.files.begin(), choice.files.end());
   const bool last = std::ranges::all_of(
       gguf_models(paths), [&](const GgufModel& model) { return files.contains(model.files.front()); });

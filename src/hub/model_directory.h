@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hub/file_choice.h"
+#include "hub/model_files.h"
 
 namespace anabranch::hub {
 

@@ -7,7 +7,7 @@
 
 #include "base/lower_case.h"
 #include "hub/address.h"
-#include "hub/file_choice.h"
+#include "hub/model_files.h"
 
 namespace anabranch::hub {
 namespace {

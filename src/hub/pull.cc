@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kDiskReserve = 64u << 20;  // disk space that should stay free
 
 std::string model_path(const Store& store, const std::string& repo, const std::string& commit,
-                       const FileChoice& choice) {
+                       const ModelFiles& choice) {
   const std::string directory = store.snapshot_directory(repo, commit);
   return choice.main.empty() ? directory : directory + "/" + choice.main;
 }
@@ -81,7 +81,7 @@ class Pull {
     return selected;
   }
 
-  bool is_there(const Result<FileChoice>& choice) {
+  bool is_there(const Result<ModelFiles>& choice) {
     if (!choice || !plan(choice->files)) return false;
     return missing_bytes(store_, plan_) == 0;
   }

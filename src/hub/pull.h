@@ -6,8 +6,8 @@
 #include <string>
 
 #include "hub/api.h"
-#include "hub/file_choice.h"
 #include "hub/inspection.h"
+#include "hub/model_files.h"
 #include "hub/model_name.h"
 #include "hub/settings.h"
 #include "hub/store.h"

@@ -59,7 +59,7 @@ bool Pace::keeps_up(uint64_t bytes, double now) {
     began_ = now;
     bytes_ = bytes;
   }
-  if (now - began_ < window_) return true;
+  if (now - began_ < interval_) return true;
   const bool enough = static_cast<double>(bytes - bytes_) >= kLeastRate * (now - began_);
   began_ = now;
   bytes_ = bytes;

@@ -33,17 +33,17 @@ class Retry {
 // Whether a download is fast enough, even if bytes keep trickling in.
 class Pace {
  public:
-  // window: seconds over which the rate is measured.
-  explicit Pace(double window) : window_(window) {}
+  // interval: seconds over which the rate is measured.
+  explicit Pace(double interval) : interval_(interval) {}
   static constexpr uint64_t kLeastRate = 4096;  // bytes per second
-  // bytes: received so far; now: monotonic seconds. False: a whole window was slower than kLeastRate.
+  // bytes: received so far; now: monotonic seconds. False: a whole interval was slower than kLeastRate.
   bool keeps_up(uint64_t bytes, double now);
-  // Call while no bytes are expected: the next window begins with the next call of keeps_up().
+  // Call while no bytes are expected: the next interval begins with the next call of keeps_up().
   void pause() { began_ = 0; }
 
  private:
-  const double window_;
-  double began_ = 0;    // start of the window; 0: begins with the next call
+  const double interval_;
+  double began_ = 0;    // start of the interval; 0: begins with the next call
   uint64_t bytes_ = 0;  // bytes received at that time
 };
 

@@ -19,7 +19,7 @@ bool is_bare(const ModelName& name) {
 }
 
 // The name of the chosen model.
-ModelName name_of(const FileChoice& choice, const std::vector<std::string>& paths, const ModelName& repo) {
+ModelName name_of(const ModelFiles& choice, const std::vector<std::string>& paths, const ModelName& repo) {
   const auto models = gguf_models(paths);
   for (const GgufModel& model : models)
     if (model.files.front() == choice.main) return name_of_gguf(model, models, repo);

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "hub/file_choice.h"
 #include "hub/inspection.h"
+#include "hub/model_files.h"
 
 namespace anabranch::hub {
 
@@ -13,7 +13,7 @@ namespace anabranch::hub {
 struct Selection {
   ModelName name;  // the requested name, or another model of the repository if a bare name's first choice
                    // cannot run
-  FileChoice choice;
+  ModelFiles choice;
   std::string note;     // why the name differs from the requested one; "": it does not
   std::string problem;  // why it cannot run here; "": no problem is known
   std::string instead;  // in that case the name of a model that can run here; "": none was found

@@ -20,7 +20,7 @@ constexpr size_t kProbeSteps = 100'000;
 constexpr const char* kProbe = "a7f3 probe";
 
 // The format of messages that the template accepts.
-struct MessageForm {
+struct MessageFormat {
   bool parts = true;             // content may be a list of parts
   bool thinking_parts = false;   // reasoning is such a part: {"type": "thinking", "thinking": ...}
   bool parsed_arguments = true;  // a tool call's arguments are an object
@@ -48,8 +48,8 @@ bool only_text_parts(const Json& content) {
          });
 }
 
-Value content_value(const Json& content, const MessageForm& form) {
-  if (form.parts || !content.is_array() || content.empty()) return jinja::from_json(content);
+Value content_value(const Json& content, const MessageFormat& format) {
+  if (format.parts || !content.is_array() || content.empty()) return jinja::from_json(content);
   if (!only_text_parts(content))
     jinja::fail("this model's chat template takes only text, but a message has a part of another type");
   std::string joined;
@@ -106,10 +106,10 @@ Json with_thinking_part(const Json& message, const Json& reasoning) {
   return parts;
 }
 
-Value message_value(const Json& given, const MessageForm& form, bool& parsed_any) {
+Value message_value(const Json& given, const MessageFormat& format, bool& parsed_any) {
   if (!given.is_object()) jinja::fail("a message is not an object");
   const Json* reasoning = reasoning_of(given);
-  const bool as_part = form.thinking_parts && reasoning && reasoning->is_string() && *reasoning != "" &&
+  const bool as_part = format.thinking_parts && reasoning && reasoning->is_string() && *reasoning != "" &&
                        given.value("role", Json()) == "assistant";
   Json changed;
   if (as_part) {
@@ -123,8 +123,8 @@ Value message_value(const Json& given, const MessageForm& form, bool& parsed_any
     if (key == "role") {
       value = role_value(item);
     } else if (key == "content") {
-      value = content_value(item, form);
-    } else if (key == "tool_calls" && form.parsed_arguments && item.is_array()) {
+      value = content_value(item, format);
+    } else if (key == "tool_calls" && format.parsed_arguments && item.is_array()) {
       std::vector<Value> calls;
       for (const Json& call : item) calls.push_back(tool_call_value(call, parsed_any));
       value = jinja::make_list(std::move(calls));
@@ -142,9 +142,9 @@ class Template final : public ChatTemplate {
  public:
   Template(std::unique_ptr<const jinja::Ast> ast, std::string bos, std::string eos)
       : ast_(std::move(ast)), bos_(std::move(bos)), eos_(std::move(eos)) {
-    form_.parts = renders("user", "content", part("text"));
-    form_.thinking_parts = form_.parts && renders("assistant", "content", part("thinking")) &&
-                           !renders("assistant", "reasoning_content", own(kProbe));
+    format_.parts = renders("user", "content", part("text"));
+    format_.thinking_parts = format_.parts && renders("assistant", "content", part("thinking")) &&
+                             !renders("assistant", "reasoning_content", own(kProbe));
   }
 
   Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
@@ -154,13 +154,13 @@ class Template final : public ChatTemplate {
       return make_error(ErrorKind::invalid, "tools must be an array");
     if (!options.extra.is_object())
       return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
-    MessageForm form = form_;
+    MessageFormat format = format_;
     bool parsed_any = false;
-    Result<std::vector<PromptPiece>> first = attempt(messages, tools, options, form, parsed_any);
+    Result<std::vector<PromptPiece>> first = attempt(messages, tools, options, format, parsed_any);
     if (first.ok() || !parsed_any || first.error().kind != ErrorKind::invalid) return first;
     // Some templates (such as DeepSeek's) append the arguments to a string, so they take no object.
-    form.parsed_arguments = false;
-    Result<std::vector<PromptPiece>> second = attempt(messages, tools, options, form, parsed_any);
+    format.parsed_arguments = false;
+    Result<std::vector<PromptPiece>> second = attempt(messages, tools, options, format, parsed_any);
     return second.ok() ? std::move(second) : std::move(first);
   }
 
@@ -170,14 +170,14 @@ class Template final : public ChatTemplate {
 
  private:
   Result<std::vector<PromptPiece>> attempt(const Json& messages, const Json& tools,
-                                           const TemplateOptions& options, const MessageForm& form,
+                                           const TemplateOptions& options, const MessageFormat& format,
                                            bool& parsed_any) const {
     try {
       Variables variables;
       for (const auto& [key, item] : options.extra.items())
         variables.emplace_back(key, jinja::from_json(item));
       std::vector<Value> list;
-      for (const Json& message : messages) list.push_back(message_value(message, form, parsed_any));
+      for (const Json& message : messages) list.push_back(message_value(message, format, parsed_any));
       variables.emplace_back("messages", jinja::make_list(std::move(list)));
       variables.emplace_back("tools", jinja::from_json(tools));
       if (!options.extra.contains("documents")) variables.emplace_back("documents", None{});
@@ -231,7 +231,7 @@ class Template final : public ChatTemplate {
 
   std::unique_ptr<const jinja::Ast> ast_;
   std::string bos_, eos_;
-  MessageForm form_;
+  MessageFormat format_;
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ struct Scope {
 
 class Variables {
  public:
-  // `given`: what the caller of the template sets; these hide globals of the same name. `ast` must outlive
-  // this.
+  // `given`: variables that the caller of the template sets; they hide globals of the same name. `ast` must
+  // outlive this object.
   Variables(const Ast& ast, const std::vector<std::pair<std::string, Value>>& given);
 
   // Makes a new scope the innermost one while it lives.

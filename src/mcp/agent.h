@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "mcp/session.h"
+#include "mcp/client.h"
 
 namespace anabranch::mcp {
 

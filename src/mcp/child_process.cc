@@ -80,7 +80,7 @@ int take(int& file) {
 }
 
 // Everything the child needs. It is prepared before the fork, because nothing may be allocated after it.
-struct Plan {
+struct ChildSetup {
   std::string program, cwd;
   std::vector<char*> argv, envp;
   int in = -1, out = -1, err = -1, report = -1;
@@ -98,22 +98,22 @@ void close_others(int first) {
 }
 
 // Runs in the child between fork and exec: only calls that are safe after a fork.
-[[noreturn]] void become(const Plan& plan) {
+[[noreturn]] void become(const ChildSetup& setup) {
   ::setpgid(0, 0);
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(127);  // the parent died before prctl()
+  if (::getppid() != setup.parent) ::_exit(127);  // the parent died before prctl()
 #endif
   for (int number = 1; number < NSIG; number++) ::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  const bool good = ::dup2(plan.in, 0) >= 0 && ::dup2(plan.out, 1) >= 0 && ::dup2(plan.err, 2) >= 0 &&
-                    (plan.cwd.empty() || ::chdir(plan.cwd.c_str()) == 0);
+  const bool good = ::dup2(setup.in, 0) >= 0 && ::dup2(setup.out, 1) >= 0 && ::dup2(setup.err, 2) >= 0 &&
+                    (setup.cwd.empty() || ::chdir(setup.cwd.c_str()) == 0);
   close_others(3);
-  if (good) ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
+  if (good) ::execve(setup.program.c_str(), setup.argv.data(), setup.envp.data());
   const int error = errno;
-  (void)!::write(plan.report, &error, sizeof error);
+  (void)!::write(setup.report, &error, sizeof error);
   ::_exit(127);
 }
 
@@ -135,25 +135,25 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::string& com
                                                           const std::map<std::string, std::string>& env,
                                                           const std::string& cwd) {
   auto variables = environment(env);
-  Plan plan;
-  TRY(plan.program, find_program(command, variables["PATH"], cwd));
+  ChildSetup setup;
+  TRY(setup.program, find_program(command, variables["PATH"], cwd));
   std::vector<std::string> words = {command}, settings;
   words.insert(words.end(), args.begin(), args.end());
   for (const auto& [name, value] : variables) settings.push_back(name + "=" + value);
-  plan.argv = pointers(words);
-  plan.envp = pointers(settings);
-  plan.cwd = cwd;
-  plan.parent = ::getpid();
+  setup.argv = pointers(words);
+  setup.envp = pointers(settings);
+  setup.cwd = cwd;
+  setup.parent = ::getpid();
   Pipe in, out, err, report;
   if (!in.open() || !out.open() || !err.open() || !report.open())
     return make_error(ErrorKind::io, "no pipe to '{}': {}", command, std::strerror(errno));
-  plan.in = in.read;
-  plan.out = out.write;
-  plan.err = err.write;
-  plan.report = report.write;
+  setup.in = in.read;
+  setup.out = out.write;
+  setup.err = err.write;
+  setup.report = report.write;
   std::unique_ptr<ChildProcess> child(new ChildProcess);
   child->pid_ = ::fork();
-  if (child->pid_ == 0) become(plan);
+  if (child->pid_ == 0) become(setup);
   if (child->pid_ < 0) {
     child->reaped_ = true;
     return make_error(ErrorKind::io, "no process for '{}': {}", command, std::strerror(errno));

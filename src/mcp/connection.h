@@ -29,7 +29,7 @@ struct Patience {
 // Counts a server's notifications about changes of its lists. Read and written by any thread.
 struct Changes {
   std::atomic<unsigned> tools{0}, resources{0}, prompts{0};
-  // method: of a notification.
+  // method: the notification's method.
   void take(const std::string& method);
 };
 

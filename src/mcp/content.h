@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "mcp/session.h"
+#include "mcp/client.h"
 
 namespace anabranch::mcp {
 

@@ -122,7 +122,7 @@ class HttpConnection : public Connection {
     net::Transfer transfer = prepare({}, until - now_seconds());
     transfer.method = "DELETE";
     if (const auto ended = client_.run(std::move(transfer)).checked(); !ended)
-      log_debug("MCP server '{}' was not told that its session ends: {}", config_.name,
+      log_debug("MCP server '{}' did not hear that its session ends: {}", config_.name,
                 ended.error().message);
   }
 

@@ -30,14 +30,14 @@ struct Kept {
   double at = 0;
 };
 
-unsigned changes_of(const Session& session, const Tool*) {
-  return session.changes().tools;
+unsigned changes_of(const Client& client, const Tool*) {
+  return client.changes().tools;
 }
-unsigned changes_of(const Session& session, const Resource*) {
-  return session.changes().resources;
+unsigned changes_of(const Client& client, const Resource*) {
+  return client.changes().resources;
 }
-unsigned changes_of(const Session& session, const PromptInfo*) {
-  return session.changes().prompts;
+unsigned changes_of(const Client& client, const PromptInfo*) {
+  return client.changes().prompts;
 }
 
 }  // namespace
@@ -46,9 +46,9 @@ struct Servers::Slot {
   ServerConfig config;
 
   std::mutex mutex;       // guards the members below
-  bool starting = false;  // a thread opens the session: one at a time
+  bool starting = false;  // a thread connects the client: one at a time
   std::condition_variable started;
-  std::shared_ptr<Session> session;
+  std::shared_ptr<Client> client;
   std::string error;
   double retry_at = 0;
   int failures = 0;
@@ -61,14 +61,14 @@ struct Servers::Slot {
   Kept<PromptInfo>& kept(const PromptInfo*) { return prompts; }
 
   // Call with `mutex` held, like note_failure.
-  void note_start(std::shared_ptr<Session> opened) {
-    session = std::move(opened);
+  void note_start(std::shared_ptr<Client> opened) {
+    client = std::move(opened);
     error.clear();
     failures = 0;
     tools = {};
     resources = {};
     prompts = {};
-    log_debug("MCP server '{}' is connected (protocol {})", config.name, session->protocol_version());
+    log_debug("MCP server '{}' is connected (protocol {})", config.name, client->protocol_version());
   }
   // Sets the pause before the next start, unless the start was only cancelled.
   Error note_failure(const Error& failure) {
@@ -91,7 +91,7 @@ Servers::Servers(std::vector<ServerConfig> configs, const Limits& limits) : limi
 Servers::~Servers() {
   std::vector<std::thread> threads;
   for (const auto& slot : slots_)
-    if (slot->session) threads.emplace_back([&slot] { slot->session.reset(); });
+    if (slot->client) threads.emplace_back([&slot] { slot->client.reset(); });
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -126,9 +126,9 @@ Patience Servers::time_for(const std::string& server, const Cancelled& cancelled
   return {own > 0 ? own : limits_.call_seconds, cancelled};
 }
 
-// The server's session; opens a new one if none is alive. The time to start a process is added to the time of
+// The server's client; opens a new one if none is alive. The time to start a process is added to the time of
 // `patience`.
-Result<std::shared_ptr<Session>> Servers::session(Slot& slot, Patience& patience) {
+Result<std::shared_ptr<Client>> Servers::client(Slot& slot, Patience& patience) {
   const bool process = !slot.config.http;
   Patience start(process ? limits_.start_seconds : std::min(limits_.start_seconds, patience.seconds),
                  patience.cancelled);
@@ -146,35 +146,35 @@ Result<std::shared_ptr<Session>> Servers::session(Slot& slot, Patience& patience
     lock.lock();
   }
   not_counted();
-  if (slot.session && slot.session->alive()) return slot.session;
+  if (slot.client && slot.client->alive()) return slot.client;
   if (now_seconds() < slot.retry_at)
     return make_error(ErrorKind::busy, "{} (it is tried again in {:.0f} s)", slot.error,
                       slot.retry_at - now_seconds() + 0.5);
   slot.starting = true;
-  std::shared_ptr<Session> old = std::move(slot.session);
+  std::shared_ptr<Client> old = std::move(slot.client);
   lock.unlock();
   old.reset();
-  auto opened = Session::open(slot.config, limits_, start);
+  auto opened = Client::open(slot.config, limits_, start);
   not_counted();
   lock.lock();
   slot.starting = false;
   slot.started.notify_all();
   if (!opened) return slot.note_failure(opened.error());
   slot.note_start(std::move(*opened));
-  return slot.session;
+  return slot.client;
 }
 
-// Asks the session. Retries once if the server has forgotten the session, because then it has not done
+// Asks the client. Retries once if the server has forgotten the session, because then it has not done
 // anything yet.
 template <class T, class Ask>
-Result<T> Servers::with_session(const std::string& server, Patience& patience, const Ask& ask) {
+Result<T> Servers::with_client(const std::string& server, Patience& patience, const Ask& ask) {
   Slot* slot = find(server);
   if (!slot)
     return make_error(ErrorKind::not_found, "there is no MCP server '{}'{}", one_line(server, 80),
                       did_you_mean(server, names()));
   for (bool again = false;; again = true) {
-    TRY(const std::shared_ptr<Session> session, this->session(*slot, patience));
-    Result<T> answer = ask(*slot, *session);
+    TRY(const std::shared_ptr<Client> client, this->client(*slot, patience));
+    Result<T> answer = ask(*slot, *client);
     if (answer || again || answer.error().kind != ErrorKind::not_found) return answer;
   }
 }
@@ -182,16 +182,16 @@ Result<T> Servers::with_session(const std::string& server, Patience& patience, c
 template <class T, class Ask>
 Result<std::vector<T>> Servers::listed(const std::string& server, Patience& patience, const Ask& ask) {
   const T* const type = nullptr;
-  return with_session<std::vector<T>>(
-      server, patience, [&](Slot& slot, Session& session) -> Result<std::vector<T>> {
-        const unsigned changes = changes_of(session, type);
+  return with_client<std::vector<T>>(
+      server, patience, [&](Slot& slot, Client& client) -> Result<std::vector<T>> {
+        const unsigned changes = changes_of(client, type);
         {
           std::lock_guard lock(slot.mutex);
           const Kept<T>& kept = slot.kept(type);
-          const bool fresh = session.hears_changes() || now_seconds() - kept.at < limits_.list_seconds;
+          const bool fresh = client.hears_changes() || now_seconds() - kept.at < limits_.list_seconds;
           if (kept.list && kept.changes == changes && fresh) return kept.list->items;
         }
-        auto list = ask(session);
+        auto list = ask(client);
         std::lock_guard lock(slot.mutex);
         if (!list) {
           if (list.error().kind != ErrorKind::busy) slot.error = list.error().message;
@@ -210,17 +210,17 @@ Result<std::vector<Tool>> Servers::tools(const std::string& server, const Cancel
 }
 
 Result<std::vector<Tool>> Servers::tools(const std::string& server, Patience& time) {
-  return listed<Tool>(server, time, [&](Session& session) { return session.tools(time); });
+  return listed<Tool>(server, time, [&](Client& client) { return client.tools(time); });
 }
 
 Result<std::vector<Resource>> Servers::resources(const std::string& server, const Cancelled& cancelled) {
   Patience time = time_for(server, cancelled);
-  return listed<Resource>(server, time, [&](Session& session) { return session.resources(time); });
+  return listed<Resource>(server, time, [&](Client& client) { return client.resources(time); });
 }
 
 Result<std::vector<PromptInfo>> Servers::prompts(const std::string& server, const Cancelled& cancelled) {
   Patience time = time_for(server, cancelled);
-  return listed<PromptInfo>(server, time, [&](Session& session) { return session.prompts(time); });
+  return listed<PromptInfo>(server, time, [&](Client& client) { return client.prompts(time); });
 }
 
 // The user consented to the tool as it was described. So it is compared with the server's current list, which
@@ -239,8 +239,8 @@ Result<Output> Servers::call_checked(const Tool& tool, const Json& arguments, co
     return make_error(ErrorKind::invalid,
                       "MCP server '{}' has changed its tool '{}' since it was offered: it was not called",
                       tool.server, tool.name);
-  return with_session<Output>(
-      tool.server, time, [&](Slot&, Session& session) { return session.call(tool.name, arguments, time); });
+  return with_client<Output>(tool.server, time,
+                             [&](Slot&, Client& client) { return client.call(tool.name, arguments, time); });
 }
 
 CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelled& cancelled,
@@ -267,16 +267,16 @@ CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelle
 Result<Output> Servers::read_resource(const std::string& server, const std::string& uri,
                                       const Cancelled& cancelled) {
   Patience time = time_for(server, cancelled);
-  return with_session<Output>(server, time,
-                              [&](Slot&, Session& session) { return session.read_resource(uri, time); });
+  return with_client<Output>(server, time,
+                             [&](Slot&, Client& client) { return client.read_resource(uri, time); });
 }
 
 Result<Json> Servers::get_prompt(const std::string& server, const std::string& name,
                                  const std::map<std::string, std::string>& arguments,
                                  const Cancelled& cancelled) {
   Patience time = time_for(server, cancelled);
-  return with_session<Json>(
-      server, time, [&](Slot&, Session& session) { return session.get_prompt(name, arguments, time); });
+  return with_client<Json>(server, time,
+                           [&](Slot&, Client& client) { return client.get_prompt(name, arguments, time); });
 }
 
 void Servers::record(CallRecord call, const Json& arguments) {
@@ -314,13 +314,13 @@ std::vector<ServerState> Servers::states() const {
     state.name = slot->config.name;
     state.http = slot->config.http;
     state.error = slot->error;
-    const bool alive = slot->session && slot->session->alive();
+    const bool alive = slot->client && slot->client->alive();
     state.state = alive                 ? ServerState::State::connected
                   : slot->error.empty() ? ServerState::State::idle
                                         : ServerState::State::failed;
-    if (slot->session) {
-      state.title = slot->session->title();
-      state.instructions = slot->session->instructions();
+    if (slot->client) {
+      state.title = slot->client->title();
+      state.instructions = slot->client->instructions();
     }
     state.tools = slot->tools.list.value_or(Listed<Tool>{});
     state.resources = slot->resources.list.value_or(Listed<Resource>{});

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/rotating_log.h"
+#include "mcp/client.h"
 #include "mcp/config.h"
 #include "mcp/limits.h"
-#include "mcp/session.h"
 
 namespace anabranch::mcp {
 
@@ -63,8 +63,9 @@ class Servers {
   // "seconds","output_bytes","error"}. The file is readable by its owner only. Errors: io.
   Result<void> log_calls_to(const std::string& path);
 
-  // What a server offers: the last list, unless the server has reported a change since. Errors: not_found (no
-  // such server), busy (cancelled, or it failed a moment ago), and those of Session.
+  // The tools, resources or prompts that a server offers: the last list, unless the server has reported a
+  // change since. Errors: not_found (no such server), busy (cancelled, or it failed a moment ago), and those
+  // of Client.
   Result<std::vector<Tool>> tools(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<Resource>> resources(const std::string& server, const Cancelled& cancelled);
   Result<std::vector<PromptInfo>> prompts(const std::string& server, const Cancelled& cancelled);
@@ -86,9 +87,9 @@ class Servers {
   struct Slot;
   Slot* find(const std::string& server) const;
   Patience time_for(const std::string& server, const Cancelled& cancelled) const;
-  Result<std::shared_ptr<Session>> session(Slot& slot, Patience& patience);
+  Result<std::shared_ptr<Client>> client(Slot& slot, Patience& patience);
   template <class T, class Ask>
-  Result<T> with_session(const std::string& server, Patience& patience, const Ask& ask);
+  Result<T> with_client(const std::string& server, Patience& patience, const Ask& ask);
   template <class T, class Ask>
   Result<std::vector<T>> listed(const std::string& server, Patience& patience, const Ask& ask);
   Result<std::vector<Tool>> tools(const std::string& server, Patience& patience);

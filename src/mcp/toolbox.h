@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "mcp/session.h"
+#include "mcp/client.h"
 
 namespace anabranch::mcp {
 

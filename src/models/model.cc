@@ -204,10 +204,10 @@ void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
   for (const TensorInfo& tensor : checkpoint.tensors())
     (is_expert_module(tensor.name) ? experts : others) += tensor.bytes;
   // The first device may hold everything else: embeddings, head, drafts.
-  const auto devices = split ? device.peers().size() + 1 : 1;
+  const auto devices = split ? device.other_ranks().size() + 1 : 1;
   device.plan_experts(experts / devices, others);
   if (devices > 1)
-    for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
+    for (const auto& other : device.other_ranks()) other->plan_experts(experts / devices, others / devices);
 }
 
 // Whether there is memory for own_inputs (nn/linear.h), the second copies split by inputs that few rows are
@@ -215,7 +215,7 @@ void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
 bool keeps_own_inputs(const Checkpoint& checkpoint, const Device& device) {
   uint64_t bytes = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) bytes += tensor.bytes;
-  return bytes / (device.peers().size() + 1) <= device.memory_bytes() / 4;
+  return bytes / (device.other_ranks().size() + 1) <= device.memory_bytes() / 4;
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   std::vector<int> owners;
   if (options.split && device.collective()) {
     TRY(owners, owners_of_layers(spec, device.collective()->ranks(), checkpoint.path()));
-    for (const auto& peer : device.peers()) others.push_back({peer.get(), {}});
+    for (const auto& other : device.other_ranks()) others.push_back({other.get(), {}});
   }
 
   const bool own_inputs = !others.empty() && owners.empty() && keeps_own_inputs(checkpoint, device);
@@ -244,7 +244,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
     const std::string prefix = fmt::format("model.layers.{}.", i);
     const int owner = owners.empty() ? 0 : owners[static_cast<size_t>(i)];
     ModelBuilder of_layer{checkpoint, spec,
-                          owner == 0 ? device : *device.peers()[static_cast<size_t>(owner) - 1]};
+                          owner == 0 ? device : *device.other_ranks()[static_cast<size_t>(owner) - 1]};
     if (!others.empty() && owners.empty()) of_layer.group = device.collective();
     of_layer.keeps_own_inputs = own_inputs;
     TRY(auto layer, family->build_layer(of_layer, prefix, spec.layers[i]));

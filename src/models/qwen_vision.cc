@@ -73,7 +73,7 @@ Between place_in_table(int index, int count, int side) {
   return {low, std::min(low + 1, side - 1), at - static_cast<float>(low)};
 }
 
-void position(const VisionWeights& weights, const PatchGrid& grid, PatchPlace place, float* out) {
+void position(const VisionWeights& weights, const PatchGrid& grid, PatchPosition place, float* out) {
   const int side = weights.spec.table_side, hidden = weights.spec.hidden;
   const Between row = place_in_table(place.row, grid.rows, side),
                 column = place_in_table(place.column, grid.columns, side);

@@ -60,7 +60,7 @@ Result<void> load_end(Checkpoint& checkpoint, VisionWeights& weights) {
   return {};
 }
 
-void position(const VisionWeights& weights, const PatchGrid&, PatchPlace place, float* out) {
+void position(const VisionWeights& weights, const PatchGrid&, PatchPosition place, float* out) {
   const int64_t hidden = weights.spec.hidden;
   const float* from =
       weights.table.data() + (int64_t{place.row} * weights.spec.table_side + place.column) * hidden;

@@ -35,7 +35,7 @@ class EncodingImpl final : public VisionTower::Encoding {
         x_(static_cast<size_t>(pieces_)),
         q_(static_cast<size_t>(pieces_)) {
     for (int i = 0; i < grid.count() && !w_.rope.axis.empty(); i++) {
-      const PatchPlace place = place_in_blocks(grid, w_.spec.merge, i);
+      const PatchPosition place = position_in_blocks(grid, w_.spec.merge, i);
       places_.push_back(place.row);
       places_.push_back(place.column);
     }
@@ -97,11 +97,11 @@ class EncodingImpl final : public VisionTower::Encoding {
     const ops::Stage stage(*w_.device, "vision patches");
     const int inputs = w_.spec.patch_inputs();
     const Tensor patches = make_rows(begin, end, inputs, [&](int i, float* to) {
-      const PatchPlace place = place_in_blocks(grid_, w_.spec.merge, i);
+      const PatchPosition place = position_in_blocks(grid_, w_.spec.merge, i);
       reader_.read(place.row, place.column, to);
     });
     const Tensor positions = make_rows(begin, end, w_.spec.hidden, [&](int i, float* to) {
-      w_.family->position(w_, grid_, place_in_blocks(grid_, w_.spec.merge, i), to);
+      w_.family->position(w_, grid_, position_in_blocks(grid_, w_.spec.merge, i), to);
     });
     x() = ops::add(project(w_.patches, patches), positions);
   }

@@ -31,10 +31,10 @@ struct PatchGrid {
   int count() const { return rows * columns; }
 };
 // Row and column of the i-th patch.
-struct PatchPlace {
+struct PatchPosition {
   int row, column;
 };
-PatchPlace place_in_blocks(const PatchGrid& grid, int merge, int index);
+PatchPosition position_in_blocks(const PatchGrid& grid, int merge, int index);
 
 struct VisionFamily;
 
@@ -70,7 +70,7 @@ struct VisionFamily {
   // Loads the weights that follow the layers.
   Result<void> (*load_end)(Checkpoint& checkpoint, VisionWeights& weights);
   // The learned position of a patch, [hidden].
-  void (*position)(const VisionWeights& weights, const PatchGrid& grid, PatchPlace place, float* out);
+  void (*position)(const VisionWeights& weights, const PatchGrid& grid, PatchPosition place, float* out);
   // x: the layers' output for whole blocks of merge x merge patches -> one row for each block.
   Tensor (*finish)(const VisionWeights& weights, const Tensor& x);
 };

@@ -222,7 +222,7 @@ class Loader {
 
 }  // namespace
 
-PatchPlace place_in_blocks(const PatchGrid& grid, int merge, int index) {
+PatchPosition position_in_blocks(const PatchGrid& grid, int merge, int index) {
   const int block = index / (merge * merge), within = index % (merge * merge), across = grid.columns / merge;
   return {block / across * merge + within / merge, block % across * merge + within % merge};
 }

@@ -51,7 +51,7 @@ struct Transfer {
   std::map<std::string, std::string> headers;
   std::string body;     // of a POST
   double seconds = 60;  // limit for the whole transfer; infinity: none. Connecting has at most 15 of them
-  // Fewer than `least_rate` bytes per second for so many seconds end the transfer; 0: any rate will do.
+  // The transfer ends if it is slower than `least_rate` bytes per second for this many seconds; 0: no limit.
   int stall_seconds = 0;
   int least_rate = 1;
   size_t max_header_bytes = 64 << 10;

@@ -1,4 +1,4 @@
-// What the texts of HTTP say: addresses and dates.
+// Reads and writes texts of HTTP: addresses and dates.
 #pragma once
 
 #include <ctime>

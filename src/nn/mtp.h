@@ -14,8 +14,8 @@ struct Mtp {
   std::vector<DecoderLayer> layers;
   RmsNorm norm;
 
-  // embedding [n, H]: of the tokens that follow the positions of hidden [n, H]. The batch's states hold the
-  // layers' keys and values.
+  // embedding [n, H]: embeddings of the tokens that follow the positions of hidden [n, H]. The batch's states
+  // hold the layers' keys and values.
   Tensor operator()(const Tensor& embedding, const Tensor& hidden, const Batch& batch) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {

@@ -21,7 +21,7 @@ class KnownTokens final : public ChosenTokens {
 
 }  // namespace
 
-std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows) {
+std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowSampling> rows) {
   require_f32("choose_tokens", "logits", logits, 2);
   require(logits.shape(0) == static_cast<int>(rows.size()), "choose_tokens",
           "{} rows of logits, {} of choices.", logits.shape(0), rows.size());

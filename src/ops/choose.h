@@ -12,7 +12,7 @@
 namespace anabranch::ops {
 
 // How the token of a row is chosen; see decode/sampler.h.
-struct RowChoice {
+struct RowSampling {
   enum class Kind : uint8_t {
     none,
     greedy,
@@ -44,7 +44,7 @@ class ChosenTokens {
 
 // logits [rows, vocab]. Returns null if this device does not choose tokens. With no rows, the result can only
 // be used to wait until the device has finished its earlier work.
-std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows);
+std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowSampling> rows);
 // Tokens that the host chose, for a device in the host's memory.
 std::unique_ptr<ChosenTokens> known_tokens(Device& device, std::vector<int> tokens);
 

@@ -70,7 +70,7 @@ class Collective {
 };
 
 // Makes a group of devices, which are all of one kind: the first is rank 0 and owns the others
-// (Device::peers()). Errors: unsupported (devices that cannot reach each other's memory, or that do not
+// (Device::other_ranks()). Errors: unsupported (devices that cannot reach each other's memory, or that do not
 // support groups).
 Result<std::unique_ptr<Device>> make_group(std::vector<std::unique_ptr<Device>> devices);
 

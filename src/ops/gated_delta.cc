@@ -40,7 +40,7 @@ void check_inputs(const char* op, const GatedDeltaInputs& in, const GatedDeltaSh
 }
 
 // Creates the window if it does not exist yet.
-void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens) {
+void check_draft(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens) {
   if (!state.window) state.window = make_window(state.s.device(), shape);
   const GatedDeltaWindow& window = *state.window;
   require(window.open + tokens <= kMaxDraftTokens, op, "{} tokens and {} more are over the limit of {}.",
@@ -57,8 +57,8 @@ void plan_replay(GatedDeltaWindow& window, DeltaRun& run) {
 void check_span(const char* op, const GatedDeltaShape& shape, const GatedDeltaSpan& span) {
   GatedDeltaState& state = *span.state;
   check_state(op, shape, state);
-  if (span.trial) check_trial(op, shape, state, span.count);
-  require(span.trial || !state.window || state.window->open == 0, op, "there are draft tokens.");
+  if (span.draft) check_draft(op, shape, state, span.count);
+  require(span.draft || !state.window || state.window->open == 0, op, "there are draft tokens.");
 }
 
 // Advances the window's counters (open, accepted) past the span.
@@ -69,8 +69,8 @@ DeltaRun plan_run(const GatedDeltaSpan& span) {
   if (!state.window) return run;
   GatedDeltaWindow& window = *state.window;
   plan_replay(window, run);
-  if (!span.trial) return run;
-  run.trial = true;
+  if (!span.draft) return run;
+  run.draft = true;
   run.entry = window.open;
   window.open += span.count;
   return run;
@@ -82,7 +82,7 @@ MatmulInput run_spans(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
   check_inputs(op, in, shape, weights);
   int covered = 0;
   for (const GatedDeltaSpan& span : spans) {
-    require(span.begin == covered && span.count > 0 && !(span.keep && span.trial), op,
+    require(span.begin == covered && span.count > 0 && !(span.keep && span.draft), op,
             "a span begins at row {}, not {}, or is to be kept with draft tokens.", span.begin, covered);
     covered += span.count;
   }

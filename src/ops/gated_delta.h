@@ -57,7 +57,7 @@ struct GatedDeltaInputs {
 struct GatedDeltaSpan {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
-  bool trial = false;
+  bool draft = false;
   GatedDeltaState* keep =
       nullptr;  // receives the whole state after these rows (not with draft tokens); or null
 };
@@ -87,7 +87,7 @@ struct DeltaRun {
   int begin = 0, count = 0;
   int replay = 0;      // number of leading window entries that are applied to S before the rows
   bool fold = false;   // the replayed entries are accepted: they go into s and conv permanently
-  bool trial = false;  // draft: the rows become entries [entry, entry + count), and leave s and conv alone
+  bool draft = false;  // the rows become entries [entry, entry + count), and leave s and conv alone
   int entry = 0;
   GatedDeltaState* keep = nullptr;
 };

@@ -70,7 +70,7 @@ struct OpTable {
   std::vector<int> (*best_of_rows)(const Tensor& x);        // null: done by the host
   // choose.h; null: done by the host
   std::unique_ptr<ChosenTokens> (*choose_tokens)(const Tensor& logits,
-                                                 std::span<const RowChoice> rows) = nullptr;
+                                                 std::span<const RowSampling> rows) = nullptr;
   Tensor (*rope)(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
   // low_rank.h

@@ -28,16 +28,16 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
   std::vector<std::string> heads;
   const bool plain_name = name.find_first_of("<>{}[]\"\n") == name.npos;
   switch (format.tools) {
-    case ToolForm::none:
+    case ToolFormat::none:
       break;
-    case ToolForm::tagged:
+    case ToolFormat::tagged:
       heads = json_heads(name);
       if (plain_name) heads.push_back(fmt::format("{}{}{}>", kBlanks, kFunctionOpen, name));
       break;
-    case ToolForm::plain:
+    case ToolFormat::plain:
       heads = json_heads(name);
       break;
-    case ToolForm::mistral:
+    case ToolFormat::mistral:
       for (const std::string& head : json_heads(name)) {
         heads.push_back(head);
         heads.push_back(fmt::format("{}[{}", kBlanks, head));
@@ -46,8 +46,8 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
         for (const char* stop : {"[ARGS]", "[CALL_ID]", "{"})
           heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
       break;
-    case ToolForm::gemma4:
-    case ToolForm::function_gemma:
+    case ToolFormat::gemma4:
+    case ToolFormat::function_gemma:
       if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
       break;
   }
@@ -67,13 +67,13 @@ CallHeads::CallHeads(const OutputFormat& format, const Json& tools) {
     if (const auto function = tool.find("function"); function != tool.end())
       add_name(string_at(*function, "name"));
   for (const auto& [part, name] : short_names(tools)) add_name(part);
-  if (format.tools != ToolForm::tagged) return;
+  if (format.tools != ToolFormat::tagged) return;
   function_ = 0;
   for (const char byte : kFunctionOpen)
     if (function_ >= 0) function_ = child(function_, byte);
 }
 
-CallHeads::Place CallHeads::begin(std::string_view opener) const {
+CallHeads::Position CallHeads::begin(std::string_view opener) const {
   return {opener == kFunctionOpen ? std::max(function_, 0) : 0, 0};
 }
 
@@ -100,15 +100,15 @@ int CallHeads::child(int node, char byte) const {
   return -1;
 }
 
-CallHeads::Step CallHeads::read(Place& place, std::string_view bytes) const {
+CallHeads::Step CallHeads::read(Position& position, std::string_view bytes) const {
   for (const char byte : bytes) {
-    const int to = child(place.node, byte);
+    const int to = child(position.node, byte);
     if (to >= 0) {
-      place = {to, 0};
+      position = {to, 0};
       if (nodes_[static_cast<size_t>(to)].next.empty()) return Step::complete;
-    } else if (nodes_[static_cast<size_t>(place.node)].blanks && is_space(byte) &&
-               place.blanks < kMaxBlanks) {
-      place.blanks++;
+    } else if (nodes_[static_cast<size_t>(position.node)].blanks && is_space(byte) &&
+               position.blanks < kMaxBlanks) {
+      position.blanks++;
     } else {
       return Step::broken;
     }
@@ -116,11 +116,11 @@ CallHeads::Step CallHeads::read(Place& place, std::string_view bytes) const {
   return Step::inside;
 }
 
-std::string CallHeads::next(const Place& place) const {
-  const Node& node = nodes_[static_cast<size_t>(place.node)];
+std::string CallHeads::next(const Position& position) const {
+  const Node& node = nodes_[static_cast<size_t>(position.node)];
   std::string bytes;
   for (const auto& [label, to] : node.next) bytes += label;
-  if (node.blanks && place.blanks < kMaxBlanks)
+  if (node.blanks && position.blanks < kMaxBlanks)
     for (const char blank : std::string_view(kSpace))
       if (bytes.find(blank) == bytes.npos) bytes += blank;
   return bytes;

@@ -15,7 +15,7 @@ namespace anabranch {
 class CallHeads {
  public:
   // How far a beginning has been read.
-  struct Place {
+  struct Position {
     int node = 0;
     int blanks = 0;  // white space since the last other byte
   };
@@ -29,12 +29,12 @@ class CallHeads {
   bool empty() const { return nodes_.front().next.empty(); }
   // Whether a tool can be called behind this opener (see call_openers).
   bool has(std::string_view opener) const { return opener != kFunctionOpen || function_ >= 0; }
-  // The place behind an opener.
-  Place begin(std::string_view opener) const;
+  // The position behind an opener.
+  Position begin(std::string_view opener) const;
   // Reads bytes. complete: the name has ended within them, and anything may follow.
-  Step read(Place& place, std::string_view bytes) const;
+  Step read(Position& position, std::string_view bytes) const;
   // The bytes that may come next.
-  std::string next(const Place& place) const;
+  std::string next(const Position& position) const;
 
  private:
   struct Node {

@@ -19,9 +19,9 @@ bool is_name_byte(char c) {
          c == '.' || c == '/' || c == ':' || static_cast<unsigned char>(c) >= 0x80;
 }
 
-const GemmaMarks& gemma_marks(ToolForm form) {
+const GemmaMarks& gemma_marks(ToolFormat format) {
   static constexpr GemmaMarks kFour{"<|\"|>", "<tool_call|>"}, kFunction{"<escape>", "<end_function_call>"};
-  return form == ToolForm::gemma4 ? kFour : kFunction;
+  return format == ToolFormat::gemma4 ? kFour : kFunction;
 }
 
 }  // namespace
@@ -56,9 +56,9 @@ void CallScanner::stop() {
 
 // Drops text up to the closing mark, or to the next call.
 Scan CallScanner::rest() {
-  size_t end = form_ == ToolForm::tagged ? text_.find(kCallClose, at_) : text_.npos;
+  size_t end = format_ == ToolFormat::tagged ? text_.find(kCallClose, at_) : text_.npos;
   size_t next = end == text_.npos ? end : end + kCallClose.size(), longest = kCallClose.size();
-  for (const std::string_view opener : call_openers(form_)) {
+  for (const std::string_view opener : call_openers(format_)) {
     if (const size_t other = text_.find(opener, at_); other < end) end = next = other;
     longest = std::max(longest, opener.size());
   }
@@ -128,7 +128,7 @@ bool CallScanner::join(ToolCall& call) {
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
   bool whole = step_ == Step::rest || step_ == Step::after_json || step_ == Step::after_function ||
-               step_ == Step::gemma_close || (step_ == Step::body && form_ == ToolForm::plain);
+               step_ == Step::gemma_close || (step_ == Step::body && format_ == ToolFormat::plain);
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
   if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
       is_part_of_close(text_.substr(at_)))
@@ -191,7 +191,7 @@ bool CallScanner::next() {
 }
 
 std::optional<Scan> CallScanner::opener() {
-  for (const std::string_view opener : call_openers(form_)) {
+  for (const std::string_view opener : call_openers(format_)) {
     if (text_.substr(0, opener.size()) != opener) continue;
     if (opener == kFunctionOpen) {
       step_ = Step::function;
@@ -199,7 +199,7 @@ std::optional<Scan> CallScanner::opener() {
     }
     at_ = opener.size();
   }
-  const bool gemma = form_ == ToolForm::gemma4 || form_ == ToolForm::function_gemma;
+  const bool gemma = format_ == ToolFormat::gemma4 || format_ == ToolFormat::function_gemma;
   step_ = gemma ? Step::gemma_name : Step::body;
   return std::nullopt;
 }
@@ -213,11 +213,11 @@ std::optional<Scan> CallScanner::body() {
     object_.reset();
     headless_ = false;
     step_ = Step::json;
-  } else if (form_ == ToolForm::tagged) {
+  } else if (format_ == ToolFormat::tagged) {
     step_ = Step::function;
-  } else if (form_ == ToolForm::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
+  } else if (format_ == ToolFormat::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
     step_ = Step::fence;
-  } else if (form_ == ToolForm::mistral) {
+  } else if (format_ == ToolFormat::mistral) {
     begin_ = at_;
     step_ = Step::mistral_name;
   } else {
@@ -242,7 +242,7 @@ std::optional<Scan> CallScanner::fence() {
 // Adds the calls in `json`. False if anything in it is not a call. What is not quite JSON must at least be a
 // whole call, with arguments.
 bool CallScanner::take_calls(std::string_view json, const std::string& closers) {
-  const bool plain = form_ == ToolForm::plain, strict = closers.empty() && parse_json(json).ok();
+  const bool plain = format_ == ToolFormat::plain, strict = closers.empty() && parse_json(json).ok();
   std::optional<std::string> read;
   if (!strict) {
     read = lenient_json(std::string(json) + closers);
@@ -274,13 +274,13 @@ std::optional<Scan> CallScanner::json() {
   const size_t value_end = at_;
   // Models leave brackets out. That a call ends there is certain only by its closing mark.
   std::string closers;
-  if (scan == Scan::broken && form_ == ToolForm::tagged) {
+  if (scan == Scan::broken && format_ == ToolFormat::tagged) {
     const Scan close = match(kCallClose);
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
   if ((scan == Scan::complete || !closers.empty()) && take_calls(unsent(begin_, value_end), closers)) {
-    if (form_ == ToolForm::mistral || !closers.empty()) return Scan::complete;
+    if (format_ == ToolFormat::mistral || !closers.empty()) return Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;
     return std::nullopt;
@@ -295,7 +295,7 @@ std::optional<Scan> CallScanner::after_json() {
   at_ = std::min(text_.find_first_not_of("}] \t\r\n", at_), text_.size());
   if (at_ == text_.size()) return Scan::more;
   const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
-  if (form_ == ToolForm::tagged) {
+  if (format_ == ToolFormat::tagged) {
     const Scan close = match(kCallClose);
     if (close == Scan::complete) return close;
     if (close == Scan::broken && text_[at_] == '{' && !brackets) {
@@ -500,7 +500,7 @@ std::optional<Scan> CallScanner::arguments() {
 }
 
 std::optional<Scan> CallScanner::gemma() {
-  const GemmaMarks& marks = gemma_marks(form_);
+  const GemmaMarks& marks = gemma_marks(format_);
   if (step_ == Step::gemma_close) {
     const size_t call_end = at_;
     const Scan close = next() ? match(marks.call_end) : Scan::more;
@@ -529,7 +529,7 @@ std::optional<Scan> CallScanner::gemma_object() {
   const auto typed = [&](const std::string& key, std::string_view text, bool quoted) {
     return typed_argument(*tools_, name_, key, text, quoted);
   };
-  auto json = lenient_json(text_.substr(begin_, at_ - begin_), {gemma_marks(form_).quote, typed});
+  auto json = lenient_json(text_.substr(begin_, at_ - begin_), {gemma_marks(format_).quote, typed});
   if (!json) return Scan::broken;
   calls_.push_back({name_, std::move(*json)});
   step_ = Step::gemma_close;

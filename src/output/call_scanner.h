@@ -21,8 +21,8 @@ class CallScanner {
  public:
   // tools: OpenAI's array; must outlive the scanner. exact: see ValueScan. streams: calls may begin before
   // they are complete.
-  CallScanner(ToolForm form, const Json& tools, bool exact, bool streams)
-      : form_(form), tools_(&tools), exact_(exact), streams_(streams) {}
+  CallScanner(ToolFormat format, const Json& tools, bool exact, bool streams)
+      : format_(format), tools_(&tools), exact_(exact), streams_(streams) {}
 
   // text: the block so far, from its marker on; it grows from call to call.
   Scan advance(std::string_view text, TextEnd end);
@@ -106,7 +106,7 @@ class CallScanner {
   // text.
   static constexpr size_t kHeldBytes = 64;
 
-  ToolForm form_;
+  ToolFormat format_;
   const Json* tools_;
   bool exact_, streams_;
   Step step_ = Step::opener;

@@ -26,15 +26,15 @@ std::string rendered_call(const ChatTemplate& chat) {
   return "";
 }
 
-ToolForm form_in(const std::string& text) {
+ToolFormat format_in(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
-  if (has("<|tool_call>call:probe_f{")) return ToolForm::gemma4;
-  if (has("<start_function_call>call:probe_f{")) return ToolForm::function_gemma;
-  if (has("[TOOL_CALLS]")) return ToolForm::mistral;
-  if (has("<tool_call>") || has("<function=probe_f>")) return ToolForm::tagged;
+  if (has("<|tool_call>call:probe_f{")) return ToolFormat::gemma4;
+  if (has("<start_function_call>call:probe_f{")) return ToolFormat::function_gemma;
+  if (has("[TOOL_CALLS]")) return ToolFormat::mistral;
+  if (has("<tool_call>") || has("<function=probe_f>")) return ToolFormat::tagged;
   if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
-    return ToolForm::plain;
-  return ToolForm::none;
+    return ToolFormat::plain;
+  return ToolFormat::none;
 }
 
 }  // namespace
@@ -44,41 +44,41 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
   format.reasoning = find_reasoning_tags(tokenizer);
   if (chat) {
     const std::string call = rendered_call(*chat);
-    format.tools = form_in(call);
+    format.tools = format_in(call);
     format.function_tags = call.find("<function=probe_f>") != std::string::npos;
   }
-  if (format.tools != ToolForm::none) return format;
-  struct TokenForm {
+  if (format.tools != ToolFormat::none) return format;
+  struct TokenFormat {
     const char* token;
-    ToolForm form;
+    ToolFormat tools;
   };
   // A vocabulary with <start_of_turn> alone is that of Gemma 2 or 3, which write calls as the prompt demands.
-  for (const TokenForm& one : {TokenForm{"<|tool_call>", ToolForm::gemma4},
-                               {"<start_function_call>", ToolForm::function_gemma},
-                               {"[TOOL_CALLS]", ToolForm::mistral},
-                               {"<tool_call>", ToolForm::tagged},
-                               {"<|python_tag|>", ToolForm::plain},
-                               {"<start_of_turn>", ToolForm::plain}})
+  for (const TokenFormat& one : {TokenFormat{"<|tool_call>", ToolFormat::gemma4},
+                                 {"<start_function_call>", ToolFormat::function_gemma},
+                                 {"[TOOL_CALLS]", ToolFormat::mistral},
+                                 {"<tool_call>", ToolFormat::tagged},
+                                 {"<|python_tag|>", ToolFormat::plain},
+                                 {"<start_of_turn>", ToolFormat::plain}})
     if (tokenizer.find(one.token)) {
-      format.tools = one.form;
+      format.tools = one.tools;
       break;
     }
   return format;
 }
 
-std::vector<std::string_view> call_openers(ToolForm form) {
-  switch (form) {
-    case ToolForm::none:
+std::vector<std::string_view> call_openers(ToolFormat format) {
+  switch (format) {
+    case ToolFormat::none:
       break;
-    case ToolForm::tagged:
+    case ToolFormat::tagged:
       return {"<tool_call>", kFunctionOpen};
-    case ToolForm::plain:
+    case ToolFormat::plain:
       return {"<|python_tag|>"};
-    case ToolForm::mistral:
+    case ToolFormat::mistral:
       return {"[TOOL_CALLS]"};
-    case ToolForm::gemma4:
+    case ToolFormat::gemma4:
       return {"<|tool_call>"};
-    case ToolForm::function_gemma:
+    case ToolFormat::function_gemma:
       return {"<start_function_call>"};
   }
   return {};

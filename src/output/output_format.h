@@ -11,7 +11,7 @@
 
 namespace anabranch {
 
-enum class ToolForm {
+enum class ToolFormat {
   none,
   tagged,          // <tool_call>{"name", "arguments"}</tool_call>, or without tags (Hermes, Qwen), or with
                    // <function=NAME><parameter=KEY>...</parameter></function> inside (Qwen3-Coder, Qwen3.5)
@@ -21,13 +21,13 @@ enum class ToolForm {
   function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
 };
 
-// The marks of ToolForm::tagged that several files look for.
+// The marks of ToolFormat::tagged that several files look for.
 inline constexpr std::string_view kCallClose = "</tool_call>",
                                   kFunctionOpen = "<function=", kFunctionClose = "</function>";
 
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content
-  ToolForm tools = ToolForm::none;
+  ToolFormat tools = ToolFormat::none;
   bool function_tags = false;  // tagged, and the template writes <function=NAME>
 };
 
@@ -35,7 +35,7 @@ struct OutputFormat {
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer);
 
 // The marks that open a call anywhere in the output. (Calls without a mark must begin the answer.)
-std::vector<std::string_view> call_openers(ToolForm form);
+std::vector<std::string_view> call_openers(ToolFormat format);
 
 // Tokens that mark thoughts, calls and their results. A grammar's text never contains them.
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);

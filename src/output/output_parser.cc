@@ -36,7 +36,7 @@ std::string without_tags(std::string_view text, const ReasoningTags& tags) {
 
 std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
   const OutputFormat& format = rules.format;
-  const ToolForm tools = rules.reads_calls() ? format.tools : ToolForm::none;
+  const ToolFormat tools = rules.reads_calls() ? format.tools : ToolFormat::none;
   std::vector<std::string_view> all = call_openers(tools);
   const auto add = [&](std::initializer_list<std::string_view> more) { all.insert(all.end(), more); };
   if (format.reasoning) {
@@ -44,10 +44,10 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
     all.push_back(format.reasoning->close);
     if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
   }
-  if (tools == ToolForm::tagged) add({kCallClose});
-  if (tools == ToolForm::mistral) add({"[ARGS]", "[CALL_ID]"});
-  if (tools == ToolForm::gemma4) add({"<tool_call|>", "<|\"|>"});
-  if (tools == ToolForm::function_gemma) add({"<end_function_call>", "<escape>"});
+  if (tools == ToolFormat::tagged) add({kCallClose});
+  if (tools == ToolFormat::mistral) add({"[ARGS]", "[CALL_ID]"});
+  if (tools == ToolFormat::gemma4) add({"<tool_call|>", "<|\"|>"});
+  if (tools == ToolFormat::function_gemma) add({"<end_function_call>", "<escape>"});
   return all;
 }
 
@@ -59,8 +59,8 @@ OutputParser::OutputParser(OutputRules rules)
   const bool calls = rules_.reads_calls();
   if (calls) openers_ = call_openers(rules_.format.tools);
   // Models that were taught tags around JSON may leave the tags out (Qwen2.5-Coder).
-  plain_ = calls && (rules_.format.tools == ToolForm::plain ||
-                     (rules_.format.tools == ToolForm::tagged && !rules_.format.function_tags));
+  plain_ = calls && (rules_.format.tools == ToolFormat::plain ||
+                     (rules_.format.tools == ToolFormat::tagged && !rules_.format.function_tags));
   for (const std::string_view opener : openers_) starts_ += opener[0];
   if (plain_) starts_ += "{[`";
   if (const auto& tags = rules_.format.reasoning) starts_ += {tags->open[0], tags->close[0]};
@@ -98,7 +98,7 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
       certain_ = rules_.only_calls || found.size > 0;
-      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolForm::plain, *rules_.tools, rules_.exact,
+      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolFormat::plain, *rules_.tools, rules_.exact,
                        certain_ && !inside_);
     } else if (found.marker == Marker::call_close) {
       at_ += found.size;
@@ -161,7 +161,7 @@ bool OutputParser::plain_may_begin(size_t at) const {
 
 // Whether held_[at] begins a line that is only the closing mark of calls, and closes nothing.
 Scan OutputParser::call_close(size_t at, bool end) const {
-  if (rules_.format.tools != ToolForm::tagged || inside_ || !closed_) return Scan::broken;
+  if (rules_.format.tools != ToolFormat::tagged || inside_ || !closed_) return Scan::broken;
   const auto before = std::string_view(held_).substr(at_, at - at_);
   const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
   const bool first = spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);

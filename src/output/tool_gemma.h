@@ -9,7 +9,7 @@
 
 namespace anabranch {
 
-// The marks of one of Gemma's forms.
+// The marks of one of the formats of Gemma models.
 struct GemmaMarks {
   std::string_view quote, call_end;
 };

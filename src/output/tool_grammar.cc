@@ -26,7 +26,7 @@ class CallWriter {
   }
 
   Result<std::string> free_text(const Json& tools) {
-    if (format_.tools != ToolForm::tagged) return not_built("strict tools");
+    if (format_.tools != ToolFormat::tagged) return not_built("strict tools");
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
@@ -49,7 +49,7 @@ class CallWriter {
  private:
   Error not_built(std::string_view what) const {
     return make_error(ErrorKind::unsupported,
-                      "{} are not supported in the form in which this model writes calls", what);
+                      "{} are not supported in the format in which this model writes calls", what);
   }
   static bool is_strict(const Json& function) {
     const auto strict = function.find("strict");
@@ -96,9 +96,9 @@ class CallWriter {
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
     TRY(const std::string arguments, object(schema, where, is_strict(function)));
-    const bool bracketed = format_.tools == ToolForm::mistral && tokenizer_.find("[ARGS]");
+    const bool bracketed = format_.tools == ToolFormat::mistral && tokenizer_.find("[ARGS]");
     if (bracketed) return fmt::format("{} {} {}", literal(name), mark("[ARGS]"), arguments);
-    const char* key = format_.tools == ToolForm::plain ? "parameters" : "arguments";
+    const char* key = format_.tools == ToolFormat::plain ? "parameters" : "arguments";
     const std::string begin = fmt::format("{{\"name\": {}, \"{}\": ", dump_json(Json(name)), key);
     return fmt::format("{} {} \"}}\"", literal(begin), arguments);
   }
@@ -106,15 +106,15 @@ class CallWriter {
   Result<std::string> wrapped(const std::string& call, bool several) {
     std::string one, between;
     switch (format_.tools) {
-      case ToolForm::tagged:
+      case ToolFormat::tagged:
         one = fmt::format("{} \"\\n\" {} \"\\n\" {}", mark("<tool_call>"), call, mark(kCallClose));
         between = "\"\\n\"";
         break;
-      case ToolForm::plain:
+      case ToolFormat::plain:
         one = call;
         between = "\"; \"";
         break;
-      case ToolForm::mistral:
+      case ToolFormat::mistral:
         if (tokenizer_.find("[ARGS]")) {
           one = fmt::format("{} {}", mark("[TOOL_CALLS]"), call);
           between = "\"\"";

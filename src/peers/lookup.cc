@@ -73,7 +73,7 @@ Result<KeptPrefix> parse_kept(const Json& json, uint32_t most_blocks) {
     const auto length = pair ? number_at(point[0], kMaxLength) : std::nullopt;
     const auto mark = pair ? number_at(point[1], UINT32_MAX) : std::nullopt;
     if (!length || !mark || *length / kBlockTokens > kept.blocks)
-      return wrong("its answer names a state that it cannot have");
+      return wrong("its answer names an entry that it cannot have");
     kept.points.push_back({*length, *mark});
   }
   return kept;

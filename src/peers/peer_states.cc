@@ -116,7 +116,7 @@ void PeerStates::refused(Peer& peer, int status, const std::string& body) {
   peer.rests_until = now_seconds() + kRestAfterRefusal;
   if (message == peer.last_refusal) return;
   peer.last_refusal = message;
-  log_warning("{} gives no states (HTTP {}): {}", peer.origin, status, message);
+  log_warning("{} gives no cache entries (HTTP {}): {}", peer.origin, status, message);
 }
 
 void PeerStates::failed(Peer& peer, const Error& error) {
@@ -125,7 +125,7 @@ void PeerStates::failed(Peer& peer, const Error& error) {
     const std::lock_guard lock(peer.mutex);
     peer.rests_until = now_seconds() + kRestAfterFailure;
   }
-  log_warning("no states from {}, which is not asked again for {:g} seconds: {}", peer.origin,
+  log_warning("no cache entries from {}, which is not asked again for {:g} seconds: {}", peer.origin,
               kRestAfterFailure, error.message);
   const std::lock_guard lock(mutex_);
   stats_.failed++;
@@ -157,7 +157,7 @@ void PeerStates::lookup(const WantedStates& wanted, Offer& offer) {
     if (mark_of(key) != kept.mark) continue;
     offer.length = length;
     offer.point =
-        RecordHead{RecordKind::checkpoint, key, wanted.keys[blocks], kept.length, {tail.begin(), tail.end()}};
+        RecordHead{RecordKind::snapshot, key, wanted.keys[blocks], kept.length, {tail.begin(), tail.end()}};
   }
 }
 
@@ -169,7 +169,7 @@ Result<StoredRecord> PeerStates::record(const WantedStates& wanted, const Peer& 
   TRY(auto response, ask(wanted, std::move(transfer), most_bytes_));
   const auto body = std::make_shared<std::string>(std::move(response.body));
   if (response.status != 200)
-    return make_error(ErrorKind::not_found, "a state of {} tokens (HTTP {}): {}", head.length,
+    return make_error(ErrorKind::not_found, "an entry of {} tokens (HTTP {}): {}", head.length,
                       response.status, message_of(*body));
   TRY(auto stored, parse_record(std::as_bytes(std::span(*body)), fingerprint_, body));
   if (stored.head != head)

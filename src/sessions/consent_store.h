@@ -22,7 +22,8 @@ struct ConsentQuestion {
 
 class ConsentStore {
  public:
-  // path: of an SQLite database; empty: in memory. Errors: io (it cannot be opened, or has another version).
+  // path: the path of an SQLite database; empty: in memory. Errors: io (it cannot be opened, or has another
+  // version).
   static Result<std::unique_ptr<ConsentStore>> open(const std::string& path);
   ~ConsentStore();
 

@@ -19,27 +19,27 @@ const LayerLayout* layer_of(const SectionFormat& format, const SectionTag& tag) 
 }
 
 // A block's keys or values, unchanged, on the device.
-ArrayForm exact_block(const SectionFormat& format, SectionKind kind, const KvLayout& layout) {
+ArraySpec exact_block(const SectionFormat& format, SectionKind kind, const KvLayout& layout) {
   const auto shapes = ops::kv_block_shapes(*format.device, layout.kv_heads, layout.head_dim);
   return {kind == SectionKind::keys ? shapes.k : shapes.v, format.device->kv_dtype()};
 }
 
-std::optional<ArrayForm> kv_form(const SectionFormat& format, const SectionTag& tag) {
+std::optional<ArraySpec> kv_spec(const SectionFormat& format, const SectionTag& tag) {
   const LayerLayout* layer = layer_of(format, tag);
   const auto* layout = layer ? std::get_if<KvLayout>(layer) : nullptr;
   if (!layout) return std::nullopt;
-  const ArrayForm exact = exact_block(format, tag.kind, *layout);
-  if (format.kv == KvForm::exact) return exact;
-  return ArrayForm{{static_cast<int>(q8_bytes(exact.shape, exact.dtype, part_of(tag.kind)))}, Dtype::u8};
+  const ArraySpec exact = exact_block(format, tag.kind, *layout);
+  if (format.kv == KvFormat::exact) return exact;
+  return ArraySpec{{static_cast<int>(q8_bytes(exact.shape, exact.dtype, part_of(tag.kind)))}, Dtype::u8};
 }
 
-std::optional<ArrayForm> delta_form(const SectionFormat& format, const SectionTag& tag) {
+std::optional<ArraySpec> delta_spec(const SectionFormat& format, const SectionTag& tag) {
   const LayerLayout* layer = layer_of(format, tag);
   const auto* shape = layer ? std::get_if<ops::GatedDeltaShape>(layer) : nullptr;
   if (!shape || tag.stack != Stack::model || tag.block != 0) return std::nullopt;
   if (tag.kind == SectionKind::delta_state)
-    return ArrayForm{{shape->value_heads, shape->key_dim, shape->value_dim}, Dtype::f32};
-  return ArrayForm{{shape->conv_kernel - 1, shape->conv_channels()}, Dtype::f32};
+    return ArraySpec{{shape->value_heads, shape->key_dim, shape->value_dim}, Dtype::f32};
+  return ArraySpec{{shape->conv_kernel - 1, shape->conv_channels()}, Dtype::f32};
 }
 
 constexpr SectionTag kHidden{SectionKind::hidden, Stack::mtp, 0, 0};
@@ -52,10 +52,10 @@ SectionTag tag_of(SectionKind kind, Stack stack, int layer, int block = 0) {
 const Tensor* find_section(const SectionFormat& format, const StateSections& sections,
                            const SectionTag& tag) {
   const auto found = sections.find(tag);
-  const auto form = section_form(format, tag);
-  if (found == sections.end() || !form) return nullptr;
+  const auto spec = section_spec(format, tag);
+  if (found == sections.end() || !spec) return nullptr;
   const Tensor& data = found->second;
-  return data.shape() == form->shape && data.dtype() == form->dtype ? &data : nullptr;
+  return data.shape() == spec->shape && data.dtype() == spec->dtype ? &data : nullptr;
 }
 
 Device& device_of(const SectionFormat& format, Stack stack, int layer) {
@@ -66,8 +66,8 @@ Device& device_of(const SectionFormat& format, Stack stack, int layer) {
 // Decodes a section's keys or values and copies them to the device.
 Tensor block_on_device(const SectionFormat& format, SectionKind kind, const KvLayout& layout,
                        const Tensor& stored, Device& device) {
-  if (format.kv == KvForm::exact) return device.to_device(stored);
-  const ArrayForm exact = exact_block(format, kind, layout);
+  if (format.kv == KvFormat::exact) return device.to_device(stored);
+  const ArraySpec exact = exact_block(format, kind, layout);
   Tensor host = format.device->empty_host(exact.shape, exact.dtype);
   from_q8(stored, part_of(kind), host, format.device->threads());
   return device.to_device(host);
@@ -86,33 +86,33 @@ bool holds(const StateSections& sections, Stack stack) {
                      [&](const auto& section) { return section.first.stack == stack; });
 }
 
-std::optional<ArrayForm> section_form(const SectionFormat& format, const SectionTag& tag) {
+std::optional<ArraySpec> section_spec(const SectionFormat& format, const SectionTag& tag) {
   switch (tag.kind) {
     case SectionKind::keys:
     case SectionKind::values:
-      return kv_form(format, tag);
+      return kv_spec(format, tag);
     case SectionKind::delta_state:
     case SectionKind::conv_rows:
-      return delta_form(format, tag);
+      return delta_spec(format, tag);
     case SectionKind::hidden:
       if (tag != kHidden || format.mtp.empty()) return std::nullopt;
-      return ArrayForm{{1, format.mtp_hidden}, Dtype::f32};
+      return ArraySpec{{1, format.mtp_hidden}, Dtype::f32};
   }
   return std::nullopt;  // a kind that this version does not know
 }
 
 Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std::span<const std::byte> bytes,
                          StateSections& out) {
-  const auto form = section_form(format, tag);
+  const auto spec = section_spec(format, tag);
   const auto failed = [&](const auto& reason) {
     return make_error(ErrorKind::unsupported, "section (kind {}, stack {}, layer {}, block {}): {}",
                       static_cast<uint32_t>(tag.kind), static_cast<uint32_t>(tag.stack), tag.layer, tag.block,
                       reason);
   };
-  if (!form) return failed("this model's states have no such section");
-  if (bytes.size() != form->bytes())
-    return failed(fmt::format("{} bytes instead of {}", bytes.size(), form->bytes()));
-  Tensor data = format.device->empty_host(form->shape, form->dtype);
+  if (!spec) return failed("this model's states have no such section");
+  if (bytes.size() != spec->bytes())
+    return failed(fmt::format("{} bytes instead of {}", bytes.size(), spec->bytes()));
+  Tensor data = format.device->empty_host(spec->shape, spec->dtype);
   if (!bytes.empty()) std::memcpy(data.data<char>(), bytes.data(), bytes.size());
   out.insert_or_assign(tag, std::move(data));
   return {};
@@ -123,7 +123,7 @@ void write_kv_block(const SectionFormat& format, Stack stack, int layer, int blo
   const auto write = [&](SectionKind kind, const Tensor& data) {
     const Tensor host = to_host(data);
     out.emplace(tag_of(kind, stack, layer, block),
-                format.kv == KvForm::q8 ? to_q8(host, part_of(kind), format.device->threads()) : host);
+                format.kv == KvFormat::q8 ? to_q8(host, part_of(kind), format.device->threads()) : host);
   };
   write(SectionKind::keys, kv.k.at(static_cast<size_t>(block)));
   write(SectionKind::values, kv.v.at(static_cast<size_t>(block)));

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "base/result.h"
-#include "state/kv_form.h"
+#include "state/kv_format.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
@@ -39,17 +39,17 @@ struct SectionFormat {
   Device* device = nullptr;  // device of the states
   StateLayout model, mtp;    // mtp: empty if the model has no MTP head
   int mtp_hidden = 0;        // width of its hidden states
-  KvForm kv = KvForm::exact;
+  KvFormat kv = KvFormat::exact;
   std::vector<Device*> devices = {};  // one for each part of `model`; empty: all are on `device`
 };
 
 // The shape and type of a section's array; none if such states have no section with this tag.
-struct ArrayForm {
+struct ArraySpec {
   Shape shape;
   Dtype dtype = Dtype::f32;
   size_t bytes() const { return static_cast<size_t>(shape.count()) * anabranch::bytes_of(dtype); }
 };
-std::optional<ArrayForm> section_form(const SectionFormat& format, const SectionTag& tag);
+std::optional<ArraySpec> section_spec(const SectionFormat& format, const SectionTag& tag);
 
 // Adds a section with a copy of `bytes`. Errors: unsupported (no such section, or it has another size).
 Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std::span<const std::byte> bytes,

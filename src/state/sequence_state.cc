@@ -74,13 +74,13 @@ SequenceState::SequenceState(std::span<Device* const> devices, const StateLayout
 }
 
 void SequenceState::open() {
-  CHECK(!on_trial_, "a trial is open already");
+  CHECK(!has_draft_, "a draft is open already");
   forget();
-  on_trial_ = true;
+  has_draft_ = true;
 }
 
 void SequenceState::commit(int tokens) {
-  CHECK(on_trial_ && tokens >= 0 && tokens <= open_, "{} of {} tokens cannot stay", tokens, open_);
+  CHECK(has_draft_ && tokens >= 0 && tokens <= open_, "{} of {} tokens cannot stay", tokens, open_);
   for (auto& layer : layers_) {
     if (auto* delta = std::get_if<Delta>(&layer)) {
       ops::gated_delta_commit(delta->state, tokens);
@@ -92,13 +92,13 @@ void SequenceState::commit(int tokens) {
   }
   length_ += tokens;
   open_ = 0;
-  on_trial_ = false;
+  has_draft_ = false;
   drop_unseen();
 }
 
 void SequenceState::advance(int tokens) {
-  (on_trial_ ? open_ : length_) += tokens;
-  if (!on_trial_ && remembered_ < 0) drop_unseen();
+  (has_draft_ ? open_ : length_) += tokens;
+  if (!has_draft_ && remembered_ < 0) drop_unseen();
 }
 
 void SequenceState::forget() {
@@ -111,7 +111,7 @@ void SequenceState::forget() {
 
 // Keeping references to the tensors is enough: shared tensors are not changed in place.
 void SequenceState::remember() {
-  CHECK(!on_trial_, "a trial is open");
+  CHECK(!has_draft_, "a draft is open");
   forget();
   remembered_ = length_;
   for (auto& layer : layers_)
@@ -123,7 +123,7 @@ void SequenceState::remember() {
 }
 
 void SequenceState::take_back() {
-  CHECK(!on_trial_ && remembered_ >= 0, "nothing was remembered");
+  CHECK(!has_draft_ && remembered_ >= 0, "nothing was remembered");
   for (auto& layer : layers_) {
     if (auto* delta = std::get_if<Delta>(&layer)) {
       auto& before = *delta->before;
@@ -156,7 +156,7 @@ Snapshot SequenceState::snapshot() {
 }
 
 void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
-  CHECK(!on_trial_, "a snapshot during a trial");
+  CHECK(!has_draft_, "a snapshot during a draft");
   auto& from = layers_.at(static_cast<size_t>(layer));
   auto& to = out.layers.at(static_cast<size_t>(layer));
   if (auto* delta = std::get_if<Delta>(&from)) {
@@ -171,12 +171,12 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
 }
 
 ops::GatedDeltaState& SequenceState::snapshot_delta(int layer, Snapshot& out) {
-  CHECK(!on_trial_, "a snapshot during a trial");
+  CHECK(!has_draft_, "a snapshot during a draft");
   return out.layers.at(static_cast<size_t>(layer)).emplace<ops::GatedDeltaState>();
 }
 
 void SequenceState::restore(const Snapshot& snapshot) {
-  CHECK(!on_trial_ && snapshot.layers.size() == layers_.size(), "a snapshot of {} layers for {}",
+  CHECK(!has_draft_ && snapshot.layers.size() == layers_.size(), "a snapshot of {} layers for {}",
         snapshot.layers.size(), layers_.size());
   for (size_t i = 0; i < layers_.size(); i++) {
     if (auto* delta = std::get_if<Delta>(&layers_[i])) {

@@ -81,7 +81,7 @@ class SequenceState {
   // length(): committed tokens. applied(): including drafts, which is the position of the next token.
   int length() const { return length_; }
   int applied() const { return length_ + open_; }
-  bool has_draft_tokens() const { return on_trial_; }
+  bool has_draft_tokens() const { return has_draft_; }
 
   // The adapters through which the state's tokens go, in this order, each with its scale. They must outlive
   // the state's last pass.
@@ -133,7 +133,7 @@ class SequenceState {
   Adapters adapters_;
   int length_ = 0, open_ = 0;
   int remembered_ = -1;  // the length at remember(); -1: nothing is remembered
-  bool on_trial_ = false;
+  bool has_draft_ = false;
 };
 
 }  // namespace anabranch

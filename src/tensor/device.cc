@@ -46,15 +46,16 @@ Device::Device(DeviceKind kind, std::string name, const ops::OpTable* ops, Dtype
     : kind_(kind), name_(std::move(name)), ops_(ops), kv_dtype_(kv_dtype), threads_(threads) {}
 Device::~Device() = default;
 
-void Device::join_group(std::shared_ptr<ops::Collective> end, std::vector<std::unique_ptr<Device>> peers) {
+void Device::join_group(std::shared_ptr<ops::Collective> end,
+                        std::vector<std::unique_ptr<Device>> other_ranks) {
   collective_ = std::move(end);
-  peers_ = std::move(peers);
+  other_ranks_ = std::move(other_ranks);
 }
 
 void Device::leave_group() {
   collective_.reset();
-  for (const auto& peer : peers_) peer->leave_group();
-  peers_.clear();
+  for (const auto& other : other_ranks_) other->leave_group();
+  other_ranks_.clear();
 }
 
 const ops::OpTable& Device::ops() const {

@@ -107,10 +107,10 @@ class Device {
 
   // The other devices among which this device's models are split, by rank from 1 on: this one is rank 0 and
   // owns them (ops/collective.h). Empty: models are not split.
-  const std::vector<std::unique_ptr<Device>>& peers() const { return peers_; }
+  const std::vector<std::unique_ptr<Device>>& other_ranks() const { return other_ranks_; }
   // This device's end of the group; null if it is in none.
   ops::Collective* collective() const { return collective_.get(); }
-  void join_group(std::shared_ptr<ops::Collective> end, std::vector<std::unique_ptr<Device>> peers);
+  void join_group(std::shared_ptr<ops::Collective> end, std::vector<std::unique_ptr<Device>> other_ranks);
 
  protected:
   Device(DeviceKind kind, std::string name, const ops::OpTable* ops, Dtype kv_dtype, int threads);
@@ -127,7 +127,7 @@ class Device {
   ThreadPool threads_;
   Profile profile_;
   ops::InputObserver* input_observer_ = nullptr;
-  std::vector<std::unique_ptr<Device>> peers_;
+  std::vector<std::unique_ptr<Device>> other_ranks_;
   std::shared_ptr<ops::Collective> collective_;
 };
 

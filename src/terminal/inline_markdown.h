@@ -8,13 +8,13 @@
 
 namespace anabranch::terminal {
 
-struct Span {
+struct StyledText {
   std::string text;
   uint8_t style;  // see wrapper.h
 };
 
 struct InlineText {
-  std::vector<Span> spans;
+  std::vector<StyledText> spans;
   bool open = false;  // later text may still close a mark
 };
 

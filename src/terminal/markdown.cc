@@ -183,7 +183,7 @@ bool Markdown::may_show() const {
 }
 
 void Markdown::show_text() {
-  for (const Span& span : read_inline(held_, style_).spans) lines_.put(span.text, span.style);
+  for (const StyledText& span : read_inline(held_, style_).spans) lines_.put(span.text, span.style);
   held_.clear();
 }
 

@@ -43,7 +43,7 @@ bool is_rule(const Row& row) {
 
 size_t shown_cells(const std::string& cell) {
   size_t n = 0;
-  for (const Span& span : read_inline(cell, kPlain).spans) n += cells(span.text);
+  for (const StyledText& span : read_inline(cell, kPlain).spans) n += cells(span.text);
   return n;
 }
 
@@ -64,7 +64,7 @@ void fit(std::vector<size_t>& widths, size_t width) {
 // A cell's lines, each padded with spaces.
 std::vector<std::string> cell_lines(const std::string& cell, size_t width, uint8_t style) {
   Wrapper lines([width] { return width; }, true);
-  for (const Span& span : read_inline(cell, style).spans) lines.put(span.text, span.style);
+  for (const StyledText& span : read_inline(cell, style).spans) lines.put(span.text, span.style);
   lines.flush();
   std::vector<std::string> out{""};
   for (const char c : lines.take())
@@ -114,7 +114,7 @@ void format_table(const std::vector<std::string>& lines, Wrapper& out) {
   for (const std::string& line : lines) rows.push_back(split(line));
   if (rows.size() < 2 || !is_rule(rows[1])) {
     for (const std::string& line : lines) {
-      for (const Span& span : read_inline(line, kPlain).spans) out.put(span.text, span.style);
+      for (const StyledText& span : read_inline(line, kPlain).spans) out.put(span.text, span.style);
       out.end_line();
     }
     return;

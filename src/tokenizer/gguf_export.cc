@@ -30,7 +30,7 @@ std::vector<std::string> words_of(const TokenizerParts& parts, std::string_view 
   const auto normal = parts.normalizer.apply({std::string(text), ""});
   const auto words = parts.pre_tokenizer.apply(normal.text, true);
   std::vector<std::string> out;
-  for (const auto& span : words.spans) out.push_back(words.text.substr(span.begin, span.end - span.begin));
+  for (const auto& span : words.ranges) out.push_back(words.text.substr(span.begin, span.end - span.begin));
   return out;
 }
 

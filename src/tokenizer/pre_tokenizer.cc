@@ -69,7 +69,7 @@ void whitespace_parts(std::string_view word, std::vector<Part>& parts) {
 
 // Joins or drops parts as `behavior` says, and appends what remains (never empty) to `out`.
 void emit(const std::vector<Part>& parts, SplitBehavior behavior, size_t offset, bool at_start,
-          std::vector<Words::Span>& out) {
+          std::vector<Words::Range>& out) {
   const auto push = [&](size_t begin, size_t end) {
     if (begin < end) out.push_back({offset + begin, offset + end, at_start && begin == 0});
   };
@@ -127,12 +127,12 @@ void emit(const std::vector<Part>& parts, SplitBehavior behavior, size_t offset,
 }
 
 void split_words(const Step& step, Words& words, EncodeLimit* limit, bool words_count) {
-  std::vector<Words::Span> out;
+  std::vector<Words::Range> out;
   const bool counts = words_count && step.behavior == SplitBehavior::isolated;
-  out.reserve(words.spans.size() * 2);
+  out.reserve(words.ranges.size() * 2);
   std::vector<Part> parts;
   SplitBehavior behavior = step.behavior;
-  for (const auto& span : words.spans) {
+  for (const auto& span : words.ranges) {
     const std::string_view word = std::string_view(words.text).substr(span.begin, span.end - span.begin);
     parts.clear();
     switch (step.kind) {
@@ -177,7 +177,7 @@ void split_words(const Step& step, Words& words, EncodeLimit* limit, bool words_
     emit(parts, behavior, span.begin, span.at_start, out);
     if (limit) limit->check(words_count ? out.size() : 0);
   }
-  words.spans = std::move(out);
+  words.ranges = std::move(out);
 }
 
 // Rewrites every word by write(word, at_start, out).
@@ -185,7 +185,7 @@ template <class Write>
 void rewrite_words(Words& words, Write write) {
   std::string text;
   text.reserve(words.text.size() + words.text.size() / 4 + 16);
-  for (auto& span : words.spans) {
+  for (auto& span : words.ranges) {
     const size_t begin = text.size();
     write(std::string_view(words.text).substr(span.begin, span.end - span.begin), span.at_start, text);
     span.begin = begin;
@@ -246,7 +246,7 @@ Words PreTokenizer::apply(std::string text, bool at_start, EncodeLimit* limit, b
   Words words;
   words.text = std::move(text);
   if (words.text.empty()) return words;
-  words.spans.push_back({0, words.text.size(), at_start});
+  words.ranges.push_back({0, words.text.size(), at_start});
   for (const Step& step : steps_) {
     switch (step.kind) {
       case Kind::byte_level:

@@ -10,7 +10,7 @@
 
 namespace anabranch {
 
-// What to do with the separators.
+// How separators are treated.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 struct PreTokenizerStep {
@@ -35,12 +35,12 @@ class PreTokenizer {
   // The words of one stretch of valid UTF-8 between added tokens. at_start: it is the beginning of the whole
   // text.
   struct Words {
-    struct Span {
+    struct Range {
       size_t begin, end;
       bool at_start;
     };
     std::string text;
-    std::vector<Span> spans;  // into text, in order, none empty
+    std::vector<Range> ranges;  // into text, in order, none empty
   };
   // limit: may be null. words_count: each word becomes at least one token, so the limit counts words as
   // tokens.

@@ -219,7 +219,7 @@ class TokenizerImpl final : public Tokenizer {
         parts_.pre_tokenizer.apply(std::move(text), at_start, limit, keeps_all_);
     std::visit(
         [&](const auto& model) {
-          for (const auto& span : words.spans) {
+          for (const auto& span : words.ranges) {
             if (limit) limit->check(ids.size());
             model.encode(std::string_view(words.text).substr(span.begin, span.end - span.begin), ids, limit);
           }

@@ -12,7 +12,7 @@ uint64_t hash_of(std::string_view text) {
 }  // namespace
 
 void Vocab::reserve(size_t tokens) {
-  spans_.reserve(tokens);
+  ranges_.reserve(tokens);
   arena_.reserve(tokens * 8);
   size_t capacity = 64;
   while (capacity < tokens * 2) capacity *= 2;
@@ -21,10 +21,10 @@ void Vocab::reserve(size_t tokens) {
 
 bool Vocab::add(std::string_view text, int id) {
   CHECK(id >= 0 && id <= kMaxId, "token id {}", id);
-  if (static_cast<size_t>(id) >= spans_.size()) spans_.resize(id + 1);
-  if (spans_[id].used) return this->text(id) == text;
+  if (static_cast<size_t>(id) >= ranges_.size()) ranges_.resize(id + 1);
+  if (ranges_[id].used) return this->text(id) == text;
   CHECK(arena_.size() + text.size() < UINT32_MAX);
-  spans_[id] = {static_cast<uint32_t>(arena_.size()), static_cast<uint32_t>(text.size()), 1};
+  ranges_[id] = {static_cast<uint32_t>(arena_.size()), static_cast<uint32_t>(text.size()), 1};
   arena_ += text;
   if (count_ * 2 >= slots_.size()) grow();
   const uint64_t hash = hash_of(text);
@@ -32,7 +32,7 @@ bool Vocab::add(std::string_view text, int id) {
   const size_t mask = slots_.size() - 1;
   for (size_t i = hash & mask;; i = (i + 1) & mask) {
     if (slots_[i].id < 0) {
-      slots_[i] = {tag, id, spans_[id].begin, static_cast<uint32_t>(text.size())};
+      slots_[i] = {tag, id, ranges_[id].begin, static_cast<uint32_t>(text.size())};
       ++count_;
       return true;
     }

@@ -25,19 +25,19 @@ class Vocab {
   int lookup(std::string_view text) const;  // -1: not there
   // Empty for an id without a token.
   std::string_view text(int id) const {
-    if (id < 0 || static_cast<size_t>(id) >= spans_.size()) return {};
-    return std::string_view(arena_).substr(spans_[id].begin, spans_[id].size);
+    if (id < 0 || static_cast<size_t>(id) >= ranges_.size()) return {};
+    return std::string_view(arena_).substr(ranges_[id].begin, ranges_[id].size);
   }
-  bool has(int id) const { return id >= 0 && static_cast<size_t>(id) < spans_.size() && spans_[id].used; }
-  int size() const { return static_cast<int>(spans_.size()); }  // largest id + 1
+  bool has(int id) const { return id >= 0 && static_cast<size_t>(id) < ranges_.size() && ranges_[id].used; }
+  int size() const { return static_cast<int>(ranges_.size()); }  // largest id + 1
 
  private:
-  struct Span {
+  struct TextRange {
     uint32_t begin = 0;
     uint32_t size : 31 = 0;
     uint32_t used : 1 = 0;
   };
-  // The span is repeated here: a look-up touches the slot and the text, and nothing else.
+  // The range is repeated here: a look-up touches the slot and the text, and nothing else.
   struct Slot {
     uint32_t tag = 0;
     int32_t id = -1;
@@ -49,7 +49,7 @@ class Vocab {
   }
   void grow();
   std::string arena_;
-  std::vector<Span> spans_;
+  std::vector<TextRange> ranges_;
   std::vector<Slot> slots_;
   size_t count_ = 0;
 };

@@ -134,7 +134,7 @@ TEST(DiskStoreTest, OrphansAreLeftOutUntilTheirParentIsBack) {
   EXPECT_EQ(store->scan(), std::vector(heads.begin(), heads.begin() + 1));
   EXPECT_EQ(verify_records(directory.path(), false)->orphans, 2u);
   // A child alone is not worth writing.
-  const auto child = head_after(RecordKind::checkpoint, heads[1].key, 512, {1});
+  const auto child = head_after(RecordKind::snapshot, heads[1].key, 512, {1});
   store->put(child, sections_of(child));
   store->drain();
   EXPECT_EQ(store->stats().dropped, 1u);
@@ -357,7 +357,7 @@ struct Gate {
   }
 };
 
-TEST(DiskStoreTest, AFullQueueDropsTheOldestCheckpointFirst) {
+TEST(DiskStoreTest, AFullQueueDropsTheOldestSnapshotFirst) {
   TemporaryDirectory directory;
   Gate gate;
   auto store = open_store(directory.path(), [&](DiskOptions& o) {
@@ -377,7 +377,7 @@ TEST(DiskStoreTest, AFullQueueDropsTheOldestCheckpointFirst) {
   gate.open = false;
   gate.calls = 0;
 
-  // One goes to the writer, which waits; then a checkpoint, nine blocks and another checkpoint, each of
+  // One goes to the writer, which waits; then a snapshot, nine blocks and another snapshot, each of
   // 93,700 bytes in the queue.
   constexpr size_t kBytes = 93700 - kMaxHeadBytes;
   put_all(*store, chain(3, 0), 1000);
@@ -434,7 +434,7 @@ TEST(DiskStoreTest, RemovingLeavesTheStoreToOthers) {
   SlowUnlink slow;
   const auto store = open_store(directory.path(), slow.option());
   const auto a = chain(1, 3), b = chain(2, 1);
-  const auto child = head_after(RecordKind::checkpoint, a[2].key, a[2].length, {1, 2, 3});
+  const auto child = head_after(RecordKind::snapshot, a[2].key, a[2].length, {1, 2, 3});
   put_all(*store, a);
   store->drain();
   std::vector<DiskRecord> records;

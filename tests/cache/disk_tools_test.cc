@@ -172,8 +172,8 @@ TEST(DiskToolsTest, BranchesAreStretchesOfTheTree) {
   add(folder, trunk, 0, 5);
   // Another end after the second block, used later.
   const auto block = head_after(RecordKind::block, trunk[1].key, 512, std::vector<int>(kBlockTokens, 1));
-  add(folder, {block, head_after(RecordKind::checkpoint, block.key, 768, {1, 2, 3})}, 0, 6);
-  add(folder, {head_after(RecordKind::checkpoint, trunk[1].key, 512, {1})}, 0, 6);
+  add(folder, {block, head_after(RecordKind::snapshot, block.key, 768, {1, 2, 3})}, 0, 6);
+  add(folder, {head_after(RecordKind::snapshot, trunk[1].key, 512, {1})}, 0, 6);
   add(folder, chain(2, 0, 9), 0, 4);  // a short prompt
   add(folder, chain(3, 2), 1, 9);     // its first block is missing
   const auto branches = branches_of(folder);

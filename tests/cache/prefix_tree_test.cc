@@ -18,16 +18,16 @@ PrefixTree::Data data() {
 const PrefixKey kRoot = root_key(fingerprint_of("test"), "");
 
 // Keeps a point after all of `tokens`, blocks of 100 bytes and points of 10.
-PrefixTree::Checkpoint& keep(PrefixTree& tree, const std::vector<int>& tokens, bool stored = false) {
+PrefixTree::CachedSnapshot& keep(PrefixTree& tree, const std::vector<int>& tokens, bool stored = false) {
   auto* at = &tree.add_root(kRoot);
   std::span<const int> rest = tokens;
   for (; rest.size() >= kBlockTokens; rest = rest.subspan(kBlockTokens)) {
     at = &tree.add_block(*at, rest.first(kBlockTokens), data(), 100);
     at->stored = at->stored || stored;
   }
-  auto& checkpoint = tree.add_checkpoint(*at, rest, data(), 10);
-  checkpoint.stored = stored;
-  return checkpoint;
+  auto& snapshot = tree.add_snapshot(*at, rest, data(), 10);
+  snapshot.stored = stored;
+  return snapshot;
 }
 
 std::vector<int> joined(std::vector<int> a, const std::vector<int>& b) {
@@ -42,16 +42,16 @@ TEST(PrefixTree, FindsTheLongestPointAndWhatIsShared) {
   keep(tree, tokens_of(300));
   keep(tree, tokens_of(560));
   const auto whole = tree.find(kRoot, tokens_of(600), 599);
-  ASSERT_TRUE(whole.checkpoint);
-  EXPECT_EQ(whole.checkpoint->length(), 560);
+  ASSERT_TRUE(whole.snapshot);
+  EXPECT_EQ(whole.snapshot->length(), 560);
   EXPECT_EQ(whole.shared, 560);
   EXPECT_EQ(whole.node->length, 512);
   // At most so many tokens.
-  EXPECT_EQ(tree.find(kRoot, tokens_of(600), 559).checkpoint->length(), 300);
-  EXPECT_EQ(tree.find(kRoot, tokens_of(600), 299).checkpoint, nullptr);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(600), 559).snapshot->length(), 300);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(600), 299).snapshot, nullptr);
   // A prompt that parts inside a block, and one that parts inside a tail.
   const auto in_block = tree.find(kRoot, joined(tokens_of(400), tokens_of(300, 9000)), 699);
-  EXPECT_EQ(in_block.checkpoint->length(), 300);
+  EXPECT_EQ(in_block.snapshot->length(), 300);
   EXPECT_EQ(in_block.shared, 400);
   ASSERT_TRUE(in_block.next);
   EXPECT_EQ(in_block.next->length, 512);
@@ -73,9 +73,9 @@ TEST(PrefixTree, BlocksAreShared) {
   EXPECT_EQ(tree.bytes(), 220u);
   keep(tree, joined(tokens_of(256), tokens_of(300, 5000)));
   EXPECT_EQ(tree.bytes(), 330u);
-  EXPECT_EQ(tree.checkpoints(), 3u);
+  EXPECT_EQ(tree.snapshots(), 3u);
   keep(tree, tokens_of(600));  // there already
-  EXPECT_EQ(tree.checkpoints(), 3u);
+  EXPECT_EQ(tree.snapshots(), 3u);
   EXPECT_EQ(tree.bytes(), 330u);
 }
 
@@ -86,13 +86,13 @@ TEST(PrefixTree, EvictsWhatIsWorthLeast) {
   keep(tree, joined(tokens_of(256), tokens_of(100, 50000)));  // a hundred of its own
   const uint64_t all = tree.bytes();
   tree.evict(all);
-  EXPECT_EQ(tree.checkpoints(), 3u);
+  EXPECT_EQ(tree.snapshots(), 3u);
   tree.evict(all - 1);
-  EXPECT_EQ(tree.checkpoints(), 2u);
-  EXPECT_EQ(tree.find(kRoot, tokens_of(2100), 2099).checkpoint->length(), 2000);
+  EXPECT_EQ(tree.snapshots(), 2u);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(2100), 2099).snapshot->length(), 2000);
   tree.evict(0);
   EXPECT_EQ(tree.bytes(), 0u);
-  EXPECT_EQ(tree.checkpoints(), 0u);
+  EXPECT_EQ(tree.snapshots(), 0u);
   EXPECT_LE(tree.nodes(), 1u);
 }
 
@@ -102,22 +102,22 @@ TEST(PrefixTree, UseKeeps) {
   keep(tree, a);
   keep(tree, b);
   tree.evict(219);  // one of the two goes, which raises the clock
-  EXPECT_EQ(tree.checkpoints(), 1u);
-  const bool a_left = tree.find(kRoot, joined(a, a), 599).checkpoint != nullptr;
+  EXPECT_EQ(tree.snapshots(), 1u);
+  const bool a_left = tree.find(kRoot, joined(a, a), 599).snapshot != nullptr;
   const auto &left = a_left ? a : b, &gone = a_left ? b : a;
-  tree.use(*tree.find(kRoot, joined(left, left), 599).checkpoint);
+  tree.use(*tree.find(kRoot, joined(left, left), 599).snapshot);
   auto& fresh = keep(tree, gone);
   fresh.clock = 0;  // as if of long ago
   tree.evict(219);
-  EXPECT_TRUE(tree.find(kRoot, joined(left, left), 599).checkpoint);
-  EXPECT_FALSE(tree.find(kRoot, joined(gone, gone), 599).checkpoint);
+  EXPECT_TRUE(tree.find(kRoot, joined(left, left), 599).snapshot);
+  EXPECT_FALSE(tree.find(kRoot, joined(gone, gone), 599).snapshot);
 }
 
 PrefixTree::Node& last_block(PrefixTree& tree, const std::vector<int>& tokens) {
   return *tree.find(kRoot, tokens, static_cast<int>(tokens.size())).node;
 }
 
-// Of models that go on from any token: blocks are used without a checkpoint, and outlive it.
+// Of models that go on from any token: blocks are used without a snapshot, and outlive it.
 TEST(PrefixTree, BlocksUsedByThemselvesAreKeptByTheirOwnUse) {
   PrefixTree tree;
   const auto hot = tokens_of(512), cold = tokens_of(512, 10000);
@@ -143,7 +143,7 @@ TEST(PrefixTree, BlocksUsedByThemselvesAreKeptByTheirOwnUse) {
   EXPECT_LE(tree.nodes(), 1u);
 }
 
-// Read from disk for a checkpoint that then could not be read.
+// Read from disk for a snapshot that then could not be read.
 TEST(PrefixTree, BlocksThatNothingNeedsGoFirst) {
   PrefixTree tree;
   auto& kept = keep(tree, tokens_of(300));
@@ -156,7 +156,7 @@ TEST(PrefixTree, BlocksThatNothingNeedsGoFirst) {
   EXPECT_EQ(tree.bytes(), 410u);
   tree.evict(409);
   EXPECT_EQ(tree.bytes(), 110u);
-  EXPECT_TRUE(tree.find(kRoot, tokens_of(400), 399).checkpoint);
+  EXPECT_TRUE(tree.find(kRoot, tokens_of(400), 399).snapshot);
   EXPECT_EQ(tree.nodes(), 5u);  // the stored ones stay known
 }
 
@@ -166,13 +166,13 @@ TEST(PrefixTree, WhatIsStoredStaysKnown) {
   tree.evict(0);
   EXPECT_EQ(tree.bytes(), 0u);
   const auto found = tree.find(kRoot, tokens_of(700), 699);
-  ASSERT_TRUE(found.checkpoint);
-  EXPECT_EQ(found.checkpoint->length(), 600);
-  EXPECT_EQ(found.checkpoint->data, nullptr);
+  ASSERT_TRUE(found.snapshot);
+  EXPECT_EQ(found.snapshot->length(), 600);
+  EXPECT_EQ(found.snapshot->data, nullptr);
   // A block that is lost takes with it what comes after.
   tree.remove(*found.node->parent);
-  EXPECT_EQ(tree.find(kRoot, tokens_of(700), 699).checkpoint, nullptr);
-  EXPECT_EQ(tree.checkpoints(), 0u);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(700), 699).snapshot, nullptr);
+  EXPECT_EQ(tree.snapshots(), 0u);
   EXPECT_EQ(tree.nodes(), 1u);
 }
 
@@ -183,14 +183,14 @@ TEST(PrefixTree, WhatLeftTheDiskIsForgotten) {
   const auto point = next_key(block, std::span(tokens).subspan(kBlockTokens));
   keep(tree, tokens, true);
   tree.not_stored(block, point, 300);  // still in memory
-  EXPECT_EQ(tree.checkpoints(), 1u);
+  EXPECT_EQ(tree.snapshots(), 1u);
   keep(tree, tokens, true);
   tree.evict(0);
   EXPECT_EQ(tree.nodes(), 2u);  // on disk: a root and a block
   tree.not_stored(block, point, 299);
-  EXPECT_EQ(tree.checkpoints(), 1u);
+  EXPECT_EQ(tree.snapshots(), 1u);
   tree.not_stored(block, point, 300);
-  EXPECT_EQ(tree.checkpoints(), 0u);
+  EXPECT_EQ(tree.snapshots(), 0u);
   tree.not_stored(block);
   EXPECT_EQ(tree.nodes(), 0u);
 }
@@ -199,7 +199,7 @@ TEST(PrefixTree, RootsOfSaltsThatAreGoneTakeNoMemory) {
   PrefixTree tree;
   for (int i = 0; i < 100; i++) {
     auto& root = tree.add_root(root_key(fingerprint_of("test"), std::to_string(i)));
-    tree.add_checkpoint(root, tokens_of(5), data(), 10);
+    tree.add_snapshot(root, tokens_of(5), data(), 10);
     tree.evict(50);
   }
   EXPECT_EQ(tree.nodes(), 5u);
@@ -228,8 +228,8 @@ TEST(PrefixTree, TellsWhichBlocksCanBeResumedBehind) {
   auto& other = keep(tree, joined(tokens_of(256), tokens_of(300, 5000)));
   EXPECT_EQ(changes_of(tree), "+512 ");
   auto* block = &tree.add_block(*other.node, tokens_of(256, 900), data(), 100);
-  EXPECT_EQ(changes_of(tree), "") << "a block without a checkpoint behind it is of no use";
-  tree.add_checkpoint(*block, {}, data(), 10);
+  EXPECT_EQ(changes_of(tree), "") << "a block without a snapshot behind it is of no use";
+  tree.add_snapshot(*block, {}, data(), 10);
   EXPECT_EQ(changes_of(tree), "+768 ");
   tree.remove(middle);
   EXPECT_EQ(changes_of(tree), "");
@@ -243,8 +243,8 @@ TEST(PrefixTree, TellsOfStoredBlocksUntilTheyAreGone) {
   PrefixTree tree;
   tree.watch(kRoot, false);
   const auto tokens = tokens_of(600);
-  auto& checkpoint = keep(tree, tokens, true);
-  const PrefixKey block = checkpoint.node->key, point = next_key(block, checkpoint.tail);
+  auto& snapshot = keep(tree, tokens, true);
+  const PrefixKey block = snapshot.node->key, point = next_key(block, snapshot.tail);
   changes_of(tree);
   tree.evict(0);
   EXPECT_EQ(changes_of(tree), "") << "they are on disk";
@@ -258,7 +258,7 @@ TEST(PrefixTree, TellsOfEveryBlockAndOfOneRootOnly) {
   auto& first = tree.add_block(tree.add_root(kRoot), tokens_of(256), data(), 100);
   auto& second = tree.add_block(first, tokens_of(256, 256), data(), 100);
   EXPECT_EQ(changes_of(tree), "+256 +512 ");
-  tree.add_checkpoint(second, tokens_of(5), data(), 10);
+  tree.add_snapshot(second, tokens_of(5), data(), 10);
   tree.add_block(tree.add_root(root_key(fingerprint_of("test"), "salt")), tokens_of(256), data(), 100);
   EXPECT_EQ(changes_of(tree), "");
   tree.remove(second);

@@ -28,7 +28,7 @@ std::string hex(std::string_view bytes) {
 }
 
 RecordHead small_head() {
-  return head_after(RecordKind::checkpoint, root_key(kFingerprint, "salt"), 0, {1, -2});
+  return head_after(RecordKind::snapshot, root_key(kFingerprint, "salt"), 0, {1, -2});
 }
 std::string small_file() {
   const std::vector<Section> sections = {section_of(0, "abc"), section_of(1, "de")};

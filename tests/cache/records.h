@@ -31,7 +31,7 @@ inline RecordHead head_after(RecordKind kind, PrefixKey parent, uint32_t parent_
   return {kind, next_key(parent, tokens), parent, length, std::move(tokens)};
 }
 
-// A conversation's records: `blocks` blocks, then a checkpoint with `rest` tokens. Parents first.
+// A conversation's records: `blocks` blocks, then a snapshot with `rest` tokens. Parents first.
 inline std::vector<RecordHead> chain(int seed, int blocks, int rest = 7) {
   std::mt19937 random(seed);
   std::vector<RecordHead> heads;
@@ -40,7 +40,7 @@ inline std::vector<RecordHead> chain(int seed, int blocks, int rest = 7) {
   for (int i = 0; i <= blocks; i++) {
     std::vector<int> tokens(i < blocks ? kBlockTokens : rest);
     for (int& token : tokens) token = static_cast<int>(random() % 150000);
-    heads.push_back(head_after(i < blocks ? RecordKind::block : RecordKind::checkpoint, key, length, tokens));
+    heads.push_back(head_after(i < blocks ? RecordKind::block : RecordKind::snapshot, key, length, tokens));
     key = heads.back().key;
     length = heads.back().length;
   }

@@ -30,7 +30,7 @@ struct Layers {
 };
 inline const Layers kHybrid{{kDelta, KvLayout{2, 24}, kDelta, KvLayout{1, 16}}, {KvLayout{1, 16}}};
 inline const Layers kAttention{{KvLayout{2, 24}, KvLayout{1, 16}}, {}};
-// Windows that are kept in the checkpoints: beside full attention, and alone.
+// Windows that are kept in the snapshots: beside full attention, and alone.
 inline const Layers kWindows{{KvLayout{2, 24}, KvLayout{1, 16, 300}, KvLayout{1, 16, 1}}, {}};
 inline const Layers kOnlyWindows{{KvLayout{1, 16, 40}}, {}};
 
@@ -119,7 +119,7 @@ inline ::testing::AssertionResult same(const SavedState& a, const SavedState& b)
 
 class StateCacheTest : public ::testing::Test {
  protected:
-  std::unique_ptr<StateCache> open(const Layers& layers, bool on_disk, KvForm kv = KvForm::exact) {
+  std::unique_ptr<StateCache> open(const Layers& layers, bool on_disk, KvFormat kv = KvFormat::exact) {
     StateCacheOptions options;
     options.device = &device();
     options.model = layers.model;

@@ -56,7 +56,7 @@ TEST_F(SpoiltRecordTest, AMissingSectionIsAMiss) {
       drop(sections, [&](const SectionTag& tag) { return tag.kind == kind && tag.stack == stack; });
     };
   };
-  const auto block = RecordKind::block, point = RecordKind::checkpoint;
+  const auto block = RecordKind::block, point = RecordKind::snapshot;
   check("keys", kHybrid, 256, block, without(SectionKind::keys, Stack::model));
   check("values", kHybrid, 512, block, without(SectionKind::values, Stack::model));
   check("the head's keys", kHybrid, 512, block, without(SectionKind::keys, Stack::mtp));
@@ -81,7 +81,7 @@ TEST_F(SpoiltRecordTest, AnUnknownSectionIsAMiss) {
                 [](const Section& a, const Section& b) { return a.tag < b.tag; });
     };
   };
-  const auto block = RecordKind::block, point = RecordKind::checkpoint;
+  const auto block = RecordKind::block, point = RecordKind::snapshot;
   check("a kind to come", kHybrid, 600, point, with({6, 0, 0, 0}));
   check("the largest kind", kHybrid, 256, block, with({~0u, ~0u, ~0u, ~0u}));
   check("kind 0", kHybrid, 512, block, with({0, 0, 0, 0}));
@@ -106,7 +106,7 @@ TEST_F(SpoiltRecordTest, ASectionOfAnotherSizeIsAMiss) {
         }
         FAIL() << "no section of this kind";
       };
-      check("another size", kHybrid, 600, RecordKind::checkpoint, resize);
+      check("another size", kHybrid, 600, RecordKind::snapshot, resize);
       if (kind <= SectionKind::values) check("another size", kHybrid, 256, RecordKind::block, resize);
     }
   }

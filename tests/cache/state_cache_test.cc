@@ -1,4 +1,4 @@
-// The state cache without an engine: states of small models, made of numbers that follow from their tokens,
+// The prefix cache without an engine: states of small models, made of numbers that follow from their tokens,
 // are kept, found, evicted, and spoilt on disk. What is found must have the bits of what was kept.
 #include <gtest/gtest.h>
 
@@ -156,7 +156,7 @@ TEST_F(StateCacheTest, AnotherCacheTakesRecords) {
       const RecordHead heads[] = {
           head_after(RecordKind::block, keys[0], 0, first(tokens, 256)),
           head_after(RecordKind::block, keys[1], 256, {tokens.begin() + 256, tokens.begin() + 512}),
-          head_after(RecordKind::checkpoint, keys[2], 512, {tokens.begin() + 512, tokens.end()})};
+          head_after(RecordKind::snapshot, keys[2], 512, {tokens.begin() + 512, tokens.end()})};
       std::vector<StoredRecord> records;
       for (const RecordHead& head : heads) {
         const auto name = parse_record_name(record_name(disk_record(kFingerprint, head)));
@@ -211,7 +211,7 @@ TEST_F(StateCacheTest, ANewCacheFindsOnDiskWhatWasKept) {
 }
 
 // Blocks behind a window are in no record; the blocks of full attention are shared.
-TEST_F(StateCacheTest, CheckpointsHoldWindows) {
+TEST_F(StateCacheTest, SnapshotsHoldWindows) {
   const Tokens tokens = text(5, 1100);
   keep_on_disk(kWindows, tokens, {600, 1100});
   const auto cache = open(kWindows, true);
@@ -240,7 +240,7 @@ TEST_F(StateCacheTest, DeepModelsAreKeptInMemoryOnly) {
   EXPECT_TRUE(open({StateLayout(102, KvLayout{1, 4, 1024}), {}}, true)->disk());
 }
 
-TEST_F(StateCacheTest, RecurrentModelsContinueFromCheckpointsOnly) {
+TEST_F(StateCacheTest, RecurrentModelsContinueFromSnapshotsOnly) {
   const Tokens tokens = text(1, 700);
   keep_on_disk(kHybrid, tokens, {280, 520, 600});
   for (const bool on_disk : {false, true}) {
@@ -473,7 +473,7 @@ TEST_F(StateCacheTest, KeysAndValuesInEightBits) {
   StateCache::Hit in_memory;
   uint64_t bytes = 0;
   {
-    const auto cache = open(kHybrid, true, KvForm::q8);
+    const auto cache = open(kHybrid, true, KvFormat::q8);
     cache->keep(tokens, "", state);
     in_memory = cache->find(tokens + text(2, 1), "");
     bytes = cache->stats().ram_bytes;
@@ -492,7 +492,7 @@ TEST_F(StateCacheTest, KeysAndValuesInEightBits) {
   }
   EXPECT_EQ(testing::bytes_of(state.mtp->hidden), testing::bytes_of(in_memory.state.mtp->hidden));
 
-  const auto cache = open(kHybrid, true, KvForm::q8);
+  const auto cache = open(kHybrid, true, KvFormat::q8);
   EXPECT_TRUE(same(cache->find(tokens + text(2, 1), "").state, in_memory.state));
   EXPECT_EQ(cache->stats().ram_bytes, bytes);
   // An exact cache must not read such sections, nor the other way round, should fingerprints ever agree.

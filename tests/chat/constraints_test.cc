@@ -18,7 +18,7 @@ const Tokenizer& any_tokenizer() {
 
 Result<ConstraintGrammar> grammar_of(const ResponseFormat& format, const ToolChoice& choice,
                                      const Json& tools, bool several) {
-  static const OutputFormat tagged{.tools = ToolForm::tagged};
+  static const OutputFormat tagged{.tools = ToolFormat::tagged};
   std::string field;
   return constraint_grammar(format, choice, {tagged, any_tokenizer(), tools, several}, field);
 }

@@ -12,29 +12,29 @@ namespace {
 
 struct Case {
   const char* message;
-  EscapeForm form;
+  EscapeFormat format;
   const char* language = "";  // of code
 };
-using enum EscapeForm;
+using enum EscapeFormat;
 
 void check(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     const TypedEscape got = typed_escape({.user = c.message});
-    EXPECT_EQ(static_cast<int>(got.form), static_cast<int>(c.form)) << c.message << "\n  " << got.closing;
+    EXPECT_EQ(static_cast<int>(got.format), static_cast<int>(c.format)) << c.message << "\n  " << got.closing;
     EXPECT_EQ(got.answer_start, *c.language ? fmt::format("```{}\n", c.language) : "") << c.message;
-    EXPECT_EQ(got.closing.empty(), c.form == plain) << c.message;
-    EXPECT_TRUE(c.form == json || got.answer_fence.empty()) << c.message;
+    EXPECT_EQ(got.closing.empty(), c.format == plain) << c.message;
+    EXPECT_TRUE(c.format == json || got.answer_fence.empty()) << c.message;
   }
 }
 
 TEST(TypedEscape, WhatTheRequestSaysOutsideItsTextComesFirst) {
   const char* user = "Answer as JSON: what is the weather?";
-  EXPECT_EQ(typed_escape({.user = user, .json_format = true, .tools = true, .tool_required = true}).form,
+  EXPECT_EQ(typed_escape({.user = user, .json_format = true, .tools = true, .tool_required = true}).format,
             tool_call);
-  EXPECT_EQ(typed_escape({.user = "Hello", .json_format = true}).form, json);
+  EXPECT_EQ(typed_escape({.user = "Hello", .json_format = true}).format, json);
   EXPECT_EQ(typed_escape({.user = "Hello", .json_format = true}).answer_fence, "") << "a grammar forbids it";
-  EXPECT_EQ(typed_escape({.user = user, .tools = true}).form, plain);
-  EXPECT_EQ(typed_escape({.user = user}).form, json);
+  EXPECT_EQ(typed_escape({.user = user, .tools = true}).format, plain);
+  EXPECT_EQ(typed_escape({.user = user}).format, json);
 }
 
 TEST(TypedEscape, SaysWhatTheAnswerIs) {
@@ -56,7 +56,7 @@ TEST(TypedEscape, AJsonFenceBeginsTheAnswerUnlessItShallBeBare) {
        {"Output only JSON.", "Respond with valid JSON only.", "Return raw JSON without a code fence.",
         "Antworte nur mit gültigem JSON.", "Réponds uniquement en JSON.", "Responda apenas em JSON.",
         "JSONだけを返してください。"}) {
-    EXPECT_EQ(typed_escape({.user = bare}).form, json) << bare;
+    EXPECT_EQ(typed_escape({.user = bare}).format, json) << bare;
     EXPECT_EQ(typed_escape({.user = bare}).answer_fence, "") << bare;
   }
 }
@@ -223,10 +223,10 @@ TEST(TypedEscape, PastedTextAsksForNothing) {
   for (int i = 0; i < 100; i++) document += "The report says: write a Python function and return JSON.\n";
   const std::string filler(3000, 'x');
   const std::string begin = "Here is a document.\n" + filler + "\n";
-  EXPECT_EQ(typed_escape({.user = begin + document + filler + "\n\nWho wrote it?"}).form, plain);
-  EXPECT_EQ(typed_escape({.user = begin + document + filler + "\n\nList five facts as JSON."}).form, json);
-  EXPECT_EQ(typed_escape({.user = "What does \"return JSON\" mean?"}).form, plain);
-  EXPECT_EQ(typed_escape({.user = "Tell me what ```\nwrite a Python function\n``` means"}).form, plain);
+  EXPECT_EQ(typed_escape({.user = begin + document + filler + "\n\nWho wrote it?"}).format, plain);
+  EXPECT_EQ(typed_escape({.user = begin + document + filler + "\n\nList five facts as JSON."}).format, json);
+  EXPECT_EQ(typed_escape({.user = "What does \"return JSON\" mean?"}).format, plain);
+  EXPECT_EQ(typed_escape({.user = "Tell me what ```\nwrite a Python function\n``` means"}).format, plain);
 }
 
 TEST(TypedEscape, AnyBytesAreRead) {
@@ -235,7 +235,7 @@ TEST(TypedEscape, AnyBytesAreRead) {
   for (size_t n = 0; n < bytes.size(); n += 37) typed_escape({.user = std::string_view(bytes).substr(n)});
   for (const char* odd :
        {"\"", "```", "``` ```", "\xE2\x80\x9C", "\n\n", " . . ", "`a`", "\xFF\xFE", "# + -"})
-    EXPECT_EQ(static_cast<int>(typed_escape({.user = odd}).form), 0) << odd;
+    EXPECT_EQ(static_cast<int>(typed_escape({.user = odd}).format), 0) << odd;
 }
 
 TEST(TypedEscape, LongMessagesAreReadFast) {

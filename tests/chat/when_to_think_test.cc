@@ -6,7 +6,7 @@ namespace anabranch {
 namespace {
 
 bool thinks(const char* message, int prompt_tokens = 100) {
-  const ThinkChoice choice = when_to_think(message, prompt_tokens);
+  const ThinkDecision choice = when_to_think(message, prompt_tokens);
   EXPECT_FALSE(choice.reason.empty());
   return choice.think;
 }

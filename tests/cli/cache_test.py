@@ -123,4 +123,4 @@ def test_cache_is_cleared_under_a_server(serve, tmp_path):
     assert again == cold and cached > 200
     assert cache("ls", "--json", folder=tmp_path)["fingerprints"][0]["model"] == os.path.basename(paths.MODEL)
     server.stop(signal.SIGINT)
-    assert "tokens were kept, " in server.log and "nothing that is kept begins like it" not in server.log, server.log
+    assert "tokens were cached, " in server.log and "no cached prompt begins like it" not in server.log, server.log

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/mapped_file.h"
+#include "cli/foreign_flags.h"
 #include "cli/model_source.h"
-#include "cli/peer_flags.h"
 #include "temp_dir.h"
 #include "variable.h"
 
@@ -135,7 +135,7 @@ TEST(Program, AdaptersOfServeHaveNames) {
   const auto told = [](std::vector<std::string> flags) {
     ServeOptions options;
     options.adapters = std::move(flags);
-    const auto places = adapter_places(options);
+    const auto places = adapter_paths(options);
     if (!places) return places.error().message;
     std::string out;
     for (const auto& [name, path] : *places) out += fmt::format("{} at {};", name, path);
@@ -233,7 +233,7 @@ TEST(Program, TheDocsListTheFlagsOfOtherPrograms) {
   std::set<std::string> known;
   const auto commands = program.app.get_subcommands({});
   for (const CLI::App* command : commands)
-    for (const std::string& theirs : peer_flags_of(command->get_name())) {
+    for (const std::string& theirs : foreign_flags_of(command->get_name())) {
       const std::string ours = our_name(command->get_name(), theirs.substr(2));
       known.insert({theirs, "--" + ours});
       EXPECT_TRUE(std::ranges::any_of(commands, [&](const CLI::App* one) {

@@ -140,7 +140,7 @@ def test_images_are_sent():
         assert server.requests[1][2]["messages"][-1] == {"role": "user", "content": "two"}
 
 
-def test_streams_in_every_form():
+def test_streams_in_every_format():
     text = ("ä€😀 " * 20).strip()
     whole = b": hello\r\n\r\nevent: x\r\nid: 5\r\n" + event({"role": "assistant", "content": None}) + event({"reasoning_content": "hm"}) + \
         b"".join(event({"content": c}) for c in text) + event({}, finish_reason="stop") + b'data: {"choices": [],\ndata: "usage": ' \

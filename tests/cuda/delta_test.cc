@@ -10,8 +10,8 @@ class EmulatedDelta : public EmulatedDevice {};
 TEST_F(EmulatedDelta, EqualsReference) {
   expect_delta_like_reference(card());
 }
-TEST_F(EmulatedDelta, Trials) {
-  expect_trials_of_delta(card());
+TEST_F(EmulatedDelta, Drafts) {
+  expect_drafts_of_delta(card());
 }
 TEST_F(EmulatedDelta, ManySequences) {
   expect_delta_of_many_sequences(card());

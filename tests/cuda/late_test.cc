@@ -75,7 +75,7 @@ TEST_F(LateCard, StagingIsNotWrittenAgainBeforeItIsRead) {
 TEST_F(LateCard, TokensThatNobodyWaitsForAreWrittenToNobodysMemory) {
   constexpr int kOurs = 7;
   const Tensor logits = device_->zeros({3, 70}, Dtype::f32);
-  const std::vector<RowChoice> rows(3, {.kind = RowChoice::Kind::greedy});
+  const std::vector<RowSampling> rows(3, {.kind = RowSampling::Kind::greedy});
   for (int i = 0; i < 3; i++) choose_tokens(logits, rows);
   Tensor next = device_->empty_host({3}, Dtype::i32);  // where the last tokens went
   std::fill_n(next.data<int>(), 3, kOurs);

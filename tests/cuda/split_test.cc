@@ -141,7 +141,7 @@ TEST(SplitOnCards, NothingRunsAfterARankHasFailed) {
     Batch batch;
     batch.add(state, std::vector<int>{1}, Batch::Logits::last);
     (*model)->forward(batch);
-    group->peers()[0]->collective()->abort();
+    group->other_ranks()[0]->collective()->abort();
     for (FakeCard& card : fake_cards) card.launches.clear();
     Batch next;
     next.add(state, std::vector<int>{1}, Batch::Logits::last);
@@ -158,7 +158,7 @@ TEST(SplitOnCards, APassKnowsOfOtherModelsOnItsCards) {
     const auto model = Model::load(weights, *group);
     ASSERT_TRUE(model) << model.error().message;
     const auto alone = [&] {
-      return group->collective()->alone() && group->peers()[0]->collective()->alone();
+      return group->collective()->alone() && group->other_ranks()[0]->collective()->alone();
     };
     EXPECT_TRUE(alone());
     const auto other = std::move(ops::cuda::open_cuda(1, 1)).value();

@@ -87,7 +87,7 @@ class Game {
   }
 
   void step(int sequences, bool measured, Played& run) {
-    std::vector<BatchSeat> seats;
+    std::vector<DraftCandidate> candidates;
     for (int i = 0; i < sequences; i++) {
       RoundLimits limits;
       limits.max_drafts = kMaxDraft;
@@ -95,20 +95,20 @@ class Game {
       limits.available[static_cast<int>(kMtp)] = world_.has_mtp;
       limits.ngram_match = world_.match(step_, i);
       limits.ngram_length = limits.ngram_match > 0 ? kMaxDraft : 0;
-      seats.push_back({controllers_[static_cast<size_t>(i)].get(), limits});
+      candidates.push_back({controllers_[static_cast<size_t>(i)].get(), limits});
     }
-    const auto choices = planner_.choose(sequences, seats, measured);
-    BatchStep done{sequences};
+    const auto choices = planner_.choose(sequences, candidates, measured);
+    BatchResult done{sequences};
     int tokens = sequences;
     for (size_t i = 0; i < choices.size(); i++) {
-      const RoundChoice& choice = choices[i];
+      const DraftDecision& choice = choices[i];
       done.drafted += choice.depth;
       if (choice.source == kMtp) {
         done.source = kMtp;
         done.chains++;
         done.levels = std::max(done.levels, choice.depth);
       }
-      RoundResult result{choice.source, choice.depth, 0, seats[i].limits.ngram_match};
+      RoundResult result{choice.source, choice.depth, 0, candidates[i].limits.ngram_match};
       while (result.accepted < choice.depth && uniform_(rng_) < chance(choice.source, result))
         result.accepted++;
       tokens += result.accepted;
@@ -229,9 +229,10 @@ TEST(BatchPlanner, DoesWhatWasAskedFor) {
   limits.ngram_match = 9;
   RoundLimits last = limits;
   last.max_drafts = 1;
-  const std::vector<BatchSeat> seats = {{&fixed, limits}, {&free, limits}, {&off, limits}, {&fixed, last}};
+  const std::vector<DraftCandidate> candidates = {
+      {&fixed, limits}, {&free, limits}, {&off, limits}, {&fixed, last}};
   for (int i = 0; i < 50; i++) {
-    const auto choices = planner.choose(4, seats, true);
+    const auto choices = planner.choose(4, candidates, true);
     ASSERT_EQ(choices.size(), 4u);
     EXPECT_EQ(choices[0].source, kMtp);
     EXPECT_EQ(choices[0].depth, 3);
@@ -262,9 +263,9 @@ TEST(BatchPlanner, TimesThatAreNoTimesAreNotLearnt) {
   RoundLimits limits;
   limits.max_drafts = 8;
   limits.available.fill(true);
-  const std::vector<BatchSeat> seats = {{&controller, limits}, {&controller, limits}};
+  const std::vector<DraftCandidate> candidates = {{&controller, limits}, {&controller, limits}};
   for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
-    for (const RoundChoice& choice : planner.choose(2, seats, true)) EXPECT_EQ(choice.depth, 0);
+    for (const DraftDecision& choice : planner.choose(2, candidates, true)) EXPECT_EQ(choice.depth, 0);
     planner.observe({2, 0, kNone, 0, 0, 0, bad});
   }
 }
@@ -279,10 +280,10 @@ TEST(BatchPlanner, AStepThatWasNeverObservedTeachesNothing) {
   limits.available.fill(true);
   limits.ngram_length = 5;
   limits.ngram_match = 9;
-  const std::vector<BatchSeat> seats(8, {&controller, limits});
-  planner.choose(8, seats, true);
+  const std::vector<DraftCandidate> candidates(8, {&controller, limits});
+  planner.choose(8, candidates, true);
   for (int i = 0; i < 20; i++)
-    for (const RoundChoice& choice : planner.choose(7, std::span(seats).first(7), true))
+    for (const DraftDecision& choice : planner.choose(7, std::span(candidates).first(7), true))
       EXPECT_EQ(choice.depth, 0);
 }
 

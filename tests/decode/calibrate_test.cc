@@ -72,7 +72,7 @@ struct Planted {
 
 std::vector<int> taken(const SkipSearch& found) {
   std::vector<int> out;
-  for (int i = 0; i < found.best; i++) out.push_back(found.steps[i].layer);
+  for (int i = 0; i < found.best; i++) out.push_back(found.skipped[i].layer);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -84,10 +84,10 @@ TEST(SearchSkip, FindsPlantedLayers) {
   const auto found = search_skip(even_costs(16), 0.05, std::ref(model));
   EXPECT_EQ(taken(found), spare);
   EXPECT_NEAR(found.alone[5], 0.5, 1e-12);
-  EXPECT_EQ(found.steps[0].layer, 2);
+  EXPECT_EQ(found.skipped[0].layer, 2);
   double left = 1;
   for (const int i : spare) left *= 1 - model.loss[i];
-  EXPECT_NEAR(found.steps[found.best - 1].agreement, left, 1e-12);
+  EXPECT_NEAR(found.skipped[found.best - 1].agreement, left, 1e-12);
   EXPECT_LE(model.asked, 16 + 3 * 8) << "far fewer than all pairs";
 }
 
@@ -103,7 +103,7 @@ TEST(SearchSkip, StopsSoonWhereNothingPays) {
   Planted model{std::vector<double>(40, 0.6)};
   const auto found = search_skip(even_costs(40), 0.05, std::ref(model));
   EXPECT_EQ(found.best, 1);
-  EXPECT_LE(found.steps.size(), 5u);
+  EXPECT_LE(found.skipped.size(), 5u);
   Planted tiny{{0.5}};
   EXPECT_EQ(search_skip(even_costs(1), 0.05, std::ref(tiny)).best, 0);
 }
@@ -214,16 +214,16 @@ TEST_F(CalibrateModel, MeasuresWhatPlainPassesSay) {
   EXPECT_LT(full.exit_agreement.front(), 1);
 }
 
-TEST_F(CalibrateModel, TrialsAgreeWithExitsAndLeaveTheStatesAlone) {
+TEST_F(CalibrateModel, DraftsAgreeWithExitsAndLeaveTheStatesAlone) {
   const auto full = measure_text(*model_, passages_, true);
-  DraftTrials trials(*model_, passages_, full);
-  EXPECT_GT(trials.tokens(), 100);
+  DraftAgreement drafts(*model_, passages_, full);
+  EXPECT_GT(drafts.tokens(), 100);
   std::vector<int> all(model_->spec().layers.size());
   std::iota(all.begin(), all.end(), 0);
   const std::vector<int> half(all.begin(), all.begin() + all.size() / 2);
-  const double before = trials.agreement(half);
-  EXPECT_EQ(trials.agreement(all), 1);
-  EXPECT_EQ(trials.agreement(half), before);
+  const double before = drafts.agreement(half);
+  EXPECT_EQ(drafts.agreement(all), 1);
+  EXPECT_EQ(drafts.agreement(half), before);
   EXPECT_LT(before, 1);
 }
 
@@ -247,7 +247,7 @@ TEST_F(CalibrateModel, LayersLeftOutForGoodMakeAnotherModel) {
   const auto lossy = measure_text(*model_, passages_, false);
   EXPECT_LT(agreement_of(full, lossy), 1);
   EXPECT_NE(full.perplexity, lossy.perplexity);
-  // States of what is left can be on trial.
+  // States of what is left can take drafts.
   EXPECT_EQ(model_->spec().layers.size(), model_->state_layout().size());
   auto state = model_->make_state();
   state.open();

@@ -17,7 +17,7 @@ namespace {
 
 // A model of a form, its request's tools, and the answer so far.
 struct Answer {
-  Answer(ToolForm form, std::vector<std::string> marks, std::vector<std::string> names) {
+  Answer(ToolFormat form, std::vector<std::string> marks, std::vector<std::string> names) {
     tokenizer.tags.texts = std::move(marks);
     rules.format.tools = form;
     rules.tools = std::make_shared<const Json>(tools_named(names));
@@ -80,7 +80,7 @@ struct Answer {
 const std::vector<std::string> kNames = {"get", "get_time", "get-weather", "zip"};
 
 struct Form {
-  ToolForm form;
+  ToolFormat form;
   std::vector<std::string> marks;
   std::string begin, wrong, right,
       closer;  // the opener, a call of an unknown function, one of `get`, what ends both
@@ -88,45 +88,50 @@ struct Form {
 
 std::vector<Form> forms() {
   return {
-      {ToolForm::tagged,
+      {ToolFormat::tagged,
        {"<tool_call>", "</tool_call>"},
        "<tool_call>",
        "\n{\"name\": \"gets\"",
        "\n{\"name\": \"get\"",
        "</tool_call>"},
-      {ToolForm::tagged,
+      {ToolFormat::tagged,
        {"<tool_call>", "</tool_call>", "=get", "<function"},
        "<tool_call>",
        "\n<function=gets>",
        "\n<function=get>",
        "</tool_call>"},
-      {ToolForm::tagged, {"=get", "=sum", "<function"}, "Let me see.\n<function=", "sum>", "get>", ""},
-      {ToolForm::tagged,
+      {ToolFormat::tagged, {"=get", "=sum", "<function"}, "Let me see.\n<function=", "sum>", "get>", ""},
+      {ToolFormat::tagged,
        {},
        "<tool_call>",
        "\n{\"name\" : \"time\"",
        "\n{\"name\" : \"get\"",
        "</tool_call>"},
-      {ToolForm::plain,
+      {ToolFormat::plain,
        {"<|python_tag|>"},
        "<|python_tag|>",
        "{\"name\": \"ge\"",
        "{\"type\": \"function\", \"name\": \"get\"",
        ""},
-      {ToolForm::mistral, {"[TOOL_CALLS]"}, "[TOOL_CALLS]", "[{\"name\": \"got\"", "[{\"name\": \"get\"", ""},
-      {ToolForm::mistral,
+      {ToolFormat::mistral,
+       {"[TOOL_CALLS]"},
+       "[TOOL_CALLS]",
+       "[{\"name\": \"got\"",
+       "[{\"name\": \"get\"",
+       ""},
+      {ToolFormat::mistral,
        {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
        "[TOOL_CALLS]",
        "get_tim[ARGS]",
        "get[ARGS]",
        ""},
-      {ToolForm::gemma4,
+      {ToolFormat::gemma4,
        {"<|tool_call>", "<tool_call|>", "<|\"|>"},
        "<|tool_call>",
        "call:gett{",
        "call:get{",
        "<tool_call|>"},
-      {ToolForm::function_gemma,
+      {ToolFormat::function_gemma,
        {"<start_function_call>", "<end_function_call>"},
        "<start_function_call>",
        "call:x{",
@@ -140,11 +145,11 @@ std::string arguments_behind(const Form& form, const std::string& text) {
   const std::string list = text.find('[', text.find(form.begin) + form.begin.size()) != text.npos ? "]" : "";
   if (text.ends_with('>')) return "\n<parameter=x>\n1\n</parameter>\n</function>\n" + form.closer;
   if (text.ends_with('"'))
-    return std::string(form.form == ToolForm::plain ? ", \"parameters\"" : ", \"arguments\"") +
+    return std::string(form.form == ToolFormat::plain ? ", \"parameters\"" : ", \"arguments\"") +
            ": {\"x\": 1}}" + list + form.closer;
   if (text.ends_with("[CALL_ID]")) return "a1[ARGS]{\"x\": 1}";
   if (text.ends_with(']')) return "{\"x\": 1}";
-  return (form.form == ToolForm::mistral ? "\"x\": 1}" : "x:1}") + form.closer;
+  return (form.form == ToolFormat::mistral ? "\"x\": 1}" : "x:1}") + form.closer;
 }
 
 TEST(CallNames, ACallNamesAToolOfTheRequest) {
@@ -180,7 +185,7 @@ TEST(CallNames, ACallNamesAToolOfTheRequest) {
 }
 
 TEST(CallNames, TextAndArgumentsAreFree) {
-  Answer answer(ToolForm::tagged, {"<tool_call>", "</tool_call>"}, kNames);
+  Answer answer(ToolFormat::tagged, {"<tool_call>", "</tool_call>"}, kNames);
   EXPECT_TRUE(answer.write("A call begins with <tool_cal or {\"name\": \"nothing\"}. <functio"));
   EXPECT_FALSE(answer.calls->masks());
   for (const char byte : std::string("<tool_call>"))
@@ -194,7 +199,7 @@ TEST(CallNames, TextAndArgumentsAreFree) {
 }
 
 TEST(CallNames, WhiteSpaceBeforeANameEnds) {
-  Answer answer(ToolForm::tagged, {"<tool_call>"}, kNames);
+  Answer answer(ToolFormat::tagged, {"<tool_call>"}, kNames);
   EXPECT_TRUE(answer.write("<tool_call> \n "));
   EXPECT_FALSE(answer.write(std::string(20, '\n')));
   EXPECT_TRUE(answer.write("{\"name\":\t\"get_time\""));
@@ -202,7 +207,7 @@ TEST(CallNames, WhiteSpaceBeforeANameEnds) {
 }
 
 TEST(CallNames, DraftsAreKeptAsFarAsTheyFit) {
-  Answer answer(ToolForm::tagged, {"<tool_call>", "</tool_call>"}, kNames);
+  Answer answer(ToolFormat::tagged, {"<tool_call>", "</tool_call>"}, kNames);
   const auto fits = [&](std::string_view text) {
     return answer.calls->fitting(answer.tokenizer.tokens_of(text));
   };
@@ -217,7 +222,7 @@ TEST(CallNames, DraftsAreKeptAsFarAsTheyFit) {
 }
 
 TEST(CallNames, ThoughtsAreNotLookedAt) {
-  Answer answer(ToolForm::tagged, {"<think>", "</think>", "<tool_call>"}, kNames);
+  Answer answer(ToolFormat::tagged, {"<think>", "</think>", "<tool_call>"}, kNames);
   answer.think.open = answer.tokenizer.find("<think>");
   answer.think.close = answer.tokenizer.find("</think>");
   answer.control.emplace(answer.think, ThinkRules{.open = true, .closing = {*answer.think.close}});
@@ -227,7 +232,7 @@ TEST(CallNames, ThoughtsAreNotLookedAt) {
 }
 
 TEST(CallNames, WhatTheClientBeganGoesOn) {
-  Answer answer(ToolForm::tagged, {"<tool_call>"}, kNames);
+  Answer answer(ToolFormat::tagged, {"<tool_call>"}, kNames);
   const auto begin = [&](std::string_view text) {
     answer.restart();
     for (const int token : answer.tokenizer.tokens_of(text)) answer.calls->follow(token);
@@ -239,13 +244,13 @@ TEST(CallNames, WhatTheClientBeganGoesOn) {
 }
 
 TEST(CallNames, NamesThatCannotBeWrittenDemandNothing) {
-  Answer nothing(ToolForm::gemma4, {"<|tool_call>"}, {"a{b"});
+  Answer nothing(ToolFormat::gemma4, {"<|tool_call>"}, {"a{b"});
   EXPECT_TRUE(nothing.write("<|tool_call>call:any{"));
-  Answer quoted(ToolForm::tagged, {"<tool_call>"}, {"say \"hi\""});
+  Answer quoted(ToolFormat::tagged, {"<tool_call>"}, {"say \"hi\""});
   EXPECT_TRUE(quoted.write("<tool_call>{\"name\": \"say \\\"hi\\\"\""));
   EXPECT_FALSE(quoted.calls->masks());
   // A vocabulary without the bytes of the name.
-  Answer poor(ToolForm::tagged, {"<tool_call>"}, {"\xc3\xa4"});
+  Answer poor(ToolFormat::tagged, {"<tool_call>"}, {"\xc3\xa4"});
   poor.by_byte = TokensByByte(poor.tokenizer, 128);
   EXPECT_TRUE(poor.write("<tool_call>{\"name\": \"any\""));
 }

@@ -48,15 +48,15 @@ inline void expect_choices_of_the_host(Device& device, int vocab, int kinds = 8)
   std::mt19937 random(static_cast<unsigned>(vocab));
   std::vector<std::vector<float>> rows;
   std::vector<SamplingParams> params;
-  std::vector<ops::RowChoice> choices;
+  std::vector<ops::RowSampling> choices;
   const auto ways = ways_to_sample();
   for (int kind = 0; kind < kinds; kind++)
     for (const SamplingParams& way : ways) {
       rows.push_back(row_of_logits(kind, vocab, random));
       params.push_back(way);
-      choices.push_back(choice_of(way, 17 + rows.size() * 1000));
+      choices.push_back(row_sampling(way, 17 + rows.size() * 1000));
     }
-  choices[3].kind = ops::RowChoice::Kind::none;
+  choices[3].kind = ops::RowSampling::Kind::none;
   Tensor host = device.empty_host({static_cast<int>(rows.size()), vocab}, Dtype::f32);
   for (size_t i = 0; i < rows.size(); i++)
     std::copy(rows[i].begin(), rows[i].end(), host.data<float>() + i * static_cast<size_t>(vocab));

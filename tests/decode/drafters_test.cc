@@ -234,45 +234,45 @@ TEST(LayersDrafter, LeavesTheStateAsItWas) {
 TEST(Drafters, TogetherTheyProposeWhatEachProposesAlone) {
   const auto model = load("qwen35_nested_untied_grouped");
   Random random(12);
-  struct Seat {
+  struct DraftCase {
     std::vector<int> tokens;
     SequenceState state;
     std::array<std::unique_ptr<Drafter>, 2> mtp, draft, layers;  // alone, together
   };
-  std::vector<Seat> seats;
+  std::vector<DraftCase> cases;
   for (const int length : {5, 40, 300, 41}) {
-    Seat& seat = seats.emplace_back(Seat{random_tokens(random, length + 1), model->make_state()});
-    const std::span<const int> known(seat.tokens);
-    const auto hidden = forward(*model, seat.state, known.first(static_cast<size_t>(length)));
+    DraftCase& one = cases.emplace_back(DraftCase{random_tokens(random, length + 1), model->make_state()});
+    const std::span<const int> known(one.tokens);
+    const auto hidden = forward(*model, one.state, known.first(static_cast<size_t>(length)));
     for (int i = 0; i < 2; i++) {
-      seat.mtp[i] = make_mtp_drafter(*model);
-      seat.mtp[i]->applied({hidden, 0, length}, known, false);
-      seat.draft[i] = make_model_drafter(*model);
-      seat.layers[i] = make_layers_drafter(*model, {0, 1, 3});
+      one.mtp[i] = make_mtp_drafter(*model);
+      one.mtp[i]->applied({hidden, 0, length}, known, false);
+      one.draft[i] = make_model_drafter(*model);
+      one.layers[i] = make_layers_drafter(*model, {0, 1, 3});
     }
   }
   const int counts[] = {3, 1, 5, 0};
-  for (const auto kind : {&Seat::mtp, &Seat::draft, &Seat::layers}) {
+  for (const auto kind : {&DraftCase::mtp, &DraftCase::draft, &DraftCase::layers}) {
     std::vector<TokenHistory> histories;
-    for (size_t i = 0; i < seats.size(); i++) histories.emplace_back(kSamplings[i % 3], seats[i].tokens);
+    for (size_t i = 0; i < cases.size(); i++) histories.emplace_back(kSamplings[i % 3], cases[i].tokens);
     const auto request = [&](size_t i) {
-      return DraftRequest{seats[i].tokens, kSamplings[i % 3], histories[i], counts[i], seats[i].state};
+      return DraftRequest{cases[i].tokens, kSamplings[i % 3], histories[i], counts[i], cases[i].state};
     };
     std::vector<std::vector<int>> alone;
     std::vector<DraftWork> works;
-    for (size_t i = 0; i < seats.size(); i++) {
-      Drafter& drafter = *(seats[i].*kind)[0];
-      if (kind == &Seat::mtp) drafter.prepare(seats[i].tokens);
+    for (size_t i = 0; i < cases.size(); i++) {
+      Drafter& drafter = *(cases[i].*kind)[0];
+      if (kind == &DraftCase::mtp) drafter.prepare(cases[i].tokens);
       alone.push_back(propose(drafter, request(i)));
-      Drafter& other = *(seats[i].*kind)[1];
-      if (kind == &Seat::mtp) other.prepare(seats[i].tokens);
+      Drafter& other = *(cases[i].*kind)[1];
+      if (kind == &DraftCase::mtp) other.prepare(cases[i].tokens);
       works.push_back({&other, request(i)});
     }
     propose_together(works);
-    for (size_t i = 0; i < seats.size(); i++) {
+    for (size_t i = 0; i < cases.size(); i++) {
       EXPECT_EQ(works[i].tokens, alone[i]) << i;
       EXPECT_EQ(static_cast<int>(alone[i].size()), counts[i]);
-      EXPECT_FALSE(seats[i].state.has_draft_tokens());
+      EXPECT_FALSE(cases[i].state.has_draft_tokens());
       for (const auto& c : histories[i].counts()) EXPECT_TRUE(c.frequent == 0 && c.present == 0);
     }
   }

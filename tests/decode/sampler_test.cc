@@ -125,8 +125,8 @@ TEST(Sampler, FiltersEndExactlyAtTheirBoundary) {
 }
 
 TEST(Sampler, ADeviceChoosesOnlyWhatItCan) {
-  using Kind = ops::RowChoice::Kind;
-  const auto kind = [](const SamplingParams& params) { return choice_of(params, 3).kind; };
+  using Kind = ops::RowSampling::Kind;
+  const auto kind = [](const SamplingParams& params) { return row_sampling(params, 3).kind; };
   EXPECT_EQ(kind({}), Kind::greedy);
   EXPECT_EQ(kind({.xtc_probability = 0.5f}), Kind::greedy);
   EXPECT_EQ(kind({.temperature = 1}), Kind::noise);

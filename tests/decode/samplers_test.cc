@@ -140,8 +140,8 @@ TEST(Samplers, OddLogitsAreNoTrouble) {
 }
 
 TEST(Samplers, OnlyTheHostHasThem) {
-  using Kind = ops::RowChoice::Kind;
-  const auto kind = [](const SamplingParams& params) { return choice_of(params, 3).kind; };
+  using Kind = ops::RowSampling::Kind;
+  const auto kind = [](const SamplingParams& params) { return row_sampling(params, 3).kind; };
   SamplingParams dry;
   dry.dry.multiplier = 1;
   EXPECT_EQ(kind(dry), Kind::none);

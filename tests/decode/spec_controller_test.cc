@@ -55,8 +55,8 @@ struct World {
     return limits;
   }
   // The choice with the best true rate.
-  RoundChoice best(const RoundLimits& limits, int t) const {
-    RoundChoice best;
+  DraftDecision best(const RoundLimits& limits, int t) const {
+    DraftDecision best;
     double best_rate = 1;
     for (const Drafter& d : drafters) {
       const int longest =
@@ -78,7 +78,7 @@ struct World {
 struct Answer {
   double cost = 0;  // true mean costs of the rounds, in plain rounds; plain decoding would cost `tokens`
   int tokens = 0, rounds = 0;
-  std::vector<RoundChoice> choices;
+  std::vector<DraftDecision> choices;
   std::vector<int> at;  // token at which each choice was made
   double speedup() const { return tokens / cost; }
   Answer& operator+=(const Answer& other) {
@@ -99,7 +99,7 @@ struct Answer {
   }
 };
 
-using Policy = std::function<RoundChoice(const RoundLimits&, int t)>;
+using Policy = std::function<DraftDecision(const RoundLimits&, int t)>;
 
 Answer play(const World& world, int tokens, std::mt19937_64& rng, const Policy& policy,
             const std::function<void(const RoundResult&)>& observe = {}) {
@@ -112,7 +112,7 @@ Answer play(const World& world, int tokens, std::mt19937_64& rng, const Policy& 
   Answer run;
   for (int t = 0; t < tokens;) {
     const RoundLimits limits = world.limits(t, tokens);
-    const RoundChoice choice = policy(limits, t);
+    const DraftDecision choice = policy(limits, t);
     run.choices.push_back(choice);
     run.at.push_back(t);
     EXPECT_EQ(choice.depth == 0, choice.source == kNone);
@@ -376,7 +376,7 @@ TEST(SpecController, KeepsToTheLimits) {
       for (bool& a : limits.available) a = rng() % 2;
       limits.ngram_length = rng() % 20;
       limits.ngram_match = rng() % 20;
-      const RoundChoice choice = controller.choose(limits);
+      const DraftDecision choice = controller.choose(limits);
       ASSERT_EQ(choice.depth == 0, choice.source == kNone);
       ASSERT_LE(choice.depth, std::max(0, std::min(limits.max_drafts, kMaxDraft)));
       if (choice.source == kNone) {
@@ -407,7 +407,7 @@ TEST(SpecController, ForcedModesObey) {
     SpecCosts costs;
     return play(world, 200, rng, costs, mode);
   };
-  for (const RoundChoice& choice : play_forced({false, kNone}).choices) EXPECT_EQ(choice.depth, 0);
+  for (const DraftDecision& choice : play_forced({false, kNone}).choices) EXPECT_EQ(choice.depth, 0);
   const auto expect_source = [&](DraftSource source, int depth) {
     const Answer run = play_forced({false, source, depth});
     for (size_t i = 0; i < run.choices.size(); i++) {
@@ -425,7 +425,7 @@ TEST(SpecController, ForcedModesObey) {
   // The best depth of the source asked for, although plain decoding would be better.
   const Answer run = play_forced({false, kMtp});
   int shortest = 0;
-  for (const RoundChoice& choice : run.choices) shortest += choice.depth == 1;
+  for (const DraftDecision& choice : run.choices) shortest += choice.depth == 1;
   EXPECT_GT(shortest, 0.9 * static_cast<double>(run.choices.size()));
   // No proposal, no drafts; and a source that is not there.
   world.proposal = [](int) { return Proposal{}; };
@@ -440,7 +440,7 @@ TEST(SpecController, SameInputsSameChoices) {
     SpecCosts costs;
     std::vector<int> all;
     for (int i = 0; i < 2; i++)
-      for (const RoundChoice& choice : play(noisy(dear_world()), 256, rng, costs).choices)
+      for (const DraftDecision& choice : play(noisy(dear_world()), 256, rng, costs).choices)
         all.push_back(static_cast<int>(choice.source) * 100 + choice.depth);
     return all;
   };
@@ -455,7 +455,7 @@ TEST(SpecController, WhatWasLearntMakesANewSequenceStartRight) {
     for (int i = 0; i < 4; i++) play(world, 256, rng, costs);
     SpecCosts again(costs.stats());
     SpecController controller(again, {});
-    const RoundChoice choice = controller.choose(world.limits(0, 256));
+    const DraftDecision choice = controller.choose(world.limits(0, 256));
     EXPECT_EQ(choice.source, good ? kMtp : kNone);
     const RoundLimits limits = world.limits(0, 256);
     EXPECT_NEAR(choice.depth, world.best(limits, 0).depth, 2);
@@ -547,7 +547,7 @@ TEST(SpecController, NoiseDoesNotFlipTheChoice) {
   for (int seed = 0; seed < 20; seed++) {
     std::mt19937_64 rng(seed);
     SpecCosts costs;
-    const std::vector<RoundChoice> choices = play(world, 512, rng, costs).choices;
+    const std::vector<DraftDecision> choices = play(world, 512, rng, costs).choices;
     for (size_t i = 1; i < choices.size(); i++) {
       rounds++;
       flips += choices[i].source != choices[i - 1].source;

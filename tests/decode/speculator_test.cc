@@ -47,14 +47,14 @@ TEST_P(FailingDrafter, CostsItsOwnSequenceOnly) {
     one.speculator.applied({hidden, 0, 20}, one.tokens, true);
   }
   const auto draft = [&](std::vector<size_t> which) {
-    std::vector<SpecSeat> seats;
+    std::vector<DraftJob> jobs;
     for (const size_t i : which) {
       One& one = sequences[i];
-      seats.push_back({&one.speculator, {one.tokens, sampling, one.history, 3, one.state}});
+      jobs.push_back({&one.speculator, {one.tokens, sampling, one.history, 3, one.state}});
     }
-    Speculator::draft_together(resources, seats, static_cast<int>(kSequences), true);
+    Speculator::draft_together(resources, jobs, static_cast<int>(kSequences), true);
     std::vector<std::vector<int>> drafts;
-    for (const SpecSeat& seat : seats) drafts.push_back(seat.draft.tokens);
+    for (const DraftJob& job : jobs) drafts.push_back(job.draft.tokens);
     return drafts;
   };
   const auto drafts = draft({0, 1, 2});
@@ -93,9 +93,9 @@ TEST(Speculator, DraftsEndBeforeATokenThatTheModelDoesNotHave) {
     const std::vector<int> tokens = {1, 2, 3, 4, 5, 20, unknown, 7, 1, 2, 3, 4, 5};
     SequenceState state = model->make_state();
     TokenHistory history;
-    std::vector<SpecSeat> seats = {{&speculator, {tokens, {}, history, 3, state}}};
-    Speculator::draft_together(resources, seats, 1, true);
-    EXPECT_EQ(seats[0].draft.tokens,
+    std::vector<DraftJob> jobs = {{&speculator, {tokens, {}, history, 3, state}}};
+    Speculator::draft_together(resources, jobs, 1, true);
+    EXPECT_EQ(jobs[0].draft.tokens,
               unknown < vocab ? (std::vector<int>{20, unknown, 7}) : std::vector<int>{20});
   }
 }

@@ -32,7 +32,7 @@ TEST(SuffixIndex, WhatCameAfterTheLongestMatch) {
   // (1 2 3) and later (9 2 3): the first is longer.
   const Tokens longest = {1, 2, 3, 4, 9, 2, 3, 5, 1, 2, 3};
   EXPECT_EQ(find_own(longest, 3).match, 3);
-  EXPECT_EQ(find_own(longest, 3).places, 1);
+  EXPECT_EQ(find_own(longest, 3).matches, 1);
   EXPECT_EQ(follow(longest, 3), Tokens({4, 9, 2}));
   EXPECT_EQ(follow(longest, 0), Tokens());
 }
@@ -40,11 +40,11 @@ TEST(SuffixIndex, WhatCameAfterTheLongestMatch) {
 TEST(SuffixIndex, TheMostFrequentOfEqualMatchesThenTheLatest) {
   const Tokens tie = {1, 2, 7, 1, 2, 8, 1, 2};
   EXPECT_EQ(follow(tie, 2), Tokens({8, 1}));
-  EXPECT_EQ(find_own(tie, 2).places, 2);
+  EXPECT_EQ(find_own(tie, 2).matches, 2);
   EXPECT_EQ(find_own(tie, 2).agree, 1);
   const Tokens often = {1, 2, 7, 5, 1, 2, 7, 5, 3, 1, 2, 8, 1, 2};
   EXPECT_EQ(follow(often, 2), Tokens({7, 5}));
-  EXPECT_EQ(find_own(often, 2).places, 3);
+  EXPECT_EQ(find_own(often, 2).matches, 3);
   EXPECT_EQ(find_own(often, 2).agree, 2);
   // Both say 7, and then part.
   EXPECT_EQ(follow({1, 2, 7, 5, 1, 2, 7, 6, 1, 2}, 9), Tokens({7}));
@@ -66,27 +66,27 @@ TEST(SuffixIndex, ProposalsForOtherTextsStopAtTheEndOfAText) {
   EXPECT_EQ(SuffixIndex().find(Tokens{1, 2, 3}, 5).match, 0);
 }
 
-// As the header describes it: the latest 64 places that share the last 8, else 4, else 2 tokens; those of
+// As the header describes it: the latest 64 matches that share the last 8, else 4, else 2 tokens; those of
 // them with the longest match; the most frequent next token at each step, for as long as most agree.
 Proposal brute_force(const Tokens& text, const Tokens& context, int count, bool own) {
   Proposal out;
   std::vector<size_t> alive;
   for (const int order : {8, 4, 2}) {
-    int places = 0;
-    for (size_t next = text.size() - 1; next > 0 && places < 64 && text.size() > 1; next--) {
+    int matches = 0;
+    for (size_t next = text.size() - 1; next > 0 && matches < 64 && text.size() > 1; next--) {
       int match = 0;
       while (match < 64 && match < static_cast<int>(std::min(next, context.size())) &&
              text[next - 1 - match] == context[context.size() - 1 - match])
         match++;
       if (match < order) continue;
-      places++;
+      matches++;
       if (match > out.match) alive.clear();
       if (match >= out.match) alive.push_back(next);
       out.match = std::max(out.match, match);
     }
     if (!alive.empty()) break;
   }
-  out.places = static_cast<int>(alive.size());
+  out.matches = static_cast<int>(alive.size());
   Tokens extended = text;
   for (int i = 0; i < count && !alive.empty(); i++) {
     std::map<int, int> votes;
@@ -110,7 +110,7 @@ Proposal brute_force(const Tokens& text, const Tokens& context, int count, bool 
 
 void expect_equal(const Proposal& got, const Proposal& want, const std::string& where) {
   ASSERT_EQ(got.match, want.match) << where;
-  ASSERT_EQ(got.places, want.places) << where;
+  ASSERT_EQ(got.matches, want.matches) << where;
   ASSERT_EQ(got.agree, want.agree) << where;
   ASSERT_EQ(got.tokens, want.tokens) << where;
 }

@@ -209,7 +209,7 @@ TEST_P(CacheOf, SaltsAndRefusals) {
 }
 
 CacheOptions in_8_bits(CacheOptions cache) {
-  cache.kv = KvForm::q8;
+  cache.kv = KvFormat::q8;
   return cache;
 }
 
@@ -227,12 +227,12 @@ TEST_P(CacheOf, In8BitsStatesAreFoundInMemoryAndOnDisk) {
   EXPECT_EQ(from_disk.cached(), from_memory.cached());
   for (const int cached : from_disk.cached()) EXPECT_GE(cached, 200);
   EXPECT_GT(disk->stats().cache->disk_hits, 0u);
-  EXPECT_EQ(disk->stats().cache->kv, KvForm::q8);
+  EXPECT_EQ(disk->stats().cache->kv, KvFormat::q8);
 
   const auto exact = start(model, on_disk(exact_dir));
   const Ran want = run(*exact, requests);
   EXPECT_EQ(first.records[0].tokens, want.records[0].tokens);  // nothing was found for it
-  EXPECT_EQ(exact->stats().cache->kv, KvForm::exact);
+  EXPECT_EQ(exact->stats().cache->kv, KvFormat::exact);
   EXPECT_LT(memory->stats().cache->ram_bytes, exact->stats().cache->ram_bytes);
 }
 

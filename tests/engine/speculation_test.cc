@@ -157,7 +157,7 @@ TEST_F(Speculation, EverySourceAndDepthGivesTheSameTokens) {
 }
 
 // A model drafting for itself, and an exit after the last layer, say what the model says: a draft that is
-// wrong would show that a trial, a commit or a copy of the state is.
+// wrong would show that a draft, a commit or a copy of the state is.
 TEST_F(Speculation, DraftsOfTheModelItselfAreAllRight) {
   for (const bool precise : {false, true}) {
     auto options = options_of(*flat_, flat_.get());

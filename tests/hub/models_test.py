@@ -193,7 +193,7 @@ def test_show():
         code, _, err = cache.run("show", NAME, "--offline")
         assert code == 1 and "is not in" in err, err
         gguf = json.loads(ok(cache, "show", "people/gguf:Q8_0", "--json"))
-        assert gguf["quantisations"] == ["BF16", "Q4_0", "Q8_0"] and gguf["files"] == 1 and gguf["parameters"] == "not told"
+        assert gguf["quantisations"] == ["BF16", "Q4_0", "Q8_0"] and gguf["files"] == 1 and gguf["parameters"] == "unknown"
         assert "runs here            yes" in ok(cache, "show", NAME)
         done = cache.pull()
         stored = json.loads(ok(cache, "show", NAME, "--json", "--offline"))

@@ -1,5 +1,5 @@
 // The MTP head against its definition, written out in double precision from the checkpoint's tensors, and its
-// own keys and values on trial and in chunks.
+// own keys and values in drafts and in chunks.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Whole models on trial: rows of a draft have the bits that plain decoding gives them, and after any commit a
-// sequence goes on as if it had never tried. Every tiny checkpoint, int8 activations and fp32, on one thread
-// and two.
+// Drafts of whole models: rows of a draft have the bits that plain decoding gives them, and after any commit
+// a sequence goes on as if it had never tried. Every tiny checkpoint, int8 activations and fp32, on one
+// thread and two.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ std::vector<int> random_tokens(Random& random, int n, int vocab) {
   return out;
 }
 
-class Trial : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
+class DraftedModel : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
   void SetUp() override {
     model_ = load(std::get<0>(GetParam()), ops::cpu_device(0, std::get<1>(GetParam())));
@@ -110,7 +110,7 @@ class Trial : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
 };
 
 // The draft crosses into a new block of keys and values.
-TEST_P(Trial, EveryDraftAndCommitEqualsPlainDecoding) {
+TEST_P(DraftedModel, EveryDraftAndCommitEqualsPlainDecoding) {
   const SequenceState start = started(ops::kKvBlock - 6);
   const auto tokens = random_tokens(random_, kMaxDraftTokens, vocab_);
   set_thread_count(1);
@@ -150,7 +150,7 @@ TEST_P(Trial, EveryDraftAndCommitEqualsPlainDecoding) {
 
 // Whatever one sequence goes through in between, in place, with states that others share and that nobody
 // does.
-TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
+TEST_P(DraftedModel, AnyInterleavingLeavesTheSequenceAsItWas) {
   auto plain = started(200);
   auto tried = model_->make_state();
   tried.restore(plain.snapshot());
@@ -202,8 +202,8 @@ TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
   expect_same_future(tried, plain, 20, "at the end");
 }
 
-// Two sequences of one batch: one on trial, the other decoding for good, in two spans.
-TEST_P(Trial, NeighboursInABatchDoNotMeet) {
+// Two sequences of one batch: one with drafts, the other decoding, in two spans.
+TEST_P(DraftedModel, NeighboursInABatchDoNotMeet) {
   const SequenceState a = started(30), b = started(50);
   const auto tokens = random_tokens(random_, 7, vocab_), other = random_tokens(random_, 3, vocab_);
   SequenceState tried = a, plain = b, tried_alone = a, plain_alone = b;
@@ -224,7 +224,7 @@ TEST_P(Trial, NeighboursInABatchDoNotMeet) {
   EXPECT_TRUE(same_state(plain.snapshot(), plain_alone.snapshot()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Trial,
+INSTANTIATE_TEST_SUITE_P(Cpu, DraftedModel,
                          ::testing::Combine(::testing::ValuesIn(checkpoints()), ::testing::Bool()),
                          [](const auto& info) {
                            return std::get<0>(info.param) +
@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Trial,
 // are sums of 32 products of size 1 at most after four layers of as many; 1e-4 is some hundred roundings.
 // Spans of one sequence in one pass: their rows, and the states kept between them, are those of passes of
 // their own.
-TEST_P(Trial, StatesWithinAPassAreKept) {
+TEST_P(DraftedModel, StatesWithinAPassAreKept) {
   const int first = ops::kKvBlock - 9;
   const auto tokens = random_tokens(random_, first + 40, vocab_);
   const std::span<const int> all = tokens;
@@ -266,7 +266,7 @@ TEST_P(Trial, StatesWithinAPassAreKept) {
   }
 }
 
-TEST(TrialReference, IsCloseToPlainDecoding) {
+TEST(DraftedModelReference, IsCloseToPlainDecoding) {
   for (const char* name : {"qwen35_nested_untied_grouped", "qwen35_wide_values_f32", "llama_tied"}) {
     Random random(3);
     const auto model = load(name, ops::reference_device());

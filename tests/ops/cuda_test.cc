@@ -407,8 +407,8 @@ TEST_F(Cuda, AttentionOfManySequences) {
 TEST_F(Cuda, GatedDeltaEqualsReference) {
   expect_delta_like_reference(card());
 }
-TEST_F(Cuda, TrialsOfGatedDelta) {
-  expect_trials_of_delta(card());
+TEST_F(Cuda, DraftsOfGatedDelta) {
+  expect_drafts_of_delta(card());
 }
 TEST_F(Cuda, GatedDeltaOfManySequences) {
   expect_delta_of_many_sequences(card());

@@ -33,10 +33,10 @@ inline Delta on_device(const Delta& d, Device& device) {
           there(d.z), there(d.b),
           there(d.a), {there(w.conv_weight), there(w.a_log), there(w.dt_bias), there(w.norm_weight), w.eps}};
 }
-inline Tensor delta_rows(const Delta& d, int begin, int end, GatedDeltaState& state, bool trial = false) {
+inline Tensor delta_rows(const Delta& d, int begin, int end, GatedDeltaState& state, bool draft = false) {
   const auto cut = [&](const Tensor& x) { return x.slice_rows(begin, end); };
   const Tensor qkv = cut(d.qkv), z = cut(d.z), b = cut(d.b), a = cut(d.a);
-  const GatedDeltaSpan span{&state, 0, end - begin, trial};
+  const GatedDeltaSpan span{&state, 0, end - begin, draft};
   return gated_delta_plain({qkv, z, b, a}, d.shape, d.weights, {&span, 1});
 }
 
@@ -56,7 +56,7 @@ inline void expect_delta_like_reference(Device& card) {
 }
 
 // Rounds of speculation with everything, something or nothing accepted leave what plain steps leave.
-inline void expect_trials_of_delta(Device& card) {
+inline void expect_drafts_of_delta(Device& card) {
   Rng rng(7);
   for (const auto& shape : kDeltaShapes) {
     const Delta d = on_device(make_delta(shape, 60, rng), card);
@@ -72,7 +72,7 @@ inline void expect_trials_of_delta(Device& card) {
       gated_delta_commit(tried, kept);
       at += kept;
     }
-    // Two drafts in one trial, then a snapshot, and on from there for good.
+    // Two launches in one draft, then a snapshot, and on from there for good.
     delta_rows(d, at, at + 2, tried, true);
     delta_rows(d, at + 2, at + 5, tried, true);
     gated_delta_commit(tried, 3);
@@ -87,13 +87,13 @@ inline void expect_trials_of_delta(Device& card) {
     const Tensor rest = to_host(delta_rows(d, at, 60, tried));
     for (int t = at; t < 60; t++)
       expect_same_bits(rest.slice_rows(t - at, t - at + 1), expected[static_cast<size_t>(t)],
-                       fmt::format("token {} after the trials", t));
+                       fmt::format("token {} after the drafts", t));
     EXPECT_TRUE(bits_agree(to_vector(to_host(snapshot.s)), before)) << "a snapshot changed";
   }
 }
 
 // More sequences than a launch takes at once; in every step of theirs some take tokens for good, with or
-// without accepted ones to apply first, and some are on trial: anew, after others on trial, after some were
+// without accepted ones to apply first, and some are drafts: new ones, after other drafts, after some were
 // accepted.
 inline void expect_delta_of_many_sequences(Device& card) {
   Rng rng(11);
@@ -120,7 +120,7 @@ inline void expect_delta_of_many_sequences(Device& card) {
     int rows = 0;
     for (int i = 0; i < kSequences; i++) {
       Sequence& s = all[static_cast<size_t>(i)];
-      const int turn = (i + step) % 5;  // 0: for good; 1: on trial; 2: more; 3: some accepted; 4: none
+      const int turn = (i + step) % 5;  // 0: for good; 1: as drafts; 2: more; 3: some accepted; 4: none
       const int open = s.together.window ? s.together.window->open : 0;
       const int accepted = turn == 4 ? 0 : std::min(open, 1 + i % 3);
       for (GatedDeltaState* state : {&s.together, &s.alone})
@@ -136,7 +136,7 @@ inline void expect_delta_of_many_sequences(Device& card) {
       const auto& span = spans[static_cast<size_t>(i)];
       const int end = span.begin + span.count;
       auto& alone = all[static_cast<size_t>(i)].alone;
-      expect_same_bits(to_host(linear(delta_rows(d, span.begin, end, alone, span.trial), out)),
+      expect_same_bits(to_host(linear(delta_rows(d, span.begin, end, alone, span.draft), out)),
                        y.slice_rows(span.begin, end), fmt::format("sequence {}, step {}", i, step));
     }
   }

@@ -51,9 +51,9 @@ Tensor step(const GatedDeltaShape& s, const Inputs& in, int begin, int end, Gate
   return mix(s, in, begin, end, {.state = &state});
 }
 
-// On trial.
+// As drafts.
 Tensor try_rows(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state) {
-  return mix(s, in, begin, end, {.state = &state, .trial = true});
+  return mix(s, in, begin, end, {.state = &state, .draft = true});
 }
 
 Tensor run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>& chunks,
@@ -146,7 +146,7 @@ void expect_same_state(const GatedDeltaState& a, const GatedDeltaState& b, const
   expect_same_bits(a.conv, b.conv, what + " conv rows");
 }
 
-TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
+TEST(GatedDelta, ACommittedDraftEqualsNeverHavingDrafted) {
   Rng rng(6);
   Device& cpu = cpu_device();
   for (const auto& s : kShapes) {
@@ -154,7 +154,7 @@ TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
     auto plain = make_gated_delta_state(cpu, s), tried = make_gated_delta_state(cpu, s);
     expect_same_bits(step(s, in, 0, 5, plain), step(s, in, 0, 5, tried), "before");
     int at = 5;
-    // Rounds: `rows` on trial in `launches`, of which `keep` turn out real.
+    // Rounds: `rows` as drafts in `launches`, of which `keep` turn out real.
     const struct {
       int rows, launches, keep;
     } rounds[] = {{1, 1, 1},   {4, 1, 0},   {4, 1, 2}, {3, 1, 3}, {6, 3, 4},
@@ -171,7 +171,7 @@ TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
       gated_delta_commit(tried, r.keep);
       if (r.keep > 0) step(s, in, at, at + r.keep, plain);
       at += r.keep;
-      auto settled = tried;  // the trial goes on from the unsettled one
+      auto settled = tried;  // the draft goes on from the unsettled one
       gated_delta_fold(s, settled);
       expect_same_state(settled, plain, what);
     }
@@ -180,7 +180,7 @@ TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
   }
 }
 
-TEST(GatedDelta, TrialsEqualReferenceAndAnyTarget) {
+TEST(GatedDelta, DraftsEqualReferenceAndAnyTarget) {
   Rng rng(8);
   for (const auto& s : kShapes) {
     const Inputs inputs = make_inputs(s, 20, rng);
@@ -218,7 +218,7 @@ TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
   for (Device* device : cpu_and_reference()) {
     for (const auto& s : kShapes) {
       const Inputs in = on(*device, make_inputs(s, 20, rng));
-      // Sequence 0 has accepted entries that are not in S yet; sequence 1 goes on trial; 2 starts.
+      // Sequence 0 has accepted entries that are not in S yet; sequence 1 gets drafts; 2 starts.
       std::vector<GatedDeltaState> together(3), alone(3);
       for (auto* states : {&together, &alone}) {
         for (auto& state : *states) state = make_gated_delta_state(*device, s);
@@ -230,9 +230,9 @@ TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
       const GatedDeltaSpan spans[] = {
           {.state = &together[0], .begin = 0, .count = 4, .keep = &kept},
           {.state = &together[0], .begin = 4, .count = 3},
-          {.state = &together[1], .begin = 7, .count = 5, .trial = true},
+          {.state = &together[1], .begin = 7, .count = 5, .draft = true},
           {.state = &together[2], .begin = 12, .count = 1},
-          {.state = &together[1], .begin = 13, .count = 7, .trial = true},
+          {.state = &together[1], .begin = 13, .count = 7, .draft = true},
       };
       const Tensor out = gated_delta_plain({in.qkv, in.z, in.b, in.a}, s, in.weights, spans);
       const auto what = name(s) + " on " + device->name();
@@ -253,7 +253,7 @@ TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
   }
 }
 
-TEST(GatedDelta, TrialsLeaveSharedStatesAlone) {
+TEST(GatedDelta, DraftsLeaveSharedStatesAlone) {
   Rng rng(9);
   const auto s = kShapes[0];
   const Inputs in = on(cpu_device(), make_inputs(s, 12, rng));
@@ -270,7 +270,7 @@ TEST(GatedDelta, TrialsLeaveSharedStatesAlone) {
   expect_same_state(copy, again, "nothing kept");
 }
 
-TEST(GatedDelta, RefusesTrialsThatCannotBe) {
+TEST(GatedDelta, RefusesDraftsThatCannotBe) {
   Rng rng(10);
   const auto s = kShapes[0];
   const Inputs in = on(cpu_device(), make_inputs(s, 20, rng));
@@ -278,19 +278,19 @@ TEST(GatedDelta, RefusesTrialsThatCannotBe) {
   EXPECT_THROW(try_rows(s, in, 0, 17, state), std::invalid_argument);
   EXPECT_THROW(gated_delta_commit(state, 1), std::invalid_argument);
   try_rows(s, in, 0, 3, state);
-  EXPECT_THROW(step(s, in, 3, 4, state), std::invalid_argument) << "tokens are on trial";
+  EXPECT_THROW(step(s, in, 3, 4, state), std::invalid_argument) << "there are draft tokens";
   EXPECT_THROW(gated_delta_fold(s, state), std::invalid_argument);
   EXPECT_THROW(gated_delta_commit(state, 4), std::invalid_argument);
   EXPECT_THROW(gated_delta_commit(state, -1), std::invalid_argument);
-  // Spans of one state in one call: 17 on trial, and tokens for good after some on trial.
-  for (const bool trial : {true, false}) {
+  // Spans of one state in one call: 17 as drafts, and tokens for good after some as drafts.
+  for (const bool draft : {true, false}) {
     auto other = make_gated_delta_state(cpu_device(), s);
-    const GatedDeltaSpan spans[] = {{.state = &other, .begin = 0, .count = 9, .trial = true},
-                                    {.state = &other, .begin = 9, .count = trial ? 8 : 1, .trial = trial}};
-    const int rows = trial ? 17 : 10;
+    const GatedDeltaSpan spans[] = {{.state = &other, .begin = 0, .count = 9, .draft = true},
+                                    {.state = &other, .begin = 9, .count = draft ? 8 : 1, .draft = draft}};
+    const int rows = draft ? 17 : 10;
     const Tensor qkv = in.qkv.slice_rows(0, rows), z = in.z.slice_rows(0, rows), b = in.b.slice_rows(0, rows),
                  a = in.a.slice_rows(0, rows);
-    EXPECT_THROW(gated_delta_plain({qkv, z, b, a}, s, in.weights, spans), std::invalid_argument) << trial;
+    EXPECT_THROW(gated_delta_plain({qkv, z, b, a}, s, in.weights, spans), std::invalid_argument) << draft;
   }
 }
 

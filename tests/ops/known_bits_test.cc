@@ -18,9 +18,9 @@ namespace anabranch::ops {
 namespace {
 
 // Inputs without the standard library's distributions, and what became of them.
-class Trial {
+class KnownRun {
  public:
-  Trial(Device& device, uint64_t seed) : device_(device), random_(seed) {}
+  KnownRun(Device& device, uint64_t seed) : device_(device), random_(seed) {}
 
   Tensor input(const Shape& shape, float scale = 1) {
     int64_t count = 1;
@@ -66,7 +66,7 @@ const std::vector<Matrix>& matrices() {
   return all;
 }
 
-void see_products(Trial& t, const Matrix& m) {
+void see_products(KnownRun& t, const Matrix& m) {
   const Weight w = t.weight(m);
   for (const int rows : {1, 2, 5, 40}) {
     const Tensor x = t.input({rows, m.cols}, 3);
@@ -77,11 +77,11 @@ void see_products(Trial& t, const Matrix& m) {
   t.see(embed(ids, w));
 }
 
-void products(Trial& t) {
+void products(KnownRun& t) {
   for (const Matrix& m : matrices()) see_products(t, m);
 }
 
-void table_and_fp8_products(Trial& t) {
+void table_and_fp8_products(KnownRun& t) {
   std::vector<Matrix> all;
   for (const int group : {16, 32}) {
     all.push_back(coded_matrix(40, 384, WeightKind::table, group, ScaleType::f16, 1));
@@ -95,7 +95,7 @@ void table_and_fp8_products(Trial& t) {
   for (const Matrix& m : all) see_products(t, m);
 }
 
-void feed_forward(Trial& t) {
+void feed_forward(KnownRun& t) {
   const Weight gate = t.weight(affine_matrix(96, 256, 4, 64, ScaleType::bf16, false, 1)),
                up = t.weight(affine_matrix(96, 256, 4, 64, ScaleType::bf16, false, 2)),
                down = t.weight(affine_matrix(256, 96, 6, 32, ScaleType::f16, true, 3));
@@ -107,7 +107,7 @@ void feed_forward(Trial& t) {
   t.see(linear(t.input({3, 256}), both, &norm));
 }
 
-void elementwise(Trial& t) {
+void elementwise(KnownRun& t) {
   for (const int width : {1, 16, 50, 256}) {
     const Tensor a = t.input({5, width}, 8), b = t.input({5, width}, 8);
     t.see(rms_norm(a, t.input({width}), 1e-6f));
@@ -125,7 +125,7 @@ void elementwise(Trial& t) {
   t.see(rope(t.input({5, 3, 64}), positions, rope_of, true));
 }
 
-void attention_of_layers(Trial& t) {
+void attention_of_layers(KnownRun& t) {
   struct Layout {
     int heads, kv_heads, dim, window;
     float soft_cap;
@@ -142,19 +142,19 @@ void attention_of_layers(Trial& t) {
   }
 }
 
-void gated_delta_of_layers(Trial& t) {
+void gated_delta_of_layers(KnownRun& t) {
   for (const GatedDeltaShape& s :
        {GatedDeltaShape{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}}) {
     const int c = s.conv_channels(), hv = s.value_heads;
     const GatedDeltaWeights w{t.input({s.conv_kernel, c}, 0.5f), t.input({hv}), t.input({hv}),
                               t.input({s.value_dim})};
     auto state = make_gated_delta_state(t.device(), s);
-    for (const auto& [rows, trial] : {std::pair{70, false}, {1, false}, {4, true}, {3, false}}) {
-      const GatedDeltaSpan span{&state, 0, rows, trial};
+    for (const auto& [rows, draft] : {std::pair{70, false}, {1, false}, {4, true}, {3, false}}) {
+      const GatedDeltaSpan span{&state, 0, rows, draft};
       const Tensor qkv = t.input({rows, c}), z = t.input({rows, hv * s.value_dim}), b = t.input({rows, hv}),
                    a = t.input({rows, hv});
       t.see(gated_delta_plain({qkv, z, b, a}, s, w, {&span, 1}));
-      if (trial) gated_delta_commit(state, 2);
+      if (draft) gated_delta_commit(state, 2);
     }
     gated_delta_fold(s, state);
     t.see(state.s);
@@ -162,7 +162,7 @@ void gated_delta_of_layers(Trial& t) {
   }
 }
 
-void experts(Trial& t) {
+void experts(KnownRun& t) {
   const Loaded mixture(t.device(), {128, 64, 8, 3, affine(4, 64), affine(4, 64), affine(5, 32)});
   for (const int rows : {1, 40})
     for (const auto scores : {RouterSpec::Scores::softmax, RouterSpec::Scores::sigmoid}) {
@@ -174,7 +174,7 @@ void experts(Trial& t) {
     }
 }
 
-void low_rank(Trial& t) {
+void low_rank(KnownRun& t) {
   for (const auto& [rows, out, rank] : {std::tuple{1, 512, 16}, {6, 50, 7}, {9, 33, 64}}) {
     Tensor y = t.input({rows, out});
     const LowRankRows parts[] = {{t.input({rows, rank}), t.input({out, rank}), 0.3f, 0, rows},
@@ -186,7 +186,7 @@ void low_rank(Trial& t) {
 
 struct Known {
   const char* name;
-  void (*run)(Trial&);
+  void (*run)(KnownRun&);
   uint64_t usual, precise;
 };
 constexpr Known kKnown[] = {
@@ -204,11 +204,11 @@ TEST(KnownBits, OfEveryOpOnEveryTarget) {
   for (const Known& known : kKnown)
     for (const std::string& target : cpu::runnable_targets())
       for (const bool precise : {false, true}) {
-        Trial trial(cpu_device(2, precise, target), 5);
-        known.run(trial);
-        EXPECT_EQ(trial.hash(), precise ? known.precise : known.usual)
+        KnownRun run(cpu_device(2, precise, target), 5);
+        known.run(run);
+        EXPECT_EQ(run.hash(), precise ? known.precise : known.usual)
             << known.name << " on " << target << (precise ? ", precise" : "")
-            << fmt::format(": {:#018x}", trial.hash());
+            << fmt::format(": {:#018x}", run.hash());
       }
 }
 

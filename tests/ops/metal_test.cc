@@ -81,7 +81,7 @@ Inputs delta_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
            random_tensor({hv}, rng), random_tensor({s.value_dim}, rng)}};
 }
 
-// Prompts in pieces, drafts on trial in one and several launches, some and none of them kept.
+// Prompts in pieces, drafts in one and several launches, some and none of them kept.
 TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
   Rng rng(3);
   for (const GatedDeltaShape& s : {GatedDeltaShape{2, 4, 32, 32, 4}, {1, 2, 128, 40, 4}, {2, 2, 8, 72, 3}}) {
@@ -93,10 +93,10 @@ TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
                                       put(in.weights.dt_bias), put(in.weights.norm_weight)};
       int at = 0;
       std::vector<Tensor> parts;
-      const auto rows = [&](int count, bool trial) {
+      const auto rows = [&](int count, bool draft) {
         const auto part = [&](const Tensor& x) { return put(x.slice_rows(at, at + count)); };
         const Tensor qkv = part(in.qkv), z = part(in.z), b = part(in.b), a = part(in.a);
-        const GatedDeltaSpan span{.state = &state, .count = count, .trial = trial};
+        const GatedDeltaSpan span{.state = &state, .count = count, .draft = draft};
         parts.push_back(gated_delta_plain({qkv, z, b, a}, s, weights, std::span(&span, 1)));
         at += count;
       };

@@ -34,7 +34,7 @@ TEST(Reference, StatesOfALongPromptKeepTheirOwnSize) {
   GatedDeltaState kept;
   const GatedDeltaSpan spans[] = {{.state = &state, .begin = 0, .count = 200, .keep = &kept},
                                   {.state = &state, .begin = 200, .count = 95},
-                                  {.state = &state, .begin = 295, .count = 5, .trial = true}};
+                                  {.state = &state, .begin = 295, .count = 5, .draft = true}};
   gated_delta_plain({qkv, z, b, a}, s, weights, spans);
   const auto check = [&](const GatedDeltaState& of, const std::string& what) {
     expect_own_memory(of.s, what + ": s");

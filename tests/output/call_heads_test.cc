@@ -10,12 +10,12 @@ namespace {
 using Step = CallHeads::Step;
 
 Step read(const CallHeads& heads, std::string_view text, std::string_view opener = "<tool_call>") {
-  auto place = heads.begin(opener);
-  return heads.read(place, text);
+  auto position = heads.begin(opener);
+  return heads.read(position, text);
 }
 
 TEST(CallHeads, ANameEndsWhereItsFormEndsIt) {
-  const CallHeads heads({.tools = ToolForm::tagged}, tools_named({"get", "get_time"}));
+  const CallHeads heads({.tools = ToolFormat::tagged}, tools_named({"get", "get_time"}));
   for (const char* whole : {"{\"name\": \"get\"", "\n{ \"name\" : \"get_time\"", "\n<function=get>",
                             "<function=get_time>\nanything", "{\"type\": \"function\", \"name\": \"get\""})
     EXPECT_EQ(read(heads, whole), Step::complete) << whole;
@@ -31,31 +31,31 @@ TEST(CallHeads, ANameEndsWhereItsFormEndsIt) {
 }
 
 TEST(CallHeads, ShortNamesAreNames) {
-  const CallHeads heads({.tools = ToolForm::tagged}, tools_named({"s__get", "s__set", "t__set"}));
+  const CallHeads heads({.tools = ToolFormat::tagged}, tools_named({"s__get", "s__set", "t__set"}));
   EXPECT_EQ(read(heads, "<function=get>"), Step::complete);
   EXPECT_EQ(read(heads, "<function=s__get>"), Step::complete);
   EXPECT_EQ(read(heads, "<function=set>"), Step::broken) << "two tools could be meant";
 }
 
 TEST(CallHeads, NextTellsWhatMayFollow) {
-  const CallHeads heads({.tools = ToolForm::gemma4}, tools_named({"get", "gone"}));
-  auto place = heads.begin("<|tool_call>");
-  EXPECT_EQ(heads.next(place), "c \t\r\n");
-  EXPECT_EQ(heads.read(place, "call:g"), Step::inside);
-  EXPECT_EQ(heads.next(place), "eo");
-  EXPECT_EQ(heads.read(place, "e"), Step::inside);
-  EXPECT_EQ(heads.next(place), "t");
-  EXPECT_EQ(heads.read(place, "t{a:1}"), Step::complete);
+  const CallHeads heads({.tools = ToolFormat::gemma4}, tools_named({"get", "gone"}));
+  auto position = heads.begin("<|tool_call>");
+  EXPECT_EQ(heads.next(position), "c \t\r\n");
+  EXPECT_EQ(heads.read(position, "call:g"), Step::inside);
+  EXPECT_EQ(heads.next(position), "eo");
+  EXPECT_EQ(heads.read(position, "e"), Step::inside);
+  EXPECT_EQ(heads.next(position), "t");
+  EXPECT_EQ(heads.read(position, "t{a:1}"), Step::complete);
 }
 
 TEST(CallHeads, WithoutNamesNothingIsDemanded) {
-  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, Json()).empty());
-  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, Json::array()).empty());
-  EXPECT_TRUE(CallHeads({.tools = ToolForm::none}, tools_named({"get"})).empty());
-  EXPECT_TRUE(CallHeads({.tools = ToolForm::gemma4}, tools_named({"a{b", ""})).empty());
-  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, tools_named({std::string("a\0b", 3)})).empty());
-  EXPECT_FALSE(CallHeads({.tools = ToolForm::tagged}, tools_named({"a<b"})).empty()) << "JSON can write it";
-  EXPECT_TRUE(CallHeads({.tools = ToolForm::tagged}, Json::array({{{"type", "custom"}}})).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolFormat::tagged}, Json()).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolFormat::tagged}, Json::array()).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolFormat::none}, tools_named({"get"})).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolFormat::gemma4}, tools_named({"a{b", ""})).empty());
+  EXPECT_TRUE(CallHeads({.tools = ToolFormat::tagged}, tools_named({std::string("a\0b", 3)})).empty());
+  EXPECT_FALSE(CallHeads({.tools = ToolFormat::tagged}, tools_named({"a<b"})).empty()) << "JSON can write it";
+  EXPECT_TRUE(CallHeads({.tools = ToolFormat::tagged}, Json::array({{{"type", "custom"}}})).empty());
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ Json tools() {
       "free": {}}, "required": ["path"]}}}, {"type": "function", "function": {"name": "g"}}])");
 }
 
-OutputRules rules_for(ToolForm form) {
+OutputRules rules_for(ToolFormat form) {
   return {{ReasoningTags(), form}, std::make_shared<const Json>(tools())};
 }
 
@@ -29,7 +29,7 @@ std::string parameter(const std::string& key, const std::string& value) {
 }
 
 // The output has these calls, each as its name and arguments, and this content.
-void reads(ToolForm form, const std::string& text,
+void reads(ToolFormat form, const std::string& text,
            const std::vector<std::pair<std::string, std::string>>& calls, const std::string& content = "") {
   const ParsedOutput got = parse_output(text, rules_for(form));
   expect_at_any_cut(text, rules_for(form), got);
@@ -41,9 +41,9 @@ void reads(ToolForm form, const std::string& text,
   EXPECT_EQ(got.content, content) << text;
 }
 void reads_xml(const std::string& inside, const std::string& arguments) {
-  reads(ToolForm::tagged, kOpen + inside + kClose, {{"f", arguments}});
+  reads(ToolFormat::tagged, kOpen + inside + kClose, {{"f", arguments}});
 }
-void stays_text(ToolForm form, const std::string& text) {
+void stays_text(ToolFormat form, const std::string& text) {
   reads(form, text, {}, text);
 }
 
@@ -54,13 +54,13 @@ TEST(ParameterTags, LeftOut) {
   reads_xml(parameter("path", "a.txt") + "<parameter=content>\nx\ny\n", both);
   reads_xml("<parameter=path>\n<parameter=limit>\n3\n", R"({"path": "", "limit": 3})");
   const std::string unclosed = kOpen + "<parameter=path>\na\n";
-  reads(ToolForm::tagged, unclosed + "</tool_call>", {{"f", R"({"path": "a"})"}});
-  reads(ToolForm::tagged, unclosed + "</function>", {{"f", R"({"path": "a"})"}});
+  reads(ToolFormat::tagged, unclosed + "</tool_call>", {{"f", R"({"path": "a"})"}});
+  reads(ToolFormat::tagged, unclosed + "</function>", {{"f", R"({"path": "a"})"}});
   // Nothing of the next call is swallowed, whether or not it has the tags.
   const std::string second = kOpen + parameter("path", "b") + kClose;
   for (const char* close : {"</function>\n</tool_call>\n", "</tool_call>\n", "</parameters>\n</tool_call>\n"})
     for (const std::string& next : {second, kOpen + "<parameter=path>\nb\n" + kClose})
-      reads(ToolForm::tagged, unclosed + close + next,
+      reads(ToolFormat::tagged, unclosed + close + next,
             {{"f", R"({"path": "a"})"}, {"f", R"({"path": "b"})"}});
 }
 
@@ -103,34 +103,34 @@ TEST(ParameterTags, InsideValues) {
 TEST(ParameterTags, WhereTheTurnEnds) {
   const std::string whole = kOpen + parameter("path", "a");
   for (const char* rest : {"", "\n", "</", "</func", "</tool_call"})
-    reads(ToolForm::tagged, whole + rest, {{"f", R"({"path": "a"})"}});
-  reads(ToolForm::tagged, kOpen + "<parameter=path>\na\n</parameter>", {{"f", R"({"path": "a"})"}});
+    reads(ToolFormat::tagged, whole + rest, {{"f", R"({"path": "a"})"}});
+  reads(ToolFormat::tagged, kOpen + "<parameter=path>\na\n</parameter>", {{"f", R"({"path": "a"})"}});
   for (const char* rest : {"<parameter=content>\nhel", "<param", "so"})
-    stays_text(ToolForm::tagged, whole + rest);
-  stays_text(ToolForm::tagged, kOpen);
+    stays_text(ToolFormat::tagged, whole + rest);
+  stays_text(ToolFormat::tagged, kOpen);
   // What something else cut is not executed: parameters or the rest of the value may be missing.
   for (const std::string& text :
        {whole, kOpen + "<parameter=path>\na\n</parameter>", kOpen + "<parameter=path>\na\n</function>\n"}) {
-    EXPECT_TRUE(cut(text, rules_for(ToolForm::tagged)).calls.empty()) << text;
-    EXPECT_EQ(cut(text, rules_for(ToolForm::tagged)).content, "") << text;
+    EXPECT_TRUE(cut(text, rules_for(ToolFormat::tagged)).calls.empty()) << text;
+    EXPECT_EQ(cut(text, rules_for(ToolFormat::tagged)).content, "") << text;
   }
-  EXPECT_EQ(cut(whole + "</function>", rules_for(ToolForm::tagged)).calls.size(), 1u);
+  EXPECT_EQ(cut(whole + "</function>", rules_for(ToolFormat::tagged)).calls.size(), 1u);
 }
 
 TEST(CallMarks, TooManyOrTooLate) {
   const std::string call = kOpen + parameter("path", "a") + "</function>\n";
   const std::vector<std::pair<std::string, std::string>> one = {{"f", R"({"path": "a"})"}};
-  reads(ToolForm::tagged, call + "ok\n</tool_call>", one, "ok");
-  reads(ToolForm::tagged, call + "ok\n</tool_call>\nand", one, "ok\nand");
-  reads(ToolForm::tagged, call + "</tool_call>\n</tool_call>", one);
-  reads(ToolForm::tagged, call + "</function>\n</tool_call>", one);
+  reads(ToolFormat::tagged, call + "ok\n</tool_call>", one, "ok");
+  reads(ToolFormat::tagged, call + "ok\n</tool_call>\nand", one, "ok\nand");
+  reads(ToolFormat::tagged, call + "</tool_call>\n</tool_call>", one);
+  reads(ToolFormat::tagged, call + "</function>\n</tool_call>", one);
   const std::string json = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n";
-  reads(ToolForm::tagged, json + "</tool_call>", one);
+  reads(ToolFormat::tagged, json + "</tool_call>", one);
   // Text that speaks of marks, and text of a call that is none, are kept.
   for (const char* text :
        {"use </tool_call>", "</tool_call> ends it", "<tool_call>\nno\n</tool_call>", "</tool_cal"})
-    reads(ToolForm::tagged, json + text, one, text);
-  stays_text(ToolForm::tagged, "ok\n</tool_call>");
+    reads(ToolFormat::tagged, json + text, one, text);
+  stays_text(ToolFormat::tagged, "ok\n</tool_call>");
 }
 
 TEST(ParameterValues, BlankOnesAreLeftOut) {
@@ -205,20 +205,20 @@ TEST(JsonCalls, ThatAreNearlyJson) {
   for (const auto& c : cases) {
     const std::string written = c.written, call = R"({"name": "f", "arguments": )" + written + "}";
     const std::vector<std::pair<std::string, std::string>> one = {{"f", c.json}};
-    reads(ToolForm::tagged, in_tags(call), one);
-    reads(ToolForm::tagged, "So:\n" + in_tags(call) + "\n" + in_tags(R"({"name": "g", "arguments": {}})"),
+    reads(ToolFormat::tagged, in_tags(call), one);
+    reads(ToolFormat::tagged, "So:\n" + in_tags(call) + "\n" + in_tags(R"({"name": "g", "arguments": {}})"),
           {{"f", c.json}, {"g", "{}"}}, "So:");
-    for (const ToolForm form : {ToolForm::tagged, ToolForm::plain}) {
+    for (const ToolFormat form : {ToolFormat::tagged, ToolFormat::plain}) {
       reads(form, call, one);
       reads(form, "```json\n" + call + "\n```", one);
       reads(form, "[" + call + "]", one);
     }
-    reads(ToolForm::plain, "<|python_tag|>" + call + ";" + call, {one[0], one[0]});
-    reads(ToolForm::mistral, "[TOOL_CALLS]f[ARGS]" + written, one);
-    reads(ToolForm::mistral, "[TOOL_CALLS][" + call + "]", one);
+    reads(ToolFormat::plain, "<|python_tag|>" + call + ";" + call, {one[0], one[0]});
+    reads(ToolFormat::mistral, "[TOOL_CALLS]f[ARGS]" + written, one);
+    reads(ToolFormat::mistral, "[TOOL_CALLS][" + call + "]", one);
   }
   // The escapes of the arguments in a string were written once, not twice.
-  reads(ToolForm::tagged, in_tags(R"({"name": "f", "arguments": "{\"path\": \"a\nb\"}"})"),
+  reads(ToolFormat::tagged, in_tags(R"({"name": "f", "arguments": "{\"path\": \"a\nb\"}"})"),
         {{"f", R"({"path": "a\nb"})"}});
 }
 
@@ -226,18 +226,18 @@ TEST(JsonCalls, WithBracketsThatDoNotMatch) {
   const std::string call = R"({"name": "f", "arguments": {"path": "a"}})";
   const std::vector<std::pair<std::string, std::string>> one = {{"f", R"({"path": "a"})"}};
   for (const size_t missing : {size_t{1}, size_t{2}})
-    reads(ToolForm::tagged, in_tags(call.substr(0, call.size() - missing)), one);
-  reads(ToolForm::tagged, in_tags("[" + call), one);
-  for (const char* more : {"}", "}}", "]", "}\n"}) reads(ToolForm::tagged, in_tags(call + more), one);
-  reads(ToolForm::plain, call + "}", one);
-  reads(ToolForm::tagged, in_tags("[" + call + ", " + call + "]"), {one[0], one[0]});
+    reads(ToolFormat::tagged, in_tags(call.substr(0, call.size() - missing)), one);
+  reads(ToolFormat::tagged, in_tags("[" + call), one);
+  for (const char* more : {"}", "}}", "]", "}\n"}) reads(ToolFormat::tagged, in_tags(call + more), one);
+  reads(ToolFormat::plain, call + "}", one);
+  reads(ToolFormat::tagged, in_tags("[" + call + ", " + call + "]"), {one[0], one[0]});
   // Without the mark it may go on, and the next call is another one.
-  stays_text(ToolForm::tagged, "<tool_call>\n" + call.substr(0, call.size() - 1));
-  reads(ToolForm::tagged,
+  stays_text(ToolFormat::tagged, "<tool_call>\n" + call.substr(0, call.size() - 1));
+  reads(ToolFormat::tagged,
         "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a <tool_call>" + call + "</tool_call>", one,
         "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a");
   reads(
-      ToolForm::tagged,
+      ToolFormat::tagged,
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a <tool_call>" + call + "</tool_call> it's <x",
       one, "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'ait's <x");
 }
@@ -249,9 +249,9 @@ TEST(JsonCalls, ThatAreNoCalls) {
         R"({"name": "f", "arguments": {"path" "a",}})", R"({"name": "f", "arguments": ["a",]})",
         R"({"name": "f", "arguments": Trues})", R"({"name": "f", "arguments": {"a": 01,}})", R"(["f", 'x'])",
         R"({"name": "f", "arguments": {"path": "a)"})
-    stays_text(ToolForm::tagged, in_tags(inside));
-  stays_text(ToolForm::plain, R"({'name': 'other', 'parameters': {}})");
-  stays_text(ToolForm::plain, "{'a': True} is Python");
+    stays_text(ToolFormat::tagged, in_tags(inside));
+  stays_text(ToolFormat::plain, R"({'name': 'other', 'parameters': {}})");
+  stays_text(ToolFormat::plain, "{'a': True} is Python");
 }
 
 TEST(GemmaCalls, QuotesAndBareValues) {
@@ -284,15 +284,15 @@ TEST(GemmaCalls, QuotesAndBareValues) {
   };
   for (const auto& c : cases) {
     const std::string call = std::string("<|tool_call>call:f{") + c.written + "}<tool_call|>";
-    reads(ToolForm::gemma4, call, {{"f", c.json}});
-    reads(ToolForm::gemma4, call + call, {{"f", c.json}, {"f", c.json}});
-    reads(ToolForm::gemma4, call.substr(0, call.find("<tool_call|>")), {{"f", c.json}});
+    reads(ToolFormat::gemma4, call, {{"f", c.json}});
+    reads(ToolFormat::gemma4, call + call, {{"f", c.json}, {"f", c.json}});
+    reads(ToolFormat::gemma4, call.substr(0, call.find("<tool_call|>")), {{"f", c.json}});
     std::string other = std::string("<start_function_call>call:f{") + c.written + "}<end_function_call>";
     for (size_t at; (at = other.find("<|\"|>")) != std::string::npos;) other.replace(at, 5, "<escape>");
-    reads(ToolForm::function_gemma, other, {{"f", c.json}});
+    reads(ToolFormat::function_gemma, other, {{"f", c.json}});
   }
   for (const char* written : {"path", "path:\"a", "path:,limit:1", ",", "items:['a'"})
-    stays_text(ToolForm::gemma4, std::string("<|tool_call>call:f{") + written + "}<tool_call|>");
+    stays_text(ToolFormat::gemma4, std::string("<|tool_call>call:f{") + written + "}<tool_call|>");
 }
 
 TEST(LenientJson, IsBounded) {

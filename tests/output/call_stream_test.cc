@@ -18,12 +18,12 @@ Json tools() {
       "items": {"type": "array"}, "free": {}}}}}, {"type": "function", "function": {"name": "look"}}])");
 }
 
-OutputRules rules_for(ToolForm form) {
+OutputRules rules_for(ToolFormat form) {
   return {{ReasoningTags(), form}, std::make_shared<const Json>(tools())};
 }
 
 // The same text in a thought that is never closed: such calls are reported when they are complete.
-OutputRules unstreamed(ToolForm form) {
+OutputRules unstreamed(ToolFormat form) {
   OutputRules rules = rules_for(form);
   rules.thinking_open = true;
   return rules;
@@ -66,21 +66,21 @@ const std::string kObject = R"({ "path": "a.txt", "content": )" + json_string(kL
 TEST(CallStream, GivesTheWholeCallAtAnyCut) {
   const std::string json = R"("content": )" + json_string(kLong);
   const struct {
-    ToolForm form;
+    ToolFormat form;
     std::string text, arguments;
   } cases[] = {
-      {ToolForm::tagged, in_tags(kObject), kObject},
-      {ToolForm::mistral, "[TOOL_CALLS]write[ARGS]" + kObject, kObject},
-      {ToolForm::mistral, "[TOOL_CALLS]write[CALL_ID]abc[ARGS]" + kObject, kObject},
-      {ToolForm::mistral, R"([TOOL_CALLS][ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
+      {ToolFormat::tagged, in_tags(kObject), kObject},
+      {ToolFormat::mistral, "[TOOL_CALLS]write[ARGS]" + kObject, kObject},
+      {ToolFormat::mistral, "[TOOL_CALLS]write[CALL_ID]abc[ARGS]" + kObject, kObject},
+      {ToolFormat::mistral, R"([TOOL_CALLS][ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
        kObject},
-      {ToolForm::tagged, xml(xml_parameter("path", "a.txt") + xml_parameter("content", kLong)),
+      {ToolFormat::tagged, xml(xml_parameter("path", "a.txt") + xml_parameter("content", kLong)),
        R"({"path": "a.txt", )" + json + "}"},
-      {ToolForm::tagged, xml(xml_parameter("content", kLong) + xml_parameter("limit", "3")),
+      {ToolFormat::tagged, xml(xml_parameter("content", kLong) + xml_parameter("limit", "3")),
        "{" + json + R"(, "limit": 3})"},
-      {ToolForm::tagged, xml(xml_parameter("limit", "3") + xml_parameter("content", kLong)),
+      {ToolFormat::tagged, xml(xml_parameter("limit", "3") + xml_parameter("content", kLong)),
        R"({"limit": 3, )" + json + "}"},
-      {ToolForm::tagged, in_tags(R"({"content": "\u00e9\ud83d\ude00\\\"\/)" + std::string(80, 'x') + "\"}"),
+      {ToolFormat::tagged, in_tags(R"({"content": "\u00e9\ud83d\ude00\\\"\/)" + std::string(80, 'x') + "\"}"),
        R"({"content": "\u00e9\ud83d\ude00\\\"\/)" + std::string(80, 'x') + "\"}"},
   };
   for (const auto& c : cases) {
@@ -97,7 +97,7 @@ TEST(CallStream, HoldsBackLittle) {
                                 "<tool_call>\n<function=write>\n<parameter=content>\n",
                                 R"([TOOL_CALLS]write[ARGS]{"content": ")"};
   for (const std::string& begin : begins) {
-    OutputParser parser(rules_for(begin[0] == '[' ? ToolForm::mistral : ToolForm::tagged));
+    OutputParser parser(rules_for(begin[0] == '[' ? ToolFormat::mistral : ToolFormat::tagged));
     std::vector<OutputEvent> events;
     parser.push(begin + text, events);
     ASSERT_EQ(events.size(), 2u) << begin;
@@ -112,22 +112,22 @@ TEST(CallStream, HoldsBackLittle) {
 // Short calls, calls of nothing that was offered, calls in thoughts and answers that may be plain JSON.
 TEST(CallStream, WhatIsNotCertainWaits) {
   const std::string json = R"({"name": "write", "arguments": )" + kObject + "}";
-  const std::pair<ToolForm, std::string> cases[] = {
-      {ToolForm::tagged, in_tags(R"({"path": "a.txt", "limit": 3})")},
-      {ToolForm::tagged, xml(xml_parameter("path", "a.txt"))},
-      {ToolForm::tagged, in_tags(kObject, "other")},
-      {ToolForm::tagged, xml(xml_parameter("content", kLong), "other")},
-      {ToolForm::mistral, "[TOOL_CALLS]other[ARGS]" + kObject},
-      {ToolForm::tagged, json},
-      {ToolForm::plain, json},
-      {ToolForm::tagged, "<think>" + in_tags(kObject)},
+  const std::pair<ToolFormat, std::string> cases[] = {
+      {ToolFormat::tagged, in_tags(R"({"path": "a.txt", "limit": 3})")},
+      {ToolFormat::tagged, xml(xml_parameter("path", "a.txt"))},
+      {ToolFormat::tagged, in_tags(kObject, "other")},
+      {ToolFormat::tagged, xml(xml_parameter("content", kLong), "other")},
+      {ToolFormat::mistral, "[TOOL_CALLS]other[ARGS]" + kObject},
+      {ToolFormat::tagged, json},
+      {ToolFormat::plain, json},
+      {ToolFormat::tagged, "<think>" + in_tags(kObject)},
   };
   for (const auto& [form, text] : cases) {
     const auto events = by_characters(text, rules_for(form));
     EXPECT_EQ(pieces_of(events), 1u) << text;
     EXPECT_EQ(events.back().kind, Kind::call_end) << text;
   }
-  OutputRules only = rules_for(ToolForm::plain);
+  OutputRules only = rules_for(ToolFormat::plain);
   only.only_calls = true;
   expect_at_any_cut(json, only, {"", "", {{"write", kObject}}});
   EXPECT_GT(pieces_of(by_characters(json, only)), 50u);
@@ -147,10 +147,10 @@ TEST(CallStream, LenientReadingGoesOnWhereItStopped) {
   };
   for (const auto& [written, meant] : cases)
     for (const auto& [form, text] :
-         {std::pair<ToolForm, std::string>{ToolForm::tagged, in_tags(written)},
-          {ToolForm::mistral, "[TOOL_CALLS]write[ARGS]" + written},
-          {ToolForm::tagged, "<tool_call>{\"name\": \"write\", \"arguments\": " +
-                                 written.substr(0, written.size() - 1) + "</tool_call>"}}) {
+         {std::pair<ToolFormat, std::string>{ToolFormat::tagged, in_tags(written)},
+          {ToolFormat::mistral, "[TOOL_CALLS]write[ARGS]" + written},
+          {ToolFormat::tagged, "<tool_call>{\"name\": \"write\", \"arguments\": " +
+                                   written.substr(0, written.size() - 1) + "</tool_call>"}}) {
       const ParsedOutput got = parse_output(text, rules_for(form));
       ASSERT_EQ(got.calls.size(), 1u) << text;
       EXPECT_EQ(parse_json(got.calls[0].arguments).value(), parse_json(meant).value()) << text;
@@ -172,7 +172,7 @@ TEST(CallStream, TagsInValues) {
                                     xml("<parameter=content>\n" + value + "\n<parameter=path>\nb\n"),
                                     xml("<parameter=content>\n" + value + "\n")}) {
       for (const bool exact : {false, true}) {
-        OutputRules rules = rules_for(ToolForm::tagged), other = unstreamed(ToolForm::tagged);
+        OutputRules rules = rules_for(ToolFormat::tagged), other = unstreamed(ToolFormat::tagged);
         rules.exact = other.exact = exact;
         const ParsedOutput got = parse_output(text, rules), whole = parse_output(text, other);
         expect_at_any_cut(text, rules, got);
@@ -185,7 +185,7 @@ TEST(CallStream, TagsInValues) {
   }
   // A line that is nearly the closing tag is none of the text.
   const std::string slip = xml("<parameter=content>\n" + pad + "</params>\n" + xml_parameter("limit", "3"));
-  expect_at_any_cut(slip, rules_for(ToolForm::tagged),
+  expect_at_any_cut(slip, rules_for(ToolFormat::tagged),
                     {"", "", {{"write", R"({"content": )" + json_string(kLong) + R"(, "limit": 3})"}}});
 }
 
@@ -206,14 +206,14 @@ TEST(CallStream, ACallThatBreaksStaysACall) {
       {value + "<parameter=path>\nb", sent + R"(, "path": "b)", ""},
   };
   for (const auto& [text, arguments, content] : cases)
-    expect_at_any_cut(text, rules_for(ToolForm::tagged), {"", content, {{"write", arguments}}});
+    expect_at_any_cut(text, rules_for(ToolFormat::tagged), {"", content, {{"write", arguments}}});
   // The next call is none of it.
   for (const std::string& text : {json + " oops\"}\n", value + "<parameter=a\n>oops\n"})
-    expect_at_any_cut(text + in_tags("{}", "look") + after, rules_for(ToolForm::tagged),
+    expect_at_any_cut(text + in_tags("{}", "look") + after, rules_for(ToolFormat::tagged),
                       {"", after.substr(1), {{"write", sent}, {"look", "{}"}}});
   // Something else cut it.
-  EXPECT_EQ(cut("Hi " + json, rules_for(ToolForm::tagged)), (ParsedOutput{"", "Hi", {{"write", sent}}}));
-  EXPECT_EQ(cut(value + "<param", rules_for(ToolForm::tagged)),
+  EXPECT_EQ(cut("Hi " + json, rules_for(ToolFormat::tagged)), (ParsedOutput{"", "Hi", {{"write", sent}}}));
+  EXPECT_EQ(cut(value + "<param", rules_for(ToolFormat::tagged)),
             (ParsedOutput{"", "", {{"write", sent.substr(0, sent.size() - 1)}}}));
 }
 
@@ -226,34 +226,34 @@ TEST(CallStream, SeveralCalls) {
        {"<tool_call>" + one + "\n" + one + "</tool_call>", in_tags(arguments) + "\n" + in_tags(arguments),
         "<tool_call>" + function + function + "</tool_call>",
         xml(xml_parameter("content", kLong)) + in_tags(arguments)}) {
-    expect_at_any_cut(text, rules_for(ToolForm::tagged), {"", "", {call, call}});
-    OutputRules first = rules_for(ToolForm::tagged);
+    expect_at_any_cut(text, rules_for(ToolFormat::tagged), {"", "", {call, call}});
+    OutputRules first = rules_for(ToolFormat::tagged);
     first.max_calls = 1;
     expect_at_any_cut(text, first, {"", "", {call}});
   }
   const std::string list = "[TOOL_CALLS][" + one + ", " + one + "]";
-  expect_at_any_cut(list, rules_for(ToolForm::mistral), {"", "", {call, call}});
+  expect_at_any_cut(list, rules_for(ToolFormat::mistral), {"", "", {call, call}});
   const std::string broken = "<tool_call>" + function + "<function=write>\noops</tool_call>";
-  expect_at_any_cut(broken, rules_for(ToolForm::tagged), {"", "", {call}});
+  expect_at_any_cut(broken, rules_for(ToolFormat::tagged), {"", "", {call}});
 }
 
 TEST(CallStream, EndsAtTheLimit) {
   const std::string begin = R"(<tool_call>{"name": "write", "arguments": {"content": ")";
   const std::string text = begin + std::string(kMaxCallBytes - begin.size() - 1, 'x') + "é\"}}</tool_call>so";
-  const ParsedOutput got = parse_output(text, rules_for(ToolForm::tagged));
+  const ParsedOutput got = parse_output(text, rules_for(ToolFormat::tagged));
   ASSERT_EQ(got.calls.size(), 1u);
   EXPECT_EQ(got.calls[0].arguments, text.substr(text.find("{\"content"), got.calls[0].arguments.size()));
   EXPECT_EQ(got.calls[0].arguments.size() + text.find("{\"content"), kMaxCallBytes - 1);  // before the é
   EXPECT_EQ(got.content, "so");
   EXPECT_EQ(streamed({text.substr(0, 5000), text.substr(5000, 900'000), text.substr(905'000)},
-                     rules_for(ToolForm::tagged)),
+                     rules_for(ToolFormat::tagged)),
             got);
 }
 
 // Whatever is written: the pieces do not depend on the cuts, and a whole call is the same without streaming.
 // With one allowed call the parser is done behind it; where a limit cut the call, the limit ended the answer.
 TEST(CallStream, ACutCallIsNotTheLastAllowedOne) {
-  OutputRules rules = rules_for(ToolForm::tagged);
+  OutputRules rules = rules_for(ToolFormat::tagged);
   rules.max_calls = 1;
   const std::string whole = in_tags("{\"content\": " + Json(kLong).dump() + "}");
   for (const size_t size : {whole.size() - 30, whole.size()}) {
@@ -271,12 +271,12 @@ TEST(CallStream, AListWhoseRestIsNoCall) {
   const std::string first = "{\"name\": \"write\", \"arguments\": {\"content\": " + Json(kLong).dump() + "}}";
   std::string many;
   for (size_t i = 0; i < kMaxCalls; i++) many += R"(, {"name": "look", "arguments": {}})";
-  for (const ToolForm form : {ToolForm::tagged, ToolForm::mistral})
+  for (const ToolFormat form : {ToolFormat::tagged, ToolFormat::mistral})
     for (const std::string& rest :
          {std::string(", 5]"), std::string(R"(, {"name": "look", "arguments": "x"}])"), many + "]"})
       for (const std::string& after :
            {std::string(), std::string("</tool_call>\n") + in_tags("{}", "look")}) {
-        const bool tagged = form == ToolForm::tagged;
+        const bool tagged = form == ToolFormat::tagged;
         if (!tagged && !after.empty()) continue;
         const std::string text = (tagged ? "<tool_call>\n[" : "[TOOL_CALLS][") + first + rest + after;
         for (const bool limited : {false, true}) {
@@ -337,7 +337,7 @@ TEST(CallStream, AnythingAtAnyCut) {
   int calls = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string text = begins[rng() % std::size(begins)];
-    const ToolForm form = text[0] == '[' ? ToolForm::mistral : ToolForm::tagged;
+    const ToolFormat form = text[0] == '[' ? ToolFormat::mistral : ToolFormat::tagged;
     std::vector<std::string> pieces{text};
     for (size_t n = rng() % 12; n > 0; --n) {
       pieces.push_back(parts[rng() % parts.size()]);

@@ -9,7 +9,7 @@
 namespace anabranch {
 namespace {
 
-constexpr auto kTagged = ToolForm::tagged, kPlain = ToolForm::plain, kMistral = ToolForm::mistral;
+constexpr auto kTagged = ToolFormat::tagged, kPlain = ToolFormat::plain, kMistral = ToolFormat::mistral;
 
 std::shared_ptr<const ChatTemplate> chat_template(const std::string& name) {
   const auto source =
@@ -36,15 +36,15 @@ std::shared_ptr<const Tokenizer> vocabulary(std::vector<std::string> tokens) {
 // What a template writes for calls, the parser reads.
 TEST(OutputFormat, TemplatesRoundTrip) {
   const auto bare = vocabulary({"a"});
-  const std::pair<const char*, ToolForm> known[] = {{"qwen3.5", kTagged},
-                                                    {"qwen3", kTagged},
-                                                    {"qwen2.5", kTagged},
-                                                    {"qwen3_coder", kTagged},
-                                                    {"anabranch_hybrid", kTagged},
-                                                    {"mistral_nemo", kMistral},
-                                                    {"mistral_small_3.2", kMistral},
-                                                    {"mistral_v0.3_like", kMistral},
-                                                    {"llama3.2_like", kPlain}};
+  const std::pair<const char*, ToolFormat> known[] = {{"qwen3.5", kTagged},
+                                                      {"qwen3", kTagged},
+                                                      {"qwen2.5", kTagged},
+                                                      {"qwen3_coder", kTagged},
+                                                      {"anabranch_hybrid", kTagged},
+                                                      {"mistral_nemo", kMistral},
+                                                      {"mistral_small_3.2", kMistral},
+                                                      {"mistral_v0.3_like", kMistral},
+                                                      {"llama3.2_like", kPlain}};
   const Json arguments = {{"city", "Sankt \"P\"\n<a>"},
                           {"days", 3},
                           {"exact", true},
@@ -116,12 +116,12 @@ TEST(OutputFormat, FromTheVocabulary) {
   const auto form = [](std::vector<std::string> tokens) {
     return find_output_format(nullptr, *vocabulary(std::move(tokens)));
   };
-  EXPECT_EQ(form({"a"}).tools, ToolForm::none);
+  EXPECT_EQ(form({"a"}).tools, ToolFormat::none);
   EXPECT_FALSE(form({"<think>"}).reasoning);
   EXPECT_EQ(form({"<tool_call>", "<think>", "</think>"}).tools, kTagged);
   EXPECT_EQ(form({"<tool_call>", "<think>", "</think>"}).reasoning->close, "</think>");
   const OutputFormat gemma = form({"<|tool_call>", "<|channel>", "<channel|>", "<start_of_turn>"});
-  EXPECT_EQ(gemma.tools, ToolForm::gemma4);
+  EXPECT_EQ(gemma.tools, ToolFormat::gemma4);
   EXPECT_EQ(gemma.reasoning->open, "<|channel>thought");
   EXPECT_EQ(form({"[TOOL_CALLS]", "[THINK]", "[/THINK]"}).reasoning->open, "[THINK]");
   EXPECT_EQ(form({"<start_of_turn>"}).tools, kPlain);

@@ -20,7 +20,7 @@ Json any_tools() {
       "number_or_null": {"type": ["number", "null"]}}}}}])");
 }
 
-OutputRules rules_for(ToolForm form, bool open = false) {
+OutputRules rules_for(ToolFormat form, bool open = false) {
   return {{ReasoningTags(), form}, std::make_shared<const Json>(any_tools()), open};
 }
 
@@ -38,10 +38,11 @@ TEST(CallArguments, OnlyObjectsAreArguments) {
       const std::string nested = R"({"type": "function", "function": )" + json + "}";
       for (const std::string& call : {json, nested}) {
         const std::string tagged = in_tags(call);
-        EXPECT_EQ(parse_output(tagged, rules_for(ToolForm::tagged)), (ParsedOutput{"", tagged, {}})) << call;
-        EXPECT_EQ(parse_output(call, rules_for(ToolForm::plain)), (ParsedOutput{"", call, {}})) << call;
+        EXPECT_EQ(parse_output(tagged, rules_for(ToolFormat::tagged)), (ParsedOutput{"", tagged, {}}))
+            << call;
+        EXPECT_EQ(parse_output(call, rules_for(ToolFormat::plain)), (ParsedOutput{"", call, {}})) << call;
         const std::string list = "[TOOL_CALLS][" + call + "]";
-        EXPECT_EQ(parse_output(list, rules_for(ToolForm::mistral)), (ParsedOutput{"", list, {}})) << call;
+        EXPECT_EQ(parse_output(list, rules_for(ToolFormat::mistral)), (ParsedOutput{"", list, {}})) << call;
       }
     }
   for (const auto& [arguments, text] : {std::pair<std::string, std::string>{R"({"a": [1]})", R"({"a": [1]})"},
@@ -49,7 +50,7 @@ TEST(CallArguments, OnlyObjectsAreArguments) {
                                         {R"("{}")", "{}"},
                                         {"null", "{}"}}) {
     const std::string call = R"({"name": "f", "arguments": )" + arguments + "}";
-    EXPECT_EQ(parse_output(in_tags(call), rules_for(ToolForm::tagged)),
+    EXPECT_EQ(parse_output(in_tags(call), rules_for(ToolFormat::tagged)),
               (ParsedOutput{"", "", {{"f", text}}}));
   }
 }
@@ -96,10 +97,10 @@ TEST(CallArguments, OfAParameterGivenTwiceTheLastCounts) {
   const std::string call =
       "<tool_call>\n<function=f>\n<parameter=text>\nA\n</parameter>\n<parameter=n>\n1\n</parameter>\n"
       "<parameter=text>\nB\n</parameter>\n</function>\n</tool_call>";
-  EXPECT_EQ(parse_output(call, rules_for(ToolForm::tagged)),
+  EXPECT_EQ(parse_output(call, rules_for(ToolFormat::tagged)),
             (ParsedOutput{"", "", {{"f", R"({"text": "B", "n": 1})"}}}));
   const std::string twice = R"(<|tool_call>call:f{n:1,n:2}<tool_call|>)";
-  const ParsedOutput got = parse_output(twice, rules_for(ToolForm::gemma4));
+  const ParsedOutput got = parse_output(twice, rules_for(ToolFormat::gemma4));
   for (const ToolCall& one : got.calls) EXPECT_TRUE(parse_json(one.arguments).ok()) << one.arguments;
   EXPECT_TRUE(got.calls.empty() || got.content.empty());
 }
@@ -112,13 +113,13 @@ std::string with_parameters(int count) {
 
 // The call has begun by then, so that it ends there.
 TEST(CallLimits, ManyParametersEndTheCall) {
-  const ParsedOutput most = parse_output(with_parameters(1024), rules_for(ToolForm::tagged));
+  const ParsedOutput most = parse_output(with_parameters(1024), rules_for(ToolFormat::tagged));
   ASSERT_EQ(most.calls.size(), 1u);
   EXPECT_EQ(parse_json(most.calls[0].arguments)->size(), 1024u);
-  const ParsedOutput more = parse_output(with_parameters(1025), rules_for(ToolForm::tagged));
+  const ParsedOutput more = parse_output(with_parameters(1025), rules_for(ToolFormat::tagged));
   const std::string& whole = most.calls[0].arguments;
   EXPECT_EQ(more, (ParsedOutput{"", "", {{"f", whole.substr(0, whole.size() - 1)}}}));
-  OutputRules thinks = rules_for(ToolForm::tagged, true);
+  OutputRules thinks = rules_for(ToolFormat::tagged, true);
   EXPECT_EQ(parse_output(with_parameters(1025), thinks).calls, std::vector<ToolCall>{});
 }
 
@@ -128,12 +129,13 @@ TEST(CallLimits, ObjectsOfTooManyKeysAreNoArguments) {
     std::string members;
     for (size_t i = 0; i < keys; i++) members += fmt::format("{}\"k{}\":1", i == 0 ? "" : ",", i);
     const std::string json = R"({"name": "f", "arguments": {)" + members + "}}";
-    for (const auto& [form, text] : {std::pair<ToolForm, std::string>{ToolForm::tagged, in_tags(json)},
-                                     {ToolForm::plain, json},
-                                     {ToolForm::mistral, "[TOOL_CALLS]f[ARGS]{" + members + "}"},
-                                     {ToolForm::gemma4, "<|tool_call>call:f{" + members + "}<tool_call|>"}}) {
+    for (const auto& [form, text] :
+         {std::pair<ToolFormat, std::string>{ToolFormat::tagged, in_tags(json)},
+          {ToolFormat::plain, json},
+          {ToolFormat::mistral, "[TOOL_CALLS]f[ARGS]{" + members + "}"},
+          {ToolFormat::gemma4, "<|tool_call>call:f{" + members + "}<tool_call|>"}}) {
       const ParsedOutput got = parse_output(text, rules_for(form));
-      const bool call = keys == 4096 || form == ToolForm::tagged || form == ToolForm::mistral;
+      const bool call = keys == 4096 || form == ToolFormat::tagged || form == ToolFormat::mistral;
       ASSERT_EQ(got.calls.size(), call ? 1u : 0u) << text.substr(0, 40);
       EXPECT_EQ(got.content, call ? "" : text) << text.substr(0, 40);
       if (!call) continue;
@@ -156,24 +158,24 @@ TEST(CallLimits, ManyCallsInAllAreBounded) {
   };
   const auto block = [&](int count) { return in_tags(repeated(one, "\n", count)); };
   const struct {
-    ToolForm form;
+    ToolFormat form;
     std::string text;
     bool open = false;
   } cases[] = {
-      {ToolForm::tagged, repeated(block(1), "\n", 300)},
-      {ToolForm::tagged, block(kMaxCalls) + block(kMaxCalls)},
-      {ToolForm::tagged, block(200) + block(200)},
-      {ToolForm::tagged, block(kMaxCalls + 1)},
-      {ToolForm::tagged, "<tool_call>" + repeated("<function=f>\n</function>", "\n", 600) + "</tool_call>"},
-      {ToolForm::tagged,
+      {ToolFormat::tagged, repeated(block(1), "\n", 300)},
+      {ToolFormat::tagged, block(kMaxCalls) + block(kMaxCalls)},
+      {ToolFormat::tagged, block(200) + block(200)},
+      {ToolFormat::tagged, block(kMaxCalls + 1)},
+      {ToolFormat::tagged, "<tool_call>" + repeated("<function=f>\n</function>", "\n", 600) + "</tool_call>"},
+      {ToolFormat::tagged,
        repeated("<tool_call>" + repeated("<function=f>\n</function>", "\n", 200) + "</tool_call>", "\n", 3)},
-      {ToolForm::tagged, repeated(block(200), " and ", 4), true},  // a thought that is never closed
-      {ToolForm::tagged, repeated(block(1), " and ", 600), true},
-      {ToolForm::plain, repeated(one, "; ", 400)},
-      {ToolForm::plain, "[" + repeated(one, ", ", 400) + "]"},
-      {ToolForm::mistral, "[TOOL_CALLS][" + repeated(one, ", ", 400) + "]"},
-      {ToolForm::mistral, repeated("[TOOL_CALLS][" + repeated(one, ", ", 200) + "]", "", 3)},
-      {ToolForm::gemma4, repeated("<|tool_call>call:f{}<tool_call|>", "", 600)},
+      {ToolFormat::tagged, repeated(block(200), " and ", 4), true},  // a thought that is never closed
+      {ToolFormat::tagged, repeated(block(1), " and ", 600), true},
+      {ToolFormat::plain, repeated(one, "; ", 400)},
+      {ToolFormat::plain, "[" + repeated(one, ", ", 400) + "]"},
+      {ToolFormat::mistral, "[TOOL_CALLS][" + repeated(one, ", ", 400) + "]"},
+      {ToolFormat::mistral, repeated("[TOOL_CALLS][" + repeated(one, ", ", 200) + "]", "", 3)},
+      {ToolFormat::gemma4, repeated("<|tool_call>call:f{}<tool_call|>", "", 600)},
   };
   for (const auto& c : cases)
     for (const size_t piece : {c.text.size(), size_t{7}}) {
@@ -192,7 +194,7 @@ TEST(CallLimits, ManyCallsInAllAreBounded) {
 // A name may come in pieces, too.
 TEST(CallLimits, LongNamesAreText) {
   const std::string longest(kMaxNameBytes, 'n'), too_long(kMaxNameBytes + 1, 'n');
-  const auto calls_with = [](ToolForm form, const std::string& text) {
+  const auto calls_with = [](ToolFormat form, const std::string& text) {
     size_t most = 0;
     for (const size_t piece : {text.size(), size_t{5}}) {
       OutputParser parser(rules_for(form));
@@ -207,13 +209,13 @@ TEST(CallLimits, LongNamesAreText) {
     return most;
   };
   const struct {
-    ToolForm form;
+    ToolFormat form;
     std::string before, behind;
   } forms[] = {
-      {ToolForm::tagged, "<tool_call>{\"name\": \"", "\", \"arguments\": {}}</tool_call>"},
-      {ToolForm::tagged, "<tool_call><function=", ">\n</function></tool_call>"},
-      {ToolForm::mistral, "[TOOL_CALLS]", "[ARGS]{}"},
-      {ToolForm::gemma4, "<|tool_call>call:", "{}<tool_call|>"},
+      {ToolFormat::tagged, "<tool_call>{\"name\": \"", "\", \"arguments\": {}}</tool_call>"},
+      {ToolFormat::tagged, "<tool_call><function=", ">\n</function></tool_call>"},
+      {ToolFormat::mistral, "[TOOL_CALLS]", "[ARGS]{}"},
+      {ToolFormat::gemma4, "<|tool_call>call:", "{}<tool_call|>"},
   };
   for (const auto& c : forms) {
     EXPECT_EQ(calls_with(c.form, c.before + longest + c.behind), 1u) << c.before;

@@ -24,10 +24,10 @@ Json tools() {
     {"type": "function", "function": {"name": "now"}}])");
 }
 
-OutputRules rules(ToolForm form, bool open = false) {
-  return {{form == ToolForm::mistral  ? kMistralThink
-           : form == ToolForm::gemma4 ? kChannel
-                                      : kThink,
+OutputRules rules(ToolFormat form, bool open = false) {
+  return {{form == ToolFormat::mistral  ? kMistralThink
+           : form == ToolFormat::gemma4 ? kChannel
+                                        : kThink,
            form},
           std::make_shared<const Json>(tools()),
           open,
@@ -35,7 +35,7 @@ OutputRules rules(ToolForm form, bool open = false) {
 }
 
 struct Case {
-  ToolForm form;
+  ToolFormat form;
   std::string text;
   ParsedOutput want;
   bool open = false;
@@ -44,8 +44,9 @@ struct Case {
 using Calls = std::vector<ToolCall>;
 const ToolCall kNow{"now", "{}"};
 const ToolCall kParis{"weather", R"({"city": "Paris"})"};
-constexpr auto kTagged = ToolForm::tagged, kPlain = ToolForm::plain, kMistral = ToolForm::mistral,
-               kGemma = ToolForm::gemma4, kFunctionGemma = ToolForm::function_gemma, kNone = ToolForm::none;
+constexpr auto kTagged = ToolFormat::tagged, kPlain = ToolFormat::plain, kMistral = ToolFormat::mistral,
+               kGemma = ToolFormat::gemma4, kFunctionGemma = ToolFormat::function_gemma,
+               kNone = ToolFormat::none;
 
 std::vector<Case> reasoning_cases() {
   return {
@@ -405,7 +406,7 @@ TEST(OutputParser, LimitsSizes) {
   EXPECT_EQ(got.content, "<tool_call>{\"name\": \"now\"}</tool_call>");
 }
 
-std::vector<std::string> fragments(ToolForm form) {
+std::vector<std::string> fragments(ToolFormat form) {
   std::vector<std::string> all{"<", "</", ">", " ", "\n", "a", "é", "你", "😀",    "\"",   "{",    "}",
                                "[", "]",  ":", ",", "\\", ";", "x", "12", "true", "\\\"", "name", "city"};
   const OutputRules with = rules(form);
@@ -439,7 +440,7 @@ std::string without_tags(const std::string& text, const ReasoningTags& tags) {
 
 TEST(OutputParser, CutsDoNotMatter) {
   std::mt19937 rng(7);
-  for (const ToolForm form : {kNone, kTagged, kPlain, kMistral, kGemma, kFunctionGemma}) {
+  for (const ToolFormat form : {kNone, kTagged, kPlain, kMistral, kGemma, kFunctionGemma}) {
     const auto parts = fragments(form);
     int with_calls = 0, with_both = 0;
     for (int round = 0; round < 6000; ++round) {

@@ -93,7 +93,7 @@ struct StreamCase {
 
 OutputRules stream_rules(bool open) {
   OutputRules rules;
-  rules.format = {ReasoningTags(), ToolForm::tagged};
+  rules.format = {ReasoningTags(), ToolFormat::tagged};
   rules.tools = std::make_shared<const Json>(Json::array(
       {{{"type", "function"},
         {"function", {{"name", "f"}, {"parameters", {{"properties", {{"city", {{"type", "string"}}}}}}}}}}}));

@@ -108,7 +108,7 @@ class Calls {
 
 // The generic form on a model whose vocabulary has no such tokens.
 TEST(ToolGrammar, TagsThatAreSpelled) {
-  Calls calls({.tools = ToolForm::tagged}, {});
+  Calls calls({.tools = ToolFormat::tagged}, {});
   const auto call = [](const std::string& arguments) {
     return "<tool_call>\n{\"name\": \"add\", \"arguments\": " + arguments + "}\n</tool_call>";
   };
@@ -139,7 +139,7 @@ TEST(ToolGrammar, OneSchemaDoesNotRefuseAllTools) {
   const Json no_object =
       tools(R"({"type":"any","anyOf":5,"properties":{"v":{"type":"null"},"<":{}},"required":["v","<"]})");
 
-  Calls json({.tools = ToolForm::tagged}, {});
+  Calls json({.tools = ToolFormat::tagged}, {});
   const auto call = [](const std::string& arguments) {
     return "<tool_call>\n{\"name\": \"odd\", \"arguments\": " + arguments + "}\n</tool_call>";
   };
@@ -151,7 +151,7 @@ TEST(ToolGrammar, OneSchemaDoesNotRefuseAllTools) {
   json.force({.only = "odd", .forced = true}, nothing);
   EXPECT_TRUE(json.take(call(R"({"v": 1})")));
 
-  Calls tagged({.tools = ToolForm::tagged, .function_tags = true}, {});
+  Calls tagged({.tools = ToolFormat::tagged, .function_tags = true}, {});
   const auto tagged_call = [](const std::string& parameters) {
     return "<tool_call>\n<function=odd>\n" + parameters + "</function>\n</tool_call>";
   };
@@ -171,7 +171,7 @@ TEST(ToolGrammar, OneSchemaDoesNotRefuseAllTools) {
     strict.back()["function"]["strict"] = true;
     GrammarRules rules;
     const auto calls =
-        add_calls({.tools = ToolForm::tagged}, MarkTokenizer({}), strict, {.forced = true}, rules);
+        add_calls({.tools = ToolFormat::tagged}, MarkTokenizer({}), strict, {.forced = true}, rules);
     ASSERT_FALSE(calls.ok());
     EXPECT_NE(calls.error().message.find("the parameters of odd: #"), std::string::npos)
         << calls.error().message;
@@ -179,7 +179,7 @@ TEST(ToolGrammar, OneSchemaDoesNotRefuseAllTools) {
 }
 
 TEST(ToolGrammar, Hermes) {
-  Calls calls({.tools = ToolForm::tagged}, {"<tool_call>", "</tool_call>"});
+  Calls calls({.tools = ToolFormat::tagged}, {"<tool_call>", "</tool_call>"});
   const auto call = [](const std::string& name, const std::string& arguments) {
     return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
   };
@@ -205,7 +205,7 @@ TEST(ToolGrammar, Hermes) {
 }
 
 TEST(ToolGrammar, FunctionTags) {
-  Calls calls({.tools = ToolForm::tagged, .function_tags = true}, {"<tool_call>", "</tool_call>"});
+  Calls calls({.tools = ToolFormat::tagged, .function_tags = true}, {"<tool_call>", "</tool_call>"});
   const auto call = [](const std::string& name, const std::string& parameters) {
     return "<tool_call>\n<function=" + name + ">\n" + parameters + "</function>\n</tool_call>";
   };
@@ -226,7 +226,7 @@ class TaggedStrings {
  public:
   explicit TaggedStrings(const std::string& parameters, bool forced = true)
       : tools_(Json::parse(R"([{"type": "function", "function": {"name": "f")" + parameters + "}}]")),
-        calls_({.tools = ToolForm::tagged, .function_tags = true}, {}, tools_) {
+        calls_({.tools = ToolFormat::tagged, .function_tags = true}, {}, tools_) {
     calls_.force({.forced = forced});
   }
   static std::string written(const std::vector<std::pair<std::string, std::string>>& parameters) {
@@ -237,7 +237,7 @@ class TaggedStrings {
   }
   bool take(const std::string& answer) const { return calls_.take(answer); }
   bool reads_back(const std::vector<std::pair<std::string, std::string>>& parameters) const {
-    OutputRules rules{{ReasoningTags(), ToolForm::tagged, true}, std::make_shared<const Json>(tools_)};
+    OutputRules rules{{ReasoningTags(), ToolFormat::tagged, true}, std::make_shared<const Json>(tools_)};
     rules.exact = true;
     const ParsedOutput got = parse_output(written(parameters), rules);
     if (got.calls.size() != 1 || !got.content.empty()) return false;
@@ -307,7 +307,7 @@ TEST(ToolGrammar, WhatIsWrittenIsReadBack) {
 
 // Text is free, a call in it is not.
 TEST(ToolGrammar, TextWithStrictCalls) {
-  Calls calls({.tools = ToolForm::tagged}, {"<tool_call>", "</tool_call>"});
+  Calls calls({.tools = ToolFormat::tagged}, {"<tool_call>", "</tool_call>"});
   calls.offer();
   const std::string good = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"n\": 3}}\n</tool_call>",
                     free = "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"x\": 1}}\n</tool_call>",
@@ -320,7 +320,7 @@ TEST(ToolGrammar, TextWithStrictCalls) {
 
 // Llama 3's form, and Gemma 3's.
 TEST(ToolGrammar, Plain) {
-  Calls calls({.tools = ToolForm::plain}, {"<|python_tag|>"});
+  Calls calls({.tools = ToolFormat::plain}, {"<|python_tag|>"});
   const std::string add = R"({"name": "add", "parameters": {"n": 3}})";
   calls.force({.forced = true});
   EXPECT_TRUE(calls.take(add));
@@ -332,7 +332,7 @@ TEST(ToolGrammar, Plain) {
 }
 
 TEST(ToolGrammar, MistralLists) {
-  Calls calls({.tools = ToolForm::mistral}, {"[TOOL_CALLS]"});
+  Calls calls({.tools = ToolFormat::mistral}, {"[TOOL_CALLS]"});
   const std::string add = R"({"name": "add", "arguments": {"n": 3}})";
   calls.force({.forced = true});
   EXPECT_TRUE(calls.take("[TOOL_CALLS][" + add + "]"));
@@ -343,7 +343,7 @@ TEST(ToolGrammar, MistralLists) {
 }
 
 TEST(ToolGrammar, MistralArguments) {
-  Calls calls({.tools = ToolForm::mistral}, {"[TOOL_CALLS]", "[ARGS]"});
+  Calls calls({.tools = ToolFormat::mistral}, {"[TOOL_CALLS]", "[ARGS]"});
   const std::string add = "[TOOL_CALLS]add[ARGS]{\"n\": 3}";
   calls.force({.forced = true});
   EXPECT_TRUE(calls.take(add));
@@ -356,12 +356,12 @@ TEST(ToolGrammar, MistralArguments) {
 TEST(ToolGrammar, WhatIsNotBuiltIsRefused) {
   GrammarRules rules;
   const MarkTokenizer tokenizer({"<|tool_call>"});
-  for (const ToolForm form : {ToolForm::gemma4, ToolForm::function_gemma, ToolForm::none}) {
+  for (const ToolFormat form : {ToolFormat::gemma4, ToolFormat::function_gemma, ToolFormat::none}) {
     const auto calls = add_calls({.tools = form}, tokenizer, kTools, {.forced = true}, rules);
     ASSERT_FALSE(calls.ok());
     EXPECT_EQ(calls.error().kind, ErrorKind::unsupported);
   }
-  EXPECT_FALSE(add_free_text_with_calls({.tools = ToolForm::plain}, tokenizer, kTools, rules).ok());
+  EXPECT_FALSE(add_free_text_with_calls({.tools = ToolFormat::plain}, tokenizer, kTools, rules).ok());
 }
 
 }  // namespace

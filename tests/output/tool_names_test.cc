@@ -40,21 +40,21 @@ TEST(ToolNames, ACallByAShortNameComesOutWithTheWholeOne) {
   const auto tools = std::make_shared<const Json>(
       Json::parse(R"([{"type": "function", "function": {"name": "s__add", "parameters":
       {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}}}])"));
-  const auto call = [&](ToolForm form, std::string_view text) {
+  const auto call = [&](ToolFormat form, std::string_view text) {
     const auto out = parse_output(text, {.format = {.tools = form}, .tools = tools});
     return out.calls.size() == 1 ? out.calls[0].name + out.calls[0].arguments : out.content;
   };
   EXPECT_EQ(
-      call(ToolForm::tagged, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"),
+      call(ToolFormat::tagged, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"),
       "s__add{\"a\": 1}");
-  EXPECT_EQ(call(ToolForm::tagged,
+  EXPECT_EQ(call(ToolFormat::tagged,
                  "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n1\n</"
                  "parameter>\n</function>\n</tool_call>"),
             "s__add{\"a\": 1, \"b\": \"1\"}");
-  EXPECT_EQ(call(ToolForm::plain, "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"), "s__add{\"a\": 1}");
-  EXPECT_EQ(call(ToolForm::mistral, "[TOOL_CALLS]add[ARGS]{\"a\": 1}"), "s__add{\"a\": 1}");
-  EXPECT_EQ(call(ToolForm::gemma4, "<|tool_call>call:add{a:1}<tool_call|>"), "s__add{\"a\":1}");
-  EXPECT_EQ(call(ToolForm::tagged, "<tool_call>\n{\"name\": \"sub\", \"arguments\": {}}\n</tool_call>"),
+  EXPECT_EQ(call(ToolFormat::plain, "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"), "s__add{\"a\": 1}");
+  EXPECT_EQ(call(ToolFormat::mistral, "[TOOL_CALLS]add[ARGS]{\"a\": 1}"), "s__add{\"a\": 1}");
+  EXPECT_EQ(call(ToolFormat::gemma4, "<|tool_call>call:add{a:1}<tool_call|>"), "s__add{\"a\":1}");
+  EXPECT_EQ(call(ToolFormat::tagged, "<tool_call>\n{\"name\": \"sub\", \"arguments\": {}}\n</tool_call>"),
             "sub{}");
 }
 

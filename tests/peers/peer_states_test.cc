@@ -116,7 +116,7 @@ TEST_F(Peers, AStateOfAnotherTextIsNotAskedFor) {
 TEST_F(Peers, AStateThatIsLongerThanThePromptIsNone) {
   const size_t longer = prompt_.tokens.size();
   const auto tail = std::span(prompt_.tokens).subspan(2 * kBlockTokens);
-  const RecordHead head{RecordKind::checkpoint,
+  const RecordHead head{RecordKind::snapshot,
                         next_key(prompt_.keys[2], tail),
                         prompt_.keys[2],
                         static_cast<uint32_t>(longer),

@@ -7,10 +7,10 @@
 namespace anabranch::server {
 namespace {
 
-using Phase = Seat::Phase;
+using Phase = ConnectionState::Phase;
 
-Admission admit_at_10(const std::vector<Seat>& seats, const std::string& network) {
-  return admit(seats, network, 4, 2, 1, 10);
+Admission admit_at_10(const std::vector<ConnectionState>& states, const std::string& network) {
+  return admit(states, network, 4, 2, 1, 10);
 }
 
 TEST(Admission, IsFreeBelowTheLimits) {
@@ -22,22 +22,24 @@ TEST(Admission, IsFreeBelowTheLimits) {
 }
 
 TEST(Admission, TheSlowestRequestLeavesFirstThenTheLongestKept) {
-  const std::vector<Seat> seats{
+  const std::vector<ConnectionState> states{
       {"", Phase::busy, 0}, {"", Phase::kept, 2}, {"", Phase::arriving, 8.9}, {"", Phase::arriving, 8}};
-  EXPECT_EQ(admit_at_10(seats, "").leaves, 3u);
-  const std::vector<Seat> fresh{
+  EXPECT_EQ(admit_at_10(states, "").leaves, 3u);
+  const std::vector<ConnectionState> fresh{
       {"", Phase::busy, 0}, {"", Phase::kept, 3}, {"", Phase::arriving, 9.1}, {"", Phase::kept, 2}};
   EXPECT_EQ(admit_at_10(fresh, "").leaves, 3u);
-  const std::vector<Seat> busy{
+  const std::vector<ConnectionState> busy{
       {"", Phase::busy, 0}, {"", Phase::busy, 0}, {"", Phase::arriving, 9.5}, {"", Phase::busy, 0}};
   EXPECT_FALSE(admit_at_10(busy, "").admitted);
 }
 
 TEST(Admission, OneAddressPaysForItselfOnly) {
-  const std::vector<Seat> seats{{"a", Phase::busy, 0}, {"a", Phase::busy, 0}, {"b", Phase::kept, 0}};
-  EXPECT_FALSE(admit_at_10(seats, "a").admitted);
-  EXPECT_TRUE(admit_at_10(seats, "b").admitted);
-  const std::vector<Seat> idle{{"b", Phase::kept, 0}, {"a", Phase::kept, 5}, {"a", Phase::kept, 4}};
+  const std::vector<ConnectionState> states{
+      {"a", Phase::busy, 0}, {"a", Phase::busy, 0}, {"b", Phase::kept, 0}};
+  EXPECT_FALSE(admit_at_10(states, "a").admitted);
+  EXPECT_TRUE(admit_at_10(states, "b").admitted);
+  const std::vector<ConnectionState> idle{
+      {"b", Phase::kept, 0}, {"a", Phase::kept, 5}, {"a", Phase::kept, 4}};
   EXPECT_EQ(admit_at_10(idle, "a").leaves, 2u);
   // Loopback has no such limit.
   EXPECT_TRUE(admit_at_10({{"", Phase::busy, 0}, {"", Phase::busy, 0}, {"", Phase::busy, 0}}, "").admitted);

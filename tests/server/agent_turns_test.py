@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from answer_forms import input_of
+from answer_shapes import input_of
 
 NAMES = ("Bash Read Write Edit MultiEdit Glob Grep LS WebFetch WebSearch TodoWrite Task NotebookRead NotebookEdit ExitPlanMode "
          "BashOutput KillShell SlashCommand AskUser Skill ListFiles RunTests GitStatus GitDiff GitCommit").split()

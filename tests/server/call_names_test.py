@@ -5,7 +5,7 @@ import concurrent.futures
 
 import pytest
 
-from answer_forms import input_of
+from answer_shapes import input_of
 
 # Sampled hot, so that names which nobody offered are likely.
 WILD = {"temperature": 1.5, "top_p": 1, "min_p": 0}

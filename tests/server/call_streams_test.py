@@ -3,7 +3,7 @@ cut off; and they come while the model writes."""
 
 import pytest
 
-from answer_forms import CHAT, MESSAGES, OLLAMA, RESPONSES, FORMS, answer, answer_of_chunks
+from answer_shapes import CHAT, MESSAGES, OLLAMA, RESPONSES, SHAPES, answer, answer_of_chunks
 
 NOTE = {"type": "object", "properties": {"title": {"type": "string", "maxLength": 20}, "text": {"type": "string", "minLength": 400, "maxLength": 600}},
         "required": ["title", "text"], "additionalProperties": False}
@@ -50,7 +50,7 @@ def server(serve_for_all):
 @pytest.mark.parametrize("tokens", [800, 90])
 @pytest.mark.parametrize("path, body", [(CHAT, chat), (MESSAGES, message), (RESPONSES, response)], ids=["chat", "messages", "responses"])
 def test_pieces_make_up_the_call(server, path, body, tokens):
-    whole_of, streamed_of = FORMS.get(path, (answer, answer_of_chunks))
+    whole_of, streamed_of = SHAPES.get(path, (answer, answer_of_chunks))
     asked = body(tokens)
     whole = server.ask(path, {key: value for key, value in asked.items() if key != "stream_options"})
     events = server.events(path, asked)

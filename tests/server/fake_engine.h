@@ -179,7 +179,7 @@ class FakeEngine final : public Engine {
     const Request request = last_request();
     return tokenizer_.decode(request.prompt, false);
   }
-  // Reports a state cache from now on.
+  // Reports a prefix cache from now on.
   void keep_states() {
     std::lock_guard lock(mutex_);
     stats_.cache.emplace();

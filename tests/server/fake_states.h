@@ -41,7 +41,7 @@ class FakeStates final : public SharedStates {
   // Of a state of so many tokens.
   std::string trace(int tokens) const {
     const auto length = static_cast<uint32_t>(tokens);
-    return full_name({fingerprint_, RecordKind::checkpoint, {1, length}, {2, 2}, length, 0, 0});
+    return full_name({fingerprint_, RecordKind::snapshot, {1, length}, {2, 2}, length, 0, 0});
   }
   std::atomic<int> entered{0};  // calls of forget() that had something to do
 

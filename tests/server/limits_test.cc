@@ -270,10 +270,10 @@ TEST(AddressLimits, CountEachAddress) {
 
 TEST(TrustedProxies, TellTheClientsAddress) {
   const auto proxies = *TrustedProxies::make({"127.0.0.1", "10.0.0.0/8", "fd00::/8"});
-  const auto client = [&](const std::string& peer, std::vector<std::string> forwarded) {
+  const auto client = [&](const std::string& remote, std::vector<std::string> forwarded) {
     HttpRequest head;
     for (std::string& value : forwarded) head.headers.emplace_back("x-forwarded-for", std::move(value));
-    return proxies.client_of(peer, head);
+    return proxies.client_of(remote, head);
   };
   EXPECT_EQ(client("127.0.0.1", {"203.0.113.9"}), "203.0.113.9");
   EXPECT_EQ(client("127.0.0.1", {"1.2.3.4, 203.0.113.9 , 10.1.1.1"}), "203.0.113.9");

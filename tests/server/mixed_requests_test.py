@@ -16,7 +16,7 @@ import os
 import random
 import threading
 
-from answer_forms import form_of
+from answer_shapes import shape_of
 from harness.waiting import settled
 from random_requests import Cases
 
@@ -48,7 +48,7 @@ class Client:
         if status != 200:
             error = json.loads(data)["error"]
             return {"status": status, "error": error["message"] if isinstance(error, dict) else error}
-        return form_of(path, body, data)
+        return shape_of(path, body, data)
 
     def leave(self, path, body, events):
         """Leaves a stream after so many events."""

@@ -67,7 +67,7 @@ struct FakeModels {
   std::map<std::string, uint64_t> bytes = {{"a", 40}, {"b", 40}, {"c", 40}, {"large", 1000}};
   std::set<std::string> unreadable, broken;  // measure fails, load fails
   std::map<std::string, KeepLoaded> keep;
-  std::map<std::string, std::vector<AdapterPlace>> adapters;
+  std::map<std::string, std::vector<NamedAdapter>> adapters;
   std::atomic<int> loads{0}, alive{0};
   std::mutex gate;       // held: loads wait
   bool endless = false;  // answers go on until they are cancelled

@@ -146,7 +146,7 @@ TEST_F(SlowRecords, AreSentToSoManyWorkersAtATime) {
   options.share_states = true;
   start(options);
   const DiskRecord record{.fingerprint = states.fingerprint(),
-                          .kind = RecordKind::checkpoint,
+                          .kind = RecordKind::snapshot,
                           .key = {1, 2},
                           .parent = {3, 4},
                           .length = 5};

@@ -3,7 +3,7 @@
 import copy
 import random
 
-from answer_forms import CHAT, LLAMA, MESSAGES, OLLAMA, RESPONSES, TEXT
+from answer_shapes import CHAT, LLAMA, MESSAGES, OLLAMA, RESPONSES, TEXT
 
 SYSTEM = "You are a careful assistant. " + "Answer in short, complete sentences and name your reasons. " * 20
 WORDS = "river arm water bridge boat winter market letter stone garden night music teacher map harbour".split()

@@ -238,7 +238,7 @@ def test_a_worker_of_another_precision_is_told_of_once(workers, many, precise):
     for i in range(2):
         question = text(45, 60 + i)
         assert answer_of(many, question, kv_transfer_params=params_of(precise.port))[0] == workers.expected(question)
-    assert many.log.count("workers share states only with the same model files") == 1
+    assert many.log.count("workers share entries only with the same model files") == 1
 
 
 def cached(whole):

@@ -11,7 +11,7 @@ namespace {
 const ops::GatedDeltaShape kDelta{
     .key_heads = 1, .value_heads = 2, .key_dim = 8, .value_dim = 4, .conv_kernel = 4};
 
-SectionFormat format_on(Device& device, KvForm kv = KvForm::exact) {
+SectionFormat format_on(Device& device, KvFormat kv = KvFormat::exact) {
   return {&device, {kDelta, KvLayout{2, 24}}, {KvLayout{1, 16}}, 10, kv};
 }
 
@@ -40,10 +40,10 @@ TEST(SectionsTest, FormsAreThoseOfRealStates) {
     write_delta(0, ops::make_gated_delta_state(*device, kDelta), sections);
     EXPECT_EQ(sections.size(), 4u);
     for (const auto& [tag, data] : sections) {
-      const auto form = section_form(format, tag);
-      ASSERT_TRUE(form.has_value());
-      EXPECT_EQ(form->shape, data.shape());
-      EXPECT_EQ(form->dtype, data.dtype());
+      const auto spec = section_spec(format, tag);
+      ASSERT_TRUE(spec.has_value());
+      EXPECT_EQ(spec->shape, data.shape());
+      EXPECT_EQ(spec->dtype, data.dtype());
     }
     ops::PagedKv again{2, 24, 3, {}, {}};
     EXPECT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, again));
@@ -62,7 +62,7 @@ TEST(SectionsTest, ReadingFailsWithoutTheSection) {
   EXPECT_FALSE(read_kv_block(format, Stack::model, 1, 1, sections, out)) << "another block";
   EXPECT_FALSE(read_kv_block(format, Stack::mtp, 0, 0, sections, out)) << "another stack";
   EXPECT_FALSE(read_kv_block(format, Stack::model, 0, 0, sections, out)) << "a recurrent layer";
-  EXPECT_FALSE(read_kv_block(format_on(ops::cpu_device(1), KvForm::q8), Stack::model, 1, 0, sections, out));
+  EXPECT_FALSE(read_kv_block(format_on(ops::cpu_device(1), KvFormat::q8), Stack::model, 1, 0, sections, out));
   EXPECT_FALSE(read_kv_block(format_on(ops::cpu_device(1, true)), Stack::model, 1, 0, sections, out));
   EXPECT_TRUE(out.k.empty() && out.v.empty());
   EXPECT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, out));

@@ -1,5 +1,5 @@
 // A sequence's memory under its verbs, driven as the layers of a model drive it: attention and recurrent
-// layers apply rows of random numbers, and a state that was on trial must equal one that never was, bit for
+// layers apply rows of random numbers, and a state that had drafts must equal one that never was, bit for
 // bit.
 #include "state/sequence_state.h"
 
@@ -73,8 +73,8 @@ const ops::GatedDeltaWeights& weights() {
 }
 
 // The mixer of a recurrent layer.
-Tensor mix(ops::GatedDeltaState& delta, const Tokens& in, bool trial) {
-  const ops::GatedDeltaSpan span{&delta, 0, in.count(), trial};
+Tensor mix(ops::GatedDeltaState& delta, const Tokens& in, bool draft) {
+  const ops::GatedDeltaSpan span{&delta, 0, in.count(), draft};
   return ops::gated_delta_plain({in[0], in[1], in[2], in[3]}, kShape, weights(), {&span, 1});
 }
 
@@ -117,7 +117,7 @@ TEST_F(SequenceStateTest, CountsItsBytes) {
   EXPECT_EQ(fixed_bytes(kLayout, device()), 2u * 4 * (4 * 8 * 16 + 3 * 96));
   SequenceState state = started(2);
   uint64_t window = 0;
-  for (const int layer : {0, 2}) EXPECT_FALSE(state.delta(layer).window) << "only a trial needs one";
+  for (const int layer : {0, 2}) EXPECT_FALSE(state.delta(layer).window) << "only a draft needs one";
   state.open();
   apply(state, Tokens(1, 3));
   for (const int layer : {0, 2}) {
@@ -154,7 +154,7 @@ TEST_F(SequenceStateTest, AfterACommitTheRestNeverWas) {
     for (int k = 0; k <= kMaxDraftTokens; k++) {
       SequenceState plain = start, tried = start;
       tried.open();
-      EXPECT_TRUE(ops::bits_agree(apply(tried, draft.slice(0, 7)), all)) << "on trial";
+      EXPECT_TRUE(ops::bits_agree(apply(tried, draft.slice(0, 7)), all)) << "as a draft";
       apply(tried, draft.slice(7, kMaxDraftTokens));
       EXPECT_EQ(tried.applied(), start.length() + kMaxDraftTokens);
       tried.commit(k);
@@ -234,7 +234,7 @@ TEST_F(SequenceStateTest, SnapshotsTakeInWhatIsPending) {
   const auto want = apply(plain, after);
   EXPECT_TRUE(ops::bits_agree(apply(stranger, after), want));
   EXPECT_TRUE(ops::bits_agree(apply(tried, after), want));
-  // The snapshot is as it was: back to it, through a trial this time.
+  // The snapshot is as it was: back to it, through a draft this time.
   for (SequenceState* state : {&tried, &stranger}) {
     state->restore(snapshot);
     state->open();
@@ -262,7 +262,7 @@ TEST_F(SequenceStateTest, CopiesShareButDoNotTouchEachOther) {
     a.open();
     apply(a, for_a);
     b.open();
-    SequenceState c = b;  // during a trial
+    SequenceState c = b;  // during a draft
     apply(b, for_b);
     b.commit(round % 4);
     apply(c, for_a);
@@ -329,7 +329,7 @@ TEST_F(SequenceStateTest, RoundsAllocateNothing) {
 
 // A draft by some layers, and a model that leaves layers out for good: their part keeps its length, so that
 // no position is taken for filled that is not.
-TEST_F(SequenceStateTest, LayersLeftOutOfATrialStayAsTheyAre) {
+TEST_F(SequenceStateTest, LayersLeftOutOfADraftStayAsTheyAre) {
   SequenceState plain = started(300), tried = started(300);
   tried.open();
   for (int i = 0; i < 5; i++) apply(tried, Tokens(1, 50 + i), {0, 1});
@@ -353,7 +353,7 @@ TEST_F(SequenceStateTest, LayersLeftOutOfATrialStayAsTheyAre) {
   EXPECT_LE(unused.length, static_cast<int>(unused.k.size()) * ops::kKvBlock);
 }
 
-TEST_F(SequenceStateTest, ATrialHoldsSixteenTokensAtMost) {
+TEST_F(SequenceStateTest, ADraftHoldsSixteenTokensAtMost) {
   SequenceState state = started(4);
   state.open();
   apply(state, Tokens(kMaxDraftTokens, 3), {0});
@@ -376,7 +376,7 @@ TEST_F(SequenceStateDeathTest, VerbsOutOfTurnAbort) {
   EXPECT_DEATH(state.commit(0), "cannot stay");
   state.open();
   EXPECT_DEATH(state.open(), "open already");
-  EXPECT_DEATH(state.snapshot(), "during a trial");
+  EXPECT_DEATH(state.snapshot(), "during a draft");
   EXPECT_DEATH(state.restore(snapshot), "snapshot");
   EXPECT_DEATH(state.commit(1), "1 of 0 tokens cannot stay");
   apply(state, Tokens(3, 3));

@@ -265,7 +265,7 @@ TEST(OutputText, MarkersMayBeSpecialTokens) {
   ASSERT_TRUE(made.ok()) << made.error().message;
   const OutputFormat format = find_output_format(nullptr, **made);
   ASSERT_TRUE(format.reasoning);
-  EXPECT_EQ(format.tools, ToolForm::tagged);
+  EXPECT_EQ(format.tools, ToolFormat::tagged);
   const auto read = [&](const Json& tools) {
     OutputText output(**made, {}, {format, std::make_shared<const Json>(tools), false});
     const int tokens[] = {1, 3, 2, 5, 4, 6, 8, 7};

@@ -8,7 +8,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path[:0] = [os.path.join(ROOT, "integrations", "dynamo")]
 from anabranch_dynamo import translate  # noqa: E402
 
-METRICS = """# HELP anabranch_state_bytes Memory of running sequences' states
+METRICS = """# HELP anabranch_state_bytes Memory used by running sequences (KV cache and recurrent states)
 # TYPE anabranch_state_bytes gauge
 anabranch_state_bytes{model="m"} 1024
 # TYPE anabranch_cache_hit_tokens_total counter

@@ -180,6 +180,6 @@ def blocks(figures, bytes_per_token, block):
 
 
 def hit_rate(figures):
-    """Of all prompt tokens so far, the share that was found among kept states; None: no prompt yet."""
+    """Of all prompt tokens so far, the share that was found in the prefix cache; None: no prompt yet."""
     prompt = figures.get("anabranch_prompt_tokens_total", 0)
     return figures.get("anabranch_cache_hit_tokens_total", 0) / prompt if prompt else None

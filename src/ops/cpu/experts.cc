@@ -35,25 +35,25 @@ struct Product {
   std::optional<Activation> glu = {};
 
   // Filled by run():
-  Prepared forms[2] = {};  // x in the format for weight, and for up if that differs
-  size_t form_count = 0;
+  Prepared prepared[2] = {};  // x in the format for weight, and for up if that differs
+  size_t prepared_count = 0;
   ProductPart part = {};
   int64_t first_tile = 0;
 
-  int64_t tile_rows() const { return forms[0].a.tile; }
+  int64_t tile_rows() const { return prepared[0].a.tile; }
   int64_t tiles() const { return tiles_of(rows, tile_rows()); }
-  const Prepared& up_form() const { return forms[form_count - 1]; }
+  const Prepared& up_input() const { return prepared[prepared_count - 1]; }
 };
 
 void choose_forms(const CpuDevice& device, Product& p) {
   const bool int8 = uses_int8(device, p.weight) && (!p.glu || uses_int8(device, p.up));
   const int64_t tile_rows = choose_tile_rows(device.kernels(), p.rows, int8);
-  p.forms[p.form_count++] = make_prepared(device, p.weight, p.rows, tile_rows);
+  p.prepared[p.prepared_count++] = make_prepared(device, p.weight, p.rows, tile_rows);
   if (!p.glu) return;
-  const Prepared form = make_prepared(device, p.up, p.rows, tile_rows);
-  if (form.int8 != p.forms[0].int8 || form.a.group != p.forms[0].a.group ||
-      form.a.padded_cols != p.forms[0].a.padded_cols)
-    p.forms[p.form_count++] = form;
+  const Prepared input = make_prepared(device, p.up, p.rows, tile_rows);
+  if (input.int8 != p.prepared[0].int8 || input.a.group != p.prepared[0].a.group ||
+      input.a.padded_cols != p.prepared[0].a.padded_cols)
+    p.prepared[p.prepared_count++] = input;
 }
 
 void prepare_tile(const CpuKernels& k, const Product& p, int64_t tile) {
@@ -67,8 +67,8 @@ void prepare_tile(const CpuKernels& k, const Product& p, int64_t tile) {
       std::copy_n(p.x + p.row_list[i] * cols, cols, gathered + (i - begin) * cols);
     x = gathered - begin * cols;
   }
-  for (size_t i = 0; i < p.form_count; i++)
-    (p.forms[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, p.forms[i].a, begin, end);
+  for (size_t i = 0; i < p.prepared_count; i++)
+    (p.prepared[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, p.prepared[i].a, begin, end);
 }
 
 // Finds the product that entry `index` of a combined list belongs to. first(product): the index of its first
@@ -85,14 +85,14 @@ void prepare(CpuDevice& device, std::vector<Product>& products) {
   int64_t tiles = 0, elements = 0;
   for (Product& p : products) {
     choose_forms(device, p);
-    for (size_t i = 0; i < p.form_count; i++) bytes += lay_out(p.forms[i], nullptr);
+    for (size_t i = 0; i < p.prepared_count; i++) bytes += lay_out(p.prepared[i], nullptr);
     p.first_tile = tiles;
     tiles += p.tiles();
     elements += p.rows * p.weight.cols;
   }
   auto* base = static_cast<uint8_t*>(thread_scratch(0, bytes));
   for (Product& p : products)
-    for (size_t i = 0; i < p.form_count; i++) base += lay_out(p.forms[i], base);
+    for (size_t i = 0; i < p.prepared_count; i++) base += lay_out(p.prepared[i], base);
   const auto body = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const size_t i = find_product(products, t, [](const Product& p) { return p.first_tile; });
@@ -107,7 +107,7 @@ void run(CpuDevice& device, std::vector<Product>& products) {
   prepare(device, products);
   int64_t units = 0;
   for (Product& p : products) {
-    p.part = make_part(device, p.weight, p.forms[0], p.y);
+    p.part = make_part(device, p.weight, p.prepared[0], p.y);
     p.part.first_unit = units;
     units += p.part.units();
   }
@@ -118,7 +118,7 @@ void run(CpuDevice& device, std::vector<Product>& products) {
       LinearTask task = p.part.unit(u - p.part.first_unit);
       run_task(device.kernels(), task, p.part.int8);
       if (p.glu)
-        apply_up(device.kernels(), task, p.up, p.up_form(), *p.glu, task.tile_begin * p.tile_rows(),
+        apply_up(device.kernels(), task, p.up, p.up_input(), *p.glu, task.tile_begin * p.tile_rows(),
                  std::min(p.rows, task.tile_end * p.tile_rows()));
     }
   });

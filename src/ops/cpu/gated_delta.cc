@@ -83,7 +83,7 @@ void take_window(const DeltaRun& run, GatedDeltaArgs& args) {
 // Computes all heads from state.s to the new state. If a snapshot shares state.s, the new state is written to
 // new memory.
 void run_state(CpuDevice& device, GatedDeltaState& state, GatedDeltaArgs& args) {
-  const bool written = !args.trial || args.fold;
+  const bool written = !args.draft || args.fold;
   const bool elsewhere = written && !state.s.is_unshared();
   args.s_in = std::as_const(state.s).data<float>();
   Tensor s = elsewhere ? device.make(state.s.shape()) : state.s;
@@ -102,15 +102,15 @@ void run_rows(CpuDevice& device, const DeltaRun& run, GatedDeltaArgs args) {
   args.b += run.begin * args.value_heads;
   args.a += run.begin * args.value_heads;
   args.y += run.begin * values;
-  if (run.trial)
+  if (run.draft)
     for (auto* x : {&state.window->k, &state.window->delta, &state.window->decay, &state.window->rows})
       own(*x);
   take_window(run, args);
-  args.trial = run.trial;
+  args.draft = run.draft;
   args.entry = run.entry;
   args.conv_state = std::as_const(state.conv).data<float>();
   run_state(device, state, args);
-  if (!run.trial)
+  if (!run.draft)
     advance_conv(args, state.conv, args.tokens, [&](int64_t i) { return args.qkv + i * args.channels; });
   if (run.keep) *run.keep = {state.s, state.conv, {}};
 }

@@ -131,7 +131,7 @@ struct GatedDeltaArgs {
   int64_t replay = 0;  // number of leading window entries that are applied to S before the tokens
   bool fold = false;   // these entries are accepted, and stored in s_out (conv_state already has their rows);
                        // otherwise they are drafts
-  bool trial = false;  // draft: the tokens become entries [entry, entry + T) and leave s_out alone
+  bool draft = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
 };
 

@@ -302,12 +302,12 @@ static void delta_recur(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t he
     Columns<NC> delta = load_columns<NC>(v, left);
     UNROLL for (int c = 0; c < NC; c++) delta.v[c] =
         mul(splat(beta[t]), sub(delta.v[c], mul(g, add(u[0].v[c], u[1].v[c]))));
-    if (a.trial) store_columns<NC>(p.replay_delta(a.entry + t), delta, left);
+    if (a.draft) store_columns<NC>(p.replay_delta(a.entry + t), delta, left);
     clear(y);
     clear(u);
     if (t + 1 < b.count)
       delta_rows<NC, Keep::scratch>(rows, dk, p.k(t), q, g, delta, y, u);
-    else if (a.trial)
+    else if (a.draft)
       delta_rows<NC, Keep::nothing>(rows, dk, p.k(t), q, g, delta, y, u);
     else
       delta_rows<NC, Keep::out>(rows, dk, p.k(t), q, g, delta, y, u);
@@ -390,5 +390,5 @@ static void delta_head(const GatedDeltaArgs& a, int64_t key_head, bool first, co
       delta_finish(a, b, h);
     }
   }
-  if (a.trial) delta_keep(a, b, key_head);
+  if (a.draft) delta_keep(a, b, key_head);
 }

@@ -30,7 +30,7 @@ struct Job {
 // Activations in every format that the weights need: int8 or not, by group; all in tiles of one height.
 struct Inputs {
   int64_t tile_rows = 0;
-  Prepared forms[kMaxLinearWeights];
+  Prepared prepared[kMaxLinearWeights];
   size_t count = 0;
   const Prepared* of[kMaxLinearWeights] = {};  // for each weight
 };
@@ -46,11 +46,11 @@ void list_forms(const Job& job, Inputs& in) {
     const auto same = [&](const Prepared& p) {
       return p.int8 == uses_int8(job.device, m) && p.a.group == m.group && p.a.padded_cols == m.padded_cols;
     };
-    Prepared* form = std::find_if(in.forms, in.forms + in.count, same);
-    in.of[i] = form;
-    if (form != in.forms + in.count) continue;
+    Prepared* input = std::find_if(in.prepared, in.prepared + in.count, same);
+    in.of[i] = input;
+    if (input != in.prepared + in.count) continue;
     in.count++;
-    *form = make_prepared(job.device, m, job.rows, in.tile_rows);
+    *input = make_prepared(job.device, m, job.rows, in.tile_rows);
   }
 }
 
@@ -64,15 +64,15 @@ void prepare_rows(const Job& job, const Inputs& in, int64_t begin, int64_t end) 
     x = rows - begin * job.cols;
   }
   for (size_t i = 0; i < in.count; i++)
-    (in.forms[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, in.forms[i].a, begin, end);
+    (in.prepared[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, in.prepared[i].a, begin, end);
 }
 
 void prepare(const Job& job, Inputs& in) {
   list_forms(job, in);
   size_t bytes = 0;
-  for (size_t i = 0; i < in.count; i++) bytes += lay_out(in.forms[i], nullptr);
+  for (size_t i = 0; i < in.count; i++) bytes += lay_out(in.prepared[i], nullptr);
   auto* base = static_cast<uint8_t*>(thread_scratch(0, bytes));
-  for (size_t i = 0; i < in.count; i++) base += lay_out(in.forms[i], base);
+  for (size_t i = 0; i < in.count; i++) base += lay_out(in.prepared[i], base);
   if (job.rows * job.cols < kParallelElements) return prepare_rows(job, in, 0, job.rows);
   const int64_t height = in.tile_rows, tiles = tiles_of(job.rows, height);
   const int64_t grain = std::max<int64_t>(1, kParallelElements / 4 / (height * job.cols));
@@ -83,25 +83,25 @@ void prepare(const Job& job, Inputs& in) {
 }
 
 // The work for all weights as one list of units.
-struct Plan {
+struct WorkList {
   ProductPart parts[kMaxLinearWeights];
   size_t count = 0;
   int64_t units = 0;
   int64_t bytes = 0;
 };
 
-Plan make_plan(const Job& job, const Inputs& in) {
-  Plan plan;
-  plan.count = job.glu ? 1 : job.weights.size();
-  for (size_t i = 0; i < plan.count; i++) {
+WorkList make_work_list(const Job& job, const Inputs& in) {
+  WorkList work;
+  work.count = job.glu ? 1 : job.weights.size();
+  for (size_t i = 0; i < work.count; i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
-    ProductPart& part = plan.parts[i];
+    ProductPart& part = work.parts[i];
     part = make_part(job.device, m, *in.of[i], job.y[i]);
-    part.first_unit = plan.units;
-    plan.units += part.units();
-    plan.bytes += m.panels() * m.panel_bytes * part.task.tile_end;
+    part.first_unit = work.units;
+    work.units += part.units();
+    work.bytes += m.panels() * m.panel_bytes * part.task.tile_end;
   }
-  return plan;
+  return work;
 }
 
 // Adds residual to the part of y that the task has just written.
@@ -114,10 +114,10 @@ void add_residual(const Job& job, const LinearTask& task, int64_t row_begin, int
   }
 }
 
-void run_unit(const Job& job, const Inputs& in, const Plan& plan, int64_t unit) {
-  size_t i = plan.count - 1;
-  while (plan.parts[i].first_unit > unit) i--;
-  const ProductPart& part = plan.parts[i];
+void run_unit(const Job& job, const Inputs& in, const WorkList& work, int64_t unit) {
+  size_t i = work.count - 1;
+  while (work.parts[i].first_unit > unit) i--;
+  const ProductPart& part = work.parts[i];
   const int64_t height = in.tile_rows;
   LinearTask task = part.unit(unit - part.first_unit);
   run_task(job.device.kernels(), task, part.int8);
@@ -131,11 +131,11 @@ void run(const Job& job) {
   if (job.rows == 0 || job.weights.empty()) return;
   Inputs in;
   prepare(job, in);
-  const Plan plan = make_plan(job, in);
+  const WorkList work = make_work_list(job, in);
   const auto body = [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; u++) run_unit(job, in, plan, u);
+    for (int64_t u = begin; u < end; u++) run_unit(job, in, work, u);
   };
-  plan.bytes < kParallelBytes ? body(0, plan.units) : job.device.threads().parallel_for(plan.units, 1, body);
+  work.bytes < kParallelBytes ? body(0, work.units) : job.device.threads().parallel_for(work.units, 1, body);
 }
 
 Job make_job(const Tensor& x, std::span<const Weight* const> weights, const RowNorm* norm) {

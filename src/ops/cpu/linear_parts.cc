@@ -17,11 +17,11 @@ size_t aligned(size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-bool pays_to_unpack(const CpuKernels& kernels, const Prepared& form, const PackedMatrix& m) {
-  if (form.int8 && !kernels.unpacks_int8) return false;
+bool pays_to_unpack(const CpuKernels& kernels, const Prepared& input, const PackedMatrix& m) {
+  if (input.int8 && !kernels.unpacks_int8) return false;
   const int64_t height = kernels.tile_rows;
-  const bool split = form.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
-  return form.a.tile == height && form.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
+  const bool split = input.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
+  return input.a.tile == height && input.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
 }
 
 // About 16 units per thread, so that a delayed thread does not delay the others for long; but units are large
@@ -93,19 +93,19 @@ LinearTask ProductPart::unit(int64_t local) const {
   return out;
 }
 
-ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& form, float* y) {
-  const int64_t tile_rows = form.a.tile, tiles = tiles_of(form.a.rows, tile_rows);
+ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& input, float* y) {
+  const int64_t tile_rows = input.a.tile, tiles = tiles_of(input.a.rows, tile_rows);
   ProductPart part;
-  part.int8 = form.int8;
+  part.int8 = input.int8;
   part.task = {};
   part.task.weight = &m;
-  part.task.input = &form.a;
+  part.task.input = &input.a;
   part.task.y = y;
   part.task.y_stride = m.rows;
   part.task.panel_end = m.panels();
   part.task.tile_end = tiles;
-  part.task.unpack = pays_to_unpack(device.kernels(), form, m);
-  const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
+  part.task.unpack = pays_to_unpack(device.kernels(), input, m);
+  const int64_t tile_bytes = tile_rows * m.padded_cols * (input.int8 ? 1 : 4);
   const int64_t block = std::max(kTileBlockBytes / tile_bytes, kUnpackTiles);
   part.tile_step = part.task.unpack ? std::min(block, tiles) : tiles;
   part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
@@ -126,17 +126,17 @@ GluKernel glu_kernel(const CpuKernels& k, Activation activation) {
 }
 
 void apply_up(const CpuKernels& k, const LinearTask& gate, const PackedMatrix& up_weight,
-              const Prepared& form, Activation activation, int64_t row_begin, int64_t row_end) {
+              const Prepared& input, Activation activation, int64_t row_begin, int64_t row_end) {
   const int64_t first = gate.panel_begin * kPanelRows,
                 count = std::min(gate.panel_end * kPanelRows, gate.weight->rows) - first;
   auto* block = static_cast<float*>(
       thread_scratch(2, static_cast<size_t>((row_end - row_begin) * count) * sizeof(float)));
   LinearTask up = gate;
   up.weight = &up_weight;
-  up.input = &form.a;
+  up.input = &input.a;
   up.y = block - (row_begin * count + first);
   up.y_stride = count;
-  run_task(k, up, form.int8);
+  run_task(k, up, input.int8);
   for (int64_t r = row_begin; r < row_end; r++) {
     float* y = gate.y + r * gate.y_stride + first;
     glu_kernel(k, activation)(y, block + (r - row_begin) * count, y, count);

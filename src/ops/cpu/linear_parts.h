@@ -41,7 +41,7 @@ struct ProductPart {
   // The task of unit `local` of this product.
   LinearTask unit(int64_t local) const;
 };
-ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& form, float* y);
+ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& input, float* y);
 
 // Runs a task on the calling thread. Uses thread_scratch(1).
 void run_task(const CpuKernels& kernels, LinearTask& task, bool int8);
@@ -50,9 +50,10 @@ void run_task(const CpuKernels& kernels, LinearTask& task, bool int8);
 using GluKernel = void (*)(const float* gate, const float* up, float* y, int64_t count);
 GluKernel glu_kernel(const CpuKernels& kernels, Activation activation);
 
-// Called after `gate` has been run: computes the same block of the product with `up`, whose input is `form`,
-// then y = activation(y) * that product for rows [row_begin, row_end). Uses thread_scratch(1) and (2).
-void apply_up(const CpuKernels& kernels, const LinearTask& gate, const PackedMatrix& up, const Prepared& form,
-              Activation activation, int64_t row_begin, int64_t row_end);
+// Called after `gate` has been run: computes the same block of the product with `up`, whose prepared input is
+// `input`, then y = activation(y) * that product for rows [row_begin, row_end). Uses thread_scratch(1) and
+// (2).
+void apply_up(const CpuKernels& kernels, const LinearTask& gate, const PackedMatrix& up,
+              const Prepared& input, Activation activation, int64_t row_begin, int64_t row_end);
 
 }  // namespace anabranch::ops::cpu

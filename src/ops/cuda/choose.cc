@@ -10,10 +10,10 @@ namespace anabranch::ops::cuda {
 namespace {
 
 static_assert(kChosen == kMostTopK);
-static_assert(static_cast<int>(RowChoice::Kind::none) == kNotHere &&
-              static_cast<int>(RowChoice::Kind::greedy) == kGreedy &&
-              static_cast<int>(RowChoice::Kind::noise) == kNoise &&
-              static_cast<int>(RowChoice::Kind::top_k) == kTopK);
+static_assert(static_cast<int>(RowSampling::Kind::none) == kNotHere &&
+              static_cast<int>(RowSampling::Kind::greedy) == kGreedy &&
+              static_cast<int>(RowSampling::Kind::noise) == kNoise &&
+              static_cast<int>(RowSampling::Kind::top_k) == kTopK);
 
 const Variant kChoose{Source::choose, {}};
 
@@ -52,14 +52,14 @@ class TokensOnTheWay final : public ChosenTokens {
 
 }  // namespace
 
-std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows) {
+std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowSampling> rows) {
   const int vocab = logits.shape(1), parts = (vocab + kChoosePart - 1) / kChoosePart;
   CudaDevice& on = cuda_device(logits);
   Tensor ids = on.empty({logits.shape(0)}, Dtype::i32);
   if (rows.empty()) return std::make_unique<TokensOnTheWay>(on, std::move(ids));
   std::vector<ChooseRow> all;
   bool draws = false;
-  for (const RowChoice& row : rows) {
+  for (const RowSampling& row : rows) {
     const int kind = static_cast<int>(row.kind);
     draws |= kind == kNoise;
     all.push_back({row.temperature, row.behind_top, row.top_p, kind, row.top_k, row.seed, row.position});

@@ -8,6 +8,6 @@
 
 namespace anabranch::ops::cuda {
 
-std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows);
+std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowSampling> rows);
 
 }  // namespace anabranch::ops::cuda

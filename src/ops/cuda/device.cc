@@ -51,23 +51,24 @@ CudaDevice::~CudaDevice() {
 }
 
 bool CudaDevice::lost() const {
-  return context_->lost() || std::ranges::any_of(peers(), [](const auto& peer) { return peer->lost(); });
+  return context_->lost() ||
+         std::ranges::any_of(other_ranks(), [](const auto& other) { return other->lost(); });
 }
 
 uint64_t CudaDevice::memory_bytes() const {
   uint64_t least = info().memory_bytes;
-  for (const auto& peer : peers()) least = std::min(least, peer->memory_bytes());
+  for (const auto& other : other_ranks()) least = std::min(least, other->memory_bytes());
   return least;
 }
 uint64_t CudaDevice::free_bytes() const {
   uint64_t least = context_->free_memory();
-  for (const auto& peer : peers()) least = std::min(least, peer->free_bytes());
+  for (const auto& other : other_ranks()) least = std::min(least, other->free_bytes());
   return least;
 }
 
 int CudaDevice::finish_kernels() {
   int compiled = kernels_.load_compiled();
-  for (const auto& peer : peers()) compiled += peer->finish_kernels();
+  for (const auto& other : other_ranks()) compiled += other->finish_kernels();
   return compiled;
 }
 
@@ -121,19 +122,19 @@ Block CudaDevice::upload(const void* from, size_t bytes) {
 
 void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
   kernels_.note();
-  for (const auto& peer : peers()) cuda_device(*peer).kernels_.note();
+  for (const auto& other : other_ranks()) cuda_device(*other).kernels_.note();
   try {
     passes();
   } catch (const std::exception& e) {  // no memory for such passes: the kernels noted so far are compiled
     log_debug("kernels that are not compiled before they are needed: {}", e.what());
   }
   kernels_.compile_noted();
-  for (const auto& peer : peers()) cuda_device(*peer).kernels_.compile_noted();
+  for (const auto& other : other_ranks()) cuda_device(*other).kernels_.compile_noted();
   // If little memory is free, return the memory of these passes: it is needed for weights and states
   // (engine/memory_plan.cc).
   if (free_bytes() >= memory_bytes() / 2) return;
   trim();
-  for (const auto& peer : peers()) cuda_device(*peer).trim();
+  for (const auto& other : other_ranks()) cuda_device(*other).trim();
 }
 
 void CudaDevice::trim() {
@@ -213,18 +214,18 @@ std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {
   const Tensor counters = counters_;
   lock.unlock();  // before the copy, which waits for the device
   std::vector<std::vector<uint64_t>> out;
-  const auto with_peers = [&] {
-    for (const auto& peer : peers())
-      for (auto& rows : peer->expert_rows()) out.push_back(std::move(rows));
+  const auto with_other_ranks = [&] {
+    for (const auto& other : other_ranks())
+      for (auto& rows : other->expert_rows()) out.push_back(std::move(rows));
     return out;
   };
-  if (mixtures.empty()) return with_peers();
+  if (mixtures.empty()) return with_other_ranks();
   const Tensor host = to_host(counters.slice_rows(0, mixtures.back().first + mixtures.back().experts));
   for (const Mixture& mixture : mixtures) {
     out.emplace_back(static_cast<size_t>(mixture.experts));
     std::memcpy(out.back().data(), host.data<uint8_t>() + int64_t{mixture.first} * 8, out.back().size() * 8);
   }
-  return with_peers();
+  return with_other_ranks();
 }
 
 void CudaDevice::refuse(const Tensor& x, const char* op) const {

@@ -123,9 +123,9 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
 }
 
 std::vector<int> best_of_rows(const Tensor& x) {
-  RowChoice greedy;
-  greedy.kind = RowChoice::Kind::greedy;
-  return cuda::choose_tokens(x, std::vector<RowChoice>(static_cast<size_t>(x.shape(0)), greedy))->wait();
+  RowSampling greedy;
+  greedy.kind = RowSampling::Kind::greedy;
+  return cuda::choose_tokens(x, std::vector<RowSampling>(static_cast<size_t>(x.shape(0)), greedy))->wait();
 }
 
 }  // namespace anabranch::ops::cuda

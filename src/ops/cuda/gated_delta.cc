@@ -49,12 +49,12 @@ DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
 // other run of the launch reuses their memory.
 void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<Tensor>& retired) {
   GatedDeltaState& state = *run.state;
-  if (run.trial) {
+  if (run.draft) {
     own_window(on, *state.window, run.fold, retired);
     span.to = window_args(on, *state.window);
     span.entry = static_cast<short>(run.entry);
   }
-  if (!run.trial || run.fold) {
+  if (!run.draft || run.fold) {
     if (!state.s.is_unshared()) {  // a snapshot shares it
       retired.push_back(state.s);
       state.s = on.empty(state.s.shape(), Dtype::f32);

@@ -42,7 +42,7 @@ void put_integer(uint8_t* record, int planes, int r, int k, uint8_t code) {
 
 // Stores an index into a table. Each half of a word has one step. If the table has signs, they are stored
 // separately.
-void put_place(uint8_t* record, bool has_signs, int r, int k, uint8_t code) {
+void put_index(uint8_t* record, bool has_signs, int r, int k, uint8_t code) {
   const RecordIndex at(r, k);
   uint8_t* word = record + at.lane * 16 + (at.high * 2 + at.step / 2) * 4;
   const int upper = at.step % 2, input = at.half * 2 + at.odd;
@@ -85,28 +85,28 @@ void put_scale(uint8_t* scales, int group, int r, int kind, float scale) {
 }
 
 // The kernels' index of each of the source's codes in table `index`; none if a code is missing there.
-using Places = std::array<uint8_t, 16>;
-std::optional<Places> places_in(int index, const CodeTable& table) {
+using CodeIndices = std::array<uint8_t, 16>;
+std::optional<CodeIndices> indices_in(int index, const CodeTable& table) {
   const auto& known = kCodeTables[index];
-  Places places;
+  CodeIndices indices;
   for (size_t code = 0; code < 16; code++) {
     const auto* at = std::find(std::begin(known), std::end(known), table[code]);
     if (at == std::end(known)) return std::nullopt;
-    places[code] = static_cast<uint8_t>(at - std::begin(known));
+    indices[code] = static_cast<uint8_t>(at - std::begin(known));
   }
-  return places;
+  return indices;
 }
 
 struct Layout {
   int kind, planes, groups;
   int64_t code_bytes, record_bytes;
-  Places places{};
+  CodeIndices indices{};
 };
 
 void put_code(uint8_t* record, const Layout& layout, int r, int k, uint8_t code) {
   if (layout.kind == kIntegers) return put_integer(record, layout.planes, r, k, code);
   if (layout.kind == kE4m3) return put_e4m3(record, r, k, code);
-  put_place(record, layout.kind > kFirstTable, r, k, layout.places[code]);
+  put_index(record, layout.kind > kFirstTable, r, k, layout.indices[code]);
 }
 
 // Kernels decode E4M3's NaN as 480. Instead, a NaN scale makes the same outputs NaN.
@@ -180,11 +180,11 @@ std::optional<Layout> layout_of(const WeightSource& s) {
     layout.kind = kE4m3;
   } else {
     int index = 0;
-    std::optional<Places> places;
-    while (index < kCodeTableCount && !(places = places_in(index, s.table))) index++;
-    if (!places) return std::nullopt;
+    std::optional<CodeIndices> indices;
+    while (index < kCodeTableCount && !(indices = indices_in(index, s.table))) index++;
+    if (!indices) return std::nullopt;
     layout.kind = kFirstTable + index;
-    layout.places = *places;
+    layout.indices = *indices;
   }
   layout.record_bytes = record_bytes({layout.kind, layout.planes, layout.groups});
   layout.code_bytes =

@@ -191,9 +191,9 @@ mx::array run_with_kernel(const metal::Launcher& launcher, const Rows& rows, con
   }
   const auto conv = conv_after(before.conv, run);
   const auto tokens = prepare(rows, shape, weights, conv);
-  const auto scanned = metal::delta_scan(launcher, shape, before.s, entries, tokens, run.fold, !run.trial);
+  const auto scanned = metal::delta_scan(launcher, shape, before.s, entries, tokens, run.fold, !run.draft);
   const auto out = finish(scanned.y, rows.z, weights, shape.sigmoid_gate);
-  if (run.trial) {
+  if (run.draft) {
     put_entries(run, {tokens.k, scanned.delta, tokens.decay}, rows.qkv);
     put_memory(*run.state, {scanned.s, run.fold ? conv : before.conv}, {out});
   } else {
@@ -206,7 +206,7 @@ mx::array run_with_mlx(const Rows& rows, const GatedDeltaShape& shape, const Wei
                        const DeltaRun& run) {
   const Memory from = replayed(shape, run);
   const Applied done = apply(rows, shape, weights, from);
-  if (run.trial) {
+  if (run.draft) {
     std::vector<mx::array> k, delta, decay;
     for (const Entry& e : done.entries) {
       k.push_back(e.k);

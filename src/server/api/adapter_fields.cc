@@ -38,15 +38,15 @@ ApiResult<std::map<int, float>> read_adapter_scales(const Json& list, const std:
   return scales;
 }
 
-std::vector<AppliedAdapter> read_adapters(JsonFields& fields, const AdapterChoice& choice) {
+std::vector<AppliedAdapter> read_adapters(JsonFields& fields, const AvailableAdapters& available) {
   const Json* list = fields.find("lora");
   ApiResult<std::map<int, float>> wanted = std::map<int, float>();
-  if (list) wanted = read_adapter_scales(*list, "lora", choice.known);
+  if (list) wanted = read_adapter_scales(*list, "lora", available.known);
   if (!wanted) fields.fail(wanted.error());
   std::vector<AppliedAdapter> applied;
-  for (const ServedAdapter& adapter : choice.known) {
+  for (const ServedAdapter& adapter : available.known) {
     float scale = adapter.scale;
-    if (!choice.named.empty()) scale = adapter.name == choice.named ? 1 : 0;
+    if (!available.named.empty()) scale = adapter.name == available.named ? 1 : 0;
     if (list) scale = wanted && wanted->contains(adapter.id) ? wanted->at(adapter.id) : 0;
     if (scale == 0) continue;
     if (!adapter.loaded)

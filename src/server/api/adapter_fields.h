@@ -17,6 +17,6 @@ ApiResult<std::map<int, float>> read_adapter_scales(const Json& list, const std:
 
 // The adapters of a request, in the order of their ids: those of "lora" if it is there; else the one that
 // "model" names; else those that have a scale of their own (POST /lora-adapters).
-std::vector<AppliedAdapter> read_adapters(JsonFields& fields, const AdapterChoice& choice);
+std::vector<AppliedAdapter> read_adapters(JsonFields& fields, const AvailableAdapters& available);
 
 }  // namespace anabranch::server

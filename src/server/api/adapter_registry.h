@@ -15,10 +15,10 @@ namespace anabranch::server {
 
 inline constexpr size_t kMostAdapters = 64;       // of one model
 inline constexpr size_t kMostAdapterName = 200;   // bytes
-inline constexpr double kMostAdapterScale = 1e4;  // magnitude of what requests may multiply an adapter by
+inline constexpr double kMostAdapterScale = 1e4;  // largest magnitude of an adapter's scale in a request
 
 // A name that the operator gives an adapter, and its directory or file.
-struct AdapterPlace {
+struct NamedAdapter {
   std::string name, path;
 };
 
@@ -30,24 +30,24 @@ struct ServedAdapter {
   bool from_client = false;  // a client had it loaded; otherwise the operator named it
 };
 
-// What a request may choose from.
-struct AdapterChoice {
+// The adapters that a request may use.
+struct AvailableAdapters {
   std::string named;                 // the adapter that "model" names; empty: "model" names a model
   std::vector<ServedAdapter> known;  // of the model, by id
 };
 
-// What is wrong with an adapter's name; empty: nothing. Whether it is taken is not checked.
+// Explains why this cannot be an adapter's name; empty: it can. Does not check whether the name is taken.
 std::string fault_of_adapter_name(std::string_view name);
 
 // Loads these adapters into the model's engine, in order. Throws nothing. Errors: those of
 // Engine::load_adapter, with the name; exhausted (no memory), internal.
-Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<AdapterPlace>& places);
+Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& paths);
 
 // Used on the I/O thread. Models are given by their names.
 class AdapterRegistry {
  public:
   // Names that requests may use before the model is loaded, whose adapters are then put().
-  explicit AdapterRegistry(const std::map<std::string, std::vector<AdapterPlace>>& places);
+  explicit AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& paths);
 
   // The model that has an adapter of this name; none: there is no such adapter.
   std::optional<std::string> model_of(const std::string& adapter) const;

@@ -32,9 +32,9 @@ const char* id_prefix(AnswerKind kind) {
   return kind == AnswerKind::completion || kind == AnswerKind::llama_completion ? "cmpl-" : "msg_";
 }
 
-LogprobsForm logprobs_form(AnswerKind kind) {
-  if (kind == AnswerKind::generate) return LogprobsForm::ids;
-  return kind == AnswerKind::completion ? LogprobsForm::completion : LogprobsForm::chat;
+LogprobsFormat logprobs_format(AnswerKind kind) {
+  if (kind == AnswerKind::generate) return LogprobsFormat::ids;
+  return kind == AnswerKind::completion ? LogprobsFormat::completion : LogprobsFormat::chat;
 }
 
 // The first answer uses the request's seed, so it equals the answer with n = 1. The others use seeds that are
@@ -235,7 +235,7 @@ ApiResult<void> Answer::submit(const Prepared& prepared) {
     Choice& choice = choices_[i];
     choice.text = std::make_unique<OutputText>(engine.tokenizer(), options_.stop, prepared.rules);
     if (options_.logprobs >= 0) {
-      choice.logprobs.emplace(logprobs_form(head_.kind), engine.tokenizer());
+      choice.logprobs.emplace(logprobs_format(head_.kind), engine.tokenizer());
       choice.take_logprobs = [&choice] { return choice.logprobs->take(); };
     }
     Request request = engine_request(prepared, i / options_.choices, choice_seed(seed, i % options_.choices));

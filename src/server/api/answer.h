@@ -144,7 +144,7 @@ class Answer {
   const std::shared_ptr<Answer*> alive_ = std::make_shared<Answer*>(this);
   const std::shared_ptr<AnswerNote> note_ = std::make_shared<AnswerNote>();  // for logs and traces
   ModelLease model_;                                                         // null until it is loaded
-  AdapterChoice adapters_;  // of the model, until the request is read
+  AvailableAdapters adapters_;  // of the model, until the request is read
 
   std::shared_ptr<AnswerWriter> writer_;  // null before the request is prepared, and while its end is written
   std::shared_ptr<ConversationKeeper> keeper_;  // see ReadyRequest; null while the end is kept

@@ -58,7 +58,7 @@ struct Answer::Reading {
   const std::string space;  // of the cache, see RequestDefaults
   const bool may_use_tools;
   const std::function<void(double)> keep_model;
-  const AdapterChoice adapters;
+  const AvailableAdapters adapters;
   WebImages images;
   // Tools of MCP servers. Shared, because the parsed request may outlive this object and ask for tools later.
   const std::shared_ptr<Awaited<std::vector<mcp::Tool>>> offers =

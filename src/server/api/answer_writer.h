@@ -100,8 +100,9 @@ class AnswerWriter {
   virtual std::string call_finished(const AgentCall&, const mcp::CallResult&) { return ""; }
   // Why an answer that is no stream cannot be given; asked before finish().
   virtual std::optional<ApiError> fault(const std::vector<AnswerEnd>&) const { return std::nullopt; }
-  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once. If
-  // the answer is stored (ReadyRequest::keeper), it is called on a worker, after the messages were stored.
+  // The end of a stream, or the whole body. ends: the ends of all choices. total: their usage, each prompt
+  // once. If the answer is stored (ReadyRequest::keeper), it is called on a worker, after the messages were
+  // stored.
   virtual std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) = 0;
   // The end of a stream that fails.
   virtual std::string failure(const ApiError& error) = 0;

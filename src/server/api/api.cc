@@ -123,7 +123,7 @@ Json memory_json(const Engine* engine) {
   return json;
 }
 
-// null if the engine has no state cache.
+// null if the engine has no prefix cache.
 Json cache_json(const std::optional<StateCacheStats>& stats) {
   if (!stats) return nullptr;
   Json disk = nullptr;
@@ -405,10 +405,9 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
     case Page::states_lookup:
     case Page::state_record:
       if (!states_.shared())
-        out->respond(error_response({404,
-                                     "This worker shares no states with others: start it with "
-                                     "--share-states",
-                                     "", "states_not_shared"}));
+        out->respond(
+            error_response({404, "This worker does not share its prefix cache: start it with --share-states",
+                            "", "states_not_shared"}));
       else if (call.key && call.key->cache == CacheScope::key)
         // Otherwise anyone who can guess a text could ask here whether another key has sent it.
         out->respond(error_response(
@@ -543,8 +542,7 @@ void Api::report() const {
     }
     const EngineStats stats = entry->model->engine->stats();
     log_info(
-        "SIGUSR1: {}: {} requests run, {} wait; {} finished, {} cancelled, {} failed; states take {} MiB of "
-        "{}",
+        "SIGUSR1: {}: {} requests run, {} wait; {} finished, {} cancelled, {} failed; they use {} MiB of {}",
         entry->name, stats.running, stats.queued, stats.finished, stats.cancelled, stats.failed,
         stats.state_bytes >> 20, stats.state_budget_bytes >> 20);
   }

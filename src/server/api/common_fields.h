@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "chat/chat_request.h"
-#include "mcp/session.h"
+#include "mcp/client.h"
 #include "server/api/adapter_registry.h"
 #include "server/api/json_fields.h"
 #include "server/api/request_images.h"
@@ -29,7 +29,7 @@ struct RequestDefaults {
   // The key's name, if requests may reuse only prefixes that this key has sent; empty: they may reuse
   // everybody's.
   std::string cache_space = {};
-  AdapterChoice adapters = {};  // of the model
+  AvailableAdapters adapters = {};  // of the model
   // The tools of an MCP server; empty: the server is asked while the request is read.
   std::function<Result<std::vector<mcp::Tool>>(const std::string& server)> list_tools = {};
 };

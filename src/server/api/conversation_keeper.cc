@@ -48,7 +48,7 @@ Result<void> ConversationKeeper::put_response(const std::string& id, const Json&
 void ConversationKeeper::note(const std::vector<std::string>& traces) {
   std::lock_guard lock(mutex_);
   if (const auto noted = store_.add_traces(session_, traces); !noted)
-    log_warning("states of a conversation will not be removed with it: {}", noted.error().message);
+    log_warning("cache entries of a conversation will not be removed with it: {}", noted.error().message);
 }
 
 void ConversationKeeper::take_back() {

@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kMostAtOnce =
     8;  // texts of one request in the engine at a time, so that answers get their turn
 
-bool is_ollama(EmbeddingForm form) {
-  return form == EmbeddingForm::ollama || form == EmbeddingForm::ollama_one;
+bool is_ollama(EmbeddingFormat format) {
+  return format == EmbeddingFormat::ollama || format == EmbeddingFormat::ollama_one;
 }
 
 // Little-endian 32-bit floats, as OpenAI's encoding_format "base64".
@@ -37,8 +37,8 @@ std::vector<float> normalised(std::vector<float> values, int dimensions) {
   return values;
 }
 
-Json no_embeddings(EmbeddingForm form, const std::string& model) {
-  if (form == EmbeddingForm::ollama_one) return {{"embedding", Json::array()}};
+Json no_embeddings(EmbeddingFormat format, const std::string& model) {
+  if (format == EmbeddingFormat::ollama_one) return {{"embedding", Json::array()}};
   return {{"model", model}, {"embeddings", Json::array()}};
 }
 
@@ -128,7 +128,7 @@ Json Embedder::ranking(const Job& job) {
     scored.push_back({asked ? i : i - 1, score});
   }
   std::ranges::stable_sort(scored, std::greater(), &Scored::score);
-  const bool tei = job.request.form == EmbeddingForm::tei_ranking;
+  const bool tei = job.request.format == EmbeddingFormat::tei_ranking;
   const auto& documents = job.request.documents;
   Json results = Json::array();
   for (const auto& [index, score] : scored) {
@@ -148,10 +148,10 @@ Json Embedder::ranking(const Job& job) {
 }
 
 Json Embedder::answer(Job& job) {
-  const EmbeddingForm form = job.request.form;
-  if (form == EmbeddingForm::ranking || form == EmbeddingForm::tei_ranking) return ranking(job);
-  if (form == EmbeddingForm::ollama_one) return {{"embedding", std::move(job.embeddings.front())}};
-  if (form == EmbeddingForm::ollama)
+  const EmbeddingFormat format = job.request.format;
+  if (format == EmbeddingFormat::ranking || format == EmbeddingFormat::tei_ranking) return ranking(job);
+  if (format == EmbeddingFormat::ollama_one) return {{"embedding", std::move(job.embeddings.front())}};
+  if (format == EmbeddingFormat::ollama)
     return {{"model", job.model->name},
             {"embeddings", std::move(job.embeddings)},
             {"total_duration", std::llround((now_seconds() - job.times.started) * 1e9)},
@@ -161,8 +161,8 @@ Json Embedder::answer(Job& job) {
   for (size_t i = 0; i < job.embeddings.size(); i++)
     data.push_back({{"object", "embedding"},
                     {"index", i},
-                    {"embedding", form == EmbeddingForm::base64 ? Json(base64_of(job.embeddings[i]))
-                                                                : Json(std::move(job.embeddings[i]))}});
+                    {"embedding", format == EmbeddingFormat::base64 ? Json(base64_of(job.embeddings[i]))
+                                                                    : Json(std::move(job.embeddings[i]))}});
   return {{"object", "list"},
           {"data", std::move(data)},
           {"model", job.model->name},
@@ -177,8 +177,8 @@ void Embedder::cancel(const Job& job) {
 void Embedder::fail(uint64_t key, const ApiError& error) {
   const auto it = jobs_.find(key);
   cancel(it->second);
-  it->second.out->respond(is_ollama(it->second.request.form) ? ollama_error_response(error)
-                                                             : error_response(error));
+  it->second.out->respond(is_ollama(it->second.request.format) ? ollama_error_response(error)
+                                                               : error_response(error));
   jobs_.erase(it);
 }
 

@@ -20,7 +20,7 @@ namespace anabranch::server {
 std::vector<float> normalised(std::vector<float> values, int dimensions);
 
 // The answer to a request of Ollama's API without a text.
-Json no_embeddings(EmbeddingForm form, const std::string& model);
+Json no_embeddings(EmbeddingFormat format, const std::string& model);
 
 class Embedder {
  public:

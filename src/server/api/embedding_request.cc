@@ -137,7 +137,7 @@ constexpr const char* kUsualTask =
 EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, RequestEncoder& texts) {
   EmbeddingRequest out;
   const bool tei = fields.find("texts") && !fields.find("documents");
-  out.form = tei ? EmbeddingForm::tei_ranking : EmbeddingForm::ranking;
+  out.format = tei ? EmbeddingFormat::tei_ranking : EmbeddingFormat::ranking;
   const std::string* query = fields.string("query");
   if (!query) fields.fail("query", "missing_required_parameter", "'query' is missing");
   out.documents = read_documents(fields, tei ? "texts" : "documents");
@@ -194,12 +194,12 @@ ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, Embed
   const bool openai = api == EmbeddingApi::openai;
   EmbeddingRequest out;
   out.pooling = info.pooling.value_or(Pooling::last);
-  out.form = openai                            ? EmbeddingForm::floats
-             : api == EmbeddingApi::ollama_one ? EmbeddingForm::ollama_one
-                                               : EmbeddingForm::ollama;
+  out.format = openai                            ? EmbeddingFormat::floats
+               : api == EmbeddingApi::ollama_one ? EmbeddingFormat::ollama_one
+                                                 : EmbeddingFormat::ollama;
   if (const std::string* format = openai ? fields.string("encoding_format") : nullptr) {
     fields.only("encoding_format", {"float", "base64"}, "it must be float or base64");
-    if (*format == "base64") out.form = EmbeddingForm::base64;
+    if (*format == "base64") out.format = EmbeddingFormat::base64;
   }
   out.dimensions = static_cast<int>(fields.integer("dimensions", 1, info.hidden).value_or(0));
   check_timeout(fields);

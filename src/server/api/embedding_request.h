@@ -14,7 +14,7 @@
 namespace anabranch::server {
 
 // ranking: the format of Jina's and llama-server's /rerank. tei_ranking: that of Text Embeddings Inference.
-enum class EmbeddingForm : uint8_t { floats, base64, ollama, ollama_one, ranking, tei_ranking };
+enum class EmbeddingFormat : uint8_t { floats, base64, ollama, ollama_one, ranking, tei_ranking };
 
 struct EmbeddingRequest {
   std::vector<std::vector<int>> prompts;  // none of them empty. For a ranking: the query's and the
@@ -25,7 +25,7 @@ struct EmbeddingRequest {
   size_t most = SIZE_MAX;                 // for a ranking: return only this many of the best
   int dimensions = 0;                     // number of leading values of each embedding to return; 0: all
   Pooling pooling = Pooling::last;
-  EmbeddingForm form = EmbeddingForm::floats;
+  EmbeddingFormat format = EmbeddingFormat::floats;
   std::optional<double> keep_s;  // see OllamaRequest
 };
 

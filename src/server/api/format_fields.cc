@@ -39,7 +39,7 @@ class FormatReader {
     else if (!same)
       fields_.fail(
           one.field, "invalid_value",
-          fmt::format("'{}' and '{}' say differently what form the answer has", format_.field, one.field));
+          fmt::format("'{}' and '{}' ask for different formats of the answer", format_.field, one.field));
   }
 
   // A schema, or its JSON text.

@@ -107,9 +107,10 @@ void add_engines(Snapshot& out, const std::vector<Scraped>& models) {
   out.of_each(models, kCounter, "anabranch_device_busy_seconds_total",
               "Time in which the device worked on passes of the model",
               [](const Scraped& m) { return m.stats.busy_s; });
-  out.of_each(models, kGauge, "anabranch_state_bytes", "Memory of running sequences' states",
+  out.of_each(models, kGauge, "anabranch_state_bytes",
+              "Memory used by running sequences (KV cache and recurrent states)",
               [](const Scraped& m) { return m.stats.state_bytes; });
-  out.of_each(models, kGauge, "anabranch_state_budget_bytes", "What they may take now",
+  out.of_each(models, kGauge, "anabranch_state_budget_bytes", "Memory that running sequences may use now",
               [](const Scraped& m) { return m.stats.state_budget_bytes; });
   out.of_each(models, kGauge, "anabranch_weight_bytes", "Memory of the weights",
               [](const Scraped& m) { return m.weight_bytes; });
@@ -139,15 +140,16 @@ void add_caches(Snapshot& out, const std::vector<Scraped>& models) {
       out.add({{"model", m.name}, {"tier", "disk"}}, static_cast<double>((*m.stats.cache).*disk));
     }
   };
-  out.family("anabranch_cache_lookups_total", "Requests that looked for a state", MetricType::Counter);
+  out.family("anabranch_cache_lookups_total", "Requests that looked in the prefix cache",
+             MetricType::Counter);
   for (const Scraped& m : models)
     if (m.stats.cache) out.add({{"model", m.name}}, static_cast<double>(m.stats.cache->lookups));
   using Stats = StateCacheStats;
-  by_tier("anabranch_cache_hits_total", "Requests that found one, by where it was", MetricType::Counter,
-          &Stats::ram_hits, &Stats::disk_hits);
-  by_tier("anabranch_cache_hit_tokens_total", "Tokens of prompts that need not be computed again",
+  by_tier("anabranch_cache_hits_total", "Requests that found a prefix in the cache, by tier",
+          MetricType::Counter, &Stats::ram_hits, &Stats::disk_hits);
+  by_tier("anabranch_cache_hit_tokens_total", "Prompt tokens that were found in the prefix cache, by tier",
           MetricType::Counter, &Stats::ram_tokens, &Stats::disk_tokens);
-  by_tier("anabranch_cache_bytes", "Size of the kept states", MetricType::Gauge, &Stats::ram_bytes,
+  by_tier("anabranch_cache_bytes", "Bytes in the prefix cache, by tier", MetricType::Gauge, &Stats::ram_bytes,
           &Stats::disk_bytes);
 }
 
@@ -183,13 +185,13 @@ void add_vllm_names(Snapshot& out, const std::vector<Scraped>& models) {
       [](const Scraped& m) { return m.stats.running; });
   add("vllm:num_requests_waiting", "Sequences that wait now",
       [](const Scraped& m) { return m.stats.queued; });
-  add("vllm:kv_cache_usage_perc",
-      "The part of the memory for running sequences' states that is in use, 0 to 1", [](const Scraped& m) {
+  add("vllm:kv_cache_usage_perc", "The share of the memory for running sequences that is in use, 0 to 1",
+      [](const Scraped& m) {
         const auto budget = static_cast<double>(m.stats.state_budget_bytes);
         return budget > 0 ? std::min(1.0, static_cast<double>(m.stats.state_bytes) / budget) : 0.0;
       });
-  out.family("vllm:cache_config_info", "Tokens in a block, and blocks that the memory for states holds",
-             kGauge);
+  out.family("vllm:cache_config_info",
+             "Tokens in a block, and blocks that the memory for running sequences holds", kGauge);
   for (const Scraped& m : models) {
     const uint64_t block_bytes = m.kv_bytes_per_token * kKvBlock;
     const uint64_t blocks = block_bytes > 0 ? m.stats.state_budget_bytes / block_bytes : 0;
@@ -212,7 +214,7 @@ void add_llama_names(Snapshot& out, const std::vector<Scraped>& models) {
   const auto cached = [](const EngineStats& s) { return s.cache ? s.cache->cached_tokens : 0; };
   sum(kCounter, "llamacpp:prompt_tokens_total", "Tokens of prompts that were computed",
       [&](const EngineStats& s) { return s.prompt_tokens - std::min<uint64_t>(s.prompt_tokens, cached(s)); });
-  sum(kCounter, "llamacpp:prompt_tokens_cached_total", "Tokens of prompts that were kept from before",
+  sum(kCounter, "llamacpp:prompt_tokens_cached_total", "Prompt tokens that were found in the prefix cache",
       cached);
   sum(kCounter, "llamacpp:tokens_predicted_total", "Tokens sampled",
       [](const EngineStats& s) { return s.completion_tokens; });

@@ -37,7 +37,7 @@ struct ServedModel {
   const WebFetch fetch_image;      // see ServerModels
   Preparer preparer;
 };
-// What clients are told about a model, from when it was last loaded.
+// The data about a model that routes report, as of the last time it was loaded.
 struct ModelFacts {
   explicit ModelFacts(const ServedModel& model);
   ModelInfo info;

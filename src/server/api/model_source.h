@@ -24,7 +24,7 @@ struct KeepLoaded {
   double unload_after_s = 0;  // unloaded after this time without a request; 0: never
 };
 
-// What is known about a model before it is loaded.
+// The size of a model, known before it is loaded, and how long to keep it loaded.
 struct ModelSize {
   uint64_t bytes = 0;  // of weights, the draft model's included
   KeepLoaded keep;
@@ -88,7 +88,7 @@ struct ServerModels {
   WebFetch fetch_image;       // gets images that requests name by a web address; empty: they are refused
   bool strict_names = false;  // an unknown name is an error; otherwise it means the first model
   // The adapters that are loaded together with a model, by its name. Those of `first` are in it already.
-  std::map<std::string, std::vector<AdapterPlace>> adapters = {};
+  std::map<std::string, std::vector<NamedAdapter>> adapters = {};
 };
 
 }  // namespace anabranch::server

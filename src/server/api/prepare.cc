@@ -32,7 +32,7 @@ ApiResult<PreparedRequest> prepare_embedding(std::string_view body, EmbeddingApi
                        static_cast<size_t>(info.context_length), context.cancelled);
   TRY(auto request, parse_embedding_request(body, api, info, texts));
   if (request.keep_s) context.keep_model(*request.keep_s);
-  if (request.prompts.empty()) return respond(no_embeddings(request.form, context.model));
+  if (request.prompts.empty()) return respond(no_embeddings(request.format, context.model));
   return PreparedRequest(std::move(request));
 }
 

@@ -27,7 +27,7 @@ struct ReadyRequest {
 };
 // The result of reading a body: work for the engine, embeddings, or an answer without the engine (a count).
 using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse>;
-// What prepare() needs beside the body. cancelled: see Preparer.
+// The arguments of prepare() besides the body. cancelled: see Preparer.
 struct PrepareContext {
   const Engine& engine;
   const RequestDefaults& defaults;

@@ -1,6 +1,6 @@
 // Reads the beginning of a conversation's next prompt while no request waits. Templates of thinking models
 // drop earlier thoughts, so the next prompt differs from what was sampled where the last answer began, and a
-// recurrent state behind that point cannot be reused. After an answer, what the next prompt begins with is
+// recurrent state behind that point cannot be reused. After an answer, the beginning of the next prompt is
 // read in the background, and its state is cached as that of any prompt. A request that comes meanwhile
 // cancels this; the engine then caches the state of the part that was read. Tokens of answers never depend on
 // it.

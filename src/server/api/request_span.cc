@@ -53,7 +53,7 @@ std::string error_of(const EndedRequest& request, const AnswerNote& note) {
   return request.cut_off ? "cancelled" : "";
 }
 
-// What is known of the answer once a model has it.
+// The attributes that are known once a model has taken the request.
 void add_answer(Json& attributes, const AnswerNote& note) {
   if (note.max_tokens >= 0) attributes["gen_ai.request.max_tokens"] = note.max_tokens;
   if (note.temperature) attributes["gen_ai.request.temperature"] = shortest(*note.temperature);

@@ -6,7 +6,7 @@
 
 namespace anabranch::server {
 
-// entry: of a model that was loaded, and may be unloaded now.
+// entry: a model that was loaded once, and may be unloaded now.
 Json router_model_json(const ModelPool::Entry& entry);
 Json router_server_json(const ModelPool::Entry& entry);
 

@@ -46,7 +46,7 @@ constexpr SamplerField kFields[] = {
      [](SamplingParams& p) -> Value { return &p.dry.allowed_length; },
      "DRY: repetitions of fewer tokens cost nothing (default: 2)"},
     {"dry_penalty_last_n", nullptr, -1, INT_MAX, [](SamplingParams& p) -> Value { return &p.dry.window; },
-     "DRY: look for repetitions in so many last tokens; -1 = all (the default), 0 = off"},
+     "DRY: look for repetitions in this many last tokens; -1 = all (the default), 0 = off"},
 };
 
 // The name under which the field was sent; the first one if it was not.

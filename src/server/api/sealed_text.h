@@ -18,8 +18,8 @@ class Sealer {
   // The key is stored in the file, which is made at the first use if it is missing. With "" or an unusable
   // file the object makes its own key, so sealed text cannot be opened after the object is gone.
   explicit Sealer(std::string key_file) : key_file_(std::move(key_file)) {}
-  // Returns letters, digits, + / =. kind: what the text is; a word. owner: the name of the key whose requests
-  // may open it; empty: no key.
+  // Returns letters, digits, + / =. kind: a word for the kind of text. owner: the name of the key whose
+  // requests may open it; empty: no key.
   std::string seal(std::string_view text, std::string_view kind, std::string_view owner) const;
   // Decrypts a sealed text; nothing if it was not sealed with this key, for this kind and owner.
   std::optional<std::string> open(std::string_view sealed, std::string_view kind,

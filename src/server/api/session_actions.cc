@@ -103,7 +103,7 @@ std::vector<NewMessage> read_messages(JsonFields& fields, bool required) {
       fields.fail(
           "messages", "invalid_value",
           fmt::format("'messages[{}]' must have the role system, user, assistant or tool, and a text as "
-                      "content, and 'tool_calls' only in the form of chat completions",
+                      "content, and 'tool_calls' only in the format of chat completions",
                       i));
       break;
     }

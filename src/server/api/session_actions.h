@@ -23,11 +23,11 @@ class SessionActions {
   // traces must outlive it.
   SessionActions(std::shared_ptr<ResponseContext> context, Post post, TraceEraser& traces);
   ~SessionActions();
-  // id: of the session in the path. owner: the name of the request's key, or "".
+  // id: the session in the path. owner: the name of the request's key, or "".
   void start(SessionAction action, HttpRequest request, std::string id, std::string owner,
              std::shared_ptr<ResponseStream> out);
   // Reads or deletes a stored answer of the Responses API: Page::response, input_items or forget.
-  // target: of the request.
+  // target: the request's target.
   void start(Page page, std::string id, std::string owner, std::string target,
              std::shared_ptr<ResponseStream> out);
   // OpenAI's Conversations API.

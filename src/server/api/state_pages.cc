@@ -52,8 +52,8 @@ void StatePages::with_model(const std::string& fingerprint, const std::shared_pt
     });
   }
   refuse(*out, 409, "other_states",
-         fmt::format("No states of fingerprint {} are kept here, but {}: workers share states only with the "
-                     "same model files, device, --precise and --cache-kv",
+         fmt::format("No cache entries of fingerprint {} are here, but {}: workers share entries only with "
+                     "the same model files, device, --precise and --cache-kv",
                      fingerprint, here.empty() ? "none at all" : here));
 }
 
@@ -65,8 +65,8 @@ void StatePages::lookup(const std::string& body, std::shared_ptr<ResponseStream>
   if (!question) return refuse(*out, 400, "invalid_request", question.error().message);
   if (question->version != states_version())
     return refuse(*out, 409, "other_version",
-                  fmt::format("This worker is Anabranch {}, and the one that asks is {}: states are shared "
-                              "by workers of one version only",
+                  fmt::format("This worker is Anabranch {}, and the one that asks is {}: only workers of the "
+                              "same version share cache entries",
                               states_version(), dump_json(question->version)));
   with_model(
       to_hex(question->fingerprint), out, [this, out, keys = question->keys](ModelLease model) mutable {
@@ -82,7 +82,8 @@ void StatePages::record(const std::string& fingerprint, const std::string& name,
                         std::shared_ptr<ResponseStream> out) {
   const auto wanted = parse_record_name(name);
   if (!wanted)
-    return refuse(*out, 400, "invalid_request", "The path ends with no name of a record of the state cache");
+    return refuse(*out, 400, "invalid_request",
+                  "The path does not end with the name of a record of the prefix cache");
   if (*under_way_ >= kMostUnderWay)
     return refuse(*out, 503, "busy", fmt::format("{} records are being sent already", kMostUnderWay));
   // Counted until the connection is done with the answer.

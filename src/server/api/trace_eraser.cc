@@ -94,7 +94,7 @@ void TraceEraser::take_and_erase(const Models& models) {
   } else {
     gone = names.error();
   }
-  if (!gone) log_warning("states of removed conversations stay for now: {}", gone.error().message);
+  if (!gone) log_warning("cache entries of removed conversations stay for now: {}", gone.error().message);
 }
 
 }  // namespace anabranch::server

@@ -29,8 +29,8 @@ Result<void> erase_on_disk(const std::string& directory, const Traces& traces);
 class TraceEraser {
  public:
   using Names = std::vector<std::string>;
-  // directory: of cached states and turns; empty: nothing is on disk. released: called on the I/O thread with
-  // the names of the traces, before the `done` of erase(). models must outlive it.
+  // directory: the directory of the prefix cache and of turns; empty: nothing is on disk. released: called on
+  // the I/O thread with the names of the traces, before the `done` of erase(). models must outlive it.
   TraceEraser(
       ModelPool& models, std::shared_ptr<SessionStores> stores, Post post, std::string directory,
       std::function<void(const Names&)> released = [](const Names&) {})

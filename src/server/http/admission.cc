@@ -5,31 +5,32 @@
 namespace anabranch::server {
 namespace {
 
-std::optional<size_t> who_leaves(const std::vector<Seat>& seats, const std::string* network,
+std::optional<size_t> who_leaves(const std::vector<ConnectionState>& states, const std::string* network,
                                  double arrived_before) {
   std::optional<size_t> arriving, kept;
   const auto older = [&](size_t i, const std::optional<size_t>& than) {
-    return !than || seats[i].since < seats[*than].since;
+    return !than || states[i].since < states[*than].since;
   };
-  for (size_t i = 0; i < seats.size(); ++i) {
-    const Seat& seat = seats[i];
-    if (network && seat.network != *network) continue;
-    if (seat.phase == Seat::Phase::arriving && seat.since <= arrived_before && older(i, arriving))
+  for (size_t i = 0; i < states.size(); ++i) {
+    const ConnectionState& state = states[i];
+    if (network && state.network != *network) continue;
+    if (state.phase == ConnectionState::Phase::arriving && state.since <= arrived_before &&
+        older(i, arriving))
       arriving = i;
-    if (seat.phase == Seat::Phase::kept && older(i, kept)) kept = i;
+    if (state.phase == ConnectionState::Phase::kept && older(i, kept)) kept = i;
   }
   return arriving ? arriving : kept;
 }
 
 }  // namespace
 
-Admission admit(const std::vector<Seat>& seats, const std::string& network, int connections,
+Admission admit(const std::vector<ConnectionState>& states, const std::string& network, int connections,
                 int connections_per_address, double give_way_s, double now) {
   size_t alike = 0;
-  for (const Seat& seat : seats) alike += seat.network == network;
+  for (const ConnectionState& state : states) alike += state.network == network;
   const bool one_has_too_many = !network.empty() && alike >= static_cast<size_t>(connections_per_address);
-  if (!one_has_too_many && seats.size() < static_cast<size_t>(connections)) return {true, {}};
-  const auto leaves = who_leaves(seats, one_has_too_many ? &network : nullptr, now - give_way_s);
+  if (!one_has_too_many && states.size() < static_cast<size_t>(connections)) return {true, {}};
+  const auto leaves = who_leaves(states, one_has_too_many ? &network : nullptr, now - give_way_s);
   return {leaves.has_value(), leaves};
 }
 

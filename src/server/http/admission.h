@@ -9,7 +9,7 @@
 namespace anabranch::server {
 
 // What admit() needs to know about an open connection.
-struct Seat {
+struct ConnectionState {
   enum class Phase {
     arriving,  // in a handshake, or its request is incomplete, or its first request has not begun
     kept,      // idle between requests
@@ -29,7 +29,7 @@ struct Admission {
 // Decides about a new connection from `network`. If the limit for all connections or for one network is
 // reached, the oldest connection whose request has been arriving for more than give_way_s is closed, or else
 // the one that has been idle for longest. If there is neither, the new connection is not admitted.
-Admission admit(const std::vector<Seat>& seats, const std::string& network, int connections,
+Admission admit(const std::vector<ConnectionState>& states, const std::string& network, int connections,
                 int connections_per_address, double give_way_s, double now);
 
 // The network that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address. Empty for

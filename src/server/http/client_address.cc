@@ -96,16 +96,16 @@ bool TrustedProxies::contains(std::string_view address) const {
   return false;
 }
 
-std::string TrustedProxies::client_of(const std::string& peer, const HttpRequest& head) const {
-  if (!contains(peer)) return peer;
+std::string TrustedProxies::client_of(const std::string& remote, const HttpRequest& head) const {
+  if (!contains(remote)) return remote;
   const auto entries = forwarded_for(head);
   for (size_t i = entries.size(); i-- > 0;) {
     const std::string_view entry = host_of(entries[i]);
     if (contains(entry)) continue;
     const auto address = parse(entry);
-    return address ? spelled(*address) : peer;
+    return address ? spelled(*address) : remote;
   }
-  return peer;
+  return remote;
 }
 
 }  // namespace anabranch::server

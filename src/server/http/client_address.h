@@ -18,9 +18,9 @@ class TrustedProxies {
   static Result<TrustedProxies> make(const std::vector<std::string>& networks);
 
   bool contains(std::string_view address) const;
-  // The last address in X-Forwarded-For that is not a trusted proxy's. Returns `peer` if it is not a trusted
-  // proxy itself, or if the header is missing, malformed or names only trusted proxies.
-  std::string client_of(const std::string& peer, const HttpRequest& head) const;
+  // The last address in X-Forwarded-For that is not a trusted proxy's. Returns `remote` if it is not a
+  // trusted proxy itself, or if the header is missing, malformed or names only trusted proxies.
+  std::string client_of(const std::string& remote, const HttpRequest& head) const;
 
  private:
   // The first `bits` of an IPv6 address. IPv4 addresses are mapped into IPv6.

@@ -33,10 +33,10 @@ Connection::~Connection() {
   if (context_.stopping && context_.connections.empty()) context_.io.stop();
 }
 
-Seat Connection::seat() const {
-  const auto phase = exchange_                    ? Seat::Phase::busy
-                     : reader_.waiting() && kept_ ? Seat::Phase::kept
-                                                  : Seat::Phase::arriving;
+ConnectionState Connection::state() const {
+  const auto phase = exchange_                    ? ConnectionState::Phase::busy
+                     : reader_.waiting() && kept_ ? ConnectionState::Phase::kept
+                                                  : ConnectionState::Phase::arriving;
   return {network_, phase, reader_.slow_since()};
 }
 

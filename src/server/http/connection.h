@@ -60,7 +60,7 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   bool lost() const { return socket_.abandoned(); }
   bool refused() const { return refused_; }
   void begin_stop();
-  Seat seat() const;
+  ConnectionState state() const;
 
  private:
   asio::awaitable<bool> handshake();

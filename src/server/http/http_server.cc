@@ -142,20 +142,20 @@ void ServerImpl::take(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
-  std::vector<Seat> seats;
-  std::vector<Connection*> sitting;
+  std::vector<ConnectionState> states;
+  std::vector<Connection*> candidates;
   int refused = 0;
   for (Connection* connection : context_.connections) {
     refused += connection->refused();
     if (connection->refused() || connection->lost()) continue;
-    seats.push_back(connection->seat());
-    sitting.push_back(connection);
+    states.push_back(connection->state());
+    candidates.push_back(connection);
   }
   auto connection = std::make_shared<Connection>(std::move(socket), context_);
   const HttpLimits& limits = context_.limits;
-  const Admission admission = admit(seats, connection->seat().network, limits.connections,
+  const Admission admission = admit(states, connection->state().network, limits.connections,
                                     limits.connections_per_address, limits.give_way_s, now_seconds());
-  if (admission.leaves) sitting[*admission.leaves]->lose();
+  if (admission.leaves) candidates[*admission.leaves]->lose();
   if (admission.admitted)
     asio::co_spawn(context_.io, Connection::run(std::move(connection)), asio::detached);
   else if (refused < kRefusals)

@@ -26,7 +26,7 @@ class SpanExporter {
     uint64_t sent = 0, dropped = 0;
   };
 
-  // version: of this program.
+  // version: the version of this program.
   SpanExporter(OtlpEndpoint endpoint, std::string version) : SpanExporter(endpoint, version, Limits()) {}
   SpanExporter(OtlpEndpoint endpoint, std::string version, const Limits& limits);
   // Sends what waits, for at most last_words_s.

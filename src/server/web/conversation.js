@@ -1,5 +1,5 @@
 // A conversation: a tree of turns with one that is current, the head. A turn is what the user wrote, or the whole answer to
-// it: its items (thoughts, text, calls of tools) have the form of the Responses API's output items.
+// it: its items (thoughts, text, calls of tools) have the format of the Responses API's output items.
 
 import {pictures} from "./images.js";
 

@@ -1,4 +1,4 @@
-// Images that go with a message: told from other files, and made as small as models need them.
+// Images that go with a message: distinguished from other files, and made as small as models need them.
 
 import * as format from "./format.js";
 

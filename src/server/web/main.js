@@ -87,7 +87,7 @@ addEventListener("hashchange", () => {
 
 function busy(isBusy) {
   composer.setBusy(isBusy);
-  if (isBusy) activity.soon(0);  // why it takes long is told
+  if (isBusy) activity.soon(0);  // shows why it takes long
 }
 
 function gone(isGone) {

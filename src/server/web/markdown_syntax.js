@@ -1,4 +1,4 @@
-// What the page's Markdown knows beside CommonMark and GitHub's: formulas, footnotes and <details>. In marked's form of extensions.
+// What the page's Markdown knows beside CommonMark and GitHub's: formulas, footnotes and <details>. In marked's format of extensions.
 
 export const escape = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 

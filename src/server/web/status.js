@@ -52,13 +52,13 @@ function showModels(models) {
     ["Running", (model) => model.engine?.running, "number"],
     ["Waiting", (model) => model.engine?.queued, "number"],
     ["Weights", (model) => model.weight_bytes && format.bytes(model.weight_bytes), "number"],
-    ["States", (model) => model.engine && `${format.bytes(model.engine.state_bytes)} of ${format.bytes(model.engine.state_budget_bytes)}`, "number"],
+    ["Memory of requests", (model) => model.engine && `${format.bytes(model.engine.state_bytes)} of ${format.bytes(model.engine.state_budget_bytes)}`, "number"],
     ["Context", (model) => model.context_length && format.count(model.context_length), "number"],
     ["Unloaded after", (model) => (model.pinned ? "pinned" : model.unload_after_s ? format.seconds(model.unload_after_s) : "")],
   ], models, "No model is known yet.");
 }
 
-const MISSES = {nothing_alike: "nothing alike", new_text: "new text", differs: "differs", no_state: "no state", lost: "lost"};
+const MISSES = {nothing_alike: "no common prefix", new_text: "new text", differs: "differs", no_state: "no point to resume from", lost: "lost"};
 
 function showCache(cache) {
   if (!cache) return facts("cache", [["State", "Off, or no model is loaded."]]);
@@ -126,7 +126,7 @@ async function look() {
   let pause = PAUSE_MS;
   try {
     const health = await api.json("/health");
-    if (health.version === undefined) await api.json("/v1/models");  // only requests with a key are told more: asks for it
+    if (health.version === undefined) await api.json("/v1/models");  // only requests with a key get more: asks for it
     else show(health);
     if (health.version !== undefined) await showTools();
     else pause = 0;

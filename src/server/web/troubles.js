@@ -62,7 +62,7 @@ export class Troubles {
     const text = () => `${error.message.replace(/\.?$/, ".")} Trying again in ${format.plural(left, "second")}.`;
     view.setNotice(text(), [["Try now", again], ["Do not try again", () => this.clear()]]);
     const line = view.notice.querySelector("p");
-    line.setAttribute("role", "status");  // told once, not every second
+    line.setAttribute("role", "status");  // announced once, not every second
     line.setAttribute("aria-live", "off");
     this.timer = setInterval(() => {
       if (--left <= 0) again();

@@ -212,7 +212,7 @@ struct TakeArgs {
 
 // The part of a row of logits that a block processes.
 constexpr int kChoosePart = 4096, kChooseThreads = 256, kChosen = 64;
-enum ChooseKind { kNotHere, kGreedy, kNoise, kTopK };  // see RowChoice (ops/choose.h)
+enum ChooseKind { kNotHere, kGreedy, kNoise, kTopK };  // see RowSampling (ops/choose.h)
 struct ChooseRow {
   float temperature, behind_top, top_p;
   int kind, top_k;

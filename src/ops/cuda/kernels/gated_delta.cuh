@@ -45,7 +45,7 @@ struct Shared {
 // The part of the problem that a block works on.
 struct Place {
   int head, key_head, column0, keys, channels;
-  bool owns_keys, trial;
+  bool owns_keys, draft;
   // The channels of the block: DK of queries, DK of keys, COLUMNS of values.
   __device__ int channel(int i) const {
     return i < DK ? key_head * DK + i : i < 2 * DK ? keys + key_head * DK + i - DK : 2 * keys + head * DV + column0 + i - 2 * DK;
@@ -142,7 +142,7 @@ DEVICE void convolve(const DeltaSpan& s, const Place& p, Channel& c, const float
 #pragma unroll
     for (int t = 0; t < kTokens && t < tokens; t++) out[t * stride] = convolve_row(c, rows[t]);
   }
-  if (!p.trial || !p.owns(c.own)) return;
+  if (!p.draft || !p.owns(c.own)) return;
 #pragma unroll
   for (int t = 0; t < kTokens && t < tokens; t++)
     s.to.rows[(long)(s.entry + first + t) * p.channels + c.at] = rows[t];
@@ -165,7 +165,7 @@ DEVICE void make_gates(const DeltaArgs& a, const DeltaSpan& s, const Place& p, c
   const float decay = expf(-expf(g.a_log) * softplus);
   to.gates[t][0] = decay;
   to.gates[t][1] = sigmoid(g.b);
-  if (p.trial && p.column0 == 0) s.to.decay[(long)(s.entry + first + t) * a.value_heads + p.head] = decay;
+  if (p.draft && p.column0 == 0) s.to.decay[(long)(s.entry + first + t) * a.value_heads + p.head] = decay;
 }
 
 // Norms of queries and keys: one warp per token, four dimensions per lane. They are applied later as factors;
@@ -195,7 +195,7 @@ DEVICE void make_norms(const DeltaSpan& s, const Place& p, int thread, int first
     if (lane == 0) to.gates[t][2] = inverse;
     if (lane == 8) to.gates[t][3] = __fmul_rn(inverse, rsqrtf((float)DK));
     if (lane == 16) to.gates[t][4] = sum;
-    if (p.trial && p.owns_keys && at < DK)
+    if (p.draft && p.owns_keys && at < DK)
       write<4>(k, s.to.k + (long)(s.entry + first + t) * p.keys + p.key_head * DK + at);
   }
 }
@@ -241,7 +241,7 @@ DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
     read<kLaneColumns>(s.from.delta + entry * a.value_heads * DV + column, d);
     update(key, d, s.from.decay[entry * a.value_heads + p.head], state);
   }
-  if (p.trial && s.fold) store_state(s, p, thread, state);
+  if (p.draft && s.fold) store_state(s, p, thread, state);
 }
 
 // The data of a token that a lane reads.
@@ -359,9 +359,9 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
     float rows[kTokens];
     read_rows(a, s, p, channel[i], 0, rows);
     read_before(s, p, channel[i]);
-    if (p.trial && s.fold) write_before(s, p, channel[i]);
+    if (p.draft && s.fold) write_before(s, p, channel[i]);
     convolve(s, p, channel[i], rows, 0, made);
-    if (!p.trial) write_before(s, p, channel[i]);
+    if (!p.draft) write_before(s, p, channel[i]);
   }
   if (a.gate) read_gate(a, s, p, thread, m);
   if (warp == kThreads / 32 - 1) make_gates(a, s, p, gates, 0, lane, made);
@@ -381,13 +381,13 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
     for (int c = 0; c < kLaneColumns; c++) y[c] = output(y[c], d[c], made.gates[t]);
     const int own = own_column(thread), column = p.head * DV + p.column0 + own;
     write<kLaneColumns>(y, a.gate ? &m.y[t][own] : a.y + (long)(s.row + t) * a.value_heads * DV + column);
-    if (p.trial) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
+    if (p.draft) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
   }
   if (a.gate) {
     barrier_sync(0, kThreads);
     norm_output(a, s, p, thread, m);
   }
-  if (!p.trial) store_state(s, p, thread, state);
+  if (!p.draft) store_state(s, p, thread, state);
 }
 
 #else
@@ -417,7 +417,7 @@ DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, in
     }
   }
   barrier_sync(0, kThreads);
-  if (!p.trial) store_state(s, p, thread, state);
+  if (!p.draft) store_state(s, p, thread, state);
 }
 DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int first, const Shared& m) {
   const Tokens& made = m.tokens[first / kTokens % 2];
@@ -428,7 +428,7 @@ DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t
     const long values = a.value_heads * DV, column = p.head * DV + p.column0 + own;
     const float d = from.d[t][own];
     a.y[(s.row + first + t) * values + column] = output(added_parts(from.asked[t], own), d, made.gates[t]);
-    if (p.trial) s.to.delta[(s.entry + first + t) * values + column] = d;
+    if (p.draft) s.to.delta[(s.entry + first + t) * values + column] = d;
   }
 }
 // The makers' rounds: the outputs of the round before last are finished before its tokens are overwritten.
@@ -450,12 +450,12 @@ DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int
     read_taps(a, p, maker, channel);
     read_before(s, p, channel);
     read_rows(a, s, p, channel, 0, rows);
-    if (p.trial && s.fold) write_before(s, p, channel);
+    if (p.draft && s.fold) write_before(s, p, channel);
     make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
       convolve(s, p, channel, rows, first, to);
       read_rows(a, s, p, channel, first + kTokens, rows);
     });
-    if (!p.trial) write_before(s, p, channel);
+    if (!p.draft) write_before(s, p, channel);
     barrier_sync(0, kThreads);
   } else {
     const int own = maker - kConvolvers, last = (s.count - 1) / kTokens * kTokens;

@@ -1,4 +1,4 @@
-// Anthropic's "cache_control": the blocks at whose end clients ask that the model's state is kept.
+// Anthropic's "cache_control": the blocks at whose end clients ask for a prefix cache entry.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 namespace anabranch::server {
 
-// entry: of a model that was loaded, and may be unloaded now.
+// entry: a model that was loaded once, and may be unloaded now.
 Json props_json(const ModelPool::Entry& entry);
 // One entry for each sequence that may run at the same time; those in use come first.
 Json slots_json(const ModelPool::Entry& entry);

@@ -86,7 +86,7 @@ void read_logit_bias(JsonFields& fields, RequestEncoder& texts, int vocab_size, 
 
 // Refuses unsupported fields that would change the answer.
 void refuse_what_is_not_built(JsonFields& fields) {
-  fields.only("post_sampling_probs", {false}, "probabilities are told as they are before sampling");
+  fields.only("post_sampling_probs", {false}, "probabilities are reported as they are before sampling");
   fields.only("n_cmpl", {1}, "ask /v1/completions for several answers");
 }
 

@@ -124,7 +124,7 @@ bool publish_new(const std::string& part, const std::string& path) {
   return ::rename(part.c_str(), path.c_str()) == 0;
 }
 
-// Of two owners that save under one new name at once, the second gets file_exists.
+// If two owners save under the same new name at the same time, the second gets file_exists.
 Result<void> write_slot(const std::string& directory, const std::string& name, const std::string& owner,
                         const std::string& text) {
   if (text.size() > kMaxFileBytes)

@@ -1,5 +1,5 @@
 // llama-server's slots: POST /slots/{id}?action=save|restore|erase. Here a slot is a name for the last prompt
-// that was read for it; the state cache holds the states, for all slots together. Each owner has slots and
+// that was read for it; the prefix cache holds the states, for all slots together. Each owner has slots and
 // files of its own: an owner is a key's cache space (KeyUse::cache_space()), or "" for all that share the
 // cache. Reference: llama.cpp's tools/server/README.md.
 //

@@ -71,7 +71,7 @@ Json listed_json(const std::string& name, const ModelDescription& model) {
       {"size", model.bytes},       {"digest", digest_of(name)},  {"details", details_json(model)}};
 }
 
-// What programs offer the model for.
+// The capabilities for which programs offer the model.
 Json capabilities_of(const ModelDescription& model) {
   if (model.embeddings_only) return Json::array({"embedding"});
   Json capabilities = Json::array({"completion"});

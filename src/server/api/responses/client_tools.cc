@@ -123,7 +123,7 @@ Json patch_parameters() {
 Json patch_call(const Json& arguments) {
   const std::string type = string_at(arguments, "type");
   const bool known = std::ranges::find(kOperations, type) != kOperations.end();
-  // What a model names wrongly must not delete a file.
+  // A wrong name from a model must not delete a file.
   Json operation = {{"type", known ? type : "update_file"}, {"path", string_at(arguments, "path")}};
   if (type != "delete_file") operation["diff"] = string_at(arguments, "diff");
   return {{"operation", std::move(operation)}};

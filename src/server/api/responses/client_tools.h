@@ -15,8 +15,8 @@ struct ClientTool {
   const char* type;   // of the tool, and the function's name
   const char* about;  // the function's description
   Json (*parameters)();
-  // What a call's item has besides "type" and "call_id". arguments: an object, which the model may have
-  // filled wrongly.
+  // The fields of a call's item besides "type" and "call_id". arguments: an object, which may not match the
+  // schema because the model wrote it.
   Json (*call)(const Json& arguments);
   // The arguments of such an item, which a client has sent.
   Json (*arguments)(const Json& item);

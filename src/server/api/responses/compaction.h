@@ -15,7 +15,7 @@ inline constexpr int kSummaryTokens = 2048;  // at most, and at most a quarter o
 
 // The body of a request for an answer that reads the same conversation as this request for a compaction.
 Json body_to_compact(const Json& body);
-// The last message of the prompt: what the model is asked for.
+// The last message of the prompt: it asks the model for a summary.
 Json summary_instruction();
 // Changes the request into one for a summary. Returns the user's messages, as items, without earlier
 // summaries.

@@ -1,4 +1,4 @@
-#include "hub/file_choice.h"
+#include "hub/model_files.h"
 
 #include <fmt/ranges.h>
 
@@ -74,12 +74,12 @@ std::string quants_text(const std::vector<GgufModel>& models) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
+Result<ModelFiles> choice_of(const ModelName& name, const GgufModel& model) {
   const auto part = parse_part_name(model.files.front());
   if (part && model.files.size() != static_cast<size_t>(part->count))
     return make_error(ErrorKind::not_found, "of {} only {} of {} parts are there: {}", name.repo,
                       model.files.size(), part->count, fmt::join(model.files, ", "));
-  return FileChoice{model.files, model.files.front()};
+  return ModelFiles{model.files, model.files.front()};
 }
 
 // The rank of a vision tower; lower is better. 16 bits are the usual precision of towers: 8 bits see less,
@@ -121,7 +121,7 @@ std::optional<std::string> choose_tower(const std::vector<std::string>& paths, c
 }
 
 // Adds the vision tower to `choice`, if that is a GGUF model to be run.
-FileChoice with_tower(FileChoice choice, const std::vector<std::string>& paths, Purpose purpose) {
+ModelFiles with_tower(ModelFiles choice, const std::vector<std::string>& paths, Purpose purpose) {
   if (purpose != Purpose::model) return choice;
   if (auto tower = choose_tower(paths, choice.main)) choice.files.push_back(std::move(*tower));
   return choice;
@@ -143,7 +143,7 @@ std::vector<GgufModel> with_quant(const std::vector<GgufModel>& models, std::str
   return found;
 }
 
-Result<FileChoice> choose_gguf(const std::vector<GgufModel>& models, const ModelName& name) {
+Result<ModelFiles> choose_gguf(const std::vector<GgufModel>& models, const ModelName& name) {
   if (name.quant.empty() && models.size() == 1) return choice_of(name, models.front());
   std::vector<GgufModel> found;
   if (!name.quant.empty()) {
@@ -164,7 +164,7 @@ Result<FileChoice> choose_gguf(const std::vector<GgufModel>& models, const Model
 }
 
 // A file chosen by name. A part of a split model brings the other parts.
-Result<FileChoice> choose_named(const std::vector<std::string>& paths, const ModelName& name) {
+Result<ModelFiles> choose_named(const std::vector<std::string>& paths, const ModelName& name) {
   if (!contains(paths, name.file)) return unknown_file(name, paths);
   if (is_vision_tower(name.file))
     return make_error(ErrorKind::invalid,
@@ -177,7 +177,7 @@ Result<FileChoice> choose_named(const std::vector<std::string>& paths, const Mod
                       name.repo);
   for (const auto& model : gguf_models(paths))
     if (contains(model.files, name.file)) return choice_of(name, model);
-  return FileChoice{{name.file}, name.file};
+  return ModelFiles{{name.file}, name.file};
 }
 
 // All small files beside the weights that the model or its tokenizer may need. Files that only other tools
@@ -230,9 +230,9 @@ bool is_mtp_file(std::string_view path) {
 }
 
 // The weight files: those of the index and any file for the MTP head; without an index, all.
-Result<FileChoice> weight_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
+Result<ModelFiles> weight_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
                                 const ReadFile& read) {
-  FileChoice choice;
+  ModelFiles choice;
   auto& files = choice.files;
   const bool head = purpose == Purpose::mtp_head;
   std::ranges::copy_if(paths, std::back_inserter(files), is_mtp_file);
@@ -397,9 +397,9 @@ bool is_config(std::string_view path) {
   return std::ranges::find(kNames, path) != std::end(kNames);
 }
 
-Result<FileChoice> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
+Result<ModelFiles> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
                                 const ReadFile& read) {
-  FileChoice choice;
+  ModelFiles choice;
   const auto models = gguf_models(paths);
   const bool safetensors = !safetensors_of(paths).empty();
   if (!name.file.empty()) {

@@ -15,7 +15,7 @@ void use_our_names(std::vector<std::string>& words);
 std::string our_name(const std::string& command, const std::string& name);
 
 // The other programs' long flags that the sub-command accepts.
-std::vector<std::string> peer_flags_of(std::string_view command);
+std::vector<std::string> foreign_flags_of(std::string_view command);
 
 // Advice for a flag or sub-command that other programs have and we do not; "": the word is unknown.
 std::string_view instead_of(std::string_view word);

@@ -1,4 +1,4 @@
-"""Flags as peers name them, and help that helps."""
+"""Flags as other programs name them, and help that helps."""
 
 import json
 import os

@@ -49,11 +49,11 @@ struct Listed {
 
 // Thread-safe. Errors of all calls: see Connection::request; also invalid (an answer with another structure).
 // patience: for all requests of one call together.
-class Session {
+class Client {
  public:
   // Negotiates the protocol version with `initialize`. Errors: also unsupported (no version in common).
-  static Result<std::unique_ptr<Session>> open(const ServerConfig& config, const Limits& limits,
-                                               const Patience& patience);
+  static Result<std::unique_ptr<Client>> open(const ServerConfig& config, const Limits& limits,
+                                              const Patience& patience);
 
   Result<Listed<Tool>> tools(const Patience& patience);
   Result<Listed<Resource>> resources(const Patience& patience);
@@ -73,7 +73,7 @@ class Session {
   const std::string& protocol_version() const { return version_; }
 
  private:
-  Session(ServerConfig config, const Limits& limits) : config_(std::move(config)), limits_(limits) {}
+  Client(ServerConfig config, const Limits& limits) : config_(std::move(config)), limits_(limits) {}
   Result<void> initialize(const Patience& patience);
   bool offers(const char* what) const { return capabilities_.contains(what); }
   // The objects in all pages of a list, up to the limits (then with a note). key: the name of the array in

@@ -144,11 +144,11 @@ def llama_of_events(events):
     return llama_answer(events[-1] | {"content": "".join(event["content"] for event in events)})
 
 
-FORMS = {MESSAGES: (message, message_of_events), RESPONSES: (response, response_of_events),
+SHAPES = {MESSAGES: (message, message_of_events), RESPONSES: (response, response_of_events),
          OLLAMA: (ollama_answer, ollama_of_objects), LLAMA: (llama_answer, llama_of_events)}
 
 
-def form_of(path, body, data):
+def shape_of(path, body, data):
     """Of the bytes that a request was answered with."""
-    whole, streamed = FORMS.get(path, (answer, answer_of_chunks))
+    whole, streamed = SHAPES.get(path, (answer, answer_of_chunks))
     return streamed(events_of(data)) if body.get("stream") else whole(json.loads(data))

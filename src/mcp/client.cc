@@ -1,4 +1,4 @@
-#include "mcp/session.h"
+#include "mcp/client.h"
 
 #include <algorithm>
 #include <set>
@@ -74,15 +74,15 @@ Tool read_tool(const std::string& server, const Json& json, const Limits& limits
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::open(const ServerConfig& config, const Limits& limits,
-                                               const Patience& patience) {
-  std::unique_ptr<Session> session(new Session(config, limits));
-  TRY(session->connection_, config.http ? connect_http(config, limits) : connect_stdio(config, limits));
-  TRY_VOID(session->initialize(patience));
-  return session;
+Result<std::unique_ptr<Client>> Client::open(const ServerConfig& config, const Limits& limits,
+                                             const Patience& patience) {
+  std::unique_ptr<Client> client(new Client(config, limits));
+  TRY(client->connection_, config.http ? connect_http(config, limits) : connect_stdio(config, limits));
+  TRY_VOID(client->initialize(patience));
+  return client;
 }
 
-Result<void> Session::initialize(const Patience& patience) {
+Result<void> Client::initialize(const Patience& patience) {
   const Json params = {{"protocolVersion", kVersions[0]},
                        {"capabilities", Json::object()},
                        {"clientInfo", {{"name", "anabranch"}, {"version", ANABRANCH_VERSION}}}};
@@ -107,13 +107,13 @@ Result<void> Session::initialize(const Patience& patience) {
   return {};
 }
 
-Error Session::wrong(const std::string& method, const std::string& what) const {
+Error Client::wrong(const std::string& method, const std::string& what) const {
   return make_error(ErrorKind::invalid,
                     "MCP server '{}' answers {} with something else than the protocol says: {}", config_.name,
                     method, what);
 }
 
-Result<Listed<Json>> Session::list(const std::string& method, const char* key, const Patience& patience) {
+Result<Listed<Json>> Client::list(const std::string& method, const char* key, const Patience& patience) {
   Listed<Json> out;
   std::set<std::string> cursors;
   std::string cursor;
@@ -139,7 +139,7 @@ Result<Listed<Json>> Session::list(const std::string& method, const char* key, c
   return out;
 }
 
-Result<Listed<Tool>> Session::tools(const Patience& patience) {
+Result<Listed<Tool>> Client::tools(const Patience& patience) {
   Listed<Tool> out;
   if (!offers("tools")) return out;
   TRY(auto listed, list("tools/list", "tools", patience));
@@ -158,7 +158,7 @@ Result<Listed<Tool>> Session::tools(const Patience& patience) {
   return out;
 }
 
-Result<Listed<Resource>> Session::resources(const Patience& patience) {
+Result<Listed<Resource>> Client::resources(const Patience& patience) {
   Listed<Resource> out;
   if (!offers("resources")) return out;
   TRY(auto listed, list("resources/list", "resources", patience));
@@ -176,7 +176,7 @@ Result<Listed<Resource>> Session::resources(const Patience& patience) {
   return out;
 }
 
-Result<Listed<PromptInfo>> Session::prompts(const Patience& patience) {
+Result<Listed<PromptInfo>> Client::prompts(const Patience& patience) {
   Listed<PromptInfo> out;
   if (!offers("prompts")) return out;
   TRY(auto listed, list("prompts/list", "prompts", patience));
@@ -201,13 +201,13 @@ Result<Listed<PromptInfo>> Session::prompts(const Patience& patience) {
   return out;
 }
 
-Result<Output> Session::call(const std::string& tool, const Json& arguments, const Patience& patience) {
+Result<Output> Client::call(const std::string& tool, const Json& arguments, const Patience& patience) {
   TRY(const Json result,
       connection_->request("tools/call", {{"name", tool}, {"arguments", arguments}}, patience));
   return read_call_result(result, limits_.output_bytes);
 }
 
-Result<Output> Session::read_resource(const std::string& uri, const Patience& patience) {
+Result<Output> Client::read_resource(const std::string& uri, const Patience& patience) {
   TRY(const Json result, connection_->request("resources/read", {{"uri", uri}}, patience));
   const auto contents = result.find("contents");
   if (contents == result.end() || !contents->is_array())
@@ -215,8 +215,8 @@ Result<Output> Session::read_resource(const std::string& uri, const Patience& pa
   return read_contents(*contents, limits_.output_bytes);
 }
 
-Result<Json> Session::get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
-                                 const Patience& patience) {
+Result<Json> Client::get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
+                                const Patience& patience) {
   Json given = Json::object();
   for (const auto& [key, value] : arguments) given[key] = value;
   TRY(const Json result,

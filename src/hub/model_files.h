@@ -19,7 +19,7 @@ enum class Purpose {
   mtp_head,  // what `convert --mtp-from` reads: config.json and the weights with mtp.*
 };
 
-struct FileChoice {
+struct ModelFiles {
   std::vector<std::string> files;  // required files
   std::string main;     // the file that stands for the model (GGUF, or a named one); "": the directory
   std::string index{};  // the text of kIndexFile, if the choice depends on it
@@ -34,7 +34,7 @@ using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 // at most for model.safetensors.index.json. Errors: not_found (no such file or quantisation; parts are
 // missing; the nearest names are given), invalid (the named file is a vision tower), unsupported (neither
 // safetensors nor GGUF, no config.json or tokenizer, a drafter), and errors of `read`.
-Result<FileChoice> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
+Result<ModelFiles> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
                                 const ReadFile& read);
 
 // The quantisation in the name of a GGUF file, in capitals ("Q4_K_M", "UD-Q4_K_XL", "I1-Q4_K_M", "BF16"); "":

@@ -1,4 +1,4 @@
-#include "cli/peer_flags.h"
+#include "cli/foreign_flags.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -90,7 +90,7 @@ constexpr Instead kInstead[] = {
     {"--cache-type-v", "keys and values have the device's type; --precise keeps them in fp32"},
     {"--trust-remote-code", "no code of a model is ever run; leave it out"},
     {"--gpu-memory-utilization",
-     "--memory SIZE limits the states of running requests, --model-memory the weights"},
+     "--memory SIZE limits the memory of running requests, --model-memory that of the weights"},
     {"--tensor-parallel-size", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
     {"-tp", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
     {"--tensor-split", "--devices 0,1 splits a model among GPUs (docs/gpu.md)"},
@@ -176,7 +176,7 @@ std::string our_name(const std::string& command, const std::string& name) {
   return alias ? std::string(alias->ours.substr(2)) : name;
 }
 
-std::vector<std::string> peer_flags_of(std::string_view command) {
+std::vector<std::string> foreign_flags_of(std::string_view command) {
   std::vector<std::string> flags;
   for (const Alias& alias : kAliases)
     if (alias.theirs.starts_with("--") && belongs_to(alias, command)) flags.emplace_back(alias.theirs);

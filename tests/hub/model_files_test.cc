@@ -1,4 +1,4 @@
-#include "hub/file_choice.h"
+#include "hub/model_files.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-Result<FileChoice> choose(Paths paths, const char* name, const std::string& index = "",
+Result<ModelFiles> choose(Paths paths, const char* name, const std::string& index = "",
                           Purpose purpose = Purpose::model) {
   std::ranges::sort(paths);
   return choose_files(paths, *parse_model_name(name), purpose,
@@ -21,7 +21,7 @@ Result<FileChoice> choose(Paths paths, const char* name, const std::string& inde
                       });
 }
 
-Paths files_of(const Result<FileChoice>& choice) {
+Paths files_of(const Result<ModelFiles>& choice) {
   EXPECT_TRUE(choice.ok()) << choice.error().message;
   if (!choice.ok()) return {};
   Paths files = choice->files;
@@ -29,7 +29,7 @@ Paths files_of(const Result<FileChoice>& choice) {
   return files;
 }
 
-std::string message_of(const Result<FileChoice>& choice) {
+std::string message_of(const Result<ModelFiles>& choice) {
   EXPECT_FALSE(choice.ok());
   return choice.ok() ? "" : choice.error().message;
 }
@@ -64,7 +64,7 @@ const Paths kGguf = {"README.md",
                      "B/m-BF16-00002-of-00002.gguf",
                      "B/m-BF16-00001-of-00002.gguf"};
 
-TEST(FileChoice, OneQuantisation) {
+TEST(ModelFiles, OneQuantisation) {
   EXPECT_EQ(files_of(choose(kGguf, "o/n")), Paths{"m-Q4_K_M.gguf"});
   EXPECT_EQ(files_of(choose(kGguf, "o/n:q8_0")), Paths{"m-Q8_0.gguf"});
   EXPECT_EQ(files_of(choose(kGguf, "o/n:Q3_K_XL")), Paths{"m-UD-Q3_K_XL.gguf"});
@@ -77,7 +77,7 @@ TEST(FileChoice, OneQuantisation) {
   EXPECT_EQ(files_of(choose(kGguf, "o/n/B/m-BF16-00002-of-00002.gguf")), files_of(split));
 }
 
-TEST(FileChoice, AVisionTowerComesWithItsModel) {
+TEST(ModelFiles, AVisionTowerComesWithItsModel) {
   const auto tower_of = [](Paths towers) {
     towers.push_back("m-Q4_0.gguf");
     auto files = files_of(choose(towers, "o/n"));
@@ -93,7 +93,7 @@ TEST(FileChoice, AVisionTowerComesWithItsModel) {
   EXPECT_EQ(tower_of({"other/mmproj-F16.gguf", "mmproj.txt"}), Paths{});
 }
 
-TEST(FileChoice, AVisionTowerLiesBesideTheModelOrAtTheTop) {
+TEST(ModelFiles, AVisionTowerLiesBesideTheModelOrAtTheTop) {
   const Paths paths = {"B/m-BF16-00001-of-00002.gguf",
                        "B/m-BF16-00002-of-00002.gguf",
                        "Q/m-Q8_0.gguf",
@@ -109,7 +109,7 @@ TEST(FileChoice, AVisionTowerLiesBesideTheModelOrAtTheTop) {
 }
 
 // As mradermacher and others name them.
-TEST(FileChoice, AVisionTowerHasMmprojAnywhereInItsName) {
+TEST(ModelFiles, AVisionTowerHasMmprojAnywhereInItsName) {
   EXPECT_EQ(files_of(choose({"M.Q4_K_M.gguf", "M.Q8_0.gguf", "M.mmproj-f16.gguf", "M.mmproj-Q8_0.gguf"},
                             "o/n:q8_0")),
             (Paths{"M.Q8_0.gguf", "M.mmproj-f16.gguf"}));
@@ -122,7 +122,7 @@ TEST(FileChoice, AVisionTowerHasMmprojAnywhereInItsName) {
   EXPECT_EQ(files_of(choose(two, "o/n/B-2-Q4_0.gguf")), (Paths{"B-2-Q4_0.gguf", "mmproj-B-2-F16.gguf"}));
 }
 
-TEST(FileChoice, FormsOfAQuantisation) {
+TEST(ModelFiles, FormsOfAQuantisation) {
   const Paths imatrix = {"M.i1-Q4_K_M.gguf", "M.i1-IQ4_XS.gguf", "M.i1-Q4_0.gguf"};
   for (const char* name : {"o/n", "o/n:i1-Q4_K_M", "o/n:I1-q4_k_m", "o/n:Q4_K_M", "o/n:latest"})
     EXPECT_EQ(files_of(choose(imatrix, name)), Paths{"M.i1-Q4_K_M.gguf"}) << name;
@@ -132,7 +132,7 @@ TEST(FileChoice, FormsOfAQuantisation) {
   EXPECT_EQ(files_of(choose(both, "o/n:ud-q4_k_m")), Paths{"M-UD-Q4_K_M.gguf"});
 }
 
-TEST(FileChoice, ADrafterIsNoModel) {
+TEST(ModelFiles, ADrafterIsNoModel) {
   const Paths paths = {"m-Q8_0.gguf", "m-UD-Q4_K_XL.gguf", "mtp-m-Q8_0.gguf", "MTP/m-Q8_0.gguf",
                        "Eagle3-m-Q4_0.gguf"};
   EXPECT_EQ(files_of(choose(paths, "o/n:Q8_0")), Paths{"m-Q8_0.gguf"});
@@ -207,7 +207,7 @@ const Paths kSharded = {"README.md",
 const char* const kIndex = R"({"metadata": {"total_size": 5}, "weight_map": {"a": "model-1.safetensors",
     "model.layers.0.x": "model-2.safetensors", "mtp.fc.weight": "model-3.safetensors", "b": "model-1.safetensors"}})";
 
-TEST(FileChoice, AVisionTowerIsNoModel) {
+TEST(ModelFiles, AVisionTowerIsNoModel) {
   EXPECT_EQ(files_of(choose({"m.gguf", "mmproj-F16.gguf"}, "o/n")), (Paths{"m.gguf", "mmproj-F16.gguf"}));
   EXPECT_NE(message_of(choose({"m-Q4_0.gguf", "mmproj-F16.gguf"}, "o/n:F16")).find("it has Q4_0"),
             std::string::npos);
@@ -219,7 +219,7 @@ TEST(FileChoice, AVisionTowerIsNoModel) {
   EXPECT_EQ(files_of(choose(both, "o/n", kIndex)), files_of(choose(kSharded, "o/n", kIndex)));
 }
 
-TEST(FileChoice, SaysWhatThereIs) {
+TEST(ModelFiles, SaysWhatThereIs) {
   EXPECT_EQ(message_of(choose(kGguf, "o/n:Q9_9")),
             "o/n has no Q9_9; it has BF16, Q4_0, Q4_K_M, Q8_0, UD-Q3_K_XL");
   EXPECT_EQ(message_of(choose(kGguf, "o/n/m-Q4_1.gguf")),
@@ -243,7 +243,7 @@ TEST(FileChoice, SaysWhatThereIs) {
   EXPECT_NE(message_of(choose({}, "o/n")).find("no language model"), std::string::npos);
 }
 
-TEST(FileChoice, FollowsTheIndex) {
+TEST(ModelFiles, FollowsTheIndex) {
   EXPECT_EQ(files_of(choose(kSharded, "o/n", kIndex)),
             (Paths{"config.json", "merges.txt", "model-1.safetensors", "model-2.safetensors",
                    "model-3.safetensors", "model.safetensors.index.json", "tokenizer.json"}));
@@ -257,7 +257,7 @@ TEST(FileChoice, FollowsTheIndex) {
   EXPECT_NE(message_of(choose(fewer, "o/n", kIndex)).find("lacks model-2.safetensors"), std::string::npos);
 }
 
-TEST(FileChoice, OfTheHeadOnlyItsShards) {
+TEST(ModelFiles, OfTheHeadOnlyItsShards) {
   EXPECT_EQ(files_of(choose(kSharded, "o/n", kIndex, Purpose::mtp_head)),
             (Paths{"config.json", "model-3.safetensors", "model.safetensors.index.json"}));
   EXPECT_EQ(files_of(choose({"config.json", "model.safetensors"}, "o/n", "", Purpose::mtp_head)),
@@ -271,7 +271,7 @@ TEST(FileChoice, OfTheHeadOnlyItsShards) {
             std::string::npos);
 }
 
-TEST(FileChoice, AnyTokenizerAndMistralsOwnNames) {
+TEST(ModelFiles, AnyTokenizerAndMistralsOwnNames) {
   EXPECT_EQ(files_of(choose({"config.json", "model.safetensors", "tokenizer.model"}, "o/n")),
             (Paths{"config.json", "model.safetensors", "tokenizer.model"}));
   EXPECT_EQ(files_of(choose({"params.json", "consolidated.safetensors", "tekken.json"}, "o/n")),
@@ -289,7 +289,7 @@ TEST(FileChoice, AnyTokenizerAndMistralsOwnNames) {
         std::string::npos);
 }
 
-TEST(FileChoice, AnAdapterBesideTheWeightsIsNotIgnored) {
+TEST(ModelFiles, AnAdapterBesideTheWeightsIsNotIgnored) {
   const Paths paths = {"adapter_config.json", "adapter_model.safetensors", "config.json", "model.safetensors",
                        "tokenizer.json"};
   EXPECT_NE(
@@ -301,7 +301,7 @@ TEST(FileChoice, AnAdapterBesideTheWeightsIsNotIgnored) {
           .ok());
 }
 
-TEST(FileChoice, OneSafetensorsFile) {
+TEST(ModelFiles, OneSafetensorsFile) {
   const auto choice =
       choose({"config.json", "tokenizer.json", "a.safetensors", "b.safetensors"}, "o/n/a.safetensors");
   EXPECT_EQ(files_of(choice), (Paths{"a.safetensors", "config.json", "tokenizer.json"}));

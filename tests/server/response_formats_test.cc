@@ -1,17 +1,17 @@
-// Forms of answers on their way from a request to the engine.
+// Response formats on their way from a request to the engine.
 #include "server/server_fixture.h"
 
 namespace anabranch::server {
 namespace {
 
-class Forms : public ServerTest {
+class ResponseFormats : public ServerTest {
  protected:
   HttpAnswer ask(const std::string& more) {
     return post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)" + more + "}");
   }
 };
 
-TEST_F(Forms, GrammarsGoToTheEngineAsTheyAre) {
+TEST_F(ResponseFormats, GrammarsGoToTheEngineAsTheyAre) {
   for (const std::string text : {"root ::= \"a\"", "root ::= \"Regex(\" [\\](\"] # Regex(\n",
                                  "root ::= RegexLike (\"a\")\nRegexLike ::= \"b\""}) {
     EXPECT_EQ(ask(R"("grammar":)" + Json(text).dump()).status, 200) << text;
@@ -19,7 +19,7 @@ TEST_F(Forms, GrammarsGoToTheEngineAsTheyAre) {
   }
 }
 
-TEST_F(Forms, MacrosWithPatternsAreRefused) {
+TEST_F(ResponseFormats, MacrosWithPatternsAreRefused) {
   for (const std::string text : {"root ::= Regex(\"a\")", "root ::= \"a\" | Regex # why\n (\"((a))\")",
                                  "root ::= Substring(\"abc\")", "root ::= [\"] Regex(\"a\")"}) {
     const HttpAnswer answer = ask(R"("grammar":)" + Json(text).dump());
@@ -28,7 +28,7 @@ TEST_F(Forms, MacrosWithPatternsAreRefused) {
   }
 }
 
-TEST_F(Forms, AnAnswerWithoutAnEndHasNone) {
+TEST_F(ResponseFormats, AnAnswerWithoutAnEndHasNone) {
   const HttpAnswer answer =
       ask(R"("ignore_eos":true,"max_tokens":5,"response_format":{"type":"json_object"})");
   EXPECT_EQ(answer.status, 400);
@@ -37,7 +37,7 @@ TEST_F(Forms, AnAnswerWithoutAnEndHasNone) {
 }
 
 // Every field that asks for a form, and a part of the grammar that it becomes.
-TEST_F(Forms, OtherServersFieldsAreObeyed) {
+TEST_F(ResponseFormats, OtherServersFieldsAreObeyed) {
   const struct {
     const char *field, *grammar;
   } cases[] = {
@@ -67,7 +67,7 @@ TEST_F(Forms, OtherServersFieldsAreObeyed) {
   }
 }
 
-TEST_F(Forms, WhatCannotBeObeyedIsRefusedByName) {
+TEST_F(ResponseFormats, WhatCannotBeObeyedIsRefusedByName) {
   const struct {
     const char *field, *param;
   } cases[] = {
@@ -106,7 +106,7 @@ TEST_F(Forms, WhatCannotBeObeyedIsRefusedByName) {
   }
 }
 
-TEST_F(Forms, AnthropicsFieldsAreObeyed) {
+TEST_F(ResponseFormats, AnthropicsFieldsAreObeyed) {
   const auto ask = [&](const std::string& more) {
     return post("/v1/messages",
                 R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}],)" + more + "}");
@@ -134,7 +134,7 @@ Json weather(bool strict) {
            {"function", {{"name", "weather"}, {"strict", strict}, {"parameters", schema}}}}};
 }
 
-TEST_F(Forms, OnlyStrictOrForcedCallsAreHeldToSchemas) {
+TEST_F(ResponseFormats, OnlyStrictOrForcedCallsAreHeldToSchemas) {
   const std::string form = R"("response_format":{"type":"json_object"},)";
   const auto held = [&](const std::string& more, bool strict) {
     EXPECT_EQ(ask(more + R"("tools":)" + weather(strict).dump()).status, 200);
@@ -147,7 +147,7 @@ TEST_F(Forms, OnlyStrictOrForcedCallsAreHeldToSchemas) {
   EXPECT_TRUE(held(R"("tool_choice":"required",)", false));
 }
 
-TEST_F(Forms, AWrongFormIsRefusedBesideAForcedCall) {
+TEST_F(ResponseFormats, AWrongFormIsRefusedBesideAForcedCall) {
   const std::string call = R"("tool_choice":"required","tools":)" + weather(false).dump();
   const auto answer = [&](const std::string& schema) {
     return ask(R"("response_format":{"type":"json_schema","json_schema":{"schema":)" + schema + "}}," + call);
