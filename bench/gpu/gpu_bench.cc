@@ -15,7 +15,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "models/model.h"
+#include "models/model_bytes.h"
 #include "nn/moe.h"
 #include "ops/cuda/device.h"
 #include "ops/elementwise.h"
@@ -148,67 +148,65 @@ nn::FeedForward random_feed_forward(const ModelShape& s, std::vector<nn::Moe>& k
   return known.front();
 }
 
-class RandomModel final : public Model {
- public:
-  static std::unique_ptr<RandomModel> make(const ModelShape& s) {
-    ModelSpec spec;
-    spec.family = "qwen3_5";
-    spec.hidden = s.hidden;
-    spec.vocab = s.vocab;
-    spec.context_length = 262144;
-    spec.tied_embeddings = s.tied;
-    ops::Rope rope;
-    for (int i = 0; i < 32; i++) rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
-    spec.ropes = {rope};
-    const FeedForwardSpec feed_forward =
-        s.experts > 0
-            ? FeedForwardSpec(MoeSpec{{.top_k = s.top_k}, s.experts, s.intermediate, s.intermediate})
-            : FeedForwardSpec(MlpSpec{s.intermediate});
-    const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
-    std::vector<nn::DecoderLayer> layers;
-    std::vector<nn::Moe> mixtures;
-    for (int i = 0; i < s.layers; i++) {
-      const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
-      if (i % 4 != 3) {
-        const int values = s.value_heads * s.delta_dim;
-        nn::GatedDelta mixer{
-            delta,
-            {random_tensor({4, delta.conv_channels()}, 0.0f, 0.5f), random_tensor({s.value_heads}, 0, 1),
-             random_tensor({s.value_heads}, 0, 1), random_tensor({s.delta_dim}, 1, 0.1f)},
-            linear(delta.conv_channels(), s.hidden),
-            linear(values, s.hidden),
-            linear(s.value_heads, s.hidden),
-            linear(s.value_heads, s.hidden),
-            linear(s.hidden, values)};
-        layers.push_back({norm1, std::move(mixer), norm2, random_feed_forward(s, mixtures)});
-        spec.layers.push_back({delta, feed_forward});
-        continue;
-      }
-      nn::Attention mixer;
-      mixer.heads = s.heads;
-      mixer.kv_heads = s.kv_heads;
-      mixer.head_dim = s.head_dim;
-      mixer.scores.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-      mixer.rope = rope;
-      const int width = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-      mixer.q = linear(width, s.hidden);
-      mixer.k = linear(kv, s.hidden);
-      mixer.v = linear(kv, s.hidden);
-      mixer.o = linear(s.hidden, width);
-      mixer.gate = linear(width, s.hidden);
-      mixer.q_norm = norm(s.head_dim);
-      mixer.k_norm = norm(s.head_dim);
+std::unique_ptr<Model> random_model(const ModelShape& s) {
+  ModelSpec spec;
+  spec.family = "qwen3_5";
+  spec.hidden = s.hidden;
+  spec.vocab = s.vocab;
+  spec.context_length = 262144;
+  spec.tied_embeddings = s.tied;
+  ops::Rope rope;
+  for (int i = 0; i < 32; i++) rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
+  spec.ropes = {rope};
+  const FeedForwardSpec feed_forward =
+      s.experts > 0 ? FeedForwardSpec(MoeSpec{{.top_k = s.top_k}, s.experts, s.intermediate, s.intermediate})
+                    : FeedForwardSpec(MlpSpec{s.intermediate});
+  const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
+  std::vector<nn::DecoderLayer> layers;
+  std::vector<nn::Moe> mixtures;
+  for (int i = 0; i < s.layers; i++) {
+    const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
+    if (i % 4 != 3) {
+      const int values = s.value_heads * s.delta_dim;
+      nn::GatedDelta mixer{
+          delta,
+          {random_tensor({4, delta.conv_channels()}, 0.0f, 0.5f), random_tensor({s.value_heads}, 0, 1),
+           random_tensor({s.value_heads}, 0, 1), random_tensor({s.delta_dim}, 1, 0.1f)},
+          linear(delta.conv_channels(), s.hidden),
+          linear(values, s.hidden),
+          linear(s.value_heads, s.hidden),
+          linear(s.value_heads, s.hidden),
+          linear(s.hidden, values)};
       layers.push_back({norm1, std::move(mixer), norm2, random_feed_forward(s, mixtures)});
-      spec.layers.push_back(
-          {AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true}, feed_forward});
+      spec.layers.push_back({delta, feed_forward});
+      continue;
     }
-    auto embedding = random_weight(s.vocab, s.hidden);
-    auto head = s.tied ? embedding : random_weight(s.vocab, s.hidden);
-    return std::unique_ptr<RandomModel>(new RandomModel(card(), std::move(spec), std::move(embedding),
-                                                        std::move(layers), norm(s.hidden), std::move(head)));
+    nn::Attention mixer;
+    mixer.heads = s.heads;
+    mixer.kv_heads = s.kv_heads;
+    mixer.head_dim = s.head_dim;
+    mixer.scores.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+    mixer.rope = rope;
+    const int width = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+    mixer.q = linear(width, s.hidden);
+    mixer.k = linear(kv, s.hidden);
+    mixer.v = linear(kv, s.hidden);
+    mixer.o = linear(s.hidden, width);
+    mixer.gate = linear(width, s.hidden);
+    mixer.q_norm = norm(s.head_dim);
+    mixer.k_norm = norm(s.head_dim);
+    layers.push_back({norm1, std::move(mixer), norm2, random_feed_forward(s, mixtures)});
+    spec.layers.push_back(
+        {AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true}, feed_forward});
   }
-  using Model::Model;
-};
+  auto embedding = random_weight(s.vocab, s.hidden);
+  auto head = s.tied ? embedding : random_weight(s.vocab, s.hidden);
+  return std::make_unique<Model>(std::move(spec), ModelWeights{std::move(embedding),
+                                                               {},
+                                                               Ranks({{&card(), std::move(layers)}}),
+                                                               norm(s.hidden),
+                                                               OutputHead(std::move(head))});
+}
 
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
@@ -269,7 +267,7 @@ struct Run {
 
   void line(const std::string& work, double rate, double seconds) const {
     fmt::print("  {:<28} {:>9.1f} tok/s {:>9.3f} ms a step {:>7.0f} GB/s of weights\n", work, rate,
-               seconds * 1e3, static_cast<double>(model.bytes_per_token()) / seconds / 1e9);
+               seconds * 1e3, static_cast<double>(bytes_per_token(model)) / seconds / 1e9);
     std::fflush(stdout);
   }
   void decode(std::initializer_list<int> depths, int steps = 64) const {
@@ -453,10 +451,10 @@ void expert_kernels(double bandwidth, double flops) {
 void formats(const ModelShape& shape) {
   for (const WeightFormat& f : kFormats) {
     format = &f;
-    const auto model = RandomModel::make(shape);
+    const auto model = random_model(shape);
     const Run bench{*model};
     fmt::print("{}, {}: {:.2f} GB read a token\n", shape.name, f.name,
-               static_cast<double>(model->bytes_per_token()) / 1e9);
+               static_cast<double>(bytes_per_token(*model)) / 1e9);
     bench.decode({512});
     for (const int streams : {8, 32}) {
       const double t = bench.step(streams, 1, 512);
@@ -469,7 +467,7 @@ void formats(const ModelShape& shape) {
 
 void run_parts(const Run& bench, const ModelShape& shape, double bandwidth,
                const std::function<bool(const char*)>& asked) {
-  const double bytes = static_cast<double>(bench.model.bytes_per_token());
+  const double bytes = static_cast<double>(bytes_per_token(bench.model));
   fmt::print("{}: {:.2f} GB read a token; the limit of decode is {:.0f} tok/s\n", shape.name, bytes / 1e9,
              bandwidth / bytes);
   if (asked("decode")) bench.decode({512, 4096});
@@ -516,7 +514,7 @@ int run(int count, char** words) {
       continue;
     }
     const double start = now_seconds();
-    const auto model = RandomModel::make(*shape);
+    const auto model = random_model(*shape);
     fmt::print("{} made in {:.1f} s\n", shape->name, now_seconds() - start);
     run_parts({*model}, *shape, bandwidth, part);
   }

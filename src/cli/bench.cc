@@ -11,6 +11,7 @@
 #include "cli/print.h"
 #include "cli/spread.h"
 #include "engine/loader.h"
+#include "models/model_bytes.h"
 #include "ops/probe.h"
 #include "ops/profile.h"
 #include "ops/table.h"
@@ -61,9 +62,9 @@ class Bench {
     const double layers = info_.parameters - table * (spec.tied_embeddings ? 1 : 2);
     // Dense weights (16 bits each or more) are multiplied in fp32. Of the experts, only those used by one
     // token count.
-    const auto parts = model_.part_bytes();
-    const double bytes = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0),
-                 read = static_cast<double>(model_.layer_bytes_per_token());
+    const std::vector<uint64_t> all = count_bytes(model_).layers;
+    const double bytes = std::accumulate(all.begin(), all.end(), 0.0),
+                 read = static_cast<double>(layer_bytes_per_token(model_));
     const bool dense = bytes > 1.5 * layers;
     const bool in_fp32 = (options_.engine.device.precise || dense) && model_.device().is_host();
     row.limit = in_fp32 ? limits_.fp32_gflop_s : limits_.int8_gop_s;

@@ -194,7 +194,7 @@ Result<Findings> measure(const CalibrateOptions& options) {
   Findings found;
   found.kept.layers = loaded.info.layers;
   found.kept.text = text.about;
-  const DraftCosts costs = draft_costs(loaded.model->part_bytes());
+  const DraftCosts costs = draft_costs(count_bytes(*loaded.model));
   choose_vocab(loaded, text, costs, found);
   TRY(auto checkpoint, Checkpoint::open(options.engine.model_path));
   TRY_VOID(loaded.model->set_draft_vocab(*checkpoint, found.kept.draft_vocab));

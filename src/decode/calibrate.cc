@@ -116,7 +116,7 @@ double sum_without(const std::vector<double>& costs, const std::vector<bool>& go
 
 }  // namespace
 
-DraftCosts draft_costs(const Model::PartBytes& bytes) {
+DraftCosts draft_costs(const ModelBytes& bytes) {
   const double total =
       static_cast<double>(std::accumulate(bytes.layers.begin(), bytes.layers.end(), bytes.head));
   DraftCosts out;

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "models/model.h"
+#include "models/model_bytes.h"
 
 namespace anabranch {
 
@@ -24,7 +24,7 @@ struct DraftCosts {
   double head = 0;  // over the whole vocabulary
   double mtp = 0;   // without head; 0: none
 };
-DraftCosts draft_costs(const Model::PartBytes& bytes);
+DraftCosts draft_costs(const ModelBytes& bytes);
 
 // The speed-up of drafts over plain decoding: the maximum over k of
 //   (1 + a + a^2 + ... + a^k) / (verify(k + 1) + k * cost),

@@ -18,6 +18,7 @@
 #include "checkpoint/adapter_file.h"
 #include "engine/engine_loop.h"
 #include "engine/state_fetcher.h"
+#include "models/model_adapters.h"
 
 namespace anabranch {
 namespace {
@@ -295,7 +296,7 @@ Result<void> EngineImpl::check_memory(const AdapterFile& file) const {
 Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std::string& path) {
   try {
     TRY(const AdapterFile file, read_adapter(path, model_.loaded().config));
-    TRY_VOID(model_.model().check_adapter(file));
+    TRY_VOID(check_adapter(model_.model(), file));
     TRY_VOID(check_memory(file));
     // Whoever releases it last, its device is still there.
     const std::shared_ptr<LoadedAdapter> adapter(
@@ -307,7 +308,7 @@ Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std:
     adapter->weights = weights;
     adapter->path = path, adapter->digest = file.digest, adapter->base = file.base, adapter->engine = this;
     for (const auto& [module, matrices] : file.modules) {  // requests wait for a module at most
-      TRY_VOID(between_steps([&] { model_.model().add_to_adapter(*weights, module, matrices); }));
+      TRY_VOID(between_steps([&] { add_to_adapter(*weights, model_.model(), module, matrices); }));
       const uint64_t bytes = matrices.down.nbytes() + matrices.up.nbytes();
       adapter->rank = std::max(adapter->rank, matrices.down.shape(0));
       adapter->bytes += bytes;

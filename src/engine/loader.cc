@@ -18,6 +18,7 @@
 #include "engine/recommendation.h"
 #include "models/config.h"
 #include "models/kernel_passes.h"
+#include "models/model_bytes.h"
 
 namespace anabranch {
 namespace {
@@ -258,11 +259,12 @@ void describe(const Model& model, ModelInfo& info) {
   info.context_length = spec.context_length;
   info.layers = static_cast<int>(spec.layers.size());
   info.hidden = spec.hidden;
-  info.parameters = model.parameters();
-  info.weight_bytes = model.weight_bytes();
-  info.mtp_bytes = model.part_bytes().mtp;
-  info.draft_head_bytes = model.part_bytes().draft_head;
-  info.bytes_per_token = model.bytes_per_token();
+  const ModelBytes bytes = count_bytes(model);
+  info.parameters = count_parameters(model);
+  info.weight_bytes = bytes.all();
+  info.mtp_bytes = bytes.mtp;
+  info.draft_head_bytes = bytes.draft_head;
+  info.bytes_per_token = bytes_per_token(model);
   // Memory is planned with the largest needs of any device, and the first device has the least memory left.
   info.kv_bytes_per_token = info.state_bytes = info.draft_state_bytes = 0;
   for (const StateLayout& layout : model.device_layouts()) {

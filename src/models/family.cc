@@ -3,10 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/outside_text.h"
 #include "checkpoint/quantize.h"
 
 namespace anabranch {
 namespace {
+
+const Family* family_named(const std::string& model_type) {
+  for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
+    if (model_type == name) return &qwen3_5_family();
+  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"})
+    if (model_type == name) return &gemma_family();
+  return find_llama_family(model_type);
+}
 
 WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
   const bool rounds = builder.for_drafts && builder.device.favours_8_bits();
@@ -14,6 +23,20 @@ WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
 }
 
 }  // namespace
+
+Result<const Family*> find_family(const Checkpoint& checkpoint) {
+  const std::string type = string_at(checkpoint.config(), "model_type");
+  if (type.empty())
+    return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
+  const Family* family = family_named(type);
+  if (!family)
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
+        "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
+        checkpoint.path(), shown(type));
+  return family;
+}
 
 Result<WeightSource> ModelBuilder::take_matrix(const std::string& name, int64_t rows, int64_t cols) const {
   TRY(auto source, checkpoint.take_matrix(name, rows, cols));

@@ -12,6 +12,8 @@ namespace anabranch {
 // (ops/cuda/linear.h), and so do 16 columns of the residual stream.
 constexpr int kSharedTile = 64, kSharedColumns = 16;
 
+constexpr const char *kEmbeddingMatrix = "model.embed_tokens.weight", *kHeadMatrix = "lm_head.weight";
+
 // The context of loading a model: its files, its description, and the device that receives the weights.
 struct ModelBuilder {
   Checkpoint& checkpoint;
@@ -49,6 +51,8 @@ struct Family {
   Result<nn::PerLayerInputs> (*build_per_layer_inputs)(const ModelBuilder& builder) = nullptr;
 };
 
+// The family that config.json's model_type names. Errors: invalid (no model_type), unsupported.
+Result<const Family*> find_family(const Checkpoint& checkpoint);
 // A member of the Llama family (llama.cc), or mistral3, whose text model is one; null for other types.
 const Family* find_llama_family(const std::string& model_type);
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)

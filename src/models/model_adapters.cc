@@ -1,8 +1,7 @@
-// Adapters for a loaded model's linear layers.
+#include "models/model_adapters.h"
+
 #include <algorithm>
 #include <map>
-
-#include "models/model.h"
 
 namespace anabranch {
 namespace {
@@ -32,24 +31,25 @@ Tensor rows_of(const Tensor& matrix, const std::vector<int64_t>& rows) {
 
 }  // namespace
 
-Result<void> Model::check_adapter(const AdapterFile& file) const {
-  if (ranks() > 1)
+Result<void> check_adapter(const Model& model, const AdapterFile& file) {
+  if (model.ranks() > 1)
     return make_error(ErrorKind::unsupported, "{}: adapters run on one device, and the model is on {}",
-                      file.path, ranks());
+                      file.path, model.ranks());
+  const auto& layers = model.weights().ranks.layers();
   std::map<std::string, const nn::Linear*> linears;
-  for (const nn::DecoderLayer& layer : layers_)
+  for (const nn::DecoderLayer& layer : layers)
     layer.visit_linears([&](const nn::Linear& linear) {
       if (linear.origin) linears[linear.origin->module] = &linear;
     });
   for (const auto& [module, matrices] : file.modules) {
-    if (dropped_.contains(module)) continue;
+    if (model.dropped_modules().contains(module)) continue;
     const auto at = linears.find(module);
     if (at == linears.end())
       return make_error(
           ErrorKind::unsupported,
           "{}: adapters cannot change '{}' here: they change the projections of attention, Gated "
           "DeltaNet and dense MLPs of this model's {} layers",
-          file.path, module, layers_.size());
+          file.path, module, layers.size());
     const nn::Linear& linear = *at->second;
     const int64_t in = linear.weight.in_features(), out = linear.origin->outputs;
     if (matrices.down.shape(1) != in || matrices.up.shape(0) != out)
@@ -62,17 +62,17 @@ Result<void> Model::check_adapter(const AdapterFile& file) const {
   return {};
 }
 
-void Model::add_to_adapter(nn::Adapter& adapter, const std::string& module,
-                           const LowRankMatrices& matrices) const {
+void add_to_adapter(nn::Adapter& adapter, const Model& model, const std::string& module,
+                    const LowRankMatrices& matrices) {
   // Two layers may have parts of a module's rows, such as queries and their gate: they share this.
   std::optional<ops::Weight> down;
-  for (const nn::DecoderLayer& layer : layers_)
+  for (const nn::DecoderLayer& layer : model.weights().ranks.layers())
     layer.visit_linears([&](const nn::Linear& linear) {
       if (!linear.origin || linear.origin->module != module) return;
-      if (!down) down = ops::Weight::make(*device_, source_of(matrices.down));
+      if (!down) down = ops::Weight::make(model.device(), source_of(matrices.down));
       adapter.linears.emplace(
           linear.origin.get(),
-          nn::LowRank{*down, device_->to_device(rows_of(matrices.up, linear.origin->rows))});
+          nn::LowRank{*down, model.device().to_device(rows_of(matrices.up, linear.origin->rows))});
     });
 }
 

@@ -5,11 +5,14 @@
 #include <variant>
 #include <vector>
 
+#include "base/result.h"
 #include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
+
+class Checkpoint;
 
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
@@ -81,5 +84,9 @@ struct ModelSpec {
   // For each layer, the part of the state that it uses.
   std::vector<int> state_parts() const;
 };
+
+// The model that config.json describes, without its weights. Errors: unsupported (a family or value that this
+// program or the device cannot run), invalid (a value is missing or wrong).
+Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device);
 
 }  // namespace anabranch

@@ -28,15 +28,18 @@ std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part)
 
 }  // namespace
 
-LayerOutput Attention::operator()(const Normed& x, const Batch& batch, int part) const {
+Tensor Attention::operator()(const Normed& x, const Batch& batch, int part, const Residual& residual) const {
   Device& device = x.x.device();
   const Projected in = [&] {
     const ops::Stage stage(device, "attention: norm, in-projections");
     return project_all(x);
   }();
-  const ops::Stage stage(device, "attention: rope, append, attend");
-  return {k ? attend(in, batch, part) : attend_shared(in, batch, part), &o, "attention: out-projection, add",
-          false, x.adapters};
+  const ops::MatmulInput attended = [&] {
+    const ops::Stage stage(device, "attention: rope, append, attend");
+    return k ? attend(in, batch, part) : attend_shared(in, batch, part);
+  }();
+  const ops::Stage stage(device, "attention: out-projection, add");
+  return add(residual, o, attended, x.adapters);
 }
 
 Attention::Projected Attention::project_all(const Normed& x) const {

@@ -18,7 +18,8 @@ struct Attention {
   std::optional<Linear> gate;                     // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
   std::optional<RmsNorm> q_norm, k_norm, v_norm;  // over head_dim
 
-  LayerOutput operator()(const Normed& x, const Batch& batch, int part) const;
+  // x + post(o(attention(...))). part: the part of the states that the layer uses.
+  Tensor operator()(const Normed& x, const Batch& batch, int part, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     visit(q.weight), visit(o.weight);

@@ -11,7 +11,8 @@ struct GatedDelta {
   ops::GatedDeltaWeights weights;
   Linear qkv, z, b, a, out;  // [C, H], [Hv * Dv, H], [Hv, H] x2, [H, Hv * Dv]
 
-  LayerOutput operator()(const Normed& x, const Batch& batch, int layer) const;
+  // x + post(out(gated delta(...))). part: the part of the states that the layer uses.
+  Tensor operator()(const Normed& x, const Batch& batch, int part, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(linear->weight);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ops/low_rank.h"
-#include "ops/profile.h"
 
 namespace anabranch::nn {
 namespace {
@@ -82,25 +81,18 @@ std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> 
   return out;
 }
 
-Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual,
-             std::span<const AdapterRows> adapters) {
-  Tensor out = multiply(linear, y, residual);
+Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,
+           std::span<const AdapterRows> adapters) {
+  Tensor out = multiply(linear, y, residual.is_fused() ? residual.x : nullptr);
   const Linear* const layers[] = {&linear};
   if (!adapters.empty()) add_adapters(std::span(&out, 1), layers, y, nullptr, adapters);
-  return out;
+  if (linear.bias) out = ops::add_bias(out, *linear.bias);
+  return residual.is_fused() ? out : add(residual, out);
 }
 
-Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output) {
-  if (output.added_x) return output.y.values;
-  const ops::Stage stage(x.device(), output.stage);
-  if (!output.linear) return ops::add(x, post ? (*post)(output.y.values) : output.y.values);
-  const auto& bias = output.linear->bias;
-  if (post) {
-    const auto y = apply(*output.linear, output.y, nullptr, output.adapters);
-    return ops::add(x, (*post)(bias ? ops::add_bias(y, *bias) : y));
-  }
-  const auto y = apply(*output.linear, output.y, &x, output.adapters);
-  return bias ? ops::add_bias(y, *bias) : y;
+Tensor add(const Residual& residual, const Tensor& y) {
+  const Tensor normed = residual.post ? (*residual.post)(y) : y;
+  return residual.x ? ops::add(*residual.x, normed) : normed;
 }
 
 }  // namespace anabranch::nn

@@ -47,18 +47,19 @@ struct Linear {
 struct Normed {
   const Tensor& x;
   const RmsNorm& norm;
-  bool add_x = false;  // the layer may add x to its output itself, and then says so in LayerOutput
   std::span<const AdapterRows> adapters = {};
 };
 
-// The output of a layer: linear(y), which is computed together with the addition to the residual stream; or y
-// itself if there is no linear.
-struct LayerOutput {
-  ops::MatmulInput y;
-  const Linear* linear;
-  const char* stage;  // its name in profiles
-  bool added_x = false;
-  std::span<const AdapterRows> adapters = {};  // for `linear`
+// Where a layer's output goes: x + post(output). Without `post`, there is no norm. Without x, nothing is
+// added.
+struct Residual {
+  const Tensor* x = nullptr;  // the layer's input, before its norm
+  const RmsNorm* post = nullptr;
+
+  Residual(const Tensor* x, const RmsNorm* post) : x(x), post(post) {}
+  Residual(const Tensor* x, const std::optional<RmsNorm>& post) : x(x), post(post ? &*post : nullptr) {}
+  // Whether the output is added as it is, so that the kernel that computes it can add x, too.
+  bool is_fused() const { return x && !post; }
 };
 
 // Whether one of the adapters changes the layer.
@@ -67,12 +68,11 @@ bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters);
 // Multiplies one input with several matrices, and adds what its adapters add.
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
 
-// All outputs of linear(y), without the bias; plus residual unless it is null; then what the adapters add.
-Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual = nullptr,
-             std::span<const AdapterRows> adapters = {});
-
-// x + post(output), or only the output if it already contains x. With a linear and without a norm: (x + W y)
-// + adapters + bias, in this order.
-Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output);
+// x + post(linear(y)), the end of a layer, with all outputs of a linear that is split. Without a norm, the
+// product and the sum are one kernel: (x + W y) + adapters + bias, in this order.
+Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,
+           std::span<const AdapterRows> adapters);
+// x + post(y).
+Tensor add(const Residual& residual, const Tensor& y);
 
 }  // namespace anabranch::nn

@@ -10,7 +10,8 @@ struct Mlp {
   Linear down;      // [hidden, intermediate]
   ops::Activation activation = ops::Activation::silu;
 
-  LayerOutput operator()(const Normed& x) const;
+  // x + post(down(...)).
+  Tensor operator()(const Normed& x, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     visit(gate.weight), visit(up.weight), visit(down.weight);

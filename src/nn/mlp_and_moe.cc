@@ -4,14 +4,11 @@
 
 namespace anabranch::nn {
 
-LayerOutput MlpAndMoe::operator()(const Normed& x) const {
-  const LayerOutput inner = mlp(x);
-  const Tensor dense = [&] {
-    const ops::Stage stage(x.x.device(), inner.stage);
-    return post_mlp(apply(*inner.linear, inner.y, nullptr, inner.adapters));
-  }();
-  const Tensor mixed = moe({x.x, pre_moe}).y.values;
-  return {ops::add(dense, post_moe(mixed)), nullptr, "experts: add"};
+Tensor MlpAndMoe::operator()(const Normed& x, const Residual& residual) const {
+  const Tensor dense = mlp(x, {nullptr, &post_mlp});
+  const Tensor mixed = moe({x.x, pre_moe}, {nullptr, &post_moe});
+  const ops::Stage stage(x.x.device(), "experts: add");
+  return add(residual, ops::add(dense, mixed));
 }
 
 }  // namespace anabranch::nn

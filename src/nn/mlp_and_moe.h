@@ -5,8 +5,8 @@
 
 namespace anabranch::nn {
 
-// A dense MLP and a mixture of experts in parallel (Gemma 4): post_mlp(mlp(x)) + post_moe(moe(x)), each with
-// its own norms.
+// A dense MLP and a mixture of experts in parallel (Gemma 4): x + post(post_mlp(mlp(x)) + post_moe(moe(x))),
+// each with its own norms.
 struct MlpAndMoe {
   Mlp mlp;
   RmsNorm post_mlp;
@@ -15,7 +15,7 @@ struct MlpAndMoe {
   RmsNorm post_moe;
 
   // x.norm is the norm before the MLP; pre_moe normalises x.x for the experts.
-  LayerOutput operator()(const Normed& x) const;
+  Tensor operator()(const Normed& x, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     mlp.visit_weights(visit);

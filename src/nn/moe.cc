@@ -4,7 +4,7 @@
 
 namespace anabranch::nn {
 
-LayerOutput Moe::operator()(const Normed& x) const {
+Tensor Moe::operator()(const Normed& x, const Residual& residual) const {
   const ops::Stage stage(x.x.device(), "experts");
   ops::MixtureWeights w{&router, routing, {&gate, &up, &down, activation}};
   if (router_norm) w.router_norm = &*router_norm;
@@ -13,7 +13,9 @@ LayerOutput Moe::operator()(const Normed& x) const {
     w.gate = &shared->gate, w.up = &shared->up, w.down = &shared->down;
     if (shared->output_gate) w.output_gate = &*shared->output_gate;
   }
-  return {ops::mixture(x.x, x.norm, w, x.add_x), nullptr, "experts", x.add_x};
+  // The experts' down products, their sum and, without a norm behind it, x: one kernel.
+  const Tensor y = ops::mixture(x.x, x.norm, w, residual.is_fused());
+  return residual.is_fused() ? y : add(residual, y);
 }
 
 uint64_t Moe::idle_bytes() const {

@@ -24,7 +24,8 @@ struct Moe {
   std::optional<RmsNorm> router_norm = {};  // for the router's input, if it differs from the experts' input
   std::optional<Tensor> expert_scale = {};  // [experts]: multiplies the weight of each expert
 
-  LayerOutput operator()(const Normed& x) const;
+  // x + post(the weighted sum of the experts' outputs).
+  Tensor operator()(const Normed& x, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     visit(router), visit(gate.weight), visit(up.weight), visit(down.weight);

@@ -179,7 +179,7 @@ TEST(CudaDispatch, MixturesOfExperts) {
         const auto& products = launches[static_cast<size_t>(at)];
         EXPECT_EQ(products.grid, static_cast<unsigned>(slots * (at == 3 ? inner : width) / rows_of_a_block))
             << rows;
-        EXPECT_EQ(products.macro("NT"), row_tiles) << rows;
+        EXPECT_EQ(products.variant<cuda::ExpertsVariant>().row_tiles, row_tiles) << rows;
       }
     }
   });
@@ -208,7 +208,8 @@ TEST(CudaDispatch, DeltaRuleOfManySequences) {
       const bool norm_apart = threads_of_makers > 0;
       ASSERT_EQ(static_cast<int>(seen.size()), launches + norm_apart) << sequences;
       EXPECT_EQ(seen.front().kernel, "delta");
-      EXPECT_EQ(seen.front().macro("MAKERS"), threads_of_makers) << sequences << " x " << tokens;
+      EXPECT_EQ(seen.front().variant<cuda::DeltaVariant>().makers, threads_of_makers)
+          << sequences << " x " << tokens;
       EXPECT_EQ(seen.back().kernel, norm_apart ? "norm_heads" : "delta");
     }
   });
@@ -441,7 +442,7 @@ TEST(CudaDevices, TheFakeDriverNoticesMixedCards) {
     expect_fault([&] { other.clear(address(x), 16); });
     expect_fault([&] { other.release(address(x)); });
     cuda::KernelCache kernels(other);
-    const cuda::Variant rows{cuda::Source::rows, {}};
+    const cuda::Variant rows = cuda::Source::rows;
     const cuda::PairArgs mixed{address(x), address(x), address(y), 4, 4, 0},
         fine{address(x), address(x), address(x), 4, 4, 0};
     expect_fault([&] { here.launch(rows, "pairs", {1}, 256, 0, &mixed); });
@@ -461,7 +462,7 @@ TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDeviceOfACard) {
     const Weight weight = Weight::make(*device, matrix.source());
     int most = 0;
     for (const FakeLaunch& launch : launches_of([&] { linear(zeros(*device, {64, 4096}), weight); }))
-      if (launch.kernel == "gemm") most = std::max(most, launch.macro("SPLIT"));
+      if (launch.kernel == "gemm") most = std::max(most, launch.variant<cuda::GemmVariant>().split);
     return most;
   };
   EXPECT_GT(most_split(), 1);

@@ -116,8 +116,8 @@ TEST_F(EmulatedExperts, SortPairs) {
           args.compact = pairs <= spread;
           for (const unsigned threads :
                {32u, std::clamp((static_cast<unsigned>(pairs) + 31) / 32 * 32, 32u, 1024u)}) {
-            card().launch({cuda::Source::routing, {}}, "sort_pairs", {static_cast<unsigned>(experts)},
-                          threads, 0, &args);
+            card().launch(cuda::Source::routing, "sort_pairs", {static_cast<unsigned>(experts)}, threads, 0,
+                          &args);
             std::vector<int> sorted(static_cast<size_t>(pairs));
             std::iota(sorted.begin(), sorted.end(), 0);
             std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) {
@@ -161,7 +161,7 @@ TEST_F(EmulatedExperts, WeightedSum) {
           const auto at = [&](int i) { return card().data(on[i], "test"); };
           const cuda::WeightedSumArgs args{
               at(0), at(1), kind > 0 ? at(2) : nullptr, kind > 1 ? at(3) : nullptr, at(4), top_k, width};
-          card().launch({cuda::Source::routing, {}}, "weighted_sum",
+          card().launch(cuda::Source::routing, "weighted_sum",
                         {static_cast<unsigned>(rows * ((width + 255) / 256))}, 256, 0, &args);
           const auto got = to_vector(on[4]);
           for (int i = 0; i < rows * width; i++) {

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,21 @@ namespace anabranch {
 
 struct FakeLaunch {
   std::string kernel;
-  std::string source;  // the kernel's text, macros first
+  std::string source;  // the kernel's text
   unsigned grid = 0;   // blocks
-  // The macro's value in the source.
-  int macro(const std::string& name) const;
+  // The kernel's specialisation, of a type of ops/cuda/kernels/variants.h. Throws if the text has another
+  // number of values.
+  template <class Variant>
+  Variant variant() const {
+    const std::vector<int> values = variant_values();
+    Variant out;
+    if (values.size() * sizeof(int) != sizeof(out)) throw std::runtime_error(kernel + " has another variant");
+    std::memcpy(&out, values.data(), sizeof(out));
+    return out;
+  }
+
+ private:
+  std::vector<int> variant_values() const;
 };
 
 struct FakeCard {

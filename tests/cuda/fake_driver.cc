@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <sstream>
 
 #include "cuda/emulator.h"
 #include "cuda/fake_card.h"
@@ -17,9 +18,14 @@ namespace anabranch {
 FakeCard fake_cards[kFakeCards];
 std::vector<std::string> fake_faults;
 
-int FakeLaunch::macro(const std::string& name) const {
-  const auto at = source.find("#define " + name + " ");
-  return at == std::string::npos ? -1 : std::atoi(source.c_str() + at + 9 + name.size());
+std::vector<int> FakeLaunch::variant_values() const {
+  const std::string begin = " kVariant = {";
+  const auto at = source.find(begin);
+  std::vector<int> values;
+  if (at == std::string::npos) return values;
+  std::istringstream text(source.substr(at + begin.size()));
+  for (int value = 0; text >> value; text.ignore(1, ',')) values.push_back(value);
+  return values;
 }
 
 bool FakeCard::owns(uint64_t address) const {

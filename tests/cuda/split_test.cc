@@ -79,7 +79,8 @@ void run(const Json& config, int cards, bool by_inputs) {
         EXPECT_EQ(launches(card, "exchange"), sums ? 3 : 3 + 4 * kLayers) << rows;
         EXPECT_EQ(std::ranges::count_if(card.launches,
                                         [cards](const FakeLaunch& launch) {
-                                          return launch.kernel == "gemv" && launch.macro("RANKS") == cards;
+                                          return launch.kernel == "gemv" &&
+                                                 launch.variant<ops::cuda::GemvVariant>().ranks == cards;
                                         }),
                   sums ? 2 * kLayers : 0)
             << rows;

@@ -35,7 +35,8 @@ class ScriptedModel final : public Model {
  public:
   // The prompt's first token chooses the script.
   ScriptedModel(Device& device, std::vector<Script> scripts)
-      : Model(device, spec_of(), weight(device), {}, norm(device), weight(device)),
+      : Model(spec_of(),
+              {weight(device), {}, Ranks({{&device, {}}}), norm(device), OutputHead(weight(device))}),
         scripts_(std::move(scripts)) {}
 
   // Rows whose token the host did not know yet.

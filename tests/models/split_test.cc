@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/any_weights.h"
-#include "models/model.h"
+#include "models/model_bytes.h"
 #include "ops/collective.h"
 #include "ops/cpu/device.h"
 #include "ops/testing.h"
@@ -101,11 +101,13 @@ std::vector<float> life(const Model& model) {
   return seen;
 }
 
-void expect_same(const Json& config, std::initializer_list<int> groups) {
+void expect_same(const Json& config, std::initializer_list<int> groups,
+                 const std::vector<int>& dropped = {}) {
   AnyWeights whole_weights(config, 7);
   const auto device = ops::cpu::open_cpu(1, false);
   const auto whole = Model::load(whole_weights, *device);
   ASSERT_TRUE(whole) << whole.error().message;
+  (*whole)->drop_layers(dropped);
   const auto expected = life(**whole);
   for (const int ranks : groups) {
     AnyWeights weights(config, 7);
@@ -113,7 +115,8 @@ void expect_same(const Json& config, std::initializer_list<int> groups) {
     const auto split = Model::load(weights, *group);
     ASSERT_TRUE(split) << split.error().message;
     ASSERT_EQ((*split)->ranks(), ranks);
-    EXPECT_EQ((*split)->parameters(), (*whole)->parameters());
+    (*split)->drop_layers(dropped);
+    EXPECT_EQ(count_parameters(**split), count_parameters(**whole));
     EXPECT_EQ(life(**split), expected) << ranks << " ranks";
   }
 }
@@ -135,6 +138,22 @@ TEST(Split, DevicesWorkInTurnsWhereLayersCannotBeSplit) {
   few_heads["num_hidden_layers"] = 5;
   expect_same(few_heads, {2, 4, 5});
   expect_same(mixture_config(), {2, 3});
+}
+
+TEST(Split, LayersAreDroppedOnEveryDevice) {
+  expect_same(hybrid_config(), {2, 3}, {1});
+  Json in_turns = gemma_config();
+  in_turns["num_key_value_heads"] = 1;
+  in_turns["num_hidden_layers"] = 5;
+  expect_same(in_turns, {2, 4}, {0, 2});
+  AnyWeights weights(in_turns, 7);
+  const auto group = group_of(2);
+  const auto model = Model::load(weights, *group);
+  ASSERT_TRUE(model) << model.error().message;
+  (*model)->drop_layers(std::vector<int>{0, 2});  // of the first device's three
+  const auto layouts = (*model)->device_layouts();
+  EXPECT_EQ(layouts[0].size(), 1u);
+  EXPECT_EQ(layouts[1].size(), 2u);
 }
 
 TEST(Split, MoreDevicesThanLayersAreRefused) {

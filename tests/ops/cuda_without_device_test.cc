@@ -145,50 +145,50 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   EXPECT_NE(cuda::compiler_unsupported(90, 11).find("driver is for CUDA 11"), std::string::npos);
   EXPECT_NE(cuda::compiler_unsupported(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
-  std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
-                                           {Source::routing, {}},
-                                           {Source::choose, {}},
-                                           {Source::exchange, {}},
-                                           {Source::gated_delta, {128, 128, 4, 32, 2, 8, 384}},
-                                           {Source::gated_delta, {64, 64, 4, 64, 4, 8, 0}},
-                                           {Source::gated_delta, {128, 32, 4, 32, 4, 8, 0}}};
-  for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}})
+  using Format = cuda::RecordFormat;
+  std::vector<cuda::Variant> everywhere = {Source::rows,
+                                           Source::routing,
+                                           Source::choose,
+                                           Source::exchange,
+                                           cuda::DeltaVariant{128, 128, 4, 32, 2, 8, 384},
+                                           cuda::DeltaVariant{64, 64, 4, 64, 4, 8, 0},
+                                           cuda::DeltaVariant{128, 32, 4, 32, 4, 8, 0}};
+  for (const auto& f : {Format{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}})
     for (const auto& [rows, swiglu, tiles] :
-         {std::tuple{1, 1, 2}, {4, 1, f[0] ? 2 : 4}, {4, 0, f[0] ? 2 : 4}})
-      everywhere.push_back({Source::experts, {f[0], f[1], f[2], rows, swiglu, tiles}});
+         {std::tuple{1, 1, 2}, {4, 1, f.kind ? 2 : 4}, {4, 0, f.kind ? 2 : 4}})
+      everywhere.push_back(cuda::ExpertsVariant{f, rows, swiglu, tiles});
   std::vector<cuda::Variant> variants = everywhere;
-  for (const int dim : {64, 256, 512}) variants.push_back({Source::attention, {dim, 6}});
-  for (const int dim : {64, 128, 256}) variants.push_back({Source::attention_many, {dim, 2}});
-  for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}}) {
-    variants.push_back({Source::embed, {f[0], f[1], f[2]}});
+  for (const int dim : {64, 256, 512}) variants.push_back(cuda::AttentionVariant{dim, 6});
+  for (const int dim : {64, 128, 256}) variants.push_back(cuda::AttentionManyVariant{dim, 2});
+  for (const auto& f : {Format{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}}) {
+    variants.push_back(cuda::EmbedVariant{f});
     for (const int swiglu : {0, 1}) {
       for (const auto& [rows, tiles, steps, stages, normed] :
-           {std::tuple{1, f[0] ? 1 : 3, 2, 2, 0}, {1, f[0] ? 1 : 3, 2, 3, 12}, {2, 1, 2, 3, 0}})
-        variants.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages, normed}});
+           {std::tuple{1, f.kind ? 1 : 3, 2, 2, 0}, {1, f.kind ? 1 : 3, 2, 3, 12}, {2, 1, 2, 3, 0}})
+        variants.push_back(cuda::GemvVariant{f, rows, swiglu, tiles, steps, stages, normed});
       for (const int ranks : {2, 4, 8})
         for (const auto& [rows, normed] : {std::tuple{1, 0}, {2, 0}, {1, 8}})
-          if (!swiglu)
-            variants.push_back({Source::gemv, {f[0], f[1], f[2], rows, 0, 1, 2, 2, normed, ranks}});
+          if (!swiglu) variants.push_back(cuda::GemvVariant{f, rows, 0, 1, 2, 2, normed, ranks});
       for (const auto& [rows, tokens, split] : {std::tuple{128, 128, 1}, {192, 64, 1}, {256, 32, 8}})
-        variants.push_back({Source::gemm, {f[0], f[1], f[2], swiglu, rows, tokens, split}});
+        variants.push_back(cuda::GemmVariant{f, swiglu, rows, tokens, split});
     }
   }
   // Codes that are no integers.
   for (const auto& f :
-       {std::array{cuda::kE4m3, 1, 1}, {cuda::kFirstTable, 1, 2}, {cuda::kFirstTable + 1, 1, 4}}) {
-    variants.push_back({Source::embed, {f[0], f[1], f[2]}});
-    variants.push_back({Source::gemv, {f[0], f[1], f[2], 1, 1, 2, 2, 3, 12}});
-    variants.push_back({Source::gemm, {f[0], f[1], f[2], 0, 128, 128, 1}});
-    variants.push_back({Source::gemm, {f[0], f[1], f[2], 1, 192, 64, 1}});
-    variants.push_back({Source::experts, {f[0], f[1], f[2], 4, 1, 4}});
+       {Format{cuda::kE4m3, 1, 1}, {cuda::kFirstTable, 1, 2}, {cuda::kFirstTable + 1, 1, 4}}) {
+    variants.push_back(cuda::EmbedVariant{f});
+    variants.push_back(cuda::GemvVariant{f, 1, 1, 2, 2, 3, 12});
+    variants.push_back(cuda::GemmVariant{f, 0, 128, 128, 1});
+    variants.push_back(cuda::GemmVariant{f, 1, 192, 64, 1});
+    variants.push_back(cuda::ExpertsVariant{f, 4, 1, 4});
   }
   expect_compiles(variants, "sm_90a");
 
   // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
   std::vector<cuda::Variant> older = everywhere;
-  for (const int dim : {64, 256, 512}) older.push_back({Source::attention, {dim, 3}});
+  for (const int dim : {64, 256, 512}) older.push_back(cuda::AttentionVariant{dim, 3});
   for (const auto& [f, rows, swiglu, tiles, steps, stages] :
-       std::initializer_list<std::tuple<std::array<int, 3>, int, int, int, int, int>>{
+       std::initializer_list<std::tuple<Format, int, int, int, int, int>>{
            {{0, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits
            {{0, 1, 1}, 4, 0, 3, 1, 2},
            {{0, 1, 2}, 1, 0, 1, 4, 2},
@@ -203,12 +203,11 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
            {{1, 1, 1}, 1, 1, 1, 1, 1},
            {{1, 2, 1}, 1, 0, 1, 1, 2},  // f16 and f32
            {{1, 2, 1}, 1, 1, 1, 1, 1}})
-    older.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages}});
-  older.push_back({Source::gemv, {0, 1, 1, 1, 1, 2, 2, 2, 8}});  // that normalise their rows
-  older.push_back({Source::gemv, {1, 2, 1, 1, 0, 1, 1, 1, 16}});
-  older.push_back({Source::gemv, {0, 1, 1, 1, 0, 1, 2, 2, 0, 2}});
-  for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 2, 1}})
-    older.push_back({Source::embed, {f[0], f[1], f[2]}});
+    older.push_back(cuda::GemvVariant{f, rows, swiglu, tiles, steps, stages});
+  older.push_back(cuda::GemvVariant{{0, 1, 1}, 1, 1, 2, 2, 2, 8});  // that normalise their rows
+  older.push_back(cuda::GemvVariant{{1, 2, 1}, 1, 0, 1, 1, 1, 16});
+  older.push_back(cuda::GemvVariant{{0, 1, 1}, 1, 0, 1, 2, 2, 0, 2});
+  for (const auto& f : {Format{0, 1, 1}, {0, 2, 4}, {1, 2, 1}}) older.push_back(cuda::EmbedVariant{f});
   expect_compiles(older, "sm_80");
 }
 

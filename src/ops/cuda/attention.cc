@@ -26,7 +26,7 @@ struct KernelShape {
     const std::string reason = attention_unsupported(dim, {});
     require(reason.empty(), kOp, "{}.", reason);
   }
-  Variant variant() const { return {Source::attention, {head_dim, stages}}; }
+  Variant variant() const { return AttentionVariant{.head_dim = head_dim, .stages = stages}; }
   int stage_bytes() const {
     const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
     return std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
@@ -216,7 +216,7 @@ void plan_many(CudaDevice& on, AttendArgs& args, LaunchSpans& spans) {
 }
 void launch_many(CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
   const int warpgroups = spans.tile_rows() / kManyRows;
-  on.launch({Source::attention_many, {head_dim, warpgroups}}, "attend_many",
+  on.launch(AttentionManyVariant{.head_dim = head_dim, .warpgroups = warpgroups}, "attend_many",
             {static_cast<unsigned>(spans.units() * args.kv_heads)},
             static_cast<unsigned>(128 * warpgroups + 128), static_cast<unsigned>(on.info().shared_bytes),
             &args);

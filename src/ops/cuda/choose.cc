@@ -15,7 +15,7 @@ static_assert(static_cast<int>(RowSampling::Kind::none) == kNotHere &&
               static_cast<int>(RowSampling::Kind::noise) == kNoise &&
               static_cast<int>(RowSampling::Kind::top_k) == kTopK);
 
-const Variant kChoose{Source::choose, {}};
+const Variant kChoose = Source::choose;
 
 // The copy to the host runs while later work is submitted.
 class TokensOnTheWay final : public ChosenTokens {

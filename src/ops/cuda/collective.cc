@@ -150,7 +150,7 @@ class CudaCollective final : public Collective {
   // all_wait: each rank waits for all others, even a rank that receives nothing.
   Tensor exchange(ExchangeArgs args, const Shape& shape, Dtype dtype, bool all_wait = false) {
     if (device_.noting()) {  // nothing runs, nobody waits, and a failed pass changes nothing
-      for (const char* kernel : {"exchange", "exchange_few"}) device_.note({Source::exchange, {}}, kernel);
+      for (const char* kernel : {"exchange", "exchange_few"}) device_.note(Source::exchange, kernel);
       return device_.empty(shape, dtype);
     }
     const size_t bytes = static_cast<size_t>(shape.count()) * bytes_of(dtype);
@@ -191,7 +191,7 @@ class CudaCollective final : public Collective {
     args.failed = failed_->address<unsigned>();
     const unsigned threads = few ? 256 : 512, most = static_cast<unsigned>(device_.info().multiprocessors),
                    blocks = std::clamp((static_cast<unsigned>(pieces) + threads - 1) / threads, 1u, most);
-    device_.launch({Source::exchange, {}}, few ? "exchange_few" : "exchange", {blocks}, threads, 0, &args);
+    device_.launch(Source::exchange, few ? "exchange_few" : "exchange", {blocks}, threads, 0, &args);
   }
 
   // Enlarges the slots on every rank: all ranks call this in the same exchange.

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -88,31 +89,38 @@ const Nvrtc& nvrtc() {
 struct SourceFile {
   const char* name;
   std::array<const char*, 4> includes;  // files to include before it, after those of all kernels
-  std::array<const char*, 10> macros;
+  const char* variant = nullptr;        // the type of its specialisations (kernels/variants.h); null: none
+  size_t values = 0;                    // number of ints of that type
 };
 const SourceFile& file_of(Source source) {
+  const auto ints = [](auto variant) { return sizeof(variant) / sizeof(int); };
   static const SourceFile files[] = {
-      {"gemv.cu",
-       {"weights.cuh", "product.cuh", "lines.cuh"},
-       {"KIND", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STEPS", "STAGES", "NORMED", "RANKS"}},
-      {"gemm.cu",
-       {"weights.cuh", "wgmma.cuh"},
-       {"KIND", "PLANES", "GROUPS", "SWIGLU", "ROWS", "TOKENS", "SPLIT"}},
-      {"embed.cu", {"weights.cuh"}, {"KIND", "PLANES", "GROUPS"}},
-      {"rows.cu", {}, {}},
-      {"attention.cu", {"attention.cuh", "attention_prepare.cuh", "attention_join.cuh"}, {"D", "STAGES"}},
-      {"attention_many.cu", {"attention.cuh", "wgmma.cuh"}, {"D", "WARPGROUPS"}},
-      {"gated_delta.cu", {"gated_delta.cuh"}, {"DK", "DV", "TAPS", "COLUMNS", "LANE", "TOKENS", "MAKERS"}},
-      {"experts.cu",
-       {"weights.cuh", "product.cuh", "experts.cuh"},
-       {"KIND", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES"}},
+      {"gemv.cu", {"weights.cuh", "product.cuh", "lines.cuh"}, "GemvVariant", ints(GemvVariant{})},
+      {"gemm.cu", {"weights.cuh", "wgmma.cuh"}, "GemmVariant", ints(GemmVariant{})},
+      {"embed.cu", {"weights.cuh"}, "EmbedVariant", ints(EmbedVariant{})},
+      {"rows.cu", {}},
+      {"attention.cu",
+       {"attention.cuh", "attention_prepare.cuh", "attention_join.cuh"},
+       "AttentionVariant",
+       ints(AttentionVariant{})},
+      {"attention_many.cu",
+       {"attention.cuh", "wgmma.cuh"},
+       "AttentionManyVariant",
+       ints(AttentionManyVariant{})},
+      {"gated_delta_few.cu", {"gated_delta.cuh"}, "DeltaVariant", ints(DeltaVariant{})},
+      {"gated_delta_many.cu", {"gated_delta.cuh"}, "DeltaVariant", ints(DeltaVariant{})},
+      {"experts.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, "ExpertsVariant", ints(ExpertsVariant{})},
       {"few_gate_up.cu",
        {"weights.cuh", "product.cuh", "experts.cuh", "routing.cuh"},
-       {"KIND", "PLANES", "GROUPS", "HELD"}},
-      {"few_down.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, {"KIND", "PLANES", "GROUPS"}},
-      {"routing.cu", {"routing.cuh"}, {}},
-      {"choose.cu", {"draw.h"}, {}},
-      {"exchange.cu", {"lines.cuh"}, {}},
+       "FewGateUpVariant",
+       ints(FewGateUpVariant{})},
+      {"few_down.cu",
+       {"weights.cuh", "product.cuh", "experts.cuh"},
+       "FewDownVariant",
+       ints(FewDownVariant{})},
+      {"routing.cu", {"routing.cuh"}},
+      {"choose.cu", {"draw.h"}},
+      {"exchange.cu", {"lines.cuh"}},
   };
   return files[static_cast<size_t>(source)];
 }
@@ -120,9 +128,11 @@ const SourceFile& file_of(Source source) {
 std::string text_of(const Variant& variant) {
   const SourceFile& file = file_of(variant.source);
   std::string text;
-  for (size_t i = 0; i < variant.values.size() && file.macros[i]; i++)
-    text += fmt::format("#define {} {}\n", file.macros[i], variant.values[i]);
-  for (const char* shared : {"args.h", "ptx.cuh", "common.cuh"}) text += kernel_text(shared);
+  for (const char* shared : {"args.h", "variants.h"}) text += kernel_text(shared);
+  if (file.variant)
+    text += fmt::format("constexpr anabranch::ops::cuda::{} kVariant = {{{}}};\n", file.variant,
+                        fmt::join(std::span(variant.values).first(file.values), ", "));
+  for (const char* shared : {"ptx.cuh", "common.cuh"}) text += kernel_text(shared);
   for (const char* shared : file.includes)
     if (shared) text += kernel_text(shared);
   return text.append(kernel_text(file.name));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 
 #include "base/result.h"
 #include "ops/cuda/driver.h"
+#include "ops/cuda/kernels/variants.h"
 
 namespace anabranch::ops::cuda {
 
@@ -27,7 +29,8 @@ enum class Source {
   rows,
   attention,
   attention_many,
-  gated_delta,
+  gated_delta_few,
+  gated_delta_many,
   experts,
   few_gate_up,
   few_down,
@@ -36,11 +39,32 @@ enum class Source {
   exchange
 };
 
-// The specialisation of a kernel: the values of its file's macros, in the file's order.
+// The specialisation of a kernel: its file, and the ints of the file's struct of kernels/variants.h.
 struct Variant {
   Source source;
   std::array<int, 10> values{};
+
+  // NOLINTBEGIN: each of these is a specialisation
+  Variant(Source plain) : source(plain) {}  // of a file that has only one
+  Variant(const GemvVariant& v) : Variant(Source::gemv, v) {}
+  Variant(const GemmVariant& v) : Variant(Source::gemm, v) {}
+  Variant(const EmbedVariant& v) : Variant(Source::embed, v) {}
+  Variant(const AttentionVariant& v) : Variant(Source::attention, v) {}
+  Variant(const AttentionManyVariant& v) : Variant(Source::attention_many, v) {}
+  Variant(const DeltaVariant& v)
+      : Variant(v.makers > 0 ? Source::gated_delta_many : Source::gated_delta_few, v) {}
+  Variant(const ExpertsVariant& v) : Variant(Source::experts, v) {}
+  Variant(const FewGateUpVariant& v) : Variant(Source::few_gate_up, v) {}
+  Variant(const FewDownVariant& v) : Variant(Source::few_down, v) {}
+  // NOLINTEND
   friend auto operator<=>(const Variant&, const Variant&) = default;
+
+ private:
+  template <class Values>
+  Variant(Source source, const Values& of_file) : source(source) {
+    static_assert(sizeof(of_file) <= sizeof(values));
+    std::memcpy(values.data(), &of_file, sizeof(of_file));
+  }
 };
 
 struct MachineCode {

@@ -9,7 +9,7 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-const Variant kRows{Source::rows, {}};
+const Variant kRows = Source::rows;
 
 Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, float parameter = 0) {
   CudaDevice& on = cuda_device(a);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kOp = "mix_experts";
 static_assert(kMostExperts == ops::kMostExperts);
-const Variant kRouting{Source::routing, {}};
+const Variant kRouting = Source::routing;
 
 // The (row, expert) pairs, sorted by expert, in tiles of up to 8 * row_tiles pairs of one expert.
 struct SortedPairs {
@@ -98,8 +98,9 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
   const int tiles = is_plain(f) || (swiglu && sorted.row_tiles == 1) ? 2 : 4;
   const int unit_rows = 16 * (swiglu ? tiles / 2 : tiles);
   args.units = (args.rows + unit_rows - 1) / unit_rows;
-  on.launch({Source::experts, {f[0], f[1], f[2], sorted.row_tiles, swiglu, tiles}}, "experts",
-            {static_cast<unsigned>(sorted.slots) * static_cast<unsigned>(args.units)}, 256, 0, &args);
+  const ExpertsVariant variant{.format = f, .row_tiles = sorted.row_tiles, .swiglu = swiglu, .tiles = tiles};
+  on.launch(variant, "experts", {static_cast<unsigned>(sorted.slots) * static_cast<unsigned>(args.units)},
+            256, 0, &args);
 }
 
 // activation(gate x) * (up x) for all pairs, packed by lanes; x is packed by lanes.
@@ -261,9 +262,8 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   first.input_tiles = stored(experts.gate->weight).input_tiles;
   first.units = (first.rows + 15) / 16;
   first.gelu = experts.activation == Activation::gelu_tanh;
-  const auto& f = stored(experts.gate->weight).format;
   const int count = experts.gate->experts, held = count <= 128 ? 4 : count <= 256 ? 8 : 16;
-  on.launch({Source::few_gate_up, {f[0], f[1], f[2], held}}, "few_gate_up",
+  on.launch(FewGateUpVariant{stored(experts.gate->weight).format, held}, "few_gate_up",
             {static_cast<unsigned>(pairs * first.units)}, 256, 0, &first);
 
   const Tensor y = on.empty({rows, width}, Dtype::f32);
@@ -280,9 +280,8 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   second.x_rows = pairs;
   second.units = (width + 15) / 16;
   second.top_k = top_k;
-  const auto& g = stored(experts.down->weight).format;
-  on.launch({Source::few_down, {g[0], g[1], g[2]}}, "few_down", {static_cast<unsigned>(rows * second.units)},
-            512, 0, &second);
+  on.launch(FewDownVariant{stored(experts.down->weight).format}, "few_down",
+            {static_cast<unsigned>(rows * second.units)}, 512, 0, &second);
   return y;
 }
 

@@ -79,12 +79,17 @@ constexpr int kMostFewColumns = 128;
 void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans, bool few) {
   const int most = few ? kMostFewColumns : 32;
   const int columns = s.value_dim <= most ? s.value_dim : s.value_dim % most == 0 ? most : 32;
-  const int lane = few && columns >= 64 ? 4 : 2, tokens = kFewTokens, makers = few ? 0 : 384;
-  on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, lane, tokens, makers}},
-            "delta",
+  const DeltaVariant variant{.key_dim = s.key_dim,
+                             .value_dim = s.value_dim,
+                             .taps = s.conv_kernel,
+                             .columns = columns,
+                             .lane_columns = few && columns >= 64 ? 4 : 2,
+                             .tokens = kFewTokens,
+                             .makers = few ? 0 : 384};
+  on.launch(variant, "delta",
             {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
              static_cast<unsigned>(spans)},
-            static_cast<unsigned>(columns / lane * 8 + makers), 0, &args);
+            static_cast<unsigned>(columns / variant.lane_columns * 8 + variant.makers), 0, &args);
 }
 
 // Runs of different states, in concurrent launches. Everything is prepared before the first launch: retired
@@ -178,8 +183,8 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   if (norm_within) add_norm(args, norm);
   carry_out(on, args, shape, runs, most);
   if (norm_within) return out;
-  on.launch({Source::rows, {}}, "norm_heads", {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)},
-            128, 0, &norm);
+  on.launch(Source::rows, "norm_heads", {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)}, 128, 0,
+            &norm);
   return out;
 }
 

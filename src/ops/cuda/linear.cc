@@ -109,11 +109,16 @@ void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const G
   count_gemv_units(args, swiglu, s.tiles);
   constexpr int kEarlyBytes = 64 << 10;  // at least one slot; more would delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
-  on.launch(
-      {Source::gemv,
-       {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.normed, args.segments.ranks}},
-      "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, kGemvThreads,
-      static_cast<unsigned>(s.shared_bytes), &args);
+  const GemvVariant variant{.format = f,
+                            .row_tiles = s.row_tiles,
+                            .swiglu = swiglu,
+                            .tiles = s.tiles,
+                            .steps = s.steps,
+                            .stages = s.stages,
+                            .lane_inputs = s.normed,
+                            .ranks = args.segments.ranks};
+  on.launch(variant, "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))},
+            kGemvThreads, static_cast<unsigned>(s.shared_bytes), &args);
 }
 
 void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
@@ -146,7 +151,7 @@ double gemm_time(const DeviceInfo& card, const LinearArgs& args, const RecordFor
                  const GemmShape& s) {
   const int tiles = s.units(args, swiglu), blocks = card.multiprocessors;
   const double rounds = (tiles * s.split + blocks - 1) / blocks,
-               of_64_rows = (0.092 + 0.00112 * s.tokens) * (f[1] == 2 ? 1.75 : 1),  // and per input tile
+               of_64_rows = (0.092 + 0.00112 * s.tokens) * (f.planes == 2 ? 1.75 : 1),  // and per input tile
       products = rounds * args.input_tiles / s.split * s.rows / 64 * of_64_rows;
   const double partial_megabytes = s.split == 1 ? 0 : 32e-6 * tiles * s.rows * s.tokens;
   return products + rounds + (s.split == 1 ? 2 : 3 + 0.45 * partial_megabytes);
@@ -185,8 +190,10 @@ void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
   }
   const int blocks = std::min(tiles * s.split, on.info().multiprocessors);
   constexpr int kShared = 227 << 10;  // gemm.cu: the most that a block may have
-  on.launch({Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split}}, "gemm",
-            {static_cast<unsigned>(blocks)}, static_cast<unsigned>(s.threads()), kShared, &args);
+  const GemmVariant variant{
+      .format = f, .swiglu = swiglu, .rows = s.rows, .tokens = s.tokens, .split = s.split};
+  on.launch(variant, "gemm", {static_cast<unsigned>(blocks)}, static_cast<unsigned>(s.threads()), kShared,
+            &args);
 }
 
 // wgmma only exists on Hopper: elsewhere many rows use gemv.cu, as many at a time as fit.
@@ -368,8 +375,7 @@ Tensor embed(std::span<const int> ids, const int* chosen, const Weight& table) {
   const Block rows = on.upload(ids.data(), ids.size_bytes());
   const EmbedArgs args{w.memory.get(), rows.address<int>(), chosen, on.data(out, "embed"),
                        width,          w.input_tiles};
-  const auto& f = w.format;
-  on.launch({Source::embed, {f[0], f[1], f[2]}}, "embed", {static_cast<unsigned>(count)}, 256, 0, &args);
+  on.launch(EmbedVariant{w.format}, "embed", {static_cast<unsigned>(count)}, 256, 0, &args);
   return out;
 }
 

@@ -21,7 +21,7 @@ void launch_parts(CudaDevice& on, LowRankArgs& args) {
   const auto rows = static_cast<unsigned>(end - args.first_row), out = static_cast<unsigned>(args.out);
   const unsigned each = rows <= kFewRows ? 1 : kLowRankRows;
   args.block_rows = static_cast<int>(each);
-  on.launch({Source::rows, {}}, "add_low_rank", {(rows + each - 1) / each, (out + kThreads - 1) / kThreads},
+  on.launch(Source::rows, "add_low_rank", {(rows + each - 1) / each, (out + kThreads - 1) / kThreads},
             kThreads, 0, &args);
   args.parts = 0;
 }

@@ -153,7 +153,7 @@ void pack_dense(const WeightSource& s, const Layout& layout, int64_t first, int6
 }  // namespace
 
 bool is_plain(const RecordFormat& format) {
-  return format[0] == kPlainValues;
+  return format.kind == kPlainValues;
 }
 
 int record_bytes(const RecordFormat& format) {

@@ -6,17 +6,19 @@
 // kernels/args.h are decoded to values.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <span>
 
 #include "base/thread_pool.h"
+#include "ops/cuda/kernels/variants.h"
 #include "ops/cuda/split_experts.h"
 #include "ops/weight.h"
 
 namespace anabranch::ops::cuda {
 
-using RecordFormat = std::array<int, 3>;  // KIND, PLANES, GROUPS
+inline bool operator==(const RecordFormat& a, const RecordFormat& b) {
+  return a.kind == b.kind && a.planes == b.planes && a.groups == b.groups;
+}
 
 // Whether it stores values, not codes.
 bool is_plain(const RecordFormat& format);

@@ -1,5 +1,4 @@
 // Attention over paged keys and values for few query rows, 16 of which are multiplied with a part at a time.
-// Macros: D; STAGES of a ring in shared memory, which does not change a result.
 //
 // Kernels are composed of functions for a group of 128 threads that synchronise at a named barrier.
 
@@ -8,7 +7,7 @@
 constexpr int kRows = D % 128 == 0 ? 128 : D % 96 == 0 ? 96 : D % 64 == 0 ? 64 : 32, kRowGroups = D / kRows;
 constexpr int kKeyChunks = D / kWide, kValueChunks = 2 * kRowGroups, kChunks = kKeyChunks + kValueChunks;
 constexpr int kKeyBytes = kPartBytes / kKeyChunks, kValueBytes = kPartBytes / kValueChunks;
-constexpr int kStages = STAGES, kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
+constexpr int kStages = kVariant.stages, kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
 
 // Shared memory of a group of 128 threads.
 struct Group {

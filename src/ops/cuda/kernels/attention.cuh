@@ -11,6 +11,7 @@
 // multiplied with a part on the tensor cores, 16 inputs at a time in order. This gives the part's largest
 // score, the sum of its weights and its weighted values. Parts are joined in order. All kernels use the same
 // operations: a row's result depends neither on other rows nor on the kernel that computed it.
+constexpr int D = kVariant.head_dim;
 constexpr int kBlock = 256;
 constexpr int kWide = D % 64 == 0 ? 64 : 32;
 constexpr int kPartBytes = D * kPart * 2;  // a head's keys or values of a part

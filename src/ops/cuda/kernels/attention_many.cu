@@ -2,6 +2,7 @@
 // attention.cu, so the same bits. D is 64, 128 or 256. A block has 64 * WARPGROUPS query rows (positions
 // times the heads of a group) and processes all parts that they see. One thread loads keys and values, which
 // the warpgroups share; a warpgroup's scores, and its values so far, stay in registers.
+constexpr int WARPGROUPS = kVariant.warpgroups;
 constexpr int kConsumers = 128 * WARPGROUPS, kQueryRows = 64 * WARPGROUPS;
 constexpr int kKeyDims = D < 128 ? D : 128;                      // dimensions of all keys in a stage
 constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // for values: as many dimensions

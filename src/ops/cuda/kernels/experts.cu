@@ -2,6 +2,7 @@
 // matrix. A block takes TILES tiles of 16 weight rows (with SWIGLU half of them from each matrix), and each
 // of its warps one of the kSegments parts of the inputs: the same sums in the same order as gemv.cu, so the
 // same bits. Weights and activations are loaded directly to registers, kAhead input tiles in advance.
+constexpr int NT = kVariant.row_tiles, SWIGLU = kVariant.swiglu, TILES = kVariant.tiles;
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 constexpr int kMatrixTiles = SWIGLU ? TILES / 2 : TILES, kUnitRows = kMatrixTiles * 16;
 constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // for 8 rows of x

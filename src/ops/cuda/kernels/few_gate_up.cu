@@ -1,6 +1,6 @@
 // Mixtures of experts for few rows of x: a block chooses the experts of its row, and computes gate and up of
 // one of them (or of the shared expert) for 16 outputs; each of its warps has one of the kSegments parts of
-// the inputs. HELD: supports up to 32 * HELD experts.
+// the inputs.
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 using Tiles = Step<2, 1>;
 constexpr int kAhead = Tiles::kHeldWords <= 24 ? 2 : 1, kBlocks = Tiles::kHeldWords <= 24 ? 3 : 2;  // per multiprocessor
@@ -17,7 +17,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
     if (warp == 0) {
       const bool told = slot == 0 && unit == 0;  // this block passes the row's choice to the next kernel
       const long first = (long)row * top_k;
-      choose_of<HELD>(a.route, row, chosen, told ? a.route.weights + first : nullptr);
+      choose_of<kVariant.held>(a.route, row, chosen, told ? a.route.weights + first : nullptr);
       __syncwarp();
       for (int i = lane; told && i < top_k; i += 32) a.route.chosen[first + i] = chosen[i];
     }

@@ -1,7 +1,4 @@
 // The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula).
-// Macros: DK, DV (dimensions of a head), TAPS (of the convolution). The others do not change a result:
-// COLUMNS per block, LANE columns per lane, TOKENS made at a time, MAKERS threads that only make them (0: all
-// threads do).
 //
 // A block has COLUMNS columns of one value head's state S [DK][DV] in the registers of its first kAppliers
 // threads: kParts lanes share kLaneColumns columns, and each has DK / kParts of their rows. Tokens are
@@ -12,7 +9,9 @@
 // threads), 1 and 2.
 namespace delta_rule {
 
-constexpr int kTokens = TOKENS, kParts = 8, kLaneColumns = LANE, kRows = DK / kParts;
+constexpr int DK = kVariant.key_dim, DV = kVariant.value_dim, TAPS = kVariant.taps, COLUMNS = kVariant.columns,
+              MAKERS = kVariant.makers;
+constexpr int kTokens = kVariant.tokens, kParts = 8, kLaneColumns = kVariant.lane_columns, kRows = DK / kParts;
 constexpr int kVector = kRows % 4 == 0 ? 4 : kRows % 2 == 0 ? 2 : 1;  // adjacent rows of a lane
 constexpr int kGroups = 32 / kParts;                                   // groups of columns per warp
 constexpr int kChannels = 2 * DK + COLUMNS, kAppliers = COLUMNS / kLaneColumns * kParts;
@@ -30,18 +29,6 @@ struct Tokens {
 struct Applied {
   float asked[kTokens][kParts][COLUMNS + 8], d[kTokens][COLUMNS];
 };
-#if MAKERS
-struct Shared {
-  Tokens tokens[2];
-  Applied applied[2];
-};
-#else
-struct Shared {
-  Tokens tokens;
-  float y[kTokens][COLUMNS], gate[kTokens][COLUMNS];  // inputs of the output norm: y and output_gate()
-};
-#endif
-
 // The part of the problem that a block works on.
 struct Place {
   int head, key_head, column0, keys, channels;
@@ -304,176 +291,5 @@ DEVICE float output(float asked, float d, const float gates[8]) {
   const float f = gates[3];
   return __fmaf_rn(__fmul_rn(f, gates[0]), asked, __fmul_rn(__fmul_rn(f, gates[4]), d));
 }
-
-#if !MAKERS
-// The output norm of the block's head, the same as norm_heads (rows.cu).
-DEVICE void read_gate(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
-  for (int i = kThreads - 1 - thread; i < s.count * COLUMNS; i += kThreads)
-    m.gate[i / COLUMNS][i % COLUMNS] =
-        output_gate(a.gate[(long)(s.row + i / COLUMNS) * a.value_heads * DV + p.head * DV + i % COLUMNS],
-                    a.sigmoid_gate);
-}
-DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, const Shared& m) {
-  constexpr int kLane = (COLUMNS + 31) / 32;
-  const int lane = thread % 32;
-  for (int first = 0; first < kTokens; first += kThreads / 32) {
-    const int t = first + thread / 32;
-    if (t >= s.count) break;
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kLane; i++) sum = __fmaf_rn(m.y[t][lane + i * 32], m.y[t][lane + i * 32], sum);
-    const float factor = head_factor(sum, DV, a.eps);
-    const long row = s.row + t;
-#pragma unroll
-    for (int i = 0; i < kLane; i++) {
-      const int own = lane + i * 32, at = p.head * DV + own;
-      const float y = head_norm(m.y[t][own], factor, a.norm_weight[own], m.gate[t][own]);
-      if (a.tiles) a.tiles[tile_index(row, at, a.tiles_rows)] = to_bf16(y);
-      if (a.out) a.out[row * a.value_heads * DV + at] = y;
-    }
-  }
-}
-
-// Prefetches the block's part of the state, to hide memory latency.
-DEVICE void prefetch_state(const DeltaSpan& s, int head, int column0, int thread) {
-  constexpr int kLine = 32;
-  for (int i = thread; i < DK * COLUMNS / kLine; i += kThreads)
-    prefetch(s.s_in + (long)(head * DK + i / (COLUMNS / kLine)) * DV + column0 + i % (COLUMNS / kLine) * kLine);
-}
-
-// Processes up to kTokens tokens of a span with all kThreads threads. Before wait() it only reads weights,
-// and prefetches other memory.
-template <class Wait>
-DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m, const Wait& wait) {
-  Tokens& made = m.tokens;
-  const int warp = thread / 32, lane = thread % 32;
-  Channel channel[kEach];
-#pragma unroll
-  for (int i = 0; i < kEach; i++) read_taps(a, p, thread + i * kThreads, channel[i]);
-  wait();
-  State state;
-  Gates gates;
-  if (warp == kThreads / 32 - 1) read_gates(a, s, p, lane, gates);
-#pragma unroll
-  for (int i = 0; i < kEach; i++) {
-    float rows[kTokens];
-    read_rows(a, s, p, channel[i], 0, rows);
-    read_before(s, p, channel[i]);
-    if (p.draft && s.fold) write_before(s, p, channel[i]);
-    convolve(s, p, channel[i], rows, 0, made);
-    if (!p.draft) write_before(s, p, channel[i]);
-  }
-  if (a.gate) read_gate(a, s, p, thread, m);
-  if (warp == kThreads / 32 - 1) make_gates(a, s, p, gates, 0, lane, made);
-  load_state(a, s, p, thread, state);
-  barrier_sync(0, kThreads);
-  if (gridDim.z == 1) let_next_start();  // not earlier: the next launch's weights would delay these loads
-  make_norms(s, p, thread, 0, made);
-  barrier_sync(0, kThreads);
-  for (int t = 0; t < s.count; t++) {
-    Operands o;
-    float d[kLaneColumns], y[kLaneColumns];
-    read_operands(made, thread, t, o);
-    apply_token(o, state, d, y, [] {});
-    add_parts(y);
-    if (own_part(thread) > 0) continue;
-#pragma unroll
-    for (int c = 0; c < kLaneColumns; c++) y[c] = output(y[c], d[c], made.gates[t]);
-    const int own = own_column(thread), column = p.head * DV + p.column0 + own;
-    write<kLaneColumns>(y, a.gate ? &m.y[t][own] : a.y + (long)(s.row + t) * a.value_heads * DV + column);
-    if (p.draft) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
-  }
-  if (a.gate) {
-    barrier_sync(0, kThreads);
-    norm_output(a, s, p, thread, m);
-  }
-  if (!p.draft) store_state(s, p, thread, state);
-}
-
-#else
-// Processes any number of tokens: the first kAppliers threads apply them in rounds of kTokens; the makers
-// prepare the tokens of the next round and finish the outputs of the previous one.
-DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
-  State state;
-  load_state(a, s, p, thread, state);
-  const int part = own_part(thread), own = own_column(thread);
-  for (int first = 0; first < s.count; first += kTokens) {
-    const Tokens& from = m.tokens[first / kTokens % 2];
-    Applied& to = m.applied[first / kTokens % 2];
-    const int tokens = min(kTokens, s.count - first);
-    barrier_sync(0, kThreads);
-    Operands now, next;
-    read_operands(from, thread, 0, now);
-#pragma unroll 2
-    for (int t = 0; t < tokens; t++) {
-      float d[kLaneColumns], asked[kLaneColumns];
-      apply_token(now, state, d, asked, [&] {
-        __syncwarp();
-        read_operands(from, thread, min(t + 1, kTokens - 1), next);
-      });
-      write<kLaneColumns>(asked, &to.asked[t][part][own]);
-      if (part == 0) write<kLaneColumns>(d, &to.d[t][own]);
-      now = next;
-    }
-  }
-  barrier_sync(0, kThreads);
-  if (!p.draft) store_state(s, p, thread, state);
-}
-DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int first, const Shared& m) {
-  const Tokens& made = m.tokens[first / kTokens % 2];
-  const Applied& from = m.applied[first / kTokens % 2];
-  const int tokens = min(kTokens, s.count - first);
-  for (int i = thread; i < tokens * COLUMNS; i += kMakers - kConvolvers) {
-    const int t = i / COLUMNS, own = i % COLUMNS;
-    const long values = a.value_heads * DV, column = p.head * DV + p.column0 + own;
-    const float d = from.d[t][own];
-    a.y[(s.row + first + t) * values + column] = output(added_parts(from.asked[t], own), d, made.gates[t]);
-    if (p.draft) s.to.delta[(s.entry + first + t) * values + column] = d;
-  }
-}
-// The makers' rounds: the outputs of the round before last are finished before its tokens are overwritten.
-template <class Make>
-DEVICE void make_rounds(const DeltaSpan& s, const Place& p, int maker, Shared& m, const Make& make) {
-  for (int first = 0; first < s.count; first += kTokens) {
-    Tokens& to = m.tokens[first / kTokens % 2];
-    make(first, to);
-    barrier_sync(1, kMakers);
-    make_norms(s, p, maker, first, to);
-    barrier_sync(0, kThreads);
-  }
-}
-DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, Shared& m) {
-  static_assert(kConvolvers + 32 <= kMakers, "a maker has one channel, some have none");
-  if (maker < kConvolvers) {
-    Channel channel;
-    float rows[kTokens];
-    read_taps(a, p, maker, channel);
-    read_before(s, p, channel);
-    read_rows(a, s, p, channel, 0, rows);
-    if (p.draft && s.fold) write_before(s, p, channel);
-    make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
-      convolve(s, p, channel, rows, first, to);
-      read_rows(a, s, p, channel, first + kTokens, rows);
-    });
-    if (!p.draft) write_before(s, p, channel);
-    barrier_sync(0, kThreads);
-  } else {
-    const int own = maker - kConvolvers, last = (s.count - 1) / kTokens * kTokens;
-    Gates gates;
-    read_gates(a, s, p, own, gates);
-    make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
-      if (first >= 2 * kTokens) {
-        finish(a, s, p, own, first - 2 * kTokens, m);
-        barrier_sync(2, kMakers - kConvolvers);
-      }
-      make_gates(a, s, p, gates, first, own, to);
-      if (own < kTokens) read_gates(a, s, p, first + kTokens + own, gates);
-    });
-    if (last >= kTokens) finish(a, s, p, own, last - kTokens, m);
-    barrier_sync(0, kThreads);
-    finish(a, s, p, own, last, m);
-  }
-}
-#endif
 
 }  // namespace delta_rule

@@ -3,6 +3,7 @@
 // rows of x, one after the other. One warpgroup loads weights and x into shared memory, some stages ahead.
 // Two or three others convert weights to fragments in registers while their previous products still run; each
 // has kParts times 64 of the rows. With SPLIT, a tile's segments are distributed to SPLIT blocks.
+constexpr int SWIGLU = kVariant.swiglu, ROWS = kVariant.rows, TOKENS = kVariant.tokens, SPLIT = kVariant.split;
 constexpr int kMultiplying = ROWS % 192 == 0 ? 3 : 2, kParts = ROWS / 64 / kMultiplying;  // warpgroups
 constexpr int kWarps = 4 * kMultiplying, kConsumers = 32 * kWarps, kThreads = kConsumers + 128;
 constexpr int kRecords = ROWS / 16, kTileRows = SWIGLU ? ROWS / 2 : ROWS;  // of a matrix

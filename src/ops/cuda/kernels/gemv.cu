@@ -11,6 +11,8 @@
 // RANKS "halves", whose warps share activations. The halves are one grid apart, so that each block gets some;
 // a.units counts halves. Their sums are sent to all ranks, and after its last unit a block waits for the
 // other ranks' sums of the same rows.
+constexpr int NT = kVariant.row_tiles, SWIGLU = kVariant.swiglu, TILES = kVariant.tiles, STEPS = kVariant.steps,
+              STAGES = kVariant.stages, NORMED = kVariant.lane_inputs, RANKS = kVariant.ranks;
 constexpr int kOwn = RANKS ? kSegments / RANKS : kSegments;
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
 constexpr int kHalves = kWarps / kOwn;  // per unit; also the number of warps that share activations

@@ -1,9 +1,7 @@
-// The layout of a packed matrix (ops/cuda/weight.h), for all matrix products. Macros, by weight:
-//   KIND     kPlainValues: bf16 values; else what its codes are (ops/cuda/kernels/args.h)
-//   PLANES   products for an input: planes of values (high, low), or of integers (4 bits each)
-//   GROUPS   groups of a tile of 64 inputs
+// The layout of a packed matrix (ops/cuda/weight.h), for all matrix products; RecordFormat has its values.
 // A scale and a bias are bf16, made smaller or larger by powers of two (kScaleExponent in
 // ops/cuda/kernels/args.h): the tensor cores multiply weights times 2^-kSumExponent. Only integers have biases.
+constexpr int KIND = kVariant.format.kind, PLANES = kVariant.format.planes, GROUPS = kVariant.format.groups;
 constexpr bool kDense = KIND == kPlainValues, kTable = KIND >= kFirstTable, kSigned = KIND > kFirstTable,
                kBiased = KIND == kIntegers;
 constexpr int kCodeBytes = kDense ? PLANES * 2048 : (KIND == kE4m3 ? 2 : PLANES) * 512;

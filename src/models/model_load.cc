@@ -1,0 +1,216 @@
+// Loads a model: distributes its layers among devices, and takes its tensors from a checkpoint.
+#include "models/model_load.h"
+
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "checkpoint/experts.h"
+#include "models/family.h"
+#include "models/model.h"
+#include "ops/collective.h"
+
+namespace anabranch {
+namespace {
+
+// The number of leading layers that include every kind of layer, if the model has more than twice as many;
+// else 0.
+int layers_of_each_kind(const ModelSpec& spec) {
+  std::set<std::pair<size_t, size_t>> kinds;
+  size_t first = 0;
+  for (size_t i = 0; i < spec.layers.size(); i++)
+    if (kinds.insert({spec.layers[i].mixer.index(), spec.layers[i].mlp.index()}).second) first = i + 1;
+  return 2 * first < spec.layers.size() ? static_cast<int>(first) : 0;
+}
+
+// Says why layers cannot be split among this many devices; empty: they can. Each layer must have enough heads
+// and units for every rank, in whole tiles of packed rows.
+std::string unsplit_because(const ModelSpec& spec, int ranks) {
+  if (spec.hidden % kSharedTile != 0 || spec.hidden / kSharedColumns < ranks)
+    return fmt::format("layers of width {}", spec.hidden);
+  for (size_t i = 0; i < spec.layers.size(); i++) {
+    const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
+    const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
+    const auto* mlp = std::get_if<MlpSpec>(&spec.layers[i].mlp);
+    const int heads = a ? a->kv_heads : delta->key_heads;
+    const int width =
+        a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
+    if (!mlp) return fmt::format("layer {} is a mixture of experts", i);
+    if (heads < ranks) return fmt::format("layer {} has {} key heads", i, heads);
+    if (width % kSharedTile != 0) return fmt::format("a key head of layer {} has {} outputs", i, width);
+    if (mlp->intermediate % kSharedTile != 0 || mlp->intermediate / kSharedTile < ranks)
+      return fmt::format("the MLP of layer {} has {} units", i, mlp->intermediate);
+  }
+  return "";
+}
+
+// For each layer, the device that has all of it; empty if layers are split. Error: unsupported.
+Result<std::vector<int>> owners_of_layers(const ModelSpec& spec, int ranks, const std::string& path) {
+  const std::string why = unsplit_because(spec, ranks);
+  const auto layers = static_cast<int>(spec.layers.size());
+  if (why.empty() && spec.per_layer_width == 0) return std::vector<int>();
+  if (layers < ranks || spec.per_layer_width > 0 || spec.state_layout().size() != spec.layers.size())
+    return make_error(
+        ErrorKind::unsupported, "{}: this model cannot be shared by {} devices: {}", path, ranks,
+        layers < ranks ? fmt::format("it has {} layers", layers) : "its layers need each other");
+  log_info("{}: each of {} devices has some layers, and they work in turns: {}", path, ranks, why);
+  std::vector<int> owners;
+  for (int i = 0; i < layers; i++) owners.push_back(i * ranks / layers);
+  return owners;
+}
+
+void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
+  uint64_t experts = 0, others = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors())
+    (is_expert_module(tensor.name) ? experts : others) += tensor.bytes;
+  // The first device may hold everything else: embeddings, head, drafts.
+  const auto devices = split ? device.other_ranks().size() + 1 : 1;
+  device.plan_experts(experts / devices, others);
+  if (devices > 1)
+    for (const auto& other : device.other_ranks()) other->plan_experts(experts / devices, others / devices);
+}
+
+// Whether there is memory for own_inputs (nn/linear.h), the second copies split by inputs that few rows are
+// multiplied with: about a quarter of a device's share again, plus the head's.
+bool keeps_own_inputs(const Checkpoint& checkpoint, const Device& device) {
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) bytes += tensor.bytes;
+  return bytes / (device.other_ranks().size() + 1) <= device.memory_bytes() / 4;
+}
+
+// The devices that get a model's layers.
+struct Placement {
+  std::vector<Device*> devices;  // by rank
+  std::vector<int> owners;       // see Ranks
+  bool own_inputs = false;       // see ModelBuilder::keeps_own_inputs
+
+  bool splits_layers() const { return devices.size() > 1 && owners.empty(); }
+  int first_rank(int layer) const { return owners.empty() ? 0 : owners[static_cast<size_t>(layer)]; }
+};
+
+// Without a group, the device has all of every layer.
+Result<Placement> place_layers(const Checkpoint& checkpoint, const ModelSpec& spec, Device& device,
+                               bool split) {
+  Placement out{{&device}};
+  if (!split || !device.collective()) return out;
+  TRY(out.owners, owners_of_layers(spec, device.collective()->ranks(), checkpoint.path()));
+  for (const auto& other : device.other_ranks()) out.devices.push_back(other.get());
+  out.own_inputs = out.splits_layers() && keeps_own_inputs(checkpoint, device);
+  return out;
+}
+
+// The layer, or one rank's share of it.
+Result<nn::DecoderLayer> load_layer(const ModelBuilder& model, const Family& family,
+                                    const Placement& placement, int rank, int layer) {
+  ModelBuilder builder{model.checkpoint, model.spec, *placement.devices[static_cast<size_t>(rank)]};
+  if (placement.splits_layers()) builder.group = builder.device.collective();
+  builder.keeps_own_inputs = placement.own_inputs;
+  return family.build_layer(builder, fmt::format("model.layers.{}.", layer),
+                            model.spec.layers[static_cast<size_t>(layer)]);
+}
+
+// A model of the layers loaded so far, whose head is the embedding (ModelLoadOptions::begun).
+Model begin_model(const ModelSpec& spec, const ops::Weight& embedding, const std::vector<Rank>& ranks) {
+  const auto& layers = ranks.front().layers;
+  ModelSpec first = spec;
+  first.layers.resize(layers.size());
+  return {std::move(first),
+          {embedding, {}, Ranks(ranks), layers.front().norm1, OutputHead(embedding, spec.logits_soft_cap)}};
+}
+
+Result<Ranks> load_layers(const ModelBuilder& model, const Family& family, Placement placement,
+                          const ops::Weight& embedding, const ModelLoadOptions& options) {
+  const ModelSpec& spec = model.spec;
+  const int count = static_cast<int>(spec.layers.size()), of_each_kind = layers_of_each_kind(spec);
+  std::vector<Rank> ranks;
+  for (Device* device : placement.devices) ranks.push_back({device, {}});
+  for (int i = 0; i < count; i++) {
+    TRY(auto layer, load_layer(model, family, placement, placement.first_rank(i), i));
+    ranks[0].layers.push_back(std::move(layer));
+    for (size_t rank = 1; placement.splits_layers() && rank < ranks.size(); rank++) {
+      model.checkpoint.reopen(fmt::format("model.layers.{}.", i));
+      TRY(auto share, load_layer(model, family, placement, static_cast<int>(rank), i));
+      ranks[rank].layers.push_back(std::move(share));
+    }
+    model.checkpoint.release_pages();
+    if (options.progress) TRY_VOID(options.progress(i + 1, count));
+    if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0 && placement.owners.empty())
+      options.begun(begin_model(spec, embedding, ranks));
+  }
+  return Ranks(std::move(ranks), std::move(placement.owners));
+}
+
+// The MTP head, if the checkpoint has one that can be run.
+Result<std::optional<nn::Mtp>> load_mtp(const ModelBuilder& model, const Family& family) {
+  const Checkpoint& checkpoint = model.checkpoint;
+  std::optional<nn::Mtp> mtp;
+  if (!family.build_mtp) return mtp;
+  if (!checkpoint.has("mtp.fc.weight")) {
+    if (model.spec.mtp_layers > 0)
+      log_warning("{}: the files lack the MTP head that config.json promises (docs/convert.md, --mtp-from)",
+                  checkpoint.path());
+  } else if (model.spec.mtp_unsupported.empty()) {
+    ModelBuilder builder = model;
+    builder.for_drafts = true;
+    TRY(mtp, family.build_mtp(builder));
+  } else {
+    log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), model.spec.mtp_unsupported);
+  }
+  return mtp;
+}
+
+// Tensors that files may have and a model does not use.
+void ignore_the_rest(Checkpoint& checkpoint, int layers, bool has_mtp) {
+  // Some files list the rotary frequencies; they repeat the config.
+  for (int i = 0; i < layers; i++) checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
+  if (has_mtp) {  // GGUF files may repeat the trunk's embedding and head
+    checkpoint.ignore("mtp.embed_tokens.");
+    checkpoint.ignore("mtp.lm_head.");
+  } else {
+    checkpoint.ignore("mtp.");
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& device,
+                                           const ModelLoadOptions& options) {
+  TRY(const Family* family, find_family(checkpoint));
+  TRY(ModelSpec spec, read_model_spec(checkpoint, device));
+  const ModelBuilder builder{checkpoint, spec, device};
+  plan_experts(checkpoint, device, options.split);
+  TRY(Placement placement, place_layers(checkpoint, spec, device, options.split));
+  const bool shares_head = placement.own_inputs;
+
+  TRY(auto head_rows, checkpoint.take_matrix(kEmbeddingMatrix, spec.vocab, spec.hidden));
+  const ops::Weight embedding = ops::Weight::make(device, head_rows);
+  checkpoint.release_pages();
+  TRY(Ranks ranks, load_layers(builder, *family, std::move(placement), embedding, options));
+  TRY(auto norm, take_norm(builder, "model.norm", spec.hidden, spec.norms));
+  if (!spec.tied_embeddings) {
+    TRY(head_rows, checkpoint.take_matrix(kHeadMatrix, spec.vocab, spec.hidden));
+  }
+  OutputHead head(spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows),
+                  spec.logits_soft_cap);
+  std::optional<nn::PerLayerInputs> per_layer_inputs;
+  if (spec.per_layer_width > 0) {
+    TRY(per_layer_inputs, family->build_per_layer_inputs(builder));
+  }
+  TRY(auto mtp, load_mtp(builder, *family));
+  if (shares_head) head.share(ranks, head_rows);
+  if (options.draft_vocab) head.set_draft_vocab(device, head_rows, options.draft_vocab());
+  ignore_the_rest(checkpoint, static_cast<int>(spec.layers.size()), mtp.has_value());
+  TRY_VOID(checkpoint.finish());
+  return std::make_unique<Model>(
+      std::move(spec), ModelWeights{embedding, std::move(per_layer_inputs), std::move(ranks), std::move(norm),
+                                    std::move(head), std::move(mtp)});
+}
+
+Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<int>& vocab) {
+  const char* name = spec_.tied_embeddings ? kEmbeddingMatrix : kHeadMatrix;
+  TRY(const auto head_rows, checkpoint.take_matrix(name, spec_.vocab, spec_.hidden));
+  weights_.head.set_draft_vocab(device(), head_rows, vocab);
+  return {};
+}
+
+}  // namespace anabranch

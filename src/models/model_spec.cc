@@ -1,0 +1,101 @@
+#include "models/model_spec.h"
+
+#include <algorithm>
+
+#include "checkpoint/checkpoint.h"
+#include "models/family.h"
+#include "ops/collective.h"
+#include "ops/table.h"
+
+namespace anabranch {
+namespace {
+
+// Whether the embedding is also the head: tie_word_embeddings is set at the top level or in text_config
+// (either may hold only a default), and the files have no head. As in Transformers, a head in the files is
+// used, whatever the config says.
+bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  const Json& config = checkpoint.config();
+  const auto flag = config.find("tie_word_embeddings");
+  const bool either = spec.tied_embeddings || (flag != config.end() && *flag == true);
+  return either && !checkpoint.has(kHeadMatrix);
+}
+
+// "eos_token_id" may be a number or a list, at the top or in text_config.
+std::vector<int> read_eos(const Json& config) {
+  std::vector<int> out;
+  const auto add = [&](const Json& holder) {
+    const auto it = holder.find("eos_token_id");
+    if (it == holder.end()) return;
+    const auto ids = read_token_ids(*it);
+    out.insert(out.end(), ids.begin(), ids.end());
+  };
+  add(config);
+  if (config.contains("text_config") && config["text_config"].is_object()) add(config["text_config"]);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Reports shapes that the device has no kernels for, before anything is loaded onto it.
+Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
+  for (size_t i = 0; i < spec.layers.size(); i++) {
+    if (!std::holds_alternative<MlpSpec>(spec.layers[i].mlp) && !device.ops().mix_experts)
+      return make_error(
+          ErrorKind::unsupported,
+          "{}: layer {}: there are no kernels for mixtures of experts on {}; run this model with "
+          "--device cpu",
+          path, i, device.name());
+    const auto* attention = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
+    const std::string why =
+        attention
+            ? device.ops().attention_unsupported(attention->head_dim,
+                                                 spec.ropes.at(static_cast<size_t>(spec.layers[i].rope)))
+            : device.ops().gated_delta_unsupported(std::get<ops::GatedDeltaShape>(spec.layers[i].mixer));
+    if (!why.empty())
+      return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
+                        why);
+  }
+  return {};
+}
+
+}  // namespace
+
+StateLayout ModelSpec::state_layout(int rank, int ranks) const {
+  StateLayout layout;
+  for (const auto& layer : layers) {
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    if (a && a->kv_layer >= 0) continue;
+    if (a) {
+      const int kv_heads = ops::split_units(a->kv_heads, 1, ranks).size(rank);
+      layout.emplace_back(KvLayout{kv_heads, a->head_dim, a->window});
+    } else {
+      ops::GatedDeltaShape shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+      const int values = shape.value_heads / shape.key_heads;
+      shape.key_heads = ops::split_units(shape.key_heads, 1, ranks).size(rank);
+      shape.value_heads = shape.key_heads * values;
+      layout.emplace_back(shape);
+    }
+  }
+  return layout;
+}
+
+std::vector<int> ModelSpec::state_parts() const {
+  std::vector<int> parts;
+  int next = 0;
+  for (const auto& layer : layers) {
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next++);
+  }
+  return parts;
+}
+
+Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device) {
+  TRY(const Family* family, find_family(checkpoint));
+  TRY(ModelSpec spec, family->read_config(checkpoint.config(), checkpoint.path()));
+  TRY_VOID(check_shapes(spec, device, checkpoint.path()));
+  spec.eos = read_eos(checkpoint.config());
+  spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);
+  return spec;
+}
+
+}  // namespace anabranch
