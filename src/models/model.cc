@@ -477,8 +477,9 @@ void Model::drop_layers(std::span<const int> layers) {
     for (auto at = layers.rbegin(); at != layers.rend(); ++at) from.erase(from.begin() + *at);
   };
   for (const int layer : layers)
-    layers_[static_cast<size_t>(layer)].visit_linears([&](const nn::Linear& linear) {
-      if (linear.origin) dropped_.insert(linear.origin->module);
+    layers_[static_cast<size_t>(layer)].visit_inputs([&](const std::vector<const nn::Linear*>& linears) {
+      for (const nn::Linear* linear : linears)
+        if (linear->origin) dropped_.insert(linear->origin->module);
     });
   drop(layers_);
   drop(spec_.layers);

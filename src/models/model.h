@@ -76,9 +76,13 @@ class Model {
   // Whether an adapter fits. Errors: invalid (a module of another shape), unsupported (a module that adapters
   // cannot change, such as experts, or that the model does not have; layers on several devices).
   Result<void> check_adapter(const AdapterFile& file) const;
-  // Puts a module of an adapter that fits on the device, for the states that the adapter shall change
-  // (SequenceState::set_adapters). Modules of layers that were dropped are left out.
-  void add_to_adapter(nn::Adapter& adapter, const std::string& module, const LowRankMatrices& matrices) const;
+  // The linear layers that the file's modules change, by input: they go on the device together. Those that
+  // were dropped are left out.
+  std::vector<std::vector<const nn::Linear*>> adapted_inputs(const AdapterFile& file) const;
+  // Puts the modules of an input's layers on the device, from a file that fits, for the states that the
+  // adapter shall change (SequenceState::set_adapters).
+  void add_to_adapter(nn::Adapter& adapter, const AdapterFile& file,
+                      std::span<const nn::Linear* const> layers) const;
 
   // Removes layers; those after them move up. Lossy: it is a different model then, and states made before do
   // not fit it.

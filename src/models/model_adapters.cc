@@ -7,15 +7,23 @@
 namespace anabranch {
 namespace {
 
-// A matrix in memory.
-WeightSource source_of(const Tensor& matrix) {
+// Matrices in memory, below each other.
+WeightSource source_of(std::vector<Tensor> matrices) {
   WeightSource source;
-  source.rows = matrix.shape(0);
-  source.cols = matrix.shape(1);
+  source.rows = 0;
+  for (const Tensor& matrix : matrices) source.rows += matrix.shape(0);
+  source.cols = matrices.front().shape(1);
   source.kind = WeightKind::f32;
-  source.read_dense = [matrix](int64_t first, int64_t count, float* values) {
-    const int64_t cols = matrix.shape(1);
-    std::copy_n(matrix.data<float>() + first * cols, count * cols, values);
+  source.read_dense = [matrices = std::move(matrices)](int64_t first, int64_t count, float* values) {
+    int64_t begin = 0;  // row of the matrix
+    for (const Tensor& matrix : matrices) {
+      const int64_t cols = matrix.shape(1), rows = matrix.shape(0);
+      const int64_t from = std::max(first, begin), to = std::min(first + count, begin + rows);
+      if (from < to)
+        std::copy_n(matrix.data<float>() + (from - begin) * cols, (to - from) * cols,
+                    values + (from - first) * cols);
+      begin += rows;
+    }
   };
   return source;
 }
@@ -37,10 +45,8 @@ Result<void> Model::check_adapter(const AdapterFile& file) const {
     return make_error(ErrorKind::unsupported, "{}: adapters run on one device, and the model is on {}",
                       file.path, ranks());
   std::map<std::string, const nn::Linear*> linears;
-  for (const nn::DecoderLayer& layer : layers_)
-    layer.visit_linears([&](const nn::Linear& linear) {
-      if (linear.origin) linears[linear.origin->module] = &linear;
-    });
+  for (const auto& input : adapted_inputs(file))
+    for (const nn::Linear* linear : input) linears[linear->origin->module] = linear;
   for (const auto& [module, matrices] : file.modules) {
     if (dropped_.contains(module)) continue;
     const auto at = linears.find(module);
@@ -62,18 +68,36 @@ Result<void> Model::check_adapter(const AdapterFile& file) const {
   return {};
 }
 
-void Model::add_to_adapter(nn::Adapter& adapter, const std::string& module,
-                           const LowRankMatrices& matrices) const {
-  // Two layers may have parts of a module's rows, such as queries and their gate: they share this.
-  std::optional<ops::Weight> down;
+std::vector<std::vector<const nn::Linear*>> Model::adapted_inputs(const AdapterFile& file) const {
+  std::vector<std::vector<const nn::Linear*>> inputs;
   for (const nn::DecoderLayer& layer : layers_)
-    layer.visit_linears([&](const nn::Linear& linear) {
-      if (!linear.origin || linear.origin->module != module) return;
-      if (!down) down = ops::Weight::make(*device_, source_of(matrices.down));
-      adapter.linears.emplace(
-          linear.origin.get(),
-          nn::LowRank{*down, device_->to_device(rows_of(matrices.up, linear.origin->rows))});
+    layer.visit_inputs([&](std::vector<const nn::Linear*> linears) {
+      std::erase_if(linears, [&](const nn::Linear* linear) {
+        return !linear->origin || !file.modules.contains(linear->origin->module);
+      });
+      if (!linears.empty()) inputs.push_back(std::move(linears));
     });
+  return inputs;
+}
+
+void Model::add_to_adapter(nn::Adapter& adapter, const AdapterFile& file,
+                           std::span<const nn::Linear* const> layers) const {
+  std::map<std::string, int> first;  // row of each module's down-projection
+  std::vector<Tensor> downs;
+  int rows = 0;
+  for (const nn::Linear* layer : layers) {
+    const std::string& module = layer->origin->module;
+    // Two layers may have parts of a module's rows, such as queries and their gate: they share these.
+    if (!first.emplace(module, rows).second) continue;
+    downs.push_back(file.modules.at(module).down);
+    rows += downs.back().shape(0);
+  }
+  const auto down = ops::Weight::make(*device_, source_of(std::move(downs)));
+  for (const nn::Linear* layer : layers) {
+    const auto& [module, outputs, of_module] = *layer->origin;
+    const Tensor up = rows_of(file.modules.at(module).up, of_module);
+    adapter.linears.emplace(layer->origin.get(), nn::LowRank{down, first.at(module), device_->to_device(up)});
+  }
 }
 
 }  // namespace anabranch

@@ -61,11 +61,12 @@ struct LayerOutput {
   std::span<const AdapterRows> adapters = {};  // for `linear`
 };
 
-// Whether one of the adapters changes the layer.
-bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters);
-
 // Multiplies one input with several matrices, and adds what its adapters add.
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
+
+// activation(gate(input)) * up(input). Both have a bias or none.
+ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Linear& up,
+                             ops::Activation activation);
 
 // All outputs of linear(y), without the bias; plus residual unless it is null; then what the adapters add.
 Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual = nullptr,

@@ -113,6 +113,8 @@ const SourceFile& file_of(Source source) {
       {"routing.cu", {"routing.cuh"}, {}},
       {"choose.cu", {"draw.h"}, {}},
       {"exchange.cu", {"lines.cuh"}, {}},
+      {"low_rank.cu", {}, {}},
+      {"low_rank_down.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, {"KIND", "PLANES", "GROUPS", "NT"}},
   };
   return files[static_cast<size_t>(source)];
 }

@@ -33,7 +33,9 @@ enum class Source {
   few_down,
   routing,
   choose,
-  exchange
+  exchange,
+  low_rank,
+  low_rank_down
 };
 
 // The specialisation of a kernel: the values of its file's macros, in the file's order.
