@@ -307,13 +307,12 @@ Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std:
     const auto weights = std::make_shared<nn::Adapter>();
     adapter->weights = weights;
     adapter->path = path, adapter->digest = file.digest, adapter->base = file.base, adapter->engine = this;
-    for (const auto& [module, matrices] : file.modules) {  // requests wait for a module at most
-      TRY_VOID(between_steps([&] { add_to_adapter(*weights, model_.model(), module, matrices); }));
-      const uint64_t bytes = matrices.down.nbytes() + matrices.up.nbytes();
+    for (const auto& [module, matrices] : file.modules)
       adapter->rank = std::max(adapter->rank, matrices.down.shape(0));
-      adapter->bytes += bytes;
-      *inbox_.adapter_bytes += bytes;
-    }
+    adapter->bytes = file.bytes;
+    *inbox_.adapter_bytes += file.bytes;
+    for (const auto& layers : adapted_inputs(model_.model(), file))  // requests wait for one input's at most
+      TRY_VOID(between_steps([&] { add_to_adapter(*weights, model_.model(), file, layers); }));
     if (!knows_adapters_.exchange(true)) TRY_VOID(between_steps([&] { model_.prepare_adapters(*weights); }));
     return std::shared_ptr<const LoadedAdapter>(adapter);
   } catch (const std::bad_alloc&) {

@@ -92,6 +92,10 @@ bool StepRunner::may_follow(std::span<Sequence* const> sequences, const StepLoad
 
 void StepRunner::submit(Step& step, const Step* before) {
   step.started = now_seconds();
+  // Rows with the same adapters follow each other, so that they share the adapters' products.
+  std::ranges::stable_sort(step.parts, {}, [](const StepPart& part) -> const SequenceState::Adapters& {
+    return part.sequence->state->adapters();
+  });
   if (!before) step.drafting = draft(step);
   step.drafted = now_seconds();
   Batch batch;

@@ -143,9 +143,11 @@ std::vector<StateLayout> Model::device_layouts() const {
 void Model::drop_layers(std::span<const int> layers) {
   CHECK(can_skip_layers(), "layers need each other");
   for (const int layer : layers)
-    weights_.ranks.layers()[static_cast<size_t>(layer)].visit_linears([&](const nn::Linear& linear) {
-      if (linear.origin) dropped_modules_.insert(linear.origin->module);
-    });
+    weights_.ranks.layers()[static_cast<size_t>(layer)].visit_inputs(
+        [&](const std::vector<const nn::Linear*>& linears) {
+          for (const nn::Linear* linear : linears)
+            if (linear->origin) dropped_modules_.insert(linear->origin->module);
+        });
   weights_.ranks.drop_layers(layers);
   for (auto at = layers.rbegin(); at != layers.rend(); ++at) spec_.layers.erase(spec_.layers.begin() + *at);
   lay_out_states();

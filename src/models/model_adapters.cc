@@ -6,15 +6,23 @@
 namespace anabranch {
 namespace {
 
-// A matrix in memory.
-WeightSource source_of(const Tensor& matrix) {
+// Matrices in memory, below each other.
+WeightSource source_of(std::vector<Tensor> matrices) {
   WeightSource source;
-  source.rows = matrix.shape(0);
-  source.cols = matrix.shape(1);
+  source.rows = 0;
+  for (const Tensor& matrix : matrices) source.rows += matrix.shape(0);
+  source.cols = matrices.front().shape(1);
   source.kind = WeightKind::f32;
-  source.read_dense = [matrix](int64_t first, int64_t count, float* values) {
-    const int64_t cols = matrix.shape(1);
-    std::copy_n(matrix.data<float>() + first * cols, count * cols, values);
+  source.read_dense = [matrices = std::move(matrices)](int64_t first, int64_t count, float* values) {
+    int64_t begin = 0;  // row of the matrix
+    for (const Tensor& matrix : matrices) {
+      const int64_t cols = matrix.shape(1), rows = matrix.shape(0);
+      const int64_t from = std::max(first, begin), to = std::min(first + count, begin + rows);
+      if (from < to)
+        std::copy_n(matrix.data<float>() + (from - begin) * cols, (to - from) * cols,
+                    values + (from - first) * cols);
+      begin += rows;
+    }
   };
   return source;
 }
@@ -35,12 +43,9 @@ Result<void> check_adapter(const Model& model, const AdapterFile& file) {
   if (model.ranks() > 1)
     return make_error(ErrorKind::unsupported, "{}: adapters run on one device, and the model is on {}",
                       file.path, model.ranks());
-  const auto& layers = model.weights().ranks.layers();
   std::map<std::string, const nn::Linear*> linears;
-  for (const nn::DecoderLayer& layer : layers)
-    layer.visit_linears([&](const nn::Linear& linear) {
-      if (linear.origin) linears[linear.origin->module] = &linear;
-    });
+  for (const auto& input : adapted_inputs(model, file))
+    for (const nn::Linear* linear : input) linears[linear->origin->module] = linear;
   for (const auto& [module, matrices] : file.modules) {
     if (model.dropped_modules().contains(module)) continue;
     const auto at = linears.find(module);
@@ -49,7 +54,7 @@ Result<void> check_adapter(const Model& model, const AdapterFile& file) {
           ErrorKind::unsupported,
           "{}: adapters cannot change '{}' here: they change the projections of attention, Gated "
           "DeltaNet and dense MLPs of this model's {} layers",
-          file.path, module, layers.size());
+          file.path, module, model.weights().ranks.layers().size());
     const nn::Linear& linear = *at->second;
     const int64_t in = linear.weight.in_features(), out = linear.origin->outputs;
     if (matrices.down.shape(1) != in || matrices.up.shape(0) != out)
@@ -62,18 +67,37 @@ Result<void> check_adapter(const Model& model, const AdapterFile& file) {
   return {};
 }
 
-void add_to_adapter(nn::Adapter& adapter, const Model& model, const std::string& module,
-                    const LowRankMatrices& matrices) {
-  // Two layers may have parts of a module's rows, such as queries and their gate: they share this.
-  std::optional<ops::Weight> down;
+std::vector<std::vector<const nn::Linear*>> adapted_inputs(const Model& model, const AdapterFile& file) {
+  std::vector<std::vector<const nn::Linear*>> inputs;
   for (const nn::DecoderLayer& layer : model.weights().ranks.layers())
-    layer.visit_linears([&](const nn::Linear& linear) {
-      if (!linear.origin || linear.origin->module != module) return;
-      if (!down) down = ops::Weight::make(model.device(), source_of(matrices.down));
-      adapter.linears.emplace(
-          linear.origin.get(),
-          nn::LowRank{*down, model.device().to_device(rows_of(matrices.up, linear.origin->rows))});
+    layer.visit_inputs([&](std::vector<const nn::Linear*> linears) {
+      std::erase_if(linears, [&](const nn::Linear* linear) {
+        return !linear->origin || !file.modules.contains(linear->origin->module);
+      });
+      if (!linears.empty()) inputs.push_back(std::move(linears));
     });
+  return inputs;
+}
+
+void add_to_adapter(nn::Adapter& adapter, const Model& model, const AdapterFile& file,
+                    std::span<const nn::Linear* const> layers) {
+  std::map<std::string, int> first;  // row of each module's down-projection
+  std::vector<Tensor> downs;
+  int rows = 0;
+  for (const nn::Linear* layer : layers) {
+    const std::string& module = layer->origin->module;
+    // Two layers may have parts of a module's rows, such as queries and their gate: they share these.
+    if (!first.emplace(module, rows).second) continue;
+    downs.push_back(file.modules.at(module).down);
+    rows += downs.back().shape(0);
+  }
+  const auto down = ops::Weight::make(model.device(), source_of(std::move(downs)));
+  for (const nn::Linear* layer : layers) {
+    const auto& [module, outputs, of_module] = *layer->origin;
+    const Tensor up = rows_of(file.modules.at(module).up, of_module);
+    adapter.linears.emplace(layer->origin.get(),
+                            nn::LowRank{down, first.at(module), model.device().to_device(up)});
+  }
 }
 
 }  // namespace anabranch

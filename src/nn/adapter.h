@@ -9,8 +9,11 @@
 namespace anabranch::nn {
 
 struct LowRank {
-  ops::Weight down;  // [rank, in]
-  Tensor up;         // [out, rank] f32
+  // [columns, in]: the down-projections of all layers with the same input that the adapter changes, below
+  // each other. They share this. The layer's begins at row `first`.
+  ops::Weight down;
+  int first = 0;
+  Tensor up;  // [out, rank] f32
 };
 
 struct Origin;  // nn/linear.h

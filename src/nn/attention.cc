@@ -42,11 +42,15 @@ Tensor Attention::operator()(const Normed& x, const Batch& batch, int part, cons
   return add(residual, o, attended, x.adapters);
 }
 
-Attention::Projected Attention::project_all(const Normed& x) const {
+std::vector<const Linear*> Attention::projections() const {
   std::vector<const Linear*> layers = {&q};
   for (const auto* linear : {&k, &v, &gate})
     if (*linear) layers.push_back(&**linear);
-  const auto products = project(x, layers);
+  return layers;
+}
+
+Attention::Projected Attention::project_all(const Normed& x) const {
+  const auto products = project(x, projections());
   size_t next = 0;
   Projected out{products[next++], {}, {}, {}};
   if (k) out.k = products[next++];

@@ -27,10 +27,8 @@ struct Attention {
       if (*linear) visit((*linear)->weight);
   }
   template <class Visit>
-  void visit_linears(const Visit& visit) const {
-    visit(q), visit(o);
-    for (const auto* linear : {&k, &v, &gate})
-      if (*linear) visit(**linear);
+  void visit_inputs(const Visit& visit) const {
+    visit(projections()), visit({&o});
   }
   template <class Visit>
   void visit_copies(const Visit& visit) const {
@@ -38,6 +36,8 @@ struct Attention {
   }
 
  private:
+  // q, and those of k, v and gate that the layer has.
+  std::vector<const Linear*> projections() const;
   // The projections of x; keys, values and gate if the layer has them, values normalised.
   struct Projected {
     Tensor q, k, v, gate;

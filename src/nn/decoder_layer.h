@@ -36,12 +36,13 @@ struct DecoderLayer {
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
     if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
   }
-  // Calls visit(const Linear&) for every linear layer that an adapter may change.
+  // Calls visit(std::vector<const Linear*>) for every input of linear layers that an adapter may change, with
+  // these layers.
   template <class Visit>
-  void visit_linears(const Visit& visit) const {
-    std::visit([&](const auto& m) { m.visit_linears(visit); }, mixer);
-    if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_linears(visit);
-    if (const auto* both = std::get_if<MlpAndMoe>(&mlp)) both->mlp.visit_linears(visit);
+  void visit_inputs(const Visit& visit) const {
+    std::visit([&](const auto& m) { m.visit_inputs(visit); }, mixer);
+    if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_inputs(visit);
+    if (const auto* both = std::get_if<MlpAndMoe>(&mlp)) both->mlp.visit_inputs(visit);
   }
   // visit_weights() for the copies of matrices (Linear::own_inputs).
   template <class Visit>

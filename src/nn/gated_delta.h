@@ -18,8 +18,8 @@ struct GatedDelta {
     for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(linear->weight);
   }
   template <class Visit>
-  void visit_linears(const Visit& visit) const {
-    for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(*linear);
+  void visit_inputs(const Visit& visit) const {
+    visit({&qkv, &z, &b, &a}), visit({&out});
   }
   template <class Visit>
   void visit_copies(const Visit& visit) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ops/low_rank.h"
 
 namespace anabranch::nn {
@@ -12,44 +13,64 @@ const LowRank* find(const AdapterRows& rows, const Linear& layer) {
   return at == rows.adapter->linears.end() ? nullptr : &at->second;
 }
 
-// Adds to each layer's output what its adapters add. The input of the layers: x, after `norm` unless it is
-// null. What an adapter makes of a row that is not its own is not used.
-void add_adapters(std::span<Tensor> outputs, std::span<const Linear* const> layers, const ops::MatmulInput& x,
-                  const RmsNorm* norm, std::span<const AdapterRows> adapters) {
-  struct Part {
-    size_t output;
-    const LowRank* low_rank;
-    const AdapterRows* rows;
-  };
-  std::vector<Part> parts;
-  for (size_t i = 0; i < layers.size(); i++)
-    for (const AdapterRows& rows : adapters)
-      if (const LowRank* low_rank = find(rows, *layers[i])) parts.push_back({i, low_rank, &rows});
-  // Several sequences, or layers with parts of one module's rows, share a product.
-  std::vector<const ops::Weight*> weights;
-  const auto find_down = [&](const Part& part) {
-    return std::ranges::find(weights, &part.low_rank->down.storage(),
-                             [](const ops::Weight* weight) { return &weight->storage(); });
-  };
-  for (const Part& part : parts)
-    if (find_down(part) == weights.end()) weights.push_back(&part.low_rank->down);
-  std::vector<Tensor> products;
-  for (size_t first = 0; first < weights.size(); first += ops::kMaxLinearWeights) {
-    const size_t count = std::min(ops::kMaxLinearWeights, weights.size() - first);
-    for (Tensor& product : ops::linear(x, std::span(weights).subspan(first, count), norm))
-      products.push_back(std::move(product));
-  }
-  std::vector<ops::LowRankRows> sums;
-  for (size_t i = 0, next = 0; i < outputs.size(); i++) {
-    sums.clear();
-    for (; next < parts.size() && parts[next].output == i; next++) {
-      const auto& [output, low_rank, rows] = parts[next];
-      const auto at = find_down(parts[next]) - weights.begin();
-      sums.push_back(
-          {products[static_cast<size_t>(at)], low_rank->up, rows->scale, rows->begin, rows->count});
+bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters) {
+  return std::ranges::any_of(adapters, [&](const AdapterRows& rows) { return find(rows, layer) != nullptr; });
+}
+
+// The rows of an adapter after the down-projections of all layers with one input.
+struct DownRows {
+  const AdapterRows* rows;
+  Tensor z;
+};
+
+// Multiplies each adapter's own rows of x. Called before the layers' own products, which on a card begin to
+// load their weights meanwhile.
+std::vector<DownRows> project_down(const ops::MatmulInput& x, std::span<const Linear* const> layers,
+                                   std::span<const AdapterRows> adapters) {
+  std::vector<DownRows> all;
+  std::vector<ops::LowRankDown> parts;
+  for (const AdapterRows& rows : adapters) {
+    const LowRank* first = nullptr;
+    for (const Linear* layer : layers) {
+      const LowRank* low_rank = find(rows, *layer);
+      if (!low_rank) continue;
+      CHECK(!first || &first->down.storage() == &low_rank->down.storage(),
+            "layers with one input have down-projections of their own");
+      first = low_rank;
     }
-    if (!sums.empty()) ops::add_low_rank(outputs[i], sums);
+    if (!first) continue;
+    all.push_back({&rows, {}});
+    parts.push_back({&first->down, rows.begin, rows.count});
   }
+  if (parts.empty()) return all;
+  auto z = ops::low_rank_down(x, parts);
+  for (size_t i = 0; i < z.size(); i++) all[i].z = std::move(z[i]);
+  return all;
+}
+
+// A layer's product, and what adapters add to it.
+ops::LowRankOutput with_adapters(Tensor y, const Linear& layer, std::span<const DownRows> downs) {
+  ops::LowRankOutput output{std::move(y), {}};
+  for (const auto& [rows, z] : downs)
+    if (const LowRank* low_rank = find(*rows, layer))
+      output.parts.push_back({z, low_rank->up, rows->scale, rows->begin, rows->count, low_rank->first});
+  return output;
+}
+
+// The products of an input with several matrices, and what adapters add to them.
+std::vector<ops::LowRankOutput> multiply(const Normed& input, std::span<const Linear* const> layers) {
+  std::vector<const ops::Weight*> weights;
+  for (const auto* layer : layers) weights.push_back(&layer->weight);
+  const bool adapted =
+      std::ranges::any_of(layers, [&](const Linear* layer) { return is_adapted(*layer, input.adapters); });
+  const ops::MatmulInput x = adapted ? ops::pack(input.x, &input.norm) : input.x;
+  std::vector<DownRows> downs;
+  if (adapted) downs = project_down(x, layers, input.adapters);
+  auto products = ops::linear(x, weights, adapted ? nullptr : &input.norm);
+  std::vector<ops::LowRankOutput> outputs;
+  for (size_t i = 0; i < layers.size(); i++)
+    outputs.push_back(with_adapters(std::move(products[i]), *layers[i], downs));
+  return outputs;
 }
 
 Tensor multiply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual) {
@@ -62,30 +83,47 @@ Tensor multiply(const Linear& linear, const ops::MatmulInput& y, const Tensor* r
                                residual);
 }
 
-}  // namespace
-
-bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters) {
-  return std::ranges::any_of(adapters, [&](const AdapterRows& rows) { return find(rows, layer) != nullptr; });
+// All outputs of linear(y), without the bias; plus residual unless it is null; then what the adapters add.
+Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual,
+             std::span<const AdapterRows> adapters) {
+  if (!is_adapted(linear, adapters)) return multiply(linear, y, residual);
+  const Linear* const layers[] = {&linear};
+  const ops::MatmulInput x = ops::pack(y);
+  const auto downs = project_down(x, layers, adapters);
+  ops::LowRankOutput output = with_adapters(multiply(linear, x, residual), linear, downs);
+  ops::add_low_rank({&output, 1});
+  return std::move(output.y);
 }
 
+}  // namespace
+
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers) {
-  std::vector<const ops::Weight*> weights;
-  for (const auto* layer : layers) weights.push_back(&layer->weight);
-  auto out = ops::linear(input.x, weights, &input.norm);
-  if (!input.adapters.empty()) add_adapters(out, layers, input.x, &input.norm, input.adapters);
-  size_t i = 0;
-  for (const auto* layer : layers) {
-    if (layer->bias) out[i] = ops::add_bias(out[i], *layer->bias);
-    i++;
+  auto outputs = multiply(input, layers);
+  ops::add_low_rank(outputs);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < layers.size(); i++) {
+    const auto& bias = layers[i]->bias;
+    out.push_back(bias ? ops::add_bias(outputs[i].y, *bias) : std::move(outputs[i].y));
   }
   return out;
 }
 
+ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Linear& up,
+                             ops::Activation activation) {
+  const Linear* const both[] = {&gate, &up};
+  if (gate.bias) {
+    const auto y = project(input, both);
+    return ops::swiglu(y[0], y[1], activation);
+  }
+  if (!is_adapted(gate, input.adapters) && !is_adapted(up, input.adapters))
+    return ops::linear_swiglu(input.x, gate.weight, up.weight, input.norm, activation);
+  auto y = multiply(input, both);
+  return ops::low_rank_swiglu(std::move(y[0]), std::move(y[1]), activation);
+}
+
 Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,
            std::span<const AdapterRows> adapters) {
-  Tensor out = multiply(linear, y, residual.is_fused() ? residual.x : nullptr);
-  const Linear* const layers[] = {&linear};
-  if (!adapters.empty()) add_adapters(std::span(&out, 1), layers, y, nullptr, adapters);
+  Tensor out = apply(linear, y, residual.is_fused() ? residual.x : nullptr, adapters);
   if (linear.bias) out = ops::add_bias(out, *linear.bias);
   return residual.is_fused() ? out : add(residual, out);
 }

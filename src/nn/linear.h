@@ -62,11 +62,12 @@ struct Residual {
   bool is_fused() const { return x && !post; }
 };
 
-// Whether one of the adapters changes the layer.
-bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters);
-
 // Multiplies one input with several matrices, and adds what its adapters add.
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
+
+// activation(gate(input)) * up(input). Both have a bias or none.
+ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Linear& up,
+                             ops::Activation activation);
 
 // x + post(linear(y)), the end of a layer, with all outputs of a linear that is split. Without a norm, the
 // product and the sum are one kernel: (x + W y) + adapters + bias, in this order.

@@ -17,8 +17,8 @@ struct Mlp {
     visit(gate.weight), visit(up.weight), visit(down.weight);
   }
   template <class Visit>
-  void visit_linears(const Visit& visit) const {
-    visit(gate), visit(up), visit(down);
+  void visit_inputs(const Visit& visit) const {
+    visit({&gate, &up}), visit({&down});
   }
   template <class Visit>
   void visit_copies(const Visit& visit) const {

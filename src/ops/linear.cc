@@ -9,6 +9,12 @@
 namespace anabranch::ops {
 namespace {
 
+void require_norm(const char* op, const MatmulInput& x, const RowNorm* norm) {
+  if (!norm) return;
+  require(!x.packed, op, "the rows are packed: they cannot be normalised any more.");
+  require_shape(op, "the norm's weight", norm->weight, {x.inputs});
+}
+
 void require_input(const char* op, const MatmulInput& x, std::span<const Weight* const> weights,
                    const RowNorm* norm) {
   require(!weights.empty() && weights.size() <= kMaxLinearWeights, op,
@@ -20,9 +26,7 @@ void require_input(const char* op, const MatmulInput& x, std::span<const Weight*
     require(&w->device() == &x.values.device(), op, "x is on {}, and a weight on another device, {}.",
             x.values.device().name(), w->device().name());
   }
-  if (!norm) return;
-  require(!x.packed, op, "the rows are packed: they cannot be normalised any more.");
-  require_shape(op, "the norm's weight", norm->weight, {x.inputs});
+  require_norm(op, x, norm);
 }
 
 void show_observer(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm) {
@@ -42,6 +46,14 @@ std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> 
   require_input("linear", x, weights, norm);
   show_observer(x, weights, norm);
   return x.values.device().ops().linear(x, weights, norm);
+}
+
+MatmulInput pack(const MatmulInput& x, const RowNorm* norm) {
+  if (!x.packed) require_f32("pack", "x", x.values, 2);
+  require_norm("pack", x, norm);
+  const OpTable& ops = x.values.device().ops();
+  if (ops.pack) return ops.pack(x, norm);
+  return norm ? ops.rms_norm(x.values, norm->weight, norm->eps) : x;
 }
 
 Tensor linear(const MatmulInput& x, const Weight& weight) {

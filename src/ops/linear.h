@@ -25,6 +25,10 @@ std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> 
                            const RowNorm* norm = nullptr);
 Tensor linear(const MatmulInput& x, const Weight& weight);
 
+// x, or norm(x) (x must be plain then), as the input of several products: what they do with an input each is
+// done once. They have the same bits as with x and the norm.
+MatmulInput pack(const MatmulInput& x, const RowNorm* norm = nullptr);
+
 // residual + x W^T, residual [M, out]. The same bits as linear() and add().
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
 

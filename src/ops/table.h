@@ -43,6 +43,8 @@ struct OpTable {
   Tensor (*linear_add)(const MatmulInput& x, const Weight& weight, const Tensor& residual);
   MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                                Activation activation);
+  // null: rms_norm(), or x itself
+  MatmulInput (*pack)(const MatmulInput& x, const RowNorm* norm) = nullptr;
   Tensor (*embed)(std::span<const int> ids, const Weight& table);
   // null: `chosen` is in the host's memory, or is never given
   Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
@@ -73,8 +75,12 @@ struct OpTable {
                                                  std::span<const RowSampling> rows) = nullptr;
   Tensor (*rope)(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
-  // low_rank.h
-  void (*add_low_rank)(Tensor& y, std::span<const LowRankRows> parts);  // y is not empty; some parts may be
+  // low_rank.h; some outputs and parts may be empty
+  void (*add_low_rank)(std::span<LowRankOutput> outputs);
+  // null: built from linear() of the rows, which are not packed then
+  std::vector<Tensor> (*low_rank_down)(const MatmulInput& x, std::span<const LowRankDown> parts) = nullptr;
+  // null: built from the ops here; outputs: gate and up, of one shape
+  MatmulInput (*low_rank_swiglu)(std::span<LowRankOutput> outputs, Activation activation) = nullptr;
 
   // attention.h
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);

@@ -421,6 +421,9 @@ TEST_F(Cuda, LowRankSums) {
   constexpr int kRanks[] = {1, 3, 8, 16, 64, 1024};
   expect_low_rank_of_shapes(card(), kRanks);
   expect_low_rank_of_many_parts(card());
+  expect_low_rank_of_columns_and_pieces(card());
+  expect_low_rank_of_outputs(card());
+  expect_low_rank_downs(card());
   expect_low_rank_in_order(card());
   expect_low_rank_rows_stand_alone(card());
 }

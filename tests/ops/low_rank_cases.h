@@ -2,34 +2,62 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <span>
 #include <vector>
 
+#include "base/float16.h"
+#include "ops/elementwise.h"
 #include "ops/low_rank.h"
+#include "ops/matrices.h"
 #include "ops/testing.h"
 
 namespace anabranch::ops {
 
-// y after the parts on this device; all operands are the host's, and stay as they are.
-inline Tensor add_low_rank_on(Device& device, const Tensor& y, std::span<const LowRankRows> parts) {
-  std::vector<LowRankRows> there;
-  for (const LowRankRows& part : parts)
-    there.push_back(
-        {device.to_device(part.z), device.to_device(part.up), part.scale, part.begin, part.count});
-  Tensor sums = device.to_device(to_tensor(to_vector(y), y.shape()));
-  add_low_rank(sums, there);
-  return to_host(sums);
+// A tensor of the device with the host's elements.
+inline Tensor copy_to(Device& device, const Tensor& x) {
+  return device.to_device(to_tensor(to_vector(x), x.shape()));
 }
 
-// A random part of y.
-inline LowRankRows low_rank_part(const Tensor& y, int rank, int begin, int count, float scale, Rng& rng) {
-  return {random_tensor({y.shape(0), rank}, rng), random_tensor({y.shape(1), rank}, rng), scale, begin,
-          count};
+// An output with its parts on this device; all operands are the host's, and stay as they are.
+inline LowRankOutput low_rank_output(Device& device, const Tensor& y, std::span<const LowRankRows> parts) {
+  LowRankOutput output{copy_to(device, y), {}};
+  for (const LowRankRows& part : parts) {
+    output.parts.push_back(part);
+    output.parts.back().z = device.to_device(part.z), output.parts.back().up = device.to_device(part.up);
+  }
+  return output;
+}
+
+// y after the parts.
+inline Tensor add_low_rank_on(Device& device, const Tensor& y, std::span<const LowRankRows> parts) {
+  LowRankOutput output = low_rank_output(device, y, parts);
+  add_low_rank({&output, 1});
+  return to_host(output.y);
+}
+
+// A random part of y. pieces: of z; columns: that z has in front of the part's, and behind them.
+inline LowRankRows low_rank_part(const Tensor& y, int rank, int begin, int count, float scale, Rng& rng,
+                                 int pieces = 1, int columns = 0) {
+  return {random_tensor({pieces, count, rank + 2 * columns}, rng),
+          random_tensor({y.shape(1), rank}, rng),
+          scale,
+          begin,
+          count,
+          columns};
+}
+
+// The address of the first piece of a number of z. row: of y.
+inline const float* low_rank_z(const LowRankRows& part, int row, int r) {
+  return part.z.data<float>() + (row - part.begin) * part.z.shape(2) + part.first + r;
+}
+inline bool has_row(const LowRankRows& part, int row) {
+  return row >= part.begin && row < part.begin + part.count;
 }
 
 // The sum in double, and what f32 may change. A product's sum is rounded `rank` times, and no partial sum is
-// larger than the sum of the products' sizes, up to rounding; y is rounded once for each part, and never
-// larger than all sizes together.
+// larger than the sum of the products' sizes, up to rounding; so are the sums of pieces. y is rounded once
+// for each part, and never larger than all sizes together.
 struct LowRankSums {
   std::vector<double> y, tolerance;
 };
@@ -39,17 +67,18 @@ inline LowRankSums exact_low_rank(const Tensor& y, std::span<const LowRankRows> 
   for (int i = 0; i < y.size(); i++) {
     double sum = y.data<float>()[i], size = std::abs(sum), roundings = 0, tolerance = 0;
     for (const LowRankRows& part : parts) {
-      const int row = i / out, rank = part.z.shape(1);
-      if (row < part.begin || row >= part.begin + part.count) continue;
+      const int row = i / out, rank = part.up.shape(1), pieces = part.z.shape(0);
+      if (!has_row(part, row)) continue;
       double products = 0;
-      for (int r = 0; r < rank; r++) {
-        const double product = double{part.scale} * part.up.data<float>()[i % out * rank + r] *
-                               part.z.data<float>()[row * rank + r];
-        sum += product;
-        products += std::abs(product);
-      }
+      for (int r = 0; r < rank; r++)
+        for (int p = 0; p < pieces; p++) {
+          const double product = double{part.scale} * part.up.data<float>()[i % out * rank + r] *
+                                 low_rank_z(part, row, r)[p * part.count * part.z.shape(2)];
+          sum += product;
+          products += std::abs(product);
+        }
       size += products;
-      tolerance += rank * products;
+      tolerance += (rank + pieces - 1) * products;
       roundings++;
     }
     sums.y.push_back(sum);
@@ -60,17 +89,20 @@ inline LowRankSums exact_low_rank(const Tensor& y, std::span<const LowRankRows> 
 
 // The bits that the header promises.
 inline std::vector<float> promised_low_rank(const Tensor& y, std::span<const LowRankRows> parts) {
-  const auto out = static_cast<size_t>(y.shape(1));
+  const int out = y.shape(1);
   std::vector<float> sums = to_vector(y);
   for (const LowRankRows& part : parts)
-    for (size_t i = static_cast<size_t>(part.begin) * out;
-         i < static_cast<size_t>(part.begin + part.count) * out; i++) {
-      const auto rank = static_cast<size_t>(part.z.shape(1));
+    for (int i = part.begin * out; i < (part.begin + part.count) * out; i++) {
+      const int rank = part.up.shape(1);
       float acc = 0;
-      for (size_t r = 0; r < rank; r++)
-        acc = std::fma(part.up.data<float>()[i % out * rank + r], part.z.data<float>()[i / out * rank + r],
-                       acc);
-      sums[i] = std::fma(part.scale, acc, sums[i]);
+      for (int r = 0; r < rank; r++) {
+        const float* pieces = low_rank_z(part, i / out, r);
+        float z = *pieces;
+        for (int p = 1; p < part.z.shape(0); p++) z += pieces[p * part.count * part.z.shape(2)];
+        acc = std::fma(part.up.data<float>()[i % out * rank + r], z, acc);
+      }
+      float& sum = sums[static_cast<size_t>(i)];
+      sum = std::fma(part.scale, acc, sum);
     }
   return sums;
 }
@@ -86,7 +118,7 @@ inline void expect_low_rank(Device& device, const Tensor& y, std::span<const Low
   const auto out = static_cast<size_t>(y.shape(1));
   for (int row = 0; row < y.shape(0); row++) {
     bool untouched = true;
-    for (const LowRankRows& part : parts) untouched &= row < part.begin || row >= part.begin + part.count;
+    for (const LowRankRows& part : parts) untouched &= !has_row(part, row);
     if (!untouched) continue;
     const size_t first = static_cast<size_t>(row) * out;
     EXPECT_TRUE(bits_agree(&got[first], &before[first], out)) << what << ", row " << row;
@@ -107,24 +139,77 @@ inline void expect_low_rank_of_shapes(Device& device, std::span<const int> ranks
     }
 }
 
+// Parts that have columns of z of others beside them, and whose z is in pieces.
+inline void expect_low_rank_of_columns_and_pieces(Device& device) {
+  Rng rng(24);
+  for (const int rank : {1, 5, 16, 130})
+    for (const auto& [pieces, columns] : {std::pair{1, 3}, {2, 0}, {12, 4}}) {
+      const Tensor y = random_tensor({11, 70}, rng);
+      const std::vector parts = {low_rank_part(y, rank, 2, 7, 0.7f, rng, pieces, columns),
+                                 low_rank_part(y, 3, 4, 7, 1.5f, rng, 5 - pieces % 5, 1)};
+      expect_low_rank(device, y, parts, fmt::format("rank {}, {} pieces", rank, pieces));
+    }
+}
+
+// Outputs of unequal widths with parts of their own, some without: each is as it is alone, and gate and up
+// with their activation as both and then swiglu().
+inline void expect_low_rank_of_outputs(Device& device) {
+  Rng rng(25);
+  for (const int rows : {1, 9, 70}) {
+    SCOPED_TRACE(rows);
+    std::vector<Tensor> y;
+    std::vector<std::vector<LowRankRows>> parts;
+    for (const int out : {130, 64, 1, 200, 77}) {
+      const size_t m = y.size();
+      y.push_back(random_tensor({rows, out}, rng));
+      parts.emplace_back();
+      for (int i = 0; i < rows && m != 1; i += 3)
+        parts[m].push_back(low_rank_part(y[m], 2 + (i + static_cast<int>(m)) % 7, i, std::min(2, rows - i),
+                                         0.5f, rng, 1 + i % 2, 1));
+    }
+    std::vector<LowRankOutput> together;
+    for (size_t m = 0; m < y.size(); m++) together.push_back(low_rank_output(device, y[m], parts[m]));
+    add_low_rank(together);
+    for (size_t m = 0; m < y.size(); m++)
+      EXPECT_TRUE(bits_agree(to_vector(together[m].y), promised_low_rank(y[m], parts[m]))) << m;
+    // Without parts in gate, in up, or in both.
+    for (const auto& [a, b] : {std::pair<size_t, size_t>{0, 0}, {0, 1}, {1, 0}, {1, 1}}) {
+      const Tensor other = random_tensor(y[0].shape(), rng);
+      const std::span<const LowRankRows> none, of_gate = a ? none : parts[0], of_up = b ? none : parts[0];
+      const auto sums = [&](const Tensor& from, std::span<const LowRankRows> of) {
+        return device.to_device(to_tensor(promised_low_rank(from, of), from.shape()));
+      };
+      for (const auto activation : {Activation::silu, Activation::gelu_tanh}) {
+        const MatmulInput got = low_rank_swiglu(low_rank_output(device, y[0], of_gate),
+                                                low_rank_output(device, other, of_up), activation),
+                          want = pack(swiglu(sums(y[0], of_gate), sums(other, of_up), activation));
+        ASSERT_EQ(got.packed, want.packed);
+        const Tensor x = to_host(got.values), z = to_host(want.values);
+        ASSERT_EQ(x.shape(), z.shape());
+        EXPECT_EQ(std::memcmp(x.data<char>(), z.data<char>(), x.nbytes()), 0) << a << b;
+      }
+    }
+  }
+}
+
 // Parts of several ranks that overlap, that have no rows, and more than one launch of a card takes.
 inline void expect_low_rank_of_many_parts(Device& device) {
   Rng rng(22);
   const Tensor y = random_tensor({40, 70}, rng);
   std::vector<LowRankRows> parts;
-  for (int i = 0; i < 19; i++)
+  for (int i = 0; i < 150; i++)
     parts.push_back(
         low_rank_part(y, 1 + i % 7, (7 * i + 9) % 31, i % 5 == 4 ? 0 : 1 + i % 9, i % 2 ? 1.0f : 0.3f, rng));
-  for (const size_t count : {0, 1, 2, 5, 8, 9, 16, 19})
+  for (const size_t count : {0, 1, 2, 5, 64, 65, 150})
     expect_low_rank(device, y, {parts.data(), count}, fmt::format("{} parts", count));
-  for (LowRankRows& part : parts) part.count = 0;
+  for (LowRankRows& part : parts) part = low_rank_part(y, 3, 7, 0, 1.0f, rng);
   expect_low_rank(device, y, parts, "no rows");
 }
 
 // A sum that depends on the order: -1e8 + 1e8 + 1 is 1, but -1e8 + 1 + 1e8 is 0.
 inline void expect_low_rank_in_order(Device& device) {
-  const LowRankRows large{to_tensor({1}, {1, 1}), to_tensor({1e8f}, {1, 1}), 1, 0, 1},
-      small{to_tensor({1}, {1, 1}), to_tensor({1}, {1, 1}), 1, 0, 1};
+  const LowRankRows large{to_tensor({1}, {1, 1, 1}), to_tensor({1e8f}, {1, 1}), 1, 0, 1},
+      small{to_tensor({1}, {1, 1, 1}), to_tensor({1}, {1, 1}), 1, 0, 1};
   const Tensor y = to_tensor({-1e8f}, {1, 1});
   EXPECT_EQ(to_vector(add_low_rank_on(device, y, std::vector{large, small})), std::vector{1.0f});
   EXPECT_EQ(to_vector(add_low_rank_on(device, y, std::vector{small, large})), std::vector{0.0f});
@@ -140,10 +225,87 @@ inline void expect_low_rank_rows_stand_alone(Device& device) {
   for (int row = 0; row < rows; row++) {
     std::vector<LowRankRows> own;
     for (const LowRankRows& part : parts)
-      if (row >= part.begin && row < part.begin + part.count)
-        own.push_back({part.z.slice_rows(row, row + 1), part.up, part.scale, 0, 1});
+      if (has_row(part, row)) {
+        const Tensor z = part.z.reshape({part.count, part.z.shape(2)});
+        own.push_back({z.slice_rows(row - part.begin, row - part.begin + 1).reshape({1, 1, z.shape(1)}),
+                       part.up, part.scale, 0, 1});
+      }
     expect_same_bits(add_low_rank_on(device, y.slice_rows(row, row + 1), own), whole.slice_rows(row, row + 1),
                      fmt::format("row {}", row));
+  }
+}
+
+// Down-projections of some rows by several matrices: near the sums in double, and each row's bits the same
+// alone, among others, and beside other parts.
+inline void expect_low_rank_downs(Device& device) {
+  Rng rng(26);
+  struct Case {
+    int rows, inputs;
+    std::vector<std::tuple<int, int, int>> parts;  // columns, begin, count
+  };
+  for (const Case& c :
+       {Case{1, 64, {{16, 0, 1}}}, Case{3, 96, {{7, 0, 1}, {40, 2, 1}}},
+        Case{9, 1100, {{17, 1, 3}, {3, 1, 8}, {64, 5, 2}}}, Case{40, 2100, {{5, 3, 13}, {9, 0, 40}}},
+        Case{70, 1030, {{20, 1, 69}, {1, 30, 2}}}}) {
+    SCOPED_TRACE(::testing::Message() << c.rows << " rows of " << c.inputs);
+    // Numbers that bf16 has, so that products are exact.
+    const auto numbers = [&](const Shape& shape) {
+      Tensor x = random_tensor(shape, rng);
+      for (int i = 0; i < x.size(); i++)
+        x.data<float>()[i] = bf16_to_float(float_to_bf16(x.data<float>()[i]));
+      return x;
+    };
+    const Tensor x = numbers({c.rows, c.inputs});
+    std::vector<Matrix> matrices;
+    std::vector<Weight> weights;
+    std::vector<LowRankDown> parts;
+    for (const auto& [columns, begin, count] : c.parts) {
+      matrices.push_back(dense_matrix(columns, c.inputs, WeightKind::f32, static_cast<unsigned>(columns)));
+      weights.push_back(Weight::make(device, matrices.back().source()));
+    }
+    for (size_t i = 0; i < c.parts.size(); i++)
+      parts.push_back({&weights[i], std::get<1>(c.parts[i]), std::get<2>(c.parts[i])});
+    const auto downs = low_rank_down(device.to_device(x), parts);
+    for (size_t i = 0; i < parts.size(); i++) {
+      const auto& [columns, begin, count] = c.parts[i];
+      const auto sum_of = [&, columns = columns](const Tensor& z, int row) {
+        std::vector<float> sums;
+        for (int o = 0; o < columns; o++) {
+          const int rows = z.shape(1);
+          float sum = 0;
+          for (int p = 0; p < z.shape(0); p++) {
+            const float piece = z.data<float>()[(p * rows + row) * columns + o];
+            sum = p == 0 ? piece : sum + piece;
+          }
+          sums.push_back(sum);
+        }
+        return sums;
+      };
+      const Tensor z = to_host(downs[i]);
+      ASSERT_EQ(z.shape(), Shape({z.shape(0), count, columns}));
+      for (int row = 0; row < count; row++) {
+        std::vector<double> want, tolerance;
+        for (int o = 0; o < columns; o++) {
+          double sum = 0, size = 0;
+          for (int k = 0; k < c.inputs; k++) {
+            const double product = double{x.data<float>()[(begin + row) * c.inputs + k]} *
+                                   matrices[i].values[static_cast<size_t>(o * c.inputs + k)];
+            sum += product, size += std::abs(product);
+          }
+          want.push_back(sum);
+          tolerance.push_back(size * (c.inputs * kUlp + 1.0 / (1 << 15)));  // a card's weights have 16 bits
+        }
+        const auto sums = sum_of(z, row);
+        EXPECT_TRUE(within(sums, want, tolerance)) << "part " << i << ", row " << row;
+      }
+      for (const int row : {0, count / 2, count - 1}) {
+        const LowRankDown alone{&weights[i], 0, 1};
+        const auto one =
+            low_rank_down(device.to_device(x.slice_rows(begin + row, begin + row + 1)), {&alone, 1});
+        EXPECT_TRUE(bits_agree(sum_of(to_host(one[0]), 0), sum_of(z, row)))
+            << "part " << i << ", row " << row;
+      }
+    }
   }
 }
 

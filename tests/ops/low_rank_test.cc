@@ -42,6 +42,12 @@ TEST(LowRank, ManyParts) {
 TEST(LowRank, PartsInOrder) {
   on_every_device(expect_low_rank_in_order);
 }
+TEST(LowRank, ColumnsAndPieces) {
+  on_every_device(expect_low_rank_of_columns_and_pieces);
+}
+TEST(LowRank, SeveralOutputs) {
+  on_every_device(expect_low_rank_of_outputs);
+}
 TEST(LowRank, RowsStandAlone) {
   on_every_device(expect_low_rank_rows_stand_alone);
 }
@@ -54,8 +60,7 @@ TEST(LowRank, RowsOutsideAreNotAddedTo) {
     for (const int i : {0, 19, 40, 59}) y.data<float>()[i] = -0.0f;
     y.data<float>()[1] = NAN;
     y.data<float>()[41] = INFINITY;
-    LowRankRows part = low_rank_part(y, 4, 1, 1, 1.0f, rng);
-    for (const int row : {0, 2}) part.z.data<float>()[row * 4] = NAN;
+    const LowRankRows part = low_rank_part(y, 4, 1, 1, 1.0f, rng);
     const auto got = to_vector(add_low_rank_on(device, y, {&part, 1})), before = to_vector(y);
     EXPECT_TRUE(bits_agree(got.data(), before.data(), 20));
     EXPECT_FALSE(bits_agree(&got[20], &before[20], 20));
@@ -81,9 +86,8 @@ TEST(LowRank, ChangesAViewInPlaceOnTheCpu) {
   const auto ones = [&](const Shape& shape) {
     return cpu.to_device(to_tensor(std::vector<float>(static_cast<size_t>(shape.count()), 1.0f), shape));
   };
-  Tensor y = all.slice_rows(1, 3);
-  const LowRankRows part{ones({2, 4}), ones({16, 4}), 0.5f, 1, 1};
-  add_low_rank(y, {&part, 1});
+  LowRankOutput output{all.slice_rows(1, 3), {{ones({1, 1, 4}), ones({16, 4}), 0.5f, 1, 1}}};
+  add_low_rank({&output, 1});
   std::vector<float> want(48);
   for (size_t i = 32; i < 48; i++) want[i] = 2;
   EXPECT_EQ(to_vector(all), want);
@@ -93,35 +97,79 @@ TEST(LowRank, RefusesWhatDoesNotFit) {
   const auto zeros = [](const Shape& shape, Dtype dtype = Dtype::f32) {
     return cpu_device().zeros(shape, dtype);
   };
-  const LowRankRows fits{zeros({5, 4}), zeros({16, 4}), 1, 1, 4};
+  const LowRankRows fits{zeros({3, 4, 6}), zeros({16, 4}), 1, 1, 4, 2};
   const auto try_part = [&](Tensor y, const auto& change) {
-    std::vector<LowRankRows> parts = {fits, fits};
-    change(parts[1]);
-    add_low_rank(y, parts);
+    LowRankOutput outputs[] = {{zeros({5, 3}), {}}, {std::move(y), {fits, fits}}};
+    change(outputs[1].parts[1]);
+    add_low_rank(outputs);
   };
   const auto refuses = [&](const auto& change) {
     EXPECT_THROW(try_part(zeros({5, 16}), change), std::invalid_argument);
   };
   const auto same = [](LowRankRows&) {};
   EXPECT_NO_THROW(try_part(zeros({5, 16}), same));
-  EXPECT_NO_THROW(try_part(zeros({5, 16}), [](LowRankRows& p) { p.begin = 5, p.count = 0; }));
+  EXPECT_NO_THROW(try_part(zeros({5, 16}), [&](LowRankRows& p) {
+    p.begin = 5, p.count = 0, p.z = zeros({1, 0, 6});
+  }));
   EXPECT_THROW(try_part(zeros({5, 15}), same), std::invalid_argument);
   EXPECT_THROW(try_part(zeros({4, 16}), same), std::invalid_argument);
+  EXPECT_THROW(try_part(zeros({6, 16}), same), std::invalid_argument) << "another output has 5 rows";
   EXPECT_THROW(try_part(zeros({5, 4, 4}), same), std::invalid_argument);
   EXPECT_THROW(try_part(zeros({5, 16}, Dtype::f16), same), std::invalid_argument);
-  refuses([&](LowRankRows& p) { p.z = zeros({4, 4}); });
-  refuses([&](LowRankRows& p) { p.z = zeros({5, 3}); });
-  refuses([&](LowRankRows& p) { p.z = zeros({20}); });
-  refuses([&](LowRankRows& p) { p.z = zeros({5, 4}, Dtype::f16); });
+  refuses([&](LowRankRows& p) { p.z = zeros({3, 3, 6}); });
+  refuses([&](LowRankRows& p) { p.z = zeros({0, 4, 6}); });
+  refuses([&](LowRankRows& p) { p.z = zeros({3, 4, 5}); });
+  refuses([&](LowRankRows& p) { p.z = zeros({12, 6}); });
+  refuses([&](LowRankRows& p) { p.z = zeros({3, 4, 6}, Dtype::f16); });
   refuses([&](LowRankRows& p) { p.up = zeros({4, 16}); });
   refuses([&](LowRankRows& p) { p.up = zeros({16, 4}, Dtype::f16); });
-  refuses([&](LowRankRows& p) { p.z = zeros({5, 0}), p.up = zeros({16, 0}); });
+  refuses([&](LowRankRows& p) { p.up = zeros({16, 0}); });
+  refuses([&](LowRankRows& p) { p.first = 3; });
+  refuses([&](LowRankRows& p) { p.first = -1; });
+  refuses([&](LowRankRows& p) { p.first = 2147483647; });
   refuses([&](LowRankRows& p) { p.begin = 2; });
   refuses([&](LowRankRows& p) { p.begin = -1; });
   refuses([&](LowRankRows& p) { p.begin = 5, p.count = -1; });
   refuses([&](LowRankRows& p) { p.begin = p.count = 2147483647; });
-  refuses([&](LowRankRows& p) { p.z = host_device().zeros({5, 4}, Dtype::f32); });
+  refuses([&](LowRankRows& p) { p.z = host_device().zeros({3, 4, 6}, Dtype::f32); });
   refuses([&](LowRankRows& p) { p.up = host_device().zeros({16, 4}, Dtype::f32); });
+  std::vector<LowRankOutput> nine(9, {zeros({5, 3}), {}});
+  EXPECT_THROW(add_low_rank(nine), std::invalid_argument);
+  nine.pop_back();
+  EXPECT_NO_THROW(add_low_rank(nine));
+  EXPECT_THROW(low_rank_swiglu({zeros({5, 3}), {}}, {zeros({5, 4}), {}}, Activation::silu),
+               std::invalid_argument);
+}
+
+TEST(LowRank, DownProjections) {
+  on_every_device(expect_low_rank_downs);
+}
+
+// On the CPU a row's bits are those of linear(), alone and among others.
+TEST(LowRank, DownProjectionsAreProducts) {
+  Device& cpu = cpu_device();
+  Rng rng(5);
+  const Tensor x = random_tensor({9, 96}, rng);
+  const Weight down = Weight::make(cpu, dense_matrix(21, 96, WeightKind::f32, 1).source());
+  const LowRankDown parts[] = {{&down, 2, 5}, {&down, 0, 9}};
+  const auto z = low_rank_down(cpu.to_device(x), parts);
+  const auto whole = to_vector(linear(cpu.to_device(x), down));
+  EXPECT_TRUE(bits_agree(to_vector(z[1]), whole));
+  EXPECT_TRUE(bits_agree(to_vector(z[0]).data(), &whole[2 * 21], 5 * 21));
+}
+
+TEST(LowRank, DownProjectionsRefuseWhatDoesNotFit) {
+  const Tensor x = cpu_device().zeros({5, 96}, Dtype::f32);
+  const Weight down = Weight::make(cpu_device(), dense_matrix(7, 96, WeightKind::f32, 1).source()),
+               narrow = Weight::make(cpu_device(), dense_matrix(7, 95, WeightKind::f32, 1).source()),
+               other = Weight::make(cpu_device(3), dense_matrix(7, 96, WeightKind::f32, 1).source());
+  const auto run = [&](LowRankDown part) { low_rank_down(x, {&part, 1}); };
+  EXPECT_NO_THROW(run({&down, 1, 4}));
+  EXPECT_THROW(run({&down, 1, 5}), std::invalid_argument);
+  EXPECT_THROW(run({&down, -1, 2}), std::invalid_argument);
+  EXPECT_THROW(run({&down, 2, -1}), std::invalid_argument);
+  EXPECT_THROW(run({&narrow, 1, 4}), std::invalid_argument);
+  EXPECT_THROW(run({&other, 1, 4}), std::invalid_argument);
 }
 
 }  // namespace

@@ -121,6 +121,11 @@ const SourceFile& file_of(Source source) {
       {"routing.cu", {"routing.cuh"}},
       {"choose.cu", {"draw.h"}},
       {"exchange.cu", {"lines.cuh"}},
+      {"low_rank.cu", {}},
+      {"low_rank_down.cu",
+       {"weights.cuh", "product.cuh", "experts.cuh"},
+       "LowRankDownVariant",
+       ints(LowRankDownVariant{})},
   };
   return files[static_cast<size_t>(source)];
 }

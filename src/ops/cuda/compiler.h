@@ -36,7 +36,9 @@ enum class Source {
   few_down,
   routing,
   choose,
-  exchange
+  exchange,
+  low_rank,
+  low_rank_down
 };
 
 // The specialisation of a kernel: its file, and the ints of the file's struct of kernels/variants.h.
@@ -56,6 +58,7 @@ struct Variant {
   Variant(const ExpertsVariant& v) : Variant(Source::experts, v) {}
   Variant(const FewGateUpVariant& v) : Variant(Source::few_gate_up, v) {}
   Variant(const FewDownVariant& v) : Variant(Source::few_down, v) {}
+  Variant(const LowRankDownVariant& v) : Variant(Source::low_rank_down, v) {}
   // NOLINTEND
   friend auto operator<=>(const Variant&, const Variant&) = default;
 

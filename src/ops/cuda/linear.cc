@@ -210,11 +210,8 @@ struct Input {
 };
 
 // Packs the input, unless blocks normalise the rows themselves.
-MatmulInput prepared(CudaDevice& on, const Input& in) {
-  if (in.x.packed || normed_by_blocks(in.x.rows, in.x.inputs)) return in.x;
-  MatmulInput packed = make_packed(on, in.x.rows, in.x.inputs);
-  norm_rows(on, in.x.values, in.norm, nullptr, &packed);
-  return packed;
+MatmulInput prepared(const Input& in) {
+  return normed_by_blocks(in.x.rows, in.x.inputs) ? in.x : cuda::pack(in.x, in.norm);
 }
 
 LinearArgs args_of(CudaDevice& on, const Input& in, const char* op) {
@@ -240,7 +237,7 @@ LinearArgs args_of(CudaDevice& on, const Input& in, const char* op) {
 void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> weights,
               std::span<const Tensor> out, const Tensor* residual) {
   if (in.x.rows == 0) return;
-  const MatmulInput x = prepared(on, in);
+  const MatmulInput x = prepared(in);
   std::vector<Product> products;
   for (size_t i = 0; i < weights.size(); i++) {
     const DeviceWeight& w = stored(*weights[i]);
@@ -277,7 +274,7 @@ MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up,
   const int outputs = static_cast<int>(gate.out_features());
   MatmulInput out = make_packed_cleared(on, in.x.rows, outputs);
   if (in.x.rows == 0) return out;
-  const MatmulInput x = prepared(on, in);
+  const MatmulInput x = prepared(in);
   Product product{stored(gate).format, args_of(on, {x, in.norm}, op)};
   for (const Weight* w : both)
     product.args.matrix[product.args.matrices++] = {stored(*w).memory.get(), nullptr, nullptr, outputs, 0};
@@ -319,6 +316,14 @@ MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared) {
   return {values, rows, inputs};
 }
 
+MatmulInput pack(const MatmulInput& x, const RowNorm* norm) {
+  if (x.packed) return x;
+  CudaDevice& on = cuda_device(x.values);
+  MatmulInput packed = make_packed(on, x.rows, x.inputs);
+  norm_rows(on, x.values, norm, nullptr, &packed);
+  return packed;
+}
+
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
                            const RowNorm* norm) {
   return linear(Input{x, norm}, weights);
@@ -340,7 +345,7 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
 Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const Tensor* residual,
                            const SegmentArgs& segments) {
   CudaDevice& on = cuda_device(own.values);
-  const MatmulInput x = prepared(on, {own});
+  const MatmulInput x = prepared({own});
   const DeviceWeight& w = stored(columns);
   Product product{w.format, args_of(on, {x}, "linear")};
   LinearArgs& args = product.args;

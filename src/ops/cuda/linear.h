@@ -29,6 +29,7 @@ MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared);
 // too long. Each of its warps then processes a part of a row.
 bool normed_by_blocks(int rows, int inputs);
 
+MatmulInput pack(const MatmulInput& x, const RowNorm* norm);
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
 // Products of rows for which normed_by_blocks() is true. The normalised rows are also written to `lanes`
 // (make_lanes()).

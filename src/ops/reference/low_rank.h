@@ -6,6 +6,6 @@
 
 namespace anabranch::ops::reference {
 
-void add_low_rank(Tensor& y, std::span<const LowRankRows> parts);
+void add_low_rank(std::span<LowRankOutput> outputs);
 
 }  // namespace anabranch::ops::reference

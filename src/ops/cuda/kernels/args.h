@@ -188,20 +188,44 @@ struct LayerNormArgs {
   float eps;
 };
 
-// What ops/low_rank.h says, for up to kLowRankParts parts of y [.., out], in order. A block takes block_rows
-// rows, at most kLowRankRows, from first_row on: one of few rows, so that parts of different rows are added
-// at the same time, and more of many, which share the weights.
-constexpr int kLowRankParts = 8, kLowRankRows = 8;
+// The down-projections of adapters (ops/low_rank.h). kDownTiles input tiles are one piece of z. A block adds
+// up `joined` of them, for 16 of a part's columns and some of its rows, and stores the sum as a piece; of
+// many rows it joins all, to save memory. first: the part's first block.
+constexpr int kDownTiles = 16, kDownParts = 64;
+struct LowRankDownPart {
+  const unsigned char* weights;
+  float* z;  // [pieces, count, columns]
+  int columns, begin, count, first;
+};
+struct LowRankDownArgs {
+  const unsigned* x;                               // packed
+  int x_rows, input_tiles, joined, pieces, parts;  // x_rows: in the layout of x; pieces: that are stored
+  LowRankDownPart part[kDownParts];
+};
+static_assert(sizeof(LowRankDownArgs) <= 4096, "what a launch takes");
+
+// What adapters add to outputs that have the same rows, and the activation of two of them (ops/low_rank.h).
+// A block takes 64 outputs and block_rows rows (1 or kLowRankRows), from first_row on: one of few rows, so
+// that parts of different rows are added at the same time, and more of many, which share the weights.
+constexpr int kLowRankParts = 64, kLowRankOutputs = 8, kLowRankRows = 8, kLowRankThreads = 64;
 struct LowRankPart {
-  const float *z, *up;  // [rows of y, rank], [out, rank]
+  const float *z, *up;  // z: of its first column; [pieces, count, columns], [out, rank]
   float scale;
-  int rank, begin, count;
+  int rank, columns, pieces, begin, count;
+};
+// Parts [first_part, end_part), in order; first: the output's first block.
+struct LowRankOutputArgs {
+  float* y;  // [.., out]
+  int out, first, first_part, end_part;
 };
 struct LowRankArgs {
-  float* y;
-  int out, first_row, block_rows, parts;
+  unsigned short* tiles;  // null, or activation(y of output 0) * (y of output 1) is stored here, packed
+  int tiles_rows, gelu;
+  int outputs, first_row, end_row, block_rows;
+  LowRankOutputArgs output[kLowRankOutputs];
   LowRankPart part[kLowRankParts];
 };
+static_assert(sizeof(LowRankArgs) <= 4096, "what a launch takes");
 
 struct TakeArgs {
   const float* x;

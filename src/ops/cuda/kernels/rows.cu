@@ -131,47 +131,6 @@ KERNEL pairs(const __grid_constant__ PairArgs p) {
                                     : p.parameter * tanhf(a / p.parameter);
 }
 
-// Adds weight * z[.., r] to the sums of `rows` rows.
-DEVICE void add_rank(float* acc, float weight, const float* z, int r, int rank, int rows) {
-#pragma unroll
-  for (int i = 0; i < kLowRankRows; i++)
-    if (i < rows) acc[i] = __fmaf_rn(weight, z[(long)i * rank + r], acc[i]);
-}
-
-// A thread adds all parts to one output of the block's rows, so the parts' order is kept.
-KERNEL add_low_rank(const __grid_constant__ LowRankArgs a) {
-  wait_for_previous();
-  let_next_start();
-  const int o = blockIdx.y * blockDim.x + threadIdx.x, first = a.first_row + blockIdx.x * a.block_rows;
-  if (o >= a.out) return;
-  for (int p = 0; p < a.parts; p++) {
-    const LowRankPart& part = a.part[p];
-    const int begin = max(first, part.begin), end = min(first + a.block_rows, part.begin + part.count);
-    if (begin >= end) continue;
-    const int rank = part.rank, rows = end - begin;
-    const float *up = part.up + (long)o * rank, *z = part.z + (long)begin * rank;
-    float acc[kLowRankRows] = {};
-    int r = 0;
-    if (rank % 4 == 0) {
-#pragma unroll 4
-      for (; r < rank; r += 4) {
-        const float4 weights = *reinterpret_cast<const float4*>(up + r);
-        add_rank(acc, weights.x, z, r, rank, rows);
-        add_rank(acc, weights.y, z, r + 1, rank, rows);
-        add_rank(acc, weights.z, z, r + 2, rank, rows);
-        add_rank(acc, weights.w, z, r + 3, rank, rows);
-      }
-    }
-    for (; r < rank; r++) add_rank(acc, up[r], z, r, rank, rows);
-#pragma unroll
-    for (int i = 0; i < kLowRankRows; i++) {
-      if (begin + i >= end) break;
-      float& y = a.y[(long)(begin + i) * a.out + o];
-      y = __fmaf_rn(part.scale, acc[i], y);
-    }
-  }
-}
-
 KERNEL take(const __grid_constant__ TakeArgs a) {
   wait_for_previous();
   let_next_start();

@@ -42,6 +42,10 @@ struct FewGateUpVariant {
 struct FewDownVariant {
   RecordFormat format;
 };
+struct LowRankDownVariant {
+  RecordFormat format;
+  int row_tiles;  // see GemvVariant
+};
 
 struct AttentionVariant {
   int head_dim, stages;  // stages: of a ring in shared memory, which does not change a result
