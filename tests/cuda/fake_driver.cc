@@ -170,6 +170,7 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "embed") return sizeof(EmbedArgs);
   if (kernel == "pairs") return sizeof(PairArgs);
   if (kernel == "add_low_rank") return sizeof(LowRankArgs);
+  if (kernel == "low_rank_down") return sizeof(LowRankDownArgs);
   if (kernel == "take") return sizeof(TakeArgs);
   if (kernel.starts_with("choose_")) return sizeof(ChooseArgs);
   if (kernel == "route") return sizeof(RouteArgs);
