@@ -64,6 +64,13 @@ def test_what_is_neither_statements_nor_an_expression_is_refused(old):
         mutant(old=old)
 
 
+def test_the_middle_of_a_string_is_refused():
+    (root / "f.cc").write_text("query(\"SELECT 1\\\" WHERE a\", 'x', '\"', b);")
+    with pytest.raises(mutate.Wrong, match="in the middle of a string"):
+        mutant(old="WHERE a")
+    assert mutant(old="b").old == "b"
+
+
 @pytest.mark.parametrize("old", ["g(a);", "if (a > 1) return 2;", "a + 1", "CHECK(a);", "return f(a);", "CacheMark{a, b}", "[&] { g(a); }", "list.push_back(a);", "a = 1;"])
 def test_statements_and_expressions_are_taken(old):
     (root / "f.cc").write_text(old)
