@@ -137,22 +137,19 @@ class CountedRegex {
     return node.kind == Kind::choice ? choice(node, after) : repeat(node, after);
   }
 
-  // Any text with such a run in it. Another character sets the count back: the rule `text` is in no group.
+  // Any text with such a run in it. Another character sets the count back: its rule is in a group of its own.
   std::string anywhere(const RegexNode& run) {
     const CharSet& set = run.children[0].set;
     CountedGroup group(rules_);
-    const std::string counted = rules_.reserve(hint_), text = rules_.reserve(hint_),
-                      full = rules_.reserve(hint_);
-    const std::string rest = add_automaton(any_text(), form_, hint_, rules_);
-    std::string body = fmt::format("{} {}", full, rest);
-    for (const std::string& unit : written(set, form_)) body += fmt::format(" | {} {}", unit, counted);
-    for (const std::string& other : written(set.complement(), form_))
-      body += fmt::format(" | {} {}", other, text);
-    rules_.define(counted, std::move(body), group.option(std::nullopt));
-    rules_.define(text, counted);
-    group.least = run.least + 1;  // `full` has the next count
-    rules_.define(full, literal(""), group.option(std::nullopt));
-    return text;
+    group.least = run.least;
+    const std::string name = rules_.reserve(hint_), other = rules_.reserve(hint_);
+    std::vector<std::string> more;
+    for (const std::string& unit : written(set, form_)) more.push_back(fmt::format("{} {}", unit, name));
+    for (const std::string& unit : written(set.complement(), form_))
+      more.push_back(fmt::format("{} {}", unit, other));
+    const std::string first = define(name, more, group, std::nullopt);
+    rules_.define(other, first, CountedGroup(rules_).option(std::nullopt));
+    return fmt::format("{} {}", first, add_automaton(any_text(), form_, hint_, rules_));
   }
 
  private:
@@ -210,10 +207,20 @@ class CountedRegex {
     group.near = most;
     if (one_char && child.set.common(after).empty()) group.far = most;
     const std::string name = rules_.reserve(hint_);
-    std::string body = literal("");
-    for (const std::string& unit : units) body += fmt::format(" | {} {}", unit, name);
-    rules_.define(name, std::move(body), group.option(most));
-    return name;
+    std::vector<std::string> more;
+    for (const std::string& unit : units) more.push_back(fmt::format("{} {}", unit, name));
+    return define(name, more, group, most);
+  }
+
+  // Defines the rule that repeats, and returns the one that begins: it is not empty if a text must not be.
+  std::string define(const std::string& name, const std::vector<std::string>& more, const CountedGroup& group,
+                     std::optional<size_t> most) {
+    const std::string body = fmt::format("{}", fmt::join(more, " | "));
+    rules_.define(name, literal("") + " | " + body, group.option(most));
+    if (group.least == 0) return name;
+    const std::string first = rules_.reserve(hint_);
+    rules_.define(first, body, group.option(most));
+    return first;
   }
 
   const StringForm form_;
