@@ -118,6 +118,9 @@ _change(earley_parser.cc "ch > edge.max) {
     }
     if (!counts_.may_go(state, edge.target, current_fsm.GetFsm())) continue;
     auto new_state = state;")
+_change(earley_parser.cc "    if (!is_repeat && !(target_flags & kFsmStateHasEdges) && (target_flags & kFsmStateEnd) &&\n"
+        "    if (!is_repeat && !(target_flags & kFsmStateHasEdges) && (target_flags & kFsmStateEnd) &&
+        counts_.ends_with(state, ref_rule_id) &&\n")
 # Masks hold for all counts. A token that ends a rule that counts is looked at again with its count.
 _change(grammar_compiler.cc ": EarleyParser(grammar, init_state),"
         ": EarleyParser(grammar, xgrammar_counts::for_all_counts(init_state, grammar)),")

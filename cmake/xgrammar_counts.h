@@ -75,6 +75,13 @@ class Rules {
     const int count = next(from, rule);
     return count >= kUnknown || count <= rules_[rule].most;
   }
+  // Whether the end of `rule` also ends the rule of `from`, whatever its count, when it is the last reference.
+  template <class State>
+  bool ends_with(const State& from, int rule) const {
+    if (!counts(from.rule_id) || !counts(rule)) return !counts(from.rule_id);
+    const bool unlimited = rules_[rule].least == 0 && rules_[rule].most == INT_MAX;  // it sets the count back
+    return unlimited || rules_[from.rule_id].group == rules_[rule].group;
+  }
   // Whether the rule may end with this count.
   bool may_end(int rule, int count) const { return !counts(rule) || count >= rules_[rule].least; }
   // Whether a state may go on to another one of its rule, so that the text can still be completed.
@@ -147,17 +154,18 @@ std::optional<int> add_repetition(
   if (std::max(lower, upper) <= kWrittenOut || std::max(lower, upper) > kMost) return std::nullopt;
   int steps = 1000;
   if (may_be_empty(grammar, grammar->GetRule(repeated).body_expr_id, steps)) return std::nullopt;
-  // A text that may not be empty begins with a rule that is not.
+  // A rule that may be empty is left out without a look at its count, so one that must not be has a unit at its end.
   const int rule = builder->AddEmptyRule(builder->GetNewRuleName(name + "_count"));
-  const int first = lower > 0 ? builder->AddEmptyRule(builder->GetNewRuleName(name + "_counted")) : rule;
   const int more = builder->AddSequence({unit, builder->AddRuleRef(rule)});
-  if (lower > 0) builder->UpdateRuleBody(first, builder->AddChoices({more}));
-  builder->UpdateRuleBody(rule, builder->AddChoices({builder->AddEmptyStr(), more}));
+  const int end = lower > 0 ? builder->AddSequence({unit}) : builder->AddEmptyStr();
+  builder->UpdateRuleBody(rule, builder->AddChoices({end, more}));
   const int most = upper < 0 ? INT_MAX : static_cast<int>(upper);
+  const int held = lower > 0;
   char option[80];
-  std::snprintf(option, sizeof option, "#%d %d %d %d %d", kFirstGroup + rule, static_cast<int>(lower), most, most, INT_MAX);
-  for (const int one : {first, rule}) builder->UpdateCaptureName(one, option);
-  return builder->AddRuleRef(first);
+  std::snprintf(option, sizeof option, "#%d %d %d %d %d", kFirstGroup + rule, static_cast<int>(lower) - held,
+                most == INT_MAX ? most : most - held, most, INT_MAX);
+  builder->UpdateCaptureName(rule, option);
+  return builder->AddRuleRef(rule);
 }
 
 }  // namespace xgrammar_counts

@@ -140,16 +140,13 @@ class CountedRegex {
   // Any text with such a run in it. Another character sets the count back: its rule is in a group of its own.
   std::string anywhere(const RegexNode& run) {
     const CharSet& set = run.children[0].set;
-    CountedGroup group(rules_);
-    group.least = run.least;
+    const CountedGroup group(rules_);
     const std::string name = rules_.reserve(hint_), other = rules_.reserve(hint_);
-    std::vector<std::string> more;
-    for (const std::string& unit : written(set, form_)) more.push_back(fmt::format("{} {}", unit, name));
-    for (const std::string& unit : written(set.complement(), form_))
-      more.push_back(fmt::format("{} {}", unit, other));
-    const std::string first = define(name, more, group, std::nullopt);
-    rules_.define(other, first, CountedGroup(rules_).option(std::nullopt));
-    return fmt::format("{} {}", first, add_automaton(any_text(), form_, hint_, rules_));
+    std::vector<std::string> others;
+    for (const std::string& unit : written(set.complement(), form_)) others.push_back(unit + " " + other);
+    define(name, written(set, form_), others, group, run.least, std::nullopt);
+    rules_.define(other, name, CountedGroup(rules_).option(std::nullopt));
+    return fmt::format("{} {}", name, add_automaton(any_text(), form_, hint_, rules_));
   }
 
  private:
@@ -198,29 +195,30 @@ class CountedRegex {
       units = written(child.set, form_);
     } else {
       TRY(const std::string unit, element(child, next));
-      if (!unit.empty()) units = {unit};
+      if (!unit.empty()) units = {rules_.add(hint_, unit)};
     }
     if (units.empty()) return node.least > 0 ? std::string() : literal("");
     CountedGroup group(rules_);
     const auto most = node.most == SIZE_MAX ? std::nullopt : std::optional(node.most);
-    group.least = node.least;
     group.near = most;
     if (one_char && child.set.common(after).empty()) group.far = most;
     const std::string name = rules_.reserve(hint_);
-    std::vector<std::string> more;
-    for (const std::string& unit : units) more.push_back(fmt::format("{} {}", unit, name));
-    return define(name, more, group, most);
+    define(name, units, {}, group, node.least, most);
+    return name;
   }
 
-  // Defines the rule that repeats, and returns the one that begins: it is not empty if a text must not be.
-  std::string define(const std::string& name, const std::vector<std::string>& more, const CountedGroup& group,
-                     std::optional<size_t> most) {
-    const std::string body = fmt::format("{}", fmt::join(more, " | "));
-    rules_.define(name, literal("") + " | " + body, group.option(most));
-    if (group.least == 0) return name;
-    const std::string first = rules_.reserve(hint_);
-    rules_.define(first, body, group.option(most));
-    return first;
+  // Defines the rule that repeats one of the units. If the text must not be empty, the rule has a unit at its
+  // end and none before its first count: a rule that may be empty is left out without a look at its count.
+  void define(const std::string& name, const std::vector<std::string>& units, std::vector<std::string> others,
+              CountedGroup group, size_t least, std::optional<size_t> most) {
+    for (const std::string& unit : units) others.push_back(fmt::format("{} {}", unit, name));
+    if (least > 0)
+      others.insert(others.begin(), units.begin(), units.end());
+    else
+      others.insert(others.begin(), literal(""));
+    group.least = least > 0 ? least - 1 : 0;
+    if (least > 0 && most) --*most;
+    rules_.define(name, fmt::format("{}", fmt::join(others, " | ")), group.option(most));
   }
 
   const StringForm form_;

@@ -185,6 +185,21 @@ TEST(Counts, RepetitionsOfPatterns) {
     }
     EXPECT_GT(accepted, 0) << pattern;
   }
+  // At the end of an answer, without quotes.
+  for (const std::string pattern : {"([ab]+,){5,9}", "([a-c]{1,9}x){5,7}", "(ab|c){6}", "[a-c]{5,}"}) {
+    GrammarRules rules;
+    WorkBudget work;
+    const std::string element = *add_regex(pattern, true, {}, StringForm::plain, "regex", rules);
+    const Counted plain(rules.text(element));
+    const auto automaton = compile_regex(pattern, work, true);
+    for (int round = 0; round < 1000; round++) {
+      std::string text;
+      for (size_t n = random() % 10; n > 0; n--)
+        text += pattern[1] == '[' ? pattern[3] == 'b' ? "ab," : "abcx" : "ab";
+      text += round % 5 == 0 ? random_text(random) : "";
+      ASSERT_EQ(plain.take(text), accepts_text(*automaton, text)) << pattern << " " << text;
+    }
+  }
   const Counted escapes(Json{{"type", "string"}, {"pattern", "^[\"\\n\\\\é]{5,6}$"}});
   EXPECT_TRUE(escapes.take(R"("\n\\\"é\n")"));
   EXPECT_FALSE(escapes.take(R"("\n\\\"é")"));
