@@ -63,7 +63,7 @@ _change(earley_parser.cc "    if (edge.IsEpsilon()) {
           0,
           state.repeat_count,")
 _change(earley_parser.cc "    bool right_recursion_to_root = false;\n    if (debug_print) {\n"
-        "    if (!counts_.may_begin(state, ref_rule_id)) continue;
+        "    if (!counts_.may_begin(state, ref_rule_id, target, fsm.GetFsm())) continue;
     bool right_recursion_to_root = false;\n    if (debug_print) {\n")
 _change(earley_parser.cc "                 target,
                  state.rule_start_pos,
@@ -118,6 +118,9 @@ _change(earley_parser.cc "ch > edge.max) {
     }
     if (!counts_.may_go(state, edge.target, current_fsm.GetFsm())) continue;
     auto new_state = state;")
+_change(earley_parser.cc "    if (!is_repeat && !(target_flags & kFsmStateHasEdges) && (target_flags & kFsmStateEnd) &&\n"
+        "    if (!is_repeat && !(target_flags & kFsmStateHasEdges) && (target_flags & kFsmStateEnd) &&
+        counts_.ends_with(state, ref_rule_id) &&\n")
 # Masks hold for all counts. A token that ends a rule that counts is looked at again with its count.
 _change(grammar_compiler.cc ": EarleyParser(grammar, init_state),"
         ": EarleyParser(grammar, xgrammar_counts::for_all_counts(init_state, grammar)),")
@@ -125,6 +128,12 @@ _change(grammar_compiler.cc "if (lookahead_completed || !is_exact_lookahead) {"
         "if (lookahead_completed || !is_exact_lookahead || counts_.any()) {")
 _change(grammar_compiler.cc "        if (HasEnteredCharBudget()) {\n"
         "        if (HasEnteredCharBudget() || (counts_.counts(init_rule_id_) && scanable_state_history_.Back().size() == 0)) {\n")
+# Repetitions with large bounds are rules that count.
+_change(grammar_functor.cc "  int32_t result = ExpandRepetitionRange(cur_rule_name, grammar_expr_id, lower, upper);"
+        "  const auto counted =
+      xgrammar_counts::add_repetition(builder_, base_grammar_, rule_id, cur_rule_name, grammar_expr_id, lower, upper);
+  int32_t result =
+      counted ? *counted : ExpandRepetitionRange(cur_rule_name, grammar_expr_id, lower, upper);")
 # Near a bound, tokens are told apart by the number of their characters.
 _change(grammar_matcher.cc "const AdaptiveTokenMask& adaptive_token_mask, int32_t remaining_chars\n  );"
         "const AdaptiveTokenMask& adaptive_token_mask, int32_t remaining_chars, int32_t most_chars = INT_MAX\n  );")

@@ -66,9 +66,8 @@ std::string add_choice(const Json& choices, GrammarRules& rules) {
 }
 
 // Adds a rule for an answer that matches the pattern as a whole.
-Result<std::string> add_regex(const std::string& pattern, GrammarRules& rules) {
-  TRY(const Automaton automaton, compile_regex(pattern, rules.work(), true));
-  std::string element = add_automaton(automaton, StringSyntax::plain, "regex", rules);
+Result<std::string> add_whole(const std::string& pattern, GrammarRules& rules) {
+  TRY(std::string element, add_regex(pattern, true, {}, StringSyntax::plain, "regex", rules));
   if (element.empty()) return make_error(ErrorKind::invalid, "no text matches the pattern");
   return element;
 }
@@ -101,7 +100,7 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
   }
   if (format.kind == ResponseFormat::Kind::choice) answer = add_choice(format.schema, rules);
   if (format.kind == ResponseFormat::Kind::regex) {
-    TRY(answer, add_regex(format.grammar, rules));
+    TRY(answer, add_whole(format.grammar, rules));
   }
   if (forced) {  // the format is only checked: with a forced call the answer has no text
     rules = GrammarRules(rules.work());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -134,6 +135,19 @@ void print_launch(const LaunchProgram& row, LaunchValues values, const LaunchOpt
   say("{}\n", line);
 }
 
+volatile std::sig_atomic_t last_signal = SIGINT;
+
+// Until the program runs, what ends us sets the flag, so that the server's files are removed.
+const std::atomic<bool>& catch_ends() {
+  const std::atomic<bool>& flag = catch_interrupts();
+  for (const int signal : {SIGTERM, SIGHUP})
+    std::signal(signal, [](int caught) {
+      last_signal = caught;
+      interrupt_flag() = true;
+    });
+  return flag;
+}
+
 // Starts a server on a free port of this machine alone. It has the settings of `serve`.
 Result<std::string> start_server(std::unique_ptr<ServerProcess>& server, const LaunchOptions& options,
                                  std::vector<std::string> arguments, const Files& files) {
@@ -144,7 +158,7 @@ Result<std::string> start_server(std::unique_ptr<ServerProcess>& server, const L
   if (!options.model.empty()) arguments.push_back("--model=" + options.model);
   say(stderr, "no server runs on port {}: one starts for the time of the program (log: {})\n", options.port,
       files.log());
-  const std::atomic<bool>& interrupt = catch_interrupts();
+  const std::atomic<bool>& interrupt = catch_ends();
   TRY(server, ServerProcess::start(arguments, files.log()));
   auto address = server->wait_until_it_listens(files.pid(), interrupt);
   if (!address && !interrupt)
@@ -196,6 +210,7 @@ Result<int> launch(const LaunchOptions& options, const std::vector<std::string>&
   TRY(const LaunchValues values, values_of(url, key, own ? "" : options.model));
   const LaunchProgram program = with_values(row, values, options.arguments);
   catch_interrupts();
+  if (interrupt_flag()) return make_error(ErrorKind::busy, "interrupted");
   return run_program(program.command, program.words, program.variables);
 }
 
@@ -203,7 +218,7 @@ Result<int> launch(const LaunchOptions& options, const std::vector<std::string>&
 
 int run_launch(const LaunchOptions& options, const std::vector<std::string>& flags) {
   const auto result = launch(options, flags);
-  if (!result && interrupt_flag()) return 130;
+  if (!result && interrupt_flag()) return 128 + last_signal;
   return result ? *result : fail(result.error());
 }
 

@@ -18,11 +18,12 @@ constexpr size_t kMaxAnswerBytes = 8 << 20;
 Json health_of(const ServerRecord& server, const std::string& key) {
   const net::Response response = ask_server(reachable(server.address) + "/health", key);
   const auto json = parse_json(response.body);
-  return response.end != net::End::late && json && json->is_object() ? *json : Json();
+  const bool ours = response.header("server") == "anabranch";
+  return response.end != net::End::late && ours && json && json->is_object() ? *json : Json();
 }
 
 // A server that runs in the foreground has no pid file, but answers on its port. No key is sent to it,
-// because until it answers it may be any program.
+// because until it answers as Anabranch does, it may be any program.
 std::optional<RunningServer> foreground_server(int port) {
   RunningServer seen{{.address = fmt::format("http://127.0.0.1:{}", port)}, {}};
   seen.health = health_of(seen.record, "");

@@ -1,6 +1,7 @@
 // What the makers of automata share (automaton.cc, regex_automaton.cc, automaton_rules.cc).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "grammar/automaton.h"
@@ -19,5 +20,8 @@ std::vector<int> distances(const Automaton& in);
 Automaton trimmed_states(const Automaton& in);
 // Merges the states that accept the same texts. Errors: exhausted.
 Result<Automaton> minimal(const Automaton& in, WorkBudget& work);
+
+// The ways in which one character of the set may be written, as elements of a rule.
+std::vector<std::string> written(const CharSet& set, StringSyntax syntax);
 
 }  // namespace anabranch

@@ -23,7 +23,8 @@ std::string class_of(const CharSet& set) {
   return out + "]";
 }
 
-// The ways in which one character of the set may be written, as elements of a rule.
+}  // namespace
+
 std::vector<std::string> written(const CharSet& set, StringSyntax syntax) {
   const CharSet surrogates{{0xD800, 0xDFFF}};
   std::vector<std::string> out;
@@ -50,6 +51,8 @@ std::vector<std::string> written(const CharSet& set, StringSyntax syntax) {
     out.push_back("\"\\\\u\" ([0-9A-Ca-cEFef] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f]");
   return out;
 }
+
+namespace {
 
 // The automaton without the characters that cannot be written, and without the states that lead to nothing
 // then.

@@ -319,4 +319,8 @@ Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool
   return automaton_of_node(node, work, within);
 }
 
+Result<Automaton> compile_regex(const RegexNode& node, WorkBudget& work) {
+  return automaton_of_node(node, work);
+}
+
 }  // namespace anabranch

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
 constexpr int kMaxNesting = 32;
-constexpr size_t kMostRepeats = 1000, kMaxPattern = 4096;
+constexpr size_t kMostRepeats = 10'000, kMaxPattern = 4096;
 
 // The characters that \d, \w, \s or their complements have in every regex engine. Some engines add the
 // digits, letters and spaces of Unicode.

@@ -22,4 +22,7 @@ struct RegexNode {
 // `whole` and the errors are those of compile_regex.
 Result<RegexNode> parse_regex(std::string_view pattern, bool whole);
 
+// The texts that match the node.
+Result<Automaton> compile_regex(const RegexNode& node, WorkBudget& work);
+
 }  // namespace anabranch

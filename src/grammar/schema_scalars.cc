@@ -128,8 +128,15 @@ Result<std::string> add_limited(const StringLimits& limits, const LengthBounds& 
     const bool alone = limits.patterns.empty() && bounds.least == 0 && !bounds.most;
     if (alone || (both.ok() && !both->empty())) return both;
   }
-  TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
-  auto out = add_bounded(matching, bounds, syntax, "string", rules);
+  auto out = Result<std::string>(std::string());
+  if (limits.patterns.size() == 1) {
+    const auto& pattern = limits.patterns[0].get_ref<const std::string&>();
+    out = add_regex(pattern, false, bounds, syntax, "string", rules);
+    if (!out.ok() && out.error().kind != ErrorKind::exhausted) return error_at(out.error(), "pattern", where);
+  } else {
+    TRY(const Automaton matching, matching_all(limits.patterns, nullptr, where, rules.work()));
+    out = add_bounded(matching, bounds, syntax, "string", rules);
+  }
   const char* keyword = bounds.most ? "maxLength" : bounds.least > 0 ? "minLength" : "pattern";
   return out.ok() ? out : error_at(out.error(), keyword, where);
 }

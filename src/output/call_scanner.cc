@@ -19,6 +19,10 @@ bool is_name_byte(char c) {
          c == '.' || c == '/' || c == ':' || static_cast<unsigned char>(c) >= 0x80;
 }
 
+bool is_gemma(ToolFormat format) {
+  return format == ToolFormat::gemma4 || format == ToolFormat::function_gemma;
+}
+
 const GemmaMarks& gemma_marks(ToolFormat format) {
   static constexpr GemmaMarks kFour{"<|\"|>", "<tool_call|>"}, kFunction{"<escape>", "<end_function_call>"};
   return format == ToolFormat::gemma4 ? kFour : kFunction;
@@ -34,17 +38,24 @@ Scan CallScanner::advance(std::string_view text, TextEnd end) {
     if (!result) continue;
     const Scan scan = *result == Scan::more && end != TextEnd::none ? at_end() : *result;
     if (scan != Scan::broken || !streamed_) return scan;
+    // Text may follow whole calls without a mark.
+    if (format_ == ToolFormat::plain && !begun()) {
+      at_ = begin_;
+      return Scan::complete;
+    }
     give_up();
   }
 }
 
 // A call that has begun cannot become text any more.
 void CallScanner::give_up() {
-  if (has_begun()) {
-    calls_.push_back(open_);
+  if (const ToolCall* call = begun()) {
+    calls_.push_back(*call);
     last_is_partial_ = true;
   }
   open_ = {};
+  list_.reset();
+  partial_.reset();
   step_ = Step::rest;
 }
 
@@ -56,8 +67,11 @@ void CallScanner::stop() {
 
 // Drops text up to the closing mark, or to the next call.
 Scan CallScanner::rest() {
-  size_t end = format_ == ToolFormat::tagged ? text_.find(kCallClose, at_) : text_.npos;
-  size_t next = end == text_.npos ? end : end + kCallClose.size(), longest = kCallClose.size();
+  const std::string_view close = format_ == ToolFormat::tagged ? kCallClose
+                                 : is_gemma(format_)           ? gemma_marks(format_).call_end
+                                                               : "";
+  size_t end = close.empty() ? text_.npos : text_.find(close, at_);
+  size_t next = end == text_.npos ? end : end + close.size(), longest = close.size();
   for (const std::string_view opener : call_openers(format_)) {
     if (const size_t other = text_.find(opener, at_); other < end) end = next = other;
     longest = std::max(longest, opener.size());
@@ -67,27 +81,15 @@ Scan CallScanner::rest() {
   return end == text_.npos ? Scan::more : Scan::complete;
 }
 
+const ToolCall* CallScanner::begun() const {
+  if (list_ && list_->begun()) return &list_->begun()->sent();
+  if (partial_ && partial_->has_begun()) return &partial_->sent();
+  return open_.arguments.size() >= kHeldBytes ? &open_ : nullptr;
+}
+
 void CallScanner::send(std::string_view json) {
   open_.arguments += json;
-  streamed_ = streamed_ || has_begun();
-}
-
-// Finds the name and the arguments of a call in JSON, or of the first call in a list.
-bool CallScanner::find_object() {
-  if (!streams_ || headless_) return false;
-  const size_t from = text_[begin_] == '[' ? begin_ + 1 : begin_;
-  const JsonCallHead head = read_call_head(text_.substr(from));
-  if (head.scan == Scan::more) return false;
-  open_ = {offered_name(*tools_, head.name), ""};
-  headless_ = head.scan == Scan::broken || !has_tool(*tools_, open_.name);
-  if (!headless_) object_.emplace(from + head.arguments);
-  return !headless_;
-}
-
-void CallScanner::send_object() {
-  const size_t before = object_->certain();
-  object_->advance(text_);
-  send(text_.substr(before, object_->certain() - before));
+  note_begun();
 }
 
 void CallScanner::send_text() {
@@ -104,27 +106,6 @@ std::string CallScanner::member_start() const {
   return (open_.arguments.size() > 1 ? ", " : "") + json_string(key_) + ": ";
 }
 
-// What of the text from `from` to `to` is to be read as a call or its arguments: instead of what is certain,
-// a stub of it.
-std::string CallScanner::unsent(size_t from, size_t to) const {
-  if (!has_begun()) return std::string(text_.substr(from, to - from));
-  std::string text(text_.substr(from, object_->begin() - from));
-  text += object_->stub();
-  return text += text_.substr(object_->certain(), to - object_->certain());
-}
-
-// Puts what has been sent before the rest of the arguments. False: this is another call.
-bool CallScanner::join(ToolCall& call) {
-  if (!has_begun()) return true;
-  const auto stub = object_->stub();
-  if (call.name != open_.name || !call.arguments.starts_with(stub)) return false;
-  std::string whole = open_.arguments + call.arguments.substr(stub.size());
-  if (!parse_json(whole).ok()) return false;  // the stub has fewer members than the call
-  call.arguments = std::move(whole);
-  open_ = {};
-  return true;
-}
-
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
   bool whole = step_ == Step::rest || step_ == Step::after_json || step_ == Step::after_function ||
@@ -136,7 +117,7 @@ Scan CallScanner::at_end() {
   const bool json = step_ == Step::json || step_ == Step::arguments;
   at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
   // Brackets and quotes that do not match may have hidden the end.
-  if (json && has_begun()) at_ = object_->certain();
+  if (json && begun()) at_ = (partial_ ? *partial_ : *list_->begun()).object().certain();
   return whole && (step_ == Step::rest || !calls_.empty()) ? Scan::complete : Scan::broken;
 }
 
@@ -199,8 +180,7 @@ std::optional<Scan> CallScanner::opener() {
     }
     at_ = opener.size();
   }
-  const bool gemma = format_ == ToolFormat::gemma4 || format_ == ToolFormat::function_gemma;
-  step_ = gemma ? Step::gemma_name : Step::body;
+  step_ = is_gemma(format_) ? Step::gemma_name : Step::body;
   return std::nullopt;
 }
 
@@ -210,8 +190,7 @@ std::optional<Scan> CallScanner::body() {
     begin_ = at_;
     json_.emplace();
     open_ = {};
-    object_.reset();
-    headless_ = false;
+    list_.emplace(*tools_, begin_, streams_, format_ == ToolFormat::plain);
     step_ = Step::json;
   } else if (format_ == ToolFormat::tagged) {
     step_ = Step::function;
@@ -262,13 +241,16 @@ bool CallScanner::take_calls(std::string_view json, const std::string& closers) 
     if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
     calls.push_back(std::move(*call));
   }
-  if (calls.empty() || calls_.size() + calls.size() > kMaxCalls || !join(calls.front())) return false;
+  if (calls.empty() || !list_->join(calls) || calls_.size() + calls.size() > kMaxCalls) return false;
+  list_.reset();
   calls_.insert(calls_.end(), calls.begin(), calls.end());
   return true;
 }
 
 std::optional<Scan> CallScanner::json() {
-  if (object_ || find_object()) send_object();
+  list_->advance(text_);
+  for (ToolCall& call : list_->take_ended()) calls_.push_back(std::move(call));
+  note_begun();
   const Scan scan = json_->advance(text_, at_);
   if (scan == Scan::more) return scan;
   const size_t value_end = at_;
@@ -279,7 +261,7 @@ std::optional<Scan> CallScanner::json() {
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
-  if ((scan == Scan::complete || !closers.empty()) && take_calls(unsent(begin_, value_end), closers)) {
+  if ((scan == Scan::complete || !closers.empty()) && take_calls(list_->unsent(text_, value_end), closers)) {
     if (format_ == ToolFormat::mistral || !closers.empty()) return Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;
@@ -293,6 +275,7 @@ std::optional<Scan> CallScanner::after_json() {
   const size_t call_end = begin_;
   // Models write a bracket too many.
   at_ = std::min(text_.find_first_not_of("}] \t\r\n", at_), text_.size());
+  if (format_ == ToolFormat::plain) begin_ = at_;
   if (at_ == text_.size()) return Scan::more;
   const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
   if (format_ == ToolFormat::tagged) {
@@ -307,9 +290,10 @@ std::optional<Scan> CallScanner::after_json() {
     return close == Scan::more ? Scan::more : Scan::complete;
   }
   if (text_[at_] == ';') {
-    ++at_;
+    begin_ = ++at_;
   } else if (fenced_ && text_[at_] == '`') {
     if (const Scan found = match("```"); found != Scan::complete) return found;
+    begin_ = at_;
     return std::nullopt;
   } else if (text_[at_] != '{') {
     return Scan::broken;
@@ -418,7 +402,7 @@ bool CallScanner::take_function() {
     if (call.arguments.size() > 1) call.arguments += ", ";
     call.arguments += json_string(key) + ": " + json;
   }
-  if (has_begun()) call.arguments = open_.arguments;
+  if (begun()) call.arguments = open_.arguments;
   call.arguments += '}';
   if (!parse_json(call.arguments).ok()) return false;
   arguments_.clear();
@@ -484,18 +468,21 @@ std::optional<Scan> CallScanner::arguments() {
     begin_ = at_;
     if (!something) return Scan::more;
     if (text_[at_] != '{') return Scan::broken;
-    open_ = {name_, ""};
-    if (streams_ && has_tool(*tools_, name_)) object_.emplace(begin_);
+    if (streams_ && has_tool(*tools_, name_)) partial_.emplace(name_, begin_);
   }
-  if (object_) send_object();
+  if (partial_) partial_->advance(text_);
+  note_begun();
   const Scan scan = json_->advance(text_, at_);
   if (scan == Scan::more) return scan;
   if (scan == Scan::broken && !streamed_) at_ = std::min(json_->odd_at(), at_);
   if (scan == Scan::broken) return scan;
-  const std::string text = unsent(begin_, at_);
+  const bool begins = begun() != nullptr;
+  std::string text(text_.substr(begin_, at_ - begin_));
+  if (begins) text.replace(0, partial_->object().certain() - begin_, partial_->object().stub());
   ToolCall call{name_, parse_json(text).ok() ? text : lenient_json(text).value_or("")};
-  if (call.arguments.empty() || !join(call)) return Scan::broken;
+  if (call.arguments.empty() || (begins && !partial_->join(call))) return Scan::broken;
   calls_.push_back(std::move(call));
+  partial_.reset();
   return Scan::complete;
 }
 
@@ -517,20 +504,22 @@ std::optional<Scan> CallScanner::gemma() {
   if (at_ == text_.size()) return Scan::more;
   if (at_ == begin_ || text_[at_] != '{') return Scan::broken;
   name_ = offered_name(*tools_, text_.substr(begin_, at_ - begin_));
+  open_ = {name_, ""};
+  offered_ = streams_ && has_tool(*tools_, name_);
   begin_ = at_;
-  gemma_.emplace(marks);
+  gemma_.emplace(*tools_, name_, marks, begin_);
   step_ = Step::gemma_object;
   return std::nullopt;
 }
 
 std::optional<Scan> CallScanner::gemma_object() {
   const Scan scan = gemma_->advance(text_, at_, end_ != TextEnd::none);
+  if (offered_) gemma_->send(text_, at_, open_.arguments);
+  note_begun();
   if (scan != Scan::complete) return scan;
-  const auto typed = [&](const std::string& key, std::string_view text, bool quoted) {
-    return typed_argument(*tools_, name_, key, text, quoted);
-  };
-  auto json = lenient_json(text_.substr(begin_, at_ - begin_), {gemma_marks(format_).quote, typed});
-  if (!json) return Scan::broken;
+  auto json = gemma_->json(text_.substr(begin_, at_ - begin_));
+  if (!json || (begun() && !json->starts_with(open_.arguments))) return Scan::broken;
+  open_ = {};
   calls_.push_back({name_, std::move(*json)});
   step_ = Step::gemma_close;
   return std::nullopt;

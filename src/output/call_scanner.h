@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "output/call_list.h"
 #include "output/lenient_json.h"
 #include "output/output_format.h"
 #include "output/parameter_value.h"
-#include "output/partial_object.h"
 #include "output/tool_call.h"
 #include "output/tool_gemma.h"
 
@@ -33,7 +33,7 @@ class CallScanner {
   // The call that has begun and is not complete yet, with the arguments so far; null: none. What it holds
   // stays as it is, and only grows. If the rest turns out to be no call, or is missing, its arguments end
   // there, and the rest of the block is dropped.
-  const ToolCall* begun() const { return has_begun() ? &open_ : nullptr; }
+  const ToolCall* begun() const;
   // Ends a block with such a call, of which nothing more is to be read.
   void stop();
   // Whether the last of calls() had begun, and is not whole.
@@ -83,15 +83,11 @@ class CallScanner {
   Scan rest();
   Scan at_end();
   void give_up();
-  bool has_begun() const { return open_.arguments.size() >= kHeldBytes; }
-  bool find_object();
+  void note_begun() { streamed_ = streamed_ || begun(); }
   // Each adds what has become certain of the arguments to open_.
-  void send_object();
   void send_text();
   void send(std::string_view json);
   std::string member_start() const;
-  std::string unsent(size_t from, size_t to) const;
-  bool join(ToolCall& call);
   // closers: brackets that the model left out at the end of `json`.
   bool take_calls(std::string_view json, const std::string& closers);
   bool take_function();
@@ -101,10 +97,6 @@ class CallScanner {
   Scan match(std::string_view literal);
   // Skips white space; false if the text ends there.
   bool next();
-
-  // So many bytes of its arguments are certain before a call begins. A short call that is broken is thus
-  // text.
-  static constexpr size_t kHeldBytes = 64;
 
   ToolFormat format_;
   const Json* tools_;
@@ -116,20 +108,20 @@ class CallScanner {
   size_t begin_ = 0;  // of the JSON value, parameter or name being read
   bool fenced_ = false;
   std::optional<LenientScan> json_;
-  std::optional<GemmaScan> gemma_;
+  std::optional<GemmaArguments> gemma_;
   std::optional<ValueScan> value_;
   std::string name_, key_;
   std::set<std::string, std::less<>> expected_;  // parameters of name_ that it does not have yet
   std::vector<std::pair<std::string, std::string>> arguments_;  // of <parameter=...>: name, JSON
   std::vector<ToolCall> calls_;
-  ToolCall open_;          // the call being read, with what is certain of its arguments
-  bool offered_ = false;   // open_ names a tool
-  bool streamed_ = false;  // see streamed()
+  std::optional<CallList> list_;        // the calls in JSON
+  std::optional<PartialCall> partial_;  // the call with its name before the JSON
+  ToolCall open_;                       // a call in another form, with what is certain of its arguments
+  bool offered_ = false;                // open_ names a tool
+  bool streamed_ = false;               // see streamed()
   bool last_is_partial_ = false;
-  std::optional<PartialObject> object_;  // the arguments in JSON
-  bool headless_ = false;                // the JSON does not begin like read_call_head()
-  bool is_text_ = false;                 // the parameter can only be a string
-  size_t text_sent_ = 0;                 // bytes of the parameter's text that are in open_
+  bool is_text_ = false;  // the parameter can only be a string
+  size_t text_sent_ = 0;  // bytes of the parameter's text that are in open_
 };
 
 }  // namespace anabranch

@@ -99,7 +99,7 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
     if (found.marker == Marker::call) {
       certain_ = rules_.only_calls || found.size > 0;
       scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolFormat::plain, *rules_.tools, rules_.exact,
-                       certain_ && !inside_);
+                       !inside_);
     } else if (found.marker == Marker::call_close) {
       at_ += found.size;
       trim_ = true;

@@ -48,10 +48,11 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 //
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
-// - A call of a tool with an opening mark begins as soon as some of its arguments are certain (see
-//   CallScanner::begun); the rest of them follows as it is written, as far as the model's format allows. Such
-//   a call is always reported. If it is malformed, too long or cut off, its arguments end early, as no whole
-//   object, and the rest of its block is dropped.
+// - A call of a tool begins as soon as some of its arguments are certain (see CallScanner::begun); the rest
+// of
+//   them follows as it is written, as far as the model's format allows. Such a call is always reported. If it
+//   is malformed, too long or cut off, its arguments end early, as no whole object, and the rest of its block
+//   is dropped. Text behind whole calls that have no mark is content.
 // - Other calls are reported when they are complete. One that is malformed or too long stays text, byte for
 //   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
 // - A complete call without its closing mark counts, and after a call a line that is only such a mark is no

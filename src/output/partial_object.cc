@@ -97,28 +97,43 @@ void PartialObject::end_value(std::string_view text) {
 
 JsonCallHead read_call_head(std::string_view text) {
   JsonCallHead head;
+  const bool full = text.size() > kMaxHeadBytes;
+  text = text.substr(0, kMaxHeadBytes);
   size_t at = 0;
   const auto take = [&](std::string_view literal) {
     at = std::min(text.find_first_not_of(kSpace, at), text.size());
     head.scan = begins_with(text.substr(at), literal);
     if (head.scan == Scan::complete) at += literal.size();
-    if (head.scan == Scan::more && text.size() > kMaxHeadBytes) head.scan = Scan::broken;
+    if (head.scan == Scan::more && full) head.scan = Scan::broken;
     return head.scan == Scan::complete;
   };
-  for (const char* part : {"{", "\"name\"", ":", "\""})
-    if (!take(part)) return head;
-  const size_t end = std::min(text.find('"', at), text.size());
-  head.name = text.substr(at, end - at);
-  at = end;
-  // The name is as written: one with escapes is read with the whole call.
-  if (head.name.size() > kMaxNameBytes || head.name.find('\\') != head.name.npos)
-    return {Scan::broken, "", 0};
-  for (const char* part : {"\"", ","})
-    if (!take(part)) return head;
-  if (!take("\"arguments\"") && (head.scan == Scan::more || !take("\"parameters\""))) return head;
-  for (const char* part : {":", "{"})
-    if (!take(part)) return head;
-  head.arguments = at - 1;
+  // A string with escapes is read with the whole call.
+  const auto take_string = [&](std::string& out) {
+    if (!take("\"")) return false;
+    out = text.substr(at, text.find('"', at) - at);
+    at += out.size();
+    if (out.find('\\') != out.npos) head.scan = Scan::broken;
+    return head.scan == Scan::complete && take("\"");
+  };
+  bool nested = false;
+  for (bool goes_on = take("{"); goes_on;) {
+    std::string key, value;
+    if (!take_string(key) || !take(":")) break;
+    if (key == "arguments" || key == "parameters") {
+      if (!take("{")) break;
+      head.arguments = at - 1;
+      if (head.name.empty() || head.name.size() > kMaxNameBytes) head.scan = Scan::broken;
+      break;
+    }
+    if (key == "function" && !nested) {
+      goes_on = nested = take("{");
+      head.name.clear();
+      continue;
+    }
+    if (!take_string(value)) break;
+    if (key == "name") head.name = value;
+    goes_on = take(",");
+  }
   return head;
 }
 

@@ -38,7 +38,8 @@ class PartialObject {
   JsonScan nested_;
 };
 
-// {"name": "NAME", "arguments": {
+// {"name": "NAME", "arguments": { with other members before it whose values are strings, perhaps all of it in
+// {"function": {
 struct JsonCallHead {
   Scan scan = Scan::more;  // more: the text may go on to be one. broken: it is something else.
   std::string name;

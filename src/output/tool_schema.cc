@@ -131,6 +131,11 @@ bool names_type(const std::set<std::string>& types, const std::string& type) {
   return types.count(type) > 0 || (type == "integer" && types.count("number") > 0);
 }
 
+bool is_text(const std::set<std::string>& types, bool quoted) {
+  const bool is_string = types.count("string") > 0;
+  return (is_string && types.size() == 1) || (quoted && (is_string || types.empty()));
+}
+
 // A number in Python's spelling: 1_000, +1, 1., .5
 std::optional<std::string> python_number(std::string_view text) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -181,15 +186,15 @@ bool may_be_structured(const Json& tools, std::string_view tool, const std::stri
   return types.count("object") > 0 || types.count("array") > 0;
 }
 
-bool must_be_text(const Json& tools, std::string_view tool, const std::string& parameter) {
-  return types_of(tools, tool, parameter) == std::set<std::string>{"string"};
+bool must_be_text(const Json& tools, std::string_view tool, const std::string& parameter, bool quoted) {
+  return is_text(types_of(tools, tool, parameter), quoted);
 }
 
 std::optional<std::string> typed_argument(const Json& tools, std::string_view tool,
                                           const std::string& parameter, std::string_view text, bool quoted) {
   const auto types = types_of(tools, tool, parameter);
   const bool is_string = types.count("string") > 0;
-  if ((is_string && types.size() == 1) || (quoted && (is_string || types.empty()))) return json_string(text);
+  if (is_text(types, quoted)) return json_string(text);
   if (!is_string && !types.empty() && is_blank(text)) return std::nullopt;
   auto json = literal_json(text);
   if (!json) json = spelled(text, types);

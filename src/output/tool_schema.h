@@ -20,8 +20,9 @@ std::set<std::string, std::less<>> parameter_names(const Json& tools, std::strin
 // Whether the tool's schema names objects or lists for the parameter.
 bool may_be_structured(const Json& tools, std::string_view tool, const std::string& parameter);
 
-// Whether the parameter's value is always its text as a string.
-bool must_be_text(const Json& tools, std::string_view tool, const std::string& parameter);
+// Whether the parameter's value is always its text as a string. quoted: see typed_argument().
+bool must_be_text(const Json& tools, std::string_view tool, const std::string& parameter,
+                  bool quoted = false);
 
 // The JSON text for a parameter that a model wrote as text: a string if the tool's schema says so or nothing
 // else fits, otherwise the value that the text spells. quoted: the model marked it as a string, so that it is

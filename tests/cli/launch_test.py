@@ -1,10 +1,12 @@
 """`anabranch launch` with programs that only tell what they were given: scripts of the real ones' names on PATH."""
 
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -180,6 +182,46 @@ def test_print_without_a_server_starts_none(place):
     code, out, err = place.run("claude", "-p", port, "--print")  # the program need not be there
     assert code == 0 and err == "" and out.startswith(f"# No server runs on port {port}") and out.endswith("\nclaude\n"), out
     assert place.left_over() == []
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Another program's server, which answers everything as if it were well."""
+
+    def do_GET(self):
+        self.server.asked.append((self.path, str(self.headers)))
+        body = b'{"status": "ok", "data": [{"id": "m"}]}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        pass
+
+
+def test_another_program_gets_no_key(place):
+    key = "a-secret-key-of-the-test"
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        stranger.asked = []
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        code, out, err = place.run("claude", "-p", stranger.server_port, "--print", ANABRANCH_API_KEY=key)
+        stranger.shutdown()
+    assert code == 0 and out.startswith(f"# No server runs on port {stranger.server_port}"), (out, err)
+    assert [path for path, _ in stranger.asked] == ["/health"] and key not in str(stranger.asked)
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_while_the_server_loads_leaves_nothing(place, ends):
+    place.install("claude")
+    process = place.start("launch", "claude", "-p", clients.free_port(), "--model", paths.DRAFT)
+    try:
+        wait_for(lambda: any(name.endswith(".log") for name in place.left_over()), "no server starts")
+        process.send_signal(ends)
+        out, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + ends and place.left_over() == [] and os.listdir(place.out) == [], (process.returncode, err)
 
 
 def own_server(place):

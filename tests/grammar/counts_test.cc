@@ -6,6 +6,8 @@
 #include <random>
 
 #include "base/clock.h"
+#include "base/json_text.h"
+#include "grammar/automaton.h"
 #include "grammar/grammar.h"
 #include "grammar/schema_grammar.h"
 #include "slow.h"
@@ -30,13 +32,17 @@ GrammarVocab mixed_vocabulary() {
 
 class Counted {
  public:
+  // schema: a schema, or the text of a grammar.
   explicit Counted(const Json& schema) {
     GrammarRules rules;
-    const auto element = add_schema(schema, rules);
+    const auto element = schema.is_string() ? Result<std::string>("") : add_schema(schema, rules);
     EXPECT_TRUE(element.ok()) << schema << element.error().message;
+    compile(schema.is_string() ? schema.get<std::string>() : rules.text(*element));
+  }
+  void compile(const std::string& text) {
     static GrammarCompiler compiler(mixed_vocabulary());
-    const auto compiled = compiler.compile(rules.text(*element));
-    EXPECT_TRUE(compiled.ok()) << schema << compiled.error().message << rules.text(*element);
+    const auto compiled = compiler.compile(text);
+    EXPECT_TRUE(compiled.ok()) << compiled.error().message << text;
     if (compiled.ok()) grammar = *compiled;
   }
   bool take(std::string_view text) const {
@@ -130,6 +136,108 @@ TEST(Counts, PatternsWithLengths) {
     }
 }
 
+// Texts of a few characters, most of them alike.
+std::string random_text(std::mt19937& random) {
+  std::string out;
+  for (size_t n = random() % 8; n > 0; n--) {
+    const char c = "aabbcx,"[random() % 7];
+    for (size_t i = 1 + random() % 9; i > 0; i--) out += random() % 6 ? c : "abc,"[random() % 4];
+  }
+  return out;
+}
+
+const char* const kCountedPatterns[] = {"^[a-c]{20}$",
+                                        "^[a-c]{5,30}$",
+                                        "^[a-c]{6,}$",
+                                        "^(ab|c){5,9}$",
+                                        "^a{5}(,b{5,8})*$",
+                                        "[a-c]{6}",
+                                        "^[a-c]{6}",
+                                        "[a-c]{6}$",
+                                        "^b{1,9},{5,7}$",
+                                        "^a*(b{6}|c{7,8})$",
+                                        "^([a-c]{1,9},){1,7}$",
+                                        "^([ab]{2,9}){5}$",
+                                        "^[ab]{1,9}b{6}$",
+                                        "^(a{0,9}){5}b*$",
+                                        "^([a-c]{5,}x?)+$",
+                                        "^(a{5,9}|[ab]{7}c)+$",
+                                        "^[a-c]{5,9}(abc)?",
+                                        "^a{0,9}(b{5}|c{0,6})$",
+                                        "^(?=a)[a-c]{5,}",
+                                        "^[^a]{5,9}a{5,9}$"};
+
+// Compared with automata, in which all repetitions are written out.
+TEST(Counts, RepetitionsOfPatterns) {
+  std::mt19937 random(11);
+  for (const std::string pattern : kCountedPatterns) {
+    const Counted counted(Json{{"type", "string"}, {"pattern", pattern}});
+    WorkBudget work;
+    const auto automaton = compile_regex(pattern, work);
+    ASSERT_TRUE(automaton.ok()) << pattern;
+    int accepted = 0;
+    for (int round = 0; round < 1500; round++) {
+      std::string text = random_text(random);
+      if (round % 3 == 0) text = std::string(static_cast<size_t>(round) % 40, "abc"[random() % 3]);
+      const bool fits = accepts_text(*automaton, text);
+      accepted += fits;
+      ASSERT_EQ(counted.take(json_string(text)), fits) << pattern << " " << text;
+    }
+    EXPECT_GT(accepted, 0) << pattern;
+  }
+  // At the end of an answer, without quotes.
+  for (const std::string pattern : {"([ab]+,){5,9}", "([a-c]{1,9}x){5,7}", "(ab|c){6}", "[a-c]{5,}"}) {
+    GrammarRules rules;
+    WorkBudget work;
+    const std::string element = *add_regex(pattern, true, {}, StringSyntax::plain, "regex", rules);
+    const Counted plain(rules.text(element));
+    const auto automaton = compile_regex(pattern, work, true);
+    for (int round = 0; round < 1000; round++) {
+      std::string text;
+      for (size_t n = random() % 10; n > 0; n--)
+        text += pattern[1] == '[' ? pattern[3] == 'b' ? "ab," : "abcx" : "ab";
+      text += round % 5 == 0 ? random_text(random) : "";
+      ASSERT_EQ(plain.take(text), accepts_text(*automaton, text)) << pattern << " " << text;
+    }
+  }
+  const Counted escapes(Json{{"type", "string"}, {"pattern", "^[\"\\n\\\\é]{5,6}$"}});
+  EXPECT_TRUE(escapes.take(R"("\n\\\"é\n")"));
+  EXPECT_FALSE(escapes.take(R"("\n\\\"é")"));
+  EXPECT_FALSE(escapes.take(R"("\n\n\n\n\n\n\n")"));
+  // Lengths beside the pattern.
+  const Counted both(
+      Json{{"type", "string"}, {"pattern", "^[a-c]{5,30}$"}, {"minLength", 7}, {"maxLength", 9}});
+  for (size_t n = 4; n < 12; n++) EXPECT_EQ(both.take(quoted(std::string(n, 'a'))), n >= 7 && n <= 9) << n;
+}
+
+TEST(Counts, RepetitionsInGrammars) {
+  const auto expect = [](const std::string& grammar, const std::function<std::string(size_t)>& text,
+                         size_t least, size_t most) {
+    const Counted counted(grammar);
+    for (const size_t n : {size_t{0}, least - 1, least, (least + most) / 2, most, most + 1})
+      EXPECT_EQ(counted.take(text(n)), n >= least && n <= most) << grammar << " " << n;
+  };
+  const auto of = [](const std::string& unit, const std::string& end = "", const std::string& begin = "") {
+    return [=](size_t n) { return begin + times(unit, n) + end; };
+  };
+  expect("root ::= [a-c]{5,30}", of("b"), 5, 30);
+  expect("root ::= [a-c]{7} \".\"", of("c", "."), 7, 7);
+  expect("root ::= \"<\" (\"ab\" | \"c\"){6,9} \"abc\"", of("ab", "abc", "<"), 6, 9);
+  expect("root ::= \"ab\"{300,400}", of("ab"), 300, 400);
+  expect("root ::= ([a-c]+ \",\"){5,9}", of("abc,"), 5, 9);
+  expect("root ::= x{5,9} \".\"\nx ::= [a-c] \"-\"?", of("b-", "."), 5, 9);
+  expect("root ::= [a-c]{5,9} \",\" [a-c]{5,9}", of("a", ",bbbbb"), 5, 9);
+  expect("root ::= [a-c]{5,9} \",\" [a-c]{5,9}", of("a", "", "bbbbb,"), 5, 9);
+  expect("root ::= ([a-c]{5,6} \",\"){7,8}", of("aaaaa,"), 7, 8);
+  expect("root ::= ([a-c]{5,6} \",\"){7,8}", of("a", ",", times("aaaaaa,", 6)), 5, 6);
+  expect("root ::= \"[\" root{5,6} \"]\" | [a-c]", of("a", "]", "["), 5, 6);
+  const Counted open("root ::= [a-c]{6,}"), empty("root ::= ([a-c]?){6} \".\"");
+  for (size_t n = 0; n < 12; n++) {
+    EXPECT_EQ(open.take(std::string(n, 'a')), n >= 6) << n;
+    EXPECT_EQ(empty.take(std::string(n, 'a') + "."), n <= 6) << n;
+  }
+}
+
 // Whatever the mask allows can be completed, and what comes of it satisfies the schema.
 void walk(const Json& schema, const std::function<bool(const Json&)>& satisfies) {
   const Counted counted(schema);
@@ -144,9 +252,10 @@ void walk(const Json& schema, const std::function<bool(const Json&)>& satisfies)
       for (int token = 0; token < static_cast<int>(vocab.tokens.size()); token++) {
         const bool may = mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1;
         if (may) allowed.push_back(token);
-        if (token > 0)
+        if (token > 0) {
           ASSERT_EQ(may, matcher.count_accepted(std::vector<int>{token}) == 1)
               << schema << text << "<" << vocab.tokens[static_cast<size_t>(token)];
+        }
       }
       ASSERT_FALSE(allowed.empty()) << schema << text;
       const int token = allowed[random() % allowed.size()];
@@ -200,6 +309,18 @@ TEST(Counts, MasksAllowWhatCanBeCompleted) {
           R"({"type":"object","properties":{"a":{"type":"string","minLength":3},"b":{"type":"array","minItems":2,"items":{"const":1}}},"required":["a","b"]})")
           .value(),
       [](const Json& v) { return length_of(v["a"]) >= 3 && v["b"].size() >= 2; });
+  for (const std::string pattern : kCountedPatterns) {
+    WorkBudget work;
+    const Automaton automaton = *compile_regex(pattern, work);
+    walk({{"type", "string"}, {"pattern", pattern}},
+         [&](const Json& v) { return accepts_text(automaton, v.get<std::string>()); });
+  }
+  for (const auto& [text, least, most] : {std::tuple{"root ::= \"\\\"\" [a-c]{5,9} \"abc\" \"\\\"\"", 8, 12},
+                                          {"root ::= \"\\\"\" (\"ab\" | \"c\"){5,7} \"\\\"\"", 5, 14}})
+    walk(text, [=](const Json& v) {
+      const auto length = static_cast<int>(length_of(v));
+      return length >= least && length <= most;
+    });
 }
 
 // Between tags, the end of a string is no character of its own.
@@ -258,11 +379,28 @@ TEST(Counts, TakeNoTimeForTheirSize) {
   const auto bounded = [](int least) {
     return Json{{"type", "string"}, {"minLength", least}, {"maxLength", 2 * least}};
   };
-  for (const auto& schema : {std::function<Json(int)>(array), std::function<Json(int)>(string),
-                             std::function<Json(int)>(bounded)}) {
+  const auto pattern = [](int n) {
+    return Json{{"type", "string"}, {"pattern", "^[a-z ]{" + std::to_string(n) + "}$"}};
+  };
+  const auto groups = [](int n) {
+    return Json{{"type", "string"}, {"pattern", "^([a-z]{1,300}, ?){10," + std::to_string(n) + "}$"}};
+  };
+  for (const auto& schema :
+       {std::function<Json(int)>(array), std::function<Json(int)>(string), std::function<Json(int)>(bounded),
+        std::function<Json(int)>(pattern), std::function<Json(int)>(groups)}) {
     double least = 1e9;  // of three, since other programs run as well
     for (const int n : {9998, 9999, 10000}) least = std::min(least, seconds_of(schema(n)));
     EXPECT_LT(least, 0.2 * kSlowdown) << schema(10000);
+  }
+  for (const char* grammar : {"root ::= [a-z ]{900}", "root ::= [a-z ]{0,5000}", "root ::= [a-z ]{10,} \".\"",
+                              "root ::= ([a-z]{1,300} \", \"){10,500} \"x\""}) {
+    double least = 1e9;
+    for (const char* more : {"", " ", "  "}) {  // texts that were not compiled before
+      const double start = now_seconds();
+      EXPECT_TRUE(compiler.compile(grammar + std::string(more)).ok());
+      least = std::min(least, now_seconds() - start);
+    }
+    EXPECT_LT(least, 0.2 * kSlowdown) << grammar;
   }
 }
 

@@ -60,6 +60,10 @@ std::string in_tags(const std::string& arguments, const std::string& name = "wri
   return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
 }
 
+std::string in_parameters(const std::string& arguments) {
+  return R"({"name": "write", "parameters": )" + arguments + "}";
+}
+
 const std::string kObject = R"({ "path": "a.txt", "content": )" + json_string(kLong) +
                             R"(,  "limit":3.50, "items": [1, {"a": "}"}]})";
 
@@ -94,6 +98,7 @@ TEST(CallStream, GivesTheWholeCallAtAnyCut) {
 TEST(CallStream, HoldsBackLittle) {
   const std::string text(1000, 'x');
   const std::string begins[] = {R"(<tool_call>{"name": "write", "arguments": {"content": ")",
+                                R"({"name": "write", "arguments": {"content": ")",
                                 "<tool_call>\n<function=write>\n<parameter=content>\n",
                                 R"([TOOL_CALLS]write[ARGS]{"content": ")"};
   for (const std::string& begin : begins) {
@@ -118,19 +123,201 @@ TEST(CallStream, WhatIsNotCertainWaits) {
       {ToolFormat::tagged, in_tags(kObject, "other")},
       {ToolFormat::tagged, xml(xml_parameter("content", kLong), "other")},
       {ToolFormat::mistral, "[TOOL_CALLS]other[ARGS]" + kObject},
-      {ToolFormat::tagged, json},
-      {ToolFormat::plain, json},
       {ToolFormat::tagged, "<think>" + in_tags(kObject)},
+      {ToolFormat::gemma4, "<|tool_call>call:other{content:<|\"|>" + kLong + "<|\"|>}<tool_call|>"},
+      {ToolFormat::gemma4, "<|tool_call>call:write{content:" + std::string(90, 'x') + "}<tool_call|>"},
+      {ToolFormat::mistral, R"([TOOL_CALLS][{"arguments": )" + kObject + R"(, "name": "write"}])"},
+      {ToolFormat::mistral, R"([TOOL_CALLS][{"name": "write", "arguments": )" + json_string(kObject) + "}]"},
   };
   for (const auto& [form, text] : cases) {
     const auto events = by_characters(text, rules_for(form));
     EXPECT_EQ(pieces_of(events), 1u) << text;
     EXPECT_EQ(events.back().kind, Kind::call_end) << text;
   }
-  OutputRules only = rules_for(ToolFormat::plain);
-  only.only_calls = true;
-  expect_at_any_cut(json, only, {"", "", {{"write", kObject}}});
-  EXPECT_GT(pieces_of(by_characters(json, only)), 50u);
+}
+
+// A call without a mark is one as soon as it is long enough.
+TEST(CallStream, WithoutAMark) {
+  const std::string json = R"({"name": "write", "arguments": )" + kObject + "}",
+                    other = in_parameters(kObject);
+  const ToolCall call{"write", kObject};
+  const std::tuple<ToolFormat, std::string, ParsedOutput> cases[] = {
+      {ToolFormat::tagged, json, {"", "", {call}}},
+      {ToolFormat::plain, "\n" + json, {"", "", {call}}},
+      {ToolFormat::plain, "[" + json + "]", {"", "", {call}}},
+      {ToolFormat::plain, "```json\n" + json + "\n```", {"", "", {call}}},
+      {ToolFormat::plain,
+       R"({"type": "function", "name": "write", "parameters": )" + kObject + "}",
+       {"", "", {call}}},
+      {ToolFormat::plain, R"({"type":"function","function":)" + json + "}", {"", "", {call}}},
+      {ToolFormat::plain, "<|python_tag|>" + other, {"", "", {call}}},
+      {ToolFormat::plain, other + "; " + other + "\n" + json, {"", "", {call, call, call}}},
+      // What follows a whole call is text.
+      {ToolFormat::plain, json + "\nThat was it.", {"", "That was it.", {call}}},
+      {ToolFormat::plain, json + "; and so on", {"", "and so on", {call}}},
+      {ToolFormat::plain, json + R"(;{"name": "other"})", {"", R"({"name": "other"})", {call}}},
+      {ToolFormat::plain, "```\n" + json + "```\nThat was it.", {"", "That was it.", {call}}},
+  };
+  for (const auto& [form, text, want] : cases) {
+    expect_at_any_cut(text, rules_for(form), want);
+    EXPECT_GT(pieces_of(by_characters(text, rules_for(form))), 50u) << text;
+  }
+  // JSON that is no call of a tool, or a short one that breaks.
+  for (const std::string& text :
+       {R"({"name": "other", "arguments": )" + kObject + "}",
+        std::string(R"({"name": "write", "arguments": {"path": "a"}} x)"),
+        R"({"name": "write", "parameters": [)" + kObject + "]}",
+        R"({"title": "write", "arguments": )" + kObject + "}",
+        R"([{"name": "other", "arguments": {}}, )" + json + "]", "[" + kObject + ", " + json + "]"})
+    expect_at_any_cut(text, rules_for(ToolFormat::plain), {"", text, {}});
+  // A long one that breaks has begun.
+  const std::string begun = R"({"content": )" + json_string(kLong);
+  expect_at_any_cut(R"({"name": "write", "arguments": )" + begun + " oops}}", rules_for(ToolFormat::plain),
+                    {"", "", {{"write", begun}}});
+}
+
+const std::string kGemmaJson = R"({"path":"a.txt","content":)" + json_string(kLong) +
+                               R"(,"limit":3.50,"items":[1,{"a":"}"}],"free":"it's, é"})";
+
+std::string in_gemma(const std::string& quote, const std::string& name = "write") {
+  return "call:" + name + "{path:" + quote + "a.txt" + quote + ", content :" + quote + kLong + quote +
+         ",limit:3.50,items:[1,{a:" + quote + "}" + quote + "}],free:" + quote + "it's, é" + quote + "}";
+}
+
+TEST(CallStream, GemmasStringsComePieceByPiece) {
+  const std::string four = "<|tool_call>" + in_gemma("<|\"|>") + "<tool_call|>";
+  const std::string function = "<start_function_call>" + in_gemma("<escape>") + "<end_function_call>";
+  const ToolCall call{"write", kGemmaJson};
+  for (const auto& [form, text] :
+       {std::pair{ToolFormat::gemma4, four}, {ToolFormat::function_gemma, function}}) {
+    expect_at_any_cut(text + "\n" + text, rules_for(form), {"", "", {call, call}});
+    EXPECT_GT(pieces_of(by_characters(text, rules_for(form))), 50u) << text;
+    EXPECT_EQ(parse_output(text, unstreamed(form)).calls, std::vector{call});
+  }
+  // A mark may lie in pieces, and what only begins like one is text.
+  const std::string odd = std::string(70, 'x') + "<|\" <| < |> 'a', {b:<";
+  expect_at_any_cut("<|tool_call>call:write{content:<|\"|>" + odd + "<|\"|>}<tool_call|>",
+                    rules_for(ToolFormat::gemma4),
+                    {"", "", {{"write", "{\"content\":" + json_string(odd) + "}"}}});
+}
+
+TEST(CallStream, GemmasOtherValuesComeWhole) {
+  const std::string mark = "<|\"|>", pad = "content:" + mark + std::string(70, 'x') + mark + ",";
+  const std::string sent = R"({"content":")" + std::string(70, 'x') + "\"";
+  const std::pair<std::string, std::string> cases[] = {
+      {"limit:" + mark + "5" + mark, R"(,"limit":5})"},
+      {"limit:" + mark + mark + ",path:" + mark + "b" + mark, R"(,"path":"b"})"},
+      {"limit: ,path:b", ""},
+      {"path:'a, b',free:True", R"(,"path":"a, b","free":true})"},
+      {"path:it's, free:null,", ""},
+      {"\"path\":\"a\\n,\", items:[" + mark + "a,b" + mark + ",2]", R"(,"path":"a\n,","items":["a,b",2]})"},
+      {mark + "free" + mark + ":" + mark + "a" + mark + ",path:b:c", R"(,"free":"a","path":"b:c"})"},
+      {"free:a:" + mark + "b" + mark, ""},
+      {"", "}"},
+  };
+  for (const auto& [written, rest] : cases) {
+    const std::string text = "<|tool_call>call:write{" + pad + written + "}<tool_call|>";
+    const ParsedOutput got = parse_output(text, rules_for(ToolFormat::gemma4));
+    expect_at_any_cut(text, rules_for(ToolFormat::gemma4), got);
+    const ParsedOutput whole = parse_output(text, unstreamed(ToolFormat::gemma4));
+    if (!whole.calls.empty()) {
+      EXPECT_EQ(got.calls, whole.calls) << text;
+    }
+    if (!rest.empty()) {
+      EXPECT_EQ(got.calls, (std::vector<ToolCall>{{"write", sent + rest}})) << text;
+    }
+  }
+}
+
+TEST(CallStream, GemmasCallThatBreaksStaysACall) {
+  const std::string mark = "<|\"|>", begin = "<|tool_call>call:write{content:" + mark + std::string(70, 'x');
+  const std::string text = R"({"content":")" + std::string(70, 'x'), sent = text + "\"";
+  const OutputRules rules = rules_for(ToolFormat::gemma4);
+  for (const std::string& broken : {mark + "oops,path:b}", mark + ",path]", mark + ",path:{1},limit:2}"}) {
+    const ParsedOutput got = parse_output(begin + broken + "<tool_call|>after", rules);
+    expect_at_any_cut(begin + broken + "<tool_call|>after", rules, got);
+    ASSERT_EQ(got.calls.size(), 1u) << broken;
+    EXPECT_TRUE(got.calls[0].arguments.starts_with(text)) << broken;
+    EXPECT_FALSE(Json::accept(got.calls[0].arguments)) << broken;
+    EXPECT_EQ(got.content, "after");
+  }
+  const std::string next = "<|tool_call>call:look{}<tool_call|>";
+  expect_at_any_cut(begin + mark + ",path]" + next, rules, {"", "", {{"write", sent}, {"look", "{}"}}});
+  EXPECT_EQ(cut(begin, rules), (ParsedOutput{"", "", {{"write", text}}}));
+  EXPECT_EQ(cut(begin + mark + ",limit:5,", rules),
+            (ParsedOutput{"", "", {{"write", sent + R"(,"limit":5)"}}}));
+}
+
+// At every moment each call has a beginning of what it has in the end.
+TEST(CallStream, EveryPrefixOfSeveralCalls) {
+  const std::string arguments = R"({"content": )" + json_string(kLong) + R"(, "limit": 3})";
+  const std::string one = R"({"name": "write", "arguments": )" + arguments + "}";
+  const std::string small = R"({"name": "look", "arguments": {"a": 1}})";
+  const ToolCall call{"write", arguments}, look{"look", R"({"a": 1})"};
+  const std::tuple<ToolFormat, std::string, std::vector<ToolCall>> cases[] = {
+      {ToolFormat::mistral, "[TOOL_CALLS][" + one + ", " + small + "," + one + "]", {call, look, call}},
+      {ToolFormat::mistral,
+       "[TOOL_CALLS] [ " + small + " ,\n" + one + " , " + small + " ]",
+       {look, call, look}},
+      {ToolFormat::tagged,
+       "<tool_call>[" + one + "," + one + "]</tool_call>" + in_tags(arguments),
+       {call, call, call}},
+      {ToolFormat::plain, "[" + small + ", " + one + "];" + one, {look, call, call}},
+      {ToolFormat::gemma4,
+       "<|tool_call>" + in_gemma("<|\"|>") + "<tool_call|><|tool_call>call:look{a:1}<tool_call|>",
+       {{"write", kGemmaJson}, {"look", R"({"a":1})"}}},
+  };
+  for (const auto& [form, text, want] : cases) {
+    const OutputRules rules = rules_for(form);
+    expect_at_any_cut(text, rules, {"", "", want});
+    OutputParser parser(rules);
+    std::vector<OutputEvent> events;
+    ParsedOutput so_far;
+    size_t late = 0;  // bytes that were held back while a long text arrived
+    for (size_t i = 0; i < text.size();) {
+      size_t end = i + 1;
+      while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+      parser.push(text.substr(i, end - i), events);
+      for (const OutputEvent& event : std::exchange(events, {})) so_far.add(event);
+      ASSERT_LE(so_far.calls.size(), want.size());
+      for (size_t n = 0; n < so_far.calls.size(); ++n) {
+        ASSERT_EQ(so_far.calls[n].name, want[n].name);
+        ASSERT_TRUE(want[n].arguments.starts_with(so_far.calls[n].arguments)) << text.substr(0, end);
+      }
+      size_t sent = 0;
+      for (const ToolCall& one_call : so_far.calls) sent += one_call.arguments.size();
+      late = std::max(late, i - std::min(i, sent));
+      i = end;
+      const std::string part = text.substr(0, end);
+      ASSERT_EQ(streamed({part.substr(0, end / 2), part.substr(end / 2)}, rules), parse_output(part, rules))
+          << part;
+    }
+    EXPECT_LT(late, 240u) << text;
+  }
+}
+
+// A list whose later calls are not quite JSON, or no calls.
+TEST(CallStream, OddLists) {
+  const std::string arguments = R"({"content": )" + json_string(kLong) + "}", tail = "]</tool_call>";
+  const std::string one = R"({"name": "write", "arguments": )" + arguments + "}";
+  const ToolCall call{"write", arguments};
+  const std::tuple<std::string, std::vector<ToolCall>> cases[] = {
+      {one + ", {'name': 'look', 'arguments': {}}", {call, {"look", "{}"}}},
+      {one + ", " + one + ", {'name': 'look', 'arguments': {}},", {call, call, {"look", "{}"}}},
+      {R"({"name": "other", "arguments": {}}, )" + one, {{"other", "{}"}, call}},
+      {R"({"name": "look"}, )" + one, {{"look", "{}"}, call}},
+      {R"({"arguments": {"a": 1}, "name": "look"}, )" + one, {{"look", R"({"a": 1})"}, call}},
+      {R"({'name': 'look', 'arguments': {}}, )" + one,
+       {{"look", "{}"}, {"write", R"({"content":)" + json_string(kLong) + "}"}}},
+      {one + ", " + one.substr(0, one.size() - 2) + " oops}}",
+       {call, {"write", arguments.substr(0, arguments.size() - 1)}}},
+      {one + ", " + one + ", 5", {call, {"write", arguments.substr(0, arguments.size() - 1)}}},
+  };
+  for (const auto& [list, want] : cases)
+    expect_at_any_cut("<tool_call>[" + list + tail, rules_for(ToolFormat::tagged), {"", "", want});
+  OutputRules limited = rules_for(ToolFormat::tagged);
+  limited.max_calls = 1;
+  expect_at_any_cut("<tool_call>[" + one + ", " + one + tail, limited, {"", "", {call}});
 }
 
 // What is not JSON stops the stream, not the call.
@@ -328,16 +515,34 @@ TEST(CallStream, AnythingAtAnyCut) {
                                           std::string(40, 'y'),
                                           "</parameter>",
                                           "\\ud83d",
-                                          "<parameter=limit>\n"};
+                                          "<parameter=limit>\n",
+                                          "<|\"|>",
+                                          "<|\"|>,path:<|\"|>",
+                                          "<|\"|>}<tool_call|>",
+                                          "path:",
+                                          "\"}}, {\"name\": \"write\", \"arguments\": {\"path\": \"",
+                                          "\"}}, {\"name\": \"look\", \"arguments\": {}}",
+                                          "]",
+                                          "\"}};"};
   const std::string begins[] = {
       "<tool_call>\n<function=write>\n<parameter=content>\n" + kLong,
       R"(<tool_call>{"name": "write", "arguments": {"content": ")" + std::string(60, 'z'),
       R"(<tool_call>{"name": "write", "arguments": {"items": [")" + std::string(60, 'z'),
-      R"([TOOL_CALLS]write[ARGS]{"content": ")" + std::string(60, 'z')};
+      R"([TOOL_CALLS]write[ARGS]{"content": ")" + std::string(60, 'z'),
+      R"([TOOL_CALLS][{"name": "write", "arguments": {"content": ")" + std::string(60, 'z'),
+      R"([{"name": "write", "arguments": {"content": ")" + std::string(60, 'z'),
+      R"({"name": "write", "parameters": {"content": ")" + std::string(60, 'z'),
+      "<|tool_call>call:write{content:<|\"|>" + std::string(60, 'z'),
+      "<|tool_call>call:write{limit:5,items:[<|\"|>" + std::string(60, 'z')};
+  const auto form_of = [](const std::string& text) {
+    if (text.starts_with("<|tool")) return ToolFormat::gemma4;
+    if (text.starts_with("[TOOL")) return ToolFormat::mistral;
+    return text.starts_with("<") ? ToolFormat::tagged : ToolFormat::plain;
+  };
   int calls = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 40'000; ++round) {
     std::string text = begins[rng() % std::size(begins)];
-    const ToolFormat form = text[0] == '[' ? ToolFormat::mistral : ToolFormat::tagged;
+    const ToolFormat form = form_of(text);
     std::vector<std::string> pieces{text};
     for (size_t n = rng() % 12; n > 0; --n) {
       pieces.push_back(parts[rng() % parts.size()]);
@@ -349,11 +554,13 @@ TEST(CallStream, AnythingAtAnyCut) {
     ASSERT_GE(got.calls.size(), whole.calls.size()) << text;
     if (whole.calls.empty() || got.calls.size() > whole.calls.size()) continue;
     ++calls;
-    const auto arguments = parse_json(got.calls[0].arguments);
-    ASSERT_TRUE(arguments.ok()) << text;
-    ASSERT_EQ(*arguments, parse_json(whole.calls[0].arguments).value()) << text;
+    for (size_t i = 0; i < got.calls.size(); ++i) {
+      const auto arguments = parse_json(got.calls[i].arguments);
+      ASSERT_TRUE(arguments.ok()) << text;
+      ASSERT_EQ(*arguments, parse_json(whole.calls[i].arguments).value()) << text;
+    }
   }
-  EXPECT_GT(calls, 200);
+  EXPECT_GT(calls, 1000);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ inline ParsedOutput streamed(const std::vector<std::string>& pieces, const Outpu
     }
     if (event.kind != OutputEvent::Kind::call_end) continue;
     const std::string& arguments = out.calls.back().arguments;
-    EXPECT_TRUE(Json::accept(arguments) || Json::accept(closed_object(arguments))) << arguments;
+    EXPECT_TRUE(parse_json(arguments).ok() || parse_json(closed_object(arguments)).ok()) << arguments;
   }
   EXPECT_FALSE(inside);
   EXPECT_EQ(calls, static_cast<int>(out.calls.size()));
