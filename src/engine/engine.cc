@@ -102,10 +102,9 @@ class EngineImpl final : public Engine {
   EngineModel model_;
   std::string context_note_;  // why the context is shorter than the model's own; for messages
   Inbox inbox_;
-  uint64_t adapter_room_ = 0;                // bytes that all adapters may take
-  std::atomic<bool> knows_adapters_{false};  // the device has the kernels for them
-  StateCache* states_ = nullptr;             // owned by the loop, which lives as long as thread_
-  std::unique_ptr<StateFetcher> fetcher_;    // null: no peers are configured
+  uint64_t adapter_room_ = 0;              // bytes that all adapters may take
+  StateCache* states_ = nullptr;           // owned by the loop, which lives as long as thread_
+  std::unique_ptr<StateFetcher> fetcher_;  // null: no peers are configured
   std::thread thread_;
 };
 
@@ -313,7 +312,7 @@ Result<std::shared_ptr<const LoadedAdapter>> EngineImpl::load_adapter(const std:
     *inbox_.adapter_bytes += file.bytes;
     for (const auto& layers : adapted_inputs(model_.model(), file))  // requests wait for one input's at most
       TRY_VOID(between_steps([&] { add_to_adapter(*weights, model_.model(), file, layers); }));
-    if (!knows_adapters_.exchange(true)) TRY_VOID(between_steps([&] { model_.prepare_adapters(*weights); }));
+    TRY_VOID(between_steps([&] { model_.prepare_adapters(*weights, file); }));
     return std::shared_ptr<const LoadedAdapter>(adapter);
   } catch (const std::bad_alloc&) {
     return make_error(ErrorKind::exhausted, "{} could not be loaded: out of memory", path);

@@ -51,9 +51,17 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   return {};
 }
 
-void EngineModel::prepare_adapters(const nn::Adapter& adapter) {
+void EngineModel::prepare_adapters(const nn::Adapter& adapter, const AdapterFile& file) {
+  std::set<std::string> projections;  // modules without the numbers of their layers
+  for (const auto& [module, matrices] : file.modules) {
+    std::string name = module;
+    std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+    projections.insert(std::move(name));
+  }
+  if (std::ranges::includes(adapted_, projections)) return;
   prepare_kernels(model(), adapter);
   finish_kernels();
+  adapted_.merge(projections);
 }
 
 // Waits until all kernels are compiled, before the first request is accepted.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,8 +23,9 @@ class EngineModel {
   void save_statistics() const;
 
   Device& device() const { return *device_; }
-  // Lets the device compile the kernels that passes with adapters need, and waits for them.
-  void prepare_adapters(const nn::Adapter& adapter);
+  // Lets the device compile the kernels that passes with the adapter need, and waits for them, unless earlier
+  // adapters changed the same projections. file: the adapter's.
+  void prepare_adapters(const nn::Adapter& adapter, const AdapterFile& file);
   const Model& model() const { return *loaded_.model; }
   const LoadedModel& loaded() const { return loaded_; }
   ModelInfo& info() { return loaded_.info; }
@@ -62,6 +64,7 @@ class EngineModel {
   std::vector<int> call_tokens_;  // tokens that open a tool call, sorted
   TokensByByte tokens_by_byte_;
   std::unique_ptr<GrammarCompiler> grammars_;
+  std::set<std::string> adapted_;  // projections for whose adapters there are kernels
 };
 
 }  // namespace anabranch

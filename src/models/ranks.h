@@ -52,7 +52,8 @@ class Ranks {
 
   // Several ranks: the output of the pass's last layer, on rank 0.
   Tensor run(const RanksPass& pass) const;
-  // Calls run(rank) for all ranks, on a thread each. When one fails, the others stop waiting for it.
+  // Several ranks: calls run(rank) for each, on threads of their own. When one fails, the others stop waiting
+  // for it.
   void on_all(const std::function<void(int rank)>& run) const;
 
  private:

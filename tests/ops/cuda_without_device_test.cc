@@ -150,6 +150,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
                                            Source::routing,
                                            Source::choose,
                                            Source::exchange,
+                                           Source::low_rank,
                                            cuda::DeltaVariant{128, 128, 4, 32, 2, 8, 384},
                                            cuda::DeltaVariant{64, 64, 4, 64, 4, 8, 0},
                                            cuda::DeltaVariant{128, 32, 4, 32, 4, 8, 0}};
@@ -157,6 +158,9 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
     for (const auto& [rows, swiglu, tiles] :
          {std::tuple{1, 1, 2}, {4, 1, f.kind ? 2 : 4}, {4, 0, f.kind ? 2 : 4}})
       everywhere.push_back(cuda::ExpertsVariant{f, rows, swiglu, tiles});
+  for (const int row_tiles : {1, 2, 4})
+    for (const auto& f : {Format{1, 2, 1}, {1, 1, 1}})
+      everywhere.push_back(cuda::LowRankDownVariant{f, row_tiles});
   std::vector<cuda::Variant> variants = everywhere;
   for (const int dim : {64, 256, 512}) variants.push_back(cuda::AttentionVariant{dim, 6});
   for (const int dim : {64, 128, 256}) variants.push_back(cuda::AttentionManyVariant{dim, 2});

@@ -13,6 +13,7 @@ const float* down_rows(const LowRankRows& part, std::vector<float>& own) {
   const int64_t columns = part.z.shape(2), rank = part.up.shape(1), pieces = part.z.shape(0);
   const float* z = part.z.data<float>() + part.first;
   if (pieces == 1 && columns == rank) return z;
+  own.reserve(static_cast<size_t>(part.count * rank));
   for (int64_t row = 0; row < part.count; row++)
     for (int64_t r = 0; r < rank; r++) {
       float sum = z[row * columns + r];

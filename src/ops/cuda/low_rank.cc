@@ -45,7 +45,9 @@ class Additions {
 
   // Takes each output's next parts, as many as a launch has room for. -> whether that were all of them.
   bool take() {
-    const int most = kLowRankParts / args_.outputs;
+    int waiting = 0;  // outputs with parts that were not taken
+    for (size_t m = 0; m < outputs_.size(); m++) waiting += next_[m] < outputs_[m].parts.size();
+    const int most = kLowRankParts / std::max(waiting, 1);
     int parts = 0;
     bool all = true;
     args_.first_row = outputs_.front().y.shape(0);

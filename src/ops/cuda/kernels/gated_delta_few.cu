@@ -60,9 +60,9 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
     float rows[kTokens];
     read_rows(a, s, p, channel[i], 0, rows);
     read_before(s, p, channel[i]);
-    if (p.trial && s.fold) write_before(s, p, channel[i]);
+    if (p.draft && s.fold) write_before(s, p, channel[i]);
     convolve(s, p, channel[i], rows, 0, made);
-    if (!p.trial) write_before(s, p, channel[i]);
+    if (!p.draft) write_before(s, p, channel[i]);
   }
   if (a.gate) read_gate(a, s, p, thread, m);
   if (warp == kThreads / 32 - 1) make_gates(a, s, p, gates, 0, lane, made);
@@ -82,13 +82,13 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
     for (int c = 0; c < kLaneColumns; c++) y[c] = output(y[c], d[c], made.gates[t]);
     const int own = own_column(thread), column = p.head * DV + p.column0 + own;
     write<kLaneColumns>(y, a.gate ? &m.y[t][own] : a.y + (long)(s.row + t) * a.value_heads * DV + column);
-    if (p.trial) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
+    if (p.draft) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
   }
   if (a.gate) {
     barrier_sync(0, kThreads);
     norm_output(a, s, p, thread, m);
   }
-  if (!p.trial) store_state(s, p, thread, state);
+  if (!p.draft) store_state(s, p, thread, state);
 }
 
 }  // namespace delta_rule

@@ -33,7 +33,7 @@ DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, in
     }
   }
   barrier_sync(0, kThreads);
-  if (!p.trial) store_state(s, p, thread, state);
+  if (!p.draft) store_state(s, p, thread, state);
 }
 DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int first, const Shared& m) {
   const Tokens& made = m.tokens[first / kTokens % 2];
@@ -44,7 +44,7 @@ DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t
     const long values = a.value_heads * DV, column = p.head * DV + p.column0 + own;
     const float d = from.d[t][own];
     a.y[(s.row + first + t) * values + column] = output(added_parts(from.asked[t], own), d, made.gates[t]);
-    if (p.trial) s.to.delta[(s.entry + first + t) * values + column] = d;
+    if (p.draft) s.to.delta[(s.entry + first + t) * values + column] = d;
   }
 }
 // The makers' rounds: the outputs of the round before last are finished before its tokens are overwritten.
@@ -66,12 +66,12 @@ DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int
     read_taps(a, p, maker, channel);
     read_before(s, p, channel);
     read_rows(a, s, p, channel, 0, rows);
-    if (p.trial && s.fold) write_before(s, p, channel);
+    if (p.draft && s.fold) write_before(s, p, channel);
     make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
       convolve(s, p, channel, rows, first, to);
       read_rows(a, s, p, channel, first + kTokens, rows);
     });
-    if (!p.trial) write_before(s, p, channel);
+    if (!p.draft) write_before(s, p, channel);
     barrier_sync(0, kThreads);
   } else {
     const int own = maker - kConvolvers, last = (s.count - 1) / kTokens * kTokens;

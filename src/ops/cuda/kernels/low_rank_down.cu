@@ -71,6 +71,6 @@ KERNEL __launch_bounds__(kDownThreads) low_rank_down(const __grid_constant__ Low
   for (int j = 0; j < kEach; j++) {
     const int i = threadIdx.x + j * kDownThreads, row = first_row + i / 16, column = tile * 16 + i % 16;
     if (i < 8 * NT * 16 && row < part.count && column < part.columns)
-      part.z[((long)piece * part.count + row) * part.columns + column] = total[j];
+      part.z[((long)piece * part.count + row) * part.columns + column] = total[j] * kSumScale;
   }
 }
