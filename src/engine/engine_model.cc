@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/white_space.h"
+#include "checkpoint/adapter_file.h"
 #include "decode/spec_stats.h"
 #include "decode/text_constraints.h"
 #include "models/kernel_passes.h"

@@ -15,6 +15,8 @@
 
 namespace anabranch {
 
+struct AdapterFile;
+
 class EngineModel {
  public:
   // Call on the engine thread. Errors: unusable files or device, options that do not fit the model.
