@@ -128,12 +128,6 @@ _change(grammar_compiler.cc "if (lookahead_completed || !is_exact_lookahead) {"
         "if (lookahead_completed || !is_exact_lookahead || counts_.any()) {")
 _change(grammar_compiler.cc "        if (HasEnteredCharBudget()) {\n"
         "        if (HasEnteredCharBudget() || (counts_.counts(init_rule_id_) && scanable_state_history_.Back().size() == 0)) {\n")
-# Repetitions with large bounds are rules that count.
-_change(grammar_functor.cc "  int32_t result = ExpandRepetitionRange(cur_rule_name, grammar_expr_id, lower, upper);"
-        "  const auto counted =
-      xgrammar_counts::add_repetition(builder_, base_grammar_, rule_id, cur_rule_name, grammar_expr_id, lower, upper);
-  int32_t result =
-      counted ? *counted : ExpandRepetitionRange(cur_rule_name, grammar_expr_id, lower, upper);")
 # Near a bound, tokens are told apart by the number of their characters.
 _change(grammar_matcher.cc "const AdaptiveTokenMask& adaptive_token_mask, int32_t remaining_chars\n  );"
         "const AdaptiveTokenMask& adaptive_token_mask, int32_t remaining_chars, int32_t most_chars = INT_MAX\n  );")

@@ -12,7 +12,6 @@
 
 #include <climits>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,59 +112,5 @@ class Rules {
   std::vector<Rule> rules_;               // empty: none counts
   std::vector<std::vector<int>> bounds_;  // of each rule, by state; -1: not computed
 };
-
-// Whether an expression may match nothing, as far as `steps` looks at its parts tell.
-template <class Grammar>
-bool may_be_empty(const Grammar& grammar, int expression, int& steps) {
-  const auto expr = grammar->GetGrammarExpr(expression);
-  using Type = decltype(expr.type);
-  if (--steps < 0) return true;
-  const auto rule = [&](int id) { return may_be_empty(grammar, grammar->GetRule(id).body_expr_id, steps); };
-  switch (expr.type) {
-    case Type::kByteString:
-      return expr.size() == 0;
-    case Type::kCharacterClass:
-      return false;
-    case Type::kRuleRef:
-      return rule(expr[0]);
-    case Type::kRepeat:
-      return expr[1] == 0 || rule(expr[0]);
-    case Type::kSequence:
-      for (int i = 0; i < expr.size(); i++)
-        if (!may_be_empty(grammar, expr[i], steps)) return false;
-      return true;
-    case Type::kChoices:
-      for (int i = 0; i < expr.size(); i++)
-        if (may_be_empty(grammar, expr[i], steps)) return true;
-      return false;
-    default:
-      return true;
-  }
-}
-
-// The repetition of `unit`, the body of the rule `repeated`, as a rule that counts; nullopt: it is to be written out.
-// upper: -1 for no limit.
-template <class Builder, class Grammar>
-std::optional<int> add_repetition(
-    Builder* builder, const Grammar& grammar, int repeated, const std::string& name, int unit, int64_t lower, int64_t upper
-) {
-  constexpr int64_t kWrittenOut = 4, kMost = kUnknown - 1;
-  constexpr int kFirstGroup = 1 << 20;  // grammars of ours have lower numbers
-  if (std::max(lower, upper) <= kWrittenOut || std::max(lower, upper) > kMost) return std::nullopt;
-  int steps = 1000;
-  if (may_be_empty(grammar, grammar->GetRule(repeated).body_expr_id, steps)) return std::nullopt;
-  // A rule that may be empty is left out without a look at its count, so one that must not be has a unit at its end.
-  const int rule = builder->AddEmptyRule(builder->GetNewRuleName(name + "_count"));
-  const int more = builder->AddSequence({unit, builder->AddRuleRef(rule)});
-  const int end = lower > 0 ? builder->AddSequence({unit}) : builder->AddEmptyStr();
-  builder->UpdateRuleBody(rule, builder->AddChoices({end, more}));
-  const int most = upper < 0 ? INT_MAX : static_cast<int>(upper);
-  const int held = lower > 0;
-  char option[80];
-  std::snprintf(option, sizeof option, "#%d %d %d %d %d", kFirstGroup + rule, static_cast<int>(lower) - held,
-                most == INT_MAX ? most : most - held, most, INT_MAX);
-  builder->UpdateCaptureName(rule, option);
-  return builder->AddRuleRef(rule);
-}
 
 }  // namespace xgrammar_counts

@@ -86,15 +86,31 @@ CharSet first_of(const RegexNode& node) {
   return out;
 }
 
-// Whether a text may be read with many counts at a time, so that each of its characters would take long: a
-// repetition without a fixed count may end at many places, and a count begins behind it. after: the
-// characters that may follow; counts: whether a count may.
+// Whether alternatives may begin alike and end at different places.
+bool has_unequal_choices(const RegexNode& choice) {
+  const Length all = length_of(choice);
+  if (all.least == all.most) return false;
+  CharSet before;
+  for (const RegexNode& child : choice.children) {
+    const CharSet first = first_of(child);
+    if (may_be_empty(child) || !first.common(before).empty()) return true;
+    before.add(first);
+  }
+  return false;
+}
+
+// Whether a text may be read with several counts at a time: a part that may end at several places has a count
+// behind it or around it. The rules that count keep such counts apart only by the places where they began, so
+// texts of wrong lengths would pass, and each character would take long. after: the characters that may
+// follow; counts: whether a count may.
 bool has_many_counts(const RegexNode& node, const CharSet& after, bool counts) {
   if (node.kind == Kind::chars) return false;
+  if (node.kind == Kind::choice && (counts || has_large_count(node)) && has_unequal_choices(node))
+    return true;
   if (node.kind == Kind::repeat) {
     const RegexNode& child = node.children[0];
     CharSet next = first_of(child);
-    const bool ends_anywhere = node.most - node.least > kWrittenOut && counts && !next.common(after).empty();
+    const bool ends_anywhere = node.most != node.least && counts && !next.common(after).empty();
     next.add(after);
     return ends_anywhere || has_many_counts(child, next, counts || has_large_count(node));
   }
@@ -244,7 +260,8 @@ Result<std::string> add_regex(std::string_view pattern, bool whole, const Length
   }
   const bool quoted = syntax == StringSyntax::quoted;
   CountedRegex writer(quoted ? StringSyntax::inside : syntax, hint, rules);
-  TRY(const std::string text, run ? Result<std::string>(writer.anywhere(*run)) : writer.element(node, {}));
+  const CharSet after = syntax == StringSyntax::bare ? CharSet({{'\n', '\n'}}) : CharSet();
+  TRY(const std::string text, run ? Result<std::string>(writer.anywhere(*run)) : writer.element(node, after));
   return text.empty() || !quoted ? text : rules.add(hint, fmt::format("\"\\\"\" {} \"\\\"\"", text));
 }
 
