@@ -36,7 +36,7 @@ class ScriptedModel final : public Model {
   // The prompt's first token chooses the script.
   ScriptedModel(Device& device, std::vector<Script> scripts)
       : Model(spec_of(),
-              {weight(device), {}, Ranks({{&device, {}}}), norm(device), OutputHead(weight(device))}),
+              {weight(device), {}, Ranks(no_layers(device)), norm(device), OutputHead(weight(device))}),
         scripts_(std::move(scripts)) {}
 
   // Rows whose token the host did not know yet.
@@ -66,6 +66,11 @@ class ScriptedModel final : public Model {
   }
 
  private:
+  static std::vector<Rank> no_layers(Device& device) {
+    std::vector<Rank> ranks;
+    ranks.push_back({&device, {}});
+    return ranks;
+  }
   static ModelSpec spec_of() {
     ModelSpec spec;
     spec.family = "scripted";

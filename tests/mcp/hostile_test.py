@@ -13,9 +13,13 @@ import tempfile
 import threading
 import time
 
+import pytest
+
 from agent_setup import config, fake, results, run, scripted_model
 from harness import needs, paths
 from harness.waiting import LONG, wait_for
+
+pytestmark = pytest.mark.any_model
 
 MOST_MIB = 1500 if needs.SANITIZED else 150  # of memory in use
 MOST_SECONDS = 60  # a busy machine is slow, but the servers hang for much longer

@@ -11,6 +11,8 @@ import pytest
 from harness import paths
 from harness.clients import Refused
 
+pytestmark = pytest.mark.any_model
+
 FLAGS = ("--context", "2048", "--threads", "2", "--cache-ram", "128MB")
 PROMPT = "Here is what we know of rivers and the sea. " * 50 + "The river"
 NAMES = ("base", "poet", "pirate")

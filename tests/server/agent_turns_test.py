@@ -12,6 +12,8 @@ import pytest
 
 from answer_shapes import input_of
 
+pytestmark = pytest.mark.any_model
+
 NAMES = ("Bash Read Write Edit MultiEdit Glob Grep LS WebFetch WebSearch TodoWrite Task NotebookRead NotebookEdit ExitPlanMode "
          "BashOutput KillShell SlashCommand AskUser Skill ListFiles RunTests GitStatus GitDiff GitCommit").split()
 ABOUT = ("Use this tool when the task needs it, and prefer it to a shell command that does the same. The path must be absolute. "

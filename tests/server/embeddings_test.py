@@ -15,6 +15,8 @@ import pytest
 from harness import paths
 from harness.server import Server
 
+pytestmark = pytest.mark.any_model
+
 TEXTS = ["The river rises in the hills.", "A boat.", "x " * 300, "The river rises in the hills. " * 9]
 
 

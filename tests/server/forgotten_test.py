@@ -11,6 +11,8 @@ import pytest
 from harness import paths
 from harness.waiting import settled, wait_for
 
+pytestmark = pytest.mark.any_model
+
 KEYS = "ann key-of-ann\nbob key-of-bob\nteam1 key-of-team1 cache=all\nteam2 key-of-team2 cache=all\n"
 TEXT = "The quetzalcoatl sleeps beneath the ninety-first pine. " * 60
 OTHER_END = TEXT + "Another end. " * 60

@@ -8,6 +8,8 @@ import pytest
 
 from harness import clients
 
+pytestmark = pytest.mark.any_model
+
 LONG = {"max_tokens": -1, "temperature": 5.0, "top_p": 1.0, "top_k": 0, "min_p": 0, "break_loops": False, "ignore_eos": True}
 PROMPT = "In the year 1923 the town council of Millbrook voted, after long talks, to build a library. " * 20
 PLAIN = {"temperature": 0, "repetition_penalty": 1}

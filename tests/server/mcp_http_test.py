@@ -15,6 +15,8 @@ import anthropic
 import openai
 import pytest
 
+pytestmark = pytest.mark.any_model
+
 LABEL = "weather"
 WEATHER = """
     import os, time

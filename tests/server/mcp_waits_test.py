@@ -14,6 +14,8 @@ import pytest
 from harness import paths
 from harness.waiting import stays, wait_for
 
+pytestmark = pytest.mark.any_model
+
 TIMEOUT = 2  # of each server
 SCHEMA = {"type": "object", "additionalProperties": False}
 heard = []  # (mode, method)

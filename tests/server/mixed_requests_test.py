@@ -17,8 +17,13 @@ import random
 import threading
 
 from answer_shapes import shape_of
+
+import pytest
+
 from harness.waiting import settled
 from random_requests import Cases
+
+pytestmark = pytest.mark.any_model
 
 CONTEXT = 1536
 CLIENTS = 6

@@ -12,6 +12,8 @@ import pytest
 
 from harness.waiting import wait_for
 
+pytestmark = pytest.mark.any_model
+
 ASK = [{"role": "user", "content": "What is the capital of France?"}]
 CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "client_to_be_killed.py")
 LONG = [{"role": "user", "content": "Tell me a long story about a river, its two arms, and the people there."}]

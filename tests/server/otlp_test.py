@@ -12,6 +12,8 @@ import pytest
 from harness import clients, paths
 from harness.waiting import stays, wait_for
 
+pytestmark = pytest.mark.any_model
+
 SECRET = "hush"
 WORDS = "Kingfisher"  # of a prompt
 CHAT = {"messages": [{"role": "user", "content": f"{WORDS}!"}], "max_tokens": 8, "temperature": 0}

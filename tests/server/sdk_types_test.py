@@ -16,6 +16,8 @@ from openai.types.embedding_create_params import EmbeddingCreateParams as Embedd
 from openai.types.responses.response_create_params import ResponseCreateParamsBase as ResponseFields
 from openai.types.shared_params import ReasoningEffort
 
+pytestmark = pytest.mark.any_model
+
 HI = [{"role": "user", "content": "Hi"}]
 BRIEF = {"max_tokens": 2, "max_thinking_tokens": 4}
 ANTHROPIC = {"anthropic-version": "2023-06-01"}

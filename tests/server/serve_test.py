@@ -17,6 +17,8 @@ from harness.clients import next_event
 from harness.server import Server
 from harness.waiting import wait_for
 
+pytestmark = pytest.mark.any_model
+
 # Nearly uniform sampling keeps a small model from ending early.
 LONG = {"prompt": "Once upon a time", "max_tokens": -1, "temperature": 5.0, "top_p": 1.0, "top_k": 0, "min_p": 0, "seed": 3,
         "stream": True, "break_loops": False}

@@ -17,6 +17,8 @@ import pytest
 from harness import paths
 from harness.waiting import file_sizes, settled
 
+pytestmark = pytest.mark.any_model
+
 WORDS = [f"{a}{b}{c}" for a in ("ba", "do", "ki", "lu", "me", "na") for b in ("ra", "se", "ti", "vo", "zu") for c in ("n", "r", "s", "x")]
 
 

@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_model]
 
 WORDS = "river arm water bridge boat winter market letter stone garden night music teacher map harbour".split()
 # Small enough to be full long before the first third is over.

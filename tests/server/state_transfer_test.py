@@ -19,7 +19,7 @@ import pytest
 from harness import paths
 from harness.waiting import file_sizes, settled
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_model]
 
 KEY = "fleet-key"
 TIMEOUT_S = 1.0  # of the decode worker for its peers

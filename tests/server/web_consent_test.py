@@ -6,9 +6,13 @@ import os
 import sys
 import tempfile
 
+import pytest
+
 from web_fake_answer import approval, call, text, unknown_call
 from web_fake_server import Fake
 from web_script import MCP
+
+pytestmark = pytest.mark.any_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOLS = {"command": sys.executable, "args": ["-u", os.path.join(HERE, "..", "mcp", "fake_server.py"), "good"]}

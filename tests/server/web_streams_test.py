@@ -15,6 +15,8 @@ from web_conversations import CONVERSATIONS, real_server
 from web_recorder import Recorder
 from web_replay import Replay
 
+pytestmark = pytest.mark.any_model
+
 # What each answer shows, part by part.
 SHOWN = """
 const field = (one, name) => {
