@@ -7,6 +7,7 @@
 #include "server/api/embedding_request.h"
 #include "server/api/llama/request.h"
 #include "server/api/ollama/request.h"
+#include "server/api/openai/request.h"
 #include "server/api/responses/request.h"
 #include "server/api/shorten.h"
 
