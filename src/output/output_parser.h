@@ -71,7 +71,7 @@ class OutputParser {
   void finish(std::vector<OutputEvent>& out, bool cut = false);
   // Whether the last allowed call was returned; no more events follow.
   bool done() const { return done_; }
-  // Whether it was the first of several in a block, which therefore lacks its end.
+  // Whether that was within a block of calls, which thus lacks its end.
   bool done_inside_block() const { return inside_block_; }
 
  private:
