@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -135,19 +134,6 @@ void print_launch(const LaunchProgram& row, LaunchValues values, const LaunchOpt
   say("{}\n", line);
 }
 
-volatile std::sig_atomic_t last_signal = SIGINT;
-
-// Until the program runs, what ends us sets the flag, so that the server's files are removed.
-const std::atomic<bool>& catch_ends() {
-  const std::atomic<bool>& flag = catch_interrupts();
-  for (const int signal : {SIGTERM, SIGHUP})
-    std::signal(signal, [](int caught) {
-      last_signal = caught;
-      interrupt_flag() = true;
-    });
-  return flag;
-}
-
 // Starts a server on a free port of this machine alone. It has the settings of `serve`.
 Result<std::string> start_server(std::unique_ptr<ServerProcess>& server, const LaunchOptions& options,
                                  std::vector<std::string> arguments, const Files& files) {
@@ -218,7 +204,7 @@ Result<int> launch(const LaunchOptions& options, const std::vector<std::string>&
 
 int run_launch(const LaunchOptions& options, const std::vector<std::string>& flags) {
   const auto result = launch(options, flags);
-  if (!result && interrupt_flag()) return 128 + last_signal;
+  if (!result && interrupt_flag()) return 128 + last_end();
   return result ? *result : fail(result.error());
 }
 

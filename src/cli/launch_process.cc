@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/file_descriptor.h"
+#include "cli/conversation.h"
 #include "cli/pid_file.h"
 
 extern char** environ;
@@ -77,6 +78,22 @@ std::atomic<pid_t> running_program{0};
 
 void pass_on(int signal) {
   ::kill(running_program, signal);
+}
+
+volatile std::sig_atomic_t caught_end = SIGINT;
+
+void note_end(int signal) {
+  caught_end = signal;
+  interrupt_flag() = true;
+}
+
+// For SIGTERM and SIGHUP, unless they are ignored.
+void handle_ends(void (*handler)(int)) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+      std::signal(signal, handler);
+  }
 }
 
 // Waits for the program's end. While the program is stopped (Ctrl-Z), we are, too.
@@ -147,6 +164,16 @@ Result<std::string> ServerProcess::wait_until_it_listens(const std::string& pid_
   return make_error(ErrorKind::busy, "interrupted");
 }
 
+const std::atomic<bool>& catch_ends() {
+  const std::atomic<bool>& flag = catch_interrupts();
+  handle_ends(note_end);
+  return flag;
+}
+
+int last_end() {
+  return caught_end;
+}
+
 Result<int> run_program(const std::string& command, const std::vector<std::string>& arguments,
                         const std::vector<std::pair<std::string, std::string>>& variables) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
@@ -166,7 +193,8 @@ Result<int> run_program(const std::string& command, const std::vector<std::strin
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return make_error(ErrorKind::io, "cannot run '{}': {}", command, std::strerror(error));
   running_program = program;
-  for (const int signal : {SIGTERM, SIGHUP}) std::signal(signal, pass_on);
+  handle_ends(pass_on);
+  if (interrupt_flag() && last_end() != SIGINT) pass_on(last_end());  // it came while the program started
   return wait_for_program(program);
 }
 

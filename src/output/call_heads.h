@@ -22,7 +22,7 @@ class CallHeads {
   enum class Step { broken, inside, complete };
 
   // tools: OpenAI's array. They are called by their names and by short_names(). Names that cannot be written
-  // in the model's form are left out.
+  // in the model's format are left out.
   CallHeads(const OutputFormat& format, const Json& tools);
 
   // No tool can be called: nothing may be demanded.

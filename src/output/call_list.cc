@@ -1,5 +1,6 @@
 #include "output/call_list.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/white_space.h"
@@ -62,8 +63,9 @@ bool CallList::read_element(std::string_view text) {
   if (text[begin_] != '[') return false;
   const Scan scan = scan_.advance(text, at_);
   if (scan == Scan::more) return false;
-  inside_ = false;
-  return reads_ = scan == Scan::complete && take_element(text);
+  reads_ = scan == Scan::complete && take_element(text);
+  inside_ = !reads_;
+  return reads_;
 }
 
 bool CallList::take_element(std::string_view text) {
@@ -78,7 +80,9 @@ bool CallList::take_element(std::string_view text) {
 
 std::vector<ToolCall> CallList::take_ended() {
   std::vector<ToolCall> out;
-  for (; ended_ < open_; ended_++) out.push_back(std::move(elements_[static_cast<size_t>(ended_)].whole));
+  const int whole = static_cast<int>(elements_.size()) - (inside_ ? 1 : 0);
+  for (; ended_ < std::min(open_ + 1, whole); ended_++)
+    out.push_back(std::move(elements_[static_cast<size_t>(ended_)].whole));
   return out;
 }
 
@@ -98,7 +102,7 @@ std::string CallList::unsent(std::string_view text, size_t from, size_t end) con
 bool CallList::join(std::vector<ToolCall>& calls) const {
   if (open_ < 0) return true;
   if (calls.size() <= static_cast<size_t>(open_)) return false;
-  if (!at(open_).partial->join(calls[static_cast<size_t>(open_)])) return false;
+  if (begun() && !begun()->join(calls[static_cast<size_t>(open_)])) return false;
   calls.erase(calls.begin(), calls.begin() + ended_);
   return true;
 }

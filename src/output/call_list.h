@@ -43,9 +43,11 @@ class CallList {
       : tools_(&tools), begin_(begin), at_(begin), reads_(streams), only_offered_(only_offered) {}
   // text: all of it so far. Calls are certain while it is right JSON.
   void advance(std::string_view text);
-  // The last call that has begun; null: none has. Those before it are whole.
-  const PartialCall* begun() const { return open_ < 0 ? nullptr : &*at(open_).partial; }
-  // The calls before begun(), without those that were taken already.
+  // Whether a call has begun.
+  bool has_begun() const { return open_ >= 0; }
+  // The call that has begun and was not taken; null: none.
+  const PartialCall* begun() const { return open_ < ended_ ? nullptr : &*at(open_).partial; }
+  // The whole calls up to the last one that has begun, without those that were taken already.
   std::vector<ToolCall> take_ended();
   // What of the text up to `end` is to be read as calls: instead of what is certain of calls that have begun,
   // a stub of it.
@@ -70,11 +72,11 @@ class CallList {
   const Json* tools_;
   size_t begin_, at_;
   bool reads_, only_offered_;
-  bool inside_ = false;  // an element, the last of elements_
+  bool inside_ = false;  // the last of elements_ is not whole
   size_t element_ = 0;   // where it begins
   JsonScan scan_;
   std::vector<Element> elements_;
-  int open_ = -1;  // the call that has begun
+  int open_ = -1;  // the last call that has begun
   int ended_ = 0;  // calls that were taken
 };
 

@@ -38,9 +38,9 @@ Scan CallScanner::advance(std::string_view text, TextEnd end) {
     if (!result) continue;
     const Scan scan = *result == Scan::more && end != TextEnd::none ? at_end() : *result;
     if (scan != Scan::broken || !streamed_) return scan;
-    // Text may follow whole calls without a mark.
-    if (format_ == ToolFormat::plain && !begun()) {
-      at_ = begin_;
+    // Text may follow whole calls without a mark. A call that was cut there is dropped.
+    if (format_ == ToolFormat::plain && !(list_ && list_->has_begun())) {
+      at_ = end == TextEnd::cut && step_ == Step::json ? text_.size() : begin_;
       return Scan::complete;
     }
     give_up();
@@ -106,10 +106,13 @@ std::string CallScanner::member_start() const {
   return (open_.arguments.size() > 1 ? ", " : "") + json_string(key_) + ": ";
 }
 
+bool CallScanner::at_close() const {
+  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::gemma_close;
+}
+
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
-  bool whole = step_ == Step::rest || step_ == Step::after_json || step_ == Step::after_function ||
-               step_ == Step::gemma_close || (step_ == Step::body && format_ == ToolFormat::plain);
+  bool whole = step_ == Step::rest || at_close() || (step_ == Step::body && format_ == ToolFormat::plain);
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
   if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
       is_part_of_close(text_.substr(at_)))
@@ -250,7 +253,7 @@ bool CallScanner::take_calls(std::string_view json, const std::string& closers) 
 std::optional<Scan> CallScanner::json() {
   list_->advance(text_);
   for (ToolCall& call : list_->take_ended()) calls_.push_back(std::move(call));
-  note_begun();
+  streamed_ = streamed_ || list_->has_begun();
   const Scan scan = json_->advance(text_, at_);
   if (scan == Scan::more) return scan;
   const size_t value_end = at_;

@@ -40,6 +40,8 @@ class CallScanner {
   bool last_is_partial() const { return last_is_partial_; }
   // Whether a call of this block has begun before it was complete. Then the block is never `broken`.
   bool streamed() const { return streamed_; }
+  // Whether the last call is whole, and only the end of its block is missing, as far as is known.
+  bool at_close() const;
 
  private:
   enum class Step {
@@ -116,7 +118,7 @@ class CallScanner {
   std::vector<ToolCall> calls_;
   std::optional<CallList> list_;        // the calls in JSON
   std::optional<PartialCall> partial_;  // the call with its name before the JSON
-  ToolCall open_;                       // a call in another form, with what is certain of its arguments
+  ToolCall open_;                       // a call in another format, with what is certain of its arguments
   bool offered_ = false;                // open_ names a tool
   bool streamed_ = false;               // see streamed()
   bool last_is_partial_ = false;

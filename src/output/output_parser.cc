@@ -258,7 +258,12 @@ void OutputParser::write_calls(const std::vector<ToolCall>& calls, bool last_is_
 
 void OutputParser::write_begun(std::vector<OutputEvent>& out) {
   write_ended(scanner_->calls(), scanner_->last_is_partial(), out);
-  if (const ToolCall* begun = scanner_->begun()) write_call(*begun, false, out);
+  if (!sent_ && calls_ >= rules_.max_calls) {
+    done_ = inside_block_ = !scanner_->at_close();
+    if (done_) scanner_.reset();
+  } else if (const ToolCall* begun = scanner_->begun()) {
+    write_call(*begun, false, out);
+  }
 }
 
 // Writes the calls that nothing more comes of.

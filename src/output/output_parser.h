@@ -49,10 +49,9 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
 // - A call of a tool begins as soon as some of its arguments are certain (see CallScanner::begun); the rest
-// of
-//   them follows as it is written, as far as the model's format allows. Such a call is always reported. If it
-//   is malformed, too long or cut off, its arguments end early, as no whole object, and the rest of its block
-//   is dropped. Text behind whole calls that have no mark is content.
+//   of them follows as it is written, as far as the model's format allows. Such a call is always reported. If
+//   it is malformed, too long or cut off, its arguments end early, as no whole object, and the rest of its
+//   block is dropped. Text behind whole calls that have no mark is content.
 // - Other calls are reported when they are complete. One that is malformed or too long stays text, byte for
 //   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
 // - A complete call without its closing mark counts, and after a call a line that is only such a mark is no
@@ -72,6 +71,8 @@ class OutputParser {
   void finish(std::vector<OutputEvent>& out, bool cut = false);
   // Whether the last allowed call was returned; no more events follow.
   bool done() const { return done_; }
+  // Whether that was within a block of calls, which thus lacks its end.
+  bool done_inside_block() const { return inside_block_; }
 
  private:
   enum class Marker { none, open, close, call, call_close };
@@ -109,7 +110,8 @@ class OutputParser {
   bool inside_, trim_;                     // trim_: drop white space until something else comes
   bool blank_;                             // no content so far
   bool done_ = false;
-  bool closed_ = false;  // a call came, and no text since that a closing mark would belong to
+  bool inside_block_ = false;  // see done_inside_block()
+  bool closed_ = false;        // a call came, and no text since that a closing mark would belong to
   int calls_ = 0;
   std::string held_;  // from at_ on: text that is not decided yet
   size_t at_ = 0;

@@ -23,6 +23,8 @@ class OutputText {
   std::vector<OutputEvent> finish(bool cut = false);
   // Whether a stop string or the last allowed call was found: everything from it on is dropped.
   bool stopped() const { return stops_.stopped() || parser_.done(); }
+  // See OutputParser.
+  bool done_inside_block() const { return parser_.done_inside_block(); }
   // Whether the last token was a stop token (OutputRules::stop_tokens).
   bool stop_token_found() const { return stop_token_found_; }
   // The stop string that was found; empty: none.

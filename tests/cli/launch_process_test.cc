@@ -87,5 +87,36 @@ TEST_F(LaunchProcess, SignalsArePassedOn) {
   EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
+// As above, in a process that catches signals before the program starts. early: a signal that comes then.
+int status_after(int early, bool ignored, const std::string& command) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (ignored) std::signal(early, SIG_IGN);
+    const std::atomic<bool>& flag = catch_ends();
+    ::raise(early);
+    if (flag == ignored || last_end() != (ignored ? SIGINT : early)) ::_exit(98);
+    const auto ran = run_program(command, {}, {});
+    ::_exit(ran ? *ran : 99);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(LaunchProcess, ASignalThatComesWhileTheProgramStartsIsPassedOn) {
+  script("fake", "i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 0.05; done");
+  for (const int signal : {SIGTERM, SIGHUP}) EXPECT_EQ(status_after(signal, false, "fake"), 128 + signal);
+  script("short", "exit 3");
+  EXPECT_EQ(status_after(SIGINT, false, "short"), 3);  // Ctrl-C is the program's
+}
+
+// As under nohup.
+TEST_F(LaunchProcess, AnIgnoredSignalStaysIgnored) {
+  script("fake", "kill -HUP $$; kill -HUP $PPID; sleep 0.1; exit 3");
+  EXPECT_EQ(status_after(SIGHUP, true, "fake"), 3);
+  script("term", "kill -TERM $$; exit 4");
+  EXPECT_EQ(status_after(SIGTERM, true, "term"), 4);
+}
+
 }  // namespace
 }  // namespace anabranch::cli

@@ -114,9 +114,8 @@ TEST(CallStream, HoldsBackLittle) {
   }
 }
 
-// Short calls, calls of nothing that was offered, calls in thoughts and answers that may be plain JSON.
+// Short calls, calls of nothing that was offered, calls in thoughts and those whose name comes last.
 TEST(CallStream, WhatIsNotCertainWaits) {
-  const std::string json = R"({"name": "write", "arguments": )" + kObject + "}";
   const std::pair<ToolFormat, std::string> cases[] = {
       {ToolFormat::tagged, in_tags(R"({"path": "a.txt", "limit": 3})")},
       {ToolFormat::tagged, xml(xml_parameter("path", "a.txt"))},
@@ -170,6 +169,14 @@ TEST(CallStream, WithoutAMark) {
         R"({"title": "write", "arguments": )" + kObject + "}",
         R"([{"name": "other", "arguments": {}}, )" + json + "]", "[" + kObject + ", " + json + "]"})
     expect_at_any_cut(text, rules_for(ToolFormat::plain), {"", text, {}});
+  // Something else cut it: a whole call and text behind it stay, half a call is not sent.
+  for (const std::string& half :
+       {std::string("; "), std::string(R"(; {"name": "wri)"), "; " + json.substr(0, 40),
+        "\n" + json.substr(0, 40), "; [" + json.substr(0, 40)})
+    EXPECT_EQ(cut(json + half, rules_for(ToolFormat::plain)), (ParsedOutput{"", "", {call}})) << half;
+  EXPECT_EQ(cut(json + "; and so", rules_for(ToolFormat::plain)), (ParsedOutput{"", "and so", {call}}));
+  EXPECT_EQ(parse_output(json + R"(; {"name": "wri)", rules_for(ToolFormat::plain)),
+            (ParsedOutput{"", R"({"name": "wri)", {call}}));
   // A long one that breaks has begun.
   const std::string begun = R"({"content": )" + json_string(kLong);
   expect_at_any_cut(R"({"name": "write", "arguments": )" + begun + " oops}}", rules_for(ToolFormat::plain),
@@ -294,30 +301,6 @@ TEST(CallStream, EveryPrefixOfSeveralCalls) {
     }
     EXPECT_LT(late, 240u) << text;
   }
-}
-
-// A list whose later calls are not quite JSON, or no calls.
-TEST(CallStream, OddLists) {
-  const std::string arguments = R"({"content": )" + json_string(kLong) + "}", tail = "]</tool_call>";
-  const std::string one = R"({"name": "write", "arguments": )" + arguments + "}";
-  const ToolCall call{"write", arguments};
-  const std::tuple<std::string, std::vector<ToolCall>> cases[] = {
-      {one + ", {'name': 'look', 'arguments': {}}", {call, {"look", "{}"}}},
-      {one + ", " + one + ", {'name': 'look', 'arguments': {}},", {call, call, {"look", "{}"}}},
-      {R"({"name": "other", "arguments": {}}, )" + one, {{"other", "{}"}, call}},
-      {R"({"name": "look"}, )" + one, {{"look", "{}"}, call}},
-      {R"({"arguments": {"a": 1}, "name": "look"}, )" + one, {{"look", R"({"a": 1})"}, call}},
-      {R"({'name': 'look', 'arguments': {}}, )" + one,
-       {{"look", "{}"}, {"write", R"({"content":)" + json_string(kLong) + "}"}}},
-      {one + ", " + one.substr(0, one.size() - 2) + " oops}}",
-       {call, {"write", arguments.substr(0, arguments.size() - 1)}}},
-      {one + ", " + one + ", 5", {call, {"write", arguments.substr(0, arguments.size() - 1)}}},
-  };
-  for (const auto& [list, want] : cases)
-    expect_at_any_cut("<tool_call>[" + list + tail, rules_for(ToolFormat::tagged), {"", "", want});
-  OutputRules limited = rules_for(ToolFormat::tagged);
-  limited.max_calls = 1;
-  expect_at_any_cut("<tool_call>[" + one + ", " + one + tail, limited, {"", "", {call}});
 }
 
 // What is not JSON stops the stream, not the call.
@@ -451,39 +434,6 @@ TEST(CallStream, ACutCallIsNotTheLastAllowedOne) {
     EXPECT_EQ(events.back().kind, Kind::call_end);
     EXPECT_EQ(parser.done(), size == whole.size()) << size;
   }
-}
-
-// The rest of a list may be no calls: the first one has begun, and stays.
-TEST(CallStream, AListWhoseRestIsNoCall) {
-  const std::string first = "{\"name\": \"write\", \"arguments\": {\"content\": " + Json(kLong).dump() + "}}";
-  std::string many;
-  for (size_t i = 0; i < kMaxCalls; i++) many += R"(, {"name": "look", "arguments": {}})";
-  for (const ToolFormat form : {ToolFormat::tagged, ToolFormat::mistral})
-    for (const std::string& rest :
-         {std::string(", 5]"), std::string(R"(, {"name": "look", "arguments": "x"}])"), many + "]"})
-      for (const std::string& after :
-           {std::string(), std::string("</tool_call>\n") + in_tags("{}", "look")}) {
-        const bool tagged = form == ToolFormat::tagged;
-        if (!tagged && !after.empty()) continue;
-        const std::string text = (tagged ? "<tool_call>\n[" : "[TOOL_CALLS][") + first + rest + after;
-        for (const bool limited : {false, true}) {
-          OutputRules rules = rules_for(form);
-          if (limited) rules.max_calls = 1;
-          OutputParser parser(rules);
-          std::vector<OutputEvent> events;
-          for (size_t i = 0; i < text.size(); i += 50) parser.push(text.substr(i, 50), events);
-          parser.finish(events, true);
-          ParsedOutput out;
-          for (const auto& event : events) out.add(event);
-          ASSERT_FALSE(out.calls.empty()) << text.substr(0, 300);
-          EXPECT_EQ(out.calls[0].name, "write");
-          EXPECT_TRUE(out.calls[0].arguments.starts_with("{\"content\""));
-          EXPECT_EQ(out.calls[0].arguments.find("look"), std::string::npos);
-          const auto end = std::ranges::find(events, Kind::call_end, &OutputEvent::kind);
-          EXPECT_FALSE(end->whole);
-          EXPECT_EQ(out.calls.size(), after.empty() || limited ? 1u : 2u) << text.substr(text.size() - 100);
-        }
-      }
 }
 
 TEST(CallStream, AnythingAtAnyCut) {

@@ -167,11 +167,12 @@ void Answer::note_slot(const Event& end) {
 }
 
 // Remembers the tokens of a turn. This runs before the client gets the end of the turn, so that the turn is
-// already known when the client sends it back. Turns that a stop string, a
-// stop token or max_tokens cut are not remembered.
+// already known when the client sends it back. Turns that a stop string, a stop token or max_tokens cut, or
+// that end inside a block of calls, are not remembered.
 void Answer::remember(const Choice& choice) {
   const AnswerEnd& answer = choice.end;
-  const bool cut = !answer.stop_sequence.empty() || choice.text->stop_token_found();
+  const bool cut =
+      !answer.stop_sequence.empty() || choice.text->stop_token_found() || choice.text->done_inside_block();
   if (!remember_ || answer.finish != FinishReason::stop || cut) return;
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
