@@ -62,8 +62,8 @@ constexpr Preparation kPreparations[] = {
     {llama_completion, with<prepare_llama, false>},
     {infill, with<prepare_llama, true>},
     {tokenize, prepare_tokens},
-    {detokenize, prepare_text},
-    {apply_template, prepare_chat_text},
+    {detokenize, prepare_detokenize},
+    {apply_template, prepare_template},
     {embedding, with<prepare_embedding, EmbeddingApi::openai>},
     {ollama_embed, with<prepare_embedding, EmbeddingApi::ollama>, ollama_error_response},
     {ollama_embedding, with<prepare_embedding, EmbeddingApi::ollama_one>, ollama_error_response},
@@ -80,7 +80,9 @@ consteval bool rows_are_in_order() {
 }
 static_assert(rows_are_in_order(), "row i has kind i");
 
-const Preparation& preparation_of(AnswerKind kind) { return kPreparations[static_cast<size_t>(kind)]; }
+const Preparation& preparation_of(AnswerKind kind) {
+  return kPreparations[static_cast<size_t>(kind)];
+}
 
 }  // namespace
 
