@@ -63,7 +63,8 @@ struct AgentTools {
   // Where questions for approval are remembered, for the key of this name. Null: nothing is asked.
   std::shared_ptr<ConsentStore> consent;
   std::string owner;
-  // Tools that need no approval by their rule, but have changed since they were known, by server and name.
+  // Tools (server, name) that need no approval by their rule, but whose definition is not the one that the
+  // owner first used or last approved.
   std::set<std::pair<std::string, std::string>> changed;
   bool allowed = true;  // the key has the role `tools`
   // See RequestDefaults::list_tools.
