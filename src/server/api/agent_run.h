@@ -80,8 +80,8 @@ struct AgentTools {
   bool is_unknown(const std::string& function) const {
     return !toolbox.empty() && !others.contains(function) && !toolbox.find(function);
   }
-  // The tool that an item of the answer names for a call that this server answers. For an unknown function, a
-  // made-up tool of that name on the first server. None: the client runs the function.
+  // The tool that the answer shows for a call of this function, if this server answers the call. An unknown
+  // function is shown as a tool of that name on the first server. None: the client runs the function.
   std::optional<mcp::Tool> answered_here(const std::string& function) const;
 
   bool needs_approval(const mcp::Tool& tool) const {

@@ -23,8 +23,8 @@ class CacheMarks {
   void read(JsonFields& fields, CacheMark place);
   // Puts the marks of toolsets behind the last of all tools.
   void end_toolsets(const Json& tools);
-  // Reads that of the request, which stands for the last block. Fails if there are too many. messages: those
-  // of the whole request.
+  // Reads the "cache_control" of the request itself, which marks its last block, and returns all marks. Fails
+  // if there are too many. messages: those of the whole request.
   std::vector<CacheMark> finish(JsonFields& request, const Json& messages);
 
  private:
