@@ -1,4 +1,4 @@
-// A record of the state cache from any bytes: as they are, with the head's checksum put right (so that what
+// A record of the prefix cache from any bytes: as they are, with the head's checksum put right (so that what
 // lies behind it is reached), and as the contents of a record that must come back as it was.
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What workers ask each other about kept states, and what they answer.
+// What workers ask each other about cache entries, and what they answer.
 #include <cstdlib>
 #include <string_view>
 

@@ -40,7 +40,7 @@ ARROWS = {
 # Single headers that a folder may include although its arrows do not reach that folder.
 ALSO = {"chat": ["engine/engine.h"], "server/api": ["engine/engine.h", "peers/lookup.h", "cache/shared_states.h"]}
 
-# The folder with a room for each API, and the other rooms that a room may include: llama-server takes chats in OpenAI's form.
+# The folder with a room for each API, and the other rooms that a room may include: llama-server takes chats in OpenAI's format.
 ROOMS = ("server/api/", {"llama": ["openai"]})
 
 # Who may include what from outside, and which of our own headers are not for everyone.

@@ -4,8 +4,8 @@
 //
 // Keys and values are stored once for each block of kBlockTokens tokens, and sequences share them
 // (prefix_tree.h). The rest of a state (recurrent state, conv rows, the partial last block, the MTP head's
-// part) is stored once for each snapshot: a point at which keep() was called. A model with recurrent state
-// can continue only from snapshots; other models can continue from any cached token.
+// part) is stored as a snapshot, one for each keep(). A model with recurrent state can continue only from
+// snapshots; other models can continue from any cached token.
 //
 // Engine thread only, except the functions of SharedStates and those that say so. DiskStore writes on its own
 // thread.

@@ -38,7 +38,7 @@ class OutputLayout {
   virtual Target default_target(std::string_view module, const std::optional<Target>& fallback) const = 0;
   // Error (invalid): files of this format cannot hold it.
   virtual Result<void> check(const Target& target) const = 0;
-  // config.json. matrices: the targets of all matrices, by module name in the directory.
+  // The content of config.json. matrices: each matrix's target, by the name of its module in the directory.
   virtual Json config(const std::map<std::string, Target>& matrices) const = 0;
   // The `format` for ShardWriter, which states the norm convention of the files.
   virtual const char* norm_format() const = 0;

@@ -147,8 +147,8 @@ FlagGroup cache_flags(EngineOptions& engine, CacheFlags& o) {
        "Disk space for the prefix cache; 0 = none (default: a tenth of what is free, 32 GB at most)", size(),
        with_cache},
       {"--cache-disk-worth", o.disk_worth_s,
-       "Write an entry of the prefix cache to disk if computing it again takes at least this many seconds, "
-       "and longer than reading it; 0 = every entry (default: 0.25; generate: 0)",
+       "Write an entry of the prefix cache to disk if computing it again takes longer than this many "
+       "seconds, and longer than writing and reading it; 0 = every entry (default: 0.25; generate: 0)",
        within(0.0, 3600.0), with_cache},
       {"--cache-kv", named(cache.kv, {{"exact", KvFormat::exact}, {"q8", KvFormat::q8}}),
        "Keys and values in the prefix cache: unchanged (exact, the default), or in 8 bits (q8): half the "

@@ -106,7 +106,7 @@ Result<PeerOptions> peer_options(const ServeOptions& options) {
   return peers;
 }
 
-Result<std::vector<server::NamedAdapter>> adapter_paths(const ServeOptions& options) {
+Result<std::vector<server::NamedAdapter>> named_adapters(const ServeOptions& options) {
   std::vector<server::NamedAdapter> adapters;
   for (const std::string& text : options.adapters) {
     const size_t equals = text.find('=');

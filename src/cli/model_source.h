@@ -12,7 +12,7 @@ namespace anabranch::cli {
 Result<PeerOptions> peer_options(const ServeOptions& options);
 
 // The adapters of --lora. Errors: invalid (not NAME=PATH, or a name that cannot be one or is there twice).
-Result<std::vector<server::NamedAdapter>> adapter_paths(const ServeOptions& options);
+Result<std::vector<server::NamedAdapter>> named_adapters(const ServeOptions& options);
 
 // Loads the model that the options name, without its adapters. A terminal shows a progress line meanwhile.
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options);

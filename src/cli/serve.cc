@@ -251,7 +251,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.limits.all_body_bytes = std::max(result.limits.all_body_bytes, 2 * result.limits.body_bytes);
   TRY(result.limits.proxies, server::TrustedProxies::make(options.trusted_proxies));
   TRY_VOID(peer_options(options));
-  TRY_VOID(adapter_paths(options));
+  TRY_VOID(named_adapters(options));
   if (options.engine.model_path.empty() && !options.adapters.empty())
     return make_error(ErrorKind::invalid,
                       "--lora adds to the model of --model: name it, or write lora below [model.NAME]");
@@ -278,20 +278,21 @@ Result<void> check_address(const server::ServerOptions& options) {
 }
 
 // The adapters of all models: their names are known before their models are loaded.
-Result<void> add_adapter_places(const ServeOptions& options, const std::string& first,
-                                server::ServerModels& models) {
+Result<void> add_adapters(const ServeOptions& options, const std::string& first,
+                          server::ServerModels& models) {
   std::map<std::string, std::string> owners;
   const auto add = [&](const ServeOptions& of, const std::string& model) -> Result<void> {
-    TRY(auto places, adapter_paths(of));
-    for (const auto& place : places) {
+    TRY(auto adapters, named_adapters(of));
+    for (const auto& adapter : adapters) {
       const bool is_model =
-          models.source.find(place.name).has_value();  // a stored one is found first as well
-      const auto [owner, added] = owners.emplace(place.name, model);
+          models.source.find(adapter.name).has_value();  // a stored one is found first as well
+      const auto [owner, added] = owners.emplace(adapter.name, model);
       if (is_model || !added)
-        return make_error(ErrorKind::invalid, "--lora {}={}: {} has this name already", place.name,
-                          place.path, is_model ? "a model" : fmt::format("an adapter of {}", owner->second));
+        return make_error(ErrorKind::invalid, "--lora {}={}: {} has this name already", adapter.name,
+                          adapter.path,
+                          is_model ? "a model" : fmt::format("an adapter of {}", owner->second));
     }
-    if (!places.empty()) models.adapters[model] = std::move(places);
+    if (!adapters.empty()) models.adapters[model] = std::move(adapters);
     return {};
   };
   if (!first.empty()) TRY_VOID(add(options, first));
@@ -311,7 +312,7 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
   models.first_keep = {options.pin, options.unload_after_s.value_or(0)};
   const std::string first = models.first ? models.first->engine->info().name : "";
   models.source = model_source(options, first);
-  TRY_VOID(add_adapter_places(options, first, models));
+  TRY_VOID(add_adapters(options, first, models));
   if (models.first) {
     TRY(models.first->adapters, server::load_adapters(*models.first->engine, models.adapters[first]));
   }

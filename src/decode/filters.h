@@ -17,7 +17,7 @@ inline bool ahead(const Candidate& a, const Candidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
-// No list may be empty, and none becomes it. The order of a list does not matter and may change.
+// A list must not be empty, and does not become empty. Its order does not matter and may change.
 //
 // Keeps the k largest; 0: all.
 void keep_top_k(std::vector<Candidate>& list, int k);

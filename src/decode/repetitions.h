@@ -16,8 +16,8 @@ namespace anabranch {
 class Repetitions {
  public:
   Repetitions() = default;
-  // A token in whose text a breaker ends is a border, also when the breaker begins in tokens before it, and
-  // so is a token without text (of an image). tokenizer: outlives this object; null: there are no borders.
+  // Borders are the tokens in whose text a breaker ends, even if it begins in earlier tokens, and the tokens
+  // without text (of images). tokenizer: outlives this object; null: there are no borders.
   Repetitions(const DryParams& params, std::span<const int> prompt, const Tokenizer* tokenizer);
 
   void push(int token);

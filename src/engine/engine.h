@@ -88,8 +88,8 @@ struct Request {
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
   // How an OutputText parses the answer. Generation ends at the token for which OutputText::stopped() becomes
   // true, so callers never have to cancel a request because of its text; and at any of output.stop_tokens,
-  // also within a thought. Before the answer has output.min_tokens tokens (with ignore_eos or TokenBound::all
-  // all tokens count), those that would end it are not sampled.
+  // also within a thought. Until the answer has output.min_tokens tokens, no token that would end it is
+  // sampled, unless no other token may come next. All tokens count with ignore_eos or TokenBound::all.
   OutputRules output;
   bool ignore_eos = false;  // for benchmarks: max_tokens counts all tokens, and nothing ends a thought
   ThinkingOptions thinking;

@@ -102,9 +102,9 @@ struct LengthBounds {
 // can be written. Most automata are written once, with rules that count. Errors: exhausted.
 Result<std::string> add_bounded(const Automaton& automaton, const LengthBounds& bounds, StringSyntax syntax,
                                 std::string_view hint, GrammarRules& rules);
-// The element that stands for the texts which match the pattern and have such lengths; "" if none can be
-// written. Repetitions with large counts are counted by rules, where the pattern allows it. Errors: those of
-// compile_regex.
+// The element that stands for the texts that match the pattern and whose lengths are within the bounds; "" if
+// none can be written. Repetitions with large counts are counted by rules, where the pattern allows it.
+// Errors: those of compile_regex.
 Result<std::string> add_regex(std::string_view pattern, bool whole, const LengthBounds& bounds,
                               StringSyntax syntax, std::string_view hint, GrammarRules& rules);
 // The element that stands for the accepted texts; "" if none of them can be written in this syntax.

@@ -1,4 +1,4 @@
-// The schemas of oneOf: whether no value satisfies two of them.
+// Whether some value satisfies two of oneOf's schemas, and how to narrow the schemas so that none does.
 #pragma once
 
 #include <string>

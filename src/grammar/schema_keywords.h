@@ -59,7 +59,7 @@ bool is_of_keyword(const Error& error);
 
 // Errors: unsupported, if the schema has a keyword that no grammar can enforce.
 Result<void> check_keywords(const Json& flat, const std::string& where);
-// Whether the schema is of numbers that are no integers, the one use of "not" that is kept.
+// Whether the schema describes numbers that are not integers: the only use of "not" that is supported.
 bool leaves_out_integers(const Json& flat);
 // The values of "type". Without it, the types that the other keywords constrain; without those, all types.
 Result<TypeSet> types_of(const Json& flat, const std::string& where);

@@ -35,8 +35,8 @@ class Inspection {
   // have every kind of tensor. The number of requests is bounded.
   std::optional<Error> look_at(const ModelFiles& choice);
 
-  // Checks again, with the real files beside the weights, which are on this machine by now: local(path) is
-  // the path of such a file. Call after look_at(), for the same files.
+  // Checks again when all files except the weights are on this machine: local(path) is the local path of such
+  // a file. Call it after look_at(), for the same files.
   std::optional<Error> look_again(const ModelFiles& choice,
                                   const std::function<std::string(const std::string&)>& local);
 

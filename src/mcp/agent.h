@@ -53,8 +53,9 @@ class AgentBudget {
   size_t bytes_ = 0;
 };
 
-// The failed calls of a run, as "NAME ARGUMENTS". A model that repeats one unchanged would do so until it
-// reaches a limit. A call that succeeds may have removed the cause of the others' failure, so it clears them.
+// The failed calls of a run, as "NAME ARGUMENTS", for noticing a model that repeats one of them unchanged: it
+// would do so until it reaches a limit. A call that succeeds clears them, because it may have removed the
+// cause of their failure.
 class FailedCalls {
  public:
   void add(const std::string& call, bool failed) {

@@ -48,7 +48,7 @@ struct Listed {
 };
 
 // Thread-safe. Errors of all calls: see Connection::request; also invalid (an answer with another structure).
-// patience: for all requests of one call together.
+// patience: how long all requests of one call may take together.
 class Client {
  public:
   // Negotiates the protocol version with `initialize`. Errors: also unsupported (no version in common).

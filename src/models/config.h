@@ -21,14 +21,14 @@ class ConfigReader {
   // Required, within [low, high].
   int integer(const char* key, int64_t low, int64_t high);
   double number(const char* key, double low, double high);
-  // Optional.
+  // Optional: the fallback, or an empty list, when absent.
   int integer_or(const char* key, int64_t low, int64_t high, int fallback);
   double number_or(const char* key, double low, double high, double fallback);
   bool boolean_or(const char* key, bool fallback);
   std::string string_or(const char* key, std::string fallback);
   std::vector<int> integers(const char* key);
   std::vector<double> numbers(const char* key, double low, double high);
-  std::vector<std::string> strings(const char* key);  // empty when absent
+  std::vector<std::string> strings(const char* key);
   // The value under `key` when it is an object, else an empty object.
   const Json& object(const char* key);
 

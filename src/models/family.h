@@ -24,8 +24,8 @@ struct ModelBuilder {
   bool for_drafts = false;
   // The device's end of the group among whose devices layers are split; null: layers are not split.
   ops::Collective* group = nullptr;
-  // There is memory to keep, for few rows, a second copy of some matrices, split by inputs, beside the copy
-  // that is split by outputs for many rows.
+  // Whether some matrices get a second copy, split by inputs, for few rows. The first copy, for many rows, is
+  // split by outputs.
   bool keeps_own_inputs = false;
 
   // The split of `units` units of `size` rows among the devices, and this device's part of it.

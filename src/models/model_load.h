@@ -12,7 +12,7 @@ class Model;
 
 struct ModelLoadOptions {
   // Token ids, ascending, from which drafts are chosen (see OutputHead::set_draft_vocab). Null or empty:
-  // drafts use the whole head. Called when the other weights are loaded.
+  // drafts use the whole head. Called once the other weights are loaded.
   std::function<std::vector<int>()> draft_vocab;
   std::function<Result<void>(int done, int total)> progress;  // per layer; an error ends the loading
   // Called as soon as there is a layer of each kind, with a partial model of the layers loaded so far. It

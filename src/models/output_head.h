@@ -25,7 +25,7 @@ class OutputHead {
   // The token ids from which drafts are chosen, ascending. Empty: all.
   const std::vector<int>& draft_vocab() const { return draft_vocab_; }
   // Copies the head's rows for these ids (ascending; only ids that the model has are used), so that a draft
-  // does not pay for the whole vocabulary. rows: the head's, in the files.
+  // does not compute the logits of the whole vocabulary. rows: the head's weights in the files.
   void set_draft_vocab(Device& device, const WeightSource& rows, const std::vector<int>& vocab);
   // Gives each rank a copy of its share of the rows, for few rows of `hidden`, if they can be split.
   void share(const Ranks& ranks, const WeightSource& rows);

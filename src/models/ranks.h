@@ -41,7 +41,7 @@ class Ranks {
   int count() const { return static_cast<int>(ranks_.size()); }
   bool in_turns() const { return !owners_.empty(); }
   Device& device(int rank = 0) const { return *ranks_[static_cast<size_t>(rank)].device; }
-  // The rank's shares of all layers; in turns, rank 0 lists all layers and the others none.
+  // The rank's shares of all layers. If ranks work in turns, rank 0 lists all layers and the others none.
   const std::vector<nn::DecoderLayer>& layers(int rank = 0) const {
     return ranks_[static_cast<size_t>(rank)].layers;
   }

@@ -48,9 +48,9 @@ struct Batch {
   enum class Logits { none, last, all };
   void add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep = nullptr,
            const PromptImages* images = nullptr);
-  // The same without logits, for a state that has applied `behind` tokens fewer than the sequence. Images are
-  // looked up at the sequence's positions, from applied() + behind on; rotary positions are the state's own,
-  // without the grids of images.
+  // Like add(), without logits, for a state that has applied `behind` tokens fewer than the sequence. Images
+  // are looked up at the sequence's positions, from applied() + behind on; rotary positions are the state's
+  // own, without the grids of images.
   void add_behind(SequenceState& state, std::span<const int> tokens, const PromptImages* images, int behind);
 
  private:

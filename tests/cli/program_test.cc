@@ -135,10 +135,10 @@ TEST(Program, AdaptersOfServeHaveNames) {
   const auto told = [](std::vector<std::string> flags) {
     ServeOptions options;
     options.adapters = std::move(flags);
-    const auto places = adapter_paths(options);
-    if (!places) return places.error().message;
+    const auto adapters = named_adapters(options);
+    if (!adapters) return adapters.error().message;
     std::string out;
-    for (const auto& [name, path] : *places) out += fmt::format("{} at {};", name, path);
+    for (const auto& [name, path] : *adapters) out += fmt::format("{} at {};", name, path);
     return out;
   };
   EXPECT_EQ(told({"a=/b=c", "b=d"}), "a at /b=c;b at d;");

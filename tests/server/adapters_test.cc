@@ -22,10 +22,10 @@ class Adapters : public ServerTest {
   void start_with(const std::vector<std::string>& names, ServerOptions options = {}) {
     server_.reset();
     ServerModels models = served_by(engine_);
-    std::vector<NamedAdapter> paths;
-    for (const std::string& name : names) paths.push_back({name, "/adapters/" + name});
-    models.adapters["fake-1b"] = paths;
-    models.first->adapters = *load_adapters(engine_, paths);
+    std::vector<NamedAdapter> adapters;
+    for (const std::string& name : names) adapters.push_back({name, "/adapters/" + name});
+    models.adapters["fake-1b"] = adapters;
+    models.first->adapters = *load_adapters(engine_, adapters);
     start(std::move(models), std::move(options));
   }
   HttpAnswer chat(const std::string& model, const std::string& more = "") {

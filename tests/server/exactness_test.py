@@ -2,7 +2,7 @@
 
 The tiny models of tests/models/data are asked, or those of --checkpoint: .deps/test-venv/bin/python -m pytest tests/server/exactness_test.py
 --checkpoint FOLDER [--checkpoint-draft FOLDER] [--checkpoint-flags "--cache-kv q8"]. Each is asked cold (one thread, no drafts, no cache),
-then with several threads, with each source of drafts, with kept states in memory and on disk and over kill -9, together,
+then with several threads, with each source of drafts, with cache entries in memory and on disk and over kill -9, together,
 and with memory for so few that requests are interrupted.
 """
 

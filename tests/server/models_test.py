@@ -132,7 +132,7 @@ def test_a_failing_swap_leaves_the_old_model(folder):
 
 
 def test_idle_models_go_and_their_states_stay(folder):
-    """An idle model is unloaded; asked again, it is loaded and goes on from its kept state."""
+    """An idle model is unloaded; asked again, it is loaded and goes on from its cached prefix."""
     with Models(folder, "--unload-after", "0.3", "--cache-dir", f"{folder}/states", "--cache-disk-worth", "0") as server:
         assert set(server.states().values()) == {"unloaded"}
         status, body = server.complete("")

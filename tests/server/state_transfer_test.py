@@ -1,4 +1,4 @@
-"""Workers that give each other kept states answer with the same tokens as one worker.
+"""Workers that give each other cache entries answer with the same tokens as one worker.
 
 One worker reads prompts (prefill), another writes the answers (decode) as vllm-router asks for it with
 --vllm-pd-disaggregation; a third does both and has no others. Then the decode worker's peers are another precision, or

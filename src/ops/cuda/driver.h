@@ -72,7 +72,7 @@ class Context {
   // when they are done. copy_to_host() and synchronize(): any thread.
   void copy_to_device(void* to, const void* from, size_t bytes);
   void copy_to_host(void* to, const void* from, size_t bytes);
-  // To pinned memory; returns before it is done.
+  // Copies to pinned memory, and returns before the copy is done.
   void copy_to_host_later(void* to, const void* from, size_t bytes);
   void copy_on_device(void* to, const void* from, size_t bytes);
   void clear(void* p, size_t bytes);

@@ -36,8 +36,8 @@ std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> 
 std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights,
                                   const RowNorm& norm, const MatmulInput& lanes);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
-// Implements Collective::multiply_own_inputs(), with the group's data in `segments`: columns [out, own
-// inputs] -> [rows, out].
+// Implements Collective::multiply_own_inputs(). columns: [out, own inputs]; segments: the group's memory.
+// Returns [rows, out].
 Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const Tensor* residual,
                            const SegmentArgs& segments);
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,

@@ -40,9 +40,9 @@ std::string fault_of_adapter_name(std::string_view name) {
   return name.ends_with(":latest") ? "ends with ':latest', which is no part of a name" : "";
 }
 
-Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& paths) {
+Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
   std::vector<ServedAdapter> loaded;
-  for (const auto& [name, path] : paths) {
+  for (const auto& [name, path] : adapters) {
     auto adapter = load_safely(engine, path);
     if (!adapter) return make_error(adapter.error().kind, "adapter '{}': {}", name, adapter.error().message);
     loaded.push_back({name, path, std::move(*adapter)});
@@ -50,9 +50,9 @@ Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vect
   return loaded;
 }
 
-AdapterRegistry::AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& paths) {
-  for (const auto& [model, adapters] : paths)
-    for (const auto& [name, path] : adapters) put(model, {name, path});
+AdapterRegistry::AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& adapters) {
+  for (const auto& [model, its] : adapters)
+    for (const auto& [name, path] : its) put(model, {name, path});
 }
 
 std::map<std::string, std::string> AdapterRegistry::owners() const {

@@ -41,13 +41,13 @@ std::string fault_of_adapter_name(std::string_view name);
 
 // Loads these adapters into the model's engine, in order. Throws nothing. Errors: those of
 // Engine::load_adapter, with the name; exhausted (no memory), internal.
-Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& paths);
+Result<std::vector<ServedAdapter>> load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters);
 
 // Used on the I/O thread. Models are given by their names.
 class AdapterRegistry {
  public:
   // Names that requests may use before the model is loaded, whose adapters are then put().
-  explicit AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& paths);
+  explicit AdapterRegistry(const std::map<std::string, std::vector<NamedAdapter>>& adapters);
 
   // The model that has an adapter of this name; none: there is no such adapter.
   std::optional<std::string> model_of(const std::string& adapter) const;

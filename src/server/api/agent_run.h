@@ -63,7 +63,8 @@ struct AgentTools {
   // Where questions for approval are remembered, for the key of this name. Null: nothing is asked.
   std::shared_ptr<ConsentStore> consent;
   std::string owner;
-  // Tools that need no approval by their rule, but have changed since they were known, by server and name.
+  // Tools (server, name) that need no approval by their rule, but whose definition is not the one that the
+  // owner first used or last approved.
   std::set<std::pair<std::string, std::string>> changed;
   bool allowed = true;  // the key has the role `tools`
   // See RequestDefaults::list_tools.
@@ -79,8 +80,8 @@ struct AgentTools {
   bool is_unknown(const std::string& function) const {
     return !toolbox.empty() && !others.contains(function) && !toolbox.find(function);
   }
-  // The tool that an item of the answer names for a call that this server answers. For an unknown function, a
-  // made-up tool of that name on the first server. None: the client runs the function.
+  // The tool that the answer shows for a call of this function, if this server answers the call. An unknown
+  // function is shown as a tool of that name on the first server. None: the client runs the function.
   std::optional<mcp::Tool> answered_here(const std::string& function) const;
 
   bool needs_approval(const mcp::Tool& tool) const {

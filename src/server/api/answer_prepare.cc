@@ -113,8 +113,8 @@ Callback<ApiResult<PreparedRequest>> Answer::read(std::shared_ptr<Reading> readi
       const auto given_up = [&] { return r.alive.expired() || r.lacks_any(); };
       auto prepared = std::make_shared<ApiResult<PreparedRequest>>(safely([&] {
         return server::prepare(r.kind, r.request->body,
-                               {*r.model->engine, defaults, r.model->preparer, responses, given_up, limits,
-                                r.model->name, r.owner, r.may_use_tools, r.keep_model});
+                               {*r.model->engine, defaults, r.model->preparer, responses, responses->servers,
+                                given_up, limits, r.model->name, r.owner, r.may_use_tools, r.keep_model});
       }));
       if (!r.lacks_any() || r.alive.expired()) r.request.reset();
       post([done, prepared] { done(std::move(*prepared)); });

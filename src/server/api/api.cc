@@ -542,7 +542,8 @@ void Api::report() const {
     }
     const EngineStats stats = entry->model->engine->stats();
     log_info(
-        "SIGUSR1: {}: {} requests run, {} wait; {} finished, {} cancelled, {} failed; they use {} MiB of {}",
+        "SIGUSR1: {}: {} requests run, {} wait; {} finished, {} cancelled, {} failed; running requests use "
+        "{} MiB of {}",
         entry->name, stats.running, stats.queued, stats.finished, stats.cancelled, stats.failed,
         stats.state_bytes >> 20, stats.state_budget_bytes >> 20);
   }

@@ -1,4 +1,4 @@
-// The fields of a chat in OpenAI's form, which Ollama's API shares, and the messages that templates take,
+// The fields of a chat in OpenAI's format, which Ollama's API shares, and the messages that templates take,
 // into which every API's messages are read.
 #pragma once
 

@@ -44,7 +44,8 @@ inline constexpr size_t kMaxTools = 1024;
 // Parses the body as a JSON object.
 ApiResult<Json> parse_body(std::string_view body);
 // Reads the fields with the same names in all APIs: model, sampling, penalties, speculation, cache, "stream".
-// samplers: the object with the fields of sampler_fields.h, under their own names; mostly the same one.
+// samplers: the object that has the fields of sampler_fields.h under the names there; in most APIs the same
+// object as `fields`.
 GenerationOptions read_common_options(JsonFields& fields, JsonFields& samplers,
                                       const RequestDefaults& defaults);
 // Checks "timeout", whose value is read before the rest (request_model.h).

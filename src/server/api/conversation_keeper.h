@@ -24,7 +24,7 @@ class ConversationKeeper {
   Result<void> add(const std::vector<NewMessage>& answer);
   // Stores the response itself. Errors: see SessionStore::put_response.
   Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
-  // Adds traces to the conversation's session (SessionStore::add_traces).
+  // Adds names of cache entries (traces) to the session, which are removed with it.
   void note(const std::vector<std::string>& traces);
   // Undoes begin(), if nothing was added since: the request could not be answered.
   void take_back();

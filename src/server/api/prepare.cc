@@ -1,9 +1,7 @@
 #include "server/api/prepare.h"
 
-#include <algorithm>
 #include <iterator>
 
-#include "base/check.h"
 #include "server/api/anthropic/format.h"
 #include "server/api/anthropic/prepare.h"
 #include "server/api/embedder.h"
@@ -60,25 +58,30 @@ constexpr Preparation kPreparations[] = {
     {token_count, with<prepare_message, true>, message_error_response},
     {ollama_chat, with<prepare_ollama, false>, ollama_error_response},
     {ollama_generate, with<prepare_ollama, true>, ollama_error_response},
-    {ollama_embed, with<prepare_embedding, EmbeddingApi::ollama>, ollama_error_response},
-    {ollama_embedding, with<prepare_embedding, EmbeddingApi::ollama_one>, ollama_error_response},
-    {embedding, with<prepare_embedding, EmbeddingApi::openai>},
-    {rerank, with<prepare_embedding, EmbeddingApi::rerank>},
     {chat_count, prepare_chat_count},
-    {apply_template, prepare_chat_text},
     {llama_completion, with<prepare_llama, false>},
     {infill, with<prepare_llama, true>},
     {tokenize, prepare_tokens},
-    {detokenize, prepare_text},
+    {detokenize, prepare_detokenize},
+    {apply_template, prepare_template},
+    {embedding, with<prepare_embedding, EmbeddingApi::openai>},
+    {ollama_embed, with<prepare_embedding, EmbeddingApi::ollama>, ollama_error_response},
+    {ollama_embedding, with<prepare_embedding, EmbeddingApi::ollama_one>, ollama_error_response},
+    {rerank, with<prepare_embedding, EmbeddingApi::rerank>},
     {generate, prepare_generate},
 };
 
 static_assert(std::size(kPreparations) == static_cast<size_t>(generate) + 1, "each kind has a row");
 
+consteval bool rows_are_in_order() {
+  for (size_t i = 0; i < std::size(kPreparations); ++i)
+    if (kPreparations[i].kind != static_cast<AnswerKind>(i)) return false;
+  return true;
+}
+static_assert(rows_are_in_order(), "row i has kind i");
+
 const Preparation& preparation_of(AnswerKind kind) {
-  const auto* row = std::ranges::find(kPreparations, kind, &Preparation::kind);
-  CHECK(row != std::end(kPreparations));
-  return *row;
+  return kPreparations[static_cast<size_t>(kind)];
 }
 
 }  // namespace

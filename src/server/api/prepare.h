@@ -9,10 +9,12 @@
 #include "chat/preparer.h"
 #include "server/api/answer_writer.h"
 #include "server/api/common_fields.h"
+#include "server/api/conversation_keeper.h"
 #include "server/api/embedding_request.h"
-#include "server/api/responses/request.h"
 
 namespace anabranch::server {
+
+struct ResponseContext;
 
 struct ReadyRequest {
   Prepared prepared;
@@ -33,6 +35,7 @@ struct PrepareContext {
   const RequestDefaults& defaults;
   Preparer& preparer;
   const std::shared_ptr<ResponseContext>& responses;
+  const std::shared_ptr<mcp::Servers>& servers;  // of tools; null: none
   const std::function<bool()>& cancelled;
   const mcp::AgentLimits& agent_limits;
   const std::string& model;  // its name

@@ -8,7 +8,7 @@ namespace anabranch::server {
 
 // Work for the engine with the writer of its answer, or the error.
 ApiResult<PreparedRequest> ready(Result<Prepared> result, std::shared_ptr<AnswerWriter> writer);
-// The work in it; null: it is an error, or something else.
+// The work for the engine in `prepared`; null if it is an error or anything else.
 ReadyRequest* ready_in(ApiResult<PreparedRequest>& prepared);
 // An answer without the engine.
 ApiResult<PreparedRequest> respond(const ApiResult<Json>& json);

@@ -36,7 +36,7 @@ class SessionStores {
   // The traces (session_store.h) of sessions removed since the last call that no other session has. Errors:
   // those of SessionStore::drop_used(); the next call returns the traces again.
   Result<std::vector<std::string>> take_released();
-  // Whether removed sessions left traces; other sessions may have the same ones.
+  // Whether traces of removed sessions wait for take_released(). Other sessions may have the same ones.
   bool has_released();
   // Returns traces to the next take_released(), because they could not be handled.
   void put_back(std::span<const std::string> traces) { memory_->put_back(traces); }

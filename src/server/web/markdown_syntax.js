@@ -1,4 +1,4 @@
-// What the page's Markdown knows beside CommonMark and GitHub's: formulas, footnotes and <details>. In marked's format of extensions.
+// What the page's Markdown knows beside CommonMark and GitHub's: formulas, footnotes and <details>. As extensions of marked.
 
 export const escape = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 

@@ -1,4 +1,4 @@
-// The web page: files of this folder that are embedded in the program (embed.cmake), both uncompressed and
+// The web page: files of this folder that are embedded in the program (deps.cmake), both uncompressed and
 // compressed.
 #pragma once
 

@@ -6,7 +6,7 @@ namespace anabranch::ops::cuda {
 
 // How a packed matrix is stored (weights.cuh).
 struct RecordFormat {
-  int kind;    // kPlainValues: bf16 values; else what its codes are (args.h)
+  int kind;    // kPlainValues: the weights are bf16; otherwise what their codes mean (args.h)
   int planes;  // products for an input: planes of values (high, low), or of integers (4 bits each)
   int groups;  // groups of a tile of 64 inputs
 };

@@ -10,8 +10,8 @@
 
 namespace anabranch::server {
 
-// The index, in a mark among the tools, of one that has no place in the prompt, and of a toolset's end until
-// its tools are known.
+// Indices of marks among the tools. kNoTool: no tool of the prompt stands before the mark. kToolsetEnd: the
+// end of a toolset whose tools are not known yet.
 inline constexpr size_t kNoTool = SIZE_MAX, kToolsetEnd = SIZE_MAX - 1;
 
 inline constexpr size_t kMaxCacheMarks = 4;  // of a request, as in Anthropic's API
@@ -23,8 +23,8 @@ class CacheMarks {
   void read(JsonFields& fields, CacheMark place);
   // Puts the marks of toolsets behind the last of all tools.
   void end_toolsets(const Json& tools);
-  // Reads that of the request, which stands for the last block. Fails if there are too many. messages: those
-  // of the whole request.
+  // Reads the "cache_control" of the request itself, which marks its last block, and returns all marks. Fails
+  // if there are too many. messages: those of the whole request.
   std::vector<CacheMark> finish(JsonFields& request, const Json& messages);
 
  private:

@@ -9,7 +9,7 @@ namespace anabranch::server {
 
 ApiResult<PreparedRequest> prepare_message(std::string_view body, bool counting,
                                            const PrepareContext& context) {
-  AgentTools tools{context.responses->servers};
+  AgentTools tools{context.servers};
   tools.allowed = context.may_use_tools;
   tools.owner = context.owner;
   tools.list = context.defaults.list_tools;

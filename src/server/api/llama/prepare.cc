@@ -34,7 +34,7 @@ ApiResult<PreparedRequest> prepare_tokens(std::string_view body, const PrepareCo
   return respond(tokenize(json, texts, length));
 }
 
-ApiResult<PreparedRequest> prepare_text(std::string_view body, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_detokenize(std::string_view body, const PrepareContext& context) {
   return respond(detokenize(body, context.engine.tokenizer()));
 }
 

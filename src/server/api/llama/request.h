@@ -1,5 +1,4 @@
-// Reads the bodies of llama-server's own routes: /completion, /infill, /tokenize, /detokenize and
-// /apply-template.
+// Reads the bodies of llama-server's own routes: /completion, /infill, /tokenize and /detokenize.
 // Reference: llama.cpp's tools/server/README.md.
 #pragma once
 

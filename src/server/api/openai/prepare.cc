@@ -55,7 +55,7 @@ ApiResult<PreparedRequest> prepare_chat_count(std::string_view body, const Prepa
                {{"object", "response.input_tokens"}});
 }
 
-ApiResult<PreparedRequest> prepare_chat_text(std::string_view body, const PrepareContext& context) {
+ApiResult<PreparedRequest> prepare_template(std::string_view body, const PrepareContext& context) {
   TRY(auto request, parse_chat_request(body, context.defaults));
   TRY(const auto prepared, context.preparer.count(std::move(request), context.cancelled));
   return respond(Json{{"prompt", context.engine.tokenizer().decode(prepared.prompts[0], false)}});

@@ -11,6 +11,6 @@ ApiResult<PreparedRequest> prepare_completion(std::string_view body, const Prepa
 ApiResult<PreparedRequest> prepare_chat(std::string_view body, const PrepareContext& context);
 // The prompt of a chat: its length, or the text that the chat template makes.
 ApiResult<PreparedRequest> prepare_chat_count(std::string_view body, const PrepareContext& context);
-ApiResult<PreparedRequest> prepare_chat_text(std::string_view body, const PrepareContext& context);
+ApiResult<PreparedRequest> prepare_template(std::string_view body, const PrepareContext& context);
 
 }  // namespace anabranch::server
