@@ -32,9 +32,8 @@ Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_laye
 Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) const {
   for (const auto& span : batch.spans)
     CHECK(span.state->has_draft_tokens(), "a draft's tokens are applied for good");
-  CHECK(can_skip_layers() || layers.empty() ||
-            layers.back() + 1 == static_cast<int>(weights_.ranks.layers().size()),
-        "layers need each other");
+  const bool are_first = layers.empty() || layers.back() + 1 == static_cast<int>(layers.size());
+  CHECK(can_skip_layers() || are_first, "layers need each other");
   const Tensor x = run_layers(layers, batch, nullptr);
   for (const auto& span : batch.spans) span.state->advance(span.count);
   return weights_.norm(x);
