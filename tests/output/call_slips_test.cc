@@ -66,10 +66,15 @@ TEST(ParameterTags, LeftOut) {
 
 // A call that the model ends behind a parameter is whole. One that is cut there may have had more parameters.
 TEST(ParameterTags, CutBetweenParameters) {
-  const OutputRules rules = rules_for(ToolFormat::tagged);
+  OutputRules free = rules_for(ToolFormat::tagged), exact = free;
+  exact.exact = true;
   const std::string text = "line\n" + std::string(100, 'x');  // long enough for the call to begin
-  for (const std::string& value : {std::string("a"), text})
-    for (const char* rest : {"", "<", "</func", "</function"}) {
+  for (const OutputRules& rules : {free, exact})
+    for (const auto& [value, rest] : {std::pair<std::string, std::string>{"a", ""},
+                                      {"a", "<"},
+                                      {"a", "</function"},
+                                      {text, ""},
+                                      {text, "</func"}}) {
       const std::string call = kOpen + parameter("path", value) + rest;
       EXPECT_EQ(parse_output(call, rules),
                 (ParsedOutput{"", "", {{"f", R"({"path": )" + json_string(value) + "}"}}}))
