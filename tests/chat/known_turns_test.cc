@@ -119,6 +119,21 @@ TEST(KnownTurnsThought, IsNotRestoredForAnotherThoughtTextOrWish) {
   EXPECT_FALSE(thought(without.known("In Paris.", "", true)));
 }
 
+// A damaged record under the right key, too, says something else than the client.
+TEST(KnownTurnsThought, IsNotRestoredWithAnotherAnswer) {
+  ThoughtTurn turn;
+  const uint64_t key = turn.remember(true).at(0);
+  for (const char* answer : {"In Rome.", "In Paris. Or not.", ""}) {
+    std::vector<int> other;
+    for (const char* part : {"Here?\n", "</think>", "\n\n", answer})
+      for (const int id : turn.tokenizer.encode(part, true)) other.push_back(id);
+    turn.memory.forget({{key}});
+    turn.memory.put(key, other);
+    const auto known = turn.known("In Paris.", "", true);
+    EXPECT_FALSE(!known.empty() && known[0].thought) << answer;
+  }
+}
+
 TEST(KnownTurnsThought, StandsInThePromptAsItWasSampled) {
   ThoughtTurn turn;
   const auto chat = ChatTemplate::parse(kPreserving, "", "");

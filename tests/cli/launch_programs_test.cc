@@ -51,7 +51,7 @@ TEST(LaunchPrograms, ClientsOfOpenAiGetTheAddressWithV1AndAnthropicsWithout) {
 
 // Their key for Anthropic's own server does not go to ours.
 TEST(LaunchPrograms, TheUsersOwnKeyIsNotUsed) {
-  EXPECT_EQ(variable(program("claude"), "ANTHROPIC_API_KEY"), "");
+  EXPECT_EQ(variable(with_values(program("claude"), kValues, {}), "ANTHROPIC_API_KEY"), "");
 }
 
 TEST(LaunchPrograms, TheUsersArgumentsFollow) {

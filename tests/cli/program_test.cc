@@ -70,6 +70,19 @@ TEST(Program, SomeFlagsCannotBeSettings) {
   }
 }
 
+// A command's settings become flags of the command below it and of the program, where these have them.
+TEST(Program, SettingsBecomeTheFlagsOfWhoeverHasThem) {
+  const Program program;
+  using Words = std::vector<std::string>;
+  const auto words = [](const CLI::App& given, const std::string& offline) {
+    return as_arguments({{"cache-dir", {{"/x"}, ""}}, {"offline", {{offline}, ""}}}, given);
+  };
+  const CLI::App& cache = *program.app.get_subcommand("cache");
+  EXPECT_EQ(words(*cache.get_subcommand("ls"), "1"), (Words{"--cache-dir=/x", "--offline"}));
+  EXPECT_EQ(words(*cache.get_subcommand("ls"), "off"), Words{"--cache-dir=/x"});
+  EXPECT_EQ(words(*program.app.get_subcommand("pull"), "yes"), Words{"--offline"});
+}
+
 // The running server may know its model by another name than its path.
 TEST(Program, WhoLooksForAServerTakesItsPortFromServeButNotItsModel) {
   Program program;

@@ -231,6 +231,17 @@ TEST(CallNames, ThoughtsAreNotLookedAt) {
   EXPECT_FALSE(answer.write("<tool_call>\n{\"name\": \"nothing\""));
 }
 
+// A token may hold an opener and the beginning of another name.
+TEST(CallNames, ThoughtsMayNameFunctionsThatNobodyHas) {
+  Answer answer(ToolFormat::tagged, {"<think>", "</think>", "<function=no"}, kNames);
+  answer.think.open = answer.tokenizer.find("<think>");
+  answer.think.close = answer.tokenizer.find("</think>");
+  answer.control.emplace(answer.think, ThinkRules{.open = true, .closing = {*answer.think.close}});
+  answer.calls.emplace(answer.tokenizer, answer.by_byte, answer.rules, *answer.control);
+  EXPECT_TRUE(answer.write("I could <function=nothing></think>"));
+  EXPECT_FALSE(answer.write("<function=no"));
+}
+
 TEST(CallNames, WhatTheClientBeganGoesOn) {
   Answer answer(ToolFormat::tagged, {"<tool_call>"}, kNames);
   const auto begin = [&](std::string_view text) {

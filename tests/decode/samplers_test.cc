@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/json.h"
+#include "decode/filters.h"
 #include "decode/sampler.h"
 #include "tokenizer/tokenizer.h"
 
@@ -133,10 +134,25 @@ TEST(Samplers, OddLogitsAreNoTrouble) {
       const TokenHistory history(params, {});
       for (int i = 0; i < 100; i++) {
         const int token = sample(logits, params, history, i);
+        ASSERT_GE(token, 0) << kind;
         ASSERT_TRUE(std::isfinite(logits[static_cast<size_t>(token)])) << kind;
       }
     }
   }
+}
+
+TEST(Samplers, TheBestTokensAreNeverTooFarFromTheBest) {
+  const auto kept = [](const std::vector<float>& logits, float n) {
+    std::vector<Candidate> list;
+    for (size_t i = 0; i < logits.size(); i++) list.push_back({logits[i], static_cast<int>(i)});
+    keep_near_best(list, logits, n);
+    std::vector<int> tokens;
+    for (const Candidate& candidate : list) tokens.push_back(candidate.token);
+    return tokens;
+  };
+  EXPECT_EQ(kept({3, 3, 3, 3}, 0.0001f), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(kept({1, 3, 2, 3}, 0.0001f), (std::vector{1, 3}));
+  EXPECT_EQ(kept({-1, 1}, 2), (std::vector{0, 1})) << "exactly two deviations below";
 }
 
 TEST(Samplers, OnlyTheHostHasThem) {

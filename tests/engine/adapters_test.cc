@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 namespace anabranch::testing {
 namespace {
@@ -174,6 +175,34 @@ TEST_F(Adapters, WhatDoesNotFitIsRefused) {
   const auto another = engine_of(options_of(model_));
   const auto id = another->submit(with(request_of(5, 1), {a}), collector.sink(1));
   EXPECT_FALSE(id.ok()) << "another engine's adapter";
+}
+
+// Of an adapter that fits on one side only, the other would be read beyond its end.
+TEST_F(Adapters, BothSidesMustFit) {
+  const auto engine = engine_of(options_of(model_));
+  const auto checkpoint = Checkpoint::open(model_.path());
+  const auto& tensors = (*checkpoint)->tensors();
+  const auto tensor = std::ranges::find_if(tensors, [](const TensorInfo& one) { return adapts(one.name); });
+  ASSERT_NE(tensor, tensors.end());
+  const std::string module =
+      "base_model.model." + tensor->name.substr(0, tensor->name.size() - std::strlen(".weight"));
+  const int64_t out = tensor->shape[0], in = tensor->shape[1];
+  const auto refusal = [&](int64_t outputs, int64_t inputs) {
+    SafetensorsWriter file;
+    file.f32(module + ".lora_A.weight", {1, inputs}, std::vector<float>(static_cast<size_t>(inputs), 0.5f));
+    file.f32(module + ".lora_B.weight", {outputs, 1}, std::vector<float>(static_cast<size_t>(outputs), 0.5f));
+    const TempDir dir;
+    dir.write("adapter_model.safetensors", file.bytes());
+    dir.write("adapter_config.json", R"({"peft_type": "LORA", "r": 1, "lora_alpha": 1, "bias": "none"})");
+    const auto loaded = engine->load_adapter(dir.path());
+    return loaded.ok() ? "" : loaded.error().message;
+  };
+  EXPECT_EQ(refusal(out, in), "");
+  for (const int64_t off : {-1, 1}) {
+    const std::string outputs = refusal(out + off, in), inputs = refusal(out, in + off);
+    EXPECT_NE(outputs.find("is it another model's adapter?"), outputs.npos) << off << " outputs: " << outputs;
+    EXPECT_NE(inputs.find("is it another model's adapter?"), inputs.npos) << off << " inputs: " << inputs;
+  }
 }
 
 TEST_F(Adapters, AreLoadedWhileOthersAnswer) {

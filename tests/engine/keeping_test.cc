@@ -36,6 +36,20 @@ TEST(Keeping, ARequestThatMustNotBeKeptLeavesNothing) {
   EXPECT_EQ(run_to_end(*engine_with(options, false), request).last.usage.cached_tokens, 299);
 }
 
+TEST(Keeping, APromptIsKeptWithoutAnAnswer) {
+  const TinyModel model("qwen35_flat_tied");
+  const auto engine = engine_with(kept_options(model), false);
+  Request request = request_of(300, 0);
+  request.cache = false;
+  run(*engine, request);
+  EXPECT_EQ(engine->stats().cache->ram_bytes, 0u);
+  request.cache = true;
+  EXPECT_TRUE(run(*engine, request).empty());
+  EXPECT_GT(engine->stats().cache->ram_bytes, 0u);
+  request.max_tokens = 1;
+  EXPECT_EQ(run_to_end(*engine, request).last.usage.cached_tokens, 299);
+}
+
 // The next calibration may leave out other layers, under the same name.
 TEST(Keeping, StatesOfAModelWithoutSomeLayersAreNotWritten) {
   const TinyModel model("qwen35_nested_untied_grouped");

@@ -81,6 +81,15 @@ TEST(Automaton, PropertiesOfCharacters) {
     EXPECT_EQ(accepts_text(*compiled(c.pattern), c.text), c.accepted) << c.pattern << " " << c.text;
 }
 
+// The table has some of all letters: what forbids letters lets no character through that may be one.
+TEST(Automaton, LettersThatTheTableLacksAreNeitherAllowedNorLetThrough) {
+  for (const char* pattern : {"^\\p{L}$", "^\\P{L}$", "^[\\p{L}]$", "^[^\\p{L}]$", "^(?!\\p{L}).$"})
+    for (const char* text : {"ก", "😀"})
+      EXPECT_FALSE(accepts_text(*compiled(pattern), text)) << pattern << text;
+  for (const char* pattern : {"^\\P{L}$", "^[^\\p{L}]$", "^(?!\\p{L}).$"})
+    EXPECT_TRUE(accepts_text(*compiled(pattern), "\x7f")) << pattern;
+}
+
 TEST(Automaton, PatternsWithinAnother) {
   WorkBudget work;
   const Automaton within = *compile_regex("^[a-z]{1,8}(-[a-z]{1,8}){0,2}$", work);

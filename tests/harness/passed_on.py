@@ -3,7 +3,7 @@ coverage."""
 
 import os
 
-PREFIXES = ("ANABRANCH_MUTANT", "ASAN_", "TSAN_", "UBSAN_", "LSAN_", "LLVM_PROFILE_FILE")
+PREFIXES = ("ANABRANCH_TEST_MUTANT", "ASAN_", "TSAN_", "UBSAN_", "LSAN_", "LLVM_PROFILE_FILE")
 
 
 def variables():

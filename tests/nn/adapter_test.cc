@@ -37,6 +37,29 @@ TEST(AdaptedLayers, AddTheirProducts) {
   }
 }
 
+// Of a gate and the matrix beside it, one alone may be adapted.
+TEST(AdaptedLayers, HalfOfAGateMayBeAdapted) {
+  for (Device* device : ops::cpu_and_reference()) {
+    AdaptedLayers layers(*device);
+    const Linear up{layers.weight(40, AdaptedLayers::kIn), {}, {}, {}, std::make_shared<Origin>()};
+    const ops::Weight last = layers.weight(3, 40);
+    const Tensor x = layers.tensor({3, AdaptedLayers::kIn});
+    // Packed results have no values to compare: their product with a matrix has.
+    const auto product = [&](const Adapter& adapter) {
+      const AdapterRows rows[] = {{&adapter, 1, 0, 3}};
+      return ops::to_vector(ops::linear(layers.run_glu(x, up, rows), last));
+    };
+    const auto base = product({});
+    for (const Origin* origin : {layers.layer(0).origin.get(), up.origin.get()}) {
+      Adapter adapter;
+      adapter.linears.emplace(origin,
+                              LowRank{layers.weight(4, AdaptedLayers::kIn), 0, layers.tensor({40, 4})});
+      EXPECT_FALSE(ops::same_bits(product(adapter), base)) << (origin == up.origin.get());
+    }
+    EXPECT_TRUE(ops::same_bits(product(*layers.make({0, 3, 0})), base)) << "another layer's adapter";
+  }
+}
+
 TEST(AdaptedLayers, ShareTheirDownProjection) {
   AdaptedLayers layers(ops::cpu_device());
   Adapter adapter = *layers.make({4, 9, 2});

@@ -64,6 +64,32 @@ TEST(ParameterTags, LeftOut) {
             {{"f", R"({"path": "a"})"}, {"f", R"({"path": "b"})"}});
 }
 
+// A call that the model ends behind a parameter is whole. One that is cut there may have had more parameters.
+TEST(ParameterTags, CutBetweenParameters) {
+  OutputRules free = rules_for(ToolFormat::tagged), exact = free;
+  exact.exact = true;
+  const std::string text = "line\n" + std::string(100, 'x');  // long enough for the call to begin
+  for (const OutputRules& rules : {free, exact})
+    for (const auto& [value, rest] : {std::pair<std::string, std::string>{"a", ""},
+                                      {"a", "<"},
+                                      {"a", "</function"},
+                                      {text, ""},
+                                      {text, "</func"}}) {
+      const std::string call = kOpen + parameter("path", value) + rest;
+      EXPECT_EQ(parse_output(call, rules),
+                (ParsedOutput{"", "", {{"f", R"({"path": )" + json_string(value) + "}"}}}))
+          << call;
+      OutputParser parser(rules);
+      std::vector<OutputEvent> events;
+      parser.push(call, events);
+      parser.finish(events, true);
+      for (const OutputEvent& event : events) {
+        EXPECT_NE(event.kind, OutputEvent::Kind::content) << call;
+        EXPECT_FALSE(event.kind == OutputEvent::Kind::call_end && event.whole) << call;
+      }
+    }
+}
+
 TEST(ParameterTags, Mangled) {
   for (const char* close :
        {"</parameter/>", "</parameter1>", "</parameter", "</parameter_function>", "</parameterfunction>",

@@ -189,6 +189,32 @@ TEST(CallLimits, ManyCallsInAllAreBounded) {
     }
 }
 
+// The first call is sent before it is complete, so the others cannot become text with it.
+TEST(CallLimits, WhatFollowsTheLastPossibleCallIsText) {
+  const std::string one = R"({"name": "f", "arguments": {}})";
+  std::string text = R"({"name": "f", "arguments": {"text": ")" + std::string(200, 'x') + "\"}}";
+  for (int i = 1; i < kMaxCalls; i++) text += "; " + one;
+  for (const size_t piece : {size_t{1} << 20, size_t{7}}) {
+    OutputParser parser(rules_for(ToolFormat::plain));
+    std::vector<OutputEvent> events;
+    const std::string longer = text + "; " + one + "; " + one;
+    for (size_t at = 0; at < longer.size(); at += piece) parser.push(longer.substr(at, piece), events);
+    parser.finish(events);
+    ParsedOutput got;
+    for (const auto& event : events) got.add(event);
+    EXPECT_EQ(got.calls.size(), static_cast<size_t>(kMaxCalls));
+    EXPECT_EQ(got.content, one + "; " + one);
+  }
+}
+
+TEST(CallLimits, AFenceWithoutACallIsText) {
+  for (const char* text : {"```", "```\n", "```json\n"}) {
+    const ParsedOutput got = parse_output(text, rules_for(ToolFormat::plain));
+    EXPECT_EQ(got.content.substr(0, 3), "```") << text;
+    EXPECT_TRUE(got.calls.empty()) << text;
+  }
+}
+
 // A name may come in pieces, too.
 TEST(CallLimits, LongNamesAreText) {
   const std::string longest(kMaxNameBytes, 'n'), too_long(kMaxNameBytes + 1, 'n');

@@ -1,5 +1,6 @@
 // LoRA adapters: names and lists, which of them a request applies, loading them on request, and what that
 // refuses.
+#include <climits>
 #include <filesystem>
 #include <thread>
 
@@ -259,6 +260,7 @@ TEST_F(Adapters, AreAppliedToWhatIsReadAhead) {
   ASSERT_TRUE(engine_.wait_for([&](const EngineStats& stats) { return stats.requests == 2; }));
   const Request read = engine_.last_request();
   EXPECT_TRUE(read.background);
+  EXPECT_EQ(read.priority, INT_MAX) << "it waits for all requests";
   EXPECT_EQ(told(read), "/adapters/poet*0.5");
   EXPECT_EQ(read.cache_salt, adapter_salt(read.adapters));
 }

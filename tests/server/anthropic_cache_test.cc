@@ -242,6 +242,20 @@ class CountingTemplate final : public ChatTemplate {
   const FakeTemplate plain_;
 };
 
+TEST(CacheMarks, AreNotReportedOfARequestThatIsNotCached) {
+  FakeEngine engine;
+  Preparer preparer(engine, {});
+  for (const bool cached : {true, false}) {
+    ChatRequest request;
+    request.messages = Json::array({message_of("user", std::string(60, 'a')), message_of("user", "b")});
+    request.marks = {{CacheMark::In::message, 0}};
+    request.options.cache = cached;
+    const auto prepared = preparer.chat(std::move(request), [] { return false; });
+    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+    EXPECT_EQ(prepared->marked.size(), cached ? 1u : 0u);
+  }
+}
+
 TEST(CacheMarks, AreNotRenderedWhereNobodyUsesThem) {
   FakeEngine engine;
   const auto chat = std::make_shared<CountingTemplate>();

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "raw_http_server.h"
 #include "server/api/request_span.h"
 #include "server/otlp/endpoint.h"
@@ -280,6 +281,30 @@ TEST(SpanExporter, CountsWhatACollectorRefuses) {
   exporter.add({});
   wait_until([&] { return exporter.counts().dropped == 1; });
   EXPECT_EQ(exporter.counts().sent, 0u);
+}
+
+TEST(SpanExporter, TellsOfACollectorWithoutTheSecretsOfItsAddress) {
+  std::atomic<bool> busy{true};
+  RawHttpServer collector([&](const auto&, const auto& send) {
+    send(busy ? http_answer("", "", "503 Busy") : http_answer("{}"));
+  });
+  std::string url = collector.url();
+  url.insert(url.find("://") + 3, "user:passes@");
+  set_log_level(LogLevel::info);
+  ::testing::internal::CaptureStderr();
+  {
+    SpanExporter exporter(*otlp_endpoint(url + "/hidden", ""), "1.2", quick());
+    exporter.add({});
+    wait_until([&] { return exporter.counts().dropped == 1; });
+    busy = false;
+    exporter.add({});
+    wait_until([&] { return exporter.counts().sent == 1; });
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  set_log_level(LogLevel::warning);
+  EXPECT_NE(log.find("traces cannot be sent to " + collector.url()), log.npos) << log;
+  EXPECT_NE(log.find("traces are sent to " + collector.url() + " again"), log.npos) << log;
+  for (const char* secret : {"user", "passes", "hidden"}) EXPECT_EQ(log.find(secret), log.npos) << log;
 }
 
 TEST(SpanExporter, NeitherWaitsForNorKeepsEverythingForASilentCollector) {
