@@ -8,7 +8,6 @@ import pytest
 
 from random_schemas import schemas
 
-pytestmark = pytest.mark.any_model
 
 CHAT = "/v1/chat/completions"
 PROMPTS = ["Ann is 31, lives in Paris and likes blue. Answer as JSON.", "Write down any example that fits.",
