@@ -8,7 +8,6 @@ import pytest
 
 from random_schemas import schemas
 
-
 CHAT = "/v1/chat/completions"
 PROMPTS = ["Ann is 31, lives in Paris and likes blue. Answer as JSON.", "Write down any example that fits.",
            "Give me a record of a train from Oslo to Bergen.", "こんにちは。例を一つください。"]

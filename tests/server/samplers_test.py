@@ -10,7 +10,6 @@ import pytest
 from harness import paths
 from harness.server import Server
 
-
 TEXT = "Monday: bread, milk, eggs. Tuesday: bread, milk, cheese. Wednesday: bread, milk, apples.\nOnce more:\nMonday: bread,"
 QUESTION = [{"role": "user", "content": "Tell me about the the the sea"}]
 # Each changes what the model says.
