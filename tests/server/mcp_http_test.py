@@ -15,8 +15,6 @@ import anthropic
 import openai
 import pytest
 
-pytestmark = pytest.mark.any_model
-
 LABEL = "weather"
 WEATHER = """
     import os, time
