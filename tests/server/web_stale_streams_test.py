@@ -10,8 +10,6 @@ from web_fake_answer import FAIL, approval, call, ending, text, thought, unknown
 from web_fake_server import Fake
 from web_recording import Exchange, brief, fields, items_of
 
-pytestmark = pytest.mark.any_model
-
 SERVER_OF_TOOLS = {"id": "time", "object": "mcp_server", "transport": "stdio", "state": "connected",
                    "tools": [{"name": "now", "description": "The time", "input_schema": {"type": "object"}}]}
 OUTDATED = """the real server does not answer as tests/server/web_streams/{name}.jsonl says. If the new answer is meant, record it anew:
