@@ -1,5 +1,6 @@
 // Lengths of strings and numbers of items: counted by the grammar, not written out.
 #include <gtest/gtest.h>
+#include <array>
 
 #include <algorithm>
 #include <functional>
@@ -185,6 +186,10 @@ TEST(Counts, RepetitionsOfPatterns) {
     int accepted = 0;
     for (int round = 0; round < 1500; round++) {
       std::string text = random_text(random);
+      if (round % 7 == 1) {  // units of the patterns, as often as they may be needed
+        const std::string unit = std::array{"aaaaab", "aaaaac", "ab", "b", "b,"}[random() % 5];
+        text = times(unit, 4 + random() % 9) + (random() % 2 ? "ccccc" : "");
+      }
       if (round % 3 == 0) text = std::string(static_cast<size_t>(round / 3) % 90, "aabc"[random() % 4]);
       const bool fits = accepts_text(*automaton, text);
       accepted += fits;
