@@ -43,7 +43,8 @@ class Place:
 
     def start(self, *words, **variables):
         return subprocess.Popen([paths.PROGRAM, *map(str, words)], env=self.environment | variables, text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # whatever the tests have
 
     def run(self, *words, **variables):
         process = self.start("launch", *words, **variables)

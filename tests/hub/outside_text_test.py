@@ -194,7 +194,10 @@ def test_cache():
 
 
 class Other(http.server.BaseHTTPRequestHandler):
-    """A server that chat --url and status talk to."""
+    """A server that chat --url and status talk to, which calls itself ours."""
+
+    def version_string(self):
+        return "anabranch"
 
     def log_message(self, *_):
         pass
