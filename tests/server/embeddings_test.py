@@ -15,8 +15,6 @@ import pytest
 from harness import paths
 from harness.server import Server
 
-pytestmark = pytest.mark.any_model
-
 TEXTS = ["The river rises in the hills.", "A boat.", "x " * 300, "The river rises in the hills. " * 9]
 
 
