@@ -12,7 +12,7 @@ import pytest
 
 from harness.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_model]
+pytestmark = pytest.mark.slow
 
 MB = 1_000_000
 CHAT = "/v1/chat/completions"

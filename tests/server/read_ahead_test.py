@@ -9,8 +9,6 @@ import pytest
 
 from harness.waiting import wait_for
 
-pytestmark = pytest.mark.any_model
-
 FLAGS = ("--context", "4096", "--threads", "2", "--cache-ram", "256MB", "--cache-disk", "0")
 ASK = {"temperature": 0, "max_tokens": 300, "thinking_budget": 60, "reasoning_effort": "high"}
 TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds numbers.", "parameters": {
