@@ -5,11 +5,7 @@ import sys
 
 from selenium.webdriver.common.keys import Keys
 
-import pytest
-
 from harness import clients
-
-pytestmark = pytest.mark.any_model
 
 
 def short_answers(b):
