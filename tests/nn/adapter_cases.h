@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nn/linear.h"
+#include "nn/random_weight.h"
 #include "ops/testing.h"
 
 namespace anabranch::nn {
@@ -57,16 +58,7 @@ class AdaptedLayers {
   const RmsNorm& norm() const { return norm_; }
   int outputs(size_t i) const { return static_cast<int>(layers_[i].weight.out_features()); }
   Tensor tensor(const Shape& shape) { return device_.to_device(ops::random_tensor(shape, rng_)); }
-  ops::Weight weight(int out, int in) {
-    const Tensor values = ops::random_tensor({out, in}, rng_, 0.2f);
-    WeightSource source;
-    source.rows = out;
-    source.cols = in;
-    source.read_dense = [values, in](int64_t first, int64_t count, float* to) {
-      std::copy_n(values.data<float>() + first * in, count * in, to);
-    };
-    return ops::Weight::make(device_, source);
-  }
+  ops::Weight weight(int out, int in) { return random_weight(device_, out, in, rng_); }
 
  private:
   Device& device_;

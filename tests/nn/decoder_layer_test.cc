@@ -1,6 +1,7 @@
 // A decoder layer against its definition, x + post1(mixer(norm1(x))) and h + post2(mlp(norm2(h))), written
 // with plain ops: fused launches must not change a bit on the CPU.
 #include "nn/decoder_layer.h"
+#include "nn/random_weight.h"
 
 #include <gtest/gtest.h>
 
@@ -30,16 +31,7 @@ class Maker {
   Tensor tensor(const Shape& shape, float scale = 1) {
     return device_.to_device(ops::random_tensor(shape, rng_, scale));
   }
-  ops::Weight weight(int out, int in) {
-    const Tensor values = ops::random_tensor({out, in}, rng_, 0.2f);
-    WeightSource source;
-    source.rows = out;
-    source.cols = in;
-    source.read_dense = [values, in](int64_t first, int64_t count, float* to) {
-      std::copy_n(values.data<float>() + first * in, count * in, to);
-    };
-    return ops::Weight::make(device_, source);
-  }
+  ops::Weight weight(int out, int in) { return random_weight(device_, out, in, rng_); }
   Linear linear(int out, int in, bool bias = false) {
     Linear made{weight(out, in), {}};
     if (bias) made.bias = tensor({out});
