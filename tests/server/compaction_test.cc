@@ -244,10 +244,16 @@ TEST_F(Compactions, ThatAreEmptyOrCutAreErrors) {
   }
   says(std::string(300, 'a'));  // the limit is 250
   EXPECT_EQ(code(), "summary_incomplete");
+}
+
+TEST_F(Compactions, KeepASummaryThatRepeatedItself) {
   engine_.script = [](const Request&) {
-    return Script{.parts = {"It goes on and on"}, .cut = "answer_loop"};
+    return Script{.parts = {"Ann likes apples. It goes on and on"}, .cut = "answer_loop"};
   };
-  EXPECT_EQ(code(), "summary_incomplete");
+  Json items = compact({{"model", "fake-1b"}, {"input", talk_}})["output"];
+  items.push_back({{"role", "user"}, {"content", "Go on."}});
+  post("/v1/responses", Json{{"input", items}}.dump());
+  EXPECT_NE(engine_.last_prompt().find("Ann likes apples. It goes on and on"), std::string::npos);
 }
 
 TEST_F(Compactions, AreNotReadAhead) {

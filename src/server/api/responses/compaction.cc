@@ -88,9 +88,11 @@ std::string CompactionWriter::event(size_t, const OutputEvent& event, const std:
   return "";
 }
 
+// A summary that was stopped because it repeats itself has said what it can, and a second try would sample
+// another text that may do the same.
 std::optional<ApiError> CompactionWriter::fault(const std::vector<AnswerEnd>& ends) const {
   for (const AnswerEnd& end : ends)
-    if (end.finish != FinishReason::stop || !end.usage.cut.empty())
+    if (end.finish != FinishReason::stop)
       return ApiError{
           500,
           fmt::format("The model's summary was cut after {} tokens: try again, or send a part of the "
