@@ -18,4 +18,7 @@ inline constexpr int kSlowdown = 20;
 inline constexpr int kSlowdown = 1;
 #endif
 
+// How long a test waits for what comes at once on an idle machine: others run beside it, and some are slower.
+inline constexpr int kWaitSeconds = 20 * kSlowdown;
+
 }  // namespace anabranch

@@ -157,7 +157,7 @@ TEST(DiskFaultsTest, ADiskThatRefusesIsLeftAloneForAWhile) {
     bool refuse = true;
     int calls = 0;
     auto store = open_store(directory.path(), [&](DiskOptions& o) {
-      o.retry_seconds = 0.2;
+      o.retry_seconds = 1;  // ten small records take far less
       o.write = [&, code](int fd, const void* data, size_t n) -> ssize_t {
         if (!refuse || ++calls % 4 != 0) return ::write(fd, data, n);  // in the midst of a record
         errno = code;
@@ -172,7 +172,7 @@ TEST(DiskFaultsTest, ADiskThatRefusesIsLeftAloneForAWhile) {
     EXPECT_NE(stats.last_reason.find(std::strerror(code)), std::string::npos) << stats.last_reason;
     EXPECT_EQ(count_files(directory.path(), "tmp-"), 0);
     refuse = false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1050));
     put_all(*store, chain(1, 9), 5000);
     store->drain();
     EXPECT_EQ(count_right(*store, chain(1, 9)), 10) << store->stats().last_reason;

@@ -415,7 +415,7 @@ TEST(DiskStoreTest, ClosingTakesABoundedTime) {
     });
     put_all(*store, chain(1, 100));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3) * kSlowdown);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8)) << "all take 10 s and more";
   const auto check = *verify_records(directory.path(), false);
   EXPECT_LT(check.good, 50u);
   EXPECT_EQ(check.damaged + check.orphans, 0u);
@@ -573,7 +573,7 @@ TEST(DiskStoreTest, ScansThousandsQuickly) {
   const auto ms = [](auto duration) { return std::chrono::duration<double, std::milli>(duration).count(); };
   std::printf("%d files: open %.1f ms, scan %.1f ms, refresh %.3f ms\n", chains * (blocks + 1),
               ms(opened - begin), ms(scanned - opened), ms(std::chrono::steady_clock::now() - scanned));
-  EXPECT_LT(ms(scanned - begin), 2000 * kSlowdown);
+  EXPECT_LT(ms(scanned - begin), 10'000 * kSlowdown);
 }
 
 }  // namespace

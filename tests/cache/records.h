@@ -174,7 +174,7 @@ struct SlowUnlink {
     };
   }
   bool was_called() {
-    for (int i = 0; i < 500 && calls == 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 2000 && calls == 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return calls > 0;
   }
 };

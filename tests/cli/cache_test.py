@@ -28,8 +28,8 @@ def test_the_cache_is_listed_verified_and_cleared():
             assert cache(command, "--json", folder=folder)["directory"] == folder
         long = "Once there was a ship. " * 100  # more than two blocks
         for question in ("Who?", "Where?"):
-            run("generate", "-m", paths.MODEL, "-n", "4", "--raw", long + question, "--cache-dir", folder)
-        run("generate", "-m", paths.MODEL, "-n", "4", "--raw", long, "--cache-dir", folder, "--precise")
+            run("generate", "-m", paths.MODEL, "-n", "4", "--temp", "0", "--raw", long + question, "--cache-dir", folder)
+        run("generate", "-m", paths.MODEL, "-n", "4", "--temp", "0", "--raw", long, "--cache-dir", folder, "--precise")
         listed = cache("ls", "--json", folder=folder)["fingerprints"]
         assert [f["setting"] for f in listed] == ["cpu f32", "cpu f16"] and len(listed[1]["records"]) > 4, listed
         assert all(f["model"] == "hybrid-146m" and f["path"] == os.path.abspath(paths.MODEL) for f in listed), listed

@@ -112,16 +112,16 @@ def test_sizes_need_units():
     assert generate("hi", "--cache-ram", "64MiB", "--cache-disk", "0")["text"] is not None
 
 
-def test_lost_output_is_an_error():
-    for command in (["generate", "-m", paths.MODEL, "-n", "4", "hi"], ["--help"], ["cache", "stats", "--cache-dir", "/tmp"],
+def test_lost_output_is_an_error(tmp_path):
+    answer = ["generate", "-m", paths.MODEL, "-n", "4", "--temp", "0", "hi"]
+    for command in (answer, ["--help"], ["cache", "stats", "--cache-dir", tmp_path],
                     ["bench", "-m", paths.MODEL, "--pp", "8", "--tg", "0", "--reps", "1"]):
         with open("/dev/full", "w") as full:
             ended = subprocess.run([paths.PROGRAM, *command], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE)
         assert ended.returncode == 1 and b"cannot write to stdout" in ended.stderr, (command, ended)
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([paths.PROGRAM, "generate", "-m", paths.MODEL, "-n", "4", "hi"], stdin=subprocess.DEVNULL, stdout=writer,
-                           stderr=subprocess.PIPE)
+    ended = subprocess.run([paths.PROGRAM, *answer], stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert ended.returncode in (-13, 141) and b"error" not in ended.stderr, ended
 
@@ -153,7 +153,7 @@ def test_odd_side_files_end_with_a_message():
         with open(config, "w") as file:
             json.dump({"chat_template": "{% bogus %}"}, file)
         refused("bogus", "generate", "-m", folder, "hi")
-        code, out, _ = run("generate", "-m", folder, "--raw", "-n", "4", "hi")
+        code, out, _ = run("generate", "-m", folder, "--raw", "-n", "4", "--temp", "0", "hi")
         assert code == 0 and out.strip(), "plain text must still be continued"
         os.unlink(os.path.join(folder, "config.json"))
         with open(os.path.join(folder, "config.json"), "w") as file:
@@ -210,7 +210,7 @@ def test_calibrate_measures_a_text():
 def test_generate_keeps_states_on_disk_only_if_asked():
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {"XDG_CACHE_HOME": folder}
-        words = [paths.PROGRAM, "generate", "-m", SMALL, "-n", "4", "--raw", "word " * 400]
+        words = [paths.PROGRAM, "generate", "-m", SMALL, "-n", "4", "--temp", "0", "--raw", "word " * 400]
 
         def bytes_after(*flags):
             subprocess.run([*words, *flags], env=env, check=True, capture_output=True)

@@ -132,7 +132,7 @@ def test_detach_status_and_stop(tmp_path):
     with Background(folder) as background:
         assert background.status(port) == (3, {"running": False, "pid_file": f"{folder}/state/anabranch/serve-{port}.pid"})
         assert background.stop(port)[0] == 0
-        code, out, err = background.start(port)
+        code, out, err = background.start(port, "--drain-seconds", "600")
         assert code == 0 and err == "", err
         code, status = background.status(port)
         assert code == 0 and status["running"] and status["status"] == "ok" and status["uptime_s"] >= 0, status
@@ -149,7 +149,7 @@ def test_detach_status_and_stop(tmp_path):
         os.kill(status["pid"], signal.SIGHUP)  # and not a stop, as without a terminal
         wait_for(lambda: os.path.exists(log), "SIGHUP does not open the log again")
         # A stop during a stream lets it finish.
-        stream = ask(port, "/v1/completions", LONG | {"max_tokens": 200})
+        stream = ask(port, "/v1/completions", LONG | {"max_tokens": 400})
         assert stream.status == 200 and stream.readline().startswith(b"data: ")
         text = background.run("status", "-p", str(port))[1]
         assert "1 running" in text and log in text, text

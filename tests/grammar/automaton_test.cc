@@ -152,7 +152,7 @@ TEST(Automaton, PatternsTakeLittleTime) {
     ASSERT_LE(pattern.size(), 4096u);
     const double start = now_seconds();
     const auto automaton = compiled(pattern);
-    EXPECT_LT(now_seconds() - start, 3 * kSlowdown) << pattern.substr(0, 60) << pattern.size();
+    EXPECT_LT(now_seconds() - start, 10 * kSlowdown) << pattern.substr(0, 60) << pattern.size();
     if (!automaton.ok()) {
       EXPECT_EQ(automaton.error().kind, ErrorKind::exhausted) << automaton.error().message;
     }

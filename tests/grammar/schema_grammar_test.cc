@@ -53,7 +53,7 @@ TEST(SchemaGrammar, LargePartsTakeLittleTime) {
     const std::string text = schema.dump();
     const double start = now_seconds();
     const std::string error = error_of(text.c_str());
-    EXPECT_LT(now_seconds() - start, 3 * kSlowdown) << error;
+    EXPECT_LT(now_seconds() - start, 10 * kSlowdown) << error;
     return error;
   };
   Json notes = Json::array();

@@ -7,12 +7,17 @@ import socket
 import urllib.parse
 
 TIMEOUT = 300
+reserved = []  # sockets that keep the ports of free_port() from others
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port of this machine on which nothing listens. Until the tests end, no other program gets it by chance, but a server that
+    is told to can listen on it (as servers do, with SO_REUSEADDR)."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind(("127.0.0.1", 0))
+    reserved.append(one)
+    return one.getsockname()[1]
 
 
 def connect(url, tls=None, timeout=TIMEOUT):

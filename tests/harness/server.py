@@ -15,13 +15,15 @@ DEFAULT = object()
 
 class Server:
     """A server with these flags on a free port, ready for requests. model: a path, or None for a server without one.
-    before: the flags that stand before "serve"."""
+    before: the flags that stand before "serve". Requests that name no temperature get greedy answers, which are always the same;
+    temp=None: sampled ones, as the model's files recommend."""
 
     started = []  # by the test that runs; their logs are shown when it fails
 
-    def __init__(self, *flags, model=DEFAULT, environment=None, tls=None, key=None, before=()):
+    def __init__(self, *flags, model=DEFAULT, environment=None, tls=None, key=None, before=(), temp=0):
         model = paths.MODEL if model is DEFAULT else model
-        self.command = [paths.PROGRAM, *before, "serve", "--port", "0", *(["--model", model] if model else []), *map(str, flags)]
+        greedy = [] if temp is None or "--temp" in flags else ["--temp", str(temp)]
+        self.command = [paths.PROGRAM, *before, "serve", "--port", "0", *(["--model", model] if model else []), *greedy, *map(str, flags)]
         self.environment = os.environ | (environment or {})
         self.tls, self.key, self.earlier = tls, key, ""
         self.process = None

@@ -122,7 +122,7 @@ TEST(HostilePicture, ScansWithoutEndAreRefused) {
   const auto picture = decode_picture(many);
   ASSERT_FALSE(picture.ok());
   EXPECT_EQ(picture.error().message, "the JPEG picture is damaged: it has more than 100 scans");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 // Text and profiles in a PNG can be compressed a thousandfold.

@@ -225,7 +225,7 @@ TEST(ChatTemplate, LongConversationsAreQuick) {
   auto pieces = chat->render(messages, Json(), {});
   ASSERT_TRUE(pieces.ok()) << pieces.error().message;
   EXPECT_GT(join(*pieces).size(), 4'000'000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 }  // namespace

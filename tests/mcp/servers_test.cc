@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -26,7 +27,7 @@ ServerConfig fake(const std::string& mode, const std::string& argument = "") {
 Limits quick() {
   Limits limits;
   limits.start_seconds = 10 * kSlowdown;
-  limits.call_seconds = 2;
+  limits.call_seconds = kWaitSeconds;
   limits.close_seconds = 0.2;
   return limits;
 }
@@ -45,14 +46,14 @@ CallResult call(Servers& servers, const std::string& name, const std::string& te
 }
 
 // What a call of "echo" ends with when the server misbehaves so.
-std::string failure(const std::string& mode, double most_seconds = 4, double call_seconds = 2) {
+std::string failure(const std::string& mode, double call_seconds = kWaitSeconds) {
   Limits limits = quick();
   limits.call_seconds = call_seconds;
   Servers servers({fake(mode)}, limits);
   const Tool tool = named(servers, "echo");
   const double began = now_seconds();
   const CallResult result = servers.call(tool, Json{{"text", "x"}}, nullptr);
-  EXPECT_LT(now_seconds() - began, most_seconds * kSlowdown) << mode;
+  EXPECT_LT(now_seconds() - began, kWaitSeconds) << mode;
   EXPECT_TRUE(result.is_error) << mode << ": " << result.text;
   return result.text;
 }
@@ -141,19 +142,19 @@ TEST(Servers, NoProcessIsLeft) {
       ASSERT_TRUE(json.ok());
       pid = (*json)["pid"];
     }
-    EXPECT_LT(now_seconds() - began, 3);
+    EXPECT_LT(now_seconds() - began, kWaitSeconds);
     EXPECT_NE(::kill(pid, 0), 0) << mode;  // not even a zombie
   }
 }
 
 TEST(Servers, HostileServersEndInAMessage) {
-  EXPECT_TRUE(has(failure("hang-call", 4, 0.5), "did not answer tools/call within 0.5 s"));
-  EXPECT_TRUE(has(failure("wrong-ids", 4, 1), "3 of its answers had ids that nobody waits for"));
+  EXPECT_TRUE(has(failure("hang-call", 0.5), "did not answer tools/call within 0.5 s"));
+  EXPECT_TRUE(has(failure("wrong-ids", 2), "3 of its answers had ids that nobody waits for"));
   EXPECT_EQ(failure("exit-call"),
             "MCP server 'fake' ended (exit status 7); its last words on stderr: [31mout of cheese[0m");
   EXPECT_TRUE(has(failure("long-line"), "sent a message longer than 4194304 bytes"));
-  EXPECT_TRUE(has(failure("flood", 8), "sent too much at once"));
-  EXPECT_TRUE(has(failure("loud", 4, 0.5), "did not answer tools/call within 0.5 s"));
+  EXPECT_TRUE(has(failure("flood"), "sent too much at once"));
+  EXPECT_TRUE(has(failure("loud", 0.5), "did not answer tools/call within 0.5 s"));
   EXPECT_TRUE(has(failure("bad-json"), "sent a message that cannot be read"));
   EXPECT_TRUE(has(failure("bad-utf8"), "sent a message that cannot be read"));
   EXPECT_TRUE(has(failure("deep-answer"), "nested deeper than 64 levels"));
@@ -163,7 +164,7 @@ TEST(Servers, HostileServersEndInAMessage) {
 TEST(Servers, HostileStarts) {
   const auto start = [](const std::string& mode, const std::string& argument = "") {
     Limits limits = quick();
-    limits.start_seconds = 1;
+    if (mode == "hang-start") limits.start_seconds = 1;
     Servers servers({fake(mode, argument)}, limits);
     const auto tools = servers.tools("fake", nullptr);
     EXPECT_FALSE(tools.ok()) << mode;
@@ -253,9 +254,9 @@ TEST(Servers, CancelledCallsAreToldOf) {
   const Tool sleep = named(servers, "sleep");
   const double began = now_seconds();
   const CallResult result =
-      servers.call(sleep, Json{{"text", "1"}}, [&] { return now_seconds() - began > 0.2; });
+      servers.call(sleep, Json{{"text", "3"}}, [&] { return now_seconds() - began > 0.2; });
   EXPECT_TRUE(has(result.text, "was cancelled"));
-  EXPECT_LT(result.seconds, 0.8);
+  EXPECT_LT(result.seconds, 2.5);
   EXPECT_EQ(call(servers, "echo", "still there").text, "still there");
   std::ifstream in(file);
   const std::string seen((std::istreambuf_iterator<char>(in)), {});
@@ -269,10 +270,14 @@ TEST(Servers, OneServerDisturbsNoOther) {
   Servers servers({hanging, good}, quick());
   Tool slow = named(servers, "echo");
   slow.server = "hanging";
-  std::thread waits([&] { EXPECT_TRUE(servers.call(slow, Json::object(), nullptr).is_error); });
-  const double began = now_seconds();
+  std::atomic<bool> answered = false, ended = false;
+  std::thread waits([&] {
+    EXPECT_TRUE(servers.call(slow, Json::object(), [&] { return answered.load(); }).is_error);
+    ended = true;
+  });
   for (int i = 0; i < 20; i++) EXPECT_EQ(call(servers, "echo", "quick").text, "quick");
-  EXPECT_LT(now_seconds() - began, 1.5);
+  EXPECT_FALSE(ended) << "none of them waited for its end";
+  answered = true;
   waits.join();
 }
 

@@ -173,7 +173,7 @@ TEST(HttpTransfer, HasALimitOfTime) {
     const double began = now_seconds();
     Response response = HttpClient().run(transfer);
     EXPECT_EQ(response.end, End::late) << seconds;
-    EXPECT_LT(now_seconds() - began, 2 * kSlowdown) << seconds;
+    EXPECT_LT(now_seconds() - began, 10 * kSlowdown) << seconds;
     EXPECT_EQ(std::move(response).checked().error().kind, ErrorKind::exhausted);
   }
 }
@@ -195,7 +195,7 @@ TEST(HttpTransfer, StopsAtOnce) {
     transfer.stop = [&] { return now_seconds() > began + 0.1; };
     Response response = HttpClient().run(transfer);
     EXPECT_EQ(response.end, End::stopped) << part;
-    EXPECT_LT(now_seconds() - began, 2 * kSlowdown) << part;
+    EXPECT_LT(now_seconds() - began, 10 * kSlowdown) << part;
     EXPECT_EQ(std::move(response).checked().error().kind, ErrorKind::busy);
   }
 }

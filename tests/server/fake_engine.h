@@ -19,6 +19,7 @@
 #include "fake_tokenizer.h"
 #include "output/output_text.h"
 #include "server/api/model_source.h"
+#include "slow.h"
 
 namespace anabranch::server {
 
@@ -194,7 +195,8 @@ class FakeEngine final : public Engine {
   }
 
   // Waits up to `seconds` until `condition` holds for the statistics.
-  bool wait_for(const std::function<bool(const EngineStats&)>& condition, double seconds = 5) const {
+  bool wait_for(const std::function<bool(const EngineStats&)>& condition,
+                double seconds = kWaitSeconds) const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < end) {
       if (condition(stats())) return true;

@@ -8,6 +8,7 @@
 #include "server/http/client_address.h"
 #include "server/http/rate_limit.h"
 #include "server/server_fixture.h"
+#include "slow.h"
 
 namespace anabranch::server {
 namespace {
@@ -30,7 +31,7 @@ class Limits : public ServerTest {
   // Lines of the access log, once there are so many.
   std::vector<Json> lines(const std::string& path, size_t count) {
     std::vector<Json> found;
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 100 * kWaitSeconds; ++i) {
       found.clear();
       std::ifstream file(path);
       for (std::string line; std::getline(file, line);) found.push_back(*parse_json(line));
@@ -423,7 +424,8 @@ TEST_F(Limits, TheAccessLogBeginsAnewWhenItIsFull) {
   const auto size = [](const std::string& file) {
     return static_cast<long>(std::ifstream(file, std::ios::ate | std::ios::binary).tellg());
   };
-  for (int i = 0; i < 500 && size(old) < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 100 * kWaitSeconds && size(old) < 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_GT(size(old), 0);
   EXPECT_LE(size(old), 1000);
   struct stat about {};

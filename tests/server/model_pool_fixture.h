@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "server/api/model_pool.h"
 #include "server/fake_engine.h"
+#include "slow.h"
 #include "temp_dir.h"
 
 namespace anabranch::server {
@@ -34,7 +35,7 @@ class IoThread {
       timers_.emplace(now_seconds() + seconds, std::move(run));
     };
   }
-  bool until(const std::function<bool()>& condition, double seconds = 5) {
+  bool until(const std::function<bool()>& condition, double seconds = kWaitSeconds) {
     const double end = now_seconds() + seconds;
     while (!condition() && now_seconds() < end) {
       if (!timers_.empty() && timers_.begin()->first <= now_seconds()) {

@@ -321,7 +321,7 @@ TEST_F(ModelRoutes, ARequestThatIsCancelledWhileItsModelLoadsEndsAsCancelled) {
   auto answer = std::async(std::launch::async, [&] {
     return post("/v1/generate", R"({"model":"b","prompt_token_ids":[1],"request_id":"x","timeout":10})");
   });
-  const double end = now_seconds() + 10;
+  const double end = now_seconds() + kWaitSeconds;
   while (post("/v1/generate/x/cancel", "{}").status != 200 && now_seconds() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // it has not come yet
   loads_wait.unlock();
@@ -369,7 +369,7 @@ TEST_F(ModelRoutes, PullTellsItsProgress) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(pulls_cancelled_, 0);
   }
-  for (int i = 0; i < 1000 && pulls_cancelled_ == 0; ++i)
+  for (int i = 0; i < 500 * kWaitSeconds && pulls_cancelled_ == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(pulls_cancelled_, 1);
 }

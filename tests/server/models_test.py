@@ -62,7 +62,7 @@ class Models:
 
     def __init__(self, folder, *flags):
         environment = {"HF_HUB_CACHE": f"{folder}/hub", "OLLAMA_MODELS": str(folder), "HOME": str(folder)}
-        self.server = Server("--context", "2048", "--threads", "2", *flags, model=None, environment=environment,
+        self.server = Server("--context", "2048", "--threads", "2", *flags, model=None, environment=environment, temp=None,
                              before=["--config", f"{folder}/models.toml"])
 
     def __enter__(self):

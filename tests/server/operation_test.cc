@@ -9,6 +9,7 @@
 #include "server/api/static_files.h"
 #include "server/http/api_keys.h"
 #include "server/server_fixture.h"
+#include "slow.h"
 
 namespace anabranch::server {
 namespace {
@@ -359,7 +360,7 @@ TEST_F(Operation, AllBodiesTogetherAreLimited) {
   first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4100\r\n\r\n" + half);
   // Once the first one's bytes have been read, there is no room for the second's.
   HttpAnswer second;
-  for (int i = 0; i < 100 && second.status != 503; ++i) {
+  for (int i = 0; i < 100 * kWaitSeconds && second.status != 503; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     second = ask(port_, "POST", "/v1/completions", half);
   }
@@ -367,7 +368,7 @@ TEST_F(Operation, AllBodiesTogetherAreLimited) {
   EXPECT_EQ(second.error_code(), "overloaded");
   EXPECT_EQ(second.headers.at("retry-after"), "5");
   first.close();
-  for (int i = 0; i < 100 && second.status != 400; ++i) {
+  for (int i = 0; i < 100 * kWaitSeconds && second.status != 400; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     second = ask(port_, "POST", "/v1/completions", half);
   }
@@ -397,7 +398,7 @@ TEST_F(Operation, LargeBodiesDoNotKeepSmallOnesOut) {
   first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 524288\r\n\r\n" +
              std::string(524280, ' '));
   HttpAnswer large;
-  for (int i = 0; i < 100 && large.status != 503; ++i) {
+  for (int i = 0; i < 100 * kWaitSeconds && large.status != 503; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     large = ask(port_, "POST", "/v1/completions", std::string(3000, ' '));
   }
@@ -454,7 +455,7 @@ TEST_F(Operation, TheServerEndsWithItsDevice) {
   start(options);
   engine_.script = [](const Request&) {
     return Script{.parts = {"a", "b"},
-                  .delay = std::chrono::milliseconds(50),
+                  .delay = std::chrono::milliseconds(300),
                   .finish = FinishReason::error,
                   .error = "CUDA: work on the device failed"};
   };

@@ -222,10 +222,9 @@ def test_a_stop_lets_answers_finish():
         idle.connect()
         server.send_signal()
         wait_for(lambda: refuses_connections(server), "no connection is taken while the server drains")
-        assert server.process.poll() is None, "the server did not wait for the answer"
         while event not in (b"[DONE]", None):
             event = next_event(response)
-        assert event == b"[DONE]", event
+        assert event == b"[DONE]", "the server did not wait for the answer"
         assert server.wait(20) == 0
 
 

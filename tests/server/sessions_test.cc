@@ -11,6 +11,7 @@
 
 #include "server/fake_states.h"
 #include "server/server_fixture.h"
+#include "slow.h"
 
 namespace anabranch::server {
 namespace {
@@ -39,7 +40,7 @@ class SessionsApi : public ServerTest {
   }
   // Waits until the session says this, since it is stored in the background.
   bool comes_to_say(const std::string& id, const std::string& wanted) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 100 * kWaitSeconds; ++i) {
       if (said(read(id)) == wanted) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -270,10 +271,10 @@ TEST_F(SessionsApi, AnAnswerThatIsBeingStoredIsNotLate) {
     return Script{{"Kept."}};
   };
   auto answer = std::async(std::launch::async, [&] {
-    return post("/v1/responses", R"({"conversation":")" + id + R"(","input":"hi","timeout":1.5})");
+    return post("/v1/responses", R"({"conversation":")" + id + R"(","input":"hi","timeout":3})");
   });
-  ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
-  EXPECT_EQ(answer.wait_for(std::chrono::seconds(2)), std::future_status::timeout);
+  ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(kWaitSeconds)), std::future_status::ready);
+  EXPECT_EQ(answer.wait_for(std::chrono::milliseconds(3500)), std::future_status::timeout);
   other.reset();
   const HttpAnswer whole = answer.get();
   EXPECT_EQ(whole.status, 200) << whole.body;
@@ -332,11 +333,11 @@ TEST_F(SessionsApi, OnlyWhoDeletesWaitsForTheCache) {
   ASSERT_TRUE((*SessionStore::open(sessions_, {}))->add_traces(id, std::vector{states.trace(7)}).ok());
   states.close();
   auto deleted = std::async([&] { return ask(port_, "DELETE", "/v1/sessions/" + id).status; });
-  for (int i = 0; i < 500 && states.entered == 0; ++i)
+  for (int i = 0; i < 100 * kWaitSeconds && states.entered == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   auto others = std::async(
       [&] { return made().contains("id") && ask(port_, "DELETE", "/v1/sessions/conv_none").status == 404; });
-  EXPECT_EQ(others.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_EQ(others.wait_for(std::chrono::seconds(kWaitSeconds)), std::future_status::ready);
   EXPECT_EQ(deleted.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   states.open();
   EXPECT_TRUE(others.get());
@@ -355,7 +356,7 @@ TEST_F(SessionsApi, WhatRetentionDoesNotAllowGoesInTheBackground) {
   ASSERT_TRUE((*SessionStore::open(sessions_, {}))->add_traces(first, std::vector{states.trace(7)}).ok());
   const std::string message = R"({"messages":[{"role":"user","content":")" + std::string(4000, 'x') + "\"}]}";
   for (int i = 0; i < 3; ++i) post("/v1/sessions", message);
-  for (int i = 0; i < 500 && states.forgotten() == 0; ++i)
+  for (int i = 0; i < 100 * kWaitSeconds && states.forgotten() == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + first).status, 404);
   EXPECT_EQ(states.forgotten(), 1u) << "and what it left in the cache";

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from harness import paths
-from harness.waiting import file_sizes, settled
+from harness.waiting import file_sizes, settled, wait_for
 
 pytestmark = pytest.mark.any_model
 
@@ -59,9 +59,11 @@ def test_after_kills_no_acknowledged_message_is_lost_and_none_is_there_in_part(s
         sessions = [server.ask("/v1/sessions", {})["id"] for _ in range(2)]
         writers = [threading.Thread(target=write_until_killed, args=(server, session, acknowledged, random.Random(session)))
                    for session in sessions for _ in range(2)]
+        before = len(acknowledged)
         for writer in writers:
             writer.start()
-        time.sleep(random_.uniform(0.02, 0.15))  # it is killed at any moment
+        wait_for(lambda: len(acknowledged) > before, "a message is acknowledged", pause=0.001)
+        time.sleep(random_.uniform(0, 0.13))  # it is killed at any moment
         server.kill()
         for writer in writers:
             writer.join()
@@ -69,7 +71,7 @@ def test_after_kills_no_acknowledged_message_is_lost_and_none_is_there_in_part(s
     server.kill()
     db = sqlite3.connect(tmp_path / "sessions" / "sessions.db")
     stored = {(session, f"msg_{id}"): text for session, id, text in db.execute("SELECT session, id, text FROM messages")}
-    assert len(acknowledged) > kills
+    assert len(acknowledged) >= kills
     assert not [a for a in acknowledged if stored.get((a[0], a[1])) != a[2]], "lost"
     assert not [text for text in stored.values() if not is_whole(text)], "in part"
     assert db.execute("SELECT count(*) FROM words").fetchone()[0] == len(stored)
@@ -193,7 +195,13 @@ def test_one_large_session_delays_no_other_key(start, tmp_path):
     own = server.ask("/v1/sessions", {}, "key-of-ann")["id"]
     alone = max(other() for _ in range(5))
     assert server.status(f"/v1/sessions/{large}/messages", more, "key-of-bob")[0] == 400  # beyond 128 MiB
-    threads = [threading.Thread(target=server.ask, args=(f"/v1/sessions/{large}{end}", None, "key-of-bob"))
+
+    def read(end):
+        # Without a parser, which would keep this process from measuring.
+        with server.open(f"/v1/sessions/{large}{end}", key="key-of-bob") as response:
+            while response.read(1 << 20):
+                pass
+    threads = [threading.Thread(target=read, args=(end,))
                for end in ("", "/export", "", "/export", "", "/export")]
     for thread in threads:
         thread.start()

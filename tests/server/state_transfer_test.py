@@ -134,7 +134,7 @@ def workers(serve_for_all):
 @pytest.fixture(scope="module")
 def decode(workers):
     """Without parameters all peers are asked, so the bad ones are peers of a worker of their own."""
-    return workers.worker("--state-peer", workers.prefill.root)
+    return workers.worker("--state-peer", workers.prefill.root, "--state-peer-timeout", "60")
 
 
 @pytest.fixture(scope="module")

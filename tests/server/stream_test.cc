@@ -169,17 +169,11 @@ TEST_F(Stream, ReasoningComesInItsOwnDeltas) {
 }
 
 TEST_F(Stream, FirstBytesComeBeforeTheFirstToken) {
-  engine_.script = [](const Request&) {
-    Script script{{"", "late"}, milliseconds(400)};
-    return script;
-  };
+  engine_.script = [](const Request&) { return Script{{"", "never"}, std::chrono::hours(1)}; };
   start();
   TestClient client(port_);
-  const auto before = std::chrono::steady_clock::now();
   client.send(request(kStream));
   EXPECT_NE(client.read_until("assistant"), "");
-  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(300));
-  EXPECT_NE(client.read_until("late"), "");
 }
 
 TEST_F(Stream, SilenceIsFilledWithComments) {
@@ -219,7 +213,7 @@ TEST_F(Stream, LeavingAStreamCancels) {
     if (how == 0) client.close();
     if (how == 1) client.reset();
     if (how == 2) client.shutdown_send();
-    EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.cancelled == uint64_t(how + 1); }, 1))
+    EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.cancelled == uint64_t(how + 1); }))
         << how;
   }
   EXPECT_EQ(engine_.stats().running, 0);
@@ -234,21 +228,21 @@ TEST_F(Stream, LeavingWithoutStreamingCancels) {
     ASSERT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.running == 1; }));
     if (how == 0) client.close();
     if (how == 1) client.reset();
-    EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.cancelled == uint64_t(how + 1); }, 1))
+    EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.cancelled == uint64_t(how + 1); }))
         << how;
   }
 }
 
 TEST_F(Stream, CancelsWithinAStepOfTheLeaving) {
   endless(milliseconds(1));
-  start();
+  ServerOptions options;
+  options.limits.heartbeat_s = options.limits.stall_s = 10'000;  // neither tells the server of it
+  start(options);
   TestClient client(port_);
   client.send(request(kStream));
   ASSERT_NE(client.read_until("tick"), "");
   client.close();
-  const auto before = std::chrono::steady_clock::now();
-  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 1));
-  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(250));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }));
 }
 
 TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
@@ -258,7 +252,7 @@ TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
   start(options);
   TestClient client(port_, 4096);
   client.send(request(kStream));
-  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 10));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 10 * kSlowdown));
   EXPECT_TRUE(client.read_to_end());
 }
 
@@ -305,12 +299,12 @@ TEST_F(Stream, AClientThatTricklesIsDroppedAfterATime) {
 TEST_F(Stream, AClientThatTakesEnoughIsKept) {
   endless(milliseconds(1), std::string(400, 'x'));
   ServerOptions options;
-  options.limits.stall_s = 0.3;
+  options.limits.stall_s = 2;  // a busy machine may hold up the client for a while
   options.limits.stall_bytes = 1000;
   start(options);
   TestClient client(port_, 4096);
   client.send(request(kStream));
-  for (int i = 0; i < 40; ++i) {  // slower than the stream: bytes wait all the time
+  for (int i = 0; i < 120; ++i) {  // slower than the stream: bytes wait all the time
     ASSERT_TRUE(client.read_bytes(4000));
     std::this_thread::sleep_for(milliseconds(25));
   }
@@ -319,14 +313,12 @@ TEST_F(Stream, AClientThatTakesEnoughIsKept) {
 
 TEST_F(Stream, OthersAreServedWhileOneStalls) {
   endless(milliseconds(kSlowdown), std::string(2000, 'x'));
-  start();
+  ServerOptions options;
+  options.limits.stall_s = 10'000;
+  start(options);
   TestClient stalled(port_, 4096);
   stalled.send(request(kStream));
-  for (int i = 0; i < 20; ++i) {
-    const auto before = std::chrono::steady_clock::now();
-    EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
-    EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(500));
-  }
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
 }
 
 TEST_F(Stream, FiftyAtOnce) {
@@ -356,7 +348,7 @@ TEST_F(Stream, FiftyAtOnce) {
 // --- stopping ---
 
 TEST_F(Stream, StopLetsAnswersFinish) {
-  engine_.script = [](const Request&) { return Script{{"a", "b", "c", "d", "e", "f"}, milliseconds(50)}; };
+  engine_.script = [](const Request&) { return Script{{"a", "b", "c", "d", "e", "f"}, milliseconds(300)}; };
   start();
   TestClient streaming(port_), plain(port_), idle(port_);
   idle.send(http_request("GET", "/health"));
@@ -366,7 +358,7 @@ TEST_F(Stream, StopLetsAnswersFinish) {
   ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 2; }));
   std::thread waiter([&] { server_->run(); });
   server_->stop();
-  EXPECT_TRUE(idle.read_to_end(1000));
+  EXPECT_TRUE(idle.read_to_end());
   EXPECT_EQ(events(streaming.read_answer().body).back(), "[DONE]");
   EXPECT_EQ(plain.read_answer().json()["choices"][0]["message"]["content"], "abcdef");
   EXPECT_TRUE(streaming.read_to_end());
@@ -391,7 +383,8 @@ TEST_F(Stream, StopCutsOffWhatTakesTooLong) {
   streaming.close();
   plain.close();
   server_->run();
-  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(3000));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20))
+      << "less than the usual grace";
   EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 2; }));
 }
 
@@ -409,7 +402,7 @@ TEST_F(Stream, ASecondStopDoesNotWait) {
   EXPECT_TRUE(client.read_to_end());
   client.close();
   server_->run();
-  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(4000));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
 }
 
 TEST_F(Stream, DestroyingTheServerCutsOff) {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "server/fake_states.h"
 #include "server/server_fixture.h"
+#include "slow.h"
 
 namespace anabranch::server {
 namespace {
@@ -46,7 +47,7 @@ class TraceEraserTest : public ::testing::Test {
     };
   }
   // Is the I/O thread meanwhile.
-  bool run_until(const std::function<bool()>& condition, double seconds = 5) {
+  bool run_until(const std::function<bool()>& condition, double seconds = kWaitSeconds) {
     for (const double end = now_seconds() + seconds; !condition() && now_seconds() < end;) {
       std::deque<std::function<void()>> jobs;
       {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
+
+#include "slow.h"
 
 namespace anabranch::server {
 namespace {
@@ -24,13 +27,18 @@ class Gate {
     open_ = true;
     changed_.notify_all();
   }
-  bool began(const std::string& name, int seconds = 5) {
+  bool began(const std::string& name) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(seconds),
+    return changed_.wait_for(lock, std::chrono::seconds(kWaitSeconds),
                              [&] { return std::ranges::find(began_, name) != began_.end(); });
   }
-  size_t count() {
-    std::lock_guard lock(mutex_);
+  // How many jobs began, once that is so many or more.
+  size_t count(size_t wanted) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(kWaitSeconds), [&] { return began_.size() >= wanted; });
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // more would begin by then
+    lock.lock();
     return began_.size();
   }
 
@@ -41,10 +49,6 @@ class Gate {
   bool open_ = false;
 };
 
-void settle() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-}
-
 TEST(WaitPool, APlaceThatHangsHoldsUpNeitherOtherPlacesNorOtherKeys) {
   Gate gate;
   WaitPool pool;
@@ -53,8 +57,7 @@ TEST(WaitPool, APlaceThatHangsHoldsUpNeitherOtherPlacesNorOtherKeys) {
   pool.submit("bob", {"hangs"}, gate.job("bob"));
   EXPECT_TRUE(gate.began("alice elsewhere"));
   EXPECT_TRUE(gate.began("bob"));
-  settle();
-  EXPECT_EQ(gate.count(), 10u) << "eight of the forty run";
+  EXPECT_EQ(gate.count(10), 10u) << "eight of the forty run";
   gate.open();
 }
 
@@ -65,8 +68,7 @@ TEST(WaitPool, AJobWaitsForRoomAtEachOfItsPlaces) {
   pool.submit("", {"b", "a"}, gate.job("both"));
   pool.submit("", {"b", "b"}, gate.job("b"));
   EXPECT_TRUE(gate.began("a") && gate.began("b"));
-  settle();
-  EXPECT_EQ(gate.count(), 2u);
+  EXPECT_EQ(gate.count(2), 2u);
   gate.open();
   EXPECT_TRUE(gate.began("both"));
 }
@@ -75,14 +77,12 @@ TEST(WaitPool, OneKeyCannotTakeAllThreads) {
   Gate gate;
   WaitPool pool({.threads = 8, .per_owner = 100, .per_place = 100});
   for (int i = 0; i < 50; ++i) pool.submit("alice", {"x"}, gate.job("alice"));
-  settle();
-  EXPECT_EQ(gate.count(), 6u) << "a quarter is kept for others";
+  EXPECT_EQ(gate.count(6), 6u) << "a quarter is kept for others";
   pool.submit("bob", {"x"}, gate.job("bob"));
   pool.submit("carol", {"x"}, gate.job("carol"));
   EXPECT_TRUE(gate.began("bob") && gate.began("carol"));
   pool.submit("dave", {"x"}, gate.job("dave"));
-  settle();
-  EXPECT_EQ(gate.count(), 8u) << "never more than there are threads";
+  EXPECT_EQ(gate.count(8), 8u) << "never more than there are threads";
   gate.open();
   EXPECT_TRUE(gate.began("dave"));
 }
@@ -98,7 +98,7 @@ TEST(WaitPool, TheOwnerOfFewerRunningJobsIsNext) {
   pool.submit("bob", {"x"}, rest.job("bob"));
   first.open();
   EXPECT_TRUE(rest.began("bob"));
-  EXPECT_EQ(rest.count(), 1u);
+  EXPECT_EQ(rest.count(1), 1u);
   second.open();
   EXPECT_TRUE(rest.began("alice"));
   rest.open();
@@ -108,8 +108,7 @@ TEST(WaitPool, AJobWithoutAPlaceCountsForItsOwner) {
   Gate gate;
   WaitPool pool({.threads = 16, .per_owner = 8, .per_place = 2});
   for (int i = 0; i < 5; ++i) pool.submit("alice", {}, gate.job("alice"));
-  settle();
-  EXPECT_EQ(gate.count(), 2u);
+  EXPECT_EQ(gate.count(2), 2u);
   gate.open();
 }
 

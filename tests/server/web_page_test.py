@@ -412,7 +412,7 @@ def test_waiting_is_explained(page):
     page.fresh()
     page.fake.state = "loading"
     b.send("wait")
-    b.see("The model is being loaded", ".waiting", 5)
+    b.see("The model is being loaded", ".waiting")
     page.fake.state = "loaded"
     b.done()
     b.see("Here it is.")
