@@ -1,7 +1,10 @@
 """What the other tests rely on: waiting, servers and their logs."""
 
+import json
 import os
 import signal
+import socket
+import socketserver
 
 import pytest
 
@@ -34,6 +37,30 @@ def test_a_server_answers_is_restarted_and_ends(tmp_path):
         assert server.process.pid != first and "stopping" in server.earlier
         assert server.ask("/health")["status"] == "ok"
         assert server.stop() == 0
+
+
+@pytest.mark.any_model
+def test_answers_are_greedy_unless_a_test_wants_others(serve):
+    def temperature(**options):
+        return serve("--no-cache", "--context", "256", **options).ask("/props")["default_generation_settings"]["params"]["temperature"]
+
+    with open(os.path.join(paths.MODEL, "generation_config.json")) as file:
+        recommended = json.load(file)["temperature"]
+    assert (temperature(), temperature(temp=0.5), temperature(temp=None)) == (0, 0.5, pytest.approx(recommended)) and recommended > 0
+
+
+def test_a_free_port_is_for_servers_that_are_told_of_it():
+    port = clients.free_port()
+    assert port != clients.free_port()
+    with socket.socket() as other, pytest.raises(OSError):
+        other.bind(("127.0.0.1", port))
+    with pytest.raises(ConnectionRefusedError):
+        clients.raw(port)
+    with socketserver.TCPServer(("127.0.0.1", port), socketserver.BaseRequestHandler, bind_and_activate=False) as server:
+        server.allow_reuse_address = True
+        server.server_bind()
+        server.server_activate()
+        clients.raw(port).close()
 
 
 def test_a_server_that_does_not_start_says_why():
