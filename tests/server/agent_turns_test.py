@@ -11,6 +11,7 @@ import random
 import pytest
 
 from answer_shapes import input_of
+from harness.waiting import file_sizes, settled
 
 pytestmark = pytest.mark.any_model
 
@@ -117,6 +118,7 @@ def test_every_turn_is_answered_from_the_cache(serve, effort, tmp_path, kind):
     server, agent, turns, before = serve("--cache-dir", tmp_path, "--cache-disk-worth", "0"), kind(), effort(8), 0
     for turn in range(turns):
         if turn == turns // 2:
+            settled(lambda: file_sizes(tmp_path), still=1)  # states are written in the background
             server.restart()
         again, alone = computed_again(server), agent.works_alone()
         prompt, cached, answer = agent.ask(server, turn)

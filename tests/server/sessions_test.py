@@ -96,7 +96,7 @@ def conversation(server, states, killed):
         texts.append([[part["text"] for part in item["content"]] for item in answer["output"]])
         cached.append(answer["usage"]["input_tokens_details"]["cached_tokens"])
         if killed:
-            settled(lambda: file_sizes(states))  # states are written in the background
+            settled(lambda: file_sizes(states), still=1)  # states are written in the background
             server.restart()
     kept = server.ask(f"/v1/sessions/{session}")["messages"]
     return texts + [[(m["role"], m["content"], m.get("reasoning_content")) for m in kept]], cached
