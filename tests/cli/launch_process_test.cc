@@ -75,6 +75,7 @@ TEST_F(LaunchProcess, SignalsArePassedOn) {
                      "\"; i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.05; done");
   const pid_t child = ::fork();
   if (child == 0) {
+    catch_ends();  // so that a signal may also come early
     const auto ran = run_program("fake", {}, {});
     ::_exit(ran ? *ran : 99);
   }

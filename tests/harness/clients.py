@@ -10,12 +10,12 @@ TIMEOUT = 300
 reserved = []  # sockets that keep the ports of free_port() from others
 
 
-def free_port():
-    """A port of this machine on which nothing listens. Until the tests end, no other program gets it by chance, but a server that
-    is told to can listen on it (as servers do, with SO_REUSEADDR)."""
+def free_port(port=0):
+    """A port of this machine on which nothing listens (this one, if it is given). Until the tests end, no other program gets it by
+    chance, but a server that is told to can listen on it (as servers do, with SO_REUSEADDR)."""
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    one.bind(("127.0.0.1", 0))
+    one.bind(("127.0.0.1", port))
     reserved.append(one)
     return one.getsockname()[1]
 

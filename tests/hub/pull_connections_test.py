@@ -82,12 +82,12 @@ def test_an_address_that_expires():
 
 def test_a_slow_link_and_a_stalled_one():
     files = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": content(120_000, 1)}
-    with setup(Repo(files), bytes_per_second=60_000) as (cache, hub, repo):
-        cache.pull(HF_HUB_DOWNLOAD_TIMEOUT="1")
+    with setup(Repo(files), bytes_per_second=30_000) as (cache, hub, repo):
+        cache.pull(HF_HUB_DOWNLOAD_TIMEOUT="3")
         cache.check_model(repo, files)
         assert len(hub.requests("cdn")) == 1
     with setup(faults=first("cdn", SHARD, {"stall": 30})) as (cache, hub, repo):
-        cache.pull(HF_HUB_DOWNLOAD_TIMEOUT="1")
+        cache.pull(HF_HUB_DOWNLOAD_TIMEOUT="3")
         cache.check_model(repo)
         assert [r and r[0] for _, _, r, _ in hub.requests("cdn", SHARD)] == [None, 150_000]
 

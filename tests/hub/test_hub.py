@@ -3,6 +3,8 @@ and the host that large files come from. What goes wrong is chosen per test by `
 import collections, hashlib, json, re, socket, ssl, sys, threading, time, traceback, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from harness import clients
+
 
 class Repo:
     """One commit of a repository. Files of at least `lfs_from` bytes are in LFS."""
@@ -90,6 +92,7 @@ class Hub:
             self.cut += 1
         server.shutdown()
         server.server_close()
+        clients.free_port(address[1])  # nobody else gets it
         time.sleep(seconds)
         self.servers[1] = self._serve(None, "cdn", address[1])
 

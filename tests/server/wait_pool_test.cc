@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -114,17 +116,19 @@ TEST(WaitPool, AJobWithoutAPlaceCountsForItsOwner) {
 
 TEST(WaitPool, EndsWithoutTheJobsThatWait) {
   Gate gate;
+  std::atomic<bool> runs = false;
   {
     WaitPool pool({.threads = 4, .per_owner = 4, .per_place = 1});
     for (int i = 0; i < 3; ++i)
       pool.submit("alice", {"x"}, [&, job = gate.job("alice")] {
+        runs = true;
         while (!pool.stopping()) std::this_thread::yield();
         gate.open();
         job();
       });
-    settle();
+    while (!runs) std::this_thread::yield();
   }
-  EXPECT_EQ(gate.count(), 1u);
+  EXPECT_EQ(gate.count(1), 1u);
 }
 
 }  // namespace
