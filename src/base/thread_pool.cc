@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/cpu_info.h"
+#include "base/log.h"
 #include "base/thread_name.h"
 
 #if defined(__x86_64__)
@@ -44,11 +46,16 @@ constexpr uint32_t kPauses = 256;
 class ThreadPool::Workers {
  public:
   explicit Workers(int threads) : shares_(static_cast<size_t>(threads)) {
-    for (int i = 1; i < threads; i++)
-      workers_.emplace_back([this, i] {
-        name_thread(fmt::format("kernels {}", i).c_str());
-        work(i);
-      });
+    for (int i = 1; i < threads; i++) try {
+        workers_.emplace_back([this, i] {
+          name_thread(fmt::format("kernels {}", i).c_str());
+          work(i);
+        });
+      } catch (const std::exception& error) {  // the memory or the number of threads is limited
+        log_warning("only {} of {} threads could be started, which do the work of all: {}", i, threads,
+                    error.what());
+        break;
+      }
   }
 
   ~Workers() {

@@ -1,10 +1,13 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "base/cpu_info.h"
+#include "slow.h"
 
 namespace anabranch {
 namespace {
@@ -102,6 +106,25 @@ TEST(ThreadPool, MoreThreadsThanCores) {
   ThreadPool pool(4 * static_cast<int>(std::thread::hardware_concurrency()));
   for (int round = 0; round < 200; round++) expect_covered_once(pool, 300, 1);
 }
+
+#if defined(__linux__) && !defined(ANABRANCH_SANITIZED)
+
+// There is memory for the stacks of a few threads only.
+TEST(ThreadPool, ThreadsThatStartDoTheWorkOfThoseThatCannot) {
+  const auto work = [] {
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t bytes = pages * static_cast<rlim_t>(::getpagesize()) + (100u << 20);
+    const rlimit limit{bytes, bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+    ThreadPool pool(200);
+    for (int round = 0; round < 20; round++) expect_covered_once(pool, 1000, 1);
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(work(), ::testing::ExitedWithCode(0), "only [0-9]+ of 200 threads could be started");
+}
+
+#endif
 
 TEST(ThreadPool, MoreItemsThanAShareCounts) {
   ThreadPool pool(3);

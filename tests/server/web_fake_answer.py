@@ -243,7 +243,10 @@ class Answer:
                                    "The user did not allow this call.")
 
     def send_wait(self, done, seconds):
-        for _ in range(max(1, int(seconds / 0.05))):
+        """Waits for so long, and for the model."""
+        left = max(1, int(seconds / 0.05))
+        while left > 0 or self.fake.state != "loaded":
+            left -= 1
             time.sleep(0.05)
             self.write(CHUNK_OF_WAITING)
 

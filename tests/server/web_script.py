@@ -20,7 +20,7 @@ class Script:
             return [call("time", "now", '{"zone": "UTC"}', "14:05"), text("It is 14:05.")] if approvals[-1]["approve"] else [
                 text("Then I cannot tell.")]
         if said == "slow":
-            return [text("word " * 400, 200, 0.05)]
+            return [text("word " * 4000, 2000, 0.05)]  # longer than any test needs
         if said == "wait":
             return [wait(1.5), text("Here it is.")]
         if said == "think":
