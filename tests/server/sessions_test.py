@@ -121,28 +121,34 @@ def imported(server, random_):
         server.ask("/v1/sessions/import", {"jsonl": "\n".join(lines)})
 
 
-def milliseconds(server, path):
-    """Of the median of nine requests, and the last answer."""
+def milliseconds(work):
+    """Of the median of nine times."""
     times = []
     for _ in range(9):
         begin = time.perf_counter()
-        found = server.ask(path)
+        work()
         times.append(time.perf_counter() - begin)
-    return 1000 * statistics.median(times), found
+    return 1000 * statistics.median(times)
+
+
+def expect_fast(name, request):
+    """Less than 50 ms on a quiet machine, where the loop takes 10 ms. How busy a machine is may change meanwhile, so there are three tries."""
+    for _ in range(3):
+        took, slowness = milliseconds(request), max(1, milliseconds(lambda: sum(i * i for i in range(150_000))) / 10)
+        if took < 50 * slowness:
+            return
+    raise AssertionError(f"{name}: {took} ms, where other work takes {slowness} times as long as usual")
 
 
 def test_lists_and_searches_of_ten_thousand_conversations_are_fast(start):
-    """They take less than 50 ms on a quiet machine; on a busy one a request that does nothing takes longer, too."""
     server = start()
     imported(server, random.Random(7))
-    took, found = {}, {}
+    found = {}
     for name, path in {"list": "?limit=50", "rare word": "?query=uniqueword", "common word": "?query=baran",
                        "three words": "?query=baran+dosen+kitis", "beginning": "?query=ba", "title": "?query=Talk+7777",
                        "no match": "?query=xyzzy"}.items():
-        idle, _ = milliseconds(server, "/health")
-        took[name], answer = milliseconds(server, "/v1/sessions" + path)
-        found[name] = len(answer["data"])
-        assert took[name] < 50 + 20 * idle, (name, took, idle)
+        expect_fast(name, lambda: server.ask("/v1/sessions" + path))
+        found[name] = len(server.ask("/v1/sessions" + path)["data"])
     assert (found["rare word"], found["title"], found["no match"]) == (1, 1, 0), found
     assert server.ask("/v1/sessions?limit=1")["last_id"]
 
