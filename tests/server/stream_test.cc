@@ -24,6 +24,12 @@ class Stream : public ServerTest {
       return script;
     };
   }
+  // Neither a heartbeat nor a stall tells the server of a client that has left.
+  static ServerOptions patient() {
+    ServerOptions options;
+    options.limits.heartbeat_s = options.limits.stall_s = 10'000;
+    return options;
+  }
   std::string request(const std::string& extra) {
     return http_request("POST", "/v1/chat/completions", chat_body(extra));
   }
@@ -205,7 +211,7 @@ TEST_F(Stream, AnEngineErrorIsAnEventAndCloses) {
 
 TEST_F(Stream, LeavingAStreamCancels) {
   endless();
-  start();
+  start(patient());
   for (int how = 0; how < 3; ++how) {
     TestClient client(port_);
     client.send(request(kStream));
@@ -221,7 +227,7 @@ TEST_F(Stream, LeavingAStreamCancels) {
 
 TEST_F(Stream, LeavingWithoutStreamingCancels) {
   endless();
-  start();
+  start(patient());
   for (int how = 0; how < 2; ++how) {
     TestClient client(port_);
     client.send(request(""));
@@ -235,9 +241,7 @@ TEST_F(Stream, LeavingWithoutStreamingCancels) {
 
 TEST_F(Stream, CancelsWithinAStepOfTheLeaving) {
   endless(milliseconds(1));
-  ServerOptions options;
-  options.limits.heartbeat_s = options.limits.stall_s = 10'000;  // neither tells the server of it
-  start(options);
+  start(patient());
   TestClient client(port_);
   client.send(request(kStream));
   ASSERT_NE(client.read_until("tick"), "");
@@ -313,9 +317,7 @@ TEST_F(Stream, AClientThatTakesEnoughIsKept) {
 
 TEST_F(Stream, OthersAreServedWhileOneStalls) {
   endless(milliseconds(kSlowdown), std::string(2000, 'x'));
-  ServerOptions options;
-  options.limits.stall_s = 10'000;
-  start(options);
+  start(patient());
   TestClient stalled(port_, 4096);
   stalled.send(request(kStream));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
