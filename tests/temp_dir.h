@@ -30,4 +30,10 @@ class TempDir {
   std::filesystem::path path_;
 };
 
+// The path of a file or directory of this process alone. It is removed at the process's end.
+inline std::string temp_path(const std::string& name) {
+  static const TempDir folder;
+  return folder.file(name);
+}
+
 }  // namespace anabranch::testing

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "temp_dir.h"
+
 namespace anabranch {
 namespace {
 
@@ -21,7 +23,7 @@ class RotatingLogTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  const fs::path folder_ = fs::path(::testing::TempDir()) / "rotating";
+  const fs::path folder_ = anabranch::testing::temp_path("rotating");
   const std::string path_ = folder_ / "a.log";
 };
 

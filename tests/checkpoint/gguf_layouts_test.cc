@@ -10,6 +10,7 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_writer.h"
+#include "temp_dir.h"
 
 namespace anabranch {
 namespace {
@@ -130,7 +131,7 @@ class Split : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    dir_ = fs::path(::testing::TempDir()) / (std::string("gguf_split_") + info->name());
+    dir_ = anabranch::testing::temp_path(std::string("gguf_split_") + info->name());
     fs::remove_all(dir_);
     fs::create_directories(dir_);
     for (int part = 1; part <= 3; part++) fs::copy_file(kLayouts / name(part), dir_ / name(part));

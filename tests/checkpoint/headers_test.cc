@@ -13,6 +13,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_model.h"
 #include "checkpoint/safetensors_writer.h"
+#include "temp_dir.h"
 
 namespace anabranch {
 namespace {
@@ -35,7 +36,7 @@ std::string header_only(const std::string& path, const std::string& name) {
                                                   : safetensors_header_bytes(bytes_of(whole));
   EXPECT_GT(header, 0u);
   EXPECT_LT(header, whole.size());
-  const fs::path folder = fs::path(::testing::TempDir()) / "headers_only";
+  const fs::path folder = anabranch::testing::temp_path("headers_only");
   fs::create_directories(folder);
   const std::string copy = (folder / name).string();
   std::ofstream(copy) << whole.substr(0, header) << std::string(whole.size() - header, '\0');

@@ -10,6 +10,7 @@
 
 #include "checkpoint/convert.h"
 #include "ops/testing.h"
+#include "temp_dir.h"
 
 namespace anabranch {
 namespace {
@@ -24,7 +25,7 @@ std::unique_ptr<Model> load(const std::string& path) {
 }
 
 std::unique_ptr<Model> quantised(int bits) {
-  const std::string path = ::testing::TempDir() + "/divergence_" + std::to_string(bits);
+  const std::string path = anabranch::testing::temp_path("divergence_" + std::to_string(bits));
   ConvertOptions options;
   options.output = path;
   options.force = true;

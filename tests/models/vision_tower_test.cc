@@ -7,6 +7,7 @@
 #include "models/vision_golden.h"
 #include "ops/open.h"
 #include "ops/testing.h"
+#include "temp_dir.h"
 
 namespace anabranch {
 namespace {
@@ -116,7 +117,7 @@ TEST_P(Vision, MmprojBesideAGguf) {
   if (!fs::exists(golden_.directory / "mmproj.gguf")) GTEST_SKIP() << "this case has none";
   const bool gemma = GetParam().starts_with("gemma3");
   const fs::path data = golden_.directory.parent_path(),
-                 folder = fs::path(::testing::TempDir()) / ("mmproj_" + GetParam());
+                 folder = anabranch::testing::temp_path("mmproj_" + GetParam());
   fs::remove_all(folder);
   fs::create_directories(folder);
   fs::copy_file(data / (gemma ? "gemma3_gguf" : "qwen35_gguf") / "model.gguf", folder / "model.gguf");
@@ -143,7 +144,7 @@ TEST(VisionInTheModelsFile, FeaturesEqualTransformers) {
 
 // Pulled models: a repository has its tower at the top, and some of its models in folders.
 TEST(FindMmproj, BesideTheModelOrAtTheTopOfASnapshot) {
-  const fs::path root = fs::path(::testing::TempDir()) / "find_mmproj",
+  const fs::path root = anabranch::testing::temp_path("find_mmproj"),
                  snapshot = root / "models--o--n/snapshots" / std::string(40, 'c');
   fs::remove_all(root);
   fs::create_directories(snapshot / "BF16");
@@ -161,7 +162,7 @@ TEST(FindMmproj, BesideTheModelOrAtTheTopOfASnapshot) {
 
 // "mmproj" may stand anywhere in the name; of several models in a folder each has its own.
 TEST(FindMmproj, TheOneThatIsNamedAsTheModel) {
-  const fs::path root = fs::path(::testing::TempDir()) / "find_mmproj_of_several";
+  const fs::path root = anabranch::testing::temp_path("find_mmproj_of_several");
   fs::remove_all(root);
   fs::create_directories(root);
   for (const char* name : {"a.Q4_0.gguf", "b-small-Q8_0.gguf", "a.mmproj-f16.gguf", "mmproj-b-small-F16.gguf",

@@ -9,6 +9,7 @@
 #include "server/http/rate_limit.h"
 #include "server/server_fixture.h"
 #include "slow.h"
+#include "temp_dir.h"
 
 namespace anabranch::server {
 namespace {
@@ -66,7 +67,7 @@ TEST(RateLimit, RefillsSteadily) {
 }
 
 TEST(ApiKeys, HaveNamesAndLimits) {
-  const std::string path = ::testing::TempDir() + "limited.keys";
+  const std::string path = anabranch::testing::temp_path("limited.keys");
   const auto read = [&](const std::string& text) {
     std::ofstream(path) << text;
     return read_key_file(path);
@@ -114,7 +115,7 @@ TEST(ApiKeys, HaveASpaceOfTheCacheWhenThereAreSeveral) {
 }
 
 TEST(ApiKeys, SayTheirScopeInTheFile) {
-  const std::string path = ::testing::TempDir() + "scopes.keys";
+  const std::string path = anabranch::testing::temp_path("scopes.keys");
   const auto read = [&](const std::string& text) {
     std::ofstream(path) << text;
     return read_key_file(path);
@@ -355,7 +356,7 @@ TEST_F(Limits, BodiesMayBeLargerOrSmaller) {
 }
 
 TEST_F(Limits, TheAccessLogHasALineForEachRequest) {
-  const std::string path = ::testing::TempDir() + "access.log";
+  const std::string path = anabranch::testing::temp_path("access.log");
   std::remove(path.c_str());
   ServerOptions options;
   options.access_log = path;
@@ -414,7 +415,8 @@ TEST_F(Limits, TheAccessLogHasALineForEachRequest) {
 }
 
 TEST_F(Limits, TheAccessLogBeginsAnewWhenItIsFull) {
-  const std::string path = ::testing::TempDir() + "small.log", old = ::testing::TempDir() + "small.1.log";
+  const std::string path = anabranch::testing::temp_path("small.log"),
+                    old = anabranch::testing::temp_path("small.1.log");
   for (const std::string& file : {path, old}) std::remove(file.c_str());
   ServerOptions options;
   options.access_log = path;

@@ -10,6 +10,7 @@
 #include "server/http/api_keys.h"
 #include "server/server_fixture.h"
 #include "slow.h"
+#include "temp_dir.h"
 
 namespace anabranch::server {
 namespace {
@@ -185,7 +186,7 @@ TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
 }
 
 TEST(ApiKeys, ComeFromAFile) {
-  const std::string path = ::testing::TempDir() + "keys.txt";
+  const std::string path = anabranch::testing::temp_path("keys.txt");
   const auto read = [&](const std::string& text) {
     std::ofstream(path) << text;
     return read_key_file(path);
@@ -200,7 +201,7 @@ TEST(ApiKeys, ComeFromAFile) {
   // Neither without an end, nor too much, nor what would have to be waited for.
   EXPECT_EQ(read_key_file("/dev/zero").error().kind, ErrorKind::invalid);
   EXPECT_EQ(read(std::string((1u << 20) + 1, 'k')).error().kind, ErrorKind::exhausted);
-  const std::string fifo = ::testing::TempDir() + "keys.fifo";
+  const std::string fifo = anabranch::testing::temp_path("keys.fifo");
   ::unlink(fifo.c_str());
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(read_key_file(fifo).error().kind, ErrorKind::invalid);

@@ -4,6 +4,7 @@
 #include "server/api/routes.h"
 #include "server/http/api_keys.h"
 #include "server/server_fixture.h"
+#include "temp_dir.h"
 
 namespace anabranch::server {
 namespace {
@@ -87,7 +88,7 @@ TEST_F(Roles, AnswersWithToolsOfServersNeedTheirRole) {
 }
 
 TEST_F(Roles, AreReadFromTheKeyFile) {
-  const std::string path = ::testing::TempDir() + "roles.keys";
+  const std::string path = anabranch::testing::temp_path("roles.keys");
   const auto read = [&](const std::string& text) {
     std::ofstream(path) << text;
     return read_key_file(path);

@@ -211,10 +211,11 @@ def test_one_large_session_delays_no_other_key(start, tmp_path):
                for end in ("", "/export", "", "/export", "", "/export")]
     for thread in threads:
         thread.start()
-    waits = []
+    waits, began = [], time.monotonic()
     while any(thread.is_alive() for thread in threads):
         waits.append(other())
-    assert len(waits) > 3 and max(waits) < 3 + 10 * alone, (alone, waits)
+    whole = time.monotonic() - began  # longer on a busy machine, where others may hold up one request for seconds, too
+    assert len(waits) > 3 and max(waits) < 3 + 10 * alone + whole / 4, (alone, whole, waits)
 
 
 @pytest.fixture

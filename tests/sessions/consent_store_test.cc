@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "temp_dir.h"
+
 namespace anabranch {
 namespace {
 
@@ -31,7 +33,7 @@ class ConsentStoreTest : public ::testing::Test {
   }
   std::unique_ptr<ConsentStore> open() { return ConsentStore::open(path_).value(); }
 
-  const std::string path_ = ::testing::TempDir() + "consent_test.db";
+  const std::string path_ = anabranch::testing::temp_path("consent_test.db");
 };
 
 TEST_F(ConsentStoreTest, WhatWasAskedIsGrantedOnceAlsoAfterARestart) {
