@@ -258,7 +258,7 @@ TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
   start(options);
   TestClient client(port_, 4096);
   client.send(request(kStream));
-  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 10));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 10 * kSlowdown));
   EXPECT_TRUE(client.read_to_end());
 }
 
