@@ -7,7 +7,7 @@ mlx="mlx[cpu]==$mlx_version"
 [[ $(uname -s) == Darwin ]] && mlx="mlx==$mlx_version"
 xgrammar_version=0.2.8
 xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
-# The systems whose packages script/bootstrap installs by itself. Elsewhere it prints the command: the names were not tried.
+# Where script/bootstrap installs packages by itself. Elsewhere it prints the command: the names were not tried.
 tried_systems=(debian:12)
 docs_packages=(mkdocs-material==9.8.2 mkdocs==1.6.1 Markdown==3.11.3 pymdown-extensions==12.3 markdown-it-py==4.3.0)
 python_test_packages=(pytest==9.2.0 numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 ollama==0.6.3 schemathesis==4.32.5

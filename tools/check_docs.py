@@ -64,7 +64,7 @@ STANDS_FOR = [
 # Flags in the text that are not the program's: of scripts, of other programs.
 OTHER_FLAGS = set("""--gpus --full --checkpoint --list --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
 --models --works --max-tokens --tests --test --check --selftest --root --prefix --build --install --user --now --data-urlencode
---openai-api-base --openai-api-key --auth-type --standalone --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
+--openai-api-base --openai-api-key --auth-type --standalone --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode --shutdown""".split())
 
 
 def port():

@@ -27,6 +27,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SITE_PAGES = ["*.md", "docs/**/*.md", "models/*/README.md", "integrations/*/README.md"]
 OTHER_PAGES = [".github/**/*.md", "tools/**/*.md", "tests/**/README.md"]
 EXTERNAL = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.I)
+CSS_LINK = re.compile(r"url\(\s*[\"']?([^\"')]+)|@import\s*[\"']([^\"']+)")
 MARKDOWN = markdown_it.MarkdownIt("commonmark").enable("table").enable("strikethrough")
 
 
@@ -58,11 +59,11 @@ class Html(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         attributes = {name: value or "" for name, value in attributes}
-        self.anchors |= {attributes[name] for name in ("id", "name") if name in attributes and (name == "id" or tag == "a")}
+        self.anchors |= {attributes[name] for name in (("id", "name") if tag == "a" else ("id",)) if name in attributes}
         for name in self.LINKS & attributes.keys():
             values = re.findall(r"([^\s,]\S*)[^,]*", attributes[name]) if name == "srcset" else [attributes[name]]
-            only_named = tag in ("a", "area") or (tag == "link" and attributes.get("rel") in ("next", "prev", "canonical"))
-            self.links += [(value, self.getpos()[0], not only_named) for value in values]
+            loaded = tag not in ("a", "area") and attributes.get("rel") not in ("next", "prev", "canonical")
+            self.links += [(value, self.getpos()[0], loaded) for value in values]
         self.in_article += tag == "article"
         self.silent += tag in self.SILENT or attributes.get("class") == "headerlink"
         if tag in self.SHOWN and self.in_article and not self.silent:
@@ -95,7 +96,8 @@ class Page:
                 self.add_inline(child, line)
                 line += child.type in ("softbreak", "hardbreak")
             if token.type == "inline" and before.type == "heading_open":
-                unique_slug("".join(c.content for c in token.children if c.type in ("text", "code_inline")), self.anchors)
+                words = [child.content for child in token.children if child.type in ("text", "code_inline")]
+                unique_slug("".join(words), self.anchors)
 
     def add_inline(self, token, line):
         if token.type == "link_open":
@@ -128,10 +130,11 @@ def leaves(nav):
 class Repository:
     def __init__(self, root):
         self.root, self.parsed = root, {}
-        listed = subprocess.run(["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"],
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-        self.tracked = set(listed.stdout.splitlines()) if listed.returncode == 0 else None
-        self.nav = leaves(yaml.safe_load(read(os.path.join(root, "mkdocs.yml")))["nav"])
+        self.tracked = set(listed.stdout.split("\0")) if listed.returncode == 0 else None
+        nav = yaml.safe_load(read(os.path.join(root, "mkdocs.yml")))["nav"]
+        self.nav = [path for path in leaves(nav) if not EXTERNAL.match(path)]
 
     def find(self, patterns):
         return {path for pattern in patterns for path in glob.glob(pattern, root_dir=self.root, recursive=True)}
@@ -168,7 +171,7 @@ class Repository:
         if os.path.isdir(os.path.join(self.root, file)):
             return "leads to a folder, which the site cannot show: name a file of it" if page in self.nav else None
         if not self.is_file(file):
-            return "there is no such file" if not os.path.exists(os.path.join(self.root, file)) else "git ignores this file"
+            return "git ignores this file" if os.path.exists(os.path.join(self.root, file)) else "there is no such file"
         if anchor and not (file.endswith(".md") and anchor in self.page(file).anchors):
             return "there is no such heading"
         if file.endswith(".md") and page in self.nav:
@@ -183,7 +186,7 @@ class Repository:
         for target, line, raw, file, anchor in self.links(path):
             yield f"{path}:{line}: link {target}", self.problem(path, target, raw, file, anchor)
         for text, line in self.page(path).faults:
-            yield f"{path}:{line}: {text}", "is shown as it is: a reference that is defined nowhere, or a space in a link"
+            yield f"{path}:{line}: {text}", "is no link: a reference that is defined nowhere, or a space in a link"
 
     def check_nav(self):
         for path in sorted(self.find(SITE_PAGES) | set(self.nav)):
@@ -202,8 +205,9 @@ class Repository:
 class Site:
     def __init__(self, folder):
         self.folder = folder
-        self.files = {os.path.relpath(path, folder) for path in glob.glob(f"{folder}/**", recursive=True) if os.path.isfile(path)}
-        self.pages = {path: Html(read(os.path.join(folder, path))) for path in sorted(self.files) if path.endswith(".html")}
+        found = sorted(glob.glob("**", root_dir=folder, recursive=True))
+        self.files = [path for path in found if os.path.isfile(f"{folder}/{path}")]
+        self.pages = {path: Html(read(f"{folder}/{path}")) for path in self.files if path.endswith(".html")}
 
     def problem(self, page, target, loaded):
         if EXTERNAL.match(target):
@@ -225,9 +229,10 @@ class Site:
         for path, page in self.pages.items():
             for target, line, loaded in page.links:
                 yield f"{path}:{line}: link {target}", self.problem(path, target, loaded)
-        for path in sorted(self.files):
+        for path in self.files:
             if path.endswith(".css"):
-                for target in re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')\s;]+)", read(os.path.join(self.folder, path))):
+                for named in CSS_LINK.finditer(read(f"{self.folder}/{path}")):
+                    target = (named[1] or named[2]).strip()
                     yield f"{path}: {target[:80]}", self.problem(path, target, True)
 
     def check_text(self, repository):

@@ -1,4 +1,4 @@
-"""mkdocs.yml's hooks: the site has the layout of the repository, with the pages of the navigation and what they link to."""
+"""mkdocs.yml's hooks: the site has the layout of the repository, with the navigation's pages and what they link to."""
 
 import os
 import re
@@ -11,6 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 import check_links
 
+ROW = re.compile(r"^\|.*$", re.M)
+CODE = re.compile("`[^`]*`")
 anchors = set()  # of the page that is being made
 
 
@@ -27,4 +29,4 @@ def on_files(files, config):
 def on_page_markdown(markdown, **_):
     """In a cell's code, a code host wants \\| and Python's Markdown a plain |."""
     anchors.clear()
-    return re.sub(r"^\|.*$", lambda row: re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0]), markdown, flags=re.M)
+    return ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), markdown)
