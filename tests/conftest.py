@@ -10,7 +10,7 @@ from harness.server import Server
 
 
 # Variables of the tests themselves; others would change what the program does.
-KEPT = {"ANABRANCH_NVRTC", "ANABRANCH_TEST_MODELS", "ANABRANCH_SANITIZED", "ANABRANCH_TEST_MUTANT", "ANABRANCH_TEST_MUTANTS_REACHED"}
+KEPT = {"ANABRANCH_NVRTC", "ANABRANCH_TEST_MODELS", "ANABRANCH_TEST_SANITIZED", "ANABRANCH_TEST_MUTANT", "ANABRANCH_TEST_MUTANTS_REACHED"}
 
 
 def pytest_addoption(parser):

@@ -22,6 +22,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests", folder) for folder in ("", "hub", "server")]
+import check_links
 import fetch_real_models
 import lora_adapter
 import make_cli_page
@@ -63,7 +64,7 @@ STANDS_FOR = [
 # Flags in the text that are not the program's: of scripts, of other programs.
 OTHER_FLAGS = set("""--gpus --full --checkpoint --list --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
 --models --works --max-tokens --tests --test --check --selftest --root --prefix --build --install --user --now --data-urlencode
---openai-api-base --openai-api-key --auth-type --standalone --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
+--openai-api-base --openai-api-key --auth-type --standalone --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode --shutdown""".split())
 
 
 def port():
@@ -196,29 +197,6 @@ def check_commands(check, page, text, reader):
     reader.stop()
 
 
-def anchors(text):
-    """As GitHub makes them."""
-    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
-    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)}
-
-
-def check_links(check, page, text):
-    folder = os.path.dirname(os.path.join(ROOT, page))
-    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)):
-        if re.match(r"https?:|mailto:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        file = os.path.normpath(os.path.join(folder, path)) if path else os.path.join(ROOT, page)
-        problem = None
-        if not os.path.exists(file):
-            problem = "there is no such file"
-        elif anchor and file.endswith(".md"):
-            with open(file) as other:
-                if anchor not in anchors(other.read()):
-                    problem = "there is no such heading"
-        check.note(f"{page}: link {target}", problem)
-
-
 def known_flags(program):
     """Of every sub-command, of the scripts, and those of other programs."""
     flags, seen, todo = set(OTHER_FLAGS), set(), [()]
@@ -276,7 +254,7 @@ def repos(model):
 def main():
     program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/anabranch"))
     model = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "models/hybrid-146m"))
-    check, flags = Check(), known_flags(program)
+    check, flags, repository = Check(), known_flags(program), check_links.Repository(ROOT)
     with open(make_cli_page.PAGE) as file:
         check.note("docs/cli.md", None if file.read() == make_cli_page.page(program) else
                    "out of date: run tools/make_cli_page.py")
@@ -291,7 +269,8 @@ def main():
             folder = tempfile.mkdtemp(prefix="anabranch-docs-")
             reader = Reader(program, model, folder, hub)
             try:
-                check_links(check, page, text)
+                for what, problem in repository.check_page(page):
+                    check.note(what, problem)
                 check_flags(check, page, text, flags)
                 check_commands(check, page, text, reader)
             finally:

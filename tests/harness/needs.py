@@ -13,7 +13,7 @@ import fetch_real_models  # noqa: E402
 
 
 # Whether the program was built with a sanitizer, which takes memory of its own; script/test says so.
-SANITIZED = bool(os.environ.get("ANABRANCH_SANITIZED"))
+SANITIZED = bool(os.environ.get("ANABRANCH_TEST_SANITIZED"))
 
 
 def plain_build():

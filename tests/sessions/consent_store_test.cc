@@ -27,13 +27,10 @@ ConsentQuestion with(std::string ConsentQuestion::*part, const char* value) {
 
 class ConsentStoreTest : public ::testing::Test {
  protected:
-  void SetUp() override { std::filesystem::remove(path_); }
-  void TearDown() override {
-    for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + end);
-  }
   std::unique_ptr<ConsentStore> open() { return ConsentStore::open(path_).value(); }
 
-  const std::string path_ = anabranch::testing::temp_path("consent_test.db");
+  const testing::TempDir directory_;
+  const std::string path_ = directory_.file("consent.db");
 };
 
 TEST_F(ConsentStoreTest, WhatWasAskedIsGrantedOnceAlsoAfterARestart) {

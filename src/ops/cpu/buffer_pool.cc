@@ -49,8 +49,9 @@ void* BufferPool::find(size_t size) {
 }
 
 void BufferPool::put(void* buffer, size_t bytes) {
-  const size_t size = size_class(bytes), most = std::max(limit_, kLeastKept);
+  const size_t size = size_class(bytes);
   std::lock_guard lock(mutex_);
+  const size_t most = std::max(limit_, kLeastKept);
   used_ -= size;
   if (Slabs::suits(size)) return slabs_.put(buffer, size, most);
   free_[size].push_back(buffer);
