@@ -19,6 +19,6 @@ inline constexpr int kSlowdown = 1;
 #endif
 
 // How long a test waits for what comes at once on an idle machine: others run beside it, and some are slower.
-inline constexpr int kWaitSeconds = 20 * kSlowdown;
+inline constexpr int kWaitSeconds = 50 + 10 * kSlowdown;
 
 }  // namespace anabranch

@@ -85,7 +85,7 @@ class TestClient {
   }
 
   // Reads more into the buffer; false at the end of the stream or after `timeout_ms`.
-  bool read_more(int timeout_ms = 10000 * kSlowdown) {
+  bool read_more(int timeout_ms = 1000 * kWaitSeconds) {
     pollfd p{fd_, POLLIN, 0};
     if (::poll(&p, 1, timeout_ms) <= 0) {
       timed_out_ = true;
@@ -113,7 +113,7 @@ class TestClient {
     return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
   }
   // The server has closed the connection (within the timeout), whatever it sent before.
-  bool read_to_end(int timeout_ms = 10000 * kSlowdown) {
+  bool read_to_end(int timeout_ms = 1000 * kWaitSeconds) {
     while (read_more(timeout_ms)) {
     }
     return ended_;
