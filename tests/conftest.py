@@ -1,6 +1,7 @@
 """Options, fixtures and reports that all tests share; the code behind them is in tests/harness."""
 
 import os
+import signal
 import tempfile
 
 import pytest
@@ -28,6 +29,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     paths.choose(config.option.program, config.option.model)
+    # A background job of a script begins with SIGINT ignored, and so would the programs that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Settings, statistics, states and conversations of the user change no result here, and the user keeps none of these.
     folder = tempfile.TemporaryDirectory(prefix="anabranch-tests-")
     config.add_cleanup(folder.cleanup)

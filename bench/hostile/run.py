@@ -12,7 +12,6 @@ import http.client
 import json
 import os
 import re
-import signal
 import socket
 import socketserver
 import statistics
@@ -185,7 +184,7 @@ def main():
                 rows[name] = {kind: figures(took) for kind, took in measure(port, options.seconds).items()}
                 hostile.stop()
         finally:
-            server.send_signal(signal.SIGINT)
+            server.terminate()
             server.wait(60)
     print(f"{'':38}" + "".join(f"{kind + ' median / p99, ms':>30}" for kind in rows["alone"]))
     for name, kinds_ in rows.items():

@@ -15,6 +15,7 @@
 #include "chat/engine_request.h"
 #include "cli/print.h"
 #include "cli/printer.h"
+#include "cli/process.h"
 #include "ops/open.h"
 #include "output/output_text.h"
 
@@ -82,14 +83,10 @@ std::atomic<bool>& interrupt_flag() {
 
 namespace {
 
-// Makes Ctrl-C set interrupt_flag(). Returns the previous signal action.
+// Makes Ctrl-C set interrupt_flag(). Returns the action before.
 struct sigaction set_the_flag_on_interrupt() {
   interrupt_flag();  // create the flag before the handler may use it
-  struct sigaction action {
-  }, before{};
-  action.sa_handler = [](int) { interrupt_flag() = true; };
-  sigaction(SIGINT, &action, &before);
-  return before;
+  return handle_signal(SIGINT, [](int) { interrupt_flag() = true; });
 }
 
 }  // namespace

@@ -55,10 +55,10 @@ Result<Answer> run_prompt(Engine& engine, const Prepared& prepared, bool silent,
 
 // Ctrl-C sets this flag while it is caught. Otherwise Ctrl-C ends the process, as usual.
 std::atomic<bool>& interrupt_flag();
-// From now on Ctrl-C is caught. Returns the flag.
+// From now on Ctrl-C is caught, unless it is ignored, as in a background job of a script. Returns the flag.
 std::atomic<bool>& catch_interrupts();
 
-// Catches Ctrl-C as long as it lives. No Ctrl-C is lost when it is destroyed.
+// Catches Ctrl-C as long as it lives, unless it is ignored. No Ctrl-C is lost when it is destroyed.
 class InterruptsCaught {
  public:
   InterruptsCaught();

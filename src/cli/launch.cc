@@ -195,7 +195,7 @@ Result<int> launch(const LaunchOptions& options, const std::vector<std::string>&
   // A server of ours has the model as its first one.
   TRY(const LaunchValues values, values_of(url, key, own ? "" : options.model));
   const LaunchProgram program = with_values(row, values, options.arguments);
-  catch_interrupts();
+  catch_ends();
   if (interrupt_flag()) return make_error(ErrorKind::busy, "interrupted");
   return run_program(program.command, program.words, program.variables);
 }

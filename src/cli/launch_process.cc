@@ -25,6 +25,7 @@
 #include "base/file_descriptor.h"
 #include "cli/conversation.h"
 #include "cli/pid_file.h"
+#include "cli/process.h"
 
 extern char** environ;
 
@@ -63,6 +64,7 @@ std::string own_file() {
 // session of its own, which Ctrl-C in our terminal does not reach.
 [[noreturn]] void become_server(const char* file, char** words, int log, pid_t parent) {
   ::setsid();
+  ::signal(SIGTERM, SIG_DFL);  // we end it so, also if we ignore this signal
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
@@ -87,13 +89,8 @@ void note_end(int signal) {
   interrupt_flag() = true;
 }
 
-// For SIGTERM and SIGHUP, unless they are ignored.
 void handle_ends(void (*handler)(int)) {
-  for (const int signal : {SIGTERM, SIGHUP}) {
-    struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
-      std::signal(signal, handler);
-  }
+  for (const int signal : {SIGTERM, SIGHUP}) handle_signal(signal, handler);
 }
 
 // Waits for the program's end. While the program is stopped (Ctrl-Z), we are, too.
@@ -179,10 +176,10 @@ Result<int> run_program(const std::string& command, const std::vector<std::strin
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   auto words = words_of(command, arguments);
   const auto argv = pointers(words);
-  std::signal(SIGTSTP, SIG_IGN);  // we stop when the program has stopped
   sigset_t usual;
   sigemptyset(&usual);
-  sigaddset(&usual, SIGTSTP);
+  if (std::signal(SIGTSTP, SIG_IGN) != SIG_IGN)  // we stop when the program has stopped
+    sigaddset(&usual, SIGTSTP);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigdefault(&attributes, &usual);
@@ -195,7 +192,9 @@ Result<int> run_program(const std::string& command, const std::vector<std::strin
   running_program = program;
   handle_ends(pass_on);
   if (interrupt_flag() && last_end() != SIGINT) pass_on(last_end());  // it came while the program started
-  return wait_for_program(program);
+  const int status = wait_for_program(program);
+  handle_ends(note_end);  // its process id may be another's now
+  return status;
 }
 
 Result<std::string> output_of(const std::string& command, const std::string& argument) {

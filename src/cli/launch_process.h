@@ -35,14 +35,14 @@ class ServerProcess {
 };
 
 // Makes SIGINT, SIGTERM and SIGHUP set interrupt_flag(), so that there is time to remove the server's files.
-// SIGTERM and SIGHUP that are ignored, as under nohup, stay so. Returns the flag.
+// Those that are ignored, as under nohup, stay so. Returns the flag.
 const std::atomic<bool>& catch_ends();
 // The signal that set the flag.
 int last_end();
 
 // Runs a command of PATH with these variables beside ours, in our terminal, until it ends. Call
-// catch_interrupts() before, because Ctrl-C is the program's. SIGTERM and SIGHUP are passed on to it, also
-// one that catch_ends() has caught. Returns its exit status, or 128 and the signal that ended it. Errors: io.
+// catch_ends() before: Ctrl-C is the program's, and SIGTERM and SIGHUP are passed on to it, also one that
+// came while it started. Returns its exit status, or 128 and the signal that ended it. Errors: io.
 Result<int> run_program(const std::string& command, const std::vector<std::string>& arguments,
                         const std::vector<std::pair<std::string, std::string>>& variables);
 

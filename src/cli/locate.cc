@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/preflight.h"
 #include "cli/print.h"
+#include "cli/process.h"
 #include "cli/pull_display.h"
 #include "hub/address.h"
 #include "hub/inventory.h"
@@ -32,10 +33,7 @@ class HeldInterrupt {
  public:
   HeldInterrupt() {
     flag() = false;
-    struct sigaction action {};
-    action.sa_handler = [](int) { flag() = true; };
-    ::sigaction(SIGINT, &action, &before_);
-    if (before_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &before_, nullptr);
+    before_ = handle_signal(SIGINT, [](int) { flag() = true; });
   }
   ~HeldInterrupt() {
     ::sigaction(SIGINT, &before_, nullptr);

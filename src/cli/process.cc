@@ -1,6 +1,7 @@
 #include "cli/process.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -73,6 +74,19 @@ int finish_output(int status) {
   if (errno == EPIPE) return kClosedPipe;
   say(stderr, "error: cannot write to stdout{}{}\n", errno ? ": " : "", errno ? std::strerror(errno) : "");
   return 1;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+struct sigaction handle_signal(int signal, void (*handler)(int)) {
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = handler;
+  ::sigaction(signal, is_ignored(signal) ? nullptr : &action, &before);
+  return before;
 }
 
 }  // namespace anabranch::cli

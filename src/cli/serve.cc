@@ -27,6 +27,7 @@
 #include "cli/model_source.h"
 #include "cli/pid_file.h"
 #include "cli/print.h"
+#include "cli/process.h"
 #include "cli/reports.h"
 #include "cli/serve_options.h"
 #include "cli/settings.h"
@@ -42,7 +43,8 @@ namespace {
 
 // The signals of a process that serves. SIGINT and SIGTERM: the first lets answers under way finish for a
 // moment, the second cuts them off. SIGHUP: reload(), or a stop if it means that the terminal was closed.
-// SIGUSR1: report().
+// SIGUSR1: report(). Of these, only SIGHUP counts if it was ignored when the program began: nohup means the
+// terminal's.
 class SignalThread {
  public:
   struct Actions {
@@ -51,9 +53,11 @@ class SignalThread {
 
   // Must run before any other thread starts, so that all of them leave these signals to this thread.
   // detached: the server has no terminal to lose.
-  explicit SignalThread(bool detached) : owns_terminal_(!detached && has_terminal() && !ignores_hangup()) {
+  explicit SignalThread(bool detached) : owns_terminal_(!detached && has_terminal() && !is_ignored(SIGHUP)) {
     sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set_, signal);
+    for (const int signal : {SIGHUP, SIGUSR2}) sigaddset(&set_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1})
+      if (!is_ignored(signal)) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     thread_ = std::thread([this] { watch(); });
@@ -75,11 +79,6 @@ class SignalThread {
     const int fd = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (fd >= 0) ::close(fd);
     return fd >= 0;
-  }
-  // Whether SIGHUP is ignored, as under nohup.
-  static bool ignores_hangup() {
-    struct sigaction action {};
-    return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
   }
 
   void watch() {

@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from commands import generate, refused, run
 from harness import paths
 from harness.waiting import file_sizes, wait_for
@@ -324,6 +326,24 @@ def test_interrupt_ends_an_answer():
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert json.loads(out)["finish_reason"] == "cancelled"
+
+
+@pytest.mark.parametrize("words", [("generate", "--json", "hi"), ("chat",)])
+def test_an_ignored_interrupt_ends_no_answer(words):
+    """As in a background job of a script, which Ctrl-C in its terminal reaches."""
+    words = [paths.PROGRAM, words[0], "-m", paths.MODEL, "-n", "300", "--temp", "0", *words[1:]]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    process.stdin.write(b"Count to a hundred.\n")
+    process.stdin.close()
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    out = process.stdout.read()
+    alone = subprocess.run(words, input=b"Count to a hundred.\n", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300)
+    assert process.returncode == alone.returncode == 0
+    told = [json.loads(each)["text"] for each in (out, alone.stdout)] if "--json" in words else [out, alone.stdout]
+    assert told[0] == told[1] != ""
 
 
 def test_serve_survives_any_number_of_interrupts(serve):

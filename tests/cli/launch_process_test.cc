@@ -117,6 +117,8 @@ TEST_F(LaunchProcess, AnIgnoredSignalStaysIgnored) {
   EXPECT_EQ(status_after(SIGHUP, true, "fake"), 3);
   script("term", "kill -TERM $$; exit 4");
   EXPECT_EQ(status_after(SIGTERM, true, "term"), 4);
+  script("interrupt", "kill -INT $$; kill -INT $PPID; sleep 0.1; exit 5");
+  EXPECT_EQ(status_after(SIGINT, true, "interrupt"), 5);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from harness import clients, paths
 from harness.waiting import wait_for
 
 VERSIONS = {"claude": "2.1.330 (Claude Code)", "codex": "codex-cli 0.163.0", "opencode": "1.18.5", "qwen": "0.21.13", "aider": "aider 0.86.1"}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 # Tells its arguments and its variables, does its work, and ends with $FAKE_STATUS.
 FAKE = """#!/bin/sh
 if [ "$1" = --version ]; then echo "{version}"; echo "built with 0.0.1" >&2; exit {version_status}; fi
@@ -41,10 +43,13 @@ class Place:
             file.write(FAKE.format(version=version or VERSIONS[name], version_status=version_status, work=work))
         os.chmod(path, 0o755)
 
-    def start(self, *words, **variables):
+    def start(self, *words, ignored=(), **variables):
+        def set_signals():  # whatever the tests have
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
         return subprocess.Popen([paths.PROGRAM, *map(str, words)], env=self.environment | variables, text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # whatever the tests have
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=set_signals)
 
     def run(self, *words, **variables):
         process = self.start("launch", *words, **variables)
@@ -229,6 +234,50 @@ def test_a_signal_while_the_server_loads_leaves_nothing(place, ends):
         for name in ran:
             os.remove(f"{place.out}/{name}")
     assert process.returncode == 128 + ends and place.left_over() == [] and not ran, (process.returncode, err)
+
+
+def is_before_exec(process):
+    """Whether a child of the process runs the same program still, and not for a moment only."""
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        children = file.read().split()
+
+    def runs_ours(child):
+        try:
+            return os.path.samefile(f"/proc/{child}/exe", paths.PROGRAM)
+        except OSError:
+            return False
+
+    before = [child for child in children if runs_ours(child)]
+    time.sleep(0.002)
+    return any(runs_ours(child) for child in before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_program_starts_ends_both(place, server, ends):
+    place.install("claude", work='for i in $(seq 100); do sleep 0.05; done; touch "$FAKE_OUT/survived"')
+    # So many folders that the search for the program takes a while, between the spawn and the program's first instruction.
+    process = place.start("launch", "claude", "-p", server.port, PATH="a:" * 60_000 + place.environment["PATH"])
+    try:
+        wait_for(lambda: is_before_exec(process), "the program is not spawned")
+        process.send_signal(ends)
+        process.communicate(timeout=300)  # until both have ended, because they share the pipes
+    finally:
+        process.kill()
+    assert process.returncode == 128 + ends and "survived" not in os.listdir(place.out) and answers(server.root)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("ignored", [(), SIGNALS, *((number,) for number in SIGNALS)])
+def test_ignored_signals_stay_ignored(place, server, ignored):
+    """As under nohup (SIGHUP), and in a background job of a script (SIGINT)."""
+    place.install("claude", work='for pid in $PPID $$; do grep SigIgn "/proc/$pid/status"; done >"$FAKE_OUT/masks"')
+    process = place.start("launch", "claude", "-p", server.port, ignored=ignored)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    ours, programs = ([number for number in SIGNALS if int(line.split()[1], 16) >> (number - 1) & 1] for line in place.read("masks").splitlines())
+    assert programs == list(ignored)
+    assert set(ours) == {*ignored, signal.SIGTSTP}  # it stops when the program has stopped
 
 
 def own_server(place):

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,6 @@ from test_hub import Hub, Repo
 
 TOKEN = "hf_test"
 NAME = "org/model-4bit"
-
-# A background job of a script begins with SIGINT ignored, and so would the programs that the tests start.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def content(size, seed):

@@ -111,6 +111,26 @@ def test_a_compacted_conversation_goes_on():
     assert ask(items[:2], reasoning={"effort": "none"}).usage.input_tokens < answer.usage.input_tokens
 
 
+def test_a_long_conversation_is_compacted_by_itself():
+    history = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "A good name. " * 40},
+               {"role": "user", "content": "What is a river?"}]
+    wish = {"reasoning": {"effort": "none"}, "context_management": [{"type": "compaction", "compact_threshold": 150}]}
+    events = list(ask(history, stream=True, **wish))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    made = events[-1].response
+    assert [item.type for item in made.output] == ["compaction", "message"] == [item.type for item in done]
+    ResponseCompactionItem.model_validate(made.output[0].model_dump(), strict=True)
+    assert made.output_text and made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens
+    alone = ask(history, reasoning={"effort": "none"})
+    assert [item.type for item in alone.output] == ["message"] and made.usage.input_tokens > alone.usage.input_tokens + 60
+    # From now on the items before the summary need not be sent, and change nothing.
+    output, more = [item.model_dump(exclude_none=True) for item in made.output], [{"role": "user", "content": "And a lake?"}]
+    counts = {client.responses.input_tokens.count(model="default", reasoning={"effort": "none"}, **what).input_tokens
+              for what in ({"input": history + output + more}, {"input": output + more}, {"input": more, "previous_response_id": made.id})}
+    assert len(counts) == 1, counts
+
+
 def test_logprobs_come_if_asked():
     answer = ask("Hello", include=["message.output_text.logprobs"], top_logprobs=2, reasoning={"effort": "none"})
     logprobs = answer.output[-1].content[0].logprobs
@@ -119,7 +139,8 @@ def test_logprobs_come_if_asked():
 
 
 def test_errors_name_the_field():
-    for fields, name in (({"background": True}, "background"), ({"input": 7}, "input"), ({"previous_response_id": "resp_x"}, "previous")):
+    for fields, name in (({"background": True}, "background"), ({"context_management": [{"type": "x"}]}, "context_management[0].type"),
+                         ({"input": 7}, "input"), ({"previous_response_id": "resp_x"}, "previous")):
         with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as refusal:
             client.responses.create(**({"model": "default", "input": "x"} | fields))
         assert name in str(refusal.value.param), refusal.value

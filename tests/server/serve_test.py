@@ -139,6 +139,23 @@ def certified(tmp_path):
     return certificate, key, ssl.create_default_context(cafile=certificate)
 
 
+def test_ignored_signals_do_not_stop_it():
+    """As in a background job of a script, which Ctrl-C in its terminal reaches."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGUSR1)}
+    try:
+        server = serving()
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+    with server:
+        stream, _ = start_stream(server, max_tokens=200)
+        for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGINT):
+            server.send_signal(number)
+        assert b"[DONE]" in stream.read(), "the stream was cut off"
+        assert server.status("/v1/models") == 200 and "SIGUSR1" not in server.log
+        assert server.stop(signal.SIGTERM) == 0
+
+
 def test_sighup_reads_the_certificate_again(certified, tmp_path):
     certificate, key, trusting = certified
     other = str(tmp_path / "other.pem")

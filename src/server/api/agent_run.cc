@@ -196,6 +196,11 @@ void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) 
   request_.messages.push_back(result_message(call, result));
 }
 
+void AgentRun::go_on_from(Json messages, std::vector<ImageInput> images) {
+  request_.messages = std::move(messages);
+  request_.images = std::move(images);
+}
+
 bool AgentRun::goes_on(double now) {
   if (others_wait_) return false;
   if (tokens_left_ == 0) stopped_ = "it has as many tokens as it may have";

@@ -89,6 +89,10 @@ Task<> Answer::live(std::shared_ptr<const HttpRequest> request) {
   }
   take(ready);
   bool begun = false;
+  if (ready.compaction) {
+    TRY_OR_FAIL(ready.prepared, co_await compact(std::exchange(ready.compaction, nullptr)));
+    begun = true;
+  }
   for (;;) {
     if (agent_ && agent_->has_waiting()) {
       // This server runs these calls: they are from the previous turn, or the request approved them.

@@ -20,6 +20,7 @@
 #include "server/api/deadline.h"
 #include "server/api/prepare.h"
 #include "server/api/request_model.h"
+#include "server/api/responses/compaction.h"
 #include "server/api/turn_recorder.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
@@ -81,6 +82,7 @@ class Answer {
   void take(ReadyRequest& ready);
   void note_settings();
   void begin(size_t choices);
+  Task<ApiResult<Prepared>> compact(std::shared_ptr<PlannedCompaction> planned);
   Task<> run_calls();
   Task<ApiResult<Prepared>> prepare_next_turn();
   ApiResult<void> submit(const Prepared& prepared);
@@ -96,6 +98,8 @@ class Answer {
   Callback<Nothing> fetch(std::shared_ptr<Reading> reading);
   Callback<Result<Prepared>> read_next_turn();
   Callback<Result<Prepared>> compile(Prepared prepared);
+  // A part of compact().
+  Callback<Result<CompactedChat>> replace(std::shared_ptr<PlannedCompaction> planned, std::string summary);
   // Parts of run_calls().
   struct CallLimits {
     double until;  // monotonic seconds
@@ -165,11 +169,12 @@ class Answer {
   std::deque<Arrived> arrived_;
   Callback<Nothing>::Done wake_;  // set while the answer waits for an event
   TurnRecorder recorder_;         // records the model's current turn, if it is stored or belongs to an agent
-  std::vector<NewMessage> unkept_;  // turns that have ended and are not stored yet
-  Usage spent_;                     // in earlier turns
-  bool streaming_ = false;          // the stream has started
-  bool unwanted_ = false;           // stop() was called
-  bool calls_begun_ = false;        // calls of tools that this server runs have begun
+  std::vector<NewMessage> unkept_;      // turns that have ended and are not stored yet
+  Usage spent_;                         // in earlier turns
+  std::optional<std::string> summary_;  // the text so far, while the model summarizes (compact())
+  bool streaming_ = false;              // the stream has started
+  bool unwanted_ = false;               // stop() was called
+  bool calls_begun_ = false;            // calls of tools that this server runs have begun
 };
 
 }  // namespace anabranch::server

@@ -1,9 +1,11 @@
-// Between two turns of the model: runs the calls of this server's tools, and stores messages.
+// Between two turns of the model: runs the calls of this server's tools, and stores messages. Before the
+// first one: compacts the conversation.
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/white_space.h"
 #include "server/api/answer.h"
 #include "server/api/answer_parts.h"
 
@@ -99,6 +101,55 @@ Callback<Result<Prepared>> Answer::read_next_turn() {
       post([done, made] { done(std::move(*made)); });
     });
   });
+}
+
+// Begins the answer with a summary of the conversation. Returns the prompt with the summary; if there is
+// none, that of the whole conversation, or the error if that does not fit.
+Task<ApiResult<Prepared>> Answer::compact(std::shared_ptr<PlannedCompaction> planned) {
+  summary_.emplace();
+  if (const auto submitted = submit(std::exchange(planned->asking, {})); !submitted)
+    co_return submitted.error();
+  begin(1);
+  const auto received = co_await receive_turn();
+  const std::string summary(trimmed(*std::exchange(summary_, std::nullopt)));
+  std::optional<ApiError> fault =
+      received ? fault_of_summary(choices_[0].end, summary) : std::optional(received.error());
+  spent_ = add_up(spent_, choices_[0].end.usage, true);
+  choices_.clear();
+  Result<Prepared> prepared = std::move(planned->whole);
+  if (!fault) {
+    auto compacted = co_await replace(planned, summary);
+    if (compacted) {
+      send(writer_->compacted(compacted->item));
+      if (keeper_) unkept_.push_back({std::move(compacted->message)});
+      if (agent_) agent_->go_on_from(std::move(compacted->chat.messages), std::move(compacted->chat.images));
+      prepared = std::move(compacted->prepared);
+    } else {
+      fault = compacted.error();
+    }
+  }
+  if (fault) log_warning("{}: the conversation was not compacted: {}", head_.id, fault->message);
+  if (fault && !prepared) co_return *fault;
+  prepared = co_await compile(std::move(*prepared));
+  if (!prepared) co_return ApiError(prepared.error());
+  co_return std::move(*prepared);
+}
+
+Callback<Result<CompactedChat>> Answer::replace(std::shared_ptr<PlannedCompaction> planned,
+                                                std::string summary) {
+  return Callback<Result<CompactedChat>>(
+      [this, planned = std::move(planned), summary = std::move(summary)](auto done) {
+        services_.workers.submit(
+            job(), [done, alive = alive(), model = model_, planned, summary, responses = services_.responses,
+                    owner = use_.name(), post = services_.post] {
+              if (alive.expired()) return;
+              auto made = std::make_shared<Result<CompactedChat>>(safely([&] {
+                return server::compact(*planned, summary, model->preparer, responses->sealer, owner,
+                                       [&] { return alive.expired(); });
+              }));
+              post([done, made] { done(std::move(*made)); });
+            });
+      });
 }
 
 // The answer so far as a message to store.

@@ -101,6 +101,10 @@ void Answer::observe(Choice& choice, const Event& event) {
 void Answer::deliver(size_t index, const std::vector<OutputEvent>& events) {
   Choice& choice = choices_[index];
   for (const OutputEvent& event : events) {
+    if (summary_) {
+      if (event.kind == OutputEvent::Kind::content) *summary_ += event.text;
+      continue;
+    }
     std::string call_id;
     if (event.kind == OutputEvent::Kind::call_begin) call_id = new_call_id();
     if (event.kind == OutputEvent::Kind::call_end && event.whole) ++choice.end.calls;
@@ -151,7 +155,7 @@ ApiResult<void> Answer::finish_choice(size_t index, const Event& event) {
   metrics.answered(head_.kind, finish_name(end.finish, end.calls));
   if (streaming_) remember(choice);
   if (slot_ && index == 0) note_slot(event);
-  send(writer_->choice_finished(index, end, choice.take_logprobs));
+  if (!summary_) send(writer_->choice_finished(index, end, choice.take_logprobs));
   return {};
 }
 

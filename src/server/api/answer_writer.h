@@ -98,6 +98,8 @@ class AnswerWriter {
   // call_finished: the result of such a call, or of one that needs no approval.
   virtual std::string call_started(const AgentCall&) { return ""; }
   virtual std::string call_finished(const AgentCall&, const mcp::CallResult&) { return ""; }
+  // The conversation was compacted into this item, before the model answers.
+  virtual std::string compacted(const Json&) { return ""; }
   // Why an answer that is no stream cannot be given; asked before finish().
   virtual std::optional<ApiError> fault(const std::vector<AnswerEnd>&) const { return std::nullopt; }
   // The end of a stream, or the whole body. ends: the ends of all choices. total: their usage, each prompt

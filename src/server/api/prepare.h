@@ -14,6 +14,7 @@
 
 namespace anabranch::server {
 
+struct PlannedCompaction;
 struct ResponseContext;
 
 struct ReadyRequest {
@@ -26,6 +27,9 @@ struct ReadyRequest {
   // For an answer that calls the tools of MCP servers; otherwise null. If it has calls waiting, `prepared` is
   // empty.
   std::shared_ptr<AgentRun> agent = {};
+  // The model first summarizes the conversation (responses/compaction.h); null: it does not. `prepared` is
+  // empty, except for think_report.
+  std::shared_ptr<PlannedCompaction> compaction = {};
 };
 // The result of reading a body: work for the engine, embeddings, or an answer without the engine (a count).
 using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse>;

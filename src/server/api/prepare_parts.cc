@@ -5,14 +5,6 @@
 #include "server/api/shorten.h"
 
 namespace anabranch::server {
-namespace {
-
-bool is_too_long(const Result<Prepared>& result) {
-  return !result && result.error().code == "context_length_exceeded";
-}
-
-}  // namespace
-
 ApiResult<PreparedRequest> ready(Result<Prepared> result, std::shared_ptr<AnswerWriter> writer) {
   TRY(auto prepared, std::move(result));
   return PreparedRequest(ReadyRequest{std::move(prepared), std::move(writer)});
@@ -31,6 +23,10 @@ ApiResult<PreparedRequest> count(const Result<Prepared>& result, Json json) {
   if (!result) return result.error();
   json["input_tokens"] = result->prompts[0].size();
   return respond(json);
+}
+
+bool is_too_long(const Result<Prepared>& result) {
+  return !result && result.error().code == "context_length_exceeded";
 }
 
 RequestEncoder encoder_of(const PrepareContext& context) {

@@ -14,6 +14,8 @@ ReadyRequest* ready_in(ApiResult<PreparedRequest>& prepared);
 ApiResult<PreparedRequest> respond(const ApiResult<Json>& json);
 // The answer to a request for the length of its prompt. json: its other members.
 ApiResult<PreparedRequest> count(const Result<Prepared>& result, Json json);
+// Whether the prompt does not fit into the context.
+bool is_too_long(const Result<Prepared>& result);
 // An encoder for prompts, each of which must fit into the context.
 RequestEncoder encoder_of(const PrepareContext& context);
 // Limits the text of tool results to one byte for each token of the context, which leaves room for the rest

@@ -9,13 +9,6 @@
 namespace anabranch::server {
 namespace {
 
-// Where the messages after the instructions begin.
-size_t behind_instructions(const Json& messages) {
-  size_t at = 0;
-  while (at < messages.size() && messages[at]["role"] == "system") ++at;
-  return at;
-}
-
 // The indices of the messages of this role from `begin` on.
 std::vector<size_t> places_of(const Json& messages, const char* role, size_t begin) {
   std::vector<size_t> places;
@@ -54,6 +47,12 @@ void add_summaries(const Json& messages, size_t begin, size_t end, Json& out) {
 }
 
 }  // namespace
+
+size_t behind_instructions(const Json& messages) {
+  size_t at = 0;
+  while (at < messages.size() && messages[at]["role"] == "system") ++at;
+  return at;
+}
 
 std::optional<size_t> begin_of_turn(const Json& messages, size_t turn) {
   const auto turns = places_of(messages, "user", behind_instructions(messages));

@@ -9,6 +9,9 @@
 
 namespace anabranch::server {
 
+// Where the messages after the instructions begin.
+size_t behind_instructions(const Json& messages);
+
 // The messages without the oldest turns: the instructions at the beginning, summaries of compactions, and
 // everything from user message number `turn` (from 0) on. Null if there is no such message.
 Json from_turn(const Json& messages, size_t turn);

@@ -238,6 +238,13 @@ std::string ResponsesWriter::call_finished(const AgentCall& call, const mcp::Cal
   return "";
 }
 
+std::string ResponsesWriter::compacted(const Json& item) {
+  std::string out = added(item);
+  out += emit("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+  output_.push_back(item);
+  return out;
+}
+
 // Which item, and which part of it, an event is about.
 Json ResponsesWriter::place() const {
   Json place = {{"item_id", item_->json["id"]}, {"output_index", output_.size()}};

@@ -15,6 +15,7 @@ class ResponsesWriter : public AnswerWriter {
                     const TakeLogprobs& logprobs) override;
   std::string call_started(const AgentCall& call) override;
   std::string call_finished(const AgentCall& call, const mcp::CallResult& result) override;
+  std::string compacted(const Json& item) override;
   std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) override;
   std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) override;
   std::string failure(const ApiError& error) override;

@@ -1,12 +1,62 @@
 #include "server/api/responses/prepare.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "server/api/prepare_parts.h"
 #include "server/api/responses/compaction.h"
 #include "server/api/responses/format.h"
 #include "server/api/responses/request.h"
 
 namespace anabranch::server {
+namespace {
+
+// The prompt for a summary. chat: with the options of ask_for_summary().
+Result<Prepared> prepare_summary(const ChatRequest& chat, const PrepareContext& context) {
+  TRY(auto prepared, prepare_shortened(chat, context, chat.options.max_tokens, summary_instruction()));
+  prepared.asked = nullptr;  // nobody goes on from the summary as an answer
+  prepared.remember.reset();
+  return prepared;
+}
+
+// Whether the request wants so long a prompt to be compacted.
+bool is_to_be_compacted(const ResponsesRequest& request, const Result<Prepared>& whole) {
+  if (!request.compact_above) return false;
+  return whole ? std::ssize(whole->prompts[0]) > *request.compact_above : is_too_long(whole);
+}
+
+// Has the answer think, or not, as it would without a compaction: the question decides, and not the summary.
+void keep_thinking_choice(const ThinkReport& report, const Engine& engine, ThinkingWish& wish) {
+  const ChatTemplate* chat = engine.chat_template();
+  const bool open = wish.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic;
+  if (!open || !chat || !chat->mentions("enable_thinking")) return;
+  wish.mode = report.enabled ? ThinkMode::on : ThinkMode::off;
+  wish.said_by = report.reason;
+}
+
+// Prepares the answer's prompt, or the compaction before it. Takes the chat from the request.
+Result<void> prepare_prompt(ResponsesRequest& request, const PrepareContext& context, ReadyRequest& out) {
+  ChatRequest chat = std::move(request.chat);
+  auto whole = context.preparer.chat(chat, context.cancelled);
+  const bool compacts = is_to_be_compacted(request, whole);
+  if (request.shorten && is_too_long(whole)) whole = prepare_shortened(chat, context);
+  if (compacts) {
+    auto asking = prepare_summary(chat_to_summarize(chat, context.engine.info().context_length), context);
+    if (asking) {
+      if (whole && whole->think_report) {
+        keep_thinking_choice(*whole->think_report, context.engine, chat.options.thinking);
+        out.prepared.think_report = whole->think_report;
+      }
+      out.compaction = std::make_shared<PlannedCompaction>(
+          PlannedCompaction{std::move(*asking), std::move(whole), std::move(chat)});
+      return {};
+    }
+    log_warning("a conversation is not compacted: {}", asking.error().message);
+  }
+  TRY(out.prepared, std::move(whole));
+  return {};
+}
+
+}  // namespace
 
 ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting,
                                             const PrepareContext& context) {
@@ -16,6 +66,7 @@ ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting
     return count(context.preparer.count(std::move(request.chat), context.cancelled),
                  {{"object", "response.input_tokens"}});
   ReadyRequest out;
+  const bool stream = request.chat.options.stream;
   if (!request.tools.agent.toolbox.empty()) {
     mcp::AgentLimits limits = agent_limits(context);
     limits.calls = std::min(limits.calls, request.max_tool_calls);
@@ -23,13 +74,9 @@ ApiResult<PreparedRequest> prepare_response(std::string_view body, bool counting
     out.agent = std::make_shared<AgentRun>(std::move(request.tools.agent), request.chat,
                                            std::move(request.approved), limits, now_seconds());
   }
-  if (!out.agent || !out.agent->has_waiting()) {
-    TRY(out.prepared, request.shorten ? prepare_shortened(request.chat, context)
-                                      : context.preparer.chat(request.chat, context.cancelled));
-  }
+  if (!out.agent || !out.agent->has_waiting()) TRY_VOID(prepare_prompt(request, context, out));
   out.keeper = request.keeper;
   out.added = std::move(request.added);
-  const bool stream = request.chat.options.stream;
   request.chat = {};  // the writer needs the rest
   request.earlier_users.clear();
   out.writer = std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses);
@@ -40,14 +87,9 @@ ApiResult<PreparedRequest> prepare_compaction(std::string_view body, const Prepa
   TRY(const auto json, parse_body(body));
   TRY(auto request, parse_responses_request(dump_json(body_to_compact(json)), context.defaults,
                                             *context.responses, context.owner, context.cancelled));
-  Json users = ask_for_summary(request, context.engine.info().context_length);
-  auto result =
-      prepare_shortened(request.chat, context, request.chat.options.max_tokens, summary_instruction());
-  if (result) {  // nobody goes on from the summary as an answer
-    result->asked = nullptr;
-    result->remember.reset();
-  }
-  return ready(std::move(result),
+  ask_for_summary(request.chat.options, context.engine.info().context_length);
+  Json users = take_user_messages(request);
+  return ready(prepare_summary(request.chat, context),
                std::make_shared<CompactionWriter>(std::move(users), context.responses, context.owner));
 }
 

@@ -9,6 +9,7 @@
 #include "server/api/format_fields.h"
 #include "server/api/responses/client_tools.h"
 #include "server/api/responses/compaction.h"
+#include "server/api/responses/decisions.h"
 #include "server/api/responses/items.h"
 #include "server/api/sampler_fields.h"
 #include "server/api/session_json.h"
@@ -18,9 +19,6 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kMaxMetadata = 64 << 10;  // bytes of JSON
-
-// The user's decisions on calls: {call id: reason}; no reason: approved.
-using Decisions = std::map<std::string, std::optional<std::string>>;
 
 // Adds items to a conversation of chat messages. The items of one assistant turn become one message.
 class ItemReader {
@@ -207,7 +205,6 @@ class ItemReader {
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("background", {false}, "answers in the background are not built; ask for a stream");
   fields.only("prompt", {}, "stored prompts are not built; send the text as 'instructions' and 'input'");
-  fields.only("context_management", {Json::array()}, "contexts are not compacted here");
   fields.only("truncation", {"auto", "disabled"}, "it must be auto or disabled");
 }
 
@@ -312,115 +309,33 @@ Json earlier_messages(JsonFields& fields, const Place& place, const std::string&
   return messages;
 }
 
-struct Decided {
-  std::set<std::string> found;        // calls that have a decision
-  std::vector<std::string> declined;  // calls
-};
-
-// The ids of the calls whose results begin at `at`, which is moved past them.
-std::set<std::string> results_from(const Json& messages, size_t& at) {
-  std::set<std::string> calls;
-  for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
-    calls.insert(string_at(messages[at], "tool_call_id"));
-  return calls;
-}
-
-// Index of the first message after the last answer; 0: there is no answer.
-size_t behind_last_answer(const Json& messages) {
-  size_t at = messages.size();
-  while (at > 0 && messages[at - 1]["role"] != "assistant") --at;
-  return at;
-}
-
-// Why a call without a result did not run, as text for the model. tool: null if it is not an MCP server's, or
-// not offered now.
-std::string reason_of(const Decisions& decisions, const std::string& id, const ResponsesRequest& request,
-                      const mcp::Tool* tool) {
-  const auto decision = decisions.find(id);
-  const bool decided = decision != decisions.end();
-  if (decided && decision->second) return declined_text(*decision->second);
-  return !decided && tool && request.tools.agent.needs_approval(*tool) ? declined_text("it was not approved")
-                                                                       : "This was not run";
-}
-
-// Handles calls of MCP tools before the last answer, which a client sends again with its history, and its
-// decisions on them. A call without a result gets the same "not run" result as when it was made, so the
-// prompt stays the same. own: index of the request's first message.
-void settle_earlier_calls(const Decisions& decisions, const ResponsesRequest& request, size_t own,
-                          Json& messages, Decided& decided) {
-  size_t last = behind_last_answer(messages);
-  for (size_t i = own; i + 1 < last; ++i) {
-    const Json calls = messages[i].value("tool_calls", Json::array());
-    size_t at = i + 1;
-    const auto answered = results_from(messages, at);
-    for (const Json& json : calls.is_array() ? calls : Json::array()) {
-      const CallParts parts = parts_of_call(json);
-      const mcp::Tool* tool = request.tools.agent.find(parts.name);
-      const auto decision = decisions.find(parts.id);
-      if (decision != decisions.end()) decided.found.insert(parts.id);
-      if (answered.contains(parts.id) || (!tool && decision == decisions.end())) continue;
-      if (decision != decisions.end() && decision->second) decided.declined.push_back(parts.id);
-      const auto result = not_run(reason_of(decisions, parts.id, request, tool));
-      messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at++),
-                      result_message({.id = parts.id}, result));
-      ++last;
-    }
+// Checks the images of messages that are left out of the prompt, because the conversation stores them.
+void check_images(JsonFields& fields, Json& messages, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    Json one = Json::array({std::move(messages[i])});
+    std::vector<ImageInput> checked;
+    take_images(fields, "input", one, checked);
   }
 }
 
-// Decides on the calls of MCP tools in the last assistant message that have no result yet. Approved ones are
-// run before the model continues; the others get a "not run" result after the message. own: index of the
-// request's first message; it moves when a result is inserted before it. Returns the calls that were
-// declined.
-std::vector<std::string> decide_calls(JsonFields& fields, const Decisions& decisions,
-                                      ResponsesRequest& request, Json& messages, size_t& own) {
-  Decided decided;
-  settle_earlier_calls(decisions, request, own, messages, decided);
-  const size_t turn = behind_last_answer(messages);
-  size_t at = turn;
-  const auto answered = results_from(messages, at);
-  const Json calls = turn > 0 ? messages[turn - 1].value("tool_calls", Json::array()) : Json::array();
-  for (const Json& json : calls.is_array() ? calls : Json::array()) {
-    CallParts parts = parts_of_call(json);
-    const std::string& id = parts.id;
-    const mcp::Tool* tool = request.tools.agent.find(parts.name);
-    const auto decision = decisions.find(id);
-    if (decision != decisions.end() && (tool || answered.contains(id))) decided.found.insert(id);
-    if (answered.contains(id) || !tool) continue;
-    AgentCall call{id, parts.name, *tool, std::move(parts.arguments), true};
-    if (decision != decisions.end() && !decision->second) {
-      request.approved.push_back(std::move(call));
-      continue;
-    }
-    if (decision != decisions.end()) decided.declined.push_back(call.id);
-    const auto result = not_run(reason_of(decisions, call.id, request, tool));
-    messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at), result_message(call, result));
-    own += at++ < own ? 1 : 0;
-  }
-  if (decided.found.size() < decisions.size())
-    fields.fail(
-        "input", "invalid_value",
-        "An 'mcp_approval_response' names no request for approval in the conversation's last answer; its "
-        "tools must be among 'tools'");
-  else if (!request.approved.empty() && at < messages.size())
-    fields.fail("input", "invalid_value",
-                "Messages cannot come with the approval of a call: send them afterwards");
-  return decided.declined;
+// Leaves out what a summary of the whole conversation replaces. own: index of the request's first message.
+void leave_out_summarized(JsonFields& fields, size_t& own, Json& messages) {
+  const size_t summary = last_whole_summary(messages);
+  if (summary == 0) return;
+  Json left = from_whole_summary(messages, summary);
+  const size_t before = messages.size() - left.size();
+  check_images(fields, messages, own, summary);
+  own -= std::min(own, before);
+  messages = std::move(left);
 }
 
-// Leaves out as few of the oldest turns as needed for the images to be within a prompt's limits. Images of
-// the request that are left out with them are still checked, because the conversation stores them. own: index
+// Leaves out as few of the oldest turns as needed for the images to be within a prompt's limits. own: index
 // of the request's first message.
 void leave_out_images(JsonFields& fields, size_t own, Json& messages) {
   const size_t turn = first_turn_within_limits(messages);
   if (turn == 0) return;
   Json left = from_turn(messages, turn);
-  const size_t end = begin_of_turn(messages, turn).value_or(0);  // of the turns that are left out
-  for (size_t i = own; i < end; ++i) {
-    Json one = Json::array({std::move(messages[i])});
-    std::vector<ImageInput> checked;
-    take_images(fields, "input", one, checked);
-  }
+  check_images(fields, messages, own, begin_of_turn(messages, turn).value_or(0));
   messages = std::move(left);
 }
 
@@ -462,6 +377,7 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   if (request.store || !request.conversation.empty())
     request.keeper = std::make_shared<ConversationKeeper>(
         place.store ? *place.store : context.stores->usual(), owner, place.session, place.parent);
+  leave_out_summarized(fields, own, messages);
   if (request.shorten) leave_out_images(fields, own, messages);
   const std::string* instructions = fields.string("instructions");
   if (instructions && !instructions->empty())
@@ -554,6 +470,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   request.max_tool_calls = static_cast<int>(fields.integer("max_tool_calls", 0, INT_MAX).value_or(INT_MAX));
   request.store = fields.boolean("store").value_or(true);
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
+  request.compact_above = read_context_management(fields);
   chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_include(fields, request);
   AgentTools agent{.servers = context.servers,

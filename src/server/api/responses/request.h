@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,9 @@ struct ResponsesRequest {
   bool store = true;                // the response can be referred to later
   bool sealed_thoughts = false;     // the client asks for reasoning.encrypted_content
   bool shorten = false;             // "truncation": "auto"
+  // From this number of tokens of its prompt on, and if the prompt does not fit, the conversation is
+  // compacted first; none: never ("context_management").
+  std::optional<int> compact_above;
   // If it is set: the user's messages of the stored conversation, before any is left out.
   Json earlier_users = Json::array();
   std::string owner;  // name of the request's key; empty: none
