@@ -27,7 +27,9 @@ class Answer:
     text: str = ""
     thoughts: str = ""
     tool_calls: List[Dict[str, Any]] = field(default_factory=list)  # as OpenAI writes them
-    finish_reason: Optional[str] = None  # "stop", "length" or "tool_calls"; None while it goes on, and if it was cancelled
+    finish_reason: Optional[str] = (
+        None  # "stop", "length" or "tool_calls"; None while it goes on, and if it was cancelled
+    )
     logprobs: Dict[str, Any] = field(default_factory=dict)  # as OpenAI writes them, if they were asked for
     usage: Dict[str, Any] = field(default_factory=dict)  # as the server counts; empty until the answer is whole
 

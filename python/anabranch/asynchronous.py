@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class AsyncStream:
-    """The pieces of an answer, as they come. The request ends when the stream is closed, no longer used, or its task is cancelled."""
+    """The pieces of an answer, as they come. The request ends when the stream is closed or no longer used, and when
+    its task is cancelled."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -53,19 +54,21 @@ class AsyncStream:
 
 
 class AsyncModel:
-    """As Model, whose methods say more. The constructor returns at once; `async with` or the first request waits until the model is
-    loaded."""
+    """As Model, whose methods say more. The constructor returns at once; `async with` or the first request waits until
+    the model is loaded."""
 
     def __init__(self, model: "Union[str, os.PathLike[str]]", *, verbose: bool = False, **flags: Any) -> None:
         self._server = Server(os.fspath(model), flags, verbose)
         self._client = Client(self._server, LoopConnection)
 
-    async def generate(self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False,
-                       **options: "Unpack[Options]") -> Answer:
+    async def generate(
+        self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False, **options: "Unpack[Options]"
+    ) -> Answer:
         return await self._client.answer(requests.answer(prompt, system, raw, options))
 
-    def stream(self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False,
-               **options: "Unpack[Options]") -> AsyncStream:
+    def stream(
+        self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False, **options: "Unpack[Options]"
+    ) -> AsyncStream:
         return AsyncStream(self._client.stream(requests.answer(prompt, system, raw, options)))
 
     async def chat(self, messages: Sequence[Message], **options: "Unpack[Options]") -> Answer:
@@ -80,12 +83,14 @@ class AsyncModel:
     async def detokenize(self, tokens: Sequence[int]) -> str:
         return str((await self.request(*requests.detokenize(tokens)))["content"])
 
-    async def apply_template(self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None,
-                             **options: "Unpack[Options]") -> str:
+    async def apply_template(
+        self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None, **options: "Unpack[Options]"
+    ) -> str:
         return str((await self.request(*requests.template(prompt, system, options)))["prompt"])
 
-    async def count_tokens(self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None,
-                           **options: "Unpack[Options]") -> int:
+    async def count_tokens(
+        self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None, **options: "Unpack[Options]"
+    ) -> int:
         return int((await self.request(*requests.count(prompt, system, options)))["input_tokens"])
 
     async def request(self, path: str, body: Any = None) -> Any:

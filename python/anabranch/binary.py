@@ -13,7 +13,7 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def is_program(path: str) -> bool:
-    """Whether it can be run and is not the command that pip makes of main() below, which would look for the program again."""
+    """Whether it can be run. The command that pip makes of main() does not count: it looks for the program, too."""
     if not (os.path.isfile(path) and os.access(path, os.X_OK)):
         return False
     with open(path, "rb") as file:
@@ -39,8 +39,11 @@ def find_binary() -> str:
     for path in places():
         if is_program(path):
             return os.path.abspath(path)
-    raise Error("the program 'anabranch' is neither in this package, nor in build/ of a clone, nor in a folder of PATH: build it "
-                f"(script/build), or set {VARIABLE} to its path", code="no_binary")
+    raise Error(
+        "the program 'anabranch' is neither in this package, nor in build/ of a clone, nor in a folder of PATH: "
+        f"build it (script/build), or set {VARIABLE} to its path",
+        code="no_binary",
+    )
 
 
 def environment() -> "dict[str, str]":

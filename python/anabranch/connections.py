@@ -1,5 +1,5 @@
-"""Sockets to the server, for plain Python and for asyncio. The code above them is written once, as coroutines: those over a
-BlockingConnection never wait for a loop, so that run_now() takes them to their end."""
+"""Sockets to the server, for plain Python and for asyncio. The code above them is written once, as coroutines: those
+over a BlockingConnection never wait for a loop, so that run_now() takes them to their end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ class Connection:
     def abort(self) -> None:
         """May be called from other threads and tasks: who receives gets the end."""
         self.aborted = True
-        if os.getpid() == self._owner:  # a forked child has a copy of the socket, and must leave its parent's request alone
+        if (
+            os.getpid() == self._owner
+        ):  # a forked child has a copy of the socket, and must leave its parent's request alone
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:

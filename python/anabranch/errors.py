@@ -8,10 +8,12 @@ from typing import Any, Optional
 class Error(Exception):
     """What the server refused or could not do, or why there is no server.
 
-    message: in words. status: of HTTP; None if the answer had begun or there was none. code: a fixed word, such as "invalid_value".
-    param: the field that is wrong, if it is one."""
+    message: in words. status: of HTTP; None if the answer had begun or there was none. code: a fixed word, such as
+    "invalid_value". param: the field that is wrong, if it is one."""
 
-    def __init__(self, message: str, status: Optional[int] = None, code: Optional[str] = None, param: Optional[str] = None) -> None:
+    def __init__(
+        self, message: str, status: Optional[int] = None, code: Optional[str] = None, param: Optional[str] = None
+    ) -> None:
         super().__init__(message)
         self.message, self.status, self.code, self.param = message, status, code, param
 

@@ -16,11 +16,13 @@ class Exchange:
         self._data, self._length = b"", -1
 
     async def begin(self, path: str, body: Any = None) -> None:
-        """Sends the request; without a body it is a GET. Returns at the beginning of a good answer, and raises Error for others."""
+        """Sends the request; without a body it is a GET. Returns when a good answer begins; raises Error for others."""
         data = b"" if body is None else json.dumps(body, allow_nan=False).encode()
-        request = (f"{'GET' if body is None else 'POST'} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n"
-                   f"Authorization: Bearer {self._server.key}\r\nContent-Type: application/json\r\n"
-                   f"Content-Length: {len(data)}\r\n\r\n")
+        request = (
+            f"{'GET' if body is None else 'POST'} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {self._server.key}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(data)}\r\n\r\n"
+        )
         try:
             await self._connection.open(self._server)
             await self._connection.send(request.encode() + data)
@@ -44,7 +46,7 @@ class Exchange:
         return json.loads(self._data)
 
     async def event(self) -> Optional[Any]:
-        """The next event of a stream; None at its end, or once close() was called. Raises Error if the server sends one."""
+        """The next event of a stream; None at its end, or once close() was called. Raises Error if it is one."""
         while True:
             line, found, rest = self._data.partition(b"\n")
             if found:

@@ -52,13 +52,14 @@ class Stream:
 
 
 class Model:
-    """Starts `anabranch serve` with this model and waits until it is loaded; close() or the end of a with block ends it, and so does
-    the end of Python.
+    """Starts `anabranch serve` with this model and waits until it is loaded. close() or the end of a with block ends
+    it, and so does the end of Python.
 
-    model: a directory, a file, or a name on the hub. verbose: the server's log, and the progress of a download, go to stderr.
+    model: a directory, a file, or a name on the hub.
+    verbose: the server's log and the progress of a download go to stderr.
     flags: those of `anabranch serve`, such as context=4096 for --context 4096, or no_cache=True for --no-cache.
 
-    Several threads may use a Model at a time, and forked processes may use it while the process lives that started it."""
+    Several threads may use a Model at a time, and so may forked processes while the process lives that started it."""
 
     def __init__(self, model: "Union[str, os.PathLike[str]]", *, verbose: bool = False, **flags: Any) -> None:
         self._server = Server(os.fspath(model), flags, verbose)
@@ -69,35 +70,46 @@ class Model:
             self.close()
             raise
 
-    def generate(self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False, **options: "Unpack[Options]") -> Answer:
-        """The whole answer to a text, to messages in OpenAI's format, or to token ids. raw: the text is continued as it is, without
-        the model's chat template, as token ids always are."""
+    def generate(
+        self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False, **options: "Unpack[Options]"
+    ) -> Answer:
+        """The whole answer to a text, to messages in OpenAI's format, or to token ids. raw: the text is continued as it
+        is, without the model's chat template, as token ids always are."""
         return run_now(self._client.answer(requests.answer(prompt, system, raw, options)))
 
-    def stream(self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False, **options: "Unpack[Options]") -> Stream:
+    def stream(
+        self, prompt: Prompt, *, system: Optional[str] = None, raw: bool = False, **options: "Unpack[Options]"
+    ) -> Stream:
         """The same piece by piece."""
         return Stream(self._client.stream(requests.answer(prompt, system, raw, options)))
 
     def chat(self, messages: Sequence[Message], **options: "Unpack[Options]") -> Answer:
-        """The next turn of a conversation; append its `message` to go on. Tools and the response_format are OpenAI's dictionaries."""
+        """The next turn of a conversation; append its `message` to go on. Tools and the response_format are
+        dictionaries in OpenAI's format."""
         return run_now(self._client.answer(requests.chat(messages, options)))
 
     def embed(self, texts: Union[str, Sequence[str]], *, dimensions: Optional[int] = None) -> Any:
-        """The embedding of a text, or a list of them. Models that do not say how they make them need pooling="last" of Model()."""
+        """The embedding of a text, or a list of them. Models whose files do not say how they make embeddings need
+        Model(..., pooling="last")."""
         return requests.vectors(texts, self.request(*requests.embeddings(texts, dimensions)))
 
     def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> List[int]:
-        """add_special: with the tokens that the model wants at the beginning. parse_special: "<|im_end|>" is one token, not text."""
+        """add_special: with the tokens that the model wants at the beginning. parse_special: "<|im_end|>" is one
+        token and not plain text."""
         return list(self.request(*requests.tokenize(text, add_special, parse_special))["tokens"])
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         return str(self.request(*requests.detokenize(tokens))["content"])
 
-    def apply_template(self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None, **options: "Unpack[Options]") -> str:
+    def apply_template(
+        self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None, **options: "Unpack[Options]"
+    ) -> str:
         """The text that the model's chat template makes of the messages."""
         return str(self.request(*requests.template(prompt, system, options))["prompt"])
 
-    def count_tokens(self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None, **options: "Unpack[Options]") -> int:
+    def count_tokens(
+        self, prompt: Union[str, Sequence[Message]], *, system: Optional[str] = None, **options: "Unpack[Options]"
+    ) -> int:
         """How many tokens the prompt has of which generate() would answer."""
         return int(self.request(*requests.count(prompt, system, options))["input_tokens"])
 

@@ -86,15 +86,21 @@ class Options(TypedDict, total=False):
 
 # Further fields that the server reads, or refuses by name: other names of those above, and fields for special uses.
 OTHERS = """
-    adapters allowed_token_ids audio bad_words best_of draft_model echo function_call functions grammar_lazy grammar_triggers
-    guided_decoding_backend guided_grammar guided_whitespace_pattern id_slot logits_processors min_new_tokens mirostat_mode modalities
-    moderation nsigma prediction prompt_cache_key prompt_cache_options prompt_cache_retention reasoning reasoning_budget repeat_penalty
-    return_progress role_mapping safety_identifier stop_regex suffix tfs_z think thinking thinking_budget thinking_budget_tokens
-    thinking_token_budget top_a typ_p use_beam_search web_search_options""".split()
+    adapters allowed_token_ids audio bad_words best_of draft_model echo function_call functions grammar_lazy
+    grammar_triggers guided_decoding_backend guided_grammar guided_whitespace_pattern id_slot logits_processors
+    min_new_tokens mirostat_mode modalities moderation nsigma prediction prompt_cache_key prompt_cache_options
+    prompt_cache_retention reasoning reasoning_budget repeat_penalty return_progress role_mapping safety_identifier
+    stop_regex suffix tfs_z think thinking thinking_budget thinking_budget_tokens thinking_token_budget top_a typ_p
+    use_beam_search web_search_options""".split()
 
 # Fields that the methods of a Model set.
-OWN = {"messages": "give the messages as the prompt", "prompt": "give it as the first argument", "stream": "call stream()",
-       "stream_options": "the usage is part of each answer", "n": "call the method once for each answer, with different seeds"}
+OWN = {
+    "messages": "give the messages as the prompt",
+    "prompt": "give it as the first argument",
+    "stream": "call stream()",
+    "stream_options": "the usage is part of each answer",
+    "n": "call the method once for each answer, with different seeds",
+}
 
 KNOWN = {*Options.__annotations__, *OTHERS}
 

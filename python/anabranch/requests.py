@@ -27,8 +27,11 @@ def answer(prompt: Prompt, system: Optional[str], raw: bool, more: Mapping[str, 
     if not raw and not ids:
         return "/v1/chat/completions", {"messages": messages_of(prompt, system), **more}  # type: ignore[arg-type]
     if turns or system is not None:
-        raise TypeError("messages and a system prompt need the chat template: leave out raw, and give text instead of token ids")
-    return "/v1/completions", {"prompt": [operator.index(one) for one in prompt] if ids else prompt, **more}  # type: ignore[arg-type]
+        raise TypeError(
+            "messages and a system prompt need the chat template: leave out raw, and give text instead of token ids"
+        )
+    text_or_ids = [operator.index(one) for one in prompt] if ids else prompt  # type: ignore[arg-type]
+    return "/v1/completions", {"prompt": text_or_ids, **more}
 
 
 def chat(messages: Sequence[Message], more: Mapping[str, Any]) -> Request:

@@ -18,8 +18,8 @@ from .errors import Error
 SECONDS_TO_END = 10
 LOG_BYTES = 4000
 
-# Runs the program as a child, with its status as its own. Ends it when standard input closes, which it does in any case when the
-# process of Python is gone: also after SIGKILL, where no handler runs.
+# Runs the program as a child, with its status as its own. Ends it when standard input closes, which it does in any case
+# when the process of Python is gone: also after SIGKILL, where no handler runs.
 GUARD = """
 exec 3<&0 </dev/null
 "$@" 3<&- & server=$!
@@ -27,17 +27,20 @@ exec >/dev/null
 (read -r _ <&3; kill "$server") 2>/dev/null & reader=$!
 exec 3<&-
 wait "$server"; status=$?
-kill "$reader"
+kill "$reader" 2>/dev/null
 exit "$status"
 """
 
 # Flags that this package sets itself.
-OWN = ("model", "host", "port", "api_key", "api_key_file", "tls_cert", "tls_key", "detach", "pid_file", "log_file", "log_format",
-       "drain_seconds")
+OWN = "model host port api_key api_key_file tls_cert tls_key detach pid_file log_file log_format drain_seconds".split()
+
+# What files of settings say about addresses, certificates and logs is for servers that others reach.
+PRIVATE = "--host 127.0.0.1 --port 0 --detach=false --log-format text --drain-seconds 0".split()
+PRIVATE += [word for flag in ("--tls-cert", "--tls-key", "--pid-file", "--log-file") for word in (flag, "")]
 
 
 def words_of(flags: Mapping[str, Any]) -> "list[str]":
-    """Flags of `anabranch serve` as words: context=4096 is --context=4096, no_cache=True is --no-cache, a list repeats the flag."""
+    """Flags of `anabranch serve` as words: context=9 is --context=9, no_cache=True is --no-cache, a list repeats it."""
     words = []
     for name, value in flags.items():
         if name in OWN:
@@ -51,7 +54,8 @@ def words_of(flags: Mapping[str, Any]) -> "list[str]":
 
 
 class Server:
-    """It loads its model after the constructor has returned. verbose: its log, and the progress of a download, go to stderr."""
+    """It loads its model after the constructor has returned. verbose: its log and the progress of a download go to
+    stderr."""
 
     def __init__(self, model: str, flags: Mapping[str, Any], verbose: bool) -> None:
         self.key = secrets.token_urlsafe(32)
@@ -59,14 +63,17 @@ class Server:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._log: Optional[IO[bytes]] = None if verbose else tempfile.TemporaryFile()
-        # What a file of settings says about keys, certificates and logs is for servers that others reach.
-        command = [find_binary(), *([] if verbose else ["--quiet"]), "serve", "--model", os.fspath(model), "--host", "127.0.0.1",
-                   "--port", "0", "--detach=false", "--tls-cert", "", "--tls-key", "", "--pid-file", "", "--log-file", "",
-                   "--log-format", "text", "--drain-seconds", "0", *words_of(flags)]
+        quiet = [] if verbose else ["--quiet"]
+        command = [find_binary(), *quiet, "serve", "--model", model, *PRIVATE, *words_of(flags)]
         # In a session of its own, so that Ctrl-C interrupts Python and not the server.
-        self._process = subprocess.Popen(["/bin/sh", "-c", GUARD, "anabranch", *command], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=self._log, start_new_session=True,
-                                         env={**environment(), "ANABRANCH_API_KEY": self.key})
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, "anabranch", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+            env={**environment(), "ANABRANCH_API_KEY": self.key},
+        )
         running.add(self)
         self._end = weakref.finalize(self, end, self._process, self._log, self._owner)
 
@@ -74,11 +81,13 @@ class Server:
         """Until the model is loaded. Raises Error if it cannot be."""
         with self._lock:
             if self.port is None:
+                if not self._end.alive:
+                    raise self.lost()
                 assert self._process.stdout
                 line = self._process.stdout.readline().decode(errors="replace")
                 found = re.search(r" on http://127\.0\.0\.1:(\d+)/v1$", line.rstrip())
                 if not found:
-                    raise self.lost("not_started")
+                    raise self.lost()
                 self.port = int(found[1])
 
     def close(self) -> None:
@@ -86,25 +95,27 @@ class Server:
         running.discard(self)
         self._end()
 
-    def lost(self, code: str = "server_ended") -> Error:
-        """Why a connection to the server broke."""
+    def lost(self) -> Error:
+        """Why the server does not answer."""
         if not self._end.alive:
             return Error("the Model is closed", code="closed")
-        if os.getpid() == self._owner:
+        if os.getpid() == self._owner:  # only the parent of a process learns of its end
             try:
-                status = self._process.wait(1)
-                return Error(self.log() or f"the server ended with status {status}", code=code)
+                ended = f"the server ended with status {self._process.wait(1)}"
+                log = self.log()
+                if self.port is None:
+                    return Error(log.partition("error: ")[2] or log or ended, code="not_started")
+                return Error(f"{ended}: {log}" if log else ended, code="server_ended")
             except subprocess.TimeoutExpired:
                 pass
         return Error("the connection to the server broke", code="connection_lost")
 
     def log(self) -> str:
-        """The end of what the server wrote to its log: errors only."""
+        """The end of the server's log, which has only errors."""
         if self._log is None:
             return ""
         size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), LOG_BYTES, max(0, size - LOG_BYTES)).decode(errors="replace").strip()
-        return text[len("error: "):] if text.startswith("error: ") else text
+        return os.pread(self._log.fileno(), LOG_BYTES, max(0, size - LOG_BYTES)).decode(errors="replace").strip()
 
 
 def end(process: "subprocess.Popen[bytes]", log: Optional[IO[bytes]], owner: int) -> None:

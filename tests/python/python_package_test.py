@@ -1,11 +1,9 @@
-"""The package python/anabranch: what its models answer, and that their servers end when they should."""
+"""The package python/anabranch: what its models answer and refuse, and how it finds and shields the server."""
 
 import asyncio
-import gc
 import json
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
@@ -14,28 +12,23 @@ import tomllib
 
 import pytest
 
+from python_models import LONG, start
+
 import anabranch
 from anabranch import binary, options
 from harness import clients, paths
-from harness.waiting import stays, wait_for
 
 pytestmark = pytest.mark.any_model
-LONG = {"raw": True, "ignore_eos": True, "max_tokens": 7000, "temperature": 0, "speculation": "off"}  # takes seconds
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {"city": {"enum": cities}},
-                                                                        "required": ["city"]}}}
-         for name, cities in (("weather", ["Paris"]), ("traffic", ["Rome", "Oslo"]))]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def program():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANABRANCH_BINARY", paths.PROGRAM)
-        patch.setenv("PYTHONPATH", os.path.join(paths.ROOT, "python"))
-        yield
-
-
-def start(**flags):
-    return anabranch.Model(paths.DRAFT, no_cache=True, context=8192, **flags)
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {"type": "object", "properties": {"city": {"enum": cities}}, "required": ["city"]},
+        },
+    }
+    for name, cities in (("weather", ["Paris"]), ("traffic", ["Rome", "Oslo"]))
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,30 +37,18 @@ def model(program):
         yield one
 
 
-def engine(model):
-    return model.request("/health")["engine"]
-
-
-def is_cancelled(model, before):
-    wait_for(lambda: engine(model)["running"] == 0 and engine(model)["cancelled"] == before + 1, lambda: f"one cancelled: {engine(model)}", 10)
-
-
-def group_of(model):
-    return model._server._process.pid
-
-
-def is_gone(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 # --- Answers.
 
+
 def plain(answer):
-    return answer.text, answer.thoughts, answer.tool_calls, answer.finish_reason, answer.prompt_tokens, answer.completion_tokens
+    return (
+        answer.text,
+        answer.thoughts,
+        answer.tool_calls,
+        answer.finish_reason,
+        answer.prompt_tokens,
+        answer.completion_tokens,
+    )
 
 
 def test_an_answer_is_the_servers(model):
@@ -76,18 +57,30 @@ def test_an_answer_is_the_servers(model):
     told = model.request("/v1/chat/completions", {"messages": messages, **more})
     answer = model.generate("Tell me of rivers", system="Be brief.", **more)
     assert answer.message["content"] == answer.text == str(answer) == told["choices"][0]["message"]["content"] != ""
-    assert answer.message["reasoning_content"] == answer.thoughts == told["choices"][0]["message"]["reasoning_content"] != ""
+    assert (
+        answer.message["reasoning_content"]
+        == answer.thoughts
+        == told["choices"][0]["message"]["reasoning_content"]
+        != ""
+    )
     assert answer.finish_reason == told["choices"][0]["finish_reason"] == "length"
     usage = told["usage"]
     assert (answer.prompt_tokens, answer.completion_tokens) == (usage["prompt_tokens"], usage["completion_tokens"])
-    assert answer.thinking_tokens == usage["completion_tokens_details"]["reasoning_tokens"] > 0 and answer.cached_tokens == 0
+    assert (
+        answer.thinking_tokens == usage["completion_tokens_details"]["reasoning_tokens"] > 0
+        and answer.cached_tokens == 0
+    )
     assert plain(model.chat(messages, **more)) == plain(model.generate(messages, **more)) == plain(answer)
     with_other_system = model.generate("Tell me of rivers", system="Be very brief.", **more)
     assert with_other_system.prompt_tokens == answer.prompt_tokens + 1
     stream = model.stream(messages, **more)
     pieces = list(stream)
     assert "".join(pieces) == answer.text and "".join(piece.thoughts for piece in pieces) == answer.thoughts
-    assert len(pieces) > 4 and all(bool(piece) != bool(piece.thoughts) for piece in pieces) and plain(stream.answer) == plain(answer)
+    assert (
+        len(pieces) > 4
+        and all(bool(piece) != bool(piece.thoughts) for piece in pieces)
+        and plain(stream.answer) == plain(answer)
+    )
 
 
 def test_texts_and_token_ids_are_continued(model):
@@ -97,7 +90,9 @@ def test_texts_and_token_ids_are_continued(model):
     assert model.generate(ids, max_tokens=5, temperature=0).text == answer.text == "".join(answer.logprobs["tokens"])
     stream = model.stream(tuple(ids), max_tokens=5, temperature=0, logprobs=2)
     assert "".join(stream) == answer.text and stream.answer.logprobs == answer.logprobs
-    assert model.detokenize(ids) == "The capital of" and model.tokenize("<|im_end|>") == [2] != model.tokenize("<|im_end|>", parse_special=False)
+    assert model.detokenize(ids) == "The capital of" and model.tokenize("<|im_end|>") == [2] != model.tokenize(
+        "<|im_end|>", parse_special=False
+    )
     for wrong in ({"role": "user", "content": "x"}, [{"role": "user", "content": "x"}]):
         with pytest.raises(TypeError, match="message"):
             model.generate(wrong, raw=True)
@@ -107,7 +102,9 @@ def test_texts_and_token_ids_are_continued(model):
         model.chat("Hello")
 
 
-@pytest.mark.parametrize("more", [{"tool_choice": "required"}, {"tool_choice": {"type": "function", "function": {"name": "traffic"}}}])
+@pytest.mark.parametrize(
+    "more", [{"tool_choice": "required"}, {"tool_choice": {"type": "function", "function": {"name": "traffic"}}}]
+)
 def test_calls_of_tools_are_openais(model, more):
     messages = [{"role": "user", "content": "What is the weather in Paris, and the traffic in Rome?"}]
     more = {**more, "tools": TOOLS, "temperature": 0, "max_tokens": 120, "enable_thinking": False}
@@ -126,28 +123,51 @@ def test_calls_of_tools_are_openais(model, more):
 
 def test_calls_of_a_stream_are_put_together():
     answer = anabranch.Answer()
-    for calls in ([{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
-                  [{"index": 0, "function": {"arguments": '{"x"'}}], [{"index": 0, "function": {"arguments": ": 1}"}}],
-                  [{"index": 1, "id": "b", "type": "function", "function": {"name": "g"}}, {"index": 1, "function": {"arguments": "{}"}}]):
+    for calls in (
+        [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
+        [{"index": 0, "function": {"arguments": '{"x"'}}],
+        [{"index": 0, "function": {"arguments": ": 1}"}}],
+        [
+            {"index": 1, "id": "b", "type": "function", "function": {"name": "g"}},
+            {"index": 1, "function": {"arguments": "{}"}},
+        ],
+    ):
         assert answer.add({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": None}]}) is None
-    assert answer.tool_calls == [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
-                                 {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}]
+    assert answer.tool_calls == [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+        {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+    ]
     assert answer.finish_reason is None and answer.message["tool_calls"] == answer.tool_calls
 
 
 def test_an_answer_follows_a_format(model):
-    schema = {"type": "object", "properties": {"river": {"enum": ["Elbe", "Oder"]}}, "required": ["river"], "additionalProperties": False}
-    answer = model.chat([{"role": "user", "content": "A river?"}], temperature=0, max_tokens=60,
-                        response_format={"type": "json_schema", "json_schema": {"name": "river", "schema": schema}})
+    schema = {
+        "type": "object",
+        "properties": {"river": {"enum": ["Elbe", "Oder"]}},
+        "required": ["river"],
+        "additionalProperties": False,
+    }
+    answer = model.chat(
+        [{"role": "user", "content": "A river?"}],
+        temperature=0,
+        max_tokens=60,
+        response_format={"type": "json_schema", "json_schema": {"name": "river", "schema": schema}},
+    )
     assert json.loads(answer.text)["river"] in ("Elbe", "Oder")
 
 
 def test_prompts_and_embeddings(model):
     messages = [{"role": "user", "content": "Tell me of rivers"}]
     text = model.apply_template(messages, enable_thinking=False)
-    assert text == model.apply_template("Tell me of rivers", enable_thinking=False) and "Tell me of rivers<|im_end|>" in text
-    assert len(model.tokenize(text)) == model.count_tokens(messages, enable_thinking=False) \
+    assert (
+        text == model.apply_template("Tell me of rivers", enable_thinking=False)
+        and "Tell me of rivers<|im_end|>" in text
+    )
+    assert (
+        len(model.tokenize(text))
+        == model.count_tokens(messages, enable_thinking=False)
         == model.generate(messages, enable_thinking=False, max_tokens=1).prompt_tokens
+    )
     assert model.count_tokens(messages, system="Be brief.", enable_thinking=False) > len(model.tokenize(text))
     one, two = model.embed(["A boat.", "The river rises in the hills."])
     assert model.embed("A boat.") == one != two
@@ -156,12 +176,17 @@ def test_prompts_and_embeddings(model):
 
 # --- Options and errors.
 
+
 def server_fields():
     """The names that the server reads in requests of OpenAI's API."""
     with open(os.path.join(paths.ROOT, "src/server/api/field_names.cc")) as file:
         lists = dict(re.findall(r"constexpr const char\* (k\w+) =\s*((?:\"[^\"]*\"\s*)+);", file.read()))
-    return {word for name in ("kOwn", "kSamplers", "kForms", "kOpenAi")
-            for text in re.findall(r'"([^"]*)"', lists[name]) for word in text.split()}
+    return {
+        word
+        for name in ("kOwn", "kSamplers", "kForms", "kOpenAi")
+        for text in re.findall(r'"([^"]*)"', lists[name])
+        for word in text.split()
+    }
 
 
 def test_the_options_are_those_of_the_server():
@@ -169,12 +194,19 @@ def test_the_options_are_those_of_the_server():
     assert not options.KNOWN & set(options.OWN) and not set(options.OTHERS) & set(options.Options.__annotations__)
     with open(os.path.join(paths.ROOT, "src/server/api/openapi.json")) as file:
         schemas = json.load(file)["components"]["schemas"]
-    described = {name for part in ("Samplers", "Common", "OpenAiCommon", "ChatRequest") for name in schemas[part]["properties"]}
+    described = {
+        name for part in ("Samplers", "Common", "OpenAiCommon", "ChatRequest") for name in schemas[part]["properties"]
+    }
     assert described - set(options.OWN) <= set(options.Options.__annotations__)
 
 
 def test_what_the_server_would_ignore_is_refused_with_the_nearest_name(model):
-    for wrong, right in (("temprature", "temperature"), ("topp", "top_p"), ("max_token", "max_tokens"), ("response_fromat", "response_format")):
+    for wrong, right in (
+        ("temprature", "temperature"),
+        ("topp", "top_p"),
+        ("max_token", "max_tokens"),
+        ("response_fromat", "response_format"),
+    ):
         for ask in (model.generate, model.stream, model.apply_template, model.count_tokens):
             with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
                 ask("x", **{wrong: 1})
@@ -191,7 +223,9 @@ def test_errors_have_the_servers_words(model):
     with pytest.raises(anabranch.Error) as caught:
         model.generate("x", temperature=1000)
     error = caught.value
-    assert (error.status, error.code, error.param) == (400, "invalid_value", "temperature") and str(error) == error.message
+    assert (error.status, error.code, error.param) == (400, "invalid_value", "temperature") and str(
+        error
+    ) == error.message
     assert "must be between 0 and 100" in error.message
     with pytest.raises(anabranch.Error) as caught:
         next(model.stream("x", timeout=-1))
@@ -208,65 +242,26 @@ def test_errors_have_the_servers_words(model):
 
 
 def test_a_server_that_does_not_start_says_why():
-    for name, flags, words in (("/no/such/model", {}, "no model at /no/such/model"), (paths.DRAFT, {"contex": 5}, "did you mean --context"),
-                               (paths.DRAFT, {"context": "many"}, "--context must be from")):
+    for name, flags, words in (
+        ("/no/such/model", {}, "no model at /no/such/model"),
+        (paths.DRAFT, {"contex": 5}, "did you mean --context"),
+        (paths.DRAFT, {"context": "many"}, "--context must be from"),
+    ):
         with pytest.raises(anabranch.Error, match=words) as caught:
             anabranch.Model(name, **flags)
-        assert caught.value.code == "not_started" and caught.value.status is None and not str(caught.value).startswith("error: ")
+        assert (
+            caught.value.code == "not_started"
+            and caught.value.status is None
+            and not str(caught.value).startswith("error: ")
+        )
 
 
 def test_flags_become_words():
     from anabranch.server import words_of
-    assert words_of({"no_cache": True, "pin": False, "draft": None, "context": 0, "lora": ["a=b", "c=d"], "thinking": "off"}) \
-        == ["--no-cache", "--context=0", "--lora=a=b", "--lora=c=d", "--thinking=off"]
 
-
-# --- The end of requests.
-
-def leave(stream):
-    for _ in stream:
-        break
-
-
-def close(stream):
-    next(stream)
-    stream.close()
-    assert list(stream) == [] and stream.answer.finish_reason is None and stream.answer.text
-
-
-def leave_block(stream):
-    with stream:
-        next(stream)
-
-
-@pytest.mark.parametrize("end", [leave, close, leave_block])
-def test_a_stream_that_is_left_ends_its_request(model, end):
-    before = engine(model)["cancelled"]
-    end(model.stream("Rivers", **LONG))
-    gc.collect()
-    is_cancelled(model, before)
-
-
-def test_a_stream_goes_on_while_it_is_used(model):
-    before = engine(model)["cancelled"]
-    stream = model.stream("Rivers", **LONG)
-    leave(stream)
-    stays(lambda: engine(model)["running"] == 1, "the request runs", 0.2)
-    assert next(stream)
-    stream.close()
-    is_cancelled(model, before)
-
-
-def test_another_thread_may_close_a_stream(model):
-    before = engine(model)["cancelled"]
-    stream = model.stream("Rivers", **LONG)
-    next(stream)
-    reader = threading.Thread(target=lambda: list(stream))
-    reader.start()
-    stream.close()
-    reader.join(10)
-    assert not reader.is_alive()
-    is_cancelled(model, before)
+    assert words_of(
+        {"no_cache": True, "pin": False, "draft": None, "context": 0, "lora": ["a=b", "c=d"], "thinking": "off"}
+    ) == ["--no-cache", "--context=0", "--lora=a=b", "--lora=c=d", "--thinking=off"]
 
 
 def test_threads_get_their_own_answers(model):
@@ -276,6 +271,7 @@ def test_threads_get_their_own_answers(model):
 
     def ask(prompt):
         found[prompt] = model.generate(prompt, raw=True, max_tokens=9, temperature=0).text
+
     threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
     for thread in threads:
         thread.start()
@@ -284,136 +280,8 @@ def test_threads_get_their_own_answers(model):
     assert [found[prompt] for prompt in prompts] == alone and len(set(alone)) == len(alone)
 
 
-# --- The end of servers.
-
-def test_models_end_with_the_block_and_with_their_last_use():
-    with start() as one:
-        other = start()
-        assert one.url != other.url and one.key != other.key
-        assert one.generate("x", max_tokens=1).prompt_tokens == other.generate("x", max_tokens=1).prompt_tokens
-        stream = other.stream("Rivers", **LONG)
-        next(stream)
-        groups = group_of(one), group_of(other)
-        del other  # the stream still uses the server
-        assert next(stream) and not is_gone(groups[1])
-        del stream
-        gc.collect()
-        assert is_gone(groups[1]) and not is_gone(groups[0])
-        stream = one.stream("Rivers", **LONG)
-        next(stream)
-    assert is_gone(groups[0])
-    with pytest.raises(anabranch.Error, match="The server is shutting down|the Model is closed"):
-        list(stream)
-    one.close()
-    with pytest.raises(anabranch.Error, match="closed") as caught:
-        one.generate("x")
-    assert caught.value.code == "closed"
-
-
-SCRIPT = """
-import anabranch, os, signal, sys, time
-model = anabranch.Model(sys.argv[1], no_cache=True)
-if sys.argv[2:] and os.fork() == 0: time.sleep(600)
-print(model._server._process.pid, flush=True)
-"""
-ENDS = {
-    "the last line": ("", None),
-    "an exception in a loop": (f"for piece in model.stream('x', **{LONG}): raise SystemExit(3)", None),
-    "os._exit": ("os._exit(0)", None),
-    "SIGKILL": ("time.sleep(600)", signal.SIGKILL),
-    "SIGTERM": ("time.sleep(600)", signal.SIGTERM),
-    "Ctrl-C": ("time.sleep(600)", signal.SIGINT),
-    "SIGKILL in a stream": (f"list(model.stream('x', **{LONG}))", signal.SIGKILL),
-    "SIGKILL with a child that lives": ("time.sleep(600)", signal.SIGKILL),
-}
-
-
-def python(script, *arguments):
-    return subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            start_new_session=True)
-
-
-@pytest.mark.parametrize("way", ENDS)
-def test_the_server_ends_with_python(way):
-    rest, number = ENDS[way]
-    forks = way.endswith("lives")
-    process = python(SCRIPT + rest, paths.DRAFT, *["fork"] * forks)
-    try:
-        group = int(process.stdout.readline())
-        if number:
-            assert not is_gone(group)
-            process.send_signal(number)
-        process.wait(30)
-        wait_for(lambda: is_gone(group), "the server's end", 15)
-    finally:
-        if forks:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.stdout.close(), process.stderr.close()
-
-
-def test_the_server_ends_with_python_while_it_loads(tmp_path):
-    """A program in the place of the server that is never ready."""
-    slow = tmp_path / "anabranch"
-    slow.write_text("#!/bin/sh\nexec sleep 600\n")
-    slow.chmod(0o755)
-    script = ("import anabranch, anabranch.server as server, os, subprocess\nplain = subprocess.Popen\n"
-              "def popen(*words, **more):\n  process = plain(*words, **more)\n  print(process.pid, flush=True)\n  return process\n"
-              "server.subprocess.Popen = popen\nanabranch.Model('x')\n")
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=os.environ | {"ANABRANCH_BINARY": str(slow)})
-    group = int(process.stdout.readline())
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    wait_for(lambda: is_gone(group), "the server's end", 15)
-
-
-def test_a_forked_child_asks_and_leaves_the_server_alone():
-    with start() as model:
-        stream = model.stream("Rivers", **LONG)
-        next(stream)
-        expected = model.generate("The capital of", raw=True, max_tokens=5, temperature=0).text
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:  # pragma: no cover
-            try:
-                stream.close()
-                text = model.generate("The capital of", raw=True, max_tokens=5, temperature=0).text
-                model.close()
-                os.write(write, text.encode())
-            finally:
-                os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as file:
-            assert file.read() == expected
-        os.waitpid(child, 0)
-        assert next(stream) and engine(model)["running"] == 1
-        stream.close()
-        assert model.generate("The capital of", raw=True, max_tokens=5, temperature=0).text == expected
-
-
-def test_a_server_that_dies_is_reported():
-    with start() as model:
-        stream = model.stream("Rivers", **LONG)
-        next(stream)
-        server = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_server(pid, group_of(model))]
-        os.kill(server[0], signal.SIGKILL)
-        with pytest.raises(anabranch.Error) as caught:
-            list(stream)
-        assert caught.value.code == "server_ended"
-        with pytest.raises(anabranch.Error) as caught:
-            model.generate("x")
-        assert caught.value.code == "server_ended" and caught.value.message
-
-
-def is_server(pid, group):
-    try:
-        with open(f"/proc/{pid}/cmdline") as file:
-            return os.getpgid(int(pid)) == group and file.read().startswith(paths.PROGRAM)
-    except OSError:
-        return False
-
-
 # --- What nobody else may use, and what settings do not change.
+
 
 def test_the_key_is_secret_and_needed(model):
     assert len(model.key) > 30
@@ -428,11 +296,38 @@ def test_the_key_is_secret_and_needed(model):
 
 
 def test_settings_for_other_servers_change_nothing(monkeypatch, tmp_path):
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem",
-                    "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True)
-    for name, value in (("TLS_CERT", tmp_path / "cert.pem"), ("TLS_KEY", tmp_path / "key.pem"), ("HOST", "0.0.0.0"), ("PORT", "1"),
-                        ("LOG_FORMAT", "json"), ("LOG_FILE", tmp_path / "log"), ("PID_FILE", tmp_path / "pid"), ("DETACH", "1"),
-                        ("API_KEY", "other"), ("MODEL", "/no/such/model")):
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            tmp_path / "key.pem",
+            "-out",
+            tmp_path / "cert.pem",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    for name, value in (
+        ("TLS_CERT", tmp_path / "cert.pem"),
+        ("TLS_KEY", tmp_path / "key.pem"),
+        ("HOST", "0.0.0.0"),
+        ("PORT", "1"),
+        ("LOG_FORMAT", "json"),
+        ("LOG_FILE", tmp_path / "log"),
+        ("PID_FILE", tmp_path / "pid"),
+        ("DETACH", "1"),
+        ("API_KEY", "other"),
+        ("MODEL", "/no/such/model"),
+    ):
         monkeypatch.setenv("ANABRANCH_" + name, str(value))
     with start() as model:
         assert model.generate("x", max_tokens=1).completion_tokens >= 1 and model.key != "other"
@@ -446,8 +341,11 @@ def test_the_program_is_found(monkeypatch, tmp_path):
         path.write_text(text)
         path.chmod(0o755)
         return str(path)
+
     shim = executable("pip", "#!/usr/bin/python3\nfrom anabranch.binary import main\nmain()\n")
-    on_path, in_clone, in_wheel = (executable(folder, "#!/bin/sh\n") for folder in ("usr/bin", "clone/build", "clone/python/anabranch/bin"))
+    on_path, in_clone, in_wheel = (
+        executable(folder, "#!/bin/sh\n") for folder in ("usr/bin", "clone/build", "clone/python/anabranch/bin")
+    )
     monkeypatch.setattr(binary, "PACKAGE", str(tmp_path / "clone/python/anabranch"))
     monkeypatch.setenv("PATH", f"{os.path.dirname(shim)}:{os.path.dirname(on_path)}")
     assert binary.find_binary() == paths.PROGRAM
@@ -468,7 +366,9 @@ def test_the_command_is_the_program():
     done = subprocess.run([*command, "--version"], capture_output=True, text=True)
     assert done.stdout.strip() == anabranch.__version__ and done.returncode == 0 and done.stderr == ""
     assert subprocess.run([*command, "serve", "--model", "/no/such"], capture_output=True).returncode == 1
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"ANABRANCH_BINARY": "/no/such/file"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"ANABRANCH_BINARY": "/no/such/file"}
+    )
     assert done.returncode == 1 and done.stderr.startswith("error: ANABRANCH_BINARY is '/no/such/file'")
 
 
@@ -476,12 +376,15 @@ def test_the_package_is_whole():
     with open(os.path.join(paths.ROOT, "python/pyproject.toml"), "rb") as file:
         project = tomllib.load(file)
     folder = os.path.join(paths.ROOT, "python")
-    packages = {os.path.relpath(at, folder).replace("/", ".") for at, _, files in os.walk(folder) if "__init__.py" in files}
+    packages = {
+        os.path.relpath(at, folder).replace("/", ".") for at, _, files in os.walk(folder) if "__init__.py" in files
+    }
     assert set(project["tool"]["setuptools"]["packages"]) == packages
     assert os.path.exists(os.path.join(folder, "anabranch/py.typed")) and not project["project"].get("dependencies")
 
 
 # --- asyncio.
+
 
 def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
@@ -495,60 +398,35 @@ def test_the_asynchronous_twin_answers_the_same(model):
         async with anabranch.AsyncModel(paths.DRAFT, no_cache=True, context=8192, pooling="last") as twin:
             stream = twin.stream(messages, **more)
             pieces = [piece async for piece in stream]
-            answers = await asyncio.gather(*[twin.chat(messages, **more) for _ in range(4)], twin.generate(messages[0]["content"], **more))
-            others = await asyncio.gather(twin.tokenize("A boat."), twin.detokenize([28]), twin.apply_template(messages), twin.count_tokens(messages),
-                                          twin.embed("A boat."), twin.embed(["A boat."]))
+            answers = await asyncio.gather(
+                *[twin.chat(messages, **more) for _ in range(4)], twin.generate(messages[0]["content"], **more)
+            )
+            others = await asyncio.gather(
+                twin.tokenize("A boat."),
+                twin.detokenize([28]),
+                twin.apply_template(messages),
+                twin.count_tokens(messages),
+                twin.embed("A boat."),
+                twin.embed(["A boat."]),
+            )
             return "".join(pieces), stream.answer, answers, others
+
     text, streamed, answers, others = run(ask())
     expected = model.chat(messages, **more)
     assert text == expected.text and all(plain(one) == plain(expected) for one in [streamed, *answers])
-    assert others[:4] == [model.tokenize("A boat."), model.detokenize([28]), model.apply_template(messages), model.count_tokens(messages)]
+    assert others[:4] == [
+        model.tokenize("A boat."),
+        model.detokenize([28]),
+        model.apply_template(messages),
+        model.count_tokens(messages),
+    ]
     assert others[4] == others[5][0] == pytest.approx(model.embed("A boat."))
-
-
-def test_tasks_that_are_cancelled_end_their_requests():
-    async def cancelled(twin, count):
-        for _ in range(500):
-            found = (await twin.request("/health"))["engine"]
-            if found["running"] == 0 and found["cancelled"] == count:
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError(found)
-
-    async def ask():
-        twin = anabranch.AsyncModel(paths.DRAFT, no_cache=True, context=8192)
-        async for _ in twin.stream("Rivers", **LONG):
-            break
-        await cancelled(twin, 1)
-        task = asyncio.create_task(twin.generate("Rivers", **LONG))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await cancelled(twin, 2)
-        stream = twin.stream("Rivers", **LONG)
-
-        async def read():
-            return [piece async for piece in stream]
-        task = asyncio.create_task(read())
-        await asyncio.sleep(0.2)
-        await stream.aclose()
-        assert len(await task) > 1
-        await cancelled(twin, 3)
-        async with twin.stream("Rivers", **LONG) as stream:
-            await stream.__anext__()
-        await cancelled(twin, 4)
-        group = group_of(twin)
-        await twin.aclose()
-        assert is_gone(group)
-        with pytest.raises(anabranch.Error, match="closed"):
-            await twin.generate("x")
-    run(ask())
 
 
 def test_an_asynchronous_model_that_does_not_start_says_why():
     async def ask():
         async with anabranch.AsyncModel("/no/such/model"):
             pass
+
     with pytest.raises(anabranch.Error, match="no model at /no/such/model"):
         run(ask())

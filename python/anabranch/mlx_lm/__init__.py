@@ -1,4 +1,4 @@
-"""The names of mlx-lm, for programs that were written for it: `from anabranch.mlx_lm import load, generate` (docs/python.md)."""
+"""The names of mlx-lm, for programs that were written for it: `from anabranch.mlx_lm import load` (docs/python.md)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,17 @@ from ..options import nearest
 from .sample_utils import Settings, make_logits_processors, make_sampler
 from .tokenizer_utils import Tokenizer
 
-__all__ = ["BatchResponse", "BatchStats", "GenerationResponse", "batch_generate", "generate", "load", "make_logits_processors",
-           "make_sampler", "stream_generate"]
+__all__ = [
+    "BatchResponse",
+    "BatchStats",
+    "GenerationResponse",
+    "batch_generate",
+    "generate",
+    "load",
+    "make_logits_processors",
+    "make_sampler",
+    "stream_generate",
+]
 
 Prompt = Union[str, Sequence[int]]
 
@@ -31,10 +40,20 @@ REFUSED = {
     "input_embeddings": "give the prompt as text or token ids",
     "prompt_progress_callback": "the progress is not told",
     **dict.fromkeys(("temp", "temperature", "top_p", "min_p", "top_k"), "give sampler=make_sampler(...)"),
-    **dict.fromkeys(("logit_bias", "repetition_penalty", "repetition_context_size"), "give logits_processors=make_logits_processors(...)"),
+    **dict.fromkeys(
+        ("logit_bias", "repetition_penalty", "repetition_context_size"),
+        "give logits_processors=make_logits_processors(...)",
+    ),
 }
 # Arguments that change at most the speed.
-IDLE = ("prefill_step_size", "kv_group_size", "quantized_kv_start", "num_draft_tokens", "completion_batch_size", "prefill_batch_size")
+IDLE = (
+    "prefill_step_size",
+    "kv_group_size",
+    "quantized_kv_start",
+    "num_draft_tokens",
+    "completion_batch_size",
+    "prefill_batch_size",
+)
 TAKEN = ("sampler", "logits_processors", "seed")
 
 
@@ -54,7 +73,9 @@ class GenerationResponse:
 
     @property
     def logprobs(self) -> Any:
-        raise AttributeError("logprobs of the whole vocabulary are not supported: Model.generate(..., logprobs=True) has the tokens'")
+        raise AttributeError(
+            "logprobs of the whole vocabulary are not supported: Model.generate(..., logprobs=True) has the tokens'"
+        )
 
 
 @dataclass
@@ -74,18 +95,29 @@ class BatchResponse:
     stats: BatchStats = field(default_factory=BatchStats)
 
 
-def load(path_or_hf_repo: "Union[str, os.PathLike[str]]", tokenizer_config: Optional[Mapping[str, Any]] = None,
-         model_config: Optional[Mapping[str, Any]] = None, adapter_path: Optional[str] = None, lazy: bool = False,
-         return_config: bool = False, revision: Optional[str] = None, **flags: Any) -> Tuple[Model, Tokenizer]:
+def load(
+    path_or_hf_repo: "Union[str, os.PathLike[str]]",
+    tokenizer_config: Optional[Mapping[str, Any]] = None,
+    model_config: Optional[Mapping[str, Any]] = None,
+    adapter_path: Optional[str] = None,
+    lazy: bool = False,
+    return_config: bool = False,
+    revision: Optional[str] = None,
+    **flags: Any,
+) -> Tuple[Model, Tokenizer]:
     """flags: further ones of `anabranch serve`, as for Model."""
     if {name for name in tokenizer_config or {} if name != "trust_remote_code"}:  # no code of models is run at all
         raise TypeError("tokenizer_config is not supported: the model's own files say how it tokenises")
     if model_config or return_config:
-        raise TypeError(f"{'model_config' if model_config else 'return_config'} is not supported: the server reads the model's config")
+        refused = "model_config" if model_config else "return_config"
+        raise TypeError(f"{refused} is not supported: the server reads the model's config")
     name = os.fspath(path_or_hf_repo) + (f"@{revision}" if revision else "")
     model = Model(name, lora=f"adapter={adapter_path}" if adapter_path else None, **flags)
     if adapter_path:
-        model.request("/lora-adapters", [{"id": 0, "scale": 1.0}])
+        adapters = model.request("/lora-adapters")
+        model.request(
+            "/lora-adapters", [{"id": one["id"], "scale": 1.0} for one in adapters if one["name"] == "adapter"]
+        )
     return model, Tokenizer(model)
 
 
@@ -125,8 +157,9 @@ def events(model: Model, body: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
         exchange.close()
 
 
-def stream_generate(model: Model, tokenizer: Tokenizer, prompt: Prompt, max_tokens: int = 256,
-                    **options: Any) -> Iterator[GenerationResponse]:
+def stream_generate(
+    model: Model, tokenizer: Tokenizer, prompt: Prompt, max_tokens: int = 256, **options: Any
+) -> Iterator[GenerationResponse]:
     """Yields a response for each token; the last one has the finish_reason."""
     fields = fields_of(options)
     tokens = tokens_of(tokenizer, prompt)
@@ -141,8 +174,15 @@ def stream_generate(model: Model, tokenizer: Tokenizer, prompt: Prompt, max_toke
             count += 1
             if waiting:
                 yield waiting
-            waiting = GenerationResponse(event["content"] if at + 1 == len(event["tokens"]) else "", token, len(tokens), prompt_tps,
-                                         count, count / max(time.perf_counter() - begin, 1e-9), memory)
+            waiting = GenerationResponse(
+                event["content"] if at + 1 == len(event["tokens"]) else "",
+                token,
+                len(tokens),
+                prompt_tps,
+                count,
+                count / max(time.perf_counter() - begin, 1e-9),
+                memory,
+            )
         if waiting and event["stop"]:
             waiting.finish_reason = "length" if event["stop_type"] == "limit" else "stop"
             waiting.text += event["content"] if not event["tokens"] else ""
@@ -162,15 +202,23 @@ def generate(model: Model, tokenizer: Tokenizer, prompt: Prompt, verbose: bool =
         if last is None or not text:
             print("No text generated for this prompt")
         else:
-            print(f"Prompt: {last.prompt_tokens} tokens, {last.prompt_tps:.3f} tokens-per-sec\n"
-                  f"Generation: {last.generation_tokens} tokens, {last.generation_tps:.3f} tokens-per-sec\n"
-                  f"Peak memory: {last.peak_memory:.3f} GB")
+            print(
+                f"Prompt: {last.prompt_tokens} tokens, {last.prompt_tps:.3f} tokens-per-sec\n"
+                f"Generation: {last.generation_tokens} tokens, {last.generation_tps:.3f} tokens-per-sec\n"
+                f"Peak memory: {last.peak_memory:.3f} GB"
+            )
     return text
 
 
-def batch_generate(model: Model, tokenizer: Tokenizer, prompts: Sequence[Prompt], max_tokens: Union[int, Sequence[int]] = 128,
-                   verbose: bool = False, **options: Any) -> BatchResponse:
-    """All prompts at a time, as far as the server's --parallel allows. Each text is the same as if its prompt were alone."""
+def batch_generate(
+    model: Model,
+    tokenizer: Tokenizer,
+    prompts: Sequence[Prompt],
+    max_tokens: Union[int, Sequence[int]] = 128,
+    verbose: bool = False,
+    **options: Any,
+) -> BatchResponse:
+    """All prompts at a time, as far as the server's --parallel allows. Each text is the same as of its prompt alone."""
     limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
     fields_of(options)
     begin = time.perf_counter()
@@ -189,5 +237,8 @@ def batch_generate(model: Model, tokenizer: Tokenizer, prompts: Sequence[Prompt]
     stats.prompt_tps = stats.prompt_tokens / max(stats.prompt_time, 1e-9)
     stats.generation_tps = stats.generation_tokens / max(stats.generation_time, 1e-9)
     if verbose:
-        print(f"[batch_generate] {len(prompts)} answers, {stats.generation_tokens} tokens, {stats.generation_tps:.3f} tokens-per-sec")
+        print(
+            f"[batch_generate] {len(prompts)} answers, {stats.generation_tokens} tokens, "
+            f"{stats.generation_tps:.3f} tokens-per-sec"
+        )
     return BatchResponse(["".join(one.text for one in responses) for responses in answers], stats)

@@ -7,8 +7,17 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Union
 from ..model import Model
 
 # Of apply_chat_template in Transformers. Other names are variables of the template.
-REFUSED = ("chat_template", "documents", "padding", "truncation", "max_length", "return_tensors", "return_dict",
-           "return_assistant_tokens_mask", "tokenizer_kwargs")
+REFUSED = (
+    "chat_template",
+    "documents",
+    "padding",
+    "truncation",
+    "max_length",
+    "return_tensors",
+    "return_dict",
+    "return_assistant_tokens_mask",
+    "tokenizer_kwargs",
+)
 
 
 class Tokenizer:
@@ -28,16 +37,26 @@ class Tokenizer:
             raise TypeError("skip_special_tokens is not supported: the server does not tell which tokens are special")
         return self._model.detokenize([token_ids] if isinstance(token_ids, int) else token_ids)
 
-    def apply_chat_template(self, conversation: Sequence[Mapping[str, Any]], tools: Optional[Sequence[Mapping[str, Any]]] = None,
-                            add_generation_prompt: bool = False, tokenize: bool = True, continue_final_message: bool = False,
-                            **variables: Any) -> Union[List[int], str]:
+    def apply_chat_template(
+        self,
+        conversation: Sequence[Mapping[str, Any]],
+        tools: Optional[Sequence[Mapping[str, Any]]] = None,
+        add_generation_prompt: bool = False,
+        tokenize: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> Union[List[int], str]:
         for name in REFUSED:
             if variables.pop(name, None):
                 raise TypeError(f"{name} is not supported by apply_chat_template")
-        # Without the variable, templates of thinking models let the model think; the server would decide by the question.
+        # Templates let the model think unless the variable is false; the server would decide by the question.
         text = self._model.apply_template(
-            conversation, tools=[dict(tool) for tool in tools or []], add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message, chat_template_kwargs={"enable_thinking": True, **variables})
+            conversation,
+            tools=[dict(tool) for tool in tools or []],
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            chat_template_kwargs={"enable_thinking": True, **variables},
+        )
         return self.encode(text, add_special_tokens=False) if tokenize else text
 
     @property
