@@ -46,14 +46,9 @@ def find_binary() -> str:
     )
 
 
-def environment() -> "dict[str, str]":
-    """The environment for the program, which does not know the variable."""
-    return {name: value for name, value in os.environ.items() if name != VARIABLE}
-
-
 def main() -> None:
     try:
         program = find_binary()
     except Error as error:
         sys.exit(f"error: {error}")
-    os.execve(program, [program, *sys.argv[1:]], environment())
+    os.execv(program, [program, *sys.argv[1:]])

@@ -53,9 +53,8 @@ class Connection:
     def abort(self) -> None:
         """May be called from other threads and tasks: who receives gets the end."""
         self.aborted = True
-        if (
-            os.getpid() == self._owner
-        ):  # a forked child has a copy of the socket, and must leave its parent's request alone
+        # A forked child has a copy of the socket, and must leave its parent's request alone.
+        if os.getpid() == self._owner:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:

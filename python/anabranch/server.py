@@ -12,7 +12,7 @@ import threading
 import weakref
 from typing import IO, Any, Mapping, Optional
 
-from .binary import environment, find_binary
+from .binary import find_binary
 from .errors import Error
 
 SECONDS_TO_END = 10
@@ -72,10 +72,10 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=self._log,
             start_new_session=True,
-            env={**environment(), "ANABRANCH_API_KEY": self.key},
+            env={**os.environ, "ANABRANCH_API_KEY": self.key},
         )
         running.add(self)
-        self._end = weakref.finalize(self, end, self._process, self._log, self._owner)
+        self._end = weakref.finalize(self, end, self._process, self._log)
 
     def wait_until_ready(self) -> None:
         """Until the model is loaded. Raises Error if it cannot be."""
@@ -118,11 +118,10 @@ class Server:
         return os.pread(self._log.fileno(), LOG_BYTES, max(0, size - LOG_BYTES)).decode(errors="replace").strip()
 
 
-def end(process: "subprocess.Popen[bytes]", log: Optional[IO[bytes]], owner: int) -> None:
+def end(process: "subprocess.Popen[bytes]", log: Optional[IO[bytes]]) -> None:
+    """In a forked child it ends nothing: the child has closed its end of the pipe, and there is nobody to wait for."""
     if log:
         log.close()
-    if os.getpid() != owner:
-        return
     assert process.stdin and process.stdout
     process.stdin.close()
     try:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 from python_models import LONG, engine, start
@@ -66,8 +67,11 @@ def leave_block(stream):
 @pytest.mark.parametrize("end", [leave, close, leave_block])
 def test_a_stream_that_is_left_ends_its_request(model, end):
     before = engine(model)["cancelled"]
-    end(model.stream("Rivers", **LONG))
-    gc.collect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        end(model.stream("Rivers", **LONG))
+        gc.collect()
+    assert not seen  # of sockets that were not closed
     is_cancelled(model, before)
 
 
@@ -93,13 +97,18 @@ def test_another_thread_may_close_a_stream(model):
     is_cancelled(model, before)
 
 
-def test_an_interrupt_ends_the_request_and_not_the_server(model):
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_interrupt_ends_the_request_and_not_the_server(model, streams):
     before = engine(model)["cancelled"]
-    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        model.generate("Rivers", **LONG)
+    stream = model.stream("Rivers", **LONG)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        if streams:
+            list(stream)
+        else:
+            model.generate("Rivers", **LONG)
     is_cancelled(model, before)
+    assert caught and list(stream if streams else []) == []  # what refers to the request is still there
 
 
 # --- Servers.
@@ -212,25 +221,31 @@ def test_a_server_that_does_not_end_is_killed(tmp_path, monkeypatch):
 
 def test_a_forked_child_asks_and_leaves_the_server_alone():
     with start() as model:
-        stream = model.stream("Rivers", **LONG)
-        next(stream)
+        streams = [model.stream("Rivers", **LONG) for _ in range(2)]
+        for stream in streams:
+            next(stream)
         expected = model.generate("The capital of", raw=True, max_tokens=5, temperature=0).text
-        read, write = os.pipe()
+        (texts, text_end), (end, parent_end) = os.pipe(), os.pipe()
         child = os.fork()
         if child == 0:  # pragma: no cover
             try:
-                stream.close()
+                streams[0].close()
                 text = model.generate("The capital of", raw=True, max_tokens=5, temperature=0).text
                 model.close()
-                os.write(write, text.encode())
+                os.write(text_end, text.encode())
+                os.close(parent_end)
+                os.read(end, 1)
             finally:
                 os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as file:
-            assert file.read() == expected
+        assert os.read(texts, 1000).decode() == expected
+        assert next(streams[0]) and engine(model)["running"] == 2
+        before = engine(model)["cancelled"]
+        for stream in streams:
+            stream.close()  # although the child has copies of their sockets
+        wait_for(lambda: engine(model)["cancelled"] == before + 2, "two cancelled", 10)
+        for one in (parent_end, texts, text_end, end):
+            os.close(one)
         os.waitpid(child, 0)
-        assert next(stream) and engine(model)["running"] == 1
-        stream.close()
         assert model.generate("The capital of", raw=True, max_tokens=5, temperature=0).text == expected
 
 
@@ -270,15 +285,20 @@ def test_tasks_that_are_cancelled_end_their_requests():
 
     async def ask():
         twin = anabranch.AsyncModel(paths.DRAFT, no_cache=True, context=8192)
-        async for _ in twin.stream("Rivers", **LONG):
-            break
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            async for _ in twin.stream("Rivers", **LONG):
+                break
+            gc.collect()
+        assert not seen  # of sockets that were not closed
         await cancelled(twin, 1)
         task = asyncio.create_task(twin.generate("Rivers", **LONG))
         await asyncio.sleep(0.2)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as caught:
             await task
         await cancelled(twin, 2)
+        assert caught  # what refers to the request is still there
         stream = twin.stream("Rivers", **LONG)
 
         async def read():
