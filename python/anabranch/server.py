@@ -62,9 +62,9 @@ class Server:
         self.port: Optional[int] = None  # known once the model is loaded
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._log: Optional[IO[bytes]] = None if verbose else tempfile.TemporaryFile()
         quiet = [] if verbose else ["--quiet"]
         command = [find_binary(), *quiet, "serve", "--model", model, *PRIVATE, *words_of(flags)]
+        self._log: Optional[IO[bytes]] = None if verbose else tempfile.TemporaryFile()
         # In a session of its own, so that Ctrl-C interrupts Python and not the server.
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", GUARD, "anabranch", *command],
