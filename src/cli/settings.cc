@@ -296,8 +296,8 @@ SettingTable settings_of(const CLI::App& command, const Settings& settings, cons
 
 std::vector<std::string> unknown_variables(const CLI::App& app) {
   // Variables that are read elsewhere.
-  std::vector<std::string> known = {"ANABRANCH_API_KEY", "ANABRANCH_CONFIG", "ANABRANCH_LAUNCH_KEY",
-                                    "ANABRANCH_NVRTC", "ANABRANCH_OVERLAP"};
+  std::vector<std::string> known = {"ANABRANCH_API_KEY",    "ANABRANCH_BINARY", "ANABRANCH_CONFIG",
+                                    "ANABRANCH_LAUNCH_KEY", "ANABRANCH_NVRTC",  "ANABRANCH_OVERLAP"};
   for (const CLI::App* command : app.get_subcommands({}))
     for (const std::string& flag : names_of(*command)) known.push_back(variable_of(flag));
   std::vector<std::string> out;

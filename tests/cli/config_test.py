@@ -82,6 +82,8 @@ def test_the_environment_counts():
         assert code == 2 and "ANABRANCH_PORT" not in err, err
         code, out, err = run("config", "show", "--json", ANABRANCH_PRT="8080", ANABRANCH_MAX_GAP="7")
         assert code == 0 and "ANABRANCH_PRT is no setting; did you mean ANABRANCH_PORT?" in err and "MAX_GAP" not in err, err
+        code, _, err = run("config", "show", "--json", ANABRANCH_BINARY="/usr/bin/anabranch")  # of the Python package
+        assert code == 0 and not err, err
         # What Kubernetes tells containers of a service of our name.
         kubernetes = {"ANABRANCH_PORT": "tcp://10.0.0.7:11436", "ANABRANCH_SERVICE_HOST": "10.0.0.7", "ANABRANCH_PORT_11436_TCP": "x"}
         code, out, err = run("config", "show", "--json", **kubernetes)

@@ -1,0 +1,54 @@
+"""Where the program is, and the command `anabranch` that runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Iterator
+
+from .errors import Error
+
+VARIABLE = "ANABRANCH_BINARY"
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def is_program(path: str) -> bool:
+    """Whether it can be run. The command that pip makes of main() does not count: it looks for the program, too."""
+    if not (os.path.isfile(path) and os.access(path, os.X_OK)):
+        return False
+    with open(path, "rb") as file:
+        start = file.read(4096)
+    return not (start.startswith(b"#!") and b"anabranch.binary" in start)
+
+
+def places() -> Iterator[str]:
+    """In a wheel, in the clone that this package belongs to, and in the folders of PATH."""
+    yield os.path.join(PACKAGE, "bin", "anabranch")
+    yield os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "build", "anabranch")
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        yield os.path.join(folder, "anabranch")
+
+
+def find_binary() -> str:
+    """The path of the program. Raises Error if there is none."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        if is_program(chosen):
+            return os.path.abspath(chosen)
+        raise Error(f"{VARIABLE} is {chosen!r}, which is no program that can be run", code="no_binary")
+    for path in places():
+        if is_program(path):
+            return os.path.abspath(path)
+    raise Error(
+        "the program 'anabranch' is neither in this package, nor in build/ of a clone, nor in a folder of PATH: "
+        f"build it (script/build), or set {VARIABLE} to its path",
+        code="no_binary",
+    )
+
+
+def main() -> None:
+    try:
+        program = find_binary()
+    except Error as error:
+        sys.exit(f"error: {error}")
+    os.execv(program, [program, *sys.argv[1:]])
