@@ -45,25 +45,24 @@ constexpr uint32_t kPauses = 256;
 // number. Workers do not enter a closed job, and the caller closes a job only when no worker is inside.
 class ThreadPool::Workers {
  public:
-  explicit Workers(int threads) : shares_(static_cast<size_t>(threads)) {
+  Workers(int threads, bool all) : shares_(static_cast<size_t>(threads)) {
     for (int i = 1; i < threads; i++) try {
         workers_.emplace_back([this, i] {
           name_thread(fmt::format("kernels {}", i).c_str());
           work(i);
         });
       } catch (const std::exception& error) {  // the memory or the number of threads is limited
+        if (all) {
+          stop();
+          throw;
+        }
         log_warning("only {} of {} threads could be started, which do the work of all: {}", i, threads,
                     error.what());
         break;
       }
   }
 
-  ~Workers() {
-    stop_ = true;
-    state_.fetch_add(kJob);
-    state_.notify_all();
-    for (auto& worker : workers_) worker.join();
-  }
+  ~Workers() { stop(); }
 
   void run(int64_t count, int64_t grain, RangeBody body) {
     std::lock_guard lock(turn_);
@@ -118,6 +117,13 @@ class ThreadPool::Workers {
   };
 
   int64_t size() const { return static_cast<int64_t>(shares_.size()); }
+
+  void stop() {
+    stop_ = true;
+    state_.fetch_add(kJob);
+    state_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
 
   void take_work(int64_t self) {
     const auto run = [&](int64_t begin, int64_t end) {
@@ -179,7 +185,7 @@ class ThreadPool::Workers {
   std::atomic<bool> stop_{false};
 };
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, bool all) : all_(all) {
   resize(threads);
 }
 ThreadPool::~ThreadPool() = default;
@@ -192,7 +198,7 @@ void ThreadPool::resize(int threads) {
 
 ThreadPool::Workers& ThreadPool::workers() {
   std::lock_guard lock(starting_);
-  if (!workers_) workers_ = std::make_unique<Workers>(size_);
+  if (!workers_) workers_ = std::make_unique<Workers>(size_, all_);
   return *workers_;
 }
 

@@ -1,7 +1,8 @@
 // Fork-join over a fixed set of threads. The caller takes part. Workers spin for a short while after work
 // ends (a cross-core wake-up costs up to 60 us on a virtual machine, a spin hand-off 0.3 us), then sleep.
 //
-// Results must never depend on how work is split: tasks write disjoint outputs.
+// Results must never depend on how work is split: tasks write disjoint outputs. Where the machine refuses a
+// thread, the others do its work, and the log says so.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,9 @@ class ThreadPool {
  public:
   // Number of threads, including the caller; 0 = the choice of choose_threads (base/cpu_info.h) for this
   // machine. Workers start with the first call that needs them.
-  explicit ThreadPool(int threads = 0);
+  // all: bodies wait for each other, so that each needs a thread of its own. If one cannot start, the call
+  // throws std::system_error, or std::bad_alloc.
+  explicit ThreadPool(int threads = 0, bool all = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -53,6 +56,7 @@ class ThreadPool {
   class Workers;
   Workers& workers();
   int size_;
+  const bool all_;
   std::mutex starting_;
   std::unique_ptr<Workers> workers_;  // created by the first call that needs them
 };

@@ -107,6 +107,7 @@ std::optional<int> Background::start(const std::string& log_file) {
     return tell(report, server, log_file, log_size);
   }
   report_ = ends[1];
+  ::signal(SIGTERM, SIG_DFL);  // `anabranch stop` sends it, also if whoever started us ignores this signal
   if (const auto opened = log_to_file(log_file); !opened) {
     failed(opened.error().message);
     ::_exit(1);

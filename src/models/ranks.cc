@@ -9,7 +9,7 @@ namespace anabranch {
 
 Ranks::Ranks(std::vector<Rank> ranks, std::vector<int> owners)
     : ranks_(std::move(ranks)), owners_(std::move(owners)) {
-  if (count() > 1) threads_ = std::make_unique<ThreadPool>(count());
+  if (count() > 1) threads_ = std::make_unique<ThreadPool>(count(), true);  // ranks wait for each other
 }
 
 void Ranks::drop_layers(std::span<const int> layers) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -109,19 +110,38 @@ TEST(ThreadPool, MoreThreadsThanCores) {
 
 #if defined(__linux__) && !defined(ANABRANCH_SANITIZED)
 
-// There is memory for the stacks of a few threads only.
+// There is memory for the stacks of a few threads only. Exits with what the work returns.
+void with_few_stacks(const std::function<int()>& work) {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(::getpagesize()) + (100u << 20);
+  const rlimit limit{bytes, bytes};
+  ::setrlimit(RLIMIT_AS, &limit);
+  ::_exit(work());
+}
+
 TEST(ThreadPool, ThreadsThatStartDoTheWorkOfThoseThatCannot) {
   const auto work = [] {
-    size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlim_t bytes = pages * static_cast<rlim_t>(::getpagesize()) + (100u << 20);
-    const rlimit limit{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &limit);
     ThreadPool pool(200);
     for (int round = 0; round < 20; round++) expect_covered_once(pool, 1000, 1);
-    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    return ::testing::Test::HasFailure() ? 1 : 0;
   };
-  EXPECT_EXIT(work(), ::testing::ExitedWithCode(0), "only [0-9]+ of 200 threads could be started");
+  EXPECT_EXIT(with_few_stacks(work), ::testing::ExitedWithCode(0),
+              "only [0-9]+ of 200 threads could be started");
+}
+
+TEST(ThreadPool, BodiesThatWaitForEachOtherRunOnAllThreadsOrNone) {
+  const auto work = [] {
+    ThreadPool pool(200, true);
+    int refused = 0;
+    for (int round = 0; round < 2; round++) try {
+        pool.parallel_for(200, 1, [](int64_t, int64_t) { ::_exit(9); });
+      } catch (const std::exception&) {
+        refused++;
+      }
+    return refused;
+  };
+  EXPECT_EXIT(with_few_stacks(work), ::testing::ExitedWithCode(2), "");
 }
 
 #endif

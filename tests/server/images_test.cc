@@ -355,7 +355,7 @@ TEST_F(ResponseImages, TurnsThatAreLeftOutStayInACompaction) {
   auto request =
       read(R"("three")", R"("truncation":"auto","store":false,"conversation":")" + id + "\"").value();
   EXPECT_EQ(request.chat.images.size(), 40u);
-  const Json items = ask_for_summary(request, 1000);
+  const Json items = take_user_messages(request);
   ASSERT_EQ(items.size(), 3u) << items.dump();
   for (const auto& [at, text] : {std::pair(0, "one"), std::pair(1, "two"), std::pair(2, "three")})
     EXPECT_EQ(items[at]["content"][0]["text"], text);

@@ -97,11 +97,14 @@ TEST_F(Sessions, ReadersAndWritersDoNotWaitForEachOther) {
   double whole = 0;
   // On a busy machine this thread may not run at all while the other one reads.
   for (int attempt = 0; attempt < 20 && calls < 2; ++attempt) {
-    std::atomic<bool> done = false;
+    std::atomic<bool> reads = false, done = false;
     std::thread reader([&] {
+      reads = true;
+      reads.notify_one();
       whole = took([&] { EXPECT_EQ(store_->path({}, large.id)->size(), 4u); });
       done = true;
     });
+    reads.wait(false);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     for (calls = 0; !done; ++calls) {
       EXPECT_TRUE(store_->find({}, small.id).ok());
