@@ -46,7 +46,7 @@ std::optional<ThinkReport> keep_thinking_choice(const Result<Prepared>& whole, c
   decide(choice.think, choice.reason);
   // The other rules do not depend on the messages.
   ChatRequest short_chat = chat;
-  short_chat.messages = Json::array({{{"role", "user"}, {"content", ""}}});
+  short_chat.messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
   short_chat.images.clear();
   const auto prepared = context.preparer.chat(std::move(short_chat), context.cancelled);
   return prepared ? prepared->think_report : std::nullopt;
