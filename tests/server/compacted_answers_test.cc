@@ -189,6 +189,97 @@ TEST_F(CompactedAnswers, OfConversationsAreStoredSealed) {
   EXPECT_EQ(stored["output"], first["output"]);
 }
 
+// As without a compaction: the question and its summary are taken back.
+TEST_F(CompactedAnswers, ThatFailBeforeTheyBeginAreNotKept) {
+  const std::string id = post("/v1/conversations", "{}").json()["id"];
+  summarizes({{"The user likes apples."}}, {.stuck = true});
+  const Json body = {{"input", talk_}, {"conversation", id}, {"timeout", 1}};
+  EXPECT_EQ(respond(body).status, 504);
+  EXPECT_EQ(prompts_.size(), 2u);
+  const auto kept = [&](size_t count) {
+    Json items;
+    for (int i = 0; i < 500; ++i) {
+      items = ask(port_, "GET", "/v1/conversations/" + id + "/items?order=asc").json()["data"];
+      if (items.size() == count) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return types(items);
+  };
+  EXPECT_EQ(kept(0), Types());
+  // A client that has read the item can go on from it.
+  Json stream = body;
+  stream["stream"] = true;
+  respond(stream);
+  EXPECT_EQ(kept(6),
+            (Types{"message", "message", "function_call", "function_call_output", "message", "compaction"}));
+}
+
+TEST_F(CompactedAnswers, ThinkAsTheQuestionSays) {
+  constexpr const char* kHard = "Why does the proof need compactness?";
+  const auto ask_for = [&](const char* question, size_t more, const Json& wish) {
+    Json items = talk_;
+    items[0]["content"] = std::string(more, '.');
+    items[4]["content"] = question;
+    Json body = {{"input", items}, {"context_management", entry(100)}};
+    body.update(wish);
+    prompts_.clear();
+    const Json answer = post("/v1/responses", body.dump()).json();
+    EXPECT_EQ(prompts_.size(), 2u) << answer;
+    EXPECT_EQ(engine_.last_request().output.thinking_open, answer["anabranch"]["thinking"]["enabled"])
+        << question << more;
+    return answer["anabranch"]["thinking"];
+  };
+  for (const size_t more : {100, 1000}) {  // what fits, and what does not
+    EXPECT_EQ(ask_for("hi", more, Json::object()),
+              (Json{{"enabled", false}, {"reason", "a greeting or thanks"}}));
+    EXPECT_EQ(ask_for(kHard, more, Json::object())["enabled"], true);
+    EXPECT_EQ(ask_for(kHard, more, {{"reasoning", {{"effort", "none"}}}})["enabled"], false);
+    EXPECT_EQ(ask_for("hi", more, {{"reasoning", {{"effort", "high"}}}})["enabled"], true);
+  }
+}
+
+TEST_F(CompactedAnswers, SummarizeWithoutToolsAndFormatOfTheAnswer) {
+  std::vector<Request> asked;
+  engine_.script = [&](const Request& request) {
+    asked.push_back(request);
+    return asked.size() == 1 ? Script{{"The user likes apples."}} : Script{{"{} and pears"}};
+  };
+  const Json tool = {{"type", "function"}, {"name", "f"}, {"parameters", {{"type", "object"}}}};
+  const Json response = answer({{"input", talk_},
+                                {"tools", Json::array({tool})},
+                                {"max_output_tokens", 7},
+                                {"text", {{"format", {{"type", "json_object"}}}}}});
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_NE(asked[0].max_tokens, 7);
+  EXPECT_EQ(asked[1].max_tokens, 7);
+  EXPECT_FALSE(asked[0].output.exact);
+  EXPECT_TRUE(asked[1].output.exact);
+  EXPECT_EQ(tokenizer_.decode(asked[0].prompt, false).find("[tools"), std::string::npos);
+  const std::string prompt = tokenizer_.decode(asked[1].prompt, false);
+  EXPECT_NE(prompt.find("[tools"), std::string::npos);
+}
+
+// An item takes the place of what is before it only for the key whose request it answered.
+TEST_F(CompactedAnswers, AreClosedToOtherKeys) {
+  ServerOptions options;
+  for (const char* name : {"ann", "bob"}) options.api_keys.push_back({.key = name, .name = name});
+  start(std::move(options));
+  const auto as = [&](const char* key, Json body) {
+    prompts_.clear();
+    body["reasoning"] = {{"effort", "none"}};
+    return ask(port_, "POST", "/v1/responses", body.dump(), fmt::format("x-api-key: {}\r\n", key)).json();
+  };
+  const Json item = as("ann", {{"input", talk_}, {"context_management", entry(100)}})["output"][0];
+  const Json input = with(with(talk_, Json::array({item})), next_);
+  as("ann", {{"input", input}});
+  EXPECT_EQ(prompts_.at(0), summary_ + "user: Go on.\nassistant:");
+  as("bob", {{"input", input}});
+  EXPECT_TRUE(prompts_.at(0).starts_with("user: I like apples.\n")) << prompts_.at(0);
+  EXPECT_TRUE(prompts_.at(0).ends_with(
+      "user: What else?\nuser: [an earlier part of the conversation: not shown]\nuser: Go on.\nassistant:"))
+      << prompts_.at(0);
+}
+
 TEST_F(CompactedAnswers, GoOnWithoutASummary) {
   const Json items = talk_;
   const std::vector<Script> failing = {

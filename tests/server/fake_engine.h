@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -154,6 +155,8 @@ class FakeEngine final : public Engine {
   }
   std::vector<std::vector<uint64_t>> expert_rows() const override { return {{3, 0, 5, 0}, {1, 1, 1, 1}}; }
   const ModelInfo& info() const override { return info_; }
+  std::optional<ImageFormat> images;  // set: it has a tower
+  const ImageFormat* image_format() const override { return images ? &*images : nullptr; }
   EngineStats stats() const override {
     std::lock_guard lock(mutex_);
     EngineStats stats = stats_;

@@ -379,6 +379,75 @@ TEST_F(ResponseImages, StayLimitedWhereTurnsAreLeftOut) {
   EXPECT_EQ(read(turns_of({{1, large}, {8, large}}), shorten).value().chat.images.size(), 8u);
 }
 
+// Images that a summary has replaced do not count against the limit of a prompt.
+TEST_F(ResponseImages, BeforeASummaryDoNotCount) {
+  const auto after = [&](const char* kind, const std::string& owner, size_t more) {
+    const std::string item =
+        R"({"type":"compaction","encrypted_content":")" + context_->sealer.seal("x", kind, owner) + "\"}";
+    return read("[" + user_with(40, kA) + "," + user_with(40, kA) + "," + item + "," + user_with(more, kB) +
+                "]");
+  };
+  const auto request = after("whole compaction", "", 64).value();
+  EXPECT_EQ(request.chat.images.size(), 64u);
+  EXPECT_EQ(request.chat.images[0].bytes, "BB");
+  EXPECT_EQ(request.added.size(), 4u);
+  EXPECT_EQ(error_of(after("whole compaction", "", 65)).code, "limit_exceeded");
+  EXPECT_EQ(error_of(after("compaction", "", 1)).code, "limit_exceeded") << "that one replaces nothing";
+  EXPECT_EQ(error_of(after("whole compaction", "bob", 1)).code, "limit_exceeded");
+}
+
+// "role: text" for each message, with byte 1 for an image.
+class SeeingTemplate final : public ChatTemplate {
+ public:
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Json&,
+                                          const TemplateOptions&) const override {
+    std::vector<PromptPiece> pieces;
+    for (const Json& message : messages) {
+      pieces.push_back({message["role"].get<std::string>() + ": ", true});
+      const Json& content = message["content"];
+      if (content.is_string()) pieces.push_back({content.get<std::string>(), false});
+      for (const Json& part : content.is_array() ? content : Json::array())
+        pieces.push_back(part["type"] == "image" ? PromptPiece{"\x01", true}
+                                                 : PromptPiece{part["text"].get<std::string>(), false});
+    }
+    return pieces;
+  }
+  bool mentions(std::string_view) const override { return false; }
+};
+
+// Those that came before go with their messages.
+TEST_F(ResponseImages, OfTheLastMessageStayBesideASummary) {
+  FakeEngine engine;
+  engine.become(std::make_shared<SeeingTemplate>(), {});
+  engine.images.emplace(ImageFormat{.written = "\x01", .in_prompt = "\x01", .pad = 1});
+  const auto compacted = [&](const std::string& input) {
+    Preparer preparer(engine, {});
+    const PlannedCompaction planned{.asking = {},
+                                    .whole = make_error(ErrorKind::exhausted, "too long"),
+                                    .chat = read(input).value().chat};
+    return compact(planned, "S", preparer, context_->sealer, "", [] { return false; });
+  };
+  const std::string pixel =
+      "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+"
+      "M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+  const std::string talk = "[" + user_with(2, pixel) + R"(,{"role":"assistant","content":"A"},)" +
+                           R"({"role":"user","content":[{"type":"input_text","text":"What is this?"},)" +
+                           image(pixel) + "]}]";
+  const auto seen = compacted(talk);
+  ASSERT_TRUE(seen.ok()) << seen.error().message;
+  ASSERT_EQ(seen->chat.images.size(), 1u);
+  EXPECT_EQ(seen->chat.images[0].field, "input[2].content[1]");
+  EXPECT_EQ(count_images(seen->chat.messages), 1u);
+  EXPECT_EQ(seen->prepared.images.size(), 1u);
+  EXPECT_NE(dump_json(seen->chat.messages).find("What is this?"), std::string::npos);
+  // If the prompt has no room for them, the summary is alone.
+  engine.set_context(90);
+  const auto alone = compacted(talk);
+  ASSERT_TRUE(alone.ok()) << alone.error().message;
+  EXPECT_EQ(count_images(alone->chat.messages), 0u);
+  EXPECT_TRUE(alone->chat.images.empty());
+}
+
 TEST_F(ResponseImages, OldTurnsOfTheConversationAreLeftOutForTheirLimit) {
   auto first = read(turns_of({{40, kA}})).value();
   ASSERT_TRUE(first.keeper->begin(first.added).ok());

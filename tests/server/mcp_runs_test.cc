@@ -254,5 +254,24 @@ TEST_F(McpRuns, AKeySeesItsOwnCalls) {
   EXPECT_EQ(seen("bob"), 0u);
 }
 
+// Rounds after a compaction go on from the summary, and think as the question says.
+TEST_F(McpRuns, GoOnFromASummary) {
+  begin();
+  constexpr const char* kHard = "Why does the proof need compactness?";
+  for (const char* question : {"hi", kHard}) {
+    says({{{"The user likes apples."}}, {{call()}}});
+    const Json talk = Json::array({user("I like apples. secret"), user(question)});
+    const Json management = Json::array({{{"type", "compaction"}, {"compact_threshold", 10}}});
+    const Json response =
+        respond({{"input", talk}, {"context_management", management}, {"reasoning", {{"effort", nullptr}}}});
+    EXPECT_EQ(next_, 3u) << response;
+    EXPECT_EQ(calls_of(response).size(), 1u);
+    EXPECT_EQ(times("The user likes apples."), 1u) << engine_.last_prompt();
+    EXPECT_EQ(times("secret"), 0u);
+    EXPECT_EQ(times("tool: done"), 1u);
+    EXPECT_EQ(engine_.last_request().output.thinking_open, question == kHard) << question;
+  }
+}
+
 }  // namespace
 }  // namespace anabranch::server

@@ -196,9 +196,10 @@ void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) 
   request_.messages.push_back(result_message(call, result));
 }
 
-void AgentRun::go_on_from(Json messages, std::vector<ImageInput> images) {
-  request_.messages = std::move(messages);
-  request_.images = std::move(images);
+void AgentRun::go_on_from(ChatRequest chat) {
+  request_.messages = std::move(chat.messages);
+  request_.images = std::move(chat.images);
+  request_.options.thinking = std::move(chat.options.thinking);
 }
 
 bool AgentRun::goes_on(double now) {

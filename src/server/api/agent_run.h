@@ -116,8 +116,8 @@ class AgentRun {
   // its calls: {call id: {"server_label", "name", "approval_request_id"?}}.
   Json add_turn(const Json& message, int tokens);
   void add_result(const AgentCall& call, const mcp::CallResult& result);
-  // Replaces the conversation so far.
-  void go_on_from(Json messages, std::vector<ImageInput> images);
+  // Replaces the conversation so far, and the choice whether to think.
+  void go_on_from(ChatRequest chat);
   // Whether it is the model's turn: all its calls have results, and no limit is reached.
   bool goes_on(double now);
   // The limit that ended the run, as a clause; empty: no limit was reached.

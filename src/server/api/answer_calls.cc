@@ -122,7 +122,7 @@ Task<ApiResult<Prepared>> Answer::compact(std::shared_ptr<PlannedCompaction> pla
     if (compacted) {
       send(writer_->compacted(compacted->item));
       if (keeper_) unkept_.push_back({std::move(compacted->message)});
-      if (agent_) agent_->go_on_from(std::move(compacted->chat.messages), std::move(compacted->chat.images));
+      if (agent_) agent_->go_on_from(std::move(compacted->chat));
       prepared = std::move(compacted->prepared);
     } else {
       fault = compacted.error();
@@ -172,16 +172,16 @@ NewMessage Answer::recorded(const char* status, const Usage& usage) {
 }
 
 // Stores the part so far of an answer that ends early. If the answer has not begun, its request is removed
-// again.
+// again, and a summary before the answer is not stored either.
 void Answer::keep_cut() {
   if (!keeper_) return;
+  if (!streaming_ && !calls_begun_ && recorder_.empty())
+    return services_.keep_workers.submit(job(), [keeper = keeper_] { keeper->take_back(); });
   if (!recorder_.empty()) unkept_.push_back(recorded("incomplete", {}));
-  if (!unkept_.empty())
-    services_.keep_workers.submit(job(), [keeper = keeper_, messages = std::exchange(unkept_, {})] {
-      add_to(*keeper, messages, "the beginning of an answer");
-    });
-  else if (!streaming_ && !calls_begun_)
-    services_.keep_workers.submit(job(), [keeper = keeper_] { keeper->take_back(); });
+  if (unkept_.empty()) return;
+  services_.keep_workers.submit(job(), [keeper = keeper_, messages = std::exchange(unkept_, {})] {
+    add_to(*keeper, messages, "the beginning of an answer");
+  });
 }
 
 }  // namespace anabranch::server

@@ -5,6 +5,7 @@
 #include "server/api/shorten.h"
 
 namespace anabranch::server {
+
 ApiResult<PreparedRequest> ready(Result<Prepared> result, std::shared_ptr<AnswerWriter> writer) {
   TRY(auto prepared, std::move(result));
   return PreparedRequest(ReadyRequest{std::move(prepared), std::move(writer)});

@@ -17,9 +17,9 @@
 
 namespace anabranch::server {
 
-inline constexpr size_t kMaxImages = 64;             // images in one prompt
-inline constexpr size_t kMaxImagesToShorten = 1024;  // images in a request whose oldest turns may be left out
-inline constexpr size_t kMaxImageBytes = 20u << 20;  // file of one image
+inline constexpr size_t kMaxImages = 64;                 // images in one prompt
+inline constexpr size_t kMaxImagesToShorten = 1024;      // images in a request of which turns may be left out
+inline constexpr size_t kMaxImageBytes = 20u << 20;      // file of one image
 inline constexpr size_t kMaxAllImageBytes = 128u << 20;  // all images of a request and its conversation
 inline constexpr int64_t kLowDetailPixels = 512 * 512;   // of an image with "detail": "low"
 

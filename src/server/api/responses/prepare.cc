@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "chat/thinking.h"
+#include "chat/when_to_think.h"
 #include "server/api/prepare_parts.h"
 #include "server/api/responses/compaction.h"
 #include "server/api/responses/format.h"
@@ -25,27 +27,42 @@ bool is_to_be_compacted(const ResponsesRequest& request, const Result<Prepared>&
 }
 
 // Has the answer think, or not, as it would without a compaction: the question decides, and not the summary.
-void keep_thinking_choice(const ThinkReport& report, const Engine& engine, ThinkingWish& wish) {
-  const ChatTemplate* chat = engine.chat_template();
-  const bool open = wish.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic;
-  if (!open || !chat || !chat->mentions("enable_thinking")) return;
-  wish.mode = report.enabled ? ThinkMode::on : ThinkMode::off;
-  wish.said_by = report.reason;
+// Returns the report; none: the request is not valid.
+std::optional<ThinkReport> keep_thinking_choice(const Result<Prepared>& whole, const PrepareContext& context,
+                                                ChatRequest& chat) {
+  ThinkingWish& wish = chat.options.thinking;
+  const ChatTemplate* chat_template = context.engine.chat_template();
+  const bool open = wish.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic &&
+                    chat_template->mentions("enable_thinking");
+  const auto decide = [&](bool think, const std::string& reason) {
+    if (open) wish.mode = think ? ThinkMode::on : ThinkMode::off;
+    if (open) wish.said_by = reason;
+  };
+  if (whole) {
+    decide(whole->think_report->enabled, whole->think_report->reason);
+    return whole->think_report;
+  }
+  const auto choice = when_to_think(last_user_text(chat.messages), static_cast<int>(whole.error().needed));
+  decide(choice.think, choice.reason);
+  // The other rules do not depend on the messages.
+  ChatRequest short_chat = chat;
+  short_chat.messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
+  short_chat.images.clear();
+  const auto prepared = context.preparer.chat(std::move(short_chat), context.cancelled);
+  return prepared ? prepared->think_report : std::nullopt;
 }
 
 // Prepares the answer's prompt, or the compaction before it. Takes the chat from the request.
 Result<void> prepare_prompt(ResponsesRequest& request, const PrepareContext& context, ReadyRequest& out) {
   ChatRequest chat = std::move(request.chat);
-  auto whole = context.preparer.chat(chat, context.cancelled);
+  auto whole = request.shorten && !request.compact_above ? prepare_shortened(chat, context)
+                                                         : context.preparer.chat(chat, context.cancelled);
   const bool compacts = is_to_be_compacted(request, whole);
-  if (request.shorten && is_too_long(whole)) whole = prepare_shortened(chat, context);
+  if (compacts && request.shorten && is_too_long(whole)) whole = prepare_shortened(chat, context);
   if (compacts) {
     auto asking = prepare_summary(chat_to_summarize(chat, context.engine.info().context_length), context);
     if (asking) {
-      if (whole && whole->think_report) {
-        keep_thinking_choice(*whole->think_report, context.engine, chat.options.thinking);
-        out.prepared.think_report = whole->think_report;
-      }
+      out.prepared.think_report = keep_thinking_choice(whole, context, chat);
       out.compaction = std::make_shared<PlannedCompaction>(
           PlannedCompaction{std::move(*asking), std::move(whole), std::move(chat)});
       return {};

@@ -1,7 +1,6 @@
 #include "server/api/responses/request.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "server/api/chat_fields.h"
@@ -19,6 +18,11 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kMaxMetadata = 64 << 10;  // bytes of JSON
+
+bool is_compaction(const Json& item) {
+  const std::string type = string_at(item, "type");
+  return type == "compaction" || type == "compaction_summary";
+}
 
 // Adds items to a conversation of chat messages. The items of one assistant turn become one message.
 class ItemReader {
@@ -53,7 +57,7 @@ class ItemReader {
       fields.fail(
           "id", "unsupported_value",
           "only the 'input' of a request for an answer may refer to items: send the items themselves");
-    else if (type == "compaction" || type == "compaction_summary")
+    else if (is_compaction(item))
       messages_.push_back(message_of_compaction(item, context_.sealer, owner_));
     // Other items (web_search_call, image_generation_call, ...) belong to tools that only OpenAI's servers
     // run.
@@ -346,8 +350,8 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   Json messages = earlier_messages(fields, place, owner), added = Json::array();
   if (fields.error()) return;
   request.input_items = read_input_items(fields, *context.stores, owner);
-  ImageReader images(defaults.fetch_image, defaults.images,
-                     request.shorten ? kMaxImagesToShorten : kMaxImages);
+  const bool leaves_out = request.shorten || std::ranges::any_of(request.input_items, is_compaction);
+  ImageReader images(defaults.fetch_image, defaults.images, leaves_out ? kMaxImagesToShorten : kMaxImages);
   ItemReader reader(fields, context, owner, images, added);
   const std::vector<bool> kept = kept_messages(request.input_items);
   for (size_t i = 0; i < kept.size() && !fields.error(); ++i)
