@@ -377,7 +377,9 @@ def test_the_package_is_whole():
         project = tomllib.load(file)
     folder = os.path.join(paths.ROOT, "python")
     packages = {
-        os.path.relpath(at, folder).replace("/", ".") for at, _, files in os.walk(folder) if "__init__.py" in files
+        os.path.relpath(at, folder).replace("/", ".")
+        for at, _, files in os.walk(os.path.join(folder, "anabranch"))
+        if "__init__.py" in files
     }
     assert set(project["tool"]["setuptools"]["packages"]) == packages
     assert os.path.exists(os.path.join(folder, "anabranch/py.typed")) and not project["project"].get("dependencies")
