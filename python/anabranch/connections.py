@@ -71,7 +71,8 @@ class Connection:
         self.aborted = False
 
     async def open(self, server: Server) -> None:
-        await self._use(self._open, server)
+        await self._use(self._wait_for, server)
+        await self._use(self._connect, server)
 
     async def send(self, data: bytes) -> None:
         await self._use(self._send, data)
@@ -83,7 +84,10 @@ class Connection:
     async def pause(self, seconds: float) -> None:
         raise NotImplementedError
 
-    async def _open(self, server: Server) -> None:
+    async def _wait_for(self, server: Server) -> None:
+        raise NotImplementedError
+
+    async def _connect(self, server: Server) -> None:
         raise NotImplementedError
 
     async def _send(self, data: bytes) -> None:
@@ -93,7 +97,7 @@ class Connection:
         raise NotImplementedError
 
     async def _use(self, work: "Callable[..., Awaitable[T]]", *arguments: Any) -> T:
-        """Raises OSError after abort(). The socket stays open while it is used: its number could come to mean another."""
+        """Raises OSError after abort(). The socket is not closed while it is used: its number could be given again."""
         self._used = True
         try:
             if self.aborted:
@@ -121,8 +125,10 @@ class BlockingConnection(Connection):
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    async def _open(self, server: Server) -> None:
+    async def _wait_for(self, server: Server) -> None:
         server.wait_until_ready()
+
+    async def _connect(self, server: Server) -> None:
         self._socket.connect(("127.0.0.1", server.port))
 
     async def _send(self, data: bytes) -> None:
@@ -136,8 +142,10 @@ class LoopConnection(Connection):
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def _open(self, server: Server) -> None:
+    async def _wait_for(self, server: Server) -> None:
         await wait_until_ready(server)
+
+    async def _connect(self, server: Server) -> None:
         self._socket.setblocking(False)
         await asyncio.get_running_loop().sock_connect(self._socket, ("127.0.0.1", server.port))
 

@@ -27,7 +27,7 @@ class Exchange:
     async def begin(self, path: str, body: Any = None) -> None:
         """Sends the request; without a body it is a GET. Returns when a good answer begins; raises Error for others."""
         if not PATH.fullmatch(path):
-            raise ValueError(f"{path!r} is no path: it begins with /, and has %-escapes in place of spaces and the like")
+            raise ValueError(f"{path!r} is no path: write / first, and %-escapes for spaces and what is not ASCII")
         data = b"" if body is None else json.dumps(body, allow_nan=False).encode()
         request = (
             f"{'GET' if body is None else 'POST'} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n"

@@ -26,8 +26,11 @@ seconds=$1; shift
 exec 3<&0 </dev/null
 "$@" 3<&- & server=$!
 exec >/dev/null 2>&1
-(read -r _ <&3; kill "$server"; trap 'kill "$!"; wait "$!"; exit' TERM; sleep "$seconds" & wait "$!"; kill -KILL "$server") &
-reader=$!
+(
+  read -r _ <&3; kill "$server"
+  trap 'kill -KILL "$!"; wait "$!"; exit' TERM  # a new process may lose a TERM
+  sleep "$seconds" & wait "$!"; kill -KILL "$server"
+) & reader=$!
 exec 3<&-
 wait "$server"; status=$?
 kill "$reader"; wait "$reader"
@@ -40,7 +43,7 @@ OWN = "model host port api_key api_key_file tls_cert tls_key detach pid_file log
 # What settings say about addresses, certificates, logs and keys is for servers that others reach.
 PRIVATE = "--host 127.0.0.1 --port 0 --detach=false --log-format text --drain-seconds 0".split()
 PRIVATE += [word for flag in ("--tls-cert", "--tls-key", "--pid-file", "--log-file") for word in (flag, "")]
-LEFT_OUT = ("ANABRANCH_API_KEY", "ANABRANCH_API_KEY_FILE", "ANABRANCH_STATE_PEER", "ANABRANCH_STATE_PEER_KEY_FILE")
+LEFT_OUT = ("ANABRANCH_API_KEY", "ANABRANCH_API_KEY_FILE", "ANABRANCH_STATE_PEER")
 
 
 def words_of(flags: Mapping[str, Any]) -> "list[str]":

@@ -56,7 +56,15 @@ IDLE = (
 )
 TAKEN = ("sampler", "logits_processors", "seed")
 # Fields that change the probabilities, without effect.
-PLAIN = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "dry_multiplier": 0.0}
+PLAIN = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "top_n_sigma": 0.0,
+    "typical_p": 1.0,
+    "mirostat": 0,
+}
 
 
 @dataclass
