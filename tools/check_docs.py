@@ -125,7 +125,8 @@ class Reader:
         with open(folder + "/mcp.json", "w") as file:
             json.dump({"mcpServers": {"time": server}}, file)
         self.environment = {"PATH": folder + "/bin:" + os.environ["PATH"], "HOME": folder + "/home", "HF_ENDPOINT": hub.url,
-                            "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.path.join(ROOT, "python"), "ANABRANCH_PORT": str(port())}
+                            "PYTHONDONTWRITEBYTECODE": "1", "ANABRANCH_BINARY": program,
+                            "PYTHONPATH": os.path.join(ROOT, "python"), "ANABRANCH_PORT": str(port())}
 
     def stop(self):
         if self.server:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Any, AsyncIterator, List, Optional, Sequence, Union
 
 from . import requests
 from .answers import Answer, Piece
 from .client import Client, Running
-from .connections import LoopConnection
+from .connections import LoopConnection, close, wait_until_ready
 from .requests import Message, Prompt
 from .server import Server
 
@@ -107,13 +106,13 @@ class AsyncModel:
 
     async def aclose(self) -> None:
         """Ends the server, and with it all requests."""
-        await asyncio.to_thread(self._server.close)
+        await close(self._server)
 
     async def __aenter__(self) -> "AsyncModel":
         try:
-            await asyncio.to_thread(self._server.wait_until_ready)
+            await wait_until_ready(self._server)
         except BaseException:
-            self._server.close()
+            await close(self._server)
             raise
         return self
 

@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 from .answers import Answer, Piece
 from .connections import Kind
+from .errors import Error
 from .exchange import Exchange
 from .requests import Request, streamed
 from .server import Server
@@ -52,8 +53,11 @@ class Running:
             while (event := await self._exchange.event()) is not None:
                 if (piece := self.answer.add(event)) is not None:
                     return piece
-        except BaseException:
+        except BaseException as error:
+            closed = self._exchange.aborted
             self.close()
+            if closed and isinstance(error, Error):
+                return None  # a stream that was closed has ended
             raise
         self.close()
         return None

@@ -1,17 +1,23 @@
 """anabranch.mlx_lm: the names and results of mlx-lm."""
 
 import inspect
+import os
 import re
+import signal
+import threading
+import time
 
 import lora_adapter
 import pytest
 
-from anabranch import mlx_lm
+from anabranch import Error, mlx_lm
 from anabranch.mlx_lm import batch_generate, generate, load, make_logits_processors, make_sampler, stream_generate
+from anabranch.mlx_lm.tokenizer_utils import Tokenizer
 from harness import paths
 from harness.waiting import wait_for
 
 pytestmark = pytest.mark.any_model
+PLAIN = {"temperature": 0, "presence_penalty": 0, "frequency_penalty": 0, "dry_multiplier": 0, "typical_p": 1}
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
@@ -26,7 +32,7 @@ def test_the_signatures_are_those_of_mlx_lm():
     for function, names in (
         (load, "path_or_hf_repo tokenizer_config model_config adapter_path lazy return_config revision"),
         (generate, "model tokenizer prompt verbose"),
-        (stream_generate, "model tokenizer prompt max_tokens"),
+        (stream_generate, "model tokenizer prompt max_tokens draft_model"),
         (batch_generate, "model tokenizer prompts"),
         (make_sampler, "temp top_p min_p min_tokens_to_keep top_k xtc_probability xtc_threshold xtc_special_tokens"),
     ):
@@ -163,6 +169,27 @@ def test_a_batch_answers_each_prompt(loaded):
     assert batch_generate(model, tokenizer, prompts[:2], max_tokens=3).texts[0] == batch.texts[0]
 
 
+def ends_in_time(model, prompts, error, **more):
+    """A batch that fails ends the answers that run, and begins none that wait."""
+    before, begin = model.request("/health")["engine"], time.monotonic()
+    with pytest.raises(error):
+        batch_generate(model, Tokenizer(model), prompts, 7000, **more)
+    assert time.monotonic() - begin < 4
+    wait_for(lambda: model.request("/health")["engine"]["running"] == 0, "all ended", 10)
+    assert model.request("/health")["engine"]["cancelled"] > before["cancelled"]
+
+
+def test_an_error_ends_the_batch(loaded):
+    bias = make_logits_processors({2: -100})
+    ends_in_time(loaded[0], [*["Rivers"] * 3, [10**9], *["Boats"] * 30], Error, logits_processors=bias)
+
+
+def test_an_interrupt_ends_the_batch(loaded):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    bias = make_logits_processors({2: -100})
+    ends_in_time(loaded[0], ["Rivers"] * 30, KeyboardInterrupt, logits_processors=bias)
+
+
 def test_what_is_not_supported_is_refused_by_name(loaded):
     def sampler(logits):
         return logits
@@ -180,6 +207,8 @@ def test_what_is_not_supported_is_refused_by_name(loaded):
         for ask in (generate, batch_generate):
             with pytest.raises(TypeError, match=words):
                 ask(*loaded, ["A"] if ask is batch_generate else "A", **more)
+    with pytest.raises(TypeError, match="draft_model"):
+        next(stream_generate(*loaded, "A", 5, object()))
     assert generate(*loaded, "A", max_tokens=1, draft_model=None, prompt_cache=None, prefill_step_size=512)
     for name, value in (("tokenizer_config", {"eos_token": "x"}), ("model_config", {"x": 1}), ("return_config", True)):
         with pytest.raises(TypeError, match=name):
@@ -192,9 +221,14 @@ def test_what_is_not_supported_is_refused_by_name(loaded):
 
 def test_an_adapter_applies(loaded, tmp_path):
     lora_adapter.write(str(tmp_path / "poet"), 1)
-    model, tokenizer = load(paths.DRAFT, adapter_path=str(tmp_path / "poet"), no_cache=True)
+    lora_adapter.write(str(tmp_path / "pirate"), 2)
+    more = {"presence_penalty": 2.0, "frequency_penalty": 2.0, "dry_multiplier": 3.0, "typical_p": 0.2}  # no effect
+    model, tokenizer = load(
+        paths.DRAFT, adapter_path=str(tmp_path / "poet"), lora=f"other={tmp_path / 'pirate'}", no_cache=True, **more
+    )
     with model:
+        assert {one["name"] for one in model.request("/lora-adapters")} == {"adapter", "other"}
         adapted = generate(model, tokenizer, "The capital of", max_tokens=12)
-        assert adapted == model.generate("The capital of", raw=True, model="adapter", temperature=0, max_tokens=12).text
-        plain = model.generate("The capital of", raw=True, lora=[], temperature=0, max_tokens=12).text
+        assert adapted == model.generate("The capital of", raw=True, model="adapter", max_tokens=12, **PLAIN).text
+        plain = model.generate("The capital of", raw=True, lora=[], max_tokens=12, **PLAIN).text
     assert adapted != plain == generate(*loaded, "The capital of", max_tokens=12)

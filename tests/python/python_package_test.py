@@ -316,6 +316,10 @@ def test_settings_for_other_servers_change_nothing(monkeypatch, tmp_path):
         check=True,
         capture_output=True,
     )
+    (tmp_path / "keys").write_text("other\n")
+    (tmp_path / "settings.toml").write_text(
+        f'[server]\napi_key_file = "{tmp_path}/keys"\naccess_log = "{tmp_path}/access"\nstate_peer_key_file = "/none"\n'
+    )
     for name, value in (
         ("TLS_CERT", tmp_path / "cert.pem"),
         ("TLS_KEY", tmp_path / "key.pem"),
@@ -326,12 +330,18 @@ def test_settings_for_other_servers_change_nothing(monkeypatch, tmp_path):
         ("PID_FILE", tmp_path / "pid"),
         ("DETACH", "1"),
         ("API_KEY", "other"),
+        ("API_KEY_FILE", "/no/such/keys"),
+        ("ACCESS_LOG", tmp_path / "access"),
+        ("STATE_PEER", "no address"),
+        ("CONFIG", tmp_path / "settings.toml"),
         ("MODEL", "/no/such/model"),
     ):
         monkeypatch.setenv("ANABRANCH_" + name, str(value))
     with start() as model:
         assert model.generate("x", max_tokens=1).completion_tokens >= 1 and model.key != "other"
-    assert sorted(os.listdir(tmp_path)) == ["cert.pem", "key.pem"]
+        assert clients.status_of(model.url + "/v1/models", headers={"Authorization": "Bearer other"})[0] == 401
+        assert clients.status_of(model.url + "/v1/models", headers={"Authorization": f"Bearer {model.key}"})[0] == 200
+    assert sorted(os.listdir(tmp_path)) == ["cert.pem", "key.pem", "keys", "settings.toml"]
 
 
 def test_the_program_is_found(monkeypatch, tmp_path):
@@ -377,7 +387,9 @@ def test_the_package_is_whole():
         project = tomllib.load(file)
     folder = os.path.join(paths.ROOT, "python")
     packages = {
-        os.path.relpath(at, folder).replace("/", ".") for at, _, files in os.walk(folder) if "__init__.py" in files
+        os.path.relpath(at, folder).replace("/", ".")
+        for at, _, files in os.walk(os.path.join(folder, "anabranch"))
+        if "__init__.py" in files
     }
     assert set(project["tool"]["setuptools"]["packages"]) == packages
     assert os.path.exists(os.path.join(folder, "anabranch/py.typed")) and not project["project"].get("dependencies")

@@ -49,6 +49,9 @@ def bootstrap(folder, release, *arguments, **fakes):
     ('NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n', "ubuntu:24.04", "sudo apt-get update && "),
     ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="26.04"\n', "ubuntu:24.04", "sudo apt-get update && "),
     ('ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="22.1"\n', "ubuntu:24.04", "sudo apt-get update && "),
+    ('ID=lmde\nID_LIKE=debian\nVERSION_ID="6"\nDEBIAN_CODENAME=bookworm\n', "debian:12", "sudo apt-get update && "),
+    ('ID=zorin\nID_LIKE="ubuntu debian"\nVERSION_ID="18"\nUBUNTU_CODENAME=noble\nVERSION_CODENAME=noble\n',
+     "ubuntu:24.04", "sudo apt-get update && "),
     ('ID=debian\nVERSION_ID="13"\n', "debian:13", "sudo apt-get update && "),
     ("ID=debian\nVERSION_CODENAME=forky\n", "debian:13", "sudo apt-get update && "),
     ('ID=raspbian\nID_LIKE=debian\nVERSION_ID="12"\n', "debian:13", "sudo apt-get update && "),
@@ -95,6 +98,8 @@ def test_it_goes_on_when_nothing_is_missing(tmp_path):
 @pytest.mark.parametrize("release, name", [
     ('ID=debian\nVERSION_ID="11"\nPRETTY_NAME="Debian GNU/Linux 11 (bullseye)"\n', "Debian GNU/Linux 11 (bullseye)"),
     ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\nPRETTY_NAME="Ubuntu 22.04 LTS"\n', "Ubuntu 22.04 LTS"),
+    ('ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="21.3"\nUBUNTU_CODENAME=jammy\nVERSION_CODENAME=virginia\n',
+     "linuxmint"),
     ("ID=nixos\n", "nixos"), ("ID=deb\n", "deb"), ("ID=opensuse-leap\nID_LIKE='suse opensuse'\n", "opensuse-leap"),
     ("", "this system"), ("ID='\n", "this system"), (None, "this system"),
 ])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -55,6 +55,16 @@ IDLE = (
     "prefill_batch_size",
 )
 TAKEN = ("sampler", "logits_processors", "seed")
+# Fields that change the probabilities, without effect.
+PLAIN = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "top_n_sigma": 0.0,
+    "typical_p": 1.0,
+    "mirostat": 0,
+}
 
 
 @dataclass
@@ -112,7 +122,11 @@ def load(
         refused = "model_config" if model_config else "return_config"
         raise TypeError(f"{refused} is not supported: the server reads the model's config")
     name = os.fspath(path_or_hf_repo) + (f"@{revision}" if revision else "")
-    model = Model(name, lora=f"adapter={adapter_path}" if adapter_path else None, **flags)
+    if adapter_path:
+        given = flags.get("lora") or []
+        others = given if isinstance(given, (list, tuple)) else [given]
+        flags["lora"] = [*others, f"adapter={adapter_path}"]
+    model = Model(name, **flags)
     if adapter_path:
         adapters = model.request("/lora-adapters")
         model.request(
@@ -129,7 +143,7 @@ def fields_of(options: Mapping[str, Any]) -> Dict[str, Any]:
         if name not in REFUSED and name not in IDLE and name not in TAKEN:
             raise TypeError(f"there is no argument {name!r}{nearest(name, [*REFUSED, *IDLE, *TAKEN, 'max_tokens'])}")
     # mlx-lm takes no settings from the model's files.
-    fields = {**make_sampler().fields, "repetition_penalty": 1.0, "seed": options.get("seed")}
+    fields = {**make_sampler().fields, **PLAIN, "seed": options.get("seed")}
     for name, made in (("sampler", "make_sampler()"), ("logits_processors", "make_logits_processors()")):
         given = options.get(name)
         for one in given if isinstance(given, (list, tuple)) else [] if given is None else [given]:
@@ -145,8 +159,7 @@ def tokens_of(tokenizer: Tokenizer, prompt: Prompt) -> "list[int]":
     return [int(token) for token in prompt]
 
 
-def events(model: Model, body: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    exchange = Exchange(model._server, BlockingConnection)
+def events(exchange: Exchange, body: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
     try:
         run_now(exchange.begin("/completion", {**body, "stream": True, "return_tokens": True}))
         while (event := run_now(exchange.event())) is not None:
@@ -158,16 +171,29 @@ def events(model: Model, body: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
 
 
 def stream_generate(
-    model: Model, tokenizer: Tokenizer, prompt: Prompt, max_tokens: int = 256, **options: Any
+    model: Model,
+    tokenizer: Tokenizer,
+    prompt: Prompt,
+    max_tokens: int = 256,
+    draft_model: Any = None,
+    **options: Any,
 ) -> Iterator[GenerationResponse]:
     """Yields a response for each token; the last one has the finish_reason."""
-    fields = fields_of(options)
+    fields = fields_of({**options, "draft_model": draft_model})
+    yield from responses(
+        Exchange(model._server, BlockingConnection), model, tokenizer, prompt, {**fields, "n_predict": max_tokens}
+    )
+
+
+def responses(
+    exchange: Exchange, model: Model, tokenizer: Tokenizer, prompt: Prompt, fields: Dict[str, Any]
+) -> Iterator[GenerationResponse]:
     tokens = tokens_of(tokenizer, prompt)
     memory = model.request("/health")["memory"]["process"]["resident_bytes"] / 1e9
     begin = time.perf_counter()
     waiting: Optional[GenerationResponse] = None  # until it is known whether it is the last one
     count, prompt_tps = 0, 0.0
-    for event in events(model, {**fields, "prompt": tokens, "n_predict": max_tokens}):
+    for event in events(exchange, {**fields, "prompt": tokens}):
         if count == 0:
             prompt_tps, begin = len(tokens) / (time.perf_counter() - begin), time.perf_counter()
         for at, token in enumerate(event["tokens"]):
@@ -220,16 +246,33 @@ def batch_generate(
 ) -> BatchResponse:
     """All prompts at a time, as far as the server's --parallel allows. Each text is the same as of its prompt alone."""
     limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-    fields_of(options)
+    fields = fields_of(options)
     begin = time.perf_counter()
+    exchanges: List[Exchange] = []
+    stopped = False
 
     def answer(prompt: Prompt, limit: int) -> List[GenerationResponse]:
-        return list(stream_generate(model, tokenizer, prompt, limit, **options))
+        exchange = Exchange(model._server, BlockingConnection)
+        exchanges.append(exchange)
+        if stopped:  # only now: who stops closes those that are in the list
+            exchange.close()
+        return list(responses(exchange, model, tokenizer, prompt, {**fields, "n_predict": limit}))
 
     with ThreadPoolExecutor(model.request("/props")["total_slots"]) as pool:
-        answers = list(pool.map(answer, prompts, limits))
+        futures = [pool.submit(answer, *one) for one in zip(prompts, limits)]
+        try:
+            for done in wait(futures, return_when=FIRST_EXCEPTION).done:
+                done.result()
+        except BaseException:
+            stopped = True
+            for future in futures:
+                future.cancel()
+            for exchange in exchanges:
+                exchange.close()
+            raise
+    answers = [future.result() for future in futures]
     stats = BatchStats(generation_time=time.perf_counter() - begin)
-    for last in [responses[-1] for responses in answers if responses]:
+    for last in [answer[-1] for answer in answers if answer]:
         stats.prompt_tokens += last.prompt_tokens
         stats.prompt_time += last.prompt_tokens / last.prompt_tps
         stats.generation_tokens += last.generation_tokens
@@ -241,4 +284,4 @@ def batch_generate(
             f"[batch_generate] {len(prompts)} answers, {stats.generation_tokens} tokens, "
             f"{stats.generation_tps:.3f} tokens-per-sec"
         )
-    return BatchResponse(["".join(one.text for one in responses) for responses in answers], stats)
+    return BatchResponse(["".join(one.text for one in answer) for answer in answers], stats)
