@@ -29,7 +29,7 @@ void parse_leniently(Program& program, const std::vector<std::string>& words) {
   relax(&program.app);
   for (CLI::App* command : program.app.get_subcommands({})) relax(command);
   try {
-    program.app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    program.app.parse(words_to_parse(words));
   } catch (const CLI::Error&) {
   }
 }
@@ -119,6 +119,19 @@ FlagNames names_of_model_flags() {
 }
 
 }  // namespace
+
+std::vector<std::string> words_to_parse(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  const auto last_flag = std::ranges::find(words, "--");
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const bool empty_value = word < last_flag && word->starts_with("--") && word->size() > 3 &&
+                             word->find('=') == word->size() - 1;
+    out.push_back(empty_value ? word->substr(0, word->size() - 1) : *word);
+    if (empty_value) out.emplace_back();
+  }
+  std::ranges::reverse(out);
+  return out;
+}
 
 Result<Arguments> with_settings(int argc, const char* const* argv) {
   Arguments out;

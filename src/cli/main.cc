@@ -61,10 +61,8 @@ void use_lean_settings(const Program& program, const Program::Command& command) 
 // Makes the options that ServeOptions::for_model returns.
 Result<ServeOptions> options_for_model(const Arguments& arguments, const std::string& name) {
   Program program;
-  auto words = serve_words(arguments, name);
-  std::reverse(words.begin(), words.end());
   try {
-    program.app.parse(words);
+    program.app.parse(words_to_parse(serve_words(arguments, name)));
   } catch (const CLI::ParseError& error) {
     return make_error(ErrorKind::invalid, "the settings of {}: {}", name, error.what());
   }
@@ -102,9 +100,7 @@ int run(int argc, char** argv) {
   if (!arguments) return fail(arguments.error());
   Program program;
   try {
-    auto words = arguments->words;
-    std::reverse(words.begin(), words.end());  // CLI11 takes them in reverse order
-    program.app.parse(words);
+    program.app.parse(words_to_parse(arguments->words));
   } catch (const CLI::ParseError& error) {
     const int status = explain(program.app, error);
     if (status != 0) name_origins(error.what(), *arguments);

@@ -70,6 +70,10 @@ struct Arguments {
 };
 Result<Arguments> with_settings(int argc, const char* const* argv);
 
+// The words as CLI11's parse() takes them: the last first. It would take the next word as the value of a word
+// that ends with "=", so the empty value becomes a word of its own.
+std::vector<std::string> words_to_parse(const std::vector<std::string>& words);
+
 // The arguments of `serve` for another model than that of the command line: without the flags of the command
 // line's model, with the settings of [model.NAME].
 std::vector<std::string> serve_words(const Arguments& arguments, const std::string& model);

@@ -337,7 +337,7 @@ std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App&
       else if (const auto on = as_switch(value); on && *on)
         out.push_back("--" + name);
       else if (!on)
-        out.push_back(fmt::format("--{}={}", name, value));  // the parser refuses it
+        out.push_back(fmt::format("--{}={}", name, value.empty() ? "''" : value));  // the parser refuses it
   }
   return out;
 }

@@ -159,6 +159,8 @@ COMMANDS = [
     row("generate hi", USAGE, "--model is missing", "anabranch ls"),
     row("generate hi -m", USAGE, "--model needs a value"),
     row("generate hi", FAILED, "name is empty", words=["-m", ""]),
+    row("generate hi", FAILED, "name is empty", words=["--model=", "--quiet"]),
+    row(f"{G} hi", USAGE, "--temp must be", words=["--temp="]),
     row("pull", USAGE, "error: name is missing", "anabranch pull --help"),
     row("convert", USAGE, "error: source is missing"),
     row(f"convert {SMALL}", USAGE, "error: give the directory to write as well", "OUTPUT"),
@@ -277,6 +279,7 @@ SERVERS = [
     row(f"{S} -p 0 --api-key-file none", FAILED, "API keys", "none", "No such file"),
     row(f"{S} -p 0 --api-key-file no-keys", FAILED, "'no-keys' has no API key in it"),
     row(f"{S} -p 0", FAILED, "API key must", words=["--api-key", ""]),
+    row(f"{S} -p 0", FAILED, "API key must", words=["--api-key=", "--quiet"]),  # as of a variable that is not set
     row(f"{S} -p 0 --tls-cert cert.pem", USAGE, "--tls-cert requires --tls-key"),
     row(f"{S} -p 0 --tls-cert cert.pem --tls-key none.pem", FAILED, "none.pem", "No such file"),
     row(f"{S} -p 0 --tls-cert cert.pem --tls-key cert.pem", FAILED, "cert.pem", "PEM"),

@@ -10,7 +10,7 @@ import threading
 import warnings
 
 import pytest
-from python_models import LONG, engine, start
+from python_models import LONG, engine, is_gone, start
 
 import anabranch
 from harness import paths
@@ -35,14 +35,6 @@ def is_cancelled(model, before):
 
 def group_of(model):
     return model._server._process.pid
-
-
-def is_gone(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 # --- Requests.

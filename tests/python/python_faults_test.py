@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from python_models import LONG, start
+from python_models import LONG, is_gone, start
 
 import anabranch
 from anabranch.connections import run_now
@@ -32,14 +32,6 @@ def stub(tmp_path, monkeypatch):
         monkeypatch.setenv("ANABRANCH_BINARY", str(path))
 
     return put
-
-
-def is_gone(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def ended_child(act):

@@ -1,5 +1,7 @@
 """What the tests of the Python package share."""
 
+import os
+
 import anabranch
 from harness import paths
 
@@ -13,3 +15,12 @@ def start(**flags):
 
 def engine(model):
     return model.request("/health")["engine"]
+
+
+def is_gone(group):
+    """Whether no process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False

@@ -245,6 +245,12 @@ TEST_F(ThinkingApi, TellsWhatWasCut) {
   EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 11);
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(whole["choices"][0]["message"]["content"], "Yes");
+  // So do the other APIs that have a field for it.
+  const Json message = {{"role", "user"}, {"content", kHard}};
+  const Json response = post("/v1/responses", Json{{"input", kHard}}.dump()).json();
+  EXPECT_EQ(response["anabranch"]["cut"], "thinking_budget");
+  const Json ollama = {{"model", "fake-1b"}, {"messages", Json::array({message})}, {"stream", false}};
+  EXPECT_EQ(post("/api/chat", ollama.dump()).json()["anabranch"]["cut"], "thinking_budget");
   // In streams only the chunk with the finish_reason has it.
   const HttpAnswer stream = post("/v1/chat/completions", body(kHard, R"("stream":true)"));
   size_t last = stream.body.rfind("\"anabranch\":");

@@ -25,6 +25,7 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
   total.speculation += usage.speculation;
   total.grammar_tokens += usage.grammar_tokens;
   total.grammar_s += usage.grammar_s;
+  total.cut = usage.cut;  // that of the last turn
   return total;
 }
 
