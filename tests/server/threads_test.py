@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness import paths
+from harness import needs, paths
 from harness.waiting import settled
 
 IDLE = {"anabranch", "signals", "connections", "engine", "disk writer", "grammar watch", "model loader"}
