@@ -167,7 +167,7 @@ std::string OpenAiWriter::finish(const std::vector<AnswerEnd>& ends, const Usage
   json["usage"] = usage_json(total);
   json["timings"] = timings_json(ends.size() == 1 ? ends[0].usage : total);
   json["anabranch"] = extension(head_, total);
-  json["anabranch"]["cut"] = ends.size() == 1 ? cuts[0] : std::move(cuts);
+  if (ends.size() > 1) json["anabranch"]["cut"] = std::move(cuts);
   if (!head_.transfer.is_null()) json["kv_transfer_params"] = head_.transfer;
   return dump_json(json);
 }
