@@ -55,14 +55,14 @@ class Conversation:
 
 def model_of(conversation, folder):
     if conversation.model == "sees":
-        return vision_model.make(paths.MODEL, str(folder / "hybrid-146m"))
+        return vision_model.make(paths.TRAINED, str(folder / "hybrid-146m"))
     if conversation.model == "chat":
-        return paths.MODEL
+        return paths.TRAINED
     base = folder / "hybrid-146m"
     base.mkdir()
-    for name in os.listdir(paths.MODEL):
+    for name in os.listdir(paths.TRAINED):
         if name not in ("tokenizer_config.json", "chat_template.jinja"):
-            (base / name).symlink_to(os.path.join(paths.MODEL, name))
+            (base / name).symlink_to(os.path.join(paths.TRAINED, name))
     return str(base)
 
 
