@@ -88,7 +88,7 @@ struct ModelFacts {
 std::string kind_of(const MixerSpec& mixer) {
   const auto* attention = std::get_if<AttentionSpec>(&mixer);
   if (!attention) {
-    const auto& delta = std::get<ops::GatedDeltaShape>(mixer);
+    const auto& delta = std::get<ops::RecurrenceShape>(mixer);
     return fmt::format("gated delta ({} key heads of {}, {} value heads of {})", delta.key_heads,
                        delta.key_dim, delta.value_heads, delta.value_dim);
   }

@@ -30,7 +30,7 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
     return fmt::format("layers of width {}", spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); i++) {
     const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
-    const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
+    const auto* delta = std::get_if<ops::RecurrenceShape>(&spec.layers[i].mixer);
     const auto* mlp = std::get_if<MlpSpec>(&spec.layers[i].mlp);
     const int heads = a ? a->kv_heads : delta->key_heads;
     const int width =

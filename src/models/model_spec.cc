@@ -50,7 +50,7 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
         attention
             ? device.ops().attention_unsupported(attention->head_dim,
                                                  spec.ropes.at(static_cast<size_t>(spec.layers[i].rope)))
-            : device.ops().gated_delta_unsupported(std::get<ops::GatedDeltaShape>(spec.layers[i].mixer));
+            : device.ops().recurrence_unsupported(std::get<ops::RecurrenceShape>(spec.layers[i].mixer));
     if (!why.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
                         why);
@@ -69,7 +69,7 @@ StateLayout ModelSpec::state_layout(int rank, int ranks) const {
       const int kv_heads = ops::split_units(a->kv_heads, 1, ranks).size(rank);
       layout.emplace_back(KvLayout{kv_heads, a->head_dim, a->window});
     } else {
-      ops::GatedDeltaShape shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+      ops::RecurrenceShape shape = std::get<ops::RecurrenceShape>(layer.mixer);
       const int values = shape.value_heads / shape.key_heads;
       shape.key_heads = ops::split_units(shape.key_heads, 1, ranks).size(rank);
       shape.value_heads = shape.key_heads * values;

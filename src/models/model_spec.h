@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "ops/experts.h"
-#include "ops/gated_delta.h"
+#include "ops/recurrence.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
@@ -27,7 +27,7 @@ struct AttentionSpec {
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
 };
 
-using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
+using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape>;
 
 struct MlpSpec {
   int intermediate = 0;

@@ -46,7 +46,7 @@ struct HeadShare {
   int first, last, values;  // key heads [first, last), value heads of each
   ops::Split outputs;       // how the layer's output is split
 
-  HeadShare(const ModelBuilder& builder, const ops::GatedDeltaShape& shape)
+  HeadShare(const ModelBuilder& builder, const ops::RecurrenceShape& shape)
       : values(shape.value_heads / shape.key_heads),
         outputs(builder.split(shape.key_heads, values * shape.value_dim)) {
     const auto heads = builder.split(shape.key_heads, 1);
@@ -57,7 +57,7 @@ struct HeadShare {
     append_rows(rows, offset + first * each, offset + last * each);
   }
   // The channels of the convolution: queries, keys, values.
-  std::vector<int64_t> channels(const ops::GatedDeltaShape& shape) const {
+  std::vector<int64_t> channels(const ops::RecurrenceShape& shape) const {
     std::vector<int64_t> rows;
     const int64_t keys = int64_t{shape.key_heads} * shape.key_dim;
     append(rows, shape.key_dim), append(rows, shape.key_dim, keys);
@@ -75,7 +75,7 @@ struct HeadShare {
 // q rows of all heads first, then k, then v. Reference: Transformers' fix_query_key_value_ordering. GGUF
 // files have the two separate matrices of Qwen3.5.
 Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
-                            const ops::GatedDeltaShape& shape, const HeadShare& share,
+                            const ops::RecurrenceShape& shape, const HeadShare& share,
                             InputProjections& out) {
   const int hidden = builder.spec.hidden, values = shape.value_heads * shape.value_dim;
   if (!builder.checkpoint.has(p + "in_proj_qkvz.weight")) {
@@ -98,7 +98,7 @@ Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
 
 // Qwen3-Next's in_proj_ba has [b of its value heads, a of them] for each key head.
 Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
-                          const ops::GatedDeltaShape& shape, const HeadShare& share, InputProjections& out) {
+                          const ops::RecurrenceShape& shape, const HeadShare& share, InputProjections& out) {
   const int hidden = builder.spec.hidden, hv = shape.value_heads, each = share.values;
   if (!builder.checkpoint.has(p + "in_proj_ba.weight")) {
     TRY(out.b, take_rows_of_linear(builder, p + "in_proj_b", hv, hidden, share.value_rows(1)));
@@ -125,9 +125,9 @@ Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
   return out;
 }
 
-Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::string& p,
+Result<nn::Recurrence> take_gated_delta(const ModelBuilder& builder, const std::string& p,
                                         const LayerSpec& layer) {
-  const auto& shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+  const auto& shape = std::get<ops::RecurrenceShape>(layer.mixer);
   const HeadShare share(builder, shape);
   Checkpoint& checkpoint = builder.checkpoint;
   Device& device = builder.device;
@@ -142,10 +142,10 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
   TRY_VOID(take_qkv_and_z(builder, p, shape, share, in));
   TRY_VOID(take_b_and_a(builder, p, shape, share, in));
   TRY(auto out, take_last_linear(builder, p + "out_proj", share.outputs));
-  ops::GatedDeltaShape own = shape;
+  ops::RecurrenceShape own = shape;
   own.key_heads = share.last - share.first;
   own.value_heads = own.key_heads * share.values;
-  return nn::GatedDelta{own,
+  return nn::Recurrence{own,
                         {device.to_device(take_channels(conv, share.channels(shape))),
                          take_elements(builder, a_log, share.value_rows(1)),
                          take_elements(builder, dt_bias, share.value_rows(1)), norm.weight, norm.eps},
@@ -157,7 +157,7 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
 }
 
 Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, const LayerSpec& layer) {
-  if (std::holds_alternative<ops::GatedDeltaShape>(layer.mixer)) {
+  if (std::holds_alternative<ops::RecurrenceShape>(layer.mixer)) {
     TRY(nn::Mixer mixer, take_gated_delta(builder, p + "linear_attn.", layer));
     return mixer;
   }

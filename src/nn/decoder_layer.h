@@ -6,13 +6,13 @@
 #include <variant>
 
 #include "nn/attention.h"
-#include "nn/gated_delta.h"
+#include "nn/recurrence.h"
 #include "nn/mlp_and_moe.h"
 #include "nn/per_layer_input.h"
 
 namespace anabranch::nn {
 
-using Mixer = std::variant<Attention, GatedDelta>;
+using Mixer = std::variant<Attention, Recurrence, ShortConv>;
 using FeedForward = std::variant<Mlp, Moe, MlpAndMoe>;
 
 struct DecoderLayer {

@@ -30,7 +30,7 @@ struct Description {
     add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
         a.output_gate, a.scale, a.soft_cap, a.v_norm, a.keys_are_values, a.kv_layer);
   }
-  void mixer(const ops::GatedDeltaShape& d) {
+  void mixer(const ops::RecurrenceShape& d) {
     add("delta", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate);
   }
   void mlp(const MlpSpec& m) { add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias); }
