@@ -18,7 +18,10 @@ struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   int window = 0;  // sliding window, 0 = none
   bool qkv_bias = false, out_bias = false;
-  bool qk_norm = false;
+  bool qk_norm = false;           // of each head
+  bool norms_all_heads = false;   // it is over all heads together instead
+  bool norms_after_rope = false;  // it comes after the rotation
+  bool neighbours_turn = false;   // a rope turns dimensions 2i and 2i + 1, not i and i + half, as a pair
   bool output_gate = false;
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
@@ -32,7 +35,9 @@ using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape>;
 struct MlpSpec {
   int intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
-  bool bias = false;  // gate, up and down have biases
+  bool bias = false;    // gate, up and down have biases
+  bool gated = true;    // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
+  ops::Gelu gelu = ops::Gelu::tanh;
 };
 
 struct MoeSpec {
@@ -52,7 +57,18 @@ using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec>;
 
 struct NormsSpec {
   float eps = 1e-6f;
-  bool offset = false;  // the family multiplies by (1 + w)
+  bool offset = false;      // the family multiplies by (1 + w)
+  bool layer_norm = false;  // LayerNorm, otherwise RMSNorm
+  bool bias = false;        // of a LayerNorm
+};
+
+// How a layer is put together, and the names of its parts in the files. A norm without a name does not exist.
+struct LayerForm {
+  const char *norm1 = "input_layernorm", *post1 = nullptr;           // before and after the mixer
+  const char *norm2 = "post_attention_layernorm", *post2 = nullptr;  // before and after the feed-forward part
+  bool parallel = false;                                             // both parts read norm1(the layer's input)
+  const char *q_norm = "q_norm", *k_norm = "k_norm";
+  const char *up = "up_proj", *down = "down_proj";
 };
 
 struct LayerSpec {
@@ -60,6 +76,8 @@ struct LayerSpec {
   FeedForwardSpec mlp;
   NormsSpec norms;
   int rope = 0;  // index in ModelSpec::ropes; attention only
+  LayerForm form = {};
+  float residual_scale = 1;  // multiplies what both parts add to the residual stream
 };
 
 struct ModelSpec {
@@ -71,7 +89,7 @@ struct ModelSpec {
   std::vector<ops::Rope> ropes;
   std::vector<LayerSpec> layers;
   float embedding_scale = 1;
-  float logits_soft_cap = 0;  // 0 = none
+  float logits_scale = 1, logits_soft_cap = 0;  // 0 = no cap; the scale comes first
   int per_layer_width = 0,
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none
   std::vector<int> eos;         // token ids that end a turn

@@ -16,12 +16,13 @@ using Mixer = std::variant<Attention, Recurrence, ShortConv>;
 using FeedForward = std::variant<Mlp, Moe, MlpAndMoe>;
 
 struct DecoderLayer {
-  RmsNorm norm1;
+  std::optional<Norm> norm1;  // of the mixer's input
   Mixer mixer;
-  RmsNorm norm2;
+  std::optional<Norm> norm2;  // of the feed-forward part's input
   FeedForward mlp;
-  std::optional<RmsNorm> post1 = {},
-                         post2 = {};  // norms of the outputs that are added to the residual stream
+  std::optional<Norm> post1 = {}, post2 = {};  // of the outputs that are added to the residual stream
+  float residual_scale = 1;                    // multiplies these outputs
+  bool parallel = false;                       // both parts read the layer's input
 
   std::optional<PerLayerGate> per_layer = {};
   float scale = 1;  // of the output

@@ -37,7 +37,7 @@ class Maker {
     if (bias) made.bias = tensor({out});
     return made;
   }
-  RmsNorm norm(int size) { return {{tensor({size}), 1e-6f}}; }
+  Norm norm(int size) { return {{tensor({size}), 1e-6f}}; }
   Mlp mlp() {
     Linear gate = linear(kIntermediate, kHidden), up = linear(kIntermediate, kHidden);
     return {std::move(gate), std::move(up), linear(kHidden, kIntermediate)};
@@ -126,7 +126,7 @@ Tensor plain_linear(const Tensor& x, const Linear& linear) {
 }
 
 // x + post(linear(y)). Without a norm the bias is added last: (x + W y) + b.
-Tensor added(const Tensor& x, const std::optional<RmsNorm>& post, const Linear& linear, const Tensor& y) {
+Tensor added(const Tensor& x, const std::optional<Norm>& post, const Linear& linear, const Tensor& y) {
   if (post) return ops::add(x, (*post)(plain_linear(y, linear)));
   const Tensor sum = ops::add(x, ops::linear(y, linear.weight));
   return linear.bias ? ops::add_bias(sum, *linear.bias) : sum;
@@ -148,7 +148,7 @@ Last plain(const Attention& a, const Tensor& x) {
   const int rows = x.shape(0);
   std::vector<int> positions(static_cast<size_t>(rows));
   std::iota(positions.begin(), positions.end(), 0);
-  const auto rotated = [&](const Linear& linear, const std::optional<RmsNorm>& norm, int heads) {
+  const auto rotated = [&](const Linear& linear, const std::optional<Norm>& norm, int heads) {
     const Tensor y = plain_linear(x, linear).reshape({rows * heads, kDim});
     return ops::rope((norm ? (*norm)(y) : y).reshape({rows, heads, kDim}), positions, a.rope);
   };
