@@ -6,25 +6,6 @@
 namespace anabranch {
 namespace {
 
-// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF), all with the same memory
-// layout. -> [k, C]
-Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
-  const auto info = checkpoint.find(name);
-  const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
-  if (shape.empty() || shape[0] != channels || shape.size() > 3)
-    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name,
-                      channels, kernel);
-  TRY(auto raw, checkpoint.take(name, shape));
-  if (raw.size() != int64_t{channels} * kernel)
-    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name,
-                      raw.size(), channels, kernel);
-  auto taps = host_device().empty({kernel, channels}, Dtype::f32);
-  for (int c = 0; c < channels; c++) {
-    for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
-  }
-  return taps;
-}
-
 // The projections of a Gated DeltaNet layer's input.
 struct InputProjections {
   nn::Linear qkv, z, b, a;
@@ -111,18 +92,6 @@ Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
   out.b = linear_of(builder, p + "in_proj_ba", both, std::move(b.rows));
   out.a = linear_of(builder, p + "in_proj_ba", both, std::move(a.rows));
   return {};
-}
-
-// Columns of taps [k, C].
-Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
-  const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
-  if (some == all) return taps;
-  Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
-  for (int64_t t = 0; t < kernel; t++) {
-    for (int64_t i = 0; i < some; i++)
-      out.data<float>()[t * some + i] = taps.data<float>()[t * all + channels[static_cast<size_t>(i)]];
-  }
-  return out;
 }
 
 Result<nn::Recurrence> take_gated_delta(const ModelBuilder& builder, const std::string& p,

@@ -42,6 +42,7 @@ static const CpuKernels kTable = {
     .layer_norm = layer_norm,
     .gelu_tanh = gelu_tanh_array,
     .gelu_erf = gelu_erf_array,
+    .relu2 = relu2_array,
     .add = add_arrays,
     .add_scaled = add_scaled,
     .swiglu = swiglu,

@@ -29,6 +29,7 @@ const OpTable& cpu_ops() {
       .rms_norm = cpu::rms_norm,
       .layer_norm = cpu::layer_norm,
       .gelu = cpu::gelu,
+      .relu2 = cpu::relu2,
       .add = cpu::add,
       .add_bias = cpu::add_bias,
       .swiglu = cpu::swiglu,

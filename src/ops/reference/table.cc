@@ -30,6 +30,7 @@ const OpTable& reference_ops() {
     t.rms_norm = reference::rms_norm;
     t.layer_norm = reference::layer_norm;
     t.gelu = reference::gelu;
+    t.relu2 = reference::relu2;
     t.add = reference::add;
     t.add_bias = reference::add_bias;
     t.swiglu = reference::swiglu;
