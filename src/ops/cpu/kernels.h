@@ -136,6 +136,7 @@ struct RecurrenceArgs {
                        // otherwise they are drafts
   bool draft = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
+  float* draft_keys = nullptr;   // receives the drafts' keys, [T, Hk * Dk]
   float* products = nullptr;  // short_conv(): receives B * x, [T, C]; qkv is the same memory
   const float* gated = nullptr;  // short_conv(): B, C and x, [T, 3 C]
 };

@@ -492,7 +492,7 @@ static void delta_keep(const RecurrenceArgs& a, const DeltaBlock& b, int64_t key
     float* to = a.window.rows + e * a.channels;
     copy_floats(to + v_at, from + v_at, values);
     if (!first) continue;
-    copy_floats(a.window.k + e * keys + q_at, b.k + t * dk, dk);
+    copy_floats(a.draft_keys + t * keys + q_at, b.k + t * dk, dk);
     copy_floats(to + q_at, from + q_at, dk);
     copy_floats(to + keys + q_at, from + keys + q_at, dk);
   }

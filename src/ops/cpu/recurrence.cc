@@ -23,7 +23,7 @@ int64_t parts_of_key_head(const RecurrenceArgs& args, int64_t sharers) {
   return std::min(values, std::max(for_all, (values + kTaskHeads - 1) / kTaskHeads));
 }
 
-void run_heads(CpuDevice& device, const RecurrenceArgs& args) {
+void run_heads(CpuDevice& device, RecurrenceArgs args) {
   const CpuKernels& kernel = device.kernels();
   ThreadPool& threads = device.threads();
   const int64_t work = (args.tokens + args.replay) * args.value_heads * args.key_dim * args.value_dim;
@@ -31,6 +31,15 @@ void run_heads(CpuDevice& device, const RecurrenceArgs& args) {
   const int64_t sharers = serial ? 1 : threads.size(), parts = parts_of_key_head(args, sharers);
   const int64_t values = args.value_heads / args.key_heads, tasks = args.key_heads * parts;
   const int64_t head_floats = args.key_dim * args.value_dim;
+  // The tasks of a key head read its replayed keys. If drafts take their place, they wait until all have.
+  const int64_t keys = args.key_heads * args.key_dim;
+  const bool waits = args.draft && args.fold && parts > 1;
+  Tensor waiting;
+  if (args.draft) args.draft_keys = args.window.k + args.entry * keys;
+  if (waits) {
+    waiting = device.make({static_cast<int>(args.tokens), static_cast<int>(keys)});
+    args.draft_keys = waiting.data<float>();
+  }
   // Whether a task is the first of some thread's share.
   const auto begins_share = [&](int64_t task) {
     return ThreadPool::share_begin(tasks, task * sharers / tasks, sharers) == task;
@@ -48,6 +57,7 @@ void run_heads(CpuDevice& device, const RecurrenceArgs& args) {
     }
   };
   serial ? body(0, tasks) : threads.parallel_for(tasks, 1, body);
+  if (waits) std::memcpy(args.window.k + args.entry * keys, args.draft_keys, waiting.nbytes());
   if (!args.rule.norms_rows()) return;
   const int64_t groups = args.value_heads * args.value_dim / args.rule.norm_group;
   const auto norm = [&](int64_t begin, int64_t end) {
