@@ -175,6 +175,9 @@ void read_shared_layers(GemmaReader& r, int layers) {
 
 void read_layers(GemmaReader& r) {
   constexpr auto kGelu = ops::Activation::gelu_tanh;
+  constexpr LayerForm kForm{.post1 = "post_attention_layernorm",
+                            .norm2 = "pre_feedforward_layernorm",
+                            .post2 = "post_feedforward_layernorm"};
   const int layers = r.c.integer("num_hidden_layers", 1, 1024);
   read_layer_types(r, layers);
   const MlpSpec mlp{r.c.integer("intermediate_size", 1, 1 << 20), kGelu};
@@ -197,7 +200,7 @@ void read_layers(GemmaReader& r) {
   for (const bool windowed : r.windowed) {
     AttentionSpec attention = windowed ? any : full;
     if (windowed) attention.window = window;
-    r.spec.layers.push_back({attention, feed_forward, r.spec.norms, windowed ? 1 : 0});
+    r.spec.layers.push_back({attention, feed_forward, r.spec.norms, windowed ? 1 : 0, kForm});
   }
   if (r.gemma4()) read_shared_layers(r, layers);
   r.spec.ropes = {read_kind_of_rope(r, false, full.head_dim), read_kind_of_rope(r, true, any.head_dim)};

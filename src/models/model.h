@@ -23,7 +23,7 @@ struct ModelWeights {
   ops::Weight embedding;  // [vocab, hidden]
   std::optional<nn::PerLayerInputs> per_layer_inputs;
   Ranks ranks;       // the layers, on the devices that share them
-  nn::RmsNorm norm;  // after the layers
+  nn::Norm norm;  // after the layers
   OutputHead head;
   std::optional<nn::Mtp> mtp = {};
 };

@@ -50,7 +50,7 @@ struct VisionWeights {
   std::vector<VisionLayer> layers;
   LayerNorm last_norm;
   std::optional<nn::Linear> merge_up;      // qwen3_5: [hidden * merge^2, hidden * merge^2]
-  std::optional<nn::RmsNorm> pooled_norm;  // gemma3
+  std::optional<nn::Norm> pooled_norm;  // gemma3
   nn::Linear projection;                   // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
 };
 
