@@ -27,7 +27,7 @@ void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
     for (LayerSpec& layer : spec.layers) layer.mlp = experts;
   } else if (member.experts == Member::Experts::some_layers) {
     MoeSpec experts = read_moe(c, "moe_intermediate_size");
-    experts.routing.normalise = c.boolean_or("norm_topk_prob", spec.family == "qwen3_vl_moe_text");
+    experts.routing.normalise = member.normalises || c.boolean_or("norm_topk_prob", false);
     if (member.shared_expert)
       experts.shared_intermediate = c.integer_or("shared_expert_intermediate_size", 1, 1 << 20, 5632);
     for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))

@@ -43,6 +43,7 @@ struct Member {
   double partial = 0;  // the default of "partial_rotary_factor"; 0: whole heads turn
   enum class Experts { none, all_layers, some_layers } experts = Experts::none;
   bool shared_expert = false;
+  bool normalises = false;  // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
   LayerForm form = {};
   bool layer_norm = false, norm_bias = false, gated = true;
   bool multipliers = false;  // Granite's keys for embedding, residual stream, scores and logits
@@ -131,6 +132,7 @@ constexpr Member kMembers[] = {
      .bias_key = "attention_bias",
      .qk_norm = Member::QkNorm::heads,
      .experts = Member::Experts::some_layers,
+     .normalises = true,
      .kv_heads = 16,
      .context = 128000,
      .theta = 500000},
