@@ -12,7 +12,7 @@ namespace {
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
-  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"})
+  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
   if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
   return find_llama_family(model_type);
@@ -39,9 +39,8 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
   if (!family)
     return make_error(
         ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
-        "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
-        checkpoint.path(), shown(type));
+        "{}: model_type \"{}\" is not supported; {}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
+        checkpoint.path(), shown(type), llama_member_names());
   return family;
 }
 

@@ -34,6 +34,14 @@ constexpr const char* kModels[] = {
     "gemma4_shared_kv",
     "gemma4_moe",
     "qwen3_yarn",
+    "smollm3",
+    "phi3_longrope",
+    "olmo3",
+    "granite",
+    "exaone4",
+    "cohere2",
+    "starcoder2",
+    "stablelm_parallel",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case
