@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/first_models.h"
 #include "cli/locate.h"
@@ -15,6 +16,7 @@
 #include "cli/standard_input.h"
 #include "cli/text.h"
 #include "engine/loader.h"
+#include "engine/memory_plan.h"
 #include "hub/settings.h"
 #include "hub/store.h"
 #include "ops/open.h"
@@ -48,7 +50,8 @@ uint64_t bytes_per_token(const hub::StoredModel& model, const ModelSpec& spec) {
 std::optional<ModelOffer> offer_of(const hub::StoredModel& model, const Device& device,
                                    uint64_t free_memory) {
   const auto path = model.store.empty() ? Result(model.path) : locate_stored(model.name);
-  if (!model.problem.empty() || model.bytes > free_memory || !path) return std::nullopt;
+  if (!model.problem.empty() || !weights_problem(model.bytes, free_memory).empty() || !path)
+    return std::nullopt;
   if (!why_it_cannot_run(*path).empty()) return std::nullopt;
   const auto checkpoint = Checkpoint::open(*path, Extent::headers);
   if (!checkpoint || read_pooling(**checkpoint)) return std::nullopt;
@@ -109,16 +112,20 @@ Result<ModelChoice> choose_model(const std::string& command, const ops::DeviceOp
   const auto known = settings.offline ? std::span<const KnownModel>() : known_models();
   const auto offers = offers_for(room, stored_offers(*device, room.free_memory), known);
   if (offers.empty()) return make_error(ErrorKind::exhausted, "{}", why_no_offer(room, known));
-  say(stderr, "No model is named. {} of memory are free for one{}:\n", size_text(room.free_memory),
-      device->has_own_memory() ? " on the GPU" : "");
-  say_lines(stderr, offers_text(offers, room));
+  const bool quiet = !log_enabled(LogLevel::warning);
+  if (!yes || !quiet) {
+    say(stderr, "No model is named. {} of memory are free for one{}:\n", size_text(room.free_memory),
+        device->has_own_memory() ? " on the GPU" : "");
+    say_lines(stderr, offers_text(offers, room));
+  }
   size_t chosen = 0;
   if (!yes) {
     TRY(chosen, ask(offers.size()));
   }
   const ModelChoice choice{offers[chosen].name, device->kind() == DeviceKind::cuda ? "cuda" : options.name};
-  say(stderr, "This names the model: anabranch {} --model {}{}\n", command, choice.model,
-      choice.device == "cpu" ? "" : " --device " + choice.device);
+  if (!quiet)
+    say(stderr, "This names the model: anabranch {} --model {}{}\n", command, choice.model,
+        choice.device == "cpu" ? "" : " --device " + choice.device);
   return choice;
 }
 

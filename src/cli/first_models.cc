@@ -22,9 +22,9 @@ constexpr double kReadingSpeed = 8;
 // not the output's as well, and the experts that a token does not use. least_memory leaves room for a
 // conversation of some thousand tokens.
 constexpr KnownModel kKnown[] = {
-    {"bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M", 105'454'432, 105'000'000, 300'000'000},
-    {"unsloth/gemma-3-270m-it-GGUF:Q4_K_M", 253'115'424, 253'000'000, 500'000'000},
-    {"bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M", 270'590'880, 270'000'000, 550'000'000},
+    {"bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M", 105'454'432, 105'000'000, 300'000'000, true},
+    {"unsloth/gemma-3-270m-it-GGUF:Q4_K_M", 253'115'424, 253'000'000, 500'000'000, true},
+    {"bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M", 270'590'880, 270'000'000, 550'000'000, true},
     {"unsloth/Qwen3.5-0.8B-GGUF:Q4_K_M", 737'504'352, 532'000'000, 1'100'000'000},
     {"unsloth/Qwen3.5-2B-GGUF:Q4_K_M", 1'949'063'104, 1'280'000'000, 2'500'000'000},
     {"unsloth/Qwen3.5-4B-GGUF:Q4_K_M", 3'413'361'504, 2'740'000'000, 4'300'000'000},
@@ -47,11 +47,13 @@ bool is_stored(const KnownModel& model, const std::vector<ModelOffer>& stored) {
 
 // The place of the best model that answers at reading speed, where speeds are known; else of the smallest.
 size_t recommended(const std::vector<KnownModel>& models, const MachineRoom& room) {
-  for (size_t i = models.size(); i-- > 1;) {
+  const auto first = std::ranges::find(models, false, &KnownModel::last_resort);
+  const size_t least = first == models.end() ? 0 : static_cast<size_t>(first - models.begin());
+  for (size_t i = models.size(); i-- > least + 1;) {
     const double rate = expected_rate(models[i].bytes_per_token, room);
     if (rate == 0 || rate >= kReadingSpeed) return i;
   }
-  return 0;
+  return least;
 }
 
 // "about 120 tokens a second", no more exact than it is known.

@@ -15,6 +15,7 @@ struct KnownModel {
   uint64_t download_bytes;   // weights, and the vision tower that comes with them
   uint64_t bytes_per_token;  // weights that are read for each token of an answer
   uint64_t least_memory;     // free memory for the weights and a conversation
+  bool last_resort = false;  // not recommended while a better one fits, however slow that is
 };
 
 // A later model gives better answers than an earlier one.
@@ -41,8 +42,8 @@ inline constexpr size_t kMostOffers = 3, kMostStoredOffers = 2;
 double expected_rate(uint64_t bytes_per_token, const MachineRoom& room);
 
 // The offers, the first one recommended: first the stored models (the first kMostStoredOffers of `stored`);
-// then, of the known models that fit and are not stored, the best that answers at reading speed and its
-// neighbours in the table. Empty: nothing fits.
+// then, of the known models that fit and are not stored, the best that answers at reading speed (or else the
+// smallest that is no last resort) and its neighbours in the table. Empty: nothing fits.
 std::vector<ModelOffer> offers_for(const MachineRoom& room, const std::vector<ModelOffer>& stored,
                                    std::span<const KnownModel> known);
 

@@ -54,8 +54,8 @@ TEST(FirstModels, TableIsConsistent) {
 
 TEST(FirstModels, MachinesFromSmallToLarge) {
   // A laptop's memory is read at 40 GB/s. Two thirds of it are free.
-  EXPECT_EQ(offered(kGib * 2 / 3, 40), "360M 270m-it 135M");
-  EXPECT_EQ(offered(2 * kGib * 2 / 3, 40), "0.8B 360M 270m-it");
+  EXPECT_EQ(offered(kGib * 2 / 3, 40), "360M 3-270m-it 135M");
+  EXPECT_EQ(offered(2 * kGib * 2 / 3, 40), "0.8B 360M 3-270m-it");
   EXPECT_EQ(offered(4 * kGib * 2 / 3, 40), "2B 0.8B 360M");
   EXPECT_EQ(offered(8 * kGib * 2 / 3, 40), "4B 2B 0.8B");
   EXPECT_EQ(offered(16 * kGib * 2 / 3, 40), "4B 2B 9B");  // 9B fits, but answers at 6.3 tokens a second
@@ -86,7 +86,7 @@ TEST(FirstModels, LimitsAreExact) {
 
 TEST(FirstModels, SmallDisk) {
   EXPECT_EQ(offered(64 * kGb, 80, 5 * kGb), "4B 2B 0.8B");
-  EXPECT_EQ(offered(64 * kGb, 80, 400'000'000), "360M 270m-it 135M");
+  EXPECT_EQ(offered(64 * kGb, 80, 400'000'000), "360M 3-270m-it 135M");
   EXPECT_EQ(offered(64 * kGb, 80, 180'000'000), "135M");  // fewer than three
   EXPECT_EQ(offered(64 * kGb, 80, 0), "");
   const MachineRoom full{64 * kGb, 10'000'000, 80e9, 0};
@@ -102,9 +102,11 @@ TEST(FirstModels, LittleMemory) {
 }
 
 TEST(FirstModels, SlowAndUnknownMachines) {
-  EXPECT_EQ(offered(64 * kGb, 0), "27B 35B-A3B 9B");       // the rate is not known: by memory alone
-  EXPECT_EQ(offered(64 * kGb, 0.1), "135M 270m-it 360M");  // nothing is fast: the smallest
-  EXPECT_EQ(offered(64 * kGb, 5.4), "0.8B 360M 2B");       // exactly reading speed and a little
+  EXPECT_EQ(offered(64 * kGb, 0), "27B 35B-A3B 9B");  // the rate is not known: by memory alone
+  EXPECT_EQ(offered(64 * kGb, 0.1), "0.8B 360M 2B");  // nothing is fast, as on a machine that is busy
+  EXPECT_EQ(offered(64 * kGb, 12.7), "0.8B 360M 2B");
+  EXPECT_EQ(offered(64 * kGb, 12.9), "2B 0.8B 4B");  // 8.06 tokens a second
+  EXPECT_EQ(offered(600'000'000, 2.0), "135M 3-270m-it 360M");
 }
 
 TEST(FirstModels, StoredModelsComeFirstAndAreNotOfferedTwice) {

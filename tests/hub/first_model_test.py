@@ -172,6 +172,8 @@ def test_yes_takes_the_first():
         code, again, err = cache.run("generate", "-y", *ANSWER)  # now it is stored
         assert code == 0 and again == out and offers_in(err)[0][:2] == (first, True), err
         assert len(hub.log) == before
+        code, quiet, err = cache.run("--quiet", "generate", "-y", *ANSWER)
+        assert code == 0 and quiet == out and not err, err
         code, out, err = cache.run("chat", "--yes", "--max-tokens", "3")  # its input has no message
         assert code == 0 and offers_in(err)[0][0] == first, err
 
