@@ -106,7 +106,7 @@ Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int ch
 
 Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
   const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
-  if (some == all) return taps;
+  if (some == all && std::ranges::is_sorted(channels)) return taps;
   Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
   for (int64_t t = 0; t < kernel; t++) {
     for (int64_t i = 0; i < some; i++)

@@ -138,6 +138,13 @@ void read_one_rope(ConfigReader& c, const std::string& file, int head_dim, doubl
   if (const auto good = rope.check(); !good) c.invalid(good.error().message);
 }
 
+// Turns one pair of dimensions by nothing, for layers without positions.
+ops::Rope no_rope() {
+  ops::Rope rope;
+  rope.inv_freq = {0};
+  return rope;
+}
+
 MlpSpec read_mlp(ConfigReader& c, const char* key, int absent, bool bias) {
   require_silu(c);
   return {.intermediate = c.integer_or(key, 1, 1 << 20, absent), .bias = bias};
@@ -243,7 +250,7 @@ void read_nemotron_h(ConfigReader& c, const std::string&, ModelSpec& spec) {
     if (kind == Kind::mlp) layer.mixer = std::monostate(), layer.mlp = mlp, layer.form = kNemotronMlp;
     spec.layers.push_back(std::move(layer));
   }
-  spec.ropes = {ops::Rope()};  // no positions
+  spec.ropes = {no_rope()};
 }
 
 constexpr LayerForm kGraniteForm{
@@ -274,7 +281,7 @@ void read_granite_h(ConfigReader& c, const std::string& file, ModelSpec& spec) {
   if (c.string_or("position_embedding_type", "") == "rope")
     read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
   else
-    spec.ropes = {ops::Rope()};
+    spec.ropes = {no_rope()};
 }
 
 constexpr LayerForm kBambaForm{.norm2 = "pre_ff_layernorm", .recurrence = "mamba.", .mlp = "feed_forward."};
@@ -335,7 +342,7 @@ void read_olmo_hybrid(ConfigReader& c, const std::string& file, ModelSpec& spec)
   if (turns)
     read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
   else
-    spec.ropes = {ops::Rope()};
+    spec.ropes = {no_rope()};
 }
 
 struct Hybrid {
