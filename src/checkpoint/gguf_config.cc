@@ -44,7 +44,7 @@ constexpr ArchName kArchs[] = {
      GgufArch::starcoder2,
      "starcoder2",
      "Starcoder2ForCausalLM",
-     {.layer_norm_eps = "norm_epsilon", .windows = true, .use_bias = true}},
+     {.layer_norm_eps = "norm_epsilon", .windows = true, .use_bias = true, .ungated = true}},
     {"glm4", GgufArch::glm4, "glm4", "Glm4ForCausalLM", {.partial = true}},
     {"stablelm",
      GgufArch::qwen2,
@@ -87,7 +87,7 @@ class Builder {
     TRY_VOID(count_layers());
     TRY_VOID(add_shapes());
     if (!gemma) {
-      c["hidden_act"] = "silu";
+      c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
       c["sliding_window"] = nullptr;
     }
     TRY_VOID(add_experts());

@@ -17,7 +17,7 @@ constexpr std::string_view kPlainFamilies[] = {
     "llama",      "mistral",  "ministral", "ministral3", "mistral3",     "mixtral",        "qwen2",
     "qwen2_moe",  "qwen3",    "qwen3_moe", "qwen3_vl",   "qwen3_vl_moe", "seed_oss",       "smollm3",
     "phi3",       "olmo2",    "olmo3",     "granite",    "ernie4_5",     "exaone4",        "hunyuan_v1_dense",
-    "cohere2",    "glm",      "glm4",      "starcoder2", "stablelm",     "gemma2",         "gemma3",
+    "cohere",       "cohere2",    "helium", "iquestcoder", "exaone4_5", "glm",      "glm4",      "starcoder2", "stablelm",     "gemma2",         "gemma3",
     "gemma3_text", "gemma4",  "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {

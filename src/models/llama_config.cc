@@ -13,7 +13,7 @@ namespace anabranch {
 namespace {
 
 // Models with towers, whose text_config is a member.
-constexpr const char* kOuterTypes[] = {"mistral3", "qwen3_vl", "qwen3_vl_moe"};
+constexpr const char* kOuterTypes[] = {"mistral3", "qwen3_vl", "qwen3_vl_moe", "exaone4_5"};
 
 const Member* find_member(const std::string& model_type) {
   const auto* row =
