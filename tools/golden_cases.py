@@ -298,6 +298,12 @@ CASES |= {
     "stablelm": member("stablelm", "StableLm", num_attention_heads=2, partial_rotary_factor=0.4, use_qkv_bias=True, num_hidden_layers=2),
     "stablelm_parallel": member("stablelm", "StableLm", use_parallel_residual=True, num_key_value_heads=4,
                                 partial_rotary_factor=0.5, num_hidden_layers=2),
+    # Gemma 4 12B: a config without the keys of per-layer embeddings.
+    "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
+        4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,
+        global_head_dim=48, model_type="gemma4_unified_text", architectures=["Gemma4UnifiedForCausalLM"],
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"]).items()
+        if "per_layer_input" not in k}),
     "qwen2_moe_gguf": member("qwen2_moe", "Qwen2Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                              shared_expert_intermediate_size=32, **WIDE),
     "seed_oss_gguf": member("seed_oss", "SeedOss", head_dim=32, attention_bias=True, **WIDE),

@@ -194,9 +194,11 @@ void read_layers(GemmaReader& r) {
     feed_forward = both;
   }
   const AttentionSpec any = read_attention(r), full = r.gemma4() ? full_attention(r, any) : any;
-  const int window = r.c.is_null("sliding_window")
-                         ? 0
-                         : r.c.integer_or("sliding_window", 1, 1 << 27, r.unified() ? 1024 : r.gemma4() ? 512 : 4096);
+  const int window = r.c.is_null("sliding_window") ? 0
+                                                   : r.c.integer_or("sliding_window", 1, 1 << 27,
+                                                                    r.unified()  ? 1024
+                                                                    : r.gemma4() ? 512
+                                                                                 : 4096);
   if (window == 0 && std::ranges::find(r.windowed, true) != r.windowed.end())
     r.c.unsupported("sliding_window", "null, and some layers have windows", "a number is");
   for (const bool windowed : r.windowed) {

@@ -35,8 +35,8 @@ using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
 struct MlpSpec {
   int intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
-  bool bias = false;    // gate, up and down have biases
-  bool gated = true;    // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
+  bool bias = false;  // gate, up and down have biases
+  bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
 };
 
@@ -66,7 +66,7 @@ struct NormsSpec {
 struct LayerForm {
   const char *norm1 = "input_layernorm", *post1 = nullptr;           // before and after the mixer
   const char *norm2 = "post_attention_layernorm", *post2 = nullptr;  // before and after the feed-forward part
-  bool parallel = false;                                             // both parts read norm1(the layer's input)
+  bool parallel = false;  // both parts read norm1(the layer's input)
   const char *q_norm = "q_norm", *k_norm = "k_norm";
   const char *up = "up_proj", *down = "down_proj";
 };

@@ -4,7 +4,8 @@
 
 namespace anabranch::nn {
 
-// A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)); or, without a gate, down(gelu(up(x))).
+// A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)); or, without a gate,
+// down(gelu(up(x))).
 struct Mlp {
   std::optional<Linear> gate;  // [intermediate, hidden], with a bias if `up` has one
   Linear up, down;             // [intermediate, hidden], [hidden, intermediate]
