@@ -216,6 +216,30 @@ def random_weights(config, rng):
     return {k: v.astype(np.float32) for k, v in out.items()}
 
 
+def drawn_weights(config, rng):
+    """Random values for every tensor that Transformers' own class of this config has, by what its name says it is."""
+    kind = transformers.AutoConfig.for_model(**config)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(kind)
+    tied, out = config["tie_word_embeddings"], {}
+    for name, tensor in model.state_dict().items():
+        shape, gain = tuple(tensor.shape), 1.5
+        if name.endswith(".bias"):
+            values = rng.standard_normal(shape) * 0.3
+        elif len(shape) == 1:  # of a norm; tied: a large one at the end, or a token would only ask for itself
+            values = rng.uniform(0.5, 1.5, shape) + (4 if tied and name == "model.norm.weight" else 0)
+        elif name == "model.embed_tokens.weight":
+            values = rng.standard_normal(shape) * 2 / math.sqrt(shape[1]) / config.get("embedding_multiplier", 1)
+        elif name == "lm_head.weight":
+            if tied:
+                continue
+            values = rng.standard_normal(shape) * 4 / math.sqrt(shape[1])
+        else:
+            values = rng.standard_normal(shape) * gain / math.sqrt(shape[-1])
+        out[name] = values.astype(np.float32)
+    return out
+
+
 def on_q8_0_grid(w):
     """What GGUF's Q8_0 keeps of a matrix. Other tensors are f16 or f32 in such a file."""
     if w.ndim == 2 and w.shape[1] % 32 == 0 or w.ndim == 3 and w.shape[1] > 1 and w.shape[2] % 32 == 0:
@@ -399,7 +423,8 @@ def make(case, seed):
     """(tensors to store, runs) for one seed."""
     config = case["config"]
     rng = np.random.default_rng(seed)
-    tensors = stored(random_weights(config, rng), case.get("dtype", "bf16"))
+    draw = drawn_weights if case.get("drawn") else random_weights
+    tensors = stored(draw(config, rng), case.get("dtype", "bf16"))
     if case.get("world") in ("mlx", "mlxq"):  # 1 + w is what gets rounded to bf16 there
         for k in filter(is_offset_norm, tensors):
             tensors[k] = ((tensors[k].astype(np.float32) + 1).astype(BF16).astype(np.float32) - 1).astype(BF16)

@@ -1,11 +1,10 @@
 #include "base/json.h"
 
-#include "base/python_json.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 
+#include "base/python_json.h"
 #include "slow.h"
 
 namespace anabranch {
