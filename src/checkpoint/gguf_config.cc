@@ -44,7 +44,7 @@ constexpr ArchName kArchs[] = {
      GgufArch::starcoder2,
      "starcoder2",
      "Starcoder2ForCausalLM",
-     {.layer_norm_eps = "norm_epsilon", .windows = true, .use_bias = true}},
+     {.layer_norm_eps = "norm_epsilon", .windows = true, .use_bias = true, .ungated = true}},
     {"glm4", GgufArch::glm4, "glm4", "Glm4ForCausalLM", {.partial = true}},
     {"stablelm",
      GgufArch::qwen2,
@@ -87,7 +87,7 @@ class Builder {
     TRY_VOID(count_layers());
     TRY_VOID(add_shapes());
     if (!gemma) {
-      c["hidden_act"] = "silu";
+      c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
       c["sliding_window"] = nullptr;
     }
     TRY_VOID(add_experts());
@@ -114,7 +114,8 @@ class Builder {
         {"embedding_scale", 1, [](const ArchName& a) { return a.member.multipliers; }},
         {"attention.clamp_kqv", 0},
         {"attention.max_alibi_bias", 0},
-        {"attention.sliding_window", 0, [](const ArchName& a) { return is_gemma(a.arch) || a.member.windows; }},
+        {"attention.sliding_window", 0,
+         [](const ArchName& a) { return is_gemma(a.arch) || a.member.windows; }},
         {"attn_logit_softcapping", 0, [](const ArchName& a) { return a.arch == GgufArch::gemma2; }},
         {"final_logit_softcapping", 0, [](const ArchName& a) { return is_gemma(a.arch); }},
         {"router_logit_softcapping", 0},
@@ -203,7 +204,8 @@ class Builder {
 
   // Ollama's files of Gemma lack it.
   Result<double> read_eps() const {
-    const char* key = arch_.member.layer_norm_eps ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char* key =
+        arch_.member.layer_norm_eps ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     if (!m_.find(key) && !is_gemma(out_.arch))
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\" is missing", path_, arch_.gguf, key);
     return m_.real(key, 1e-6);
@@ -263,7 +265,8 @@ class Builder {
     TRY(const int64_t used, m_.integer("expert_used_count", 1));
     c["num_experts_per_tok"] = used;
     TRY(const bool normalised, m_.flag("expert_weights_norm", arch_.member.normalises));
-    if (!normalised && arch_.member.normalises && out_.arch != GgufArch::qwen3 && out_.arch != GgufArch::qwen3next)
+    if (!normalised && arch_.member.normalises && out_.arch != GgufArch::qwen3 &&
+        out_.arch != GgufArch::qwen3next)
       return make_error(ErrorKind::unsupported, "{}: {} with experts that are not normalised cannot be run",
                         path_, arch_.gguf);
     if (out_.arch == GgufArch::llama) {

@@ -50,12 +50,14 @@ struct GgufConfig {
 
 // What a member of the Llama family (models/llama_members.h) has in its metadata besides the usual keys.
 struct GgufMember {
-  const char* layer_norm_eps = nullptr;  // config.json's key for the epsilon of its LayerNorms; null: RMSNorms
-  bool windows = false;                  // layers may have windows: all of them, or if there is a period
-  int period = 0;                        // all but every period-th, unless a list says which
-  bool partial = false;                  // a part of each head turns
-  bool use_bias = false;                 // config.json says in "use_bias" whether the MLP has biases
+  const char* layer_norm_eps =
+      nullptr;            // config.json's key for the epsilon of its LayerNorms; null: RMSNorms
+  bool windows = false;   // layers may have windows: all of them, or if there is a period
+  int period = 0;         // all but every period-th, unless a list says which
+  bool partial = false;   // a part of each head turns
+  bool use_bias = false;  // config.json says in "use_bias" whether the MLP has biases
   bool multipliers = false, logit_scale = false;  // factors of Granite, of Cohere 2
+  bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
 };
 

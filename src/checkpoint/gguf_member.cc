@@ -62,10 +62,10 @@ Result<void> add_multipliers(const GgufMetadata& m, GgufConfig& out) {
     double fallback;
   };
   const double usual = 1 / std::sqrt(c["head_dim"].get<double>());
-  for (const auto& [gguf, config, fallback] : {Factor{"attention.scale", "attention_multiplier", usual},
-                                               Factor{"embedding_scale", "embedding_multiplier", 1},
-                                               Factor{"residual_scale", "residual_multiplier", 1},
-                                               Factor{"logit_scale", "logits_scaling", 1}}) {
+  for (const auto& [gguf, config, fallback] :
+       {Factor{"attention.scale", "attention_multiplier", usual},
+        Factor{"embedding_scale", "embedding_multiplier", 1},
+        Factor{"residual_scale", "residual_multiplier", 1}, Factor{"logit_scale", "logits_scaling", 1}}) {
     TRY(c[config], m.real(gguf, fallback));
   }
   return {};

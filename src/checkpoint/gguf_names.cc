@@ -53,9 +53,8 @@ constexpr NamePair kGlm4[] = {{"post_attention_norm", "post_self_attn_layernorm"
                               {"ffn_norm", "post_attention_layernorm"},
                               {"post_ffw_norm", "post_mlp_layernorm"},
                               {"ffn_up", "mlp.gate_up_proj"}};
-constexpr NamePair kStarcoder2[] = {{"ffn_norm", "post_attention_layernorm"},
-                                    {"ffn_up", "mlp.c_fc"},
-                                    {"ffn_down", "mlp.c_proj"}};
+constexpr NamePair kStarcoder2[] = {
+    {"ffn_norm", "post_attention_layernorm"}, {"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
 constexpr NamePair kHunyuan[] = {{"ffn_norm", "post_attention_layernorm"},
                                  {"attn_q_norm", "self_attn.query_layernorm"},
                                  {"attn_k_norm", "self_attn.key_layernorm"}};
@@ -128,13 +127,20 @@ std::span<const NamePair> arch_names(GgufArch arch) {
   if (is_hybrid(arch)) return kHybrid;
   if (is_gemma(arch)) return kGemma;
   switch (arch) {
-    case GgufArch::seed_oss: return kSeedOss;
-    case GgufArch::phi3: return kPhi3;
-    case GgufArch::post_norm: return kPostNorm;
-    case GgufArch::glm4: return kGlm4;
-    case GgufArch::starcoder2: return kStarcoder2;
-    case GgufArch::hunyuan: return kHunyuan;
-    default: return kLlama;
+    case GgufArch::seed_oss:
+      return kSeedOss;
+    case GgufArch::phi3:
+      return kPhi3;
+    case GgufArch::post_norm:
+      return kPostNorm;
+    case GgufArch::glm4:
+      return kGlm4;
+    case GgufArch::starcoder2:
+      return kStarcoder2;
+    case GgufArch::hunyuan:
+      return kHunyuan;
+    default:
+      return kLlama;
   }
 }
 

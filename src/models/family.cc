@@ -12,7 +12,8 @@ namespace {
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
-  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
+  for (const char* name :
+       {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
   if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
   return find_llama_family(model_type);
@@ -37,10 +38,10 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = family_named(type);
   if (!family)
-    return make_error(
-        ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; {}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
-        checkpoint.path(), shown(type), llama_member_names());
+    return make_error(ErrorKind::unsupported,
+                      "{}: model_type \"{}\" is not supported; {}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "gemma3 and gemma4 are",
+                      checkpoint.path(), shown(type), llama_member_names());
   return family;
 }
 
@@ -105,7 +106,7 @@ Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int ch
 
 Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
   const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
-  if (some == all) return taps;
+  if (some == all && std::ranges::is_sorted(channels)) return taps;
   Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
   for (int64_t t = 0; t < kernel; t++) {
     for (int64_t i = 0; i < some; i++)
@@ -149,7 +150,7 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
 }
 
 Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
-                              const NormsSpec& norms) {
+                           const NormsSpec& norms) {
   const auto info = builder.checkpoint.find(name + ".weight");
   std::optional<Tensor> bias;
   if (norms.bias) {
@@ -180,8 +181,8 @@ struct SharedMatrix {
 };
 
 // "<name>", if the files have it; in it the projections' rows follow each other.
-Result<std::optional<SharedMatrix>> take_shared(const ModelBuilder& builder, const std::string& name, int rows,
-                                                bool bias) {
+Result<std::optional<SharedMatrix>> take_shared(const ModelBuilder& builder, const std::string& name,
+                                                int rows, bool bias) {
   std::optional<SharedMatrix> out;
   if (!builder.checkpoint.has(name + ".weight")) return out;
   out = SharedMatrix{name, {}, {}};
@@ -258,8 +259,8 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   }
   TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_queries, a.out_bias));
   if (a.qk_norm) {
-    TRY(out.q_norm, take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim,
-                              layer.norms));
+    TRY(out.q_norm,
+        take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim, layer.norms));
   }
   if (a.kv_layer >= 0) {  // some files contain matrices that are not used
     for (const char* name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})

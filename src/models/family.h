@@ -81,17 +81,18 @@ Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const st
 Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel);
 // Columns of taps [k, C].
 Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels);
-// A norm's multiplier "<name>.weight" [size], and the bias of a LayerNorm, 0 if it has none. 1 is added if `norms.offset` is set and the file stores w (see
-// Checkpoint's NormConvention).
+// A norm's multiplier "<name>.weight" [size], and the bias of a LayerNorm, 0 if it has none. 1 is added if
+// `norms.offset` is set and the file stores w (see Checkpoint's NormConvention).
 Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
-                              const NormsSpec& norms);
+                           const NormsSpec& norms);
 // Attention's projections under `prefix` (q_proj, k_proj, v_proj, o_proj, q_norm, k_norm), or in place of the
-// first three qkv_proj with the rows of all. With an output gate, q_proj holds [query | gate] per head. A layer
-// that reads the keys and values of another layer has no k_proj and v_proj.
+// first three qkv_proj with the rows of all. With an output gate, q_proj holds [query | gate] per head. A
+// layer that reads the keys and values of another layer has no k_proj and v_proj.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
-// The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj (or both in gate_up_proj) and down_proj; or gate (the router),
-// switch_mlp.* (checkpoint/experts.h), shared_expert.* and shared_expert_gate.
+// The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj (or both in gate_up_proj) and
+// down_proj; or gate (the router), switch_mlp.* (checkpoint/experts.h), shared_expert.* and
+// shared_expert_gate.
 Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,
                                           const FeedForwardSpec& spec, const LayerForm& form = {});
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,

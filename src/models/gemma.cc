@@ -8,7 +8,7 @@ namespace {
 
 // A norm's weight times `factor`.
 Result<nn::Norm> take_scaled_norm(const ModelBuilder& builder, const std::string& name, int size,
-                                     float factor, float eps) {
+                                  float factor, float eps) {
   TRY(auto weight, builder.checkpoint.take(name, {size}));
   for (int i = 0; i < size; i++) weight.data<float>()[i] *= factor;
   return nn::Norm{builder.device.to_device(weight), eps};

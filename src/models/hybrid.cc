@@ -1,19 +1,32 @@
 // The weights of hybrids with Mamba2, short convolutions or Gated DeltaNet (hybrid_config.cc).
+#include <algorithm>
+
 #include "checkpoint/experts.h"
 #include "models/family.h"
 
 namespace anabranch {
 namespace {
 
-// Rows of a matrix and, if the files have one, of its bias.
-Result<nn::Linear> take_biased_rows(const ModelBuilder& builder, const std::string& name,
-                                    const WeightSource& source, const std::vector<int64_t>& rows) {
-  nn::Linear linear = linear_of(builder, name, source, rows);
-  if (builder.checkpoint.has(name + ".bias")) {
-    TRY(const auto bias, builder.checkpoint.take(name + ".bias", {source.rows}));
-    linear.bias = take_elements(builder, bias, rows);
+// A matrix and, if the files have one, its bias, for layers that have some of its rows each.
+struct SplitLinear {
+  std::string name;
+  WeightSource source;
+  std::optional<Tensor> bias;
+
+  nn::Linear rows(const ModelBuilder& builder, const std::vector<int64_t>& rows) const {
+    nn::Linear linear = linear_of(builder, name, source, rows);
+    if (bias) linear.bias = take_elements(builder, *bias, rows);
+    return linear;
   }
-  return linear;
+};
+
+Result<SplitLinear> take_split(const ModelBuilder& builder, const std::string& name, int rows) {
+  SplitLinear out{name, {}, {}};
+  TRY(out.source, builder.take_matrix(name + ".weight", rows, builder.spec.hidden));
+  if (builder.checkpoint.has(name + ".bias")) {
+    TRY(out.bias, builder.checkpoint.take(name + ".bias", {rows}));
+  }
+  return out;
 }
 
 // The projection back to the residual stream, with a bias if the files have one.
@@ -39,13 +52,12 @@ Result<nn::Mixer> take_mamba2(const ModelBuilder& builder, const std::string& p,
   append_rows(of_z, 0, width);
   for (const int64_t channel : order) of_x.push_back(width + channel);
   append_rows(of_a, width + channels, width + channels + heads);
-  TRY(const auto source,
-      builder.take_matrix(p + "in_proj.weight", int64_t{width} + channels + heads, builder.spec.hidden));
+  TRY(const auto in, take_split(builder, p + "in_proj", width + channels + heads));
   nn::Recurrence out;
   out.shape = shape;
-  TRY(out.qkv, take_biased_rows(builder, p + "in_proj", source, of_x));
-  TRY(out.z, take_biased_rows(builder, p + "in_proj", source, of_z));
-  TRY(out.a, take_biased_rows(builder, p + "in_proj", source, of_a));
+  out.qkv = in.rows(builder, of_x);
+  out.z = in.rows(builder, of_z);
+  out.a = in.rows(builder, of_a);
   TRY(const auto taps, take_conv(builder.checkpoint, p + "conv1d.weight", channels, shape.conv_kernel));
   out.weights.conv_weight = builder.device.to_device(take_channels(taps, order));
   if (shape.rule.conv_bias) {
@@ -68,6 +80,12 @@ Result<nn::Linear> take_joined(const ModelBuilder& builder, std::initializer_lis
     TRY(auto source, builder.take_matrix(name + ".weight", rows, builder.spec.hidden));
     sources.push_back(std::move(source));
   }
+  const WeightSource& first = sources.front();
+  const bool alike = std::ranges::all_of(sources, [&](const WeightSource& s) {
+    return s.kind == first.kind && s.bits == first.bits && s.group == first.group && s.table == first.table;
+  });
+  if (!alike)
+    for (WeightSource& source : sources) source = decoded(std::move(source));
   return nn::Linear{ops::Weight::make(builder.device, join_rows(std::move(sources))), {}};
 }
 

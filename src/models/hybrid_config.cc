@@ -3,7 +3,6 @@
 // modeling_granitemoehybrid.py, modeling_bamba.py, modeling_olmo_hybrid.py, and their configuration files, which
 // also have the defaults of absent keys.
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "models/family_config.h"
@@ -83,13 +82,16 @@ ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int hi
   return shape;
 }
 
-// "time_step_limit": [least, most].
-void read_step_limit(ConfigReader& c, ops::RecurrenceShape& shape) {
-  const auto limit = c.numbers("time_step_limit", 0, HUGE_VAL);
-  if (limit.empty()) return;
-  if (limit.size() != 2) return c.invalid("time_step_limit must have two entries");
-  shape.rule.step_min = static_cast<float>(limit[0]);
-  shape.rule.step_max = std::min(shape.rule.step_max, static_cast<float>(limit[1]));
+// "time_step_limit": [least, most]. Transformers writes an infinite number as {"__float__": "Infinity"}.
+void read_step_limit(ConfigReader& c, const Json& config, ops::RecurrenceShape& shape) {
+  if (!c.has("time_step_limit")) return;
+  const Json& limit = config["time_step_limit"];
+  const auto good = [](const Json& v) { return v.is_number() && v >= 0; };
+  const bool endless = limit.is_array() && limit.size() == 2 && limit[1] == Json{{"__float__", "Infinity"}};
+  if (!limit.is_array() || limit.size() != 2 || !good(limit[0]) || (!endless && !good(limit[1])))
+    return c.invalid("time_step_limit must be two numbers, the least and the most");
+  shape.rule.step_min = limit[0].get<float>();
+  if (!endless) shape.rule.step_max = std::min(shape.rule.step_max, limit[1].get<float>());
 }
 
 struct AttentionDefaults {
@@ -138,6 +140,13 @@ void read_one_rope(ConfigReader& c, const std::string& file, int head_dim, doubl
   if (const auto good = rope.check(); !good) c.invalid(good.error().message);
 }
 
+// Turns one pair of dimensions by nothing, for layers without positions.
+ops::Rope no_rope() {
+  ops::Rope rope;
+  rope.inv_freq = {0};
+  return rope;
+}
+
 MlpSpec read_mlp(ConfigReader& c, const char* key, int absent, bool bias) {
   require_silu(c);
   return {.intermediate = c.integer_or(key, 1, 1 << 20, absent), .bias = bias};
@@ -166,7 +175,7 @@ constexpr LayerForm kLfm2Form{.norm1 = "operator_norm",
                               .recurrence = "conv.",
                               .mlp = "feed_forward."};
 
-void read_lfm2(ConfigReader& c, const std::string& file, ModelSpec& spec) {
+void read_lfm2(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
   read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
   spec.tied_embeddings = c.boolean_or("tie_embedding", spec.tied_embeddings);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
@@ -230,7 +239,7 @@ std::vector<Kind> nemotron_layers(ConfigReader& c) {
   return kinds_of(c, "hybrid_override_pattern", letters, known);
 }
 
-void read_nemotron_h(ConfigReader& c, const std::string&, ModelSpec& spec) {
+void read_nemotron_h(ConfigReader& c, const Json&, const std::string&, ModelSpec& spec) {
   read_sizes(c, {4096, 131072, 4096, "layer_norm_epsilon", 1e-5, false}, spec);
   const AttentionSpec attention = read_attention(c, {32, 8, 128}, spec.hidden);
   auto mamba = read_mamba2(c, kNemotronKeys, spec.hidden);
@@ -243,20 +252,20 @@ void read_nemotron_h(ConfigReader& c, const std::string&, ModelSpec& spec) {
     if (kind == Kind::mlp) layer.mixer = std::monostate(), layer.mlp = mlp, layer.form = kNemotronMlp;
     spec.layers.push_back(std::move(layer));
   }
-  spec.ropes = {ops::Rope()};  // no positions
+  spec.ropes = {no_rope()};
 }
 
 constexpr LayerForm kGraniteForm{
     .gate_up = "input_linear", .down = "output_linear", .recurrence = "mamba.", .mlp = "shared_mlp."};
 
-void read_granite_h(ConfigReader& c, const std::string& file, ModelSpec& spec) {
+void read_granite_h(ConfigReader& c, const Json& json, const std::string& file, ModelSpec& spec) {
   read_sizes(c, {4096, 32000, 2048, "rms_norm_eps", 1e-6, false}, spec);
   AttentionSpec attention = read_attention(c, {32, 0}, spec.hidden);
   const bool bias = c.boolean_or("attention_bias", false);
   read_biases(c, bias, bias, attention);
   attention.scale = static_cast<float>(c.number_or("attention_multiplier", 1e-9, 1e9, 1));
   auto mamba = read_mamba2(c, kMambaKeys, spec.hidden);
-  read_step_limit(c, mamba);
+  read_step_limit(c, json, mamba);
   if (const int experts = c.integer_or("num_local_experts", 0, 1 << 16, 8); experts > 0)
     c.unsupported("num_local_experts", fmt::format("{}", experts), "0 (a dense model) is");
   const MlpSpec mlp = read_mlp(c, "shared_intermediate_size", 1024, false);
@@ -274,18 +283,18 @@ void read_granite_h(ConfigReader& c, const std::string& file, ModelSpec& spec) {
   if (c.string_or("position_embedding_type", "") == "rope")
     read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
   else
-    spec.ropes = {ops::Rope()};
+    spec.ropes = {no_rope()};
 }
 
 constexpr LayerForm kBambaForm{.norm2 = "pre_ff_layernorm", .recurrence = "mamba.", .mlp = "feed_forward."};
 
-void read_bamba(ConfigReader& c, const std::string& file, ModelSpec& spec) {
+void read_bamba(ConfigReader& c, const Json& json, const std::string& file, ModelSpec& spec) {
   read_sizes(c, {4096, 128000, 262144, "rms_norm_eps", 1e-5, false}, spec);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
   const bool bias = c.boolean_or("attention_bias", false);
   read_biases(c, bias, bias, attention);
   auto mamba = read_mamba2(c, kMambaKeys, spec.hidden);
-  read_step_limit(c, mamba);
+  read_step_limit(c, json, mamba);
   const MlpSpec mlp = read_mlp(c, "intermediate_size", 14336, c.boolean_or("mlp_bias", false));
   const auto full = c.integers("attn_layer_indices");
   const int layers = c.integer_or("num_hidden_layers", 1, 1024, 32);
@@ -301,7 +310,7 @@ void read_bamba(ConfigReader& c, const std::string& file, ModelSpec& spec) {
 constexpr LayerForm kOlmoAttention{
     .norm1 = nullptr, .post1 = "post_attention_layernorm", .norm2 = nullptr, .post2 = "post_feedforward_layernorm"};
 
-void read_olmo_hybrid(ConfigReader& c, const std::string& file, ModelSpec& spec) {
+void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
   read_sizes(c, {3840, 100352, 65536, "rms_norm_eps", 1e-6, false}, spec);
   AttentionSpec attention = read_attention(c, {30, 0}, spec.hidden);
   attention.qk_norm = attention.norms_all_heads = true;
@@ -331,16 +340,16 @@ void read_olmo_hybrid(ConfigReader& c, const std::string& file, ModelSpec& spec)
   }
   if (static_cast<int>(kinds.size()) != layers) c.invalid("layer_types does not have num_hidden_layers entries");
   const Json parameters = rope_parameters_of(c, "full_attention");
-  const bool turns = (parameters.contains("rope_theta") && !parameters["rope_theta"].is_null()) || c.has("rope_theta");
+  const bool turns = !parameters.contains("rope_theta") || !parameters["rope_theta"].is_null();
   if (turns)
     read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
   else
-    spec.ropes = {ops::Rope()};
+    spec.ropes = {no_rope()};
 }
 
 struct Hybrid {
   const char* model_type;
-  void (*read)(ConfigReader& config, const std::string& file, ModelSpec& spec);
+  void (*read)(ConfigReader& reader, const Json& config, const std::string& file, ModelSpec& spec);
 };
 constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
                                {"nemotron_h", read_nemotron_h},
@@ -359,7 +368,7 @@ Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) 
   ConfigReader c(json, file);
   ModelSpec spec;
   spec.family = c.string_or("model_type", "");
-  find_hybrid(spec.family)->read(c, file, spec);
+  find_hybrid(spec.family)->read(c, json, file, spec);
   TRY_VOID(c.check());
   return spec;
 }

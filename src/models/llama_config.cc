@@ -13,7 +13,7 @@ namespace anabranch {
 namespace {
 
 // Models with towers, whose text_config is a member.
-constexpr const char* kOuterTypes[] = {"mistral3", "qwen3_vl", "qwen3_vl_moe"};
+constexpr const char* kOuterTypes[] = {"mistral3", "qwen3_vl", "qwen3_vl_moe", "exaone4_5"};
 
 const Member* find_member(const std::string& model_type) {
   const auto* row =
@@ -106,8 +106,8 @@ std::vector<bool> read_windows(ConfigReader& c, const Member& member, const std:
   const bool listed = static_cast<int>(types.size()) == layers;
   const bool list_counts = member.windows != Windows::none && member.windows != Windows::all &&
                            member.windows != Windows::switched_all;
-  std::vector<bool> windows = listed && list_counts ? std::vector<bool>(turning.size())
-                                                    : implied_windows(c, member, turning);
+  std::vector<bool> windows =
+      listed && list_counts ? std::vector<bool>(turning.size()) : implied_windows(c, member, turning);
   for (size_t i = 0; i < windows.size(); i++) {
     windows[i] = windows[i] && any;
     if (!listed) continue;
@@ -219,7 +219,8 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
     if (at != kinds.end()) continue;
     kinds.push_back(own);
     if (own.is_null()) {
-      spec.ropes.push_back({std::vector<float>(static_cast<size_t>(std::max(1, attention.head_dim / 2)), 0.0f)});
+      spec.ropes.push_back(
+          {std::vector<float>(static_cast<size_t>(std::max(1, attention.head_dim / 2)), 0.0f)});
       continue;
     }
     const int turned = turned_dims(c, member, attention.head_dim, own);

@@ -13,18 +13,18 @@ constexpr LayerForm kParallel{.norm2 = nullptr, .parallel = true};
 
 struct Member {
   const char* model_type;
-  // Whether q, k and v have biases: what bias_key says, or bias where it is absent or there is no such key. o has
-  // them, too, if o_bias. mlp_bias_key: the same for the MLP.
+  // Whether q, k and v have biases: what bias_key says, or bias where it is absent or there is no such key. o
+  // has them, too, if o_bias. mlp_bias_key: the same for the MLP.
   const char *bias_key = nullptr, *mlp_bias_key = nullptr;
   bool bias = false, o_bias = true;
   // heads: queries and keys of each head are normalised; all_heads: those of all heads together; after_rope:
   // each head after the rotation.
   enum class QkNorm { none, heads, all_heads, after_rope } qk_norm = QkNorm::none;
   // Which layers have windows. all: every layer, if "sliding_window" is a number. by_type: those that
-  // "layer_types" names. switched...: only if "use_sliding_window" is set; then those that "layer_types" names,
-  // and without that key the layers from "max_window_layers" on (switched), every layer (switched_all, which
-  // does not read "layer_types"), the layers without positions (switched_still), or every other layer before
-  // "max_window_layers" (switched_turns).
+  // "layer_types" names. switched...: only if "use_sliding_window" is set; then those that "layer_types"
+  // names, and without that key the layers from "max_window_layers" on (switched), every layer (switched_all,
+  // which does not read "layer_types"), the layers without positions (switched_still), or every other layer
+  // before "max_window_layers" (switched_turns).
   enum class Windows {
     none,
     all,
@@ -40,7 +40,7 @@ struct Member {
   // number (otherwise all), or those that "no_rope_layers" lists with 1.
   enum class Turns { all, windowed, windowed_if_any, listed } turns = Turns::all;
   bool neighbours_turn = false;  // see AttentionSpec
-  double partial = 0;  // the default of "partial_rotary_factor"; 0: whole heads turn
+  double partial = 0;            // the default of "partial_rotary_factor"; 0: whole heads turn
   enum class Experts { none, all_layers, some_layers } experts = Experts::none;
   bool shared_expert = false;
   bool normalises = false;  // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
@@ -55,9 +55,9 @@ struct Member {
   double eps = 1e-6, theta = 10000;
   bool tied = false;
   bool own_head_dim = true;  // "head_dim" is read
-  // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers without
-  // windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a "dynamic"
-  // one with an "alpha" is a plain one with another base.
+  // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
+  // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
+  // "dynamic" one with an "alpha" is a plain one with another base.
   enum class Ropes { usual, scaled_without_windows, longrope, fixed_alpha } ropes = Ropes::usual;
   const char* parallel_key = nullptr;  // if it is true, the form is kParallel
   const char* refused_key = nullptr;   // must be false
@@ -174,10 +174,7 @@ constexpr Member kMembers[] = {
      .eps = 1e-5,
      .theta = 500000,
      .ropes = Member::Ropes::scaled_without_windows},
-    {.model_type = "granite",
-     .bias_key = "attention_bias",
-     .mlp_bias_key = "mlp_bias",
-     .multipliers = true},
+    {.model_type = "granite", .bias_key = "attention_bias", .mlp_bias_key = "mlp_bias", .multipliers = true},
     {.model_type = "ernie4_5",
      .bias_key = "use_bias",
      .mlp_bias_key = "use_bias",
@@ -220,6 +217,35 @@ constexpr Member kMembers[] = {
      .eps = 1e-5,
      .tied = true,
      .own_head_dim = false},
+    {.model_type = "cohere",
+     .bias_key = "attention_bias",
+     .neighbours_turn = true,
+     .form = kParallel,
+     .layer_norm = true,
+     .logit_scale = 0.0625,
+     .context = 8192,
+     .eps_key = "layer_norm_eps",
+     .eps = 1e-5,
+     .tied = true,
+     .own_head_dim = false,
+     .refused_key = "use_qk_norm"},
+    {.model_type = "helium",
+     .bias_key = "attention_bias",
+     .mlp_bias_key = "mlp_bias",
+     .o_bias = false,
+     .neighbours_turn = true,
+     .kv_heads = 20,
+     .head_dim = 128,
+     .context = 4096,
+     .eps = 1e-8},
+    {.model_type = "iquestcoder",
+     .bias_key = "attention_bias",
+     .mlp_bias_key = "mlp_bias",
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .refused_key = "use_sliding_window"},
     {.model_type = "starcoder2",
      .bias_key = "use_bias",
      .mlp_bias_key = "use_bias",

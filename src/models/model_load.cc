@@ -123,8 +123,7 @@ Model begin_model(const ModelSpec& spec, const ops::Weight& embedding, const std
   ModelSpec first = spec;
   first.layers.resize(layers.size());
   nn::Norm norm = layers.front().norm1 ? *layers.front().norm1 : *layers.front().post1;
-  return {std::move(first),
-          {embedding, {}, Ranks(ranks), std::move(norm), make_head(spec, embedding)}};
+  return {std::move(first), {embedding, {}, Ranks(ranks), std::move(norm), make_head(spec, embedding)}};
 }
 
 Result<Ranks> load_layers(const ModelBuilder& model, const Family& family, Placement placement,

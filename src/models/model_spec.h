@@ -37,8 +37,8 @@ using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, std::monosta
 struct MlpSpec {
   int intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
-  bool bias = false;    // gate, up and down have biases
-  bool gated = true;    // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
+  bool bias = false;  // gate, up and down have biases
+  bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
   bool relu2 = false;  // without a gate: relu(up(x))^2 instead of gelu(up(x))
 };
@@ -69,7 +69,7 @@ struct NormsSpec {
 struct LayerForm {
   const char *norm1 = "input_layernorm", *post1 = nullptr;           // before and after the mixer
   const char *norm2 = "post_attention_layernorm", *post2 = nullptr;  // before and after the feed-forward part
-  bool parallel = false;                                             // both parts read norm1(the layer's input)
+  bool parallel = false;  // both parts read norm1(the layer's input)
   const char *q_norm = "q_norm", *k_norm = "k_norm";
   const char *o = "o_proj";
   const char *gate = "gate_proj", *up = "up_proj", *gate_up = "gate_up_proj", *down = "down_proj";

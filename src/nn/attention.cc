@@ -70,11 +70,13 @@ Tensor Attention::turn_then_norm(const Tensor& x, const Norm& norm, std::span<co
 
 ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int part) const {
   const auto spans = spans_of_sequences(batch, part);
-  const std::span<const int> positions = rope.axis.empty() || batch.axes.empty() ? batch.positions : batch.axes;
+  const std::span<const int> positions =
+      rope.axis.empty() || batch.axes.empty() ? batch.positions : batch.axes;
   const Tensor q = norms_after_rope ? turn_then_norm(in.q, *q_norm, positions, true) : in.q;
   const Tensor k_rows = norms_after_rope ? turn_then_norm(in.k, *k_norm, positions, false) : in.k;
   const bool norms_heads = q_norm && !norms_all_heads && !norms_after_rope;
-  const ops::Rope still{std::vector<float>(rope.inv_freq.size(), 0.0f)};
+  ops::Rope still;
+  if (norms_after_rope) still.inv_freq.assign(rope.inv_freq.size(), 0.0f);
   ops::AttentionInputs inputs{q, k_rows, in.v};
   if (gate) inputs.gate = &in.gate;
   if (norms_heads) inputs.q_norm = &*q_norm, inputs.k_norm = &*k_norm;

@@ -21,7 +21,7 @@ struct Moe {
   ops::ExpertMatrices gate, up, down;
   std::optional<Shared> shared = {};
   ops::Activation activation = ops::Activation::silu;  // for all experts
-  std::optional<Norm> router_norm = {};  // for the router's input, if it differs from the experts' input
+  std::optional<Norm> router_norm = {};     // for the router's input, if it differs from the experts' input
   std::optional<Tensor> expert_scale = {};  // [experts]: multiplies the weight of each expert
 
   // x + post(the weighted sum of the experts' outputs). x has a norm.

@@ -28,7 +28,8 @@ struct Description {
   }
   void mixer(const AttentionSpec& a) {
     add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
-        a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap, a.v_norm, a.keys_are_values, a.kv_layer);
+        a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
+        a.v_norm, a.keys_are_values, a.kv_layer);
   }
   void mixer(const ops::RecurrenceShape& d) {
     const ops::RecurrenceRule& r = d.rule;
@@ -38,7 +39,10 @@ struct Description {
   }
   void mixer(std::monostate) { add("none"); }
   void mlp(std::monostate) { add("none"); }
-  void mlp(const MlpSpec& m) { add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu)); }
+  void mlp(const MlpSpec& m) {
+    add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
+        m.relu2);
+  }
   void mlp(const MoeSpec& m) {
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
         static_cast<int>(m.activation));
@@ -55,7 +59,8 @@ struct Description {
 std::string describe(const ModelSpec& spec) {
   Description d;
   d.add(spec.hidden, spec.vocab, spec.context_length, spec.norms.eps, spec.norms.offset, spec.tied_embeddings,
-        spec.embedding_scale, spec.logits_scale, spec.logits_soft_cap, spec.per_layer_width, spec.per_layer_vocab);
+        spec.embedding_scale, spec.logits_scale, spec.logits_soft_cap, spec.per_layer_width,
+        spec.per_layer_vocab);
   for (const LayerSpec& layer : spec.layers) {
     std::visit([&](const auto& mixer) { d.mixer(mixer); }, layer.mixer);
     std::visit([&](const auto& mlp) { d.mlp(mlp); }, layer.mlp);
@@ -235,8 +240,7 @@ std::vector<MemberFields> member_fields() {
   const Fields layer_norm = {{"layer_norm_eps", 1e-3}}, windows = {{"sliding_window", 16}};
   return {
       {"seed_oss", {}, {{"attention_bias", false}, {"attention_out_bias", true}, {"mlp_bias", true}}},
-      {"qwen2_moe",
-       joined(kMixture, {{"shared_expert_intermediate_size", 24}, {"sliding_window", 32}}),
+      {"qwen2_moe", joined(kMixture, {{"shared_expert_intermediate_size", 24}, {"sliding_window", 32}}),
        kNarrow + Fields{{"qkv_bias", false},
                         {"shared_expert_intermediate_size", 48},
                         {"norm_topk_prob", true},
@@ -320,10 +324,24 @@ TEST(ConfigFields, MembersOfTheLlamaFamily) {
                          {"rope_theta", 3000.0},
                          {"attention_dropout", 0.5, Use::no_matter}};
   for (const MemberFields& member : member_fields()) {
-    Json config = base(member.type, member.more);
+    Json config = base(member.type, member.more.is_null() ? Json::object() : member.more);
     for (const Field& field : member.fields) expect_use(config, field);
     if (config["model_type"] == "cohere2" || config["model_type"] == "stablelm") config.erase("head_dim");
     for (const Field& field : of_all) expect_use(config, field);
+  }
+}
+
+// The text models of Qwen3-VL are those of Qwen3.
+TEST(ConfigFields, Qwen3Vl) {
+  const Json rope = {{"rope_theta", 5000.0}, {"mrope_section", {4, 2, 2}}, {"mrope_interleaved", true}};
+  for (const auto& [vl, text] : {std::pair{"qwen3_vl", "qwen3"}, {"qwen3_vl_moe", "qwen3_moe"}}) {
+    Json config = base(text, joined(kMixture, {{"rope_parameters", rope}, {"norm_topk_prob", true}}));
+    const auto plain = read(config);
+    config["model_type"] = std::string(vl) + "_text";
+    const auto nested = read({{"model_type", vl}, {"text_config", config}, {"tie_word_embeddings", true}});
+    ASSERT_TRUE(plain.ok() && nested.ok()) << nested.error().message;
+    EXPECT_EQ(describe(*nested), describe(*plain)) << vl;
+    EXPECT_EQ(describe(*read(config)), describe(*plain)) << vl;
   }
 }
 

@@ -44,11 +44,11 @@ class AdaptedLayers {
   }
 
   std::vector<Tensor> run(const Tensor& x, std::span<const AdapterRows> adapters) const {
-    return project({x, norm_, adapters}, std::vector{&layers_[0], &layers_[1], &layers_[2]});
+    return project({x, &norm_, adapters}, std::vector{&layers_[0], &layers_[1], &layers_[2]});
   }
   // q as the gate.
   ops::MatmulInput run_glu(const Tensor& x, const Linear& up, std::span<const AdapterRows> adapters) const {
-    return project_glu({x, norm_, adapters}, layers_[0], up, ops::Activation::silu);
+    return project_glu({x, &norm_, adapters}, layers_[0], up, ops::Activation::silu);
   }
   // q alone, with a residual.
   Tensor run_alone(const Tensor& x, const Tensor& residual, std::span<const AdapterRows> adapters) const {
