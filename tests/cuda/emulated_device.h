@@ -49,8 +49,8 @@ static const auto &threadIdx = anabranch::emulator::thread_index,
 
 // Functions of glibc that CUDA C++ has too: <cmath> would take longer than most kernels.
 extern "C" {
-float erff(float), exp2f(float), expf(float), fmaxf(float, float), fminf(float, float), log1pf(float), logf(float), sqrtf(float),
-    tanhf(float);
+float erff(float), exp2f(float), expf(float), fmaxf(float, float), fminf(float, float), log1pf(float),
+    logf(float), sqrtf(float), tanhf(float);
 }
 
 // Built-in functions of CUDA C++.
@@ -204,7 +204,8 @@ DEVICE u16 fma_bf16(u16 a, u16 b, u16 c) {
   const double odd = std::bit_cast<double>(bits);
   u32 shorter = std::bit_cast<u32>((float)odd);
   const double back = std::bit_cast<float>(shorter);
-  if (back != odd && !__builtin_isinf(back)) shorter = (shorter - (__builtin_fabs(back) > __builtin_fabs(odd))) | 1;
+  if (back != odd && !__builtin_isinf(back))
+    shorter = (shorter - (__builtin_fabs(back) > __builtin_fabs(odd))) | 1;
   return anabranch::float_to_bf16(std::bit_cast<float>(shorter));
 }
 DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
