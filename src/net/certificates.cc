@@ -13,7 +13,9 @@ constexpr const char* kPlaces[] = {
     "/etc/ssl/cert.pem",
 };
 
-bool can_read(const char* path) { return access(path, R_OK) == 0; }
+bool can_read(const char* path) {
+  return access(path, R_OK) == 0;
+}
 
 }  // namespace
 
