@@ -6,14 +6,16 @@ namespace anabranch::net {
 namespace {
 
 constexpr const char* kPlaces[] = {
-    "/etc/ssl/certs/ca-certificates.crt",  // Debian, Ubuntu, Arch, Alpine
-    "/etc/pki/tls/certs/ca-bundle.crt",    // Fedora and RHEL up to 42 and 10
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/ca-bundle.pem",  // openSUSE
+    "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",                   // Fedora, RHEL
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // the file that the one above links to
+    "/etc/ssl/ca-bundle.pem",                             // openSUSE
     "/etc/ssl/cert.pem",
 };
 
-bool can_read(const char* path) { return access(path, R_OK) == 0; }
+bool can_read(const char* path) {
+  return access(path, R_OK) == 0;
+}
 
 }  // namespace
 

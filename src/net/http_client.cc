@@ -111,7 +111,8 @@ void set_trust(CURL* h, Running& running) {
   const Transfer& transfer = running.transfer;
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
-  const std::string trusted = transfer.ca_file.empty() ? certificates(curl_version_info(CURLVERSION_NOW)->cainfo) : transfer.ca_file;
+  const std::string trusted =
+      transfer.ca_file.empty() ? certificates(curl_version_info(CURLVERSION_NOW)->cainfo) : transfer.ca_file;
   if (!trusted.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, trusted.c_str());
   if (transfer.own_server) {
     curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
