@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from harness import paths
 from harness.waiting import LONG, wait_for
 from hub_setup import setup
@@ -253,3 +255,16 @@ def test_a_clone_offers_its_own_model():
         offers = offers_in(terminal.text)
         assert offers[0][:2] == ("models/hybrid-146m", True) and not any(here for _, here, _ in offers[1:]), terminal.text
         assert not hub.log
+
+
+def test_a_gpu_is_preferred_unless_a_flag_says_otherwise():
+    driver = os.path.join(os.path.dirname(paths.PROGRAM), "tests", "cuda")  # does nothing, but has a GPU
+    if not os.path.exists(os.path.join(driver, "libcuda.so.1")):
+        pytest.skip("the build has no driver for tests")
+    with hub_of_known() as (cache, _):
+        shutil.copytree(paths.DRAFT, cache.home + "/models/hybrid-146m")
+        for words, more, gpu in (((), {}, True), (("--device", "cpu"), {}, False), ((), {"ANABRANCH_DEVICE": "cpu"}, False),
+                                 (("--precise",), {}, False)):  # which only a CPU can do
+            _, _, err = run(cache, "generate", "--yes", *words, *ANSWER, LD_LIBRARY_PATH=driver, **more)
+            assert offers_in(err)[0][:2] == ("models/hybrid-146m", True), err
+            assert (" on the GPU:" in err) == gpu and ("hybrid-146m --device cuda" in err) == gpu, (words, more, err)
