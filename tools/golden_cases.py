@@ -246,3 +246,83 @@ CASES = {
                "model.layers.2.linear_attn.in_proj_z": {"group_size": 32, "bits": 2},
                "model.layers.3.self_attn.o_proj": False}),
 }
+
+def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, **over):
+    """A case of another member of the Llama family: weights of the shapes that Transformers' class has."""
+    config = {
+        "architectures": [architecture + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 32,
+        "intermediate_size": 40, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "hidden_act": "silu", "max_position_embeddings": 1024, "tie_word_embeddings": False, "bos_token_id": 1,
+        "eos_token_id": 2, "pad_token_id": 0, "torch_dtype": "bfloat16", "rope_theta": 10000.0,
+    }
+    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, drawn=True)
+
+
+def longrope(pairs):
+    return {"type": "longrope", "short_factor": [1.0 + 0.1 * i for i in range(pairs)],
+            "long_factor": [1.0 + 0.8 * i for i in range(pairs)]}
+
+
+# In their GGUF files the matrices' widths are multiples of 32.
+WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
+GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=0.5)
+CASES |= {
+    "seed_oss": member("seed_oss", "SeedOss", head_dim=20, num_key_value_heads=1, attention_bias=True, attention_out_bias=True,
+                       mlp_bias=True, num_hidden_layers=2),
+    "qwen2_moe": member("qwen2_moe", "Qwen2Moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+                        shared_expert_intermediate_size=28, mlp_only_layers=[1], num_hidden_layers=3),
+    "smollm3": member("smollm3", "SmolLM3", head_dim=20, no_rope_layers=[1, 0, 1, 0], use_sliding_window=True,
+                      sliding_window=21, tie_word_embeddings=True, mlp_bias=True, attention_bias=True),
+    "phi3_longrope": member("phi3", "Phi3", num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.75, rope_scaling=longrope(6),
+                            original_max_position_embeddings=32, num_hidden_layers=2, stepwise=True),
+    "phi3_window": member("phi3", "Phi3", hidden_size=36, num_attention_heads=3, num_key_value_heads=1, sliding_window=19, num_hidden_layers=2,
+                          tie_word_embeddings=True, dtype="f16"),
+    "olmo2": member("olmo2", "Olmo2", num_hidden_layers=3, attention_bias=True),
+    "olmo3": member("olmo3", "Olmo3", sliding_window=22, rope_theta=500000.0, num_key_value_heads=1, long=True,
+                    rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+                                  "attention_factor": 1.1, "beta_fast": 32.0, "beta_slow": 1.0}),
+    "granite": member("granite", "Granite", num_hidden_layers=3, attention_bias=True, mlp_bias=True, **GRANITE),
+    "ernie4_5": member("ernie4_5", "Ernie4_5", head_dim=20, use_bias=True, num_hidden_layers=3, dtype="f32"),
+    "exaone4": member("exaone4", "Exaone4", sliding_window=23, sliding_window_pattern=3, head_dim=16, long=True,
+                      rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                    "original_max_position_embeddings": 32}),
+    "exaone4_full": member("exaone4", "Exaone4", sliding_window=None, layer_types=["full_attention"] * 2, head_dim=16,
+                           num_hidden_layers=2, tie_word_embeddings=True),
+    "hunyuan_v1_dense": member("hunyuan_v1_dense", "HunYuanDenseV1", head_dim=16, num_hidden_layers=3, attention_bias=True,
+                               rope_scaling={"type": "dynamic", "alpha": 50.0, "factor": 1.0}),
+    "cohere2": member("cohere2", "Cohere2", sliding_window=18, sliding_window_pattern=3, logit_scale=0.7,
+                      tie_word_embeddings=True, attention_bias=True, long=True),
+    "starcoder2": member("starcoder2", "Starcoder2", hidden_act="gelu_pytorch_tanh", sliding_window=25, num_key_value_heads=1,
+                         tie_word_embeddings=True, num_hidden_layers=3),
+    "glm4": member("glm4", "Glm4", head_dim=12, partial_rotary_factor=0.5, attention_bias=True, num_hidden_layers=3),
+    "stablelm": member("stablelm", "StableLm", num_attention_heads=2, partial_rotary_factor=0.4, use_qkv_bias=True, num_hidden_layers=2),
+    "stablelm_parallel": member("stablelm", "StableLm", use_parallel_residual=True, num_key_value_heads=4,
+                                partial_rotary_factor=0.5, num_hidden_layers=2),
+    # Gemma 4 12B: a config without the keys of per-layer embeddings.
+    "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
+        4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,
+        global_head_dim=48, model_type="gemma4_unified_text", architectures=["Gemma4UnifiedForCausalLM"],
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"]).items()
+        if "per_layer_input" not in k}),
+    "qwen2_moe_gguf": member("qwen2_moe", "Qwen2Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+                             shared_expert_intermediate_size=32, **WIDE),
+    "seed_oss_gguf": member("seed_oss", "SeedOss", head_dim=32, attention_bias=True, **WIDE),
+    "smollm3_gguf": member("smollm3", "SmolLM3", tie_word_embeddings=True, **WIDE | {"num_hidden_layers": 4}),
+    "phi3_gguf": member("phi3", "Phi3", num_attention_heads=2, sliding_window=19, partial_rotary_factor=0.75, stepwise=True,
+                        rope_scaling=longrope(6), original_max_position_embeddings=32, **WIDE),
+    "olmo2_gguf": member("olmo2", "Olmo2", **WIDE),
+    "olmo3_gguf": member("olmo3", "Olmo3", sliding_window=22, layer_types=["sliding_attention", "full_attention"],
+                         rope_theta=500000.0, rope_scaling={"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0,
+                                                            "original_max_position_embeddings": 64, "beta_slow": 1.0},
+                         **WIDE),
+    "granite_gguf": member("granite", "Granite", **GRANITE, **WIDE),
+    "ernie4_5_gguf": member("ernie4_5", "Ernie4_5", head_dim=32, **WIDE),
+    "exaone4_gguf": member("exaone4", "Exaone4", sliding_window=23, layer_types=["sliding_attention", "full_attention"],
+                           **WIDE),
+    "hunyuan_v1_dense_gguf": member("hunyuan_v1_dense", "HunYuanDenseV1", head_dim=32, **WIDE),
+    "cohere2_gguf": member("cohere2", "Cohere2", sliding_window=18, rotary_pct=1.0, logit_scale=0.7,
+                           tie_word_embeddings=True, **WIDE | {"num_hidden_layers": 4}),
+    "starcoder2_gguf": member("starcoder2", "Starcoder2", hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True, **WIDE),
+    "glm4_gguf": member("glm4", "Glm4", head_dim=32, partial_rotary_factor=0.5, attention_bias=True, **WIDE),
+    "stablelm_gguf": member("stablelm", "StableLm", partial_rotary_factor=0.25, use_qkv_bias=True, **WIDE),
+}

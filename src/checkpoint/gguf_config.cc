@@ -16,6 +16,7 @@ struct ArchName {
   GgufArch arch;
   const char* model_type;
   const char* architecture;
+  GgufMember member = {};
 };
 constexpr ArchName kArchs[] = {
     {"llama", GgufArch::llama, "llama", "LlamaForCausalLM"},
@@ -23,6 +24,33 @@ constexpr ArchName kArchs[] = {
     {"qwen2", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
     {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
     {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen2moe", GgufArch::qwen2, "qwen2_moe", "Qwen2MoeForCausalLM", {.normalises = false}},
+    {"qwen3vl", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},  // without its images
+    {"qwen3vlmoe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"seed_oss", GgufArch::seed_oss, "seed_oss", "SeedOssForCausalLM"},
+    {"smollm3", GgufArch::llama, "smollm3", "SmolLM3ForCausalLM"},
+    {"phi3", GgufArch::phi3, "phi3", "Phi3ForCausalLM", {.windows = true, .partial = true}},
+    {"olmo2", GgufArch::post_norm, "olmo2", "Olmo2ForCausalLM", {.windows = true, .period = 4}},
+    {"granite", GgufArch::llama, "granite", "GraniteForCausalLM", {.multipliers = true}},
+    {"ernie4_5", GgufArch::qwen2, "ernie4_5", "Ernie4_5ForCausalLM", {.use_bias = true}},
+    {"exaone4", GgufArch::post_norm, "exaone4", "Exaone4ForCausalLM", {.windows = true, .period = 4}},
+    {"hunyuan-dense", GgufArch::hunyuan, "hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"},
+    {"cohere2",
+     GgufArch::qwen2,
+     "cohere2",
+     "Cohere2ForCausalLM",
+     {.layer_norm_eps = "layer_norm_eps", .windows = true, .period = 4, .logit_scale = true}},
+    {"starcoder2",
+     GgufArch::starcoder2,
+     "starcoder2",
+     "Starcoder2ForCausalLM",
+     {.layer_norm_eps = "norm_epsilon", .windows = true, .use_bias = true, .ungated = true}},
+    {"glm4", GgufArch::glm4, "glm4", "Glm4ForCausalLM", {.partial = true}},
+    {"stablelm",
+     GgufArch::qwen2,
+     "stablelm",
+     "StableLmForCausalLM",
+     {.layer_norm_eps = "layer_norm_eps", .partial = true}},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
@@ -59,11 +87,12 @@ class Builder {
     TRY_VOID(count_layers());
     TRY_VOID(add_shapes());
     if (!gemma) {
-      c["hidden_act"] = "silu";
+      c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
       c["sliding_window"] = nullptr;
     }
     TRY_VOID(add_experts());
     if (out_.arch != GgufArch::gemma4) TRY_VOID(add_gguf_rope(m_, out_));
+    TRY_VOID(add_gguf_member(m_, arch_.member, out_));
     add_tokens();
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
     if (gemma) TRY_VOID(add_gguf_gemma(m_, out_));
@@ -77,17 +106,18 @@ class Builder {
     struct Key {
       const char* name;
       double neutral;
-      bool (*read_by)(GgufArch) = [](GgufArch) { return false; };
+      bool (*read_by)(const ArchName&) = [](const ArchName&) { return false; };
     };
     static constexpr Key kKeys[] = {
-        {"logit_scale", 1},
-        {"residual_scale", 1},
-        {"embedding_scale", 1},
+        {"logit_scale", 1, [](const ArchName& a) { return a.member.multipliers || a.member.logit_scale; }},
+        {"residual_scale", 1, [](const ArchName& a) { return a.member.multipliers; }},
+        {"embedding_scale", 1, [](const ArchName& a) { return a.member.multipliers; }},
         {"attention.clamp_kqv", 0},
         {"attention.max_alibi_bias", 0},
-        {"attention.sliding_window", 0, is_gemma},
-        {"attn_logit_softcapping", 0, [](GgufArch arch) { return arch == GgufArch::gemma2; }},
-        {"final_logit_softcapping", 0, is_gemma},
+        {"attention.sliding_window", 0,
+         [](const ArchName& a) { return is_gemma(a.arch) || a.member.windows; }},
+        {"attn_logit_softcapping", 0, [](const ArchName& a) { return a.arch == GgufArch::gemma2; }},
+        {"final_logit_softcapping", 0, [](const ArchName& a) { return is_gemma(a.arch); }},
         {"router_logit_softcapping", 0},
         {"expert_weights_scale", 1},
         {"expert_group_count", 1},
@@ -95,7 +125,7 @@ class Builder {
         {"attention.causal", 1},
         {"rope.mrope_interleaved", 1}};
     for (const Key& key : kKeys) {
-      const Json* value = key.read_by(arch_.arch) ? nullptr : m_.find(key.name);
+      const Json* value = key.read_by(arch_) ? nullptr : m_.find(key.name);
       if (!value || *value == key.neutral || *value == 0.0 || *value == (key.neutral != 0)) continue;
       return make_error(ErrorKind::unsupported, "{}: metadata \"{}.{}\" is {}, which cannot be run in {}",
                         path_, arch_.gguf, key.name, value->dump(), arch_.model_type);
@@ -150,20 +180,21 @@ class Builder {
     c["num_key_value_heads"] = out_.kv_heads;
     c["head_dim"] = head_dim;
     c["max_position_embeddings"] = context;
-    c["rms_norm_eps"] = eps;
+    c[arch_.member.layer_norm_eps ? arch_.member.layer_norm_eps : "rms_norm_eps"] = eps;
     c["vocab_size"] = embedding->shape[0];
     c["tie_word_embeddings"] = m_.tensor("output.weight") == nullptr;
-    c["attention_qkv_bias"] = in_any_layer("attn_q.bias");
+    c["attention_qkv_bias"] = in_any_layer("attn_q.bias") || in_any_layer("attn_qkv.bias");
     c["attention_out_bias"] = in_any_layer("attn_output.bias");
     // For the config.json that `convert` writes.
     c["attention_bias"] = c["attention_qkv_bias"] == true && c["attention_out_bias"] == true;
-    c["mlp_bias"] = in_any_layer("ffn_up.bias");
+    c[arch_.member.use_bias ? "use_bias" : "mlp_bias"] = in_any_layer("ffn_up.bias");
+    if (out_.arch == GgufArch::qwen2 && !in_any_layer("ffn_norm.weight")) c["use_parallel_residual"] = true;
     return {};
   }
 
   // Only Gemma 2 and 3 may scale their scores differently (gguf_gemma.cc).
   Result<void> check_scale(int64_t head_dim) const {
-    if (out_.arch == GgufArch::gemma2 || out_.arch == GgufArch::gemma3) return {};
+    if (out_.arch == GgufArch::gemma2 || out_.arch == GgufArch::gemma3 || arch_.member.multipliers) return {};
     const double usual = out_.arch == GgufArch::gemma4 ? 1 : 1 / std::sqrt(static_cast<double>(head_dim));
     TRY(const double scale, m_.real("attention.scale", usual));
     if (std::abs(scale - usual) <= 1e-5 * usual) return {};
@@ -173,10 +204,11 @@ class Builder {
 
   // Ollama's files of Gemma lack it.
   Result<double> read_eps() const {
-    constexpr const char* kKey = "attention.layer_norm_rms_epsilon";
-    if (!m_.find(kKey) && !is_gemma(out_.arch))
-      return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\" is missing", path_, arch_.gguf, kKey);
-    return m_.real(kKey, 1e-6);
+    const char* key =
+        arch_.member.layer_norm_eps ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    if (!m_.find(key) && !is_gemma(out_.arch))
+      return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\" is missing", path_, arch_.gguf, key);
+    return m_.real(key, 1e-6);
   }
 
   // In Ollama's files of hybrid models it is a list, in which recurrent layers have 0.
@@ -232,9 +264,9 @@ class Builder {
     Json& c = out_.config;
     TRY(const int64_t used, m_.integer("expert_used_count", 1));
     c["num_experts_per_tok"] = used;
-    // llama.cpp divides by the sum in all of these architectures.
-    TRY(const bool normalised, m_.flag("expert_weights_norm", true));
-    if (!normalised && out_.arch != GgufArch::qwen3 && out_.arch != GgufArch::qwen3next)
+    TRY(const bool normalised, m_.flag("expert_weights_norm", arch_.member.normalises));
+    if (!normalised && arch_.member.normalises && out_.arch != GgufArch::qwen3 &&
+        out_.arch != GgufArch::qwen3next)
       return make_error(ErrorKind::unsupported, "{}: {} with experts that are not normalised cannot be run",
                         path_, arch_.gguf);
     if (out_.arch == GgufArch::llama) {

@@ -11,7 +11,23 @@
 
 namespace anabranch {
 
-enum class GgufArch { llama, qwen2, qwen3, qwen35, qwen3next, gemma2, gemma3, gemma4 };
+// Architectures whose tensors have different names or orders.
+enum class GgufArch {
+  llama,
+  qwen2,
+  qwen3,
+  seed_oss,
+  phi3,
+  post_norm,
+  glm4,
+  starcoder2,
+  hunyuan,
+  qwen35,
+  qwen3next,
+  gemma2,
+  gemma3,
+  gemma4
+};
 
 constexpr bool is_gemma(GgufArch arch) {
   return arch >= GgufArch::gemma2;
@@ -32,8 +48,22 @@ struct GgufConfig {
   Json config;
 };
 
-// The tensor with the divisors of a rope's frequencies. Its values become part of the config.
-constexpr const char* kRopeFactors = "rope_freqs.weight";
+// What a member of the Llama family (models/llama_members.h) has in its metadata besides the usual keys.
+struct GgufMember {
+  const char* layer_norm_eps =
+      nullptr;            // config.json's key for the epsilon of its LayerNorms; null: RMSNorms
+  bool windows = false;   // layers may have windows: all of them, or if there is a period
+  int period = 0;         // all but every period-th, unless a list says which
+  bool partial = false;   // a part of each head turns
+  bool use_bias = false;  // config.json says in "use_bias" whether the MLP has biases
+  bool multipliers = false, logit_scale = false;  // factors of Granite, of Cohere 2
+  bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
+  bool normalises = true;                         // the weights of chosen experts add up to 1
+};
+
+// The tensors with the divisors of a rope's frequencies. Their values become part of the config.
+constexpr const char *kRopeFactors = "rope_freqs.weight", *kNearRopeFactors = "rope_factors_short.weight",
+                     *kFarRopeFactors = "rope_factors_long.weight";
 
 // The architecture that the metadata names. Errors: invalid (it names none), unsupported (we cannot read it).
 Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path);
@@ -42,8 +72,9 @@ Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path);
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
 
 // Parts of read_gguf_config(): the rope of every architecture except gemma4 (gguf_rope.cc), and the settings
-// that only Gemma has (gguf_gemma.cc).
+// that only members of the Llama family (gguf_member.cc) or Gemma (gguf_gemma.cc) have.
 Result<void> add_gguf_rope(const GgufMetadata& metadata, GgufConfig& out);
+Result<void> add_gguf_member(const GgufMetadata& metadata, const GgufMember& member, GgufConfig& out);
 Result<void> add_gguf_gemma(const GgufMetadata& metadata, GgufConfig& out);
 
 }  // namespace anabranch

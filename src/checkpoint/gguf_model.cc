@@ -22,6 +22,10 @@ namespace {
 // A tensor of rerankers: a copy of the head's rows for "yes" and "no".
 constexpr std::string_view kClassifier = "cls.output.weight";
 
+bool is_rope_factors(const std::string& name) {
+  return name == kRopeFactors || name == kNearRopeFactors || name == kFarRopeFactors;
+}
+
 // Column block i of the result is block order[i] of `source`; blocks of `width` columns.
 WeightSource select_column_blocks(WeightSource source, int64_t width, std::vector<int64_t> order) {
   CHECK(static_cast<int64_t>(order.size()) * width == source.cols);
@@ -248,7 +252,7 @@ Result<StoreParts> translate(GgufParts parts) {
   std::vector<Entry> entries;
   entries.reserve(parts.joined.tensors.size());
   for (const GgufTensor& tensor : parts.joined.tensors) {
-    if (tensor.name == kRopeFactors || tensor.name == kClassifier || is_tower_tensor(tensor.name)) continue;
+    if (is_rope_factors(tensor.name) || tensor.name == kClassifier || is_tower_tensor(tensor.name)) continue;
     const auto& all = parts.joined.tensors;
     if (matrix_of_scale(all, config, tensor.name)) continue;
     TRY(auto entry, Translator(config, parts.files[tensor.file]).translate(tensor));

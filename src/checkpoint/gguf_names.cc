@@ -12,6 +12,7 @@ using NamePair = std::pair<std::string_view, std::string_view>;
 constexpr NamePair kTop[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
+    {"output_norm.bias", "model.norm.bias"},
     {"output.weight", "lm_head.weight"},
     // Gemma 4
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
@@ -42,6 +43,21 @@ constexpr NamePair kCommon[] = {
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
+constexpr NamePair kSeedOss[] = {{"post_attention_norm", "post_attention_layernorm"}};
+constexpr NamePair kPhi3[] = {{"ffn_norm", "post_attention_layernorm"},
+                              {"attn_qkv", "self_attn.qkv_proj"},
+                              {"ffn_up", "mlp.gate_up_proj"}};
+constexpr NamePair kPostNorm[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                  {"post_ffw_norm", "post_feedforward_layernorm"}};
+constexpr NamePair kGlm4[] = {{"post_attention_norm", "post_self_attn_layernorm"},
+                              {"ffn_norm", "post_attention_layernorm"},
+                              {"post_ffw_norm", "post_mlp_layernorm"},
+                              {"ffn_up", "mlp.gate_up_proj"}};
+constexpr NamePair kStarcoder2[] = {
+    {"ffn_norm", "post_attention_layernorm"}, {"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
+constexpr NamePair kHunyuan[] = {{"ffn_norm", "post_attention_layernorm"},
+                                 {"attn_q_norm", "self_attn.query_layernorm"},
+                                 {"attn_k_norm", "self_attn.key_layernorm"}};
 constexpr NamePair kGemma[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
@@ -110,7 +126,22 @@ std::string lookup_part(std::span<const NamePair> table, std::string_view part) 
 std::span<const NamePair> arch_names(GgufArch arch) {
   if (is_hybrid(arch)) return kHybrid;
   if (is_gemma(arch)) return kGemma;
-  return kLlama;
+  switch (arch) {
+    case GgufArch::seed_oss:
+      return kSeedOss;
+    case GgufArch::phi3:
+      return kPhi3;
+    case GgufArch::post_norm:
+      return kPostNorm;
+    case GgufArch::glm4:
+      return kGlm4;
+    case GgufArch::starcoder2:
+      return kStarcoder2;
+    case GgufArch::hunyuan:
+      return kHunyuan;
+    default:
+      return kLlama;
+  }
 }
 
 // Ollama's names of the MTP module. Within a layer, the names are those of the trunk's layers.

@@ -12,6 +12,45 @@ Json format_json(const AffineFormat& format) {
   return Json{{"group_size", format.group}, {"bits", format.bits}, {"mode", "affine"}};
 }
 
+// The families besides Qwen3.5 and Qwen3-Next, whose layout differs.
+constexpr std::string_view kPlainFamilies[] = {"llama",
+                                               "mistral",
+                                               "ministral",
+                                               "ministral3",
+                                               "mistral3",
+                                               "mixtral",
+                                               "qwen2",
+                                               "qwen2_moe",
+                                               "qwen3",
+                                               "qwen3_moe",
+                                               "qwen3_vl",
+                                               "qwen3_vl_moe",
+                                               "seed_oss",
+                                               "smollm3",
+                                               "phi3",
+                                               "olmo2",
+                                               "olmo3",
+                                               "granite",
+                                               "ernie4_5",
+                                               "exaone4",
+                                               "hunyuan_v1_dense",
+                                               "cohere",
+                                               "cohere2",
+                                               "helium",
+                                               "iquestcoder",
+                                               "exaone4_5",
+                                               "glm",
+                                               "glm4",
+                                               "starcoder2",
+                                               "stablelm",
+                                               "gemma2",
+                                               "gemma3",
+                                               "gemma3_text",
+                                               "gemma4",
+                                               "gemma4_text",
+                                               "gemma4_unified",
+                                               "gemma4_unified_text"};
+
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -30,14 +69,11 @@ Result<std::unique_ptr<OutputLayout>> MlxLayout::make(const Json& config, const 
   const bool qwen35 = is_one_of(family, {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"});
   layout.hybrid_ = qwen35 || family == "qwen3_next";
   layout.nested_ = qwen35 || config.contains("text_config");
-  if (!layout.hybrid_ &&
-      !is_one_of(family, {"llama", "mistral", "ministral", "ministral3", "mistral3", "mixtral", "qwen2",
-                          "qwen3", "qwen3_moe", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"}))
-    return make_error(ErrorKind::unsupported,
-                      "{}: models of type \"{}\" cannot be converted; llama, mistral, ministral, ministral3, "
-                      "mistral3, mixtral, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
-                      "gemma3 and gemma4 can",
-                      path, shown(family));
+  if (!layout.hybrid_ && std::ranges::find(kPlainFamilies, family) == std::end(kPlainFamilies))
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: models of type \"{}\" cannot be converted; qwen3_5, qwen3_5_moe, qwen3_next, {} can", path,
+        shown(family), fmt::join(kPlainFamilies, ", "));
   if (const auto text = config.find("text_config"); text != config.end() && !text->is_object())
     return make_error(ErrorKind::invalid, "{}: \"text_config\" is not an object", path);
   return std::unique_ptr<OutputLayout>(std::move(made));

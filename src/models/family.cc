@@ -12,9 +12,17 @@ namespace {
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
-  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"})
+  for (const char* name :
+       {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
+  if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
   return find_llama_family(model_type);
+}
+
+Tensor filled(int size, float value) {
+  Tensor out = host_device().empty({size}, Dtype::f32);
+  std::fill_n(out.data<float>(), size, value);
+  return out;
 }
 
 WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
@@ -30,11 +38,10 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = family_named(type);
   if (!family)
-    return make_error(
-        ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
-        "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
-        checkpoint.path(), shown(type));
+    return make_error(ErrorKind::unsupported,
+                      "{}: model_type \"{}\" is not supported; {}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "gemma3 and gemma4 are",
+                      checkpoint.path(), shown(type), llama_member_names());
   return family;
 }
 
@@ -78,9 +85,40 @@ Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const st
   return builder.device.to_device(out);
 }
 
+// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF), all with the same memory
+// layout.
+Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
+  const auto info = checkpoint.find(name);
+  const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
+  if (shape.empty() || shape[0] != channels || shape.size() > 3)
+    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name,
+                      channels, kernel);
+  TRY(auto raw, checkpoint.take(name, shape));
+  if (raw.size() != int64_t{channels} * kernel)
+    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name,
+                      raw.size(), channels, kernel);
+  auto taps = host_device().empty({kernel, channels}, Dtype::f32);
+  for (int c = 0; c < channels; c++) {
+    for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
+  }
+  return taps;
+}
+
+Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
+  const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
+  if (some == all && std::ranges::is_sorted(channels)) return taps;
+  Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
+  for (int64_t t = 0; t < kernel; t++) {
+    for (int64_t i = 0; i < some; i++)
+      out.data<float>()[t * some + i] = taps.data<float>()[t * all + channels[static_cast<size_t>(i)]];
+  }
+  return out;
+}
+
 Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
                                        const std::vector<int64_t>& rows, bool bias) {
-  if (static_cast<int>(rows.size()) == out) return take_linear(builder, name, out, in, bias);
+  if (static_cast<int>(rows.size()) == out && std::ranges::is_sorted(rows))
+    return take_linear(builder, name, out, in, bias);
   TRY(auto source, builder.take_matrix(name + ".weight", out, in));
   nn::Linear linear = linear_of(builder, name, source, rows);
   if (bias) {
@@ -111,13 +149,21 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
   return linear;
 }
 
-Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
-                              const NormsSpec& norms) {
+Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
+                           const NormsSpec& norms) {
   const auto info = builder.checkpoint.find(name + ".weight");
+  std::optional<Tensor> bias;
+  if (norms.bias) {
+    TRY(bias, builder.checkpoint.take(name + ".bias", {size}));
+  } else if (norms.layer_norm) {
+    bias = filled(size, 0);
+  }
   TRY(auto weight, builder.checkpoint.take(name + ".weight", {size}));
   if (norms.offset && info->norms == NormConvention::offset)
     for (int i = 0; i < size; i++) weight.data<float>()[i] += 1.0f;
-  return nn::RmsNorm{builder.device.to_device(weight), norms.eps};
+  nn::Norm norm{builder.device.to_device(weight), norms.eps};
+  if (bias) norm.bias = builder.device.to_device(*bias);
+  return norm;
 }
 
 namespace {
@@ -127,9 +173,45 @@ ops::Split split_inner(const ModelBuilder& builder, int intermediate) {
                        : builder.split(1, intermediate);
 }
 
-Tensor ones(int size) {
-  Tensor out = host_device().empty({size}, Dtype::f32);
-  std::fill_n(out.data<float>(), size, 1.0f);
+// A matrix, and its bias, with the rows of several projections, or the matrix of one of them.
+struct SharedMatrix {
+  std::string module;
+  WeightSource source;
+  std::optional<Tensor> bias;
+};
+
+// "<name>", if the files have it; in it the projections' rows follow each other.
+Result<std::optional<SharedMatrix>> take_shared(const ModelBuilder& builder, const std::string& name,
+                                                int rows, bool bias) {
+  std::optional<SharedMatrix> out;
+  if (!builder.checkpoint.has(name + ".weight")) return out;
+  out = SharedMatrix{name, {}, {}};
+  TRY(out->source, builder.take_matrix(name + ".weight", rows, builder.spec.hidden));
+  if (bias) {
+    TRY(out->bias, builder.checkpoint.take(name + ".bias", {rows}));
+  }
+  return out;
+}
+
+// Rows of the projection "<name>" [out, hidden], which in `shared`, if there is one, begins at `first`.
+Result<nn::Linear> take_projection(const ModelBuilder& builder, const std::optional<SharedMatrix>& shared,
+                                   int first, const std::string& name, int out, std::vector<int64_t> rows,
+                                   bool bias) {
+  if (!shared) return take_rows_of_linear(builder, name, out, builder.spec.hidden, rows, bias);
+  for (int64_t& row : rows) row += first;
+  nn::Linear linear = linear_of(builder, shared->module, shared->source, rows);
+  if (bias) linear.bias = take_elements(builder, *shared->bias, rows);
+  return linear;
+}
+
+// The rows of heads whose first `turned` dimensions turn as pairs of neighbours, in an order in which
+// dimensions i and i + half turn as a pair.
+std::vector<int64_t> pairs_apart(const std::vector<int64_t>& rows, int head_dim, int turned) {
+  std::vector<int64_t> out = rows;
+  for (size_t i = 0; i < rows.size(); i++) {
+    const int64_t head = rows[i] / head_dim * head_dim, at = rows[i] % head_dim, half = turned / 2;
+    if (at < turned) out[i] = head + (at < half ? 2 * at : 2 * (at - half) + 1);
+  }
   return out;
 }
 
@@ -146,6 +228,12 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   append_rows(query_rows, by_queries.first(rank), by_queries.last(rank));
   append_rows(key_rows, by_keys.first(rank), by_keys.last(rank));
   const ops::Rope& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
+  const std::vector<int64_t> value_rows = key_rows;
+  if (a.neighbours_turn) {
+    const int turned = 2 * static_cast<int>(rope.inv_freq.size());
+    query_rows = pairs_apart(query_rows, a.head_dim, turned);
+    key_rows = pairs_apart(key_rows, a.head_dim, turned);
+  }
   nn::Attention out;
   out.heads = by_queries.size(rank) / a.head_dim;
   out.kv_heads = by_keys.size(rank) / a.head_dim;
@@ -153,6 +241,9 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   const float scale = a.scale != 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   out.scores = {scale, a.window, a.soft_cap};
   out.rope = rope;
+  out.norms_all_heads = a.norms_all_heads;
+  out.norms_after_rope = a.norms_after_rope;
+  TRY(const auto shared, take_shared(builder, prefix + "qkv_proj", width + 2 * kv_width, a.qkv_bias));
   if (a.output_gate) {
     TRY(auto both, builder.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
     std::vector<int64_t> first_rows, gate_rows;
@@ -164,38 +255,45 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
     out.q = linear_of(builder, prefix + "q_proj", both, std::move(first_rows));
     out.gate = linear_of(builder, prefix + "q_proj", both, std::move(gate_rows));
   } else {
-    TRY(out.q, take_rows_of_linear(builder, prefix + "q_proj", width, hidden, query_rows, a.qkv_bias));
+    TRY(out.q, take_projection(builder, shared, 0, prefix + "q_proj", width, query_rows, a.qkv_bias));
   }
-  TRY(out.o, take_last_linear(builder, prefix + "o_proj", by_queries, a.out_bias));
+  TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_queries, a.out_bias));
   if (a.qk_norm) {
-    TRY(out.q_norm, take_norm(builder, prefix + "q_norm", a.head_dim, layer.norms));
+    TRY(out.q_norm,
+        take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim, layer.norms));
   }
   if (a.kv_layer >= 0) {  // some files contain matrices that are not used
     for (const char* name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})
       builder.checkpoint.ignore(prefix + name);
     return out;
   }
-  TRY(out.k, take_rows_of_linear(builder, prefix + "k_proj", kv_width, hidden, key_rows, a.qkv_bias));
+  TRY(out.k, take_projection(builder, shared, width, prefix + "k_proj", kv_width, key_rows, a.qkv_bias));
   if (!a.keys_are_values) {
-    TRY(out.v, take_rows_of_linear(builder, prefix + "v_proj", kv_width, hidden, key_rows, a.qkv_bias));
+    TRY(out.v, take_projection(builder, shared, width + kv_width, prefix + "v_proj", kv_width, value_rows,
+                               a.qkv_bias));
   }
   if (a.qk_norm) {
-    TRY(out.k_norm, take_norm(builder, prefix + "k_norm", a.head_dim, layer.norms));
+    TRY(out.k_norm, take_norm(builder, prefix + layer.form.k_norm, a.norms_all_heads ? kv_width : a.head_dim,
+                              layer.norms));
   }
-  if (a.v_norm) out.v_norm = nn::RmsNorm{builder.device.to_device(ones(a.head_dim)), layer.norms.eps};
+  if (a.v_norm) out.v_norm = nn::Norm{builder.device.to_device(filled(a.head_dim, 1)), layer.norms.eps};
   return out;
 }
 
-Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp) {
-  const int hidden = builder.spec.hidden;
+Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp,
+                         const LayerForm& form) {
+  const int width = mlp.intermediate;
   const auto inner = split_inner(builder, mlp.intermediate);
   std::vector<int64_t> rows;
   append_rows(rows, inner.first(builder.rank()), inner.last(builder.rank()));
-  TRY(auto gate,
-      take_rows_of_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden, rows, mlp.bias));
-  TRY(auto up, take_rows_of_linear(builder, prefix + "up_proj", mlp.intermediate, hidden, rows, mlp.bias));
-  TRY(auto down, take_last_linear(builder, prefix + "down_proj", inner, mlp.bias));
-  return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation};
+  TRY(const auto shared, take_shared(builder, prefix + form.gate_up, 2 * width, mlp.bias));
+  std::optional<nn::Linear> gate;
+  if (mlp.gated) {
+    TRY(gate, take_projection(builder, shared, 0, prefix + form.gate, width, rows, mlp.bias));
+  }
+  TRY(auto up, take_projection(builder, shared, width, prefix + form.up, width, rows, mlp.bias));
+  TRY(auto down, take_last_linear(builder, prefix + form.down, inner, mlp.bias));
+  return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation, mlp.gelu, mlp.relu2};
 }
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
@@ -219,7 +317,7 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   if (shared == 0) return moe;
   TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared, spec.activation}));
   TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
-  moe.shared = nn::Moe::Shared{std::move(mlp.gate.weight), std::move(mlp.up.weight),
+  moe.shared = nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight),
                                std::move(mlp.down.weight), std::move(output_gate.weight)};
   return moe;
 }
@@ -227,12 +325,32 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
 }  // namespace
 
 Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,
-                                          const FeedForwardSpec& spec) {
+                                          const FeedForwardSpec& spec, const LayerForm& form) {
   if (const auto* moe = std::get_if<MoeSpec>(&spec)) {
     TRY(nn::FeedForward out, take_moe(builder, prefix, *moe));
     return out;
   }
-  TRY(nn::FeedForward out, take_mlp(builder, prefix, std::get<MlpSpec>(spec)));
+  if (std::holds_alternative<std::monostate>(spec)) return nn::FeedForward(nn::Absent());
+  TRY(nn::FeedForward out, take_mlp(builder, prefix, std::get<MlpSpec>(spec), form));
+  return out;
+}
+
+Result<nn::DecoderLayer> join_layer(const ModelBuilder& builder, const std::string& prefix,
+                                    const LayerSpec& layer, nn::Mixer mixer, nn::FeedForward feed_forward) {
+  const LayerForm& form = layer.form;
+  nn::DecoderLayer out{{}, std::move(mixer), {}, std::move(feed_forward)};
+  struct Place {
+    const char* name;
+    std::optional<nn::Norm>* norm;
+  };
+  for (const auto& [name, norm] : {Place{form.norm1, &out.norm1}, Place{form.post1, &out.post1},
+                                   Place{form.norm2, &out.norm2}, Place{form.post2, &out.post2}})
+    if (name) {
+      TRY(*norm, take_norm(builder, prefix + name, builder.spec.hidden, layer.norms));
+    }
+  out.parallel = form.parallel;
+  if (form.parallel && !out.norm2) out.norm2 = out.norm1;
+  out.residual_scale = layer.residual_scale;
   return out;
 }
 

@@ -57,6 +57,8 @@ Result<const Family*> find_family(const Checkpoint& checkpoint);
 const Family* find_llama_family(const std::string& model_type);
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
+// A member of the hybrids (hybrid.cc); null for other types.
+const Family* find_hybrid_family(const std::string& model_type);
 
 // A linear layer of a module's matrix, or of some of its rows, in this order.
 nn::Linear linear_of(const ModelBuilder& builder, const std::string& module, const WeightSource& source,
@@ -75,21 +77,30 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end);
 // The elements `rows` of a vector, on the builder's device.
 Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const std::vector<int64_t>& rows);
-// A norm's multiplier "<name>.weight" [size]. 1 is added if `norms.offset` is set and the file stores w (see
-// Checkpoint's NormConvention).
-Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
-                              const NormsSpec& norms);
-// Attention's projections under `prefix` (q_proj, k_proj, v_proj, o_proj, q_norm, k_norm). With an output
-// gate, q_proj holds [query | gate] per head. A layer that reads the keys and values of another layer has no
-// k_proj and v_proj.
+// A convolution "<name>.weight" of `channels` channels -> taps [kernel, channels], in the host's memory.
+Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel);
+// Columns of taps [k, C].
+Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels);
+// A norm's multiplier "<name>.weight" [size], and the bias of a LayerNorm, 0 if it has none. 1 is added if
+// `norms.offset` is set and the file stores w (see Checkpoint's NormConvention).
+Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
+                           const NormsSpec& norms);
+// Attention's projections under `prefix` (q_proj, k_proj, v_proj, o_proj, q_norm, k_norm), or in place of the
+// first three qkv_proj with the rows of all. With an output gate, q_proj holds [query | gate] per head. A
+// layer that reads the keys and values of another layer has no k_proj and v_proj.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
-// The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj and down_proj; or gate (the router),
-// switch_mlp.* (checkpoint/experts.h), shared_expert.* and shared_expert_gate.
+// The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj (or both in gate_up_proj) and
+// down_proj; or gate (the router), switch_mlp.* (checkpoint/experts.h), shared_expert.* and
+// shared_expert_gate.
 Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,
-                                          const FeedForwardSpec& spec);
+                                          const FeedForwardSpec& spec, const LayerForm& form = {});
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols);
-Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp);
+Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp,
+                         const LayerForm& form = {});
+// A layer of both parts, with the norms under `prefix` that its form names.
+Result<nn::DecoderLayer> join_layer(const ModelBuilder& builder, const std::string& prefix,
+                                    const LayerSpec& layer, nn::Mixer mixer, nn::FeedForward feed_forward);
 
 }  // namespace anabranch

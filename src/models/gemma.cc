@@ -7,11 +7,11 @@ namespace anabranch {
 namespace {
 
 // A norm's weight times `factor`.
-Result<nn::RmsNorm> take_scaled_norm(const ModelBuilder& builder, const std::string& name, int size,
-                                     float factor, float eps) {
+Result<nn::Norm> take_scaled_norm(const ModelBuilder& builder, const std::string& name, int size,
+                                  float factor, float eps) {
   TRY(auto weight, builder.checkpoint.take(name, {size}));
   for (int i = 0; i < size; i++) weight.data<float>()[i] *= factor;
-  return nn::RmsNorm{builder.device.to_device(weight), eps};
+  return nn::Norm{builder.device.to_device(weight), eps};
 }
 
 Result<nn::MlpAndMoe> take_mlp_and_moe(const ModelBuilder& builder, const std::string& p,
@@ -51,13 +51,9 @@ Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::str
                                      const LayerSpec& layer) {
   const ModelSpec& spec = builder.spec;
   const int hidden = spec.hidden, width = spec.per_layer_width;
-  TRY(auto norm1, take_norm(builder, p + "input_layernorm", hidden, layer.norms));
   TRY(auto attention, take_attention(builder, p + "self_attn.", layer));
-  TRY(auto post1, take_norm(builder, p + "post_attention_layernorm", hidden, layer.norms));
-  TRY(auto norm2, take_norm(builder, p + "pre_feedforward_layernorm", hidden, layer.norms));
   TRY(auto mlp, take_halves(builder, p, layer));
-  TRY(auto post2, take_norm(builder, p + "post_feedforward_layernorm", hidden, layer.norms));
-  nn::DecoderLayer out{norm1, std::move(attention), norm2, std::move(mlp), post1, post2};
+  TRY(auto out, join_layer(builder, p, layer, std::move(attention), std::move(mlp)));
   if (spec.family != "gemma4") return out;
   TRY(const auto scale, builder.checkpoint.take(p + "layer_scalar", {1}));
   out.scale = scale.data<float>()[0];

@@ -26,6 +26,8 @@ struct GemmaReader {
   std::vector<bool> windowed = {};  // of each layer
 
   bool gemma4() const { return generation == Generation::gemma4; }
+  // Gemma 4 12B, which has no per-layer embeddings.
+  bool unified() const { return string_at(json, "model_type").starts_with("gemma4_unified"); }
 };
 
 // The default where the key is absent; 0 where it is null.
@@ -175,6 +177,9 @@ void read_shared_layers(GemmaReader& r, int layers) {
 
 void read_layers(GemmaReader& r) {
   constexpr auto kGelu = ops::Activation::gelu_tanh;
+  constexpr LayerForm kForm{.post1 = "post_attention_layernorm",
+                            .norm2 = "pre_feedforward_layernorm",
+                            .post2 = "post_feedforward_layernorm"};
   const int layers = r.c.integer("num_hidden_layers", 1, 1024);
   read_layer_types(r, layers);
   const MlpSpec mlp{r.c.integer("intermediate_size", 1, 1 << 20), kGelu};
@@ -189,15 +194,17 @@ void read_layers(GemmaReader& r) {
     feed_forward = both;
   }
   const AttentionSpec any = read_attention(r), full = r.gemma4() ? full_attention(r, any) : any;
-  const int window = r.c.is_null("sliding_window")
-                         ? 0
-                         : r.c.integer_or("sliding_window", 1, 1 << 27, r.gemma4() ? 512 : 4096);
+  const int window = r.c.is_null("sliding_window") ? 0
+                                                   : r.c.integer_or("sliding_window", 1, 1 << 27,
+                                                                    r.unified()  ? 1024
+                                                                    : r.gemma4() ? 512
+                                                                                 : 4096);
   if (window == 0 && std::ranges::find(r.windowed, true) != r.windowed.end())
     r.c.unsupported("sliding_window", "null, and some layers have windows", "a number is");
   for (const bool windowed : r.windowed) {
     AttentionSpec attention = windowed ? any : full;
     if (windowed) attention.window = window;
-    r.spec.layers.push_back({attention, feed_forward, r.spec.norms, windowed ? 1 : 0});
+    r.spec.layers.push_back({attention, feed_forward, r.spec.norms, windowed ? 1 : 0, kForm});
   }
   if (r.gemma4()) read_shared_layers(r, layers);
   r.spec.ropes = {read_kind_of_rope(r, false, full.head_dim), read_kind_of_rope(r, true, any.head_dim)};
@@ -219,7 +226,7 @@ void read_sizes(GemmaReader& r, const Json& json, const std::string& file) {
   spec.logits_soft_cap = static_cast<float>(
       number_or_none(r, "final_logit_softcapping", r.generation == Generation::gemma2 ? 30 : 0));
   if (r.gemma4()) {
-    spec.per_layer_width = r.c.integer_or("hidden_size_per_layer_input", 0, 1 << 16, 256);
+    spec.per_layer_width = r.c.integer_or("hidden_size_per_layer_input", 0, 1 << 16, r.unified() ? 0 : 256);
     spec.per_layer_vocab = r.c.integer_or("vocab_size_per_layer_input", 1, 1 << 24, 262144);
     if (spec.per_layer_width > 0 && spec.per_layer_vocab < spec.vocab)
       r.c.invalid("vocab_size_per_layer_input is below vocab_size");

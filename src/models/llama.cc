@@ -1,4 +1,4 @@
-// The weights of the Llama family: one decoder of attention and SwiGLU or a mixture, with pre-norms.
+// The weights of the Llama family: a decoder of attention and an MLP or a mixture (llama_config.cc).
 #include "models/family.h"
 
 namespace anabranch {
@@ -6,12 +6,9 @@ namespace {
 
 Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::string& p,
                                      const LayerSpec& layer) {
-  const int hidden = builder.spec.hidden;
-  TRY(auto norm1, take_norm(builder, p + "input_layernorm", hidden, layer.norms));
   TRY(auto attention, take_attention(builder, p + "self_attn.", layer));
-  TRY(auto norm2, take_norm(builder, p + "post_attention_layernorm", hidden, layer.norms));
-  TRY(auto mlp, take_feed_forward(builder, p + "mlp.", layer.mlp));
-  return nn::DecoderLayer{norm1, std::move(attention), norm2, std::move(mlp)};
+  TRY(auto mlp, take_feed_forward(builder, p + "mlp.", layer.mlp, layer.form));
+  return join_layer(builder, p, layer, std::move(attention), std::move(mlp));
 }
 
 }  // namespace

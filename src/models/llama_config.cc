@@ -1,83 +1,19 @@
-// The Llama family: one decoder of attention and SwiGLU with pre-norms, and a table of the differences
-// between its members. A new member is a new row. References: Transformers' modeling_llama.py,
-// modeling_mistral.py, modeling_ministral3.py, modeling_mixtral.py, modeling_qwen2.py, modeling_qwen3.py,
-// modeling_qwen3_moe.py.
+// The Llama family: one decoder of attention and an MLP, whose members differ by a row of llama_members.h.
+// References: each member's modeling file in Transformers.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "base/outside_text.h"
 #include "models/family_config.h"
+#include "models/llama_members.h"
 #include "models/rope.h"
 
 namespace anabranch {
 namespace {
 
-struct Member {
-  const char* model_type;
-  // config: "attention_bias" says whether q, k, v and o have biases. The other kinds do not read that key.
-  enum class Biases { none, qkv, config } biases = Biases::none;
-  bool mlp_bias = false;  // "mlp_bias" says whether gate, up and down have biases
-  bool qk_norm = false;
-  // Which layers have windows. all: every layer, if "sliding_window" is a number. by_type: those that
-  // "layer_types" names. switched, switched_all: only if "use_sliding_window" is set; then those that
-  // "layer_types" names, and without that key the layers from "max_window_layers" on (switched) or every
-  // layer (switched_all).
-  enum class Windows { none, all, by_type, switched, switched_all } windows = Windows::none;
-  enum class Experts { none, all_layers, some_layers } experts = Experts::none;
-  // The defaults of absent keys in Transformers. 0: as many kv heads as heads; head_dim is the width divided
-  // by the heads; no window.
-  int kv_heads = 0, head_dim = 0, window = 0, context = 2048;
-  double eps = 1e-6, theta = 10000;
-};
-
-constexpr Member kMembers[] = {
-    {.model_type = "llama", .biases = Member::Biases::config, .mlp_bias = true},
-    {.model_type = "mistral",
-     .windows = Member::Windows::all,
-     .kv_heads = 8,
-     .window = 4096,
-     .context = 131072},
-    {.model_type = "ministral",
-     .windows = Member::Windows::by_type,
-     .kv_heads = 8,
-     .window = 4096,
-     .context = 131072},
-    {.model_type = "ministral3",
-     .windows = Member::Windows::all,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .context = 262144,
-     .eps = 1e-5},
-    {.model_type = "mixtral",
-     .windows = Member::Windows::all,
-     .experts = Member::Experts::all_layers,
-     .kv_heads = 8,
-     .context = 131072,
-     .eps = 1e-5,
-     .theta = 1e6},
-    {.model_type = "qwen2",
-     .biases = Member::Biases::qkv,
-     .windows = Member::Windows::switched,
-     .kv_heads = 32,
-     .window = 4096,
-     .context = 32768},
-    {.model_type = "qwen3",
-     .biases = Member::Biases::config,
-     .qk_norm = true,
-     .windows = Member::Windows::switched,
-     .kv_heads = 32,
-     .head_dim = 128,
-     .window = 4096,
-     .context = 32768},
-    {.model_type = "qwen3_moe",
-     .biases = Member::Biases::config,
-     .qk_norm = true,
-     .windows = Member::Windows::switched_all,
-     .experts = Member::Experts::some_layers,
-     .kv_heads = 4,
-     .window = 4096,
-     .context = 32768},
-};
+// Models with towers, whose text_config is a member.
+constexpr const char* kOuterTypes[] = {"mistral3", "qwen3_vl", "qwen3_vl_moe", "exaone4_5"};
 
 const Member* find_member(const std::string& model_type) {
   const auto* row =
@@ -91,7 +27,9 @@ void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
     for (LayerSpec& layer : spec.layers) layer.mlp = experts;
   } else if (member.experts == Member::Experts::some_layers) {
     MoeSpec experts = read_moe(c, "moe_intermediate_size");
-    experts.routing.normalise = c.boolean_or("norm_topk_prob", false);
+    experts.routing.normalise = member.normalises || c.boolean_or("norm_topk_prob", false);
+    if (member.shared_expert)
+      experts.shared_intermediate = c.integer_or("shared_expert_intermediate_size", 1, 1 << 20, 5632);
     for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))
       spec.layers[static_cast<size_t>(i)].mlp = experts;
   }
@@ -106,64 +44,222 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
   AttentionSpec attention;
   attention.heads = c.integer("num_attention_heads", 1, 4096);
   const int share = hidden / attention.heads;
+  if (!member.own_head_dim && c.has("head_dim") && c.integer("head_dim", 1, 1024) != share)
+    c.unsupported("head_dim", "not hidden_size / num_attention_heads", "that is, in this family");
   attention.kv_heads = integer_of(c, "num_key_value_heads", 4096,
                                   member.kv_heads == 0 ? attention.heads : member.kv_heads, attention.heads);
   attention.head_dim = integer_of(c, "head_dim", 1024, member.head_dim == 0 ? share : member.head_dim, share);
-  const bool all = member.biases == Member::Biases::config && c.boolean_or("attention_bias", false);
-  read_biases(c, all || member.biases == Member::Biases::qkv, all, attention);
-  attention.qk_norm = member.qk_norm;
+  const bool bias = member.bias_key ? c.boolean_or(member.bias_key, member.bias) : member.bias;
+  read_biases(c, bias, bias && member.o_bias, attention);
+  attention.qk_norm = member.qk_norm != Member::QkNorm::none;
+  attention.norms_all_heads = member.qk_norm == Member::QkNorm::all_heads;
+  attention.norms_after_rope = member.qk_norm == Member::QkNorm::after_rope;
+  attention.neighbours_turn = member.neighbours_turn;
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
   if (attention.head_dim < 1) c.invalid("hidden_size is smaller than num_attention_heads");
   return attention;
 }
 
-// Whether each layer has a window, by the keys that Transformers reads for this member, and by "layer_types",
-// which it reads for some members. If a config states both and they differ, it is an error.
-std::vector<bool> read_windows(ConfigReader& c, const Member& member, int layers, int window) {
+// Which of the layers have rotary positions, where "no_rope_layers" or "no_rope_layer_interval" says it.
+std::vector<bool> read_turning_layers(ConfigReader& c, int layers) {
+  const auto listed = c.integers("no_rope_layers");
+  const int interval = c.integer_or("no_rope_layer_interval", 1, 1024, 4);
+  if (c.has("no_rope_layers") && static_cast<int>(listed.size()) != layers)
+    c.invalid("no_rope_layers does not have num_hidden_layers entries");
+  std::vector<bool> turning;
+  for (int i = 0; i < layers; i++)
+    turning.push_back(static_cast<int>(listed.size()) == layers ? listed[static_cast<size_t>(i)] != 0
+                                                                : (i + 1) % interval != 0);
+  return turning;
+}
+
+// Which layers have a window without "layer_types".
+std::vector<bool> implied_windows(ConfigReader& c, const Member& member, const std::vector<bool>& turning) {
   using Windows = Member::Windows;
-  const bool switched = member.windows == Windows::switched || member.windows == Windows::switched_all;
-  const bool any = window > 0 && (!switched || c.boolean_or("use_sliding_window", false));
-  const int first = member.windows == Windows::switched ? c.integer_or("max_window_layers", 0, 1024, 28) : 0;
-  const auto types = c.strings("layer_types");
-  if (!types.empty() && static_cast<int>(types.size()) != layers)
-    c.invalid("layer_types does not have num_hidden_layers entries");
-  const bool listed = static_cast<int>(types.size()) == layers;
-  const bool list_counts = member.windows == Windows::by_type || member.windows == Windows::switched;
+  const bool counts = member.windows == Windows::switched || member.windows == Windows::switched_turns;
+  const int some = counts ? c.integer_or("max_window_layers", 0, 1024, 28) : 0;
+  const int pattern =
+      member.pattern_key ? c.integer_or(member.pattern_key, 0, 1024, member.pattern) : member.pattern;
   std::vector<bool> windows;
-  for (int i = 0; i < layers; i++) {
-    const std::string type = listed ? types[static_cast<size_t>(i)] : "";
-    if (listed && type != "full_attention" && type != "sliding_attention")
-      c.unsupported("layer_types", type, "full_attention and sliding_attention are");
-    const bool sliding = type == "sliding_attention", implied = any && i >= first;
-    if (sliding && window == 0) c.invalid("layer_types has windows, but \"sliding_window\" is missing");
-    if (listed && (list_counts ? sliding && !any : sliding != implied))
-      c.unsupported("layer_types", fmt::format("{} in layer {}", type, i),
-                    "what sliding_window and use_sliding_window say of this model_type is");
-    windows.push_back(listed && list_counts ? sliding : implied);
+  for (int i = 0; i < static_cast<int>(turning.size()); i++) {
+    const bool before = i < some && i % 2 == 0;
+    windows.push_back(member.windows == Windows::switched         ? i >= some
+                      : member.windows == Windows::switched_turns ? before
+                      : member.windows == Windows::switched_still ? !turning[static_cast<size_t>(i)]
+                                                                  : pattern == 0 || (i + 1) % pattern != 0);
   }
   return windows;
 }
 
-// One rope for all layers; or two, if the config has one for each kind and some layers have windows.
-void read_ropes(ConfigReader& c, const Member& member, int head_dim, ModelSpec& spec) {
+// Whether each layer has a window, by the keys that Transformers reads for this member, and by "layer_types",
+// which it reads for some members. If a config states both and they differ, it is an error.
+std::vector<bool> read_windows(ConfigReader& c, const Member& member, const std::vector<bool>& turning,
+                               int window) {
+  using Windows = Member::Windows;
+  const int layers = static_cast<int>(turning.size());
+  const bool any =
+      window > 0 && (member.windows < Windows::switched || c.boolean_or("use_sliding_window", false));
+  const auto types = c.strings("layer_types");
+  if (!types.empty() && static_cast<int>(types.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
+  const bool listed = static_cast<int>(types.size()) == layers;
+  const bool list_counts = member.windows != Windows::none && member.windows != Windows::all &&
+                           member.windows != Windows::switched_all;
+  std::vector<bool> windows =
+      listed && list_counts ? std::vector<bool>(turning.size()) : implied_windows(c, member, turning);
+  for (size_t i = 0; i < windows.size(); i++) {
+    windows[i] = windows[i] && any;
+    if (!listed) continue;
+    if (types[i] != "full_attention" && types[i] != "sliding_attention")
+      c.unsupported("layer_types", types[i], "full_attention and sliding_attention are");
+    const bool sliding = types[i] == "sliding_attention";
+    if (sliding && window == 0) c.invalid("layer_types has windows, but \"sliding_window\" is missing");
+    if (list_counts ? sliding && !any : sliding != windows[i])
+      c.unsupported("layer_types", fmt::format("{} in layer {}", types[i], i),
+                    "what sliding_window and use_sliding_window say of this model_type is");
+    if (list_counts) windows[i] = sliding;
+  }
+  return windows;
+}
+
+// Each layer's attention: its window, and in LayerSpec::rope whether it has rotary positions, 1 or 0.
+void read_layers(ConfigReader& c, const Member& member, const MlpSpec& mlp, ModelSpec& spec) {
+  using Turns = Member::Turns;
+  const AttentionSpec attention = read_attention(c, member, spec.hidden);
+  const int layers = c.integer("num_hidden_layers", 1, 1024);
+  const int window = member.windows == Member::Windows::none
+                         ? 0
+                         : integer_of(c, "sliding_window", 1 << 27, member.window, 0);
+  std::vector<bool> turning(static_cast<size_t>(layers), true);
+  if (member.turns == Turns::listed) turning = read_turning_layers(c, layers);
+  const auto windows = read_windows(c, member, turning, window);
+  if (member.turns == Turns::windowed || (member.turns == Turns::windowed_if_any && window > 0))
+    turning = windows;
+  for (size_t i = 0; i < windows.size(); i++) {
+    LayerSpec layer{attention, mlp, spec.norms, turning[i] ? 1 : 0, member.form};
+    auto& own = std::get<AttentionSpec>(layer.mixer);
+    if (windows[i]) own.window = window;
+    own.neighbours_turn &= turning[i];
+    spec.layers.push_back(std::move(layer));
+  }
+}
+
+// See Ropes::scaled_without_windows.
+Json rope_scaled_without_windows(ConfigReader& c, const Member& member, bool windowed) {
+  const Json& all = c.object("rope_parameters");
+  const char* kind = windowed ? "sliding_attention" : "full_attention";
+  for (const auto& [key, value] : all.items())
+    if (key != "full_attention" && key != "sliding_attention")
+      c.unsupported("rope_parameters", "with \"" + key + "\"", "an entry for each kind of layers is");
+  Json own = all.contains(kind) ? ConfigReader(all, "rope_parameters").object(kind) : Json::object();
+  if (!windowed) own.update(c.object("rope_scaling"));
+  if (!own.contains("rope_theta"))
+    own["rope_theta"] = windowed ? member.theta : c.number_or("rope_theta", 1, 1e12, member.theta);
+  return own;
+}
+
+// See Ropes::longrope.
+void require_longrope(ConfigReader& c, Json& own) {
+  ConfigReader rope(own, "rope parameters");
+  const std::string type = rope.string_or("rope_type", rope.string_or("type", "default"));
+  if (type != "default" && type != "longrope" && type != "su")
+    c.unsupported("rope_type", type, "default and longrope are, in this family");
+  if (!c.has("original_max_position_embeddings")) own["original_max_position_embeddings"] = 4096;
+}
+
+// See Ropes::fixed_alpha.
+void apply_alpha(ConfigReader& c, double default_theta, int head_dim, Json& own) {
+  ConfigReader rope(own, "rope parameters");
+  const double alpha = rope.number_or("alpha", 0, 1e9, 0);
+  if (rope.string_or("rope_type", rope.string_or("type", "default")) != "dynamic" || alpha == 0) return;
+  const double theta =
+      rope.number_or("rope_theta", 1, 1e12, c.number_or("rope_theta", 1, 1e12, default_theta));
+  if (auto checked = rope.check(); !checked) return c.invalid(checked.error().message);
+  if (head_dim < 4) return c.invalid("a dynamic rope needs 4 dimensions that turn");
+  own = {{"rope_type", "default"}, {"rope_theta", theta * std::pow(alpha, head_dim / (head_dim - 2.0))}};
+}
+
+// The keys of a layer's rope.
+Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& attention) {
+  using Ropes = Member::Ropes;
+  const bool windowed = attention.window > 0;
+  if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
+  Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
+  if (member.ropes == Ropes::longrope) require_longrope(c, own);
+  if (member.ropes == Ropes::fixed_alpha) apply_alpha(c, member.theta, attention.head_dim, own);
+  return own;
+}
+
+// How many of a head's dimensions turn.
+int turned_dims(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
+  if (member.partial == 0) {
+    require_whole_heads(c, own);
+    return head_dim;
+  }
+  ConfigReader rope(own, "rope parameters");
+  const double part = rope.number_or("partial_rotary_factor", 0, 1,
+                                     c.number_or("partial_rotary_factor", 0, 1, member.partial));
+  if (auto checked = rope.check(); !checked) c.invalid(checked.error().message);
+  return static_cast<int>(head_dim * part);
+}
+
+// A rope for each kind of layers: with windows and without, if the config has one for each kind; and one that
+// turns nothing, for layers without positions.
+void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
   if (spec.family == "ministral3" && !c.has("rope_parameters") && !c.has("rope_scaling"))
     c.unsupported("rope_parameters", "absent", "they are needed in ministral3");
-  const auto windowed = [](const LayerSpec& layer) {
-    return std::get<AttentionSpec>(layer.mixer).window > 0;
-  };
   std::vector<Json> kinds;
   for (LayerSpec& layer : spec.layers) {
-    const Json own = rope_parameters_of(c, windowed(layer) ? "sliding_attention" : "full_attention");
+    const auto& attention = std::get<AttentionSpec>(layer.mixer);
+    Json own;
+    if (layer.rope != 0) own = rope_of_layer(c, member, attention);
     const auto at = std::ranges::find(kinds, own);
     layer.rope = static_cast<int>(at - kinds.begin());
     if (at != kinds.end()) continue;
     kinds.push_back(own);
-    require_whole_heads(c, own);
-    const RopeConfig turned = read_rope(c, own, head_dim, member.theta);
-    spec.ropes.push_back(turned.rope);
-    spec.context_length = std::max(spec.context_length, turned.context_length);
+    if (own.is_null()) {
+      spec.ropes.push_back(
+          {std::vector<float>(static_cast<size_t>(std::max(1, attention.head_dim / 2)), 0.0f)});
+      continue;
+    }
+    const int turned = turned_dims(c, member, attention.head_dim, own);
+    const RopeConfig rope = read_rope(c, own, turned, member.theta);
+    if (rope.rope.query_beta != 0 && turned < attention.head_dim)
+      c.unsupported("llama_4_scaling_beta", fmt::format("{}", rope.rope.query_beta),
+                    "none is where only a part of each head turns");
+    spec.ropes.push_back(rope.rope);
+    spec.context_length = std::max(spec.context_length, rope.context_length);
   }
+}
+
+// Factors of the embedding, the residual stream, the scores and the logits.
+void read_multipliers(ConfigReader& c, const Member& member, ModelSpec& spec) {
+  if (member.logit_scale != 0)
+    spec.logits_scale = static_cast<float>(c.number_or("logit_scale", 1e-9, 1e9, member.logit_scale));
+  if (!member.multipliers) return;
+  const auto factor = [&](const char* key) { return static_cast<float>(c.number_or(key, 1e-9, 1e9, 1)); };
+  spec.embedding_scale = factor("embedding_multiplier");
+  spec.logits_scale = 1 / factor("logits_scaling");
+  for (LayerSpec& layer : spec.layers) {
+    layer.residual_scale = factor("residual_multiplier");
+    std::get<AttentionSpec>(layer.mixer).scale = factor("attention_multiplier");
+  }
+}
+
+MlpSpec read_mlp(ConfigReader& c, const Member& member) {
+  MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
+  mlp.bias = member.mlp_bias_key && c.boolean_or(member.mlp_bias_key, member.bias && !member.gated);
+  mlp.gated = member.gated;
+  if (mlp.gated) {
+    require_silu(c);
+    return mlp;
+  }
+  const auto name = c.string_or("hidden_act", "gelu_pytorch_tanh");
+  mlp.gelu = name == "gelu" ? ops::Gelu::erf : ops::Gelu::tanh;
+  if (name != "gelu" && name != "gelu_pytorch_tanh" && name != "gelu_new")
+    c.unsupported("hidden_act", name, "gelu, gelu_new and gelu_pytorch_tanh are");
+  return mlp;
 }
 
 }  // namespace
@@ -179,34 +275,35 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
                       shown(spec.family));
 
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
-  MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, member->context);
-  spec.norms.eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, member->eps));
+  spec.norms.eps = static_cast<float>(c.number_or(member->eps_key, 0, 1, member->eps));
+  spec.norms.layer_norm = member->layer_norm;
+  spec.norms.bias = member->norm_bias;
   ConfigReader outer(json, file);
-  spec.tied_embeddings =
-      c.boolean_or("tie_word_embeddings",
-                   outer.boolean_or("tie_word_embeddings", string_at(json, "model_type") == "mistral3"));
-  require_silu(c);
-  mlp.bias = member->mlp_bias && c.boolean_or("mlp_bias", false);
-
-  const AttentionSpec attention = read_attention(c, *member, spec.hidden);
-  const int window = member->windows == Member::Windows::none
-                         ? 0
-                         : integer_of(c, "sliding_window", 1 << 27, member->window, 0);
-  for (const bool windowed : read_windows(c, *member, c.integer("num_hidden_layers", 1, 1024), window)) {
-    AttentionSpec layer = attention;
-    if (windowed) layer.window = window;
-    spec.layers.push_back({layer, mlp, spec.norms});
-  }
+  const bool tied = member->tied || string_at(json, "model_type") == "mistral3";
+  spec.tied_embeddings = c.boolean_or("tie_word_embeddings", outer.boolean_or("tie_word_embeddings", tied));
+  read_layers(c, *member, read_mlp(c, *member), spec);
   read_experts(c, *member, spec);
-  read_ropes(c, *member, attention.head_dim, spec);
+  read_ropes(c, *member, spec);
+  read_multipliers(c, *member, spec);
+  if (member->refused_key && c.boolean_or(member->refused_key, false))
+    c.unsupported(member->refused_key, "true", "false is");
+  if (member->parallel_key && c.boolean_or(member->parallel_key, false))
+    for (LayerSpec& layer : spec.layers) layer.form = kParallel;
   TRY_VOID(c.check());
   return spec;
 }
 
 bool is_llama_member(const std::string& model_type) {
-  return model_type == "mistral3" || find_member(model_type) != nullptr;
+  return std::ranges::find(kOuterTypes, model_type) != std::end(kOuterTypes) || find_member(model_type);
+}
+
+std::string llama_member_names() {
+  std::string out;
+  for (const std::string name : kOuterTypes) out += name + ", ";
+  for (const Member& member : kMembers) out += std::string(member.model_type) + ", ";
+  return out;
 }
 
 }  // namespace anabranch

@@ -22,8 +22,8 @@ namespace anabranch {
 struct ModelWeights {
   ops::Weight embedding;  // [vocab, hidden]
   std::optional<nn::PerLayerInputs> per_layer_inputs;
-  Ranks ranks;       // the layers, on the devices that share them
-  nn::RmsNorm norm;  // after the layers
+  Ranks ranks;    // the layers, on the devices that share them
+  nn::Norm norm;  // after the layers
   OutputHead head;
   std::optional<nn::Mtp> mtp = {};
 };

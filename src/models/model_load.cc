@@ -29,13 +29,17 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
   if (spec.hidden % kSharedTile != 0 || spec.hidden / kSharedColumns < ranks)
     return fmt::format("layers of width {}", spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); i++) {
-    const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
-    const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
-    const auto* mlp = std::get_if<MlpSpec>(&spec.layers[i].mlp);
+    const LayerSpec& layer = spec.layers[i];
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    const auto* delta = std::get_if<ops::RecurrenceShape>(&layer.mixer);
+    const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
+    if ((!a && !delta) || layer.beside || (delta && !delta->is_gated_delta()))
+      return fmt::format("layer {} is neither attention nor Gated DeltaNet alone", i);
     const int heads = a ? a->kv_heads : delta->key_heads;
     const int width =
         a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
-    if (!mlp) return fmt::format("layer {} is a mixture of experts", i);
+    if (!mlp) return fmt::format("layer {} is not an MLP alone", i);
+    if (a && a->norms_all_heads) return fmt::format("the norms of layer {} are over all heads", i);
     if (heads < ranks) return fmt::format("layer {} has {} key heads", i, heads);
     if (width % kSharedTile != 0) return fmt::format("a key head of layer {} has {} outputs", i, width);
     if (mlp->intermediate % kSharedTile != 0 || mlp->intermediate / kSharedTile < ranks)
@@ -109,13 +113,17 @@ Result<nn::DecoderLayer> load_layer(const ModelBuilder& model, const Family& fam
                             model.spec.layers[static_cast<size_t>(layer)]);
 }
 
+OutputHead make_head(const ModelSpec& spec, ops::Weight weight) {
+  return OutputHead(std::move(weight), spec.logits_scale, spec.logits_soft_cap);
+}
+
 // A model of the layers loaded so far, whose head is the embedding (ModelLoadOptions::begun).
 Model begin_model(const ModelSpec& spec, const ops::Weight& embedding, const std::vector<Rank>& ranks) {
   const auto& layers = ranks.front().layers;
   ModelSpec first = spec;
   first.layers.resize(layers.size());
-  return {std::move(first),
-          {embedding, {}, Ranks(ranks), layers.front().norm1, OutputHead(embedding, spec.logits_soft_cap)}};
+  nn::Norm norm = layers.front().norm1 ? *layers.front().norm1 : *layers.front().post1;
+  return {std::move(first), {embedding, {}, Ranks(ranks), std::move(norm), make_head(spec, embedding)}};
 }
 
 Result<Ranks> load_layers(const ModelBuilder& model, const Family& family, Placement placement,
@@ -190,8 +198,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   if (!spec.tied_embeddings) {
     TRY(head_rows, checkpoint.take_matrix(kHeadMatrix, spec.vocab, spec.hidden));
   }
-  OutputHead head(spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows),
-                  spec.logits_soft_cap);
+  OutputHead head = make_head(spec, spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows));
   std::optional<nn::PerLayerInputs> per_layer_inputs;
   if (spec.per_layer_width > 0) {
     TRY(per_layer_inputs, family->build_per_layer_inputs(builder));

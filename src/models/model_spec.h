@@ -1,13 +1,14 @@
 // config.json as plain values: everything a forward pass needs to know besides the weights.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "ops/experts.h"
-#include "ops/gated_delta.h"
+#include "ops/recurrence.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
@@ -18,7 +19,10 @@ struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   int window = 0;  // sliding window, 0 = none
   bool qkv_bias = false, out_bias = false;
-  bool qk_norm = false;
+  bool qk_norm = false;           // of each head
+  bool norms_all_heads = false;   // it is over all heads together instead
+  bool norms_after_rope = false;  // it comes after the rotation
+  bool neighbours_turn = false;   // a rope turns dimensions 2i and 2i + 1, not i and i + half, as a pair
   bool output_gate = false;
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
@@ -27,12 +31,16 @@ struct AttentionSpec {
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
 };
 
-using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
+// monostate: the layer has no such part.
+using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, std::monostate>;
 
 struct MlpSpec {
   int intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
   bool bias = false;  // gate, up and down have biases
+  bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
+  ops::Gelu gelu = ops::Gelu::tanh;
+  bool relu2 = false;  // without a gate: relu(up(x))^2 instead of gelu(up(x))
 };
 
 struct MoeSpec {
@@ -48,11 +56,24 @@ struct MlpAndMoeSpec {
   MoeSpec moe;
 };
 
-using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec>;
+using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec, std::monostate>;
 
 struct NormsSpec {
   float eps = 1e-6f;
-  bool offset = false;  // the family multiplies by (1 + w)
+  bool offset = false;      // the family multiplies by (1 + w)
+  bool layer_norm = false;  // LayerNorm, otherwise RMSNorm
+  bool bias = false;        // of a LayerNorm
+};
+
+// How a layer is put together, and the names of its parts in the files. A norm without a name does not exist.
+struct LayerForm {
+  const char *norm1 = "input_layernorm", *post1 = nullptr;           // before and after the mixer
+  const char *norm2 = "post_attention_layernorm", *post2 = nullptr;  // before and after the feed-forward part
+  bool parallel = false;  // both parts read norm1(the layer's input)
+  const char *q_norm = "q_norm", *k_norm = "k_norm";
+  const char *o = "o_proj";
+  const char *gate = "gate_proj", *up = "up_proj", *gate_up = "gate_up_proj", *down = "down_proj";
+  const char *attention = "self_attn.", *recurrence = "linear_attn.", *mlp = "mlp.";
 };
 
 struct LayerSpec {
@@ -60,6 +81,9 @@ struct LayerSpec {
   FeedForwardSpec mlp;
   NormsSpec norms;
   int rope = 0;  // index in ModelSpec::ropes; attention only
+  LayerForm form = {};
+  float residual_scale = 1;  // multiplies what both parts add to the residual stream
+  std::optional<ops::RecurrenceShape> beside = {};  // a second mixer of the same input
 };
 
 struct ModelSpec {
@@ -71,17 +95,17 @@ struct ModelSpec {
   std::vector<ops::Rope> ropes;
   std::vector<LayerSpec> layers;
   float embedding_scale = 1;
-  float logits_soft_cap = 0;  // 0 = none
+  float logits_scale = 1, logits_soft_cap = 0;  // 0 = no cap; the scale comes first
   int per_layer_width = 0,
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none
   std::vector<int> eos;         // token ids that end a turn
   int mtp_layers = 0;           // as config.json states; the files may lack them
   std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
 
-  // The parts of a sequence's state: one for each layer that has its own memory. For one rank of several,
+  // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of several,
   // with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
-  // For each layer, the part of the state that it uses.
+  // For each layer, the part of the state that it uses; the part of a mixer beside it is the next one.
   std::vector<int> state_parts() const;
 };
 

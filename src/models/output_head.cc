@@ -9,14 +9,15 @@ namespace anabranch {
 
 Tensor OutputHead::logits(const Tensor& hidden, const Ranks& ranks) const {
   const bool shared = !shares_.empty() && hidden.shape(0) <= ops::kFewRows;
-  return capped(shared ? logits_of_shares(hidden, ranks) : ops::linear(hidden, weight_));
+  return scaled_and_capped(shared ? logits_of_shares(hidden, ranks) : ops::linear(hidden, weight_));
 }
 
 Tensor OutputHead::draft_logits(const Tensor& hidden, const Ranks& ranks) const {
-  return draft_rows_ ? capped(ops::linear(hidden, *draft_rows_)) : logits(hidden, ranks);
+  return draft_rows_ ? scaled_and_capped(ops::linear(hidden, *draft_rows_)) : logits(hidden, ranks);
 }
 
-Tensor OutputHead::capped(const Tensor& logits) const {
+Tensor OutputHead::scaled_and_capped(const Tensor& products) const {
+  const Tensor logits = scale_ == 1 ? products : ops::scale(products, scale_);
   return soft_cap_ > 0 ? ops::soft_cap(logits, soft_cap_) : logits;
 }
 

@@ -12,9 +12,10 @@ namespace anabranch {
 
 class OutputHead {
  public:
-  // weight [vocab, hidden]: the embedding itself when it is tied. soft_cap: of the logits, 0 = none.
-  explicit OutputHead(ops::Weight weight, float soft_cap = 0)
-      : weight_(std::move(weight)), soft_cap_(soft_cap) {}
+  // weight [vocab, hidden]: the embedding itself when it is tied. scale and soft_cap: of the logits, in this
+  // order; 0 = no cap.
+  explicit OutputHead(ops::Weight weight, float scale = 1, float soft_cap = 0)
+      : weight_(std::move(weight)), scale_(scale), soft_cap_(soft_cap) {}
 
   // hidden [n, hidden], after the final norm -> logits [n, vocab] f32. ranks: those of share(), if it was
   // called.
@@ -36,10 +37,10 @@ class OutputHead {
 
  private:
   Tensor logits_of_shares(const Tensor& hidden, const Ranks& ranks) const;
-  Tensor capped(const Tensor& logits) const;
+  Tensor scaled_and_capped(const Tensor& products) const;
 
   ops::Weight weight_;
-  float soft_cap_;
+  float scale_, soft_cap_;
   std::vector<int> draft_vocab_;
   std::optional<ops::Weight> draft_rows_;
   std::vector<ops::Weight> shares_;

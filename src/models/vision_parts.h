@@ -49,9 +49,9 @@ struct VisionWeights {
   std::vector<float> table;  // learned positions [table_side * table_side, hidden]
   std::vector<VisionLayer> layers;
   LayerNorm last_norm;
-  std::optional<nn::Linear> merge_up;      // qwen3_5: [hidden * merge^2, hidden * merge^2]
-  std::optional<nn::RmsNorm> pooled_norm;  // gemma3
-  nn::Linear projection;                   // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
+  std::optional<nn::Linear> merge_up;   // qwen3_5: [hidden * merge^2, hidden * merge^2]
+  std::optional<nn::Norm> pooled_norm;  // gemma3
+  nn::Linear projection;                // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
 };
 
 // Names of tensors; those of layer i follow the prefix "<layers><i>.".

@@ -6,7 +6,7 @@ namespace anabranch::nn {
 namespace {
 
 // [M, heads * D] -> [M, heads, D].
-Tensor norm_heads(const Tensor& x, const std::optional<RmsNorm>& norm, int heads, int head_dim) {
+Tensor norm_heads(const Tensor& x, const std::optional<Norm>& norm, int heads, int head_dim) {
   const int rows = x.shape(0);
   const auto normed = norm ? (*norm)(x.reshape({rows * heads, head_dim})) : x;
   return normed.reshape({rows, heads, head_dim});
@@ -56,18 +56,32 @@ Attention::Projected Attention::project_all(const Normed& x) const {
   if (k) out.k = products[next++];
   if (k) out.v = v ? products[next++] : out.k;
   if (gate) out.gate = products[next++];
+  if (norms_all_heads) out.q = (*q_norm)(out.q), out.k = (*k_norm)(out.k);
   if (k && v_norm) out.v = norm_heads(out.v, v_norm, kv_heads, head_dim).reshape(out.k.shape());
   return out;
 }
 
+Tensor Attention::turn_then_norm(const Tensor& x, const Norm& norm, std::span<const int> positions,
+                                 bool queries) const {
+  const int rows = x.shape(0), width = x.shape(1);
+  const Tensor turned = ops::rope(x.reshape({rows, width / head_dim, head_dim}), positions, rope, queries);
+  return norm(turned.reshape({rows * (width / head_dim), head_dim})).reshape({rows, width});
+}
+
 ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int part) const {
   const auto spans = spans_of_sequences(batch, part);
-  ops::AttentionInputs inputs{in.q, in.k, in.v};
+  const std::span<const int> positions =
+      rope.axis.empty() || batch.axes.empty() ? batch.positions : batch.axes;
+  const Tensor q = norms_after_rope ? turn_then_norm(in.q, *q_norm, positions, true) : in.q;
+  const Tensor k_rows = norms_after_rope ? turn_then_norm(in.k, *k_norm, positions, false) : in.k;
+  const bool norms_heads = q_norm && !norms_all_heads && !norms_after_rope;
+  ops::Rope still;
+  if (norms_after_rope) still.inv_freq.assign(rope.inv_freq.size(), 0.0f);
+  ops::AttentionInputs inputs{q, k_rows, in.v};
   if (gate) inputs.gate = &in.gate;
-  if (q_norm) inputs.q_norm = &*q_norm;
-  if (k_norm) inputs.k_norm = &*k_norm;
-  inputs.positions = rope.axis.empty() || batch.axes.empty() ? batch.positions : batch.axes;
-  inputs.rope = &rope;
+  if (norms_heads) inputs.q_norm = &*q_norm, inputs.k_norm = &*k_norm;
+  inputs.positions = norms_after_rope ? std::span<const int>(batch.positions) : positions;
+  inputs.rope = norms_after_rope ? &still : &rope;
   inputs.heads = heads;
   inputs.scores = scores;
   const auto y = ops::attend(inputs, spans);

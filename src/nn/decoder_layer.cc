@@ -3,17 +3,25 @@
 namespace anabranch::nn {
 
 Tensor DecoderLayer::operator()(const Tensor& x, const Batch& batch, int part, const Tensor* input) const {
-  const auto mix = [&](const Normed& normed, const Residual& residual) {
-    return std::visit([&](const auto& m) { return m(normed, batch, part, residual); }, mixer);
+  // An RMSNorm before a part is computed together with the part's first products, a LayerNorm before them.
+  const auto with_input = [&](const Tensor& in, const std::optional<Norm>& norm, const auto& run) {
+    if (!norm || !norm->bias) return run(Normed{in, norm ? &*norm : nullptr, batch.adapters});
+    const Tensor normed = (*norm)(in);
+    return run(Normed{normed, nullptr, batch.adapters});
   };
-  const auto feed_forward = [&](const Normed& normed, const Residual& residual) {
-    return std::visit([&](const auto& m) { return m(normed, residual); }, mlp);
+  const auto mix = [&](const Mixer& m, const Normed& in, int own, const Tensor& to) {
+    return std::visit([&](const auto& m) { return m(in, batch, own, Residual(&to, post1, residual_scale)); }, m);
   };
-  // h = x + post1(mixer(norm1(x)))
-  // y = h + post2(mlp(norm2(h)))
-  // Norms before a layer are computed together with its first products, the sums together with its last.
-  const Tensor h = mix({x, norm1, batch.adapters}, {&x, post1});
-  Tensor y = feed_forward({h, norm2, batch.adapters}, {&h, post2});
+  // h = x + scale * post1(mixer(norm1(x)))   a mixer beside it adds its own
+  // y = h + scale * post2(mlp(norm2(h)))   parallel: norm2(x)
+  // The sums are computed together with a part's last product.
+  const Tensor h = with_input(x, norm1, [&](const Normed& in) {
+    const Tensor sum = mix(mixer, in, part, x);
+    return beside ? mix(*beside, in, part + 1, sum) : sum;
+  });
+  Tensor y = with_input(parallel ? x : h, norm2, [&](const Normed& in) {
+    return std::visit([&](const auto& m) { return m(in, Residual(&h, post2, residual_scale)); }, mlp);
+  });
   if (per_layer) y = (*per_layer)(y, *input);
   return scale == 1 ? y : ops::scale(y, scale);
 }

@@ -63,10 +63,10 @@ std::vector<ops::LowRankOutput> multiply(const Normed& input, std::span<const Li
   for (const auto* layer : layers) weights.push_back(&layer->weight);
   const bool adapted =
       std::ranges::any_of(layers, [&](const Linear* layer) { return is_adapted(*layer, input.adapters); });
-  const ops::MatmulInput x = adapted ? ops::pack(input.x, &input.norm) : input.x;
+  const ops::MatmulInput x = adapted ? ops::pack(input.x, input.norm) : input.x;
   std::vector<DownRows> downs;
   if (adapted) downs = project_down(x, layers, input.adapters);
-  auto products = ops::linear(x, weights, adapted ? nullptr : &input.norm);
+  auto products = ops::linear(x, weights, adapted ? nullptr : input.norm);
   std::vector<ops::LowRankOutput> outputs;
   for (size_t i = 0; i < layers.size(); i++)
     outputs.push_back(with_adapters(std::move(products[i]), *layers[i], downs));
@@ -111,12 +111,12 @@ std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> 
 ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Linear& up,
                              ops::Activation activation) {
   const Linear* const both[] = {&gate, &up};
-  if (gate.bias) {
+  if (gate.bias || !input.norm) {
     const auto y = project(input, both);
     return ops::swiglu(y[0], y[1], activation);
   }
   if (!is_adapted(gate, input.adapters) && !is_adapted(up, input.adapters))
-    return ops::linear_swiglu(input.x, gate.weight, up.weight, input.norm, activation);
+    return ops::linear_swiglu(input.x, gate.weight, up.weight, *input.norm, activation);
   auto y = multiply(input, both);
   return ops::low_rank_swiglu(std::move(y[0]), std::move(y[1]), activation);
 }
@@ -130,7 +130,8 @@ Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInpu
 
 Tensor add(const Residual& residual, const Tensor& y) {
   const Tensor normed = residual.post ? (*residual.post)(y) : y;
-  return residual.x ? ops::add(*residual.x, normed) : normed;
+  const Tensor out = residual.scale == 1 ? normed : ops::scale(normed, residual.scale);
+  return residual.x ? ops::add(*residual.x, out) : out;
 }
 
 }  // namespace anabranch::nn

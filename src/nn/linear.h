@@ -15,9 +15,13 @@
 
 namespace anabranch::nn {
 
-// RMSNorm with a plain multiplier: checkpoints that store w for (1 + w) are converted when loaded.
-struct RmsNorm : ops::RowNorm {
-  Tensor operator()(const Tensor& x) const { return ops::rms_norm(x, weight, eps); }
+// RMSNorm with a plain multiplier (checkpoints that store w for (1 + w) are converted when loaded), or
+// LayerNorm, if there is a bias.
+struct Norm : ops::RowNorm {
+  std::optional<Tensor> bias = {};
+  Tensor operator()(const Tensor& x) const {
+    return bias ? ops::layer_norm(x, weight, *bias, eps) : ops::rms_norm(x, weight, eps);
+  }
 };
 
 // How the inputs and outputs of a linear layer are split among devices, if each device has only some of the
@@ -43,23 +47,26 @@ struct Linear {
   std::shared_ptr<const Origin> origin = {};  // null: no adapter can change it
 };
 
-// norm(x), the input of a layer. It is computed together with the layer's first products.
+// norm(x), the input of a layer, or x itself without a norm. It is computed together with the layer's first
+// products, so the norm has no bias.
 struct Normed {
   const Tensor& x;
-  const RmsNorm& norm;
+  const Norm* norm = nullptr;
   std::span<const AdapterRows> adapters = {};
 };
 
-// Where a layer's output goes: x + post(output). Without `post`, there is no norm. Without x, nothing is
-// added.
+// Where a layer's output goes: x + scale * post(output). Without `post`, there is no norm. Without x, nothing
+// is added.
 struct Residual {
   const Tensor* x = nullptr;  // the layer's input, before its norm
-  const RmsNorm* post = nullptr;
+  const Norm* post = nullptr;
+  float scale = 1;
 
-  Residual(const Tensor* x, const RmsNorm* post) : x(x), post(post) {}
-  Residual(const Tensor* x, const std::optional<RmsNorm>& post) : x(x), post(post ? &*post : nullptr) {}
+  Residual(const Tensor* x, const Norm* post) : x(x), post(post) {}
+  Residual(const Tensor* x, const std::optional<Norm>& post, float scale = 1)
+      : x(x), post(post ? &*post : nullptr), scale(scale) {}
   // Whether the output is added as it is, so that the kernel that computes it can add x, too.
-  bool is_fused() const { return x && !post; }
+  bool is_fused() const { return x && !post && scale == 1; }
 };
 
 // Multiplies one input with several matrices, and adds what its adapters add.
@@ -69,11 +76,11 @@ std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> 
 ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Linear& up,
                              ops::Activation activation);
 
-// x + post(linear(y)), the end of a layer, with all outputs of a linear that is split. Without a norm, the
-// product and the sum are one kernel: (x + W y) + adapters + bias, in this order.
+// x + scale * post(linear(y)), the end of a layer, with all outputs of a linear that is split. Without a norm
+// and a scale, the product and the sum are one kernel: (x + W y) + adapters + bias, in this order.
 Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,
            std::span<const AdapterRows> adapters);
-// x + post(y).
+// x + scale * post(y).
 Tensor add(const Residual& residual, const Tensor& y);
 
 }  // namespace anabranch::nn

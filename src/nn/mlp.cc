@@ -7,7 +7,10 @@ namespace anabranch::nn {
 Tensor Mlp::operator()(const Normed& x, const Residual& residual) const {
   const auto inner = [&] {
     const ops::Stage stage(x.x.device(), "mlp: norm, gate, up, activation");
-    return project_glu(x, gate, up, activation);
+    if (gate) return project_glu(x, *gate, up, activation);
+    const Linear* const layers[] = {&up};
+    const Tensor inner = project(x, layers)[0];
+    return ops::MatmulInput(relu2 ? ops::relu2(inner) : ops::gelu(inner, gelu));
   }();
   const ops::Stage stage(x.x.device(), "mlp: down, add");
   return add(residual, down, inner, x.adapters);

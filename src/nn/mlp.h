@@ -4,21 +4,29 @@
 
 namespace anabranch::nn {
 
-// A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)).
+// A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)); or, without a gate,
+// down(gelu(up(x))), or down(relu(up(x))^2).
 struct Mlp {
-  Linear gate, up;  // [intermediate, hidden]; both have a bias or none
-  Linear down;      // [hidden, intermediate]
+  std::optional<Linear> gate;  // [intermediate, hidden], with a bias if `up` has one
+  Linear up, down;             // [intermediate, hidden], [hidden, intermediate]
   ops::Activation activation = ops::Activation::silu;
+  ops::Gelu gelu = ops::Gelu::tanh;
+  bool relu2 = false;  // relu(up(x))^2 instead of gelu(up(x))
 
   // x + post(down(...)).
   Tensor operator()(const Normed& x, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
-    visit(gate.weight), visit(up.weight), visit(down.weight);
+    if (gate) visit(gate->weight);
+    visit(up.weight), visit(down.weight);
   }
   template <class Visit>
   void visit_inputs(const Visit& visit) const {
-    visit({&gate, &up}), visit({&down});
+    if (gate)
+      visit({&*gate, &up});
+    else
+      visit({&up});
+    visit({&down});
   }
   template <class Visit>
   void visit_copies(const Visit& visit) const {

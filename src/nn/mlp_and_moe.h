@@ -9,10 +9,10 @@ namespace anabranch::nn {
 // each with its own norms.
 struct MlpAndMoe {
   Mlp mlp;
-  RmsNorm post_mlp;
-  RmsNorm pre_moe;
+  Norm post_mlp;
+  Norm pre_moe;
   Moe moe;
-  RmsNorm post_moe;
+  Norm post_moe;
 
   // x.norm is the norm before the MLP; pre_moe normalises x.x for the experts.
   Tensor operator()(const Normed& x, const Residual& residual) const;

@@ -14,7 +14,7 @@ Tensor Moe::operator()(const Normed& x, const Residual& residual) const {
     if (shared->output_gate) w.output_gate = &*shared->output_gate;
   }
   // The experts' down products, their sum and, without a norm behind it, x: one kernel.
-  const Tensor y = ops::mixture(x.x, x.norm, w, residual.is_fused());
+  const Tensor y = ops::mixture(x.x, *x.norm, w, residual.is_fused());
   return residual.is_fused() ? y : add(residual, y);
 }
 

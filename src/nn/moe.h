@@ -21,10 +21,10 @@ struct Moe {
   ops::ExpertMatrices gate, up, down;
   std::optional<Shared> shared = {};
   ops::Activation activation = ops::Activation::silu;  // for all experts
-  std::optional<RmsNorm> router_norm = {};  // for the router's input, if it differs from the experts' input
+  std::optional<Norm> router_norm = {};     // for the router's input, if it differs from the experts' input
   std::optional<Tensor> expert_scale = {};  // [experts]: multiplies the weight of each expert
 
-  // x + post(the weighted sum of the experts' outputs).
+  // x + post(the weighted sum of the experts' outputs). x has a norm.
   Tensor operator()(const Normed& x, const Residual& residual) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {

@@ -9,10 +9,10 @@ namespace anabranch::nn {
 // Qwen3.5's multi-token-prediction head: from the hidden state of a position and the token after it, predicts
 // the model's hidden state at the next position, after the final norm.
 struct Mtp {
-  RmsNorm norm_embedding, norm_hidden;
+  Norm norm_embedding, norm_hidden;
   Linear fc;  // [H, 2 H], of (embedding, hidden)
   std::vector<DecoderLayer> layers;
-  RmsNorm norm;
+  Norm norm;
 
   // embedding [n, H]: embeddings of the tokens that follow the positions of hidden [n, H]. The batch's states
   // hold the layers' keys and values.

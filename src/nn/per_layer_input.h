@@ -13,7 +13,7 @@ struct PerLayerInputs {
   ops::Weight table;       // [vocab, layers * width]
   float table_scale = 1;   // factor of its rows
   ops::Weight projection;  // [layers * width, H]
-  RmsNorm norm;            // over width
+  Norm norm;               // over width
 
   // embedding [M, H] -> [layers * M, width]: layer i's rows begin at i * M.
   // chosen: see ops::embed().
@@ -24,7 +24,7 @@ struct PerLayerInputs {
 struct PerLayerGate {
   ops::Weight gate;        // [width, H]
   ops::Weight projection;  // [H, width]
-  RmsNorm norm;
+  Norm norm;
   ops::Activation activation = ops::Activation::gelu_tanh;
 
   // input [M, width]

@@ -5,6 +5,8 @@ namespace anabranch {
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
   for (const ReasoningTags& tags : {ReasoningTags{"<think>", "</think>", ""},
                                     {"[THINK]", "[/THINK]", ""},
+                                    {"<seed:think>", "</seed:think>", ""},           // Seed-OSS
+                                    {"<|START_THINKING|>", "<|END_THINKING|>", ""},  // Command R7B
                                     {"<|channel>thought", "<channel|>", "<|channel>"}})
     if (tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token) && tokenizer.find(tags.close))
       return tags;

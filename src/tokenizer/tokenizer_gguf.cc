@@ -22,6 +22,8 @@ constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeed =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kDeepSeek3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
@@ -40,6 +42,17 @@ constexpr GgufPreTokenizer kPre[] = {
     {"tekken", {kTekken}, false, true, true},
     {"gpt-4o", {kGpt4o}},
     {"llama4", {kGpt4o}, false, false, true},
+    {"olmo", {kGpt2Pattern}},
+    {"exaone4", {kGpt2Pattern}},
+    {"refact", {R"(\p{N})", kGpt2Pattern}},  // Granite
+    {"command-r", {R"(\p{N})", kGpt2Pattern}, true},
+    {"dbrx", {kLlama3}},       // OLMo 2, Phi-4
+    {"smaug-bpe", {kLlama3}},  // SmolLM3
+    {"chatglm-bpe", {kLlama3}},
+    {"glm4", {kLlama3}, false, true},
+    {"stablelm2", {kQwen2}},
+    {"hunyuan-dense", {R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)", kDeepSeek3}},
+    {"seed-coder", {kSeed}},
 };
 
 // Vocabularies that are recognised by the architecture and a token. The first matching row counts.

@@ -89,8 +89,8 @@ class ScriptedModel final : public Model {
     };
     return ops::Weight::make(device, source);
   }
-  static nn::RmsNorm norm(Device& device) {
-    nn::RmsNorm norm{{.weight = device.empty({32}, Dtype::f32)}};
+  static nn::Norm norm(Device& device) {
+    nn::Norm norm{{.weight = device.empty({32}, Dtype::f32)}};
     std::fill(norm.weight.data<float>(), norm.weight.data<float>() + 32, 1.0f);
     return norm;
   }

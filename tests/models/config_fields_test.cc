@@ -28,12 +28,21 @@ struct Description {
   }
   void mixer(const AttentionSpec& a) {
     add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
-        a.output_gate, a.scale, a.soft_cap, a.v_norm, a.keys_are_values, a.kv_layer);
+        a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
+        a.v_norm, a.keys_are_values, a.kv_layer);
   }
-  void mixer(const ops::GatedDeltaShape& d) {
-    add("delta", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate);
+  void mixer(const ops::RecurrenceShape& d) {
+    const ops::RecurrenceRule& r = d.rule;
+    add("recurrence", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate, d.channels,
+        r.delta, static_cast<int>(r.beta), static_cast<int>(r.decay), static_cast<int>(r.norm), r.norm_group,
+        r.step_min, r.step_max, r.conv_bias, r.skip);
   }
-  void mlp(const MlpSpec& m) { add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias); }
+  void mixer(std::monostate) { add("none"); }
+  void mlp(std::monostate) { add("none"); }
+  void mlp(const MlpSpec& m) {
+    add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
+        m.relu2);
+  }
   void mlp(const MoeSpec& m) {
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
         static_cast<int>(m.activation));
@@ -50,11 +59,13 @@ struct Description {
 std::string describe(const ModelSpec& spec) {
   Description d;
   d.add(spec.hidden, spec.vocab, spec.context_length, spec.norms.eps, spec.norms.offset, spec.tied_embeddings,
-        spec.embedding_scale, spec.logits_soft_cap, spec.per_layer_width, spec.per_layer_vocab);
+        spec.embedding_scale, spec.logits_scale, spec.logits_soft_cap, spec.per_layer_width,
+        spec.per_layer_vocab);
   for (const LayerSpec& layer : spec.layers) {
     std::visit([&](const auto& mixer) { d.mixer(mixer); }, layer.mixer);
     std::visit([&](const auto& mlp) { d.mlp(mlp); }, layer.mlp);
-    d.add(layer.norms.eps, layer.norms.offset, layer.rope);
+    d.add(layer.norms.eps, layer.norms.offset, layer.norms.layer_norm, layer.rope, layer.residual_scale,
+          layer.form.parallel);
   }
   for (const auto& rope : spec.ropes) d.rope(rope);
   return d.out.str();
@@ -63,6 +74,7 @@ std::string describe(const ModelSpec& spec) {
 Result<ModelSpec> read(const Json& config) {
   const std::string type = config["model_type"];
   if (type.starts_with("gemma")) return read_gemma_config(config, "config.json");
+  if (is_hybrid_member(type)) return read_hybrid_config(config, "config.json");
   if (is_llama_member(type)) return read_llama_config(config, "config.json");
   return read_qwen3_5_config(config, "config.json");
 }
@@ -213,6 +225,124 @@ TEST(ConfigFields, Qwen) {
                                        {"norm_topk_prob", true},
                                        {"mlp_only_layers", {1}}})
     expect_use(mixture, field);
+}
+
+// Members of the Llama family: the fields that the others do not have, or have with another meaning.
+struct MemberFields {
+  const char* type;
+  Json more;
+  Fields fields;
+};
+
+std::vector<MemberFields> member_fields() {
+  const Json still = {1, 0, 1, 0, 1, 1}, factors = std::vector<double>(8, 2.0);
+  const Json longrope = {{"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}};
+  const Fields layer_norm = {{"layer_norm_eps", 1e-3}}, windows = {{"sliding_window", 16}};
+  return {
+      {"seed_oss", {}, {{"attention_bias", false}, {"attention_out_bias", true}, {"mlp_bias", true}}},
+      {"qwen2_moe", joined(kMixture, {{"shared_expert_intermediate_size", 24}, {"sliding_window", 32}}),
+       kNarrow + Fields{{"qkv_bias", false},
+                        {"shared_expert_intermediate_size", 48},
+                        {"norm_topk_prob", true},
+                        {"use_sliding_window", true},
+                        {"max_window_layers", 2, Use::no_matter}}},
+      {"smollm3",
+       {{"sliding_window", 32}},
+       {{"no_rope_layers", still},
+        {"no_rope_layers", {1, 0}, Use::refused},
+        {"no_rope_layer_interval", 3},
+        {"use_sliding_window", true},
+        {"layer_types", kinds("sliding_attention"), Use::refused},
+        {"attention_bias", true},
+        {"mlp_bias", true},
+        {"partial_rotary_factor", 0.5, Use::refused}}},
+      {"phi3",
+       {},
+       windows + Fields{{"partial_rotary_factor", 0.5},
+                        {"rope_scaling", longrope},
+                        {"rope_scaling", kYarn, Use::refused},
+                        {"attention_bias", true, Use::no_matter}}},
+      {"olmo2", {}, {{"attention_bias", true}, {"sliding_window", 16, Use::no_matter}}},
+      {"olmo3",
+       {},
+       windows + Fields{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+                        {"rope_parameters", {{"sliding_attention", {{"rope_theta", 3000.0}}}}},
+                        {"rope_parameters", {{"rope_theta", 3000.0}}, Use::refused},
+                        {"layer_types", kinds("full_attention")}}},
+      {"granite",
+       {},
+       {{"embedding_multiplier", 2.0},
+        {"logits_scaling", 2.0},
+        {"residual_multiplier", 2.0},
+        {"attention_multiplier", 2.0},
+        {"attention_multiplier", 0, Use::refused},
+        {"mlp_bias", true}}},
+      {"ernie4_5", {}, {{"use_bias", true}}},
+      {"exaone4",
+       {{"sliding_window", 32}},
+       windows + Fields{{"sliding_window", nullptr},
+                        {"sliding_window_pattern", 3},
+                        {"sliding_window_pattern", "LLLG", Use::refused},
+                        {"layer_types", kinds("full_attention")}}},
+      {"hunyuan_v1_dense",
+       {},
+       {{"attention_bias", true},
+        {"rope_scaling", {{"type", "dynamic"}, {"alpha", 50.0}, {"factor", 1.0}}},
+        {"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}},
+        {"partial_rotary_factor", 0.5, Use::refused}}},
+      {"cohere2",
+       {},
+       windows + layer_norm +
+           Fields{{"logit_scale", 0.5},
+                  {"sliding_window_pattern", 3},
+                  {"attention_bias", true},
+                  {"head_dim", 32, Use::refused},
+                  {"layer_types", kinds("full_attention")}}},
+      {"starcoder2",
+       {{"hidden_act", "gelu_pytorch_tanh"}},
+       windows + Fields{{"use_bias", false},
+                        {"norm_epsilon", 1e-3},
+                        {"hidden_act", "gelu"},
+                        {"hidden_act", "silu", Use::refused}}},
+      {"glm4", {}, {{"partial_rotary_factor", 0.25}, {"attention_bias", false}}},
+      {"stablelm",
+       {},
+       layer_norm + Fields{{"partial_rotary_factor", 0.5},
+                           {"use_qkv_bias", true},
+                           {"use_parallel_residual", true},
+                           {"qk_layernorm", true, Use::refused}}},
+  };
+}
+
+TEST(ConfigFields, MembersOfTheLlamaFamily) {
+  const Fields of_all = {{"vocab_size", 101},
+                         {"hidden_size", 128},
+                         {"num_attention_heads", 8},
+                         {"num_key_value_heads", 4},
+                         {"hidden_act", "relu", Use::refused},
+                         {"tie_word_embeddings", false},
+                         {"rope_theta", 3000.0},
+                         {"attention_dropout", 0.5, Use::no_matter}};
+  for (const MemberFields& member : member_fields()) {
+    Json config = base(member.type, member.more.is_null() ? Json::object() : member.more);
+    for (const Field& field : member.fields) expect_use(config, field);
+    if (config["model_type"] == "cohere2" || config["model_type"] == "stablelm") config.erase("head_dim");
+    for (const Field& field : of_all) expect_use(config, field);
+  }
+}
+
+// The text models of Qwen3-VL are those of Qwen3.
+TEST(ConfigFields, Qwen3Vl) {
+  const Json rope = {{"rope_theta", 5000.0}, {"mrope_section", {4, 2, 2}}, {"mrope_interleaved", true}};
+  for (const auto& [vl, text] : {std::pair{"qwen3_vl", "qwen3"}, {"qwen3_vl_moe", "qwen3_moe"}}) {
+    Json config = base(text, joined(kMixture, {{"rope_parameters", rope}, {"norm_topk_prob", true}}));
+    const auto plain = read(config);
+    config["model_type"] = std::string(vl) + "_text";
+    const auto nested = read({{"model_type", vl}, {"text_config", config}, {"tie_word_embeddings", true}});
+    ASSERT_TRUE(plain.ok() && nested.ok()) << nested.error().message;
+    EXPECT_EQ(describe(*nested), describe(*plain)) << vl;
+    EXPECT_EQ(describe(*read(config)), describe(*plain)) << vl;
+  }
 }
 
 const Json kLinear = {{"linear_conv_kernel_dim", 4},

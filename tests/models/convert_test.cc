@@ -73,9 +73,26 @@ double typical_difference(const std::vector<float>& a, const std::vector<float>&
 }
 
 TEST_F(Converted, DenseValuesAreTheSame) {
-  for (const char* name :
-       {"mixtral", "qwen3_moe", "qwen3_qk_norm", "gemma2", "gemma3", "gemma4_moe", "gemma4_shared_kv",
-        "gemma4_keys_are_values_nested", "ministral3", "mistral3_nested"})
+  for (const char* name : {"mixtral",
+                           "qwen3_moe",
+                           "qwen3_qk_norm",
+                           "gemma2",
+                           "gemma3",
+                           "gemma4_moe",
+                           "gemma4_shared_kv",
+                           "gemma4_keys_are_values_nested",
+                           "ministral3",
+                           "mistral3_nested",
+                           "qwen2_moe",
+                           "smollm3",
+                           "olmo3",
+                           "granite",
+                           "exaone4",
+                           "hunyuan_v1_dense",
+                           "cohere2",
+                           "starcoder2",
+                           "glm4",
+                           "stablelm"})
     EXPECT_TRUE(ops::bits_agree(convert_to(name, {TargetKind::bf16, {}}), logits_of(source_of(name))))
         << name;
 }
@@ -97,9 +114,11 @@ TEST_F(Converted, CodesOfExpertsAreKept) {
 
 // Codes of GGUF files are kept. The factors of their groups, and norms, are rounded to f16.
 TEST_F(Converted, GgufFilesOfEveryFamily) {
-  for (const char* name : {"llama3_rope_gguf", "ministral3_gguf", "gemma2_gguf", "gemma3_gguf",
-                           "gemma4_shared_kv_gguf", "gemma4_moe_gguf", "mixtral_gguf", "qwen3_moe_gguf",
-                           "qwen3_next_gguf", "qwen35_gguf", "qwen35_moe_gguf"})
+  for (const char* name :
+       {"llama3_rope_gguf", "ministral3_gguf", "gemma2_gguf",    "gemma3_gguf",     "gemma4_shared_kv_gguf",
+        "gemma4_moe_gguf",  "mixtral_gguf",    "qwen3_moe_gguf", "qwen3_next_gguf", "qwen35_gguf",
+        "qwen35_moe_gguf",  "phi3_gguf",       "olmo3_gguf",     "granite_gguf",    "smollm3_gguf",
+        "cohere2_gguf",     "starcoder2_gguf", "glm4_gguf",      "stablelm_gguf",   "qwen2_moe_gguf"})
     EXPECT_LT(typical_difference(convert_to(name, {TargetKind::keep, {}}, TargetKind::f16),
                                  logits_of(source_of(name))),
               0.02)

@@ -34,6 +34,14 @@ constexpr const char* kModels[] = {
     "gemma4_shared_kv",
     "gemma4_moe",
     "qwen3_yarn",
+    "smollm3",
+    "phi3_longrope",
+    "olmo3",
+    "granite",
+    "exaone4",
+    "cohere2",
+    "starcoder2",
+    "stablelm_parallel",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case
@@ -185,9 +193,15 @@ TEST(HostileConfig, ErrorsSayWhatIsWrong) {
       {"gemma4_shared_kv", "hidden_size_per_layer_input", 17, "has shape"},
       {"gemma4_shared_kv", "hidden_size_per_layer_input", -1, "\"hidden_size_per_layer_input\" is -1"},
       {"gemma4_shared_kv", "rope_parameters", 3, "\"rope_parameters\" is not an object"},
+      {"smollm3", "no_rope_layers", {1, 0}, "no_rope_layers does not have num_hidden_layers entries"},
+      {"smollm3", "no_rope_layers", {0, 0, 0, 0}, ""},
+      {"phi3_window", "partial_rotary_factor", 0.6, "7 dimensions of each head turn"},
+      {"exaone4", "sliding_window_pattern", "LLG", "\"sliding_window_pattern\" is \"LLG\""},
+      {"cohere2", "logit_scale", 0, "\"logit_scale\" is 0"},
+      {"stablelm", "qk_layernorm", true, "\"qk_layernorm\" is true"},
       {"llama_tied", "max_position_embeddings", 1, ""},
       {"llama_tied", "num_hidden_layers", 1025, "\"num_hidden_layers\" is 1025"},
-      {"llama_tied", "num_hidden_layers", 5, "model.layers.4.input_layernorm.weight\" is missing"},
+      {"llama_tied", "num_hidden_layers", 5, "model.layers.4.self_attn.q_proj.weight\" is missing"},
       {"llama_tied", "model_type", 3, "config.json has no \"model_type\""},
   };
   for (const auto& c : cases) {

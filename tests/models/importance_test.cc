@@ -45,8 +45,9 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(Importance, EveryMatrixOfEveryFamilyIsSeen) {
-  for (const char* name : {"llama_tied", "qwen3_qk_norm", "qwen35_nested_untied_grouped", "mixtral",
-                           "qwen3_moe", "qwen35_moe_fused", "qwen3_next"}) {
+  for (const char* name :
+       {"llama_tied", "qwen3_qk_norm", "qwen35_nested_untied_grouped", "mixtral", "qwen3_moe",
+        "qwen35_moe_fused", "qwen3_next", "phi3_window", "starcoder2", "olmo2"}) {
     SCOPED_TRACE(name);
     const Loaded loaded = load(name);
     Importance seen;

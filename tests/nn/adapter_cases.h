@@ -44,18 +44,18 @@ class AdaptedLayers {
   }
 
   std::vector<Tensor> run(const Tensor& x, std::span<const AdapterRows> adapters) const {
-    return project({x, norm_, adapters}, std::vector{&layers_[0], &layers_[1], &layers_[2]});
+    return project({x, &norm_, adapters}, std::vector{&layers_[0], &layers_[1], &layers_[2]});
   }
   // q as the gate.
   ops::MatmulInput run_glu(const Tensor& x, const Linear& up, std::span<const AdapterRows> adapters) const {
-    return project_glu({x, norm_, adapters}, layers_[0], up, ops::Activation::silu);
+    return project_glu({x, &norm_, adapters}, layers_[0], up, ops::Activation::silu);
   }
   // q alone, with a residual.
   Tensor run_alone(const Tensor& x, const Tensor& residual, std::span<const AdapterRows> adapters) const {
-    return add({&residual, static_cast<const RmsNorm*>(nullptr)}, layers_[0], x, adapters);
+    return add({&residual, static_cast<const Norm*>(nullptr)}, layers_[0], x, adapters);
   }
   Linear& layer(size_t i) { return layers_[i]; }
-  const RmsNorm& norm() const { return norm_; }
+  const Norm& norm() const { return norm_; }
   int outputs(size_t i) const { return static_cast<int>(layers_[i].weight.out_features()); }
   Tensor tensor(const Shape& shape) { return device_.to_device(ops::random_tensor(shape, rng_)); }
   ops::Weight weight(int out, int in) { return random_weight(device_, out, in, rng_); }
@@ -65,7 +65,7 @@ class AdaptedLayers {
   ops::Rng rng_{31};
   std::vector<Linear> layers_;
   std::vector<std::unique_ptr<Adapter>> adapters_;
-  RmsNorm norm_;
+  Norm norm_;
 };
 
 // Some rows of a batch, in order, and the adapters that they go through.

@@ -22,7 +22,7 @@ TEST(AdaptedLayers, AddTheirProducts) {
     for (size_t i = 0; i < got.size(); i++) {
       const LowRank& low_rank = adapter->linears.at(layers.layer(i).origin.get());
       const Linear down{low_rank.down, {}};
-      const auto z = ops::to_vector(project({x, layers.norm(), {}}, std::vector{&down}).front());
+      const auto z = ops::to_vector(project({x, &layers.norm(), {}}, std::vector{&down}).front());
       const auto up = ops::to_vector(low_rank.up), before = ops::to_vector(base[i]);
       const auto after = ops::to_vector(got[i]);
       const auto rank = static_cast<size_t>(low_rank.up.shape(1)), out = up.size() / rank;

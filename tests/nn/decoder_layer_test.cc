@@ -21,7 +21,7 @@ using ops::Rng;
 
 constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5, kExperts = 4,
               kInput = 16;
-const ops::GatedDeltaShape kShape{
+const ops::RecurrenceShape kShape{
     .key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 32, .conv_kernel = 4};
 
 // Makes what layers are made of, of random numbers.
@@ -37,7 +37,12 @@ class Maker {
     if (bias) made.bias = tensor({out});
     return made;
   }
-  RmsNorm norm(int size) { return {{tensor({size}), 1e-6f}}; }
+  Norm norm(int size) { return {{tensor({size}), 1e-6f}}; }
+  Norm layer_norm(int size) {
+    Norm out = norm(size);
+    out.bias = tensor({size});
+    return out;
+  }
   Mlp mlp() {
     Linear gate = linear(kIntermediate, kHidden), up = linear(kIntermediate, kHidden);
     return {std::move(gate), std::move(up), linear(kHidden, kIntermediate)};
@@ -80,9 +85,9 @@ class Maker {
     a.k_norm = norm(kDim);
     return a;
   }
-  GatedDelta gated_delta() {
+  Recurrence recurrence() {
     const int hv = kShape.value_heads, values = hv * kShape.value_dim;
-    GatedDelta g{kShape,
+    Recurrence g{kShape,
                  {tensor({kShape.conv_kernel, kShape.conv_channels()}, 0.5f), tensor({hv}), tensor({hv}),
                   tensor({kShape.value_dim})},
                  linear(kShape.conv_channels(), kHidden),
@@ -115,6 +120,31 @@ class Maker {
     return layer;
   }
 
+  // Norms after both parts only, and over all heads together (OLMo 2).
+  DecoderLayer olmo2() {
+    Attention a = attention(true);
+    a.norms_all_heads = true;
+    a.q_norm = norm(kHeads * kDim);
+    a.k_norm = norm(kKvHeads * kDim);
+    return {{}, std::move(a), {}, mlp(), norm(kHidden), norm(kHidden)};
+  }
+  // Both parts read a LayerNorm of the input (Cohere 2); an MLP without a gate and with biases (StarCoder 2).
+  DecoderLayer parallel() {
+    Mlp wide{{}, linear(kIntermediate, kHidden, true), linear(kHidden, kIntermediate, true)};
+    wide.gelu = ops::Gelu::erf;
+    DecoderLayer layer{layer_norm(kHidden), attention(true), layer_norm(kHidden), std::move(wide)};
+    layer.parallel = true;
+    return layer;
+  }
+  // Heads are normalised after the rotation (Hunyuan); scaled outputs (Granite).
+  DecoderLayer scaled() {
+    Attention a = attention(false);
+    a.norms_after_rope = true;
+    DecoderLayer layer{norm(kHidden), std::move(a), norm(kHidden), mlp()};
+    layer.residual_scale = 0.4f;
+    return layer;
+  }
+
  private:
   Device& device_;
   Rng rng_{11};
@@ -126,8 +156,10 @@ Tensor plain_linear(const Tensor& x, const Linear& linear) {
 }
 
 // x + post(linear(y)). Without a norm the bias is added last: (x + W y) + b.
-Tensor added(const Tensor& x, const std::optional<RmsNorm>& post, const Linear& linear, const Tensor& y) {
+Tensor added(const Tensor& x, const std::optional<Norm>& post, const Linear& linear, const Tensor& y,
+             float scale = 1) {
   if (post) return ops::add(x, (*post)(plain_linear(y, linear)));
+  if (scale != 1) return ops::add(x, ops::scale(plain_linear(y, linear), scale));
   const Tensor sum = ops::add(x, ops::linear(y, linear.weight));
   return linear.bias ? ops::add_bias(sum, *linear.bias) : sum;
 }
@@ -139,7 +171,8 @@ struct Last {
 };
 
 Last plain(const Mlp& mlp, const Tensor& x) {
-  return {ops::swiglu(ops::linear(x, mlp.gate.weight), ops::linear(x, mlp.up.weight), mlp.activation),
+  if (!mlp.gate) return {ops::gelu(plain_linear(x, mlp.up), mlp.gelu), mlp.down};
+  return {ops::swiglu(ops::linear(x, mlp.gate->weight), ops::linear(x, mlp.up.weight), mlp.activation),
           mlp.down};
 }
 
@@ -148,9 +181,13 @@ Last plain(const Attention& a, const Tensor& x) {
   const int rows = x.shape(0);
   std::vector<int> positions(static_cast<size_t>(rows));
   std::iota(positions.begin(), positions.end(), 0);
-  const auto rotated = [&](const Linear& linear, const std::optional<RmsNorm>& norm, int heads) {
-    const Tensor y = plain_linear(x, linear).reshape({rows * heads, kDim});
-    return ops::rope((norm ? (*norm)(y) : y).reshape({rows, heads, kDim}), positions, a.rope);
+  const auto rotated = [&](const Linear& linear, const std::optional<Norm>& norm, int heads) {
+    Tensor y = plain_linear(x, linear);
+    if (a.norms_all_heads) y = (*norm)(y);
+    if (norm && !a.norms_all_heads && !a.norms_after_rope) y = (*norm)(y.reshape({rows * heads, kDim}));
+    const Tensor turned = ops::rope(y.reshape({rows, heads, kDim}), positions, a.rope);
+    if (!a.norms_after_rope) return turned;
+    return (*norm)(turned.reshape({rows * heads, kDim})).reshape({rows, heads, kDim});
   };
   ops::PagedKv kv;
   kv.kv_heads = kKvHeads;
@@ -163,24 +200,28 @@ Last plain(const Attention& a, const Tensor& x) {
   return {a.gate ? ops::sigmoid_gate(y, plain_linear(x, *a.gate)) : y, a.o};
 }
 
-Last plain(const GatedDelta& g, const Tensor& x) {
-  auto state = ops::make_gated_delta_state(x.device(), g.shape);
-  const Tensor qkv = plain_linear(x, g.qkv), z = plain_linear(x, g.z), b = plain_linear(x, g.b),
-               a = plain_linear(x, g.a);
-  const ops::GatedDeltaSpan span{&state, 0, x.shape(0)};
-  return {ops::gated_delta_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
+Last plain(const Recurrence& g, const Tensor& x) {
+  auto state = ops::make_recurrence_state(x.device(), g.shape);
+  const Tensor qkv = plain_linear(x, g.qkv), z = plain_linear(x, g.z), b = plain_linear(x, *g.b),
+               a = plain_linear(x, *g.a);
+  const ops::RecurrenceSpan span{&state, 0, x.shape(0)};
+  return {ops::recurrence_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
 }
 
-// h + post(mlp(norm(h))).
-Tensor fed(const DecoderLayer& layer, const Mlp& mlp, const Tensor& h) {
-  const Last last = plain(mlp, layer.norm2(h));
-  return added(h, layer.post2, last.linear, last.y);
+Tensor normed_by(const std::optional<Norm>& norm, const Tensor& x) {
+  return norm ? (*norm)(x) : x;
 }
 
-Tensor fed(const DecoderLayer& layer, const Moe& moe, const Tensor& h) {
-  const Tensor normed = layer.norm2(h);
+// h + scale * post(mlp(norm(h))); in a parallel layer norm(x).
+Tensor fed(const DecoderLayer& layer, const Mlp& mlp, const Tensor& h, const Tensor& x) {
+  const Last last = plain(mlp, normed_by(layer.norm2, layer.parallel ? x : h));
+  return added(h, layer.post2, last.linear, last.y, layer.residual_scale);
+}
+
+Tensor fed(const DecoderLayer& layer, const Moe& moe, const Tensor& h, const Tensor&) {
+  const Tensor normed = (*layer.norm2)(h);
   const ops::Routing routing = ops::route(ops::linear(normed, moe.router), moe.routing);
-  Tensor y = ops::mix_experts(h, layer.norm2, routing, {&moe.gate, &moe.up, &moe.down});
+  Tensor y = ops::mix_experts(h, *layer.norm2, routing, {&moe.gate, &moe.up, &moe.down});
   if (moe.shared) {  // the last of the sum: y + sigmoid(gate) * output
     const Tensor out =
         ops::linear(ops::swiglu(ops::linear(normed, moe.shared->gate), ops::linear(normed, moe.shared->up)),
@@ -198,8 +239,8 @@ Tensor fed(const DecoderLayer& layer, const Moe& moe, const Tensor& h) {
 }
 
 // h + post(post_mlp(mlp(norm(h))) + post_moe(moe(pre_moe(h)))).
-Tensor fed(const DecoderLayer& layer, const MlpAndMoe& both, const Tensor& h) {
-  const Last last = plain(both.mlp, layer.norm2(h));
+Tensor fed(const DecoderLayer& layer, const MlpAndMoe& both, const Tensor& h, const Tensor&) {
+  const Last last = plain(both.mlp, (*layer.norm2)(h));
   const Moe& moe = both.moe;
   const Tensor logits = ops::linear((*moe.router_norm)(h), moe.router);
   const Tensor mixed = ops::mix_experts(h, both.pre_moe, ops::route(logits, moe.routing, &*moe.expert_scale),
@@ -209,9 +250,10 @@ Tensor fed(const DecoderLayer& layer, const MlpAndMoe& both, const Tensor& h) {
 }
 
 Tensor by_definition(const DecoderLayer& layer, const Tensor& x, const Tensor& input) {
-  const auto mixed = std::visit([&](const auto& mixer) { return plain(mixer, layer.norm1(x)); }, layer.mixer);
-  const Tensor h = added(x, layer.post1, mixed.linear, mixed.y);
-  Tensor y = std::visit([&](const auto& mlp) { return fed(layer, mlp, h); }, layer.mlp);
+  const auto mixed =
+      std::visit([&](const auto& mixer) { return plain(mixer, normed_by(layer.norm1, x)); }, layer.mixer);
+  const Tensor h = added(x, layer.post1, mixed.linear, mixed.y, layer.residual_scale);
+  Tensor y = std::visit([&](const auto& mlp) { return fed(layer, mlp, h, x); }, layer.mlp);
   if (layer.per_layer) {
     const auto& own = *layer.per_layer;
     const Tensor gated = ops::swiglu(ops::linear(y, own.gate), input, own.activation);
@@ -221,7 +263,7 @@ Tensor by_definition(const DecoderLayer& layer, const Tensor& x, const Tensor& i
 }
 
 Tensor run(const DecoderLayer& layer, const Tensor& x, const Tensor& input) {
-  const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
+  const bool delta = std::holds_alternative<Recurrence>(layer.mixer);
   SequenceState state(x.device(), {delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})});
   Batch batch;
   batch.add(state, std::vector<int>(static_cast<size_t>(x.shape(0)), 1), Batch::Logits::none);
@@ -233,7 +275,7 @@ std::vector<DecoderLayer> layers(Maker& maker) {
   std::vector<DecoderLayer> out;
   for (const bool post : {false, true})
     for (int kind = 0; kind < 3; kind++) {
-      Mixer mixer = kind == 2 ? Mixer(maker.gated_delta()) : Mixer(maker.attention(kind == 1));
+      Mixer mixer = kind == 2 ? Mixer(maker.recurrence()) : Mixer(maker.attention(kind == 1));
       DecoderLayer layer{maker.norm(kHidden), std::move(mixer), maker.norm(kHidden), maker.mlp()};
       if (post) layer.post1 = maker.norm(kHidden), layer.post2 = maker.norm(kHidden);
       out.push_back(std::move(layer));
@@ -245,6 +287,9 @@ std::vector<DecoderLayer> layers(Maker& maker) {
     out.push_back(std::move(layer));
   }
   out.push_back(maker.gemma4());
+  out.push_back(maker.olmo2());
+  out.push_back(maker.parallel());
+  out.push_back(maker.scaled());
   return out;
 }
 
@@ -275,7 +320,7 @@ TEST(DecoderLayer, IsCloseToTheReference) {
 TEST(DecoderLayer, PostNormsCount) {
   Maker maker(ops::cpu_device());
   const Tensor x = maker.tensor({kRows, kHidden});
-  DecoderLayer layer{maker.norm(kHidden), maker.gated_delta(), maker.norm(kHidden), maker.mlp()};
+  DecoderLayer layer{maker.norm(kHidden), maker.recurrence(), maker.norm(kHidden), maker.mlp()};
   const auto without = ops::to_vector(run(layer, x, {}));
   layer.post1 = maker.norm(kHidden);
   const auto first = ops::to_vector(run(layer, x, {}));
@@ -318,7 +363,7 @@ TEST(DecoderLayer, NeighboursDoNotMatter) {
   for (const DecoderLayer& layer : layers(maker)) {
     const Tensor x = maker.tensor({3, kHidden}), y = maker.tensor({kRows, kHidden}),
                  first_input = maker.tensor({3, kInput}), second_input = maker.tensor({kRows, kInput});
-    const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
+    const bool delta = std::holds_alternative<Recurrence>(layer.mixer);
     const StateLayout layout{delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})};
     SequenceState first(device, layout), second(device, layout);
     Batch batch;

@@ -1,0 +1,93 @@
+// Settings of single members of the Llama family in GGUF metadata.
+#include <cmath>
+
+#include "checkpoint/gguf_config.h"
+
+namespace anabranch {
+
+namespace {
+
+// "sliding_window", and "layer_types" if there is a period. OLMo 3 is an OLMo 2 with windows, in which what
+// scales a rope is only for the layers without one.
+Result<void> add_windows(const GgufMetadata& m, const GgufMember& member, GgufConfig& out) {
+  Json& c = out.config;
+  TRY(const int64_t window, m.integer("attention.sliding_window", 0, 0));
+  if (window == 0) return {};
+  c["sliding_window"] = window;
+  if (member.period == 0) return {};
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  TRY(const auto listed, m.flags(kPattern, out.layers));
+  int64_t period = member.period;
+  if (listed.empty()) {
+    TRY(period, m.integer(kPattern, 1, period));
+  }
+  Json types = Json::array();
+  for (int64_t i = 0; i < out.layers; i++) {
+    const bool windowed = listed.empty() ? (i + 1) % period != 0 : listed[static_cast<size_t>(i)];
+    types.push_back(windowed ? "sliding_attention" : "full_attention");
+  }
+  c["layer_types"] = std::move(types);
+  if (c["model_type"] != "olmo2") return {};
+  c["model_type"] = "olmo3";
+  c["architectures"] = Json::array({"Olmo3ForCausalLM"});
+  Json full = c.value("rope_scaling", Json{{"rope_type", "default"}});
+  full["rope_theta"] = c["rope_theta"];
+  TRY(const double theta, m.real("rope.freq_base_swa", c["rope_theta"].get<double>()));
+  c.erase("rope_scaling"), c.erase("rope_theta");
+  c["rope_parameters"] = {{"full_attention", std::move(full)},
+                          {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}}};
+  return {};
+}
+
+// A rope's divisors for near and far positions.
+Result<void> add_longrope(const GgufMetadata& m, GgufConfig& out) {
+  if (!m.tensor(kNearRopeFactors) && !m.tensor(kFarRopeFactors)) return {};
+  Json& c = out.config;
+  TRY(const int64_t turned, m.integer("rope.dimension_count", 2, c["head_dim"].get<int64_t>()));
+  TRY(const auto near, m.positive_vector(kNearRopeFactors, turned / 2));
+  TRY(const auto far, m.positive_vector(kFarRopeFactors, turned / 2));
+  TRY(const double factor, m.real("rope.scaling.attn_factor", 1));
+  TRY(const int64_t original,
+      m.integer("rope.scaling.original_context_length", 1, c["max_position_embeddings"].get<int64_t>()));
+  c["rope_scaling"] = {
+      {"rope_type", "longrope"}, {"short_factor", near}, {"long_factor", far}, {"attention_factor", factor}};
+  c["original_max_position_embeddings"] = original;
+  return {};
+}
+
+Result<void> add_multipliers(const GgufMetadata& m, GgufConfig& out) {
+  Json& c = out.config;
+  struct Factor {
+    const char *gguf, *config;
+    double fallback;
+  };
+  const double usual = 1 / std::sqrt(c["head_dim"].get<double>());
+  for (const auto& [gguf, config, fallback] :
+       {Factor{"attention.scale", "attention_multiplier", usual},
+        Factor{"embedding_scale", "embedding_multiplier", 1},
+        Factor{"residual_scale", "residual_multiplier", 1}, Factor{"logit_scale", "logits_scaling", 1}}) {
+    TRY(c[config], m.real(gguf, fallback));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, GgufConfig& out) {
+  Json& c = out.config;
+  if (member.windows) TRY_VOID(add_windows(m, member, out));
+  if (member.multipliers) TRY_VOID(add_multipliers(m, out));
+  if (member.logit_scale) {
+    TRY(c["logit_scale"], m.real("logit_scale", 1));
+  }
+  if (!member.partial) return {};
+  // The least number whose product with head_dim, cut to an integer, is the number of turned dimensions.
+  const auto head_dim = c["head_dim"].get<double>();
+  const double turned = std::round(c.value("partial_rotary_factor", 1.0) * head_dim);
+  double part = turned / head_dim;
+  while (std::floor(head_dim * part) < turned) part = std::nextafter(part, 2.0);
+  c["partial_rotary_factor"] = part;
+  return add_longrope(m, out);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,299 @@
+// The members of the Llama family (llama_config.cc): a row of differences for each.
+#pragma once
+
+#include "models/model_spec.h"
+
+namespace anabranch {
+
+constexpr LayerForm kPostNorm{.norm1 = nullptr,
+                              .post1 = "post_attention_layernorm",
+                              .norm2 = nullptr,
+                              .post2 = "post_feedforward_layernorm"};
+constexpr LayerForm kParallel{.norm2 = nullptr, .parallel = true};
+
+struct Member {
+  const char* model_type;
+  // Whether q, k and v have biases: what bias_key says, or bias where it is absent or there is no such key. o
+  // has them, too, if o_bias. mlp_bias_key: the same for the MLP.
+  const char *bias_key = nullptr, *mlp_bias_key = nullptr;
+  bool bias = false, o_bias = true;
+  // heads: queries and keys of each head are normalised; all_heads: those of all heads together; after_rope:
+  // each head after the rotation.
+  enum class QkNorm { none, heads, all_heads, after_rope } qk_norm = QkNorm::none;
+  // Which layers have windows. all: every layer, if "sliding_window" is a number. by_type: those that
+  // "layer_types" names. switched...: only if "use_sliding_window" is set; then those that "layer_types"
+  // names, and without that key the layers from "max_window_layers" on (switched), every layer (switched_all,
+  // which does not read "layer_types"), the layers without positions (switched_still), or every other layer
+  // before "max_window_layers" (switched_turns).
+  enum class Windows {
+    none,
+    all,
+    by_type,
+    switched,
+    switched_all,
+    switched_still,
+    switched_turns
+  } windows = Windows::none;
+  int pattern = 0;                    // by_type without "layer_types": every pattern-th layer has no window
+  const char* pattern_key = nullptr;  // states another pattern
+  // Which layers have rotary positions: all, those with windows, those with windows if "sliding_window" is a
+  // number (otherwise all), or those that "no_rope_layers" lists with 1.
+  enum class Turns { all, windowed, windowed_if_any, listed } turns = Turns::all;
+  bool neighbours_turn = false;  // see AttentionSpec
+  double partial = 0;            // the default of "partial_rotary_factor"; 0: whole heads turn
+  enum class Experts { none, all_layers, some_layers } experts = Experts::none;
+  bool shared_expert = false;
+  bool normalises = false;  // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
+  LayerForm form = {};
+  bool layer_norm = false, norm_bias = false, gated = true;
+  bool multipliers = false;  // Granite's keys for embedding, residual stream, scores and logits
+  double logit_scale = 0;    // the default of "logit_scale", which multiplies logits; 0: there is no such key
+  // The defaults of absent keys in Transformers. 0: as many kv heads as heads; head_dim is the width divided
+  // by the heads; no window.
+  int kv_heads = 0, head_dim = 0, window = 0, context = 2048;
+  const char* eps_key = "rms_norm_eps";
+  double eps = 1e-6, theta = 10000;
+  bool tied = false;
+  bool own_head_dim = true;  // "head_dim" is read
+  // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
+  // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
+  // "dynamic" one with an "alpha" is a plain one with another base.
+  enum class Ropes { usual, scaled_without_windows, longrope, fixed_alpha } ropes = Ropes::usual;
+  const char* parallel_key = nullptr;  // if it is true, the form is kParallel
+  const char* refused_key = nullptr;   // must be false
+};
+
+constexpr Member kMembers[] = {
+    {.model_type = "llama", .bias_key = "attention_bias", .mlp_bias_key = "mlp_bias"},
+    {.model_type = "mistral",
+     .windows = Member::Windows::all,
+     .kv_heads = 8,
+     .window = 4096,
+     .context = 131072},
+    {.model_type = "ministral",
+     .windows = Member::Windows::by_type,
+     .kv_heads = 8,
+     .window = 4096,
+     .context = 131072},
+    {.model_type = "ministral3",
+     .windows = Member::Windows::all,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 262144,
+     .eps = 1e-5},
+    {.model_type = "mixtral",
+     .windows = Member::Windows::all,
+     .experts = Member::Experts::all_layers,
+     .kv_heads = 8,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 1e6},
+    {.model_type = "qwen2",
+     .bias = true,
+     .o_bias = false,
+     .windows = Member::Windows::switched,
+     .kv_heads = 32,
+     .window = 4096,
+     .context = 32768},
+    {.model_type = "qwen2_moe",
+     .bias_key = "qkv_bias",
+     .bias = true,
+     .o_bias = false,
+     .windows = Member::Windows::switched_turns,
+     .experts = Member::Experts::some_layers,
+     .shared_expert = true,
+     .kv_heads = 16,
+     .window = 4096,
+     .context = 32768},
+    {.model_type = "qwen3",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::heads,
+     .windows = Member::Windows::switched,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .window = 4096,
+     .context = 32768},
+    {.model_type = "qwen3_moe",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::heads,
+     .windows = Member::Windows::switched_all,
+     .experts = Member::Experts::some_layers,
+     .kv_heads = 4,
+     .window = 4096,
+     .context = 32768},
+    {.model_type = "qwen3_vl_text",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::heads,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .context = 128000,
+     .theta = 500000},
+    {.model_type = "qwen3_vl_moe_text",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::heads,
+     .experts = Member::Experts::some_layers,
+     .normalises = true,
+     .kv_heads = 16,
+     .context = 128000,
+     .theta = 500000},
+    {.model_type = "seed_oss",
+     .bias_key = "attention_bias",
+     .mlp_bias_key = "mlp_bias",
+     .bias = true,
+     .o_bias = false,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 524288},
+    {.model_type = "smollm3",
+     .bias_key = "attention_bias",
+     .mlp_bias_key = "mlp_bias",
+     .windows = Member::Windows::switched_still,
+     .turns = Member::Turns::listed,
+     .kv_heads = 4,
+     .context = 32768,
+     .theta = 2e6,
+     .tied = true},
+    {.model_type = "phi3",
+     .windows = Member::Windows::all,
+     .partial = 1,
+     .context = 4096,
+     .eps = 1e-5,
+     .ropes = Member::Ropes::longrope},
+    {.model_type = "olmo2",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::all_heads,
+     .form = kPostNorm,
+     .eps = 1e-5},
+    {.model_type = "olmo3",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::all_heads,
+     .windows = Member::Windows::by_type,
+     .pattern = 4,
+     .form = kPostNorm,
+     .window = 4096,
+     .eps = 1e-5,
+     .theta = 500000,
+     .ropes = Member::Ropes::scaled_without_windows},
+    {.model_type = "granite", .bias_key = "attention_bias", .mlp_bias_key = "mlp_bias", .multipliers = true},
+    {.model_type = "ernie4_5",
+     .bias_key = "use_bias",
+     .mlp_bias_key = "use_bias",
+     .neighbours_turn = true,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 500000,
+     .tied = true},
+    {.model_type = "exaone4",
+     .qk_norm = Member::QkNorm::heads,
+     .windows = Member::Windows::by_type,
+     .pattern = 4,
+     .pattern_key = "sliding_window_pattern",
+     .turns = Member::Turns::windowed_if_any,
+     .form = kPostNorm,
+     .kv_heads = 32,
+     .window = 4096,
+     .eps = 1e-5},
+    {.model_type = "hunyuan_v1_dense",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::after_rope,
+     .form = {.q_norm = "query_layernorm", .k_norm = "key_layernorm"},
+     .eps = 1e-5,
+     .ropes = Member::Ropes::fixed_alpha},
+    {.model_type = "cohere2",
+     .bias_key = "attention_bias",
+     .windows = Member::Windows::by_type,
+     .pattern = 4,
+     .pattern_key = "sliding_window_pattern",
+     .turns = Member::Turns::windowed,
+     .neighbours_turn = true,
+     .form = kParallel,
+     .layer_norm = true,
+     .logit_scale = 0.0625,
+     .window = 4096,
+     .context = 8192,
+     .eps_key = "layer_norm_eps",
+     .eps = 1e-5,
+     .tied = true,
+     .own_head_dim = false},
+    {.model_type = "cohere",
+     .bias_key = "attention_bias",
+     .neighbours_turn = true,
+     .form = kParallel,
+     .layer_norm = true,
+     .logit_scale = 0.0625,
+     .context = 8192,
+     .eps_key = "layer_norm_eps",
+     .eps = 1e-5,
+     .tied = true,
+     .own_head_dim = false,
+     .refused_key = "use_qk_norm"},
+    {.model_type = "helium",
+     .bias_key = "attention_bias",
+     .mlp_bias_key = "mlp_bias",
+     .o_bias = false,
+     .neighbours_turn = true,
+     .kv_heads = 20,
+     .head_dim = 128,
+     .context = 4096,
+     .eps = 1e-8},
+    {.model_type = "iquestcoder",
+     .bias_key = "attention_bias",
+     .mlp_bias_key = "mlp_bias",
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .refused_key = "use_sliding_window"},
+    {.model_type = "starcoder2",
+     .bias_key = "use_bias",
+     .mlp_bias_key = "use_bias",
+     .bias = true,
+     .windows = Member::Windows::all,
+     .form = {.up = "c_fc", .down = "c_proj"},
+     .layer_norm = true,
+     .norm_bias = true,
+     .gated = false,
+     .kv_heads = 2,
+     .context = 4096,
+     .eps_key = "norm_epsilon",
+     .eps = 1e-5,
+     .tied = true},
+    {.model_type = "glm4",
+     .bias_key = "attention_bias",
+     .bias = true,
+     .o_bias = false,
+     .neighbours_turn = true,
+     .partial = 0.5,
+     .form = {.post1 = "post_self_attn_layernorm", .post2 = "post_mlp_layernorm"},
+     .kv_heads = 2,
+     .head_dim = 128,
+     .context = 131072,
+     .eps = 0.00000015625},
+    {.model_type = "glm",
+     .bias_key = "attention_bias",
+     .bias = true,
+     .o_bias = false,
+     .neighbours_turn = true,
+     .partial = 0.5,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .context = 131072,
+     .eps = 0.00000015625},
+    {.model_type = "stablelm",
+     .bias_key = "use_qkv_bias",
+     .o_bias = false,
+     .partial = 0.25,
+     .layer_norm = true,
+     .norm_bias = true,
+     .kv_heads = 32,
+     .context = 4096,
+     .eps_key = "layer_norm_eps",
+     .eps = 1e-5,
+     .own_head_dim = false,
+     .parallel_key = "use_parallel_residual",
+     .refused_key = "qk_layernorm"},
+};
+
+}  // namespace anabranch
