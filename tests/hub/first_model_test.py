@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from harness import paths
 from harness.waiting import LONG, wait_for
 from hub_setup import setup
@@ -51,6 +53,13 @@ def offers_in(text):
 def stored(cache):
     """The names of the models that are there."""
     return set(cache.run("ls", "--names")[1].split())
+
+
+def run(cache, *words, **more):
+    """Without a terminal, in a folder without models."""
+    done = subprocess.run([paths.PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+                          cwd=cache.home, env=cache.environment(**more))
+    return done.returncode, done.stdout, done.stderr
 
 
 class Terminal:
@@ -164,28 +173,28 @@ def test_ctrl_c_stops_the_download():
 
 def test_yes_takes_the_first():
     with hub_of_known() as (cache, hub):
-        code, out, err = cache.run("generate", "--yes", *ANSWER)
+        code, out, err = run(cache, "generate", "--yes", *ANSWER)
         assert code == 0 and out, err
         first = offers_in(err)[0][0]
         assert stored(cache) == {first} and "Which one?" not in err
         before = len(hub.log)
-        code, again, err = cache.run("generate", "-y", *ANSWER)  # now it is stored
+        code, again, err = run(cache, "generate", "-y", *ANSWER)  # now it is stored
         assert code == 0 and again == out and offers_in(err)[0][:2] == (first, True), err
         assert len(hub.log) == before
-        code, quiet, err = cache.run("--quiet", "generate", "-y", *ANSWER)
+        code, quiet, err = run(cache, "--quiet", "generate", "-y", *ANSWER)
         assert code == 0 and quiet == out and not err, err
-        code, out, err = cache.run("chat", "--yes", "--max-tokens", "3")  # its input has no message
+        code, out, err = run(cache, "chat", "--yes", "--max-tokens", "3")  # its input has no message
         assert code == 0 and offers_in(err)[0][0] == first, err
 
 
 def test_without_a_terminal_it_is_an_error():
     with hub_of_known() as (cache, hub):
         for words in (["chat"], ["generate", "Hello"], ["generate"]):
-            code, _, err = cache.run(*words)
+            code, _, err = run(cache, *words)
             assert code == 2 and "--model" in err and "--yes takes a model that suits this machine" in err, err
-        code, _, err = cache.run("mcp")  # its input is a protocol: it never asks
+        code, _, err = run(cache, "mcp")  # its input is a protocol: it never asks
         assert code == 2 and "--model (or --url) is missing" in err and "--yes" not in err, err
-        code, _, err = cache.run("chat", "--yes", "--url", "http://127.0.0.1:1")
+        code, _, err = run(cache, "chat", "--yes", "--url", "http://127.0.0.1:1")
         assert code == 2 and "--yes" in err, err
         # A terminal for one half only is none to ask on.
         terminal, other = pty.openpty()
@@ -212,12 +221,12 @@ def test_a_model_that_is_named_is_not_asked_for():
 
 def test_offline_only_stored_models_are_offered():
     with hub_of_known() as (cache, hub):
-        code, _, err = cache.run("--offline", "generate", "--yes", *ANSWER)
+        code, _, err = run(cache, "--offline", "generate", "--yes", *ANSWER)
         assert code == 1 and "no model is stored here" in err and "--offline" in err, err
         name = KNOWN[0] + "-GGUF:Q4_K_M"
         cache.pull(name)
         before = len(hub.log)
-        code, out, err = cache.run("generate", "--yes", *ANSWER, HF_HUB_OFFLINE="1")
+        code, out, err = run(cache, "generate", "--yes", *ANSWER, HF_HUB_OFFLINE="1")
         assert code == 0 and out and [o[:2] for o in offers_in(err)] == [(name, True)], err
         assert len(hub.log) == before
 
@@ -232,7 +241,7 @@ def test_stored_models_that_cannot_answer_are_not_offered():
         for name in ("org/broken-GGUF", "org/cut-GGUF", "org/mute-GGUF"):
             code, _, err = cache.run("pull", name, "--anyway")
             assert code == 0, err
-        code, _, err = cache.run("generate", "--yes", *ANSWER)
+        code, _, err = run(cache, "generate", "--yes", *ANSWER)
         assert code == 0, err
         assert [name for name, here, _ in offers_in(err) if here] == [good], err
 
@@ -246,3 +255,16 @@ def test_a_clone_offers_its_own_model():
         offers = offers_in(terminal.text)
         assert offers[0][:2] == ("models/hybrid-146m", True) and not any(here for _, here, _ in offers[1:]), terminal.text
         assert not hub.log
+
+
+def test_a_gpu_is_preferred_unless_a_flag_says_otherwise():
+    driver = os.path.join(os.path.dirname(paths.PROGRAM), "tests", "cuda")  # does nothing, but has a GPU
+    if not os.path.exists(os.path.join(driver, "libcuda.so.1")):
+        pytest.skip("the build has no driver for tests")
+    with hub_of_known() as (cache, _):
+        shutil.copytree(paths.DRAFT, cache.home + "/models/hybrid-146m")
+        for words, more, gpu in (((), {}, True), (("--device", "cpu"), {}, False), ((), {"ANABRANCH_DEVICE": "cpu"}, False),
+                                 (("--precise",), {}, False)):  # which only a CPU can do
+            _, _, err = run(cache, "generate", "--yes", *words, *ANSWER, LD_LIBRARY_PATH=driver, **more)
+            assert offers_in(err)[0][:2] == ("models/hybrid-146m", True), err
+            assert (" on the GPU:" in err) == gpu and ("hybrid-146m --device cuda" in err) == gpu, (words, more, err)

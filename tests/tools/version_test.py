@@ -30,6 +30,7 @@ def test_the_program_tells_it():
     ("packaging/homebrew/anabranch.rb", r"/anabranch-NUMBER\.tar"),
     ("src/server/web/docs_examples.js", r'lookUpStates: \{version: "NUMBER"'),
     ("docs/install.md", r"anabranch_NUMBER_amd64\.deb"),
+    ("docs/install.md", r"anabranch-NUMBER-(?:py3|linux)"),
 ])
 def test_what_repeats_it_says_the_same(path, pattern):
     versions = found(path, pattern)
