@@ -92,7 +92,8 @@ std::string kind_of(const MixerSpec& mixer) {
     const auto& delta = std::get<ops::RecurrenceShape>(mixer);
     if (delta.channels > 0) return fmt::format("short convolution of {} taps", delta.conv_kernel);
     return fmt::format("{} ({} key heads of {}, {} value heads of {})",
-                       delta.is_gated_delta() ? "gated delta" : "recurrence", delta.key_heads, delta.key_dim, delta.value_heads, delta.value_dim);
+                       delta.is_gated_delta() ? "gated delta" : "recurrence", delta.key_heads, delta.key_dim,
+                       delta.value_heads, delta.value_dim);
   }
   return fmt::format("attention ({} heads, {} for keys and values, of {}{})", attention->heads,
                      attention->kv_heads, attention->head_dim,

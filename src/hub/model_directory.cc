@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/json.h"
-#include "base/python_json.h"
 #include "base/mapped_file.h"
+#include "base/python_json.h"
 #include "hub/weight_map.h"
 
 namespace anabranch::hub {

@@ -39,9 +39,9 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
   const Family* family = family_named(type);
   if (!family)
     return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; {}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "{}: model_type \"{}\" is not supported; {}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
                       "gemma3 and gemma4 are",
-                      checkpoint.path(), shown(type), llama_member_names());
+                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names());
   return family;
 }
 

@@ -74,7 +74,8 @@ Result<nn::Mixer> take_mamba2(const ModelBuilder& builder, const std::string& p,
 }
 
 // A matrix of the rows of several.
-Result<nn::Linear> take_joined(const ModelBuilder& builder, std::initializer_list<std::pair<std::string, int>> parts) {
+Result<nn::Linear> take_joined(const ModelBuilder& builder,
+                               std::initializer_list<std::pair<std::string, int>> parts) {
   std::vector<WeightSource> sources;
   for (const auto& [name, rows] : parts) {
     TRY(auto source, builder.take_matrix(name + ".weight", rows, builder.spec.hidden));
@@ -90,9 +91,12 @@ Result<nn::Linear> take_joined(const ModelBuilder& builder, std::initializer_lis
 }
 
 // The convolution of queries, keys and values, in one tensor or in three.
-Result<Tensor> take_three_convs(Checkpoint& checkpoint, const std::string& p, const ops::RecurrenceShape& shape) {
-  const int keys = shape.key_heads * shape.key_dim, channels = shape.conv_channels(), kernel = shape.conv_kernel;
-  if (checkpoint.has(p + "conv1d.weight")) return take_conv(checkpoint, p + "conv1d.weight", channels, kernel);
+Result<Tensor> take_three_convs(Checkpoint& checkpoint, const std::string& p,
+                                const ops::RecurrenceShape& shape) {
+  const int keys = shape.key_heads * shape.key_dim, channels = shape.conv_channels(),
+            kernel = shape.conv_kernel;
+  if (checkpoint.has(p + "conv1d.weight"))
+    return take_conv(checkpoint, p + "conv1d.weight", channels, kernel);
   Tensor all = host_device().empty({kernel, channels}, Dtype::f32);
   int begin = 0;
   for (const auto& [name, count] : {std::pair{"q_conv1d.weight", keys},

@@ -1,7 +1,7 @@
-// Hybrids of attention with Mamba2, short convolutions or Gated DeltaNet: LFM2, Nemotron-H, Granite 4.0-H, Bamba
-// and OLMo Hybrid. References: Transformers' modeling_lfm2.py, modeling_nemotron_h.py,
-// modeling_granitemoehybrid.py, modeling_bamba.py, modeling_olmo_hybrid.py, and their configuration files, which
-// also have the defaults of absent keys.
+// Hybrids of attention with Mamba2, short convolutions or Gated DeltaNet: LFM2, Nemotron-H, Granite 4.0-H,
+// Bamba and OLMo Hybrid. References: Transformers' modeling_lfm2.py, modeling_nemotron_h.py,
+// modeling_granitemoehybrid.py, modeling_bamba.py, modeling_olmo_hybrid.py, and their configuration files,
+// which also have the defaults of absent keys.
 #include <algorithm>
 #include <iterator>
 
@@ -20,9 +20,15 @@ struct KindName {
   Kind kind;
 };
 constexpr KindName kKindNames[] = {
-    {"full_attention", Kind::attention},     {"attention", Kind::attention}, {"*", Kind::attention},
-    {"linear_attention", Kind::recurrence},  {"mamba", Kind::recurrence},    {"M", Kind::recurrence},
-    {"conv", Kind::convolution},             {"mlp", Kind::mlp},             {"-", Kind::mlp},
+    {"full_attention", Kind::attention},
+    {"attention", Kind::attention},
+    {"*", Kind::attention},
+    {"linear_attention", Kind::recurrence},
+    {"mamba", Kind::recurrence},
+    {"M", Kind::recurrence},
+    {"conv", Kind::convolution},
+    {"mlp", Kind::mlp},
+    {"-", Kind::mlp},
 };
 
 // The layers' kinds from a list of names, of which only those in `known` are run.
@@ -50,10 +56,28 @@ struct Mamba2Keys {
   const char *heads, *head_dim, *groups, *state, *taps, *conv_bias, *activation;
   int default_heads, default_head_dim, default_groups, default_state;
 };
-constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel",
-                                   "use_conv_bias", "mamba_hidden_act", 128, 64, 8, 128};
-constexpr Mamba2Keys kMambaKeys{"mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
-                                "mamba_conv_bias", "hidden_act", 128, 0, 1, 256};
+constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads",
+                                   "mamba_head_dim",
+                                   "n_groups",
+                                   "ssm_state_size",
+                                   "conv_kernel",
+                                   "use_conv_bias",
+                                   "mamba_hidden_act",
+                                   128,
+                                   64,
+                                   8,
+                                   128};
+constexpr Mamba2Keys kMambaKeys{"mamba_n_heads",
+                                "mamba_d_head",
+                                "mamba_n_groups",
+                                "mamba_d_state",
+                                "mamba_d_conv",
+                                "mamba_conv_bias",
+                                "hidden_act",
+                                128,
+                                0,
+                                1,
+                                256};
 
 // Mamba2 as the recurrence: q = C, k = B, v = x.
 ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int hidden) {
@@ -102,9 +126,9 @@ struct AttentionDefaults {
 AttentionSpec read_attention(ConfigReader& c, const AttentionDefaults& defaults, int hidden) {
   AttentionSpec attention;
   attention.heads = c.integer_or("num_attention_heads", 1, 4096, defaults.heads);
-  attention.kv_heads = c.integer_or("num_key_value_heads", 1, 4096,
-                                    defaults.kv_heads > 0 && !c.is_null("num_key_value_heads") ? defaults.kv_heads
-                                                                                             : attention.heads);
+  attention.kv_heads = c.integer_or(
+      "num_key_value_heads", 1, 4096,
+      defaults.kv_heads > 0 && !c.is_null("num_key_value_heads") ? defaults.kv_heads : attention.heads);
   const int share = defaults.head_dim > 0 ? defaults.head_dim : hidden / attention.heads;
   attention.head_dim = c.integer_or("head_dim", 1, 1024, share);
   if (attention.heads % attention.kv_heads != 0)
@@ -195,14 +219,16 @@ void read_lfm2(ConfigReader& c, const Json&, const std::string& file, ModelSpec&
   }
   const MlpSpec mlp{lfm2_intermediate(c)};
   for (const Kind kind : kinds)
-    spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(convolution), mlp, spec.norms,
-                           0, kLfm2Form});
+    spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(convolution), mlp,
+                           spec.norms, 0, kLfm2Form});
   read_one_rope(c, file, attention.head_dim, 1e6, 1, spec);
-  if (static_cast<int>(kinds.size()) != layers) c.invalid("layer_types does not have num_hidden_layers entries");
+  if (static_cast<int>(kinds.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
 }
 
 // Blocks of one half: each is a mixer or an MLP.
-constexpr LayerForm kNemotronMixer{.norm1 = "norm", .norm2 = nullptr, .attention = "mixer.", .recurrence = "mixer."};
+constexpr LayerForm kNemotronMixer{
+    .norm1 = "norm", .norm2 = nullptr, .attention = "mixer.", .recurrence = "mixer."};
 constexpr LayerForm kNemotronMlp{.norm1 = nullptr, .norm2 = "norm", .mlp = "mixer."};
 
 struct UngatedActivation {
@@ -220,7 +246,8 @@ MlpSpec read_ungated_mlp(ConfigReader& c) {
               .bias = c.boolean_or("mlp_bias", false),
               .gated = false};
   const auto name = c.string_or("mlp_hidden_act", "relu2");
-  const auto* row = std::ranges::find_if(kUngated, [&](const UngatedActivation& a) { return name == a.name; });
+  const auto* row =
+      std::ranges::find_if(kUngated, [&](const UngatedActivation& a) { return name == a.name; });
   if (row == std::end(kUngated))
     c.unsupported("mlp_hidden_act", name, "relu2, gelu, gelu_new and gelu_pytorch_tanh are");
   else
@@ -277,9 +304,10 @@ void read_granite_h(ConfigReader& c, const Json& json, const std::string& file, 
   if (!c.has("layer_types") && !c.has("layers_block_type"))
     kinds.assign(static_cast<size_t>(layers), Kind::recurrence);
   for (const Kind kind : kinds)
-    spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms, 0,
-                           kGraniteForm, residual});
-  if (static_cast<int>(kinds.size()) != layers) c.invalid("layer_types does not have num_hidden_layers entries");
+    spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms,
+                           0, kGraniteForm, residual});
+  if (static_cast<int>(kinds.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
   if (c.string_or("position_embedding_type", "") == "rope")
     read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
   else
@@ -307,8 +335,10 @@ void read_bamba(ConfigReader& c, const Json& json, const std::string& file, Mode
 }
 
 // Attention has norms after both halves, Gated DeltaNet before them.
-constexpr LayerForm kOlmoAttention{
-    .norm1 = nullptr, .post1 = "post_attention_layernorm", .norm2 = nullptr, .post2 = "post_feedforward_layernorm"};
+constexpr LayerForm kOlmoAttention{.norm1 = nullptr,
+                                   .post1 = "post_attention_layernorm",
+                                   .norm2 = nullptr,
+                                   .post2 = "post_feedforward_layernorm"};
 
 void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
   read_sizes(c, {3840, 100352, 65536, "rms_norm_eps", 1e-6, false}, spec);
@@ -338,7 +368,8 @@ void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, Mod
     if (kind == Kind::recurrence) layer.mixer = delta, layer.form = {};
     spec.layers.push_back(std::move(layer));
   }
-  if (static_cast<int>(kinds.size()) != layers) c.invalid("layer_types does not have num_hidden_layers entries");
+  if (static_cast<int>(kinds.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
   const Json parameters = rope_parameters_of(c, "full_attention");
   const bool turns = !parameters.contains("rope_theta") || !parameters["rope_theta"].is_null();
   if (turns)
@@ -358,7 +389,8 @@ constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
                                {"olmo_hybrid", read_olmo_hybrid}};
 
 const Hybrid* find_hybrid(const std::string& model_type) {
-  const auto* row = std::ranges::find_if(kHybrids, [&](const Hybrid& h) { return model_type == h.model_type; });
+  const auto* row =
+      std::ranges::find_if(kHybrids, [&](const Hybrid& h) { return model_type == h.model_type; });
   return row == std::end(kHybrids) ? nullptr : row;
 }
 
@@ -371,6 +403,12 @@ Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) 
   find_hybrid(spec.family)->read(c, json, file, spec);
   TRY_VOID(c.check());
   return spec;
+}
+
+std::string hybrid_names() {
+  std::string names;
+  for (const Hybrid& hybrid : kHybrids) names.append(hybrid.model_type).append(", ");
+  return names;
 }
 
 bool is_hybrid_member(const std::string& model_type) {

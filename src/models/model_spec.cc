@@ -40,7 +40,8 @@ std::vector<int> read_eos(const Json& config) {
 std::string unsupported_mixers(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
-    why = device.ops().attention_unsupported(attention->head_dim, spec.ropes.at(static_cast<size_t>(layer.rope)));
+    why = device.ops().attention_unsupported(attention->head_dim,
+                                             spec.ropes.at(static_cast<size_t>(layer.rope)));
   if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
     why = device.ops().recurrence_unsupported(*recurrence);
   if (why.empty() && layer.beside) why = device.ops().recurrence_unsupported(*layer.beside);
@@ -81,7 +82,8 @@ StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   for (const auto& layer : layers) {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
     if (a && a->kv_layer < 0)
-      layout.emplace_back(KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
+      layout.emplace_back(
+          KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
     if (const auto* shape = std::get_if<ops::RecurrenceShape>(&layer.mixer)) add(*shape);
     if (layer.beside) add(*layer.beside);
   }

@@ -71,7 +71,7 @@ struct LayerForm {
   const char *norm2 = "post_attention_layernorm", *post2 = nullptr;  // before and after the feed-forward part
   bool parallel = false;  // both parts read norm1(the layer's input)
   const char *q_norm = "q_norm", *k_norm = "k_norm";
-  const char *o = "o_proj";
+  const char* o = "o_proj";
   const char *gate = "gate_proj", *up = "up_proj", *gate_up = "gate_up_proj", *down = "down_proj";
   const char *attention = "self_attn.", *recurrence = "linear_attn.", *mlp = "mlp.";
 };
@@ -82,7 +82,7 @@ struct LayerSpec {
   NormsSpec norms;
   int rope = 0;  // index in ModelSpec::ropes; attention only
   LayerForm form = {};
-  float residual_scale = 1;  // multiplies what both parts add to the residual stream
+  float residual_scale = 1;                         // multiplies what both parts add to the residual stream
   std::optional<ops::RecurrenceShape> beside = {};  // a second mixer of the same input
 };
 
@@ -102,8 +102,8 @@ struct ModelSpec {
   int mtp_layers = 0;           // as config.json states; the files may lack them
   std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
 
-  // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of several,
-  // with its share of the heads.
+  // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of
+  // several, with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
   // For each layer, the part of the state that it uses; the part of a mixer beside it is the next one.
   std::vector<int> state_parts() const;

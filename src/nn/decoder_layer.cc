@@ -10,7 +10,8 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Batch& batch, int part, c
     return run(Normed{normed, nullptr, batch.adapters});
   };
   const auto mix = [&](const Mixer& m, const Normed& in, int own, const Tensor& to) {
-    return std::visit([&](const auto& m) { return m(in, batch, own, Residual(&to, post1, residual_scale)); }, m);
+    return std::visit([&](const auto& m) { return m(in, batch, own, Residual(&to, post1, residual_scale)); },
+                      m);
   };
   // h = x + scale * post1(mixer(norm1(x)))   a mixer beside it adds its own
   // y = h + scale * post2(mlp(norm2(h)))   parallel: norm2(x)

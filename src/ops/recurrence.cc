@@ -31,9 +31,10 @@ void check_rule(const char* op, const RecurrenceShape& shape) {
   const int outputs = shape.value_heads * shape.value_dim, group = rule.norm_group;
   require(!(rule.key_decay && rule.beta == RecurrenceRule::Beta::step), op,
           "a step is not for a decay of each key dimension.");
-  require(group >= 0 && (group == 0 || outputs % group == 0), op,
-          "{} outputs are not whole groups of {}.", outputs, group);
-  require(rule.norm != RecurrenceRule::Norm::after_gate || group > 0, op, "a norm after the gate has no groups.");
+  require(group >= 0 && (group == 0 || outputs % group == 0), op, "{} outputs are not whole groups of {}.",
+          outputs, group);
+  require(rule.norm != RecurrenceRule::Norm::after_gate || group > 0, op,
+          "a norm after the gate has no groups.");
 }
 
 void check_inputs(const char* op, const RecurrenceInputs& in, const RecurrenceShape& shape,
@@ -134,12 +135,12 @@ RecurrenceState make_recurrence_state(Device& device, const RecurrenceShape& sha
 }
 
 MatmulInput recurrence(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                        const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans) {
+                       const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans) {
   return run_spans(in, shape, weights, spans, false);
 }
 
 Tensor recurrence_plain(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                         const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans) {
+                        const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans) {
   return run_spans(in, shape, weights, spans, true).values;
 }
 
@@ -147,9 +148,10 @@ MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const Sho
                        std::span<const RecurrenceSpan> spans) {
   const char* op = "short_conv";
   const int channels = shape.channels;
-  require(channels > 0 && shape.value_heads == 0 && shape.conv_kernel > 0 && shape.conv_kernel <= kMaxConvKernel,
-          op, "{} channels, {} heads and {} taps are no short convolution.", channels, shape.value_heads,
-          shape.conv_kernel);
+  require(
+      channels > 0 && shape.value_heads == 0 && shape.conv_kernel > 0 && shape.conv_kernel <= kMaxConvKernel,
+      op, "{} channels, {} heads and {} taps are no short convolution.", channels, shape.value_heads,
+      shape.conv_kernel);
   require_f32(op, "in", in, 2);
   require_shape(op, "in", in, {in.shape(0), 3 * channels});
   require_shape(op, "weight", weights.weight, {shape.conv_kernel, channels});

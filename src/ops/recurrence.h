@@ -2,9 +2,10 @@
 //   S = g S;  d = beta (v - k^T S);  S = S + k d^T;  y = q^T S
 // Sources: Gated DeltaNet (Yang, Kautz & Hatamizadeh 2024, "Gated Delta Networks"; Transformers'
 // Qwen3_5GatedDeltaNet), with beta twice as large in OLMo Hybrid; Mamba2 (Dao & Gu 2024, "Transformers are
-// SSMs"; Transformers' NemotronHMamba2Mixer and GraniteMoeHybridMambaLayer), where q = C, k = B, v = x and beta
-// is the step; Kimi Delta Attention (Kimi Team 2025, "Kimi Linear"), where g is a vector; lightning attention
-// (Qin et al. 2024), where g is constant. Also the short convolution alone (Transformers' Lfm2ShortConv).
+// SSMs"; Transformers' NemotronHMamba2Mixer and GraniteMoeHybridMambaLayer), where q = C, k = B, v = x and
+// beta is the step; Kimi Delta Attention (Kimi Team 2025, "Kimi Linear"), where g is a vector; lightning
+// attention (Qin et al. 2024), where g is constant. Also the short convolution alone (Transformers'
+// Lfm2ShortConv).
 #pragma once
 
 #include <optional>
@@ -34,8 +35,8 @@ struct RecurrenceShape {
 };
 
 // Parameters, all f32: conv_weight [kernel, C] (tap-major; tap kernel-1 multiplies the newest row), a_log
-// [Hv], dt_bias [Hv], or [Hv * Dk] with key_decay, norm_weight [Dv], or [Hv * Dv] with a norm_group, conv_bias
-// [C], skip [Hv]. Those that the rule does not use may be missing.
+// [Hv], dt_bias [Hv], or [Hv * Dk] with key_decay, norm_weight [Dv], or [Hv * Dv] with a norm_group,
+// conv_bias [C], skip [Hv]. Those that the rule does not use may be missing.
 struct RecurrenceWeights {
   Tensor conv_weight, a_log, dt_bias, norm_weight;
   float eps = 1e-6f;
@@ -44,8 +45,8 @@ struct RecurrenceWeights {
 
 // The draft tokens of a sequence that are not in the state S yet (see recurrence()). An entry holds what is
 // needed to apply its token to S later, all f32: the keys k [kMaxDraftTokens, Hk * Dk], d
-// [kMaxDraftTokens, Hv * Dv], decay g [kMaxDraftTokens, Hv], or [kMaxDraftTokens, Hv * Dk] with key_decay, and
-// the token's row of the convolution's input [kMaxDraftTokens, C]. A backend may move a factor from k to
+// [kMaxDraftTokens, Hv * Dv], decay g [kMaxDraftTokens, Hv], or [kMaxDraftTokens, Hv * Dk] with key_decay,
+// and the token's row of the convolution's input [kMaxDraftTokens, C]. A backend may move a factor from k to
 // delta: only their product is used.
 struct RecurrenceWindow {
   Tensor k, delta, decay, rows;
@@ -78,12 +79,12 @@ struct RecurrenceSpan {
 };
 
 // The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover all rows in order, and
-// one state may have several spans. Per token, for each value head h with key head h / (Hv / Hk), and with beta
-// and g as RecurrenceRule says:
-//   x = silu(causal_conv(qkv) + conv_bias);  q, k = x / sqrt(sum(x^2) + 1e-6) per head, q *= Dk^-1/2, or q, k = x
-//   S = g S;  d = beta (v - k^T S), or beta v;  S = S + k d^T;  y = q^T S + skip v
-//   out = norm(y) * silu(z), norm(y * silu(z)), or y * silu(z); with a sigmoid instead of silu
-//   norm(y) = y / sqrt(mean(y^2) + eps) * norm_weight, over a head or a norm_group
+// one state may have several spans. Per token, for each value head h with key head h / (Hv / Hk), and with
+// beta and g as RecurrenceRule says:
+//   x = silu(causal_conv(qkv) + conv_bias);  q, k = x / sqrt(sum(x^2) + 1e-6) per head, q *= Dk^-1/2, or q, k
+//   = x S = g S;  d = beta (v - k^T S), or beta v;  S = S + k d^T;  y = q^T S + skip v out = norm(y) *
+//   silu(z), norm(y * silu(z)), or y * silu(z); with a sigmoid instead of silu norm(y) = y / sqrt(mean(y^2) +
+//   eps) * norm_weight, over a head or a norm_group
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
 //
 // A span of committed tokens first applies the window's accepted entries to S, then its own tokens. It throws
@@ -91,13 +92,13 @@ struct RecurrenceSpan {
 // tokens into entries of the window; accepted entries, if there are any, become part of S in the same pass,
 // and otherwise S is not written. It throws if the window would hold more than kMaxDraftTokens.
 MatmulInput recurrence(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                        const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans);
+                       const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans);
 // The same as a plain tensor, for tests.
 Tensor recurrence_plain(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                         const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans);
+                        const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans);
 
-// The convolution half alone. in [M, 3 C]: B, C and x -> [M, C], per token C * (causal_conv(B * x) + bias). The
-// state's rows and the window's are the products B * x; S is empty. weight [kernel, C], bias [C].
+// The convolution half alone. in [M, 3 C]: B, C and x -> [M, C], per token C * (causal_conv(B * x) + bias).
+// The state's rows and the window's are the products B * x; S is empty. weight [kernel, C], bias [C].
 struct ShortConvWeights {
   Tensor weight;
   std::optional<Tensor> bias = {};

@@ -37,7 +37,9 @@ struct RecurrenceRule {
 
   bool needs_b() const { return beta == Beta::sigmoid || beta == Beta::sigmoid2; }
   bool needs_a() const { return decay != Decay::constant || beta == Beta::step; }
-  bool norms_rows() const { return norm == Norm::after_gate || (norm == Norm::before_gate && norm_group > 0); }
+  bool norms_rows() const {
+    return norm == Norm::after_gate || (norm == Norm::before_gate && norm_group > 0);
+  }
 };
 
 }  // namespace anabranch::ops

@@ -13,10 +13,10 @@
 #include "ops/attention.h"
 #include "ops/choose.h"
 #include "ops/experts.h"
-#include "ops/recurrence.h"
 #include "ops/linear.h"
 #include "ops/low_rank.h"
 #include "ops/probe.h"
+#include "ops/recurrence.h"
 #include "ops/rope.h"
 #include "tensor/device.h"
 
@@ -94,7 +94,8 @@ struct OpTable {
   // backend updates only the tensors s, conv, and those of the window. A run's `keep` receives s and conv
   // after the run. plain: the result must be an f32 tensor; otherwise it may be packed.
   MatmulInput (*recurrence)(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                             const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool plain);
+                            const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs,
+                            bool plain);
   // A run of no rows: folds accepted entries into s and conv.
   void (*recurrence_fold)(const RecurrenceShape& shape, const RecurrenceRun& run);
   // null: the backend has no kernels for it

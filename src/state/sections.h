@@ -66,8 +66,8 @@ void write_kv_block(const SectionFormat& format, Stack stack, int layer, int blo
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
                    const StateSections& sections, ops::PagedKv& kv);
 
-// The recurrent state and the conv rows of a recurrent layer of the model. `state` must have no window. An array
-// without elements has no section: a short convolution has no recurrent state.
+// The recurrent state and the conv rows of a recurrent layer of the model. `state` must have no window. An
+// array without elements has no section: a short convolution has no recurrent state.
 void write_recurrent(int layer, const ops::RecurrenceState& state, StateSections& out);
 bool read_recurrent(const SectionFormat& format, int layer, const StateSections& sections,
                     ops::RecurrenceState& state);

@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "base/json.h"
-#include "base/python_json.h"
 #include "base/outside_text.h"
+#include "base/python_json.h"
 
 namespace anabranch {
 namespace {

@@ -108,7 +108,8 @@ TEST(Json, ManyKeysAreNotQuadratic) {
 
 TEST(Json, PythonsNumbersAreTakenAsObjects) {
   const Json infinity = {{"__float__", "Infinity"}};
-  const auto read = parse_python_json(R"({"a": [0.0, Infinity], "b \" Infinity": "NaN", "c": -Infinity, "d": NaN})");
+  const auto read =
+      parse_python_json(R"({"a": [0.0, Infinity], "b \" Infinity": "NaN", "c": -Infinity, "d": NaN})");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ((*read)["a"][1], infinity);
   EXPECT_EQ((*read)["b \" Infinity"], "NaN");

@@ -14,8 +14,8 @@
 #include "ops/cuda/kernels/args.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
-#include "ops/recurrence.h"
 #include "ops/matrices.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 namespace {

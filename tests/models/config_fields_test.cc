@@ -33,9 +33,9 @@ struct Description {
   }
   void mixer(const ops::RecurrenceShape& d) {
     const ops::RecurrenceRule& r = d.rule;
-    add("recurrence", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate, d.channels,
-        r.delta, static_cast<int>(r.beta), static_cast<int>(r.decay), static_cast<int>(r.norm), r.norm_group,
-        r.step_min, r.step_max, r.conv_bias, r.skip);
+    add("recurrence", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate,
+        d.channels, r.delta, static_cast<int>(r.beta), static_cast<int>(r.decay), static_cast<int>(r.norm),
+        r.norm_group, r.step_min, r.step_max, r.conv_bias, r.skip);
   }
   void mixer(std::monostate) { add("none"); }
   void mlp(std::monostate) { add("none"); }

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/float16.h"
-#include "ops/recurrence.h"
 #include "ops/matrices.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ops/cuda_cases.h"
-#include "ops/recurrence.h"
 #include "ops/linear.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 

@@ -7,10 +7,10 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/expert_mixtures.h"
-#include "ops/recurrence.h"
 #include "ops/linear.h"
 #include "ops/low_rank.h"
 #include "ops/matrices.h"
+#include "ops/recurrence.h"
 #include "ops/rope.h"
 #include "ops/testing.h"
 

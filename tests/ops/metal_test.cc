@@ -1,11 +1,11 @@
 // The Metal kernels' text, run as C++ (metal_emulation.h), against the reference without kernels.
 
 #include "ops/elementwise.h"
-#include "ops/recurrence.h"
 #include "ops/linear.h"
 #include "ops/matrices.h"
 #include "ops/metal_emulation.h"
 #include "ops/open.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 namespace {

@@ -1,6 +1,7 @@
 #include "ops/recurrence.h"
 
 #include <algorithm>
+#include <random>
 
 #include "ops/elementwise.h"
 #include "ops/testing.h"
@@ -25,7 +26,7 @@ constexpr Rule kLightning{.delta = false,
                           .norm_group = 120};
 
 // Mamba2 with a group of several heads, with norms before the gate and without; lightning attention without a
-// convolution; OLMo's Gated DeltaNet; both forms of KDA; and parts of these together.
+// convolution; OLMo's Gated DeltaNet; both forms of KDA; parts of these together; and short convolutions.
 std::vector<RecurrenceShape> all_shapes() {
   std::vector<RecurrenceShape> shapes = {
       {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}, {2, 4, 24, 24, 4, true}};
@@ -34,7 +35,8 @@ std::vector<RecurrenceShape> all_shapes() {
     return rule;
   };
   shapes.push_back({1, 18, 40, 16, 4, false, kMamba2});
-  shapes.push_back({2, 6, 64, 64, 3, false, with(kMamba2, [](Rule& r) { r.norm = Rule::Norm::before_gate; })});
+  shapes.push_back(
+      {2, 6, 64, 64, 3, false, with(kMamba2, [](Rule& r) { r.norm = Rule::Norm::before_gate; })});
   shapes.push_back({2, 4, 256, 72, 4, false, with(kMamba2, [](Rule& r) { r.norm = Rule::Norm::none; })});
   shapes.push_back({3, 3, 24, 40, 1, true, kLightning});
   shapes.push_back({2, 2, 96, 192, 4, false, {.beta = Rule::Beta::sigmoid2}});
@@ -43,6 +45,13 @@ std::vector<RecurrenceShape> all_shapes() {
       {2, 4, 21, 33, 4, true, {.key_decay = true, .decay = Rule::Decay::bounded, .bound = -5, .skip = true}});
   shapes.push_back({1, 2, 17, 20, 4, false, {.delta = false, .key_decay = true, .conv_bias = true}});
   shapes.push_back({2, 2, 32, 16, 2, false, {.decay = Rule::Decay::bounded, .bound = -3, .norm_group = 32}});
+  for (const auto& [channels, taps, bias] : {std::tuple{40, 3, false}, {150, 4, true}, {7, 1, false}}) {
+    RecurrenceShape convolution;
+    convolution.channels = channels;
+    convolution.conv_kernel = taps;
+    convolution.rule.conv_bias = bias;
+    shapes.push_back(convolution);
+  }
   return shapes;
 }
 const std::vector<RecurrenceShape> kShapes = all_shapes();
@@ -54,12 +63,18 @@ std::string name(const RecurrenceShape& s) {
 }
 
 struct Inputs {
-  Tensor qkv, z, b, a;
+  Tensor qkv, z, b, a;  // of a short convolution only qkv: its input
   RecurrenceWeights weights;
 };
 
 Inputs make_inputs(const RecurrenceShape& s, int tokens, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
+  if (s.channels > 0) {
+    RecurrenceWeights w{random_tensor({s.conv_kernel, c}, rng, 0.5f), {}, {}, {}};
+    if (s.rule.conv_bias) w.conv_bias = random_tensor({c}, rng);
+    const Tensor none = random_tensor({tokens, 1}, rng);
+    return {random_tensor({tokens, 3 * c}, rng), none, none, none, w};
+  }
   const int decays = hv * s.decay_dim(), outputs = hv * s.value_dim;
   RecurrenceWeights w{random_tensor({s.conv_kernel, c}, rng, 0.5f), random_tensor({hv}, rng),
                       random_tensor({decays}, rng),
@@ -75,20 +90,27 @@ Inputs on(Device& device, const Inputs& in) {
   const auto some = [&](const std::optional<Tensor>& x) {
     return x ? std::optional(device.to_device(*x)) : std::nullopt;
   };
+  const auto put_any = [&](const Tensor& x) { return x.dims() > 0 ? put(x) : x; };
   const RecurrenceWeights& w = in.weights;
   return {put(in.qkv),
           put(in.z),
           put(in.b),
           put(in.a),
-          {put(w.conv_weight), put(w.a_log), put(w.dt_bias), put(w.norm_weight), w.eps, some(w.conv_bias), some(w.skip)}};
+          {put(w.conv_weight), put_any(w.a_log), put_any(w.dt_bias), put_any(w.norm_weight), w.eps,
+           some(w.conv_bias), some(w.skip)}};
+}
+
+Tensor run_spans(const RecurrenceShape& s, const Inputs& in, std::span<const RecurrenceSpan> spans) {
+  if (s.channels == 0) return recurrence_plain({in.qkv, in.z, in.b, in.a}, s, in.weights, spans);
+  return short_conv(in.qkv, s, {in.weights.conv_weight, in.weights.conv_bias}, spans).values;
 }
 
 // The mixer for rows [begin, end) of the inputs as one span of them alone.
 Tensor mix(const RecurrenceShape& s, const Inputs& in, int begin, int end, RecurrenceSpan span) {
   const auto rows = [&](const Tensor& x) { return x.slice_rows(begin, end); };
-  const Tensor qkv = rows(in.qkv), z = rows(in.z), b = rows(in.b), a = rows(in.a);
+  const Inputs part{rows(in.qkv), rows(in.z), rows(in.b), rows(in.a), in.weights};
   span.count = end - begin;
-  return recurrence_plain({qkv, z, b, a}, s, in.weights, std::span(&span, 1));
+  return run_spans(s, part, std::span(&span, 1));
 }
 
 Tensor step(const RecurrenceShape& s, const Inputs& in, int begin, int end, RecurrenceState& state) {
@@ -278,7 +300,7 @@ TEST(Recurrence, SpansEqualCallsOfTheirOwn) {
           {.state = &together[2], .begin = 12, .count = 1},
           {.state = &together[1], .begin = 13, .count = 7, .draft = true},
       };
-      const Tensor out = recurrence_plain({in.qkv, in.z, in.b, in.a}, s, in.weights, spans);
+      const Tensor out = run_spans(s, in, spans);
       const auto what = name(s) + " on " + device->name();
       std::vector<Tensor> parts = {step(s, in, 0, 4, alone[0])};
       const RecurrenceState between = alone[0];
@@ -294,6 +316,61 @@ TEST(Recurrence, SpansEqualCallsOfTheirOwn) {
       expect_same_state(kept, between, what + " kept");
       for (size_t i = 0; i < 3; i++) expect_same_state(together[i], alone[i], fmt::format("{} {}", what, i));
     }
+  }
+}
+
+// Pieces of random sizes; before each, drafts of other tokens, all rejected, and then drafts of the true
+// tokens, of which each number from 0 to all is kept in turn.
+TEST(Recurrence, PiecesAndRejectedDraftsGiveTheSameBits) {
+  Rng rng(12);
+  constexpr int kTokens = 300;
+  Device& cpu = cpu_device(3);
+  std::mt19937 random(5);
+  for (const auto& s : kShapes) {
+    const Inputs in = on(cpu, make_inputs(s, kTokens, rng)),
+                 others = on(cpu, make_inputs(s, kMaxDraftTokens, rng));
+    auto whole_state = make_recurrence_state(cpu, s);
+    const Tensor whole = run(s, in, {kTokens}, whole_state);
+    for (const int most : {1, 3, 16, 64}) {
+      auto state = make_recurrence_state(cpu, s);
+      int kept = 0, drafted = 1;
+      for (int at = 0; at < kTokens;) {
+        try_rows(s, others, 0, 1 + at % kMaxDraftTokens, state);
+        recurrence_commit(state, 0);
+        const int rows = std::min(drafted, kTokens - at);
+        expect_same_bits(try_rows(s, in, at, at + rows, state), whole.slice_rows(at, at + rows), name(s));
+        recurrence_commit(state, std::min(kept, rows));
+        at += std::min(kept, rows);
+        if (++kept > drafted) kept = 0, drafted = drafted % kMaxDraftTokens + 1;
+        const int piece =
+            std::min(1 + static_cast<int>(random() % static_cast<unsigned>(most)), kTokens - at);
+        if (piece == 0) break;
+        expect_same_bits(step(s, in, at, at + piece, state), whole.slice_rows(at, at + piece), name(s));
+        at += piece;
+      }
+      recurrence_fold(s, state);
+      expect_same_state(state, whole_state, name(s));
+    }
+  }
+}
+
+TEST(Recurrence, RefusesRulesThatCannotBe) {
+  Rng rng(13);
+  const auto attempt = [&](RecurrenceShape s) {
+    const Inputs in = on(cpu_device(), make_inputs(s, 2, rng));
+    auto state = make_recurrence_state(cpu_device(), s);
+    step(s, in, 0, 2, state);
+  };
+  const RecurrenceShape usual{1, 2, 16, 16, 4, false, kLightning};
+  for (const auto change : std::initializer_list<void (*)(Rule&)>{
+           [](Rule& r) { r.norm_group = 24; },
+           [](Rule& r) { r.norm_group = 0, r.norm = Rule::Norm::after_gate; },
+           [](Rule& r) { r.norm_group = 32, r.key_decay = true, r.beta = Rule::Beta::step; }}) {
+    RecurrenceShape s = usual;
+    s.rule.norm_group = 32;
+    attempt(s);
+    change(s.rule);
+    EXPECT_THROW(attempt(s), std::invalid_argument);
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include "ops/attention.h"
 #include "ops/elementwise.h"
-#include "ops/recurrence.h"
 #include "ops/probe.h"
+#include "ops/recurrence.h"
 #include "ops/reference/device.h"
 #include "ops/testing.h"
 

@@ -137,13 +137,13 @@ struct RecurrenceArgs {
   bool draft = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
   float* draft_keys = nullptr;   // receives the drafts' keys, [T, Hk * Dk]
-  float* products = nullptr;  // short_conv(): receives B * x, [T, C]; qkv is the same memory
+  float* products = nullptr;     // short_conv(): receives B * x, [T, C]; qkv is the same memory
   const float* gated = nullptr;  // short_conv(): B, C and x, [T, 3 C]
 };
 
-// Value heads [begin, end) of a key head, which are computed together. first: they are the first of a thread's
-// share, so their states have not been prefetched, and are fetched at once. next: states of the value head
-// that this thread reads after these, to be prefetched; may be null. Neither changes a result.
+// Value heads [begin, end) of a key head, which are computed together. first: they are the first of a
+// thread's share, so their states have not been prefetched, and are fetched at once. next: states of the
+// value head that this thread reads after these, to be prefetched; may be null. Neither changes a result.
 struct HeadsTask {
   int64_t key_head = 0, begin = 0, end = 0;
   bool first = false;

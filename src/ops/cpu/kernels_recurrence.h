@@ -15,8 +15,8 @@ struct DeltaBlock {
   float* v;              // [kDeltaTokens, heads * Dv]
   float* decay;          // [heads, kDeltaTokens], or [heads, kDeltaTokens, Dk]
   float* beta;           // [heads, kDeltaTokens]
-  float* s;             // [Dk, 16 * kColumnVectors]
-  const float* next;    // state of the next head of this thread, or null
+  float* s;              // [Dk, 16 * kColumnVectors]
+  const float* next;     // state of the next head of this thread, or null
 };
 
 FN int64_t delta_ratio(const RecurrenceArgs& a) {
@@ -65,8 +65,8 @@ FN void conv_taps(const RecurrenceArgs& a, int64_t t, const float** taps) {
   for (int64_t j = 0; j < a.conv_kernel; j++) taps[j] = conv_row(a, t - (a.conv_kernel - 1) + j);
 }
 
-// out = the sum over taps of w row, oldest tap first, from the bias on, for channels [c0, c0 + count); silu of it
-// if Silu. Taps: the number of taps, or 0 if it is not known at compile time.
+// out = the sum over taps of w row, oldest tap first, from the bias on, for channels [c0, c0 + count); silu
+// of it if Silu. Taps: the number of taps, or 0 if it is not known at compile time.
 template <int Taps, bool Bias, bool Silu>
 static void conv_channels_of(const RecurrenceArgs& a, const float* const* taps, int64_t c0, int64_t count,
                              float* out) {
@@ -324,7 +324,8 @@ template <int NC, class R>
 static void make_replay(const DeltaPiece<NC>& p, Replay<NC, R>& out) {
   out.count = p.a.replay;
   for (int64_t e = 0; e < out.count; e++)
-    out.entries[e] = {p.replay_k(e), decay_at<R>(p.replay_decay(e)), load_columns<NC>(p.replay_delta(e), p.left())};
+    out.entries[e] = {p.replay_k(e), decay_at<R>(p.replay_decay(e)),
+                      load_columns<NC>(p.replay_delta(e), p.left())};
 }
 template <int NC, class R>
 FN Columns<NC> replay_row(const Replay<NC, R>& replay, int64_t i, Columns<NC> row) {
@@ -379,7 +380,8 @@ static void delta_load(const DeltaPiece<NC>& p, const float* decay, Columns<NC> 
 template <int NC, class R>
 static void delta_recur(const RecurrenceArgs& a, const DeltaBlock& b, int64_t head, int64_t column) {
   const DeltaPiece<NC> p = {a, b, head, column};
-  const int64_t dk = a.key_dim, dv = a.value_dim, left = p.left(), j = head - b.begin, of_token = b.heads * dv;
+  const int64_t dk = a.key_dim, dv = a.value_dim, left = p.left(), j = head - b.begin,
+                of_token = b.heads * dv;
   const int64_t decays = R::by_key ? dk : 1;
   const DeltaRows rows = {b.s, a.s_out + head * dk * dv + column, dv, left};
   const float *q = b.q, *v = b.v + j * dv + column;
@@ -480,9 +482,11 @@ FN void copy_floats(float* to, const float* from, int64_t count) {
 
 // Stores the tokens' entries in the window, except delta, which the recurrence stores itself.
 static void delta_keep(const RecurrenceArgs& a, const DeltaBlock& b, int64_t key_head) {
-  const int64_t dk = a.key_dim, keys = a.key_heads * dk, values = b.heads * a.value_dim, decays = decay_dim(a);
+  const int64_t dk = a.key_dim, keys = a.key_heads * dk, values = b.heads * a.value_dim,
+                decays = decay_dim(a);
   const int64_t q_at = key_head * dk, v_at = 2 * keys + b.begin * a.value_dim;
-  const bool first = b.begin == key_head * delta_ratio(a);  // stores what all value heads of the key head share
+  const bool first =
+      b.begin == key_head * delta_ratio(a);  // stores what all value heads of the key head share
   for (int64_t t = 0; t < b.count; t++) {
     const int64_t e = a.entry + t;
     for (int64_t j = 0; j < b.heads; j++)

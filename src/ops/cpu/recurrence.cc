@@ -132,7 +132,8 @@ void run_state(CpuDevice& device, RecurrenceState& state, RecurrenceArgs& args) 
 }
 
 // Runs the rows of one run; `args` has the inputs of all rows.
-void run_rows(CpuDevice& device, const RecurrenceShape& shape, const RecurrenceRun& run, RecurrenceArgs args) {
+void run_rows(CpuDevice& device, const RecurrenceShape& shape, const RecurrenceRun& run,
+              RecurrenceArgs args) {
   RecurrenceState& state = *run.state;
   const int64_t values = args.value_heads * args.value_dim;
   args.tokens = run.count;
@@ -155,7 +156,7 @@ void run_rows(CpuDevice& device, const RecurrenceShape& shape, const RecurrenceR
 }  // namespace
 
 MatmulInput recurrence(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                        const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool) {
+                       const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool) {
   CpuDevice& device = cpu_device(in.qkv);
   Tensor out = device.make(in.z.shape());
   RecurrenceArgs args = make_args(shape);
@@ -185,14 +186,15 @@ void run_short_conv(CpuDevice& device, const RecurrenceRun& run, float* products
   args.tokens = run.count;
   args.gated += 3 * run.begin * args.channels;
   args.y += run.begin * args.channels;
-  args.products = run.draft ? args.window.rows + run.entry * args.channels : products + run.begin * args.channels;
+  args.products =
+      run.draft ? args.window.rows + run.entry * args.channels : products + run.begin * args.channels;
   args.qkv = args.products;
   args.conv_state = std::as_const(state.conv).data<float>();
   const auto body = [&](int64_t begin, int64_t end) {
     device.kernels().short_conv(args, begin * kConvChannels, std::min(end * kConvChannels, args.channels));
   };
   const int64_t parts = (args.channels + kConvChannels - 1) / kConvChannels;
-  args.tokens * args.channels < (16 << 10) ? body(0, parts) : device.threads().parallel_for(parts, 1, body);
+  args.tokens* args.channels < (16 << 10) ? body(0, parts) : device.threads().parallel_for(parts, 1, body);
   if (!run.draft)
     advance_conv(args, state.conv, args.tokens, [&](int64_t i) { return args.qkv + i * args.channels; });
   if (run.keep) *run.keep = {state.s, state.conv, {}};

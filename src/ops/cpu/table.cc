@@ -4,11 +4,11 @@
 #include "ops/cpu/device.h"
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/experts.h"
-#include "ops/cpu/recurrence.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/low_rank.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/probe.h"
+#include "ops/cpu/recurrence.h"
 
 namespace anabranch::ops {
 

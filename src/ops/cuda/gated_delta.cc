@@ -127,8 +127,8 @@ void add_norm(DeltaArgs& args, const NormArgs& norm) {
 }
 
 // Carries out runs of the same state one after the other.
-void carry_out(CudaDevice& on, DeltaArgs& args, const RecurrenceShape& shape, std::span<const RecurrenceRun> runs,
-               int most_few) {
+void carry_out(CudaDevice& on, DeltaArgs& args, const RecurrenceShape& shape,
+               std::span<const RecurrenceRun> runs, int most_few) {
   const std::string reason = recurrence_unsupported(shape);
   require(reason.empty(), kOp, "{}.", reason);
   std::unordered_set<const RecurrenceState*> states;

@@ -1,8 +1,8 @@
 // The recurrence of ops/reference/recurrence.h in one kernel; all arrays f32.
 #pragma once
 
-#include "ops/recurrence.h"
 #include "ops/metal/kernel.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops::metal {
 

@@ -89,8 +89,7 @@ Gates gates_of(const Rows& rows, const RecurrenceShape& s, const Weights& w) {
   const auto rates = mx::exp(w.a_log), rate = rule.key_decay ? mx::repeat(rates, s.key_dim, 0) : rates;
   const auto x = mx::add(rows.a, w.dt_bias);
   auto step = softplus(x);
-  if (rule.beta == Beta::step)
-    step = mx::clip(step, mx::array(rule.step_min), mx::array(rule.step_max));
+  if (rule.beta == Beta::step) step = mx::clip(step, mx::array(rule.step_min), mx::array(rule.step_max));
   const auto power = rule.decay == Decay::softplus ? mx::negative(mx::multiply(rate, step))
                      : rule.decay == Decay::bounded
                          ? mx::multiply(mx::array(rule.bound), mx::sigmoid(mx::multiply(rate, x)))
@@ -286,7 +285,7 @@ mx::array run_with_mlx(const Rows& rows, const RecurrenceShape& shape, const Wei
 }  // namespace
 
 MatmulInput recurrence(const RecurrenceInputs& in, const RecurrenceShape& shape,
-                        const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool) {
+                       const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool) {
   ReferenceDevice& device = device_of(in.qkv);
   const Weights w = weights_of(weights, shape.rule);
   const bool kernel = device.launcher() && metal::has_delta_scan(shape);
@@ -311,8 +310,8 @@ MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const Sho
     const auto products = mx::multiply(third(0), third(2));
     const Memory before = memory_of(*run.state);
     const auto conv = conv_after(before.conv, run);
-    const auto sum = mx::add(convolve(conv, products, as_mlx(weights.weight), shape.conv_kernel),
-                             or_zero(weights.bias));
+    const auto sum =
+        mx::add(convolve(conv, products, as_mlx(weights.weight), shape.conv_kernel), or_zero(weights.bias));
     parts.push_back(mx::multiply(third(1), sum));
     if (run.draft) put_rows(run, run.state->window->rows, products);
     const auto after = !run.draft ? conv_after(conv, products) : run.fold ? conv : before.conv;

@@ -4,9 +4,9 @@
 #include "ops/reference/device.h"
 #include "ops/reference/elementwise.h"
 #include "ops/reference/experts.h"
-#include "ops/reference/recurrence.h"
 #include "ops/reference/linear.h"
 #include "ops/reference/low_rank.h"
+#include "ops/reference/recurrence.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops {
