@@ -194,11 +194,12 @@ Result<AdapterParts> read_peft_adapter(const std::string& directory) {
   TRY(const Patterns ranks, read_patterns(config, "rank_pattern", rank_in));
   TRY(const Patterns alphas, read_patterns(config, "alpha_pattern", number_in));
   if (const auto key = expression_in(alphas))
-    return make_error(ErrorKind::unsupported,
-                      "{}: \"alpha_pattern\": the key \"{}\" is a regular expression; only modules' names, ends of "
-                      "names and \"^\" before a name are read: write one key for each module, such as "
-                      "\"layers.3.self_attn.q_proj\"",
-                      config.path, shown(*key));
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: \"alpha_pattern\": the key \"{}\" is a regular expression; only modules' names, ends of "
+        "names and \"^\" before a name are read: write one key for each module, such as "
+        "\"layers.3.self_attn.q_proj\"",
+        config.path, shown(*key));
   const bool states_ranks = !expression_in(ranks);  // otherwise the matrices alone tell
   AdapterParts out{(std::filesystem::path(directory) / kPeftTensors).string(),
                    string_at(config.json, "base_model_name_or_path")};

@@ -1,5 +1,5 @@
-// LoRA adapters that PEFT wrote against PEFT in Transformers in fp32 (tools/make_peft_goldens.py): log-probs of a
-// whole prompt, prefill in one go = in chunks, and a greedy continuation.
+// LoRA adapters that PEFT wrote against PEFT in Transformers in fp32 (tools/make_peft_goldens.py): log-probs
+// of a whole prompt, prefill in one go = in chunks, and a greedy continuation.
 #include "checkpoint/adapter_file.h"
 #include "models/golden.h"
 #include "models/model_adapters.h"
@@ -34,7 +34,8 @@ class AdapterGolden : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(file.ok()) << file.error().message;
     const auto fits = check_adapter(*model_, *file);
     ASSERT_TRUE(fits.ok()) << fits.error().message;
-    for (const auto& layers : adapted_inputs(*model_, *file)) add_to_adapter(adapter_, *model_, *file, layers);
+    for (const auto& layers : adapted_inputs(*model_, *file))
+      add_to_adapter(adapter_, *model_, *file, layers);
   }
   std::vector<float> logits(int chunk, float scale = 1) const {
     auto state = model_->make_state();
