@@ -153,8 +153,11 @@ void Model::drop_layers(std::span<const int> layers) {
 }
 
 bool Model::can_skip_layers() const {
-  const size_t shares = weights_.ranks.in_turns() ? 1 : static_cast<size_t>(ranks());
-  return !weights_.per_layer_inputs && layout_.size() == weights_.ranks.layers().size() * shares;
+  const auto reads_another = [](const LayerSpec& layer) {
+    const auto* attention = std::get_if<AttentionSpec>(&layer.mixer);
+    return attention && attention->kv_layer >= 0;
+  };
+  return !weights_.per_layer_inputs && std::ranges::none_of(spec_.layers, reads_another);
 }
 
 }  // namespace anabranch

@@ -210,7 +210,7 @@ def copy_tiny(name, directory):
     (directory / "chat_template.jinja").write_text(template)
     config = json.loads((directory / "config.json").read_text())
     text = config.get("text_config", config)
-    layers = text["num_hidden_layers"]
+    layers = text.get("num_hidden_layers") or len(text["layers_block_type"])
     text["max_position_embeddings"] = 4096
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "speculation.json").write_text(json.dumps(
