@@ -10,7 +10,6 @@ folder=${TRY_FOLDER:-/tmp/try-packages}
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 question="What is the capital of France?"
 
-
 # shellcheck disable=SC2016
 steps='
 set -euo pipefail

@@ -28,5 +28,5 @@ cut -c 67- SHA256SUMS | while IFS= read -r file; do
   esac
   mv -f "$prefix/$file.new" "$prefix/$file"
 done
-printf '%s is in %s\n' "$version" "$prefix/bin"
+printf 'anabranch %s is in %s\n' "$version" "$prefix/bin"
 case :$PATH: in *:"$prefix/bin":*) ;; *) printf 'Add this folder to your PATH: export PATH="%s:$PATH"\n' "$prefix/bin" ;; esac
