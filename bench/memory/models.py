@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Answers and memory of a server whose models and adapters come and go.
 
-usage: models.py [--requests 20000] [--clients 16] [--seed 1] [--output models.json]
+usage: models.py [--requests 20000] [--clients 16] [--seed 1] [--flags '--threads 1'] [--output models.json]
 
 Makes random adapters and two models by links. A quiet server (one request at a time, no cache, no speculation) answers --cases
 random requests of every API, by the models and by their adapters. Then clients send them to a second server, all at once and in
@@ -63,6 +63,7 @@ def arguments():
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--allow", type=float, default=5, help="growth in percent")
+    parser.add_argument("--flags", default="", help="further flags of both servers, such as '--threads 1' on a machine that is busy with other things")
     parser.add_argument("--output", metavar="FILE", help="every figure as JSON")
     return parser.parse_args()
 
@@ -86,10 +87,10 @@ def make_models(folder, model):
     return configurations
 
 
-def start(folder, configuration, *flags):
+def start(folder, configuration, options, *flags):
     homes = {name: os.path.join(folder, name) for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
     return Server("--model", "base", "--context", "1024", "--pooling", "last", "--strict-model-names", "--lora-dir",
-                  os.path.join(folder, "adapters"), *flags, model=None, before=["--config", configuration], environment=homes)
+                  os.path.join(folder, "adapters"), *options.flags.split(), *flags, model=None, before=["--config", configuration], environment=homes)
 
 
 def shape(path, body, data, fields):
@@ -167,7 +168,7 @@ class Busy:
         elif got in json.loads(json.dumps(case.told)):
             self.counts[case.path] += 1
         else:
-            self.wrong({"path": case.path, "body": case.body, "expected": case.told, "got": got})
+            self.wrong({"path": case.path, "got": got, "expected": case.told, "body": case.body})
 
     def wrong(self, what):
         self.different.append(what)
@@ -199,7 +200,7 @@ class Busy:
         # An adapter that is there or is being loaded is refused with 400, one that is not there with 404, and a model with 409.
         expected = {200, 400, 404} if "lora_adapter" in path else {200, 409}
         if status not in expected:
-            self.wrong({"path": path, "body": body, "status": status, "got": answer})
+            self.wrong({"path": path, "status": status, "got": answer, "body": body})
 
     def run(self):
         with concurrent.futures.ThreadPoolExecutor(self.options.clients) as pool:
@@ -219,12 +220,12 @@ def main():
     paths.PROGRAM, paths.MODEL = os.path.abspath(options.anabranch), os.path.abspath(options.model)
     with tempfile.TemporaryDirectory() as folder:
         quiet, busy = make_models(folder, options.model)
-        with start(folder, quiet, "--parallel", "1", "--no-cache", "--spec", "off") as server:
+        with start(folder, quiet, options, "--parallel", "1", "--no-cache", "--spec", "off") as server:
             cases = make_cases(server, options)
         refused = sum("status" in case.told[0] for case in cases)
         print(f"{len(cases)} cases; {refused} of them are refused", flush=True)
-        with start(folder, busy, "--parallel", "8", "--queue", "200", "--cache-ram", "32MB", "--cache-disk", "128MB", "--cache-disk-worth",
-                   "0") as server:
+        with start(folder, busy, options, "--parallel", "8", "--queue", "200", "--cache-ram", "32MB", "--cache-disk", "128MB",
+                   "--cache-disk-worth", "0") as server:
             run = Busy(server, cases, options)
             run.run()
             server.wait_for_requests(0)

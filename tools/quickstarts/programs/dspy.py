@@ -5,7 +5,8 @@ dspy.configure(lm=dspy.LM(f"openai/{MODEL}", api_base=V1, api_key=KEY, max_token
 
 
 def chat():
-    return dspy.settings.lm(CAPITAL)[0]["text"] if isinstance(dspy.settings.lm(CAPITAL)[0], dict) else dspy.settings.lm(CAPITAL)[0]
+    answer = dspy.settings.lm(CAPITAL)[0]
+    return answer["text"] if isinstance(answer, dict) else answer
 
 
 def structured():
