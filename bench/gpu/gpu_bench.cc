@@ -161,14 +161,14 @@ std::unique_ptr<Model> random_model(const ModelShape& s) {
   const FeedForwardSpec feed_forward =
       s.experts > 0 ? FeedForwardSpec(MoeSpec{{.top_k = s.top_k}, s.experts, s.intermediate, s.intermediate})
                     : FeedForwardSpec(MlpSpec{s.intermediate});
-  const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
+  const ops::RecurrenceShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
   std::vector<nn::DecoderLayer> layers;
   std::vector<nn::Moe> mixtures;
   for (int i = 0; i < s.layers; i++) {
     const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
     if (i % 4 != 3) {
       const int values = s.value_heads * s.delta_dim;
-      nn::GatedDelta mixer{
+      nn::Recurrence mixer{
           delta,
           {random_tensor({4, delta.conv_channels()}, 0.0f, 0.5f), random_tensor({s.value_heads}, 0, 1),
            random_tensor({s.value_heads}, 0, 1), random_tensor({s.delta_dim}, 1, 0.1f)},
@@ -378,20 +378,20 @@ void product_kernels(double bandwidth, double flops) {
 
 // `each` tokens of each of some sequences, whose states are in rotation too.
 void delta_kernel(double bandwidth, int sequences, int each) {
-  const ops::GatedDeltaShape d{16, 32, 128, 128, 4};
-  const ops::GatedDeltaWeights weights{random_tensor({4, d.conv_channels()}, 0, 0.5f),
+  const ops::RecurrenceShape d{16, 32, 128, 128, 4};
+  const ops::RecurrenceWeights weights{random_tensor({4, d.conv_channels()}, 0, 0.5f),
                                        random_tensor({32}, 0, 1), random_tensor({32}, 0, 1),
                                        random_tensor({128}, 1, 0.1f)};
   const int rows = sequences * each, sets = sequences > 1 ? 4 : 24;
-  std::vector<ops::GatedDeltaState> states;
-  for (int i = 0; i < sets * sequences; i++) states.push_back(ops::make_gated_delta_state(card(), d));
+  std::vector<ops::RecurrenceState> states;
+  for (int i = 0; i < sets * sequences; i++) states.push_back(ops::make_recurrence_state(card(), d));
   const auto qkv = random_tensor({rows, d.conv_channels()}, 0, 1), z = random_tensor({rows, 4096}, 0, 1),
              b = random_tensor({rows, 32}, 0, 1), a = random_tensor({rows, 32}, 0, 1);
   const double t = timed([&](int i) {
-    std::vector<ops::GatedDeltaSpan> spans;
+    std::vector<ops::RecurrenceSpan> spans;
     for (int s = 0; s < sequences; s++)
       spans.push_back({&states[static_cast<size_t>(i % sets * sequences + s)], s * each, each});
-    ops::gated_delta({qkv, z, b, a}, d, weights, spans);
+    ops::recurrence({qkv, z, b, a}, d, weights, spans);
   });
   const double bytes = sequences * 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
   fmt::print("  gated delta of 9B, {} sequences, {} rows each: {:.1f} us, {:.0f} GB/s {:.0f} %\n", sequences,

@@ -247,7 +247,7 @@ uint64_t StateCache::most_record_bytes() const {
     const int blocks = kv && is_windowed(*kv) ? (kv->window + kBlockTokens - 2) / kBlockTokens + 1 : 1;
     for (int b = 0; b < blocks; b++)
       for (const auto kind : {SectionKind::keys, SectionKind::values}) add(kind, Stack::model, i);
-    for (const auto kind : {SectionKind::delta_state, SectionKind::conv_rows}) add(kind, Stack::model, i);
+    for (const auto kind : {SectionKind::recurrent_state, SectionKind::conv_rows}) add(kind, Stack::model, i);
   }
   for (size_t i = 0; i < format_.mtp.size(); i++)
     for (const auto kind : {SectionKind::keys, SectionKind::values})

@@ -144,8 +144,8 @@ StateSections StateCache::write_snapshot(const SavedState& state) const {
   const int length = state.model.length;
   for (size_t i = 0; i < state.model.layers.size(); i++) {
     const int layer = static_cast<int>(i);
-    if (const auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]))
-      write_delta(layer, *delta, sections);
+    if (const auto* delta = std::get_if<ops::RecurrenceState>(&state.model.layers[i]))
+      write_recurrent(layer, *delta, sections);
     const BlockRange own = own_blocks(format_.model[i], length);
     for (int b = own.begin; b < own.end; b++)
       write_kv_block(format_, Stack::model, layer, b, std::get<ops::PagedKv>(state.model.layers[i]),
@@ -168,7 +168,7 @@ SavedState StateCache::empty_state(int length, bool with_mtp) const {
       if (const auto* kv = std::get_if<KvLayout>(&layer))
         snapshot.layers.emplace_back(ops::PagedKv{kv->kv_heads, kv->head_dim, tokens, {}, {}});
       else
-        snapshot.layers.emplace_back(ops::GatedDeltaState{});
+        snapshot.layers.emplace_back(ops::RecurrenceState{});
     }
     return snapshot;
   };
@@ -194,8 +194,8 @@ bool StateCache::read_blocks(Stack stack, int block, const StateSections& sectio
 bool StateCache::read_snapshot(const StateSections& sections, SavedState& state) const {
   const int length = state.model.length;
   for (size_t i = 0; i < state.model.layers.size(); i++) {
-    auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]);
-    if (delta && !read_delta(format_, static_cast<int>(i), sections, *delta)) return false;
+    auto* delta = std::get_if<ops::RecurrenceState>(&state.model.layers[i]);
+    if (delta && !read_recurrent(format_, static_cast<int>(i), sections, *delta)) return false;
     auto* kv = std::get_if<ops::PagedKv>(&state.model.layers[i]);
     if (!kv) continue;
     const BlockRange own = own_blocks(format_.model[i], length);

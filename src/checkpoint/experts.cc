@@ -48,14 +48,18 @@ void unify_scales(std::vector<WeightSource>& parts) {
 WeightSource join_rows(std::vector<WeightSource> parts) {
   unify_scales(parts);
   WeightSource out = parts.front();
-  const int64_t each = out.rows, cols = out.cols, groups = out.group > 0 ? cols / out.group : 0;
-  out.rows = each * static_cast<int64_t>(parts.size());
+  const int64_t cols = out.cols, groups = out.group > 0 ? cols / out.group : 0;
+  std::vector<int64_t> ends;  // of the parts' rows
+  for (const WeightSource& part : parts) ends.push_back((ends.empty() ? 0 : ends.back()) + part.rows);
+  out.rows = ends.back();
   out.read_block_scales = nullptr;
   const auto shared = std::make_shared<const std::vector<WeightSource>>(std::move(parts));
-  const auto for_parts = [shared, each](int64_t first, int64_t count, auto&& read) {
+  const auto for_parts = [shared, ends](int64_t first, int64_t count, auto&& read) {
     for (int64_t done = 0; done < count;) {
-      const int64_t row = (first + done) % each, n = std::min(count - done, each - row);
-      read((*shared)[(first + done) / each], row, n, done);
+      const auto part = static_cast<size_t>(std::ranges::upper_bound(ends, first + done) - ends.begin());
+      const int64_t row = first + done - (part > 0 ? ends[part - 1] : 0);
+      const int64_t n = std::min(count - done, (*shared)[part].rows - row);
+      read((*shared)[part], row, n, done);
       done += n;
     }
   };

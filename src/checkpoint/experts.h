@@ -8,7 +8,7 @@
 
 namespace anabranch {
 
-// Stacks sources with equal rows and the same format (kind, width, group and table). If their scales differ
+// Stacks sources of the same columns and format (kind, width, group and table). If their scales differ
 // in type or factor, the result has fp32 scales; if their zero points differ, or only some have biases, it
 // also has biases. parts: not empty.
 WeightSource join_rows(std::vector<WeightSource> parts);

@@ -28,12 +28,30 @@ std::string common_moe_name(std::string name) {
   return name;
 }
 
+// The final norm and the embedding of Nemotron-H, LFM2, Bamba and Falcon-H1, and norms in OLMo Hybrid's
+// layers.
+std::string common_name(std::string_view rest) {
+  struct Names {
+    std::string_view own, common;
+  };
+  for (const auto& [own, common] : {Names{"embeddings.", "embed_tokens."},
+                                    {"norm_f.", "norm."},
+                                    {"embedding_norm.", "norm."},
+                                    {"final_layernorm.", "norm."}})
+    if (strip(rest, own)) return std::string(common) + std::string(rest);
+  std::string name(rest);
+  for (const auto& [own, common] : {Names{".attention_layer_norm.", ".input_layernorm."},
+                                    {".feedforward_layer_norm.", ".post_attention_layernorm."}})
+    if (const size_t at = name.find(own); at != std::string::npos) name.replace(at, own.size(), common);
+  return name;
+}
+
 }  // namespace
 
 std::optional<std::string> fold_name(std::string_view name) {
   std::string_view rest = name;
   strip(rest, "language_model.");
-  const bool in_model = strip(rest, "model.");
+  const bool in_model = strip(rest, "model.") || strip(rest, "backbone.");
   if (in_model) strip(rest, "language_model.");
   for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
                                   "embed_vision.", "audio_tower.", "embed_audio."})
@@ -43,7 +61,7 @@ std::optional<std::string> fold_name(std::string_view name) {
   const bool alone =
       rest.starts_with("layers.") || rest.starts_with("embed_tokens.") || rest == "norm.weight";
   if (alone || (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head.")))
-    return common_moe_name("model." + std::string(rest));
+    return common_moe_name("model." + common_name(rest));
   return std::string(rest);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/python_json.h"
 #include "base/wrong_file.h"
 #include "checkpoint/experts.h"
 #include "checkpoint/mistral_native.h"
@@ -84,7 +85,7 @@ Result<Json> read_config(const fs::path& path) {
         "download the model as a whole (`anabranch pull ORG/NAME`)",
         path.string());
   TRY(const std::string text, std::move(read));
-  auto config = parse_json(text);
+  auto config = parse_python_json(text);
   if (!config.ok())
     return make_error(config.error().kind, "{}: {}{}", path.string(), config.error().message,
                       what_it_is_instead(text));

@@ -87,10 +87,13 @@ struct ModelFacts {
 
 std::string kind_of(const MixerSpec& mixer) {
   const auto* attention = std::get_if<AttentionSpec>(&mixer);
+  if (std::holds_alternative<std::monostate>(mixer)) return "without a mixer";
   if (!attention) {
-    const auto& delta = std::get<ops::GatedDeltaShape>(mixer);
-    return fmt::format("gated delta ({} key heads of {}, {} value heads of {})", delta.key_heads,
-                       delta.key_dim, delta.value_heads, delta.value_dim);
+    const auto& delta = std::get<ops::RecurrenceShape>(mixer);
+    if (delta.channels > 0) return fmt::format("short convolution of {} taps", delta.conv_kernel);
+    return fmt::format("{} ({} key heads of {}, {} value heads of {})",
+                       delta.is_gated_delta() ? "gated delta" : "recurrence", delta.key_heads, delta.key_dim,
+                       delta.value_heads, delta.value_dim);
   }
   return fmt::format("attention ({} heads, {} for keys and values, of {}{})", attention->heads,
                      attention->kv_heads, attention->head_dim,
@@ -98,6 +101,7 @@ std::string kind_of(const MixerSpec& mixer) {
 }
 
 std::string kind_of(const FeedForwardSpec& feed_forward) {
+  if (std::holds_alternative<std::monostate>(feed_forward)) return "without an MLP";
   if (const auto* mlp = std::get_if<MlpSpec>(&feed_forward))
     return fmt::format("MLP of {}", mlp->intermediate);
   if (const auto* moe = std::get_if<MoeSpec>(&feed_forward))
@@ -111,6 +115,7 @@ std::string layers_by_kind(const ModelSpec& spec) {
   std::map<std::string, int> mixers, feed_forwards;
   for (const LayerSpec& layer : spec.layers) {
     mixers[kind_of(layer.mixer)]++;
+    if (layer.beside) mixers[kind_of(*layer.beside) + " beside it"]++;
     feed_forwards[kind_of(layer.mlp)]++;
   }
   const auto list = [](const std::map<std::string, int>& counts) {

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/python_json.h"
 #include "hub/weight_map.h"
 
 namespace anabranch::hub {
@@ -34,7 +35,7 @@ void measure(StoredModel& model, const std::string& directory, const std::vector
 std::string safetensors_format(const std::string& directory) {
   const std::string format = "safetensors";
   const auto text = read_file(directory + "/config.json", kMaxConfigBytes);
-  const auto config = text ? parse_json(*text) : Result<Json>(text.error());
+  const auto config = text ? parse_python_json(*text) : Result<Json>(text.error());
   if (!config || !config->is_object()) return format;
   const auto quantization = config->find("quantization");
   if (quantization != config->end() && quantization->is_object()) {

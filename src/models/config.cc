@@ -18,6 +18,10 @@ bool ConfigReader::is_null(const char* key) const {
   return it != config_->end() && it->is_null();
 }
 
+bool ConfigReader::is_string(const char* key, const char* value) const {
+  return has(key) && (*config_)[key] == value;
+}
+
 void ConfigReader::fail(ErrorKind kind, std::string message) {
   if (!error_) error_ = Error{kind, std::move(message)};
 }

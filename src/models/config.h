@@ -18,6 +18,7 @@ class ConfigReader {
 
   bool has(const char* key) const;      // present and not null
   bool is_null(const char* key) const;  // present, and null
+  bool is_string(const char* key, const char* value) const;
   // Required, within [low, high].
   int integer(const char* key, int64_t low, int64_t high);
   double number(const char* key, double low, double high);

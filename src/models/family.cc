@@ -15,6 +15,7 @@ const Family* family_named(const std::string& model_type) {
   for (const char* name :
        {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
+  if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
   return find_llama_family(model_type);
 }
 
@@ -38,9 +39,9 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
   const Family* family = family_named(type);
   if (!family)
     return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; {}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "{}: model_type \"{}\" is not supported; {}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
                       "gemma3 and gemma4 are",
-                      checkpoint.path(), shown(type), llama_member_names());
+                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names());
   return family;
 }
 
@@ -82,6 +83,36 @@ Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const st
   Tensor out = host_device().empty({static_cast<int>(rows.size())}, Dtype::f32);
   for (size_t i = 0; i < rows.size(); i++) out.data<float>()[i] = values.data<float>()[rows[i]];
   return builder.device.to_device(out);
+}
+
+// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF), all with the same memory
+// layout.
+Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
+  const auto info = checkpoint.find(name);
+  const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
+  if (shape.empty() || shape[0] != channels || shape.size() > 3)
+    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name,
+                      channels, kernel);
+  TRY(auto raw, checkpoint.take(name, shape));
+  if (raw.size() != int64_t{channels} * kernel)
+    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name,
+                      raw.size(), channels, kernel);
+  auto taps = host_device().empty({kernel, channels}, Dtype::f32);
+  for (int c = 0; c < channels; c++) {
+    for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
+  }
+  return taps;
+}
+
+Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
+  const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
+  if (some == all && std::ranges::is_sorted(channels)) return taps;
+  Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
+  for (int64_t t = 0; t < kernel; t++) {
+    for (int64_t i = 0; i < some; i++)
+      out.data<float>()[t * some + i] = taps.data<float>()[t * all + channels[static_cast<size_t>(i)]];
+  }
+  return out;
 }
 
 Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
@@ -226,7 +257,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   } else {
     TRY(out.q, take_projection(builder, shared, 0, prefix + "q_proj", width, query_rows, a.qkv_bias));
   }
-  TRY(out.o, take_last_linear(builder, prefix + "o_proj", by_queries, a.out_bias));
+  TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_queries, a.out_bias));
   if (a.qk_norm) {
     TRY(out.q_norm,
         take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim, layer.norms));
@@ -255,14 +286,14 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   const auto inner = split_inner(builder, mlp.intermediate);
   std::vector<int64_t> rows;
   append_rows(rows, inner.first(builder.rank()), inner.last(builder.rank()));
-  TRY(const auto shared, take_shared(builder, prefix + "gate_up_proj", 2 * width, mlp.bias));
+  TRY(const auto shared, take_shared(builder, prefix + form.gate_up, 2 * width, mlp.bias));
   std::optional<nn::Linear> gate;
   if (mlp.gated) {
-    TRY(gate, take_projection(builder, shared, 0, prefix + "gate_proj", width, rows, mlp.bias));
+    TRY(gate, take_projection(builder, shared, 0, prefix + form.gate, width, rows, mlp.bias));
   }
   TRY(auto up, take_projection(builder, shared, width, prefix + form.up, width, rows, mlp.bias));
   TRY(auto down, take_last_linear(builder, prefix + form.down, inner, mlp.bias));
-  return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation, mlp.gelu};
+  return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation, mlp.gelu, mlp.relu2};
 }
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
@@ -299,6 +330,7 @@ Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std
     TRY(nn::FeedForward out, take_moe(builder, prefix, *moe));
     return out;
   }
+  if (std::holds_alternative<std::monostate>(spec)) return nn::FeedForward(nn::Absent());
   TRY(nn::FeedForward out, take_mlp(builder, prefix, std::get<MlpSpec>(spec), form));
   return out;
 }

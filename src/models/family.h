@@ -57,6 +57,8 @@ Result<const Family*> find_family(const Checkpoint& checkpoint);
 const Family* find_llama_family(const std::string& model_type);
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
+// A member of the hybrids (hybrid.cc); null for other types.
+const Family* find_hybrid_family(const std::string& model_type);
 
 // A linear layer of a module's matrix, or of some of its rows, in this order.
 nn::Linear linear_of(const ModelBuilder& builder, const std::string& module, const WeightSource& source,
@@ -75,6 +77,10 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end);
 // The elements `rows` of a vector, on the builder's device.
 Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const std::vector<int64_t>& rows);
+// A convolution "<name>.weight" of `channels` channels -> taps [kernel, channels], in the host's memory.
+Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel);
+// Columns of taps [k, C].
+Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels);
 // A norm's multiplier "<name>.weight" [size], and the bias of a LayerNorm, 0 if it has none. 1 is added if
 // `norms.offset` is set and the file stores w (see Checkpoint's NormConvention).
 Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name, int size,

@@ -13,6 +13,11 @@ namespace anabranch {
 Result<ModelSpec> read_llama_config(const Json& config, const std::string& file);
 Result<ModelSpec> read_qwen3_5_config(const Json& config, const std::string& file);
 Result<ModelSpec> read_gemma_config(const Json& config, const std::string& file);
+Result<ModelSpec> read_hybrid_config(const Json& config, const std::string& file);
+// Whether the type is one of the hybrids of hybrid_config.cc.
+bool is_hybrid_member(const std::string& model_type);
+// Their types, each followed by ", ".
+std::string hybrid_names();
 // Whether the type is a member of the Llama family (llama_config.cc).
 bool is_llama_member(const std::string& model_type);
 // All of them, each followed by ", ".

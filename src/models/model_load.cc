@@ -29,13 +29,16 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
   if (spec.hidden % kSharedTile != 0 || spec.hidden / kSharedColumns < ranks)
     return fmt::format("layers of width {}", spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); i++) {
-    const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
-    const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
-    const auto* mlp = std::get_if<MlpSpec>(&spec.layers[i].mlp);
+    const LayerSpec& layer = spec.layers[i];
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    const auto* delta = std::get_if<ops::RecurrenceShape>(&layer.mixer);
+    const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
+    if ((!a && !delta) || layer.beside || (delta && !delta->is_gated_delta()))
+      return fmt::format("layer {} is neither attention nor Gated DeltaNet alone", i);
     const int heads = a ? a->kv_heads : delta->key_heads;
     const int width =
         a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
-    if (!mlp) return fmt::format("layer {} is a mixture of experts", i);
+    if (!mlp) return fmt::format("layer {} is not an MLP alone", i);
     if (a && a->norms_all_heads) return fmt::format("the norms of layer {} are over all heads", i);
     if (heads < ranks) return fmt::format("layer {} has {} key heads", i, heads);
     if (width % kSharedTile != 0) return fmt::format("a key head of layer {} has {} outputs", i, width);

@@ -36,21 +36,30 @@ std::vector<int> read_eos(const Json& config) {
   return out;
 }
 
+// Why the device cannot run the layer's mixers, or empty.
+std::string unsupported_mixers(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
+  std::string why;
+  if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
+    why = device.ops().attention_unsupported(attention->head_dim,
+                                             spec.ropes.at(static_cast<size_t>(layer.rope)));
+  if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
+    why = device.ops().recurrence_unsupported(*recurrence);
+  if (why.empty() && layer.beside) why = device.ops().recurrence_unsupported(*layer.beside);
+  return why;
+}
+
 // Reports shapes that the device has no kernels for, before anything is loaded onto it.
 Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
-    if (!std::holds_alternative<MlpSpec>(spec.layers[i].mlp) && !device.ops().mix_experts)
+    const auto& mlp = spec.layers[i].mlp;
+    if ((std::holds_alternative<MoeSpec>(mlp) || std::holds_alternative<MlpAndMoeSpec>(mlp)) &&
+        !device.ops().mix_experts)
       return make_error(
           ErrorKind::unsupported,
           "{}: layer {}: there are no kernels for mixtures of experts on {}; run this model with "
           "--device cpu",
           path, i, device.name());
-    const auto* attention = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
-    const std::string why =
-        attention
-            ? device.ops().attention_unsupported(attention->head_dim,
-                                                 spec.ropes.at(static_cast<size_t>(spec.layers[i].rope)))
-            : device.ops().gated_delta_unsupported(std::get<ops::GatedDeltaShape>(spec.layers[i].mixer));
+    const std::string why = unsupported_mixers(spec, spec.layers[i], device);
     if (!why.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
                         why);
@@ -62,19 +71,21 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
 
 StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   StateLayout layout;
-  for (const auto& layer : layers) {
-    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
-    if (a && a->kv_layer >= 0) continue;
-    if (a) {
-      const int kv_heads = ops::split_units(a->kv_heads, 1, ranks).size(rank);
-      layout.emplace_back(KvLayout{kv_heads, a->head_dim, a->window});
-    } else {
-      ops::GatedDeltaShape shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+  const auto add = [&](ops::RecurrenceShape shape) {
+    if (shape.key_heads > 0) {
       const int values = shape.value_heads / shape.key_heads;
       shape.key_heads = ops::split_units(shape.key_heads, 1, ranks).size(rank);
       shape.value_heads = shape.key_heads * values;
-      layout.emplace_back(shape);
     }
+    layout.emplace_back(shape);
+  };
+  for (const auto& layer : layers) {
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    if (a && a->kv_layer < 0)
+      layout.emplace_back(
+          KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
+    if (const auto* shape = std::get_if<ops::RecurrenceShape>(&layer.mixer)) add(*shape);
+    if (layer.beside) add(*layer.beside);
   }
   return layout;
 }
@@ -84,7 +95,9 @@ std::vector<int> ModelSpec::state_parts() const {
   int next = 0;
   for (const auto& layer : layers) {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
-    parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next++);
+    const bool own = !std::holds_alternative<std::monostate>(layer.mixer) && !(a && a->kv_layer >= 0);
+    parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
+    next += (own ? 1 : 0) + (layer.beside ? 1 : 0);
   }
   return parts;
 }

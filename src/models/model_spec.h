@@ -1,13 +1,14 @@
 // config.json as plain values: everything a forward pass needs to know besides the weights.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "ops/experts.h"
-#include "ops/gated_delta.h"
+#include "ops/recurrence.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
@@ -30,7 +31,8 @@ struct AttentionSpec {
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
 };
 
-using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
+// monostate: the layer has no such part.
+using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, std::monostate>;
 
 struct MlpSpec {
   int intermediate = 0;
@@ -38,6 +40,7 @@ struct MlpSpec {
   bool bias = false;  // gate, up and down have biases
   bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
+  bool relu2 = false;  // without a gate: relu(up(x))^2 instead of gelu(up(x))
 };
 
 struct MoeSpec {
@@ -53,7 +56,7 @@ struct MlpAndMoeSpec {
   MoeSpec moe;
 };
 
-using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec>;
+using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec, std::monostate>;
 
 struct NormsSpec {
   float eps = 1e-6f;
@@ -68,7 +71,9 @@ struct LayerForm {
   const char *norm2 = "post_attention_layernorm", *post2 = nullptr;  // before and after the feed-forward part
   bool parallel = false;  // both parts read norm1(the layer's input)
   const char *q_norm = "q_norm", *k_norm = "k_norm";
-  const char *up = "up_proj", *down = "down_proj";
+  const char* o = "o_proj";
+  const char *gate = "gate_proj", *up = "up_proj", *gate_up = "gate_up_proj", *down = "down_proj";
+  const char *attention = "self_attn.", *recurrence = "linear_attn.", *mlp = "mlp.";
 };
 
 struct LayerSpec {
@@ -77,7 +82,8 @@ struct LayerSpec {
   NormsSpec norms;
   int rope = 0;  // index in ModelSpec::ropes; attention only
   LayerForm form = {};
-  float residual_scale = 1;  // multiplies what both parts add to the residual stream
+  float residual_scale = 1;                         // multiplies what both parts add to the residual stream
+  std::optional<ops::RecurrenceShape> beside = {};  // a second mixer of the same input
 };
 
 struct ModelSpec {
@@ -96,10 +102,10 @@ struct ModelSpec {
   int mtp_layers = 0;           // as config.json states; the files may lack them
   std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
 
-  // The parts of a sequence's state: one for each layer that has its own memory. For one rank of several,
-  // with its share of the heads.
+  // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of
+  // several, with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
-  // For each layer, the part of the state that it uses.
+  // For each layer, the part of the state that it uses; the part of a mixer beside it is the next one.
   std::vector<int> state_parts() const;
 };
 

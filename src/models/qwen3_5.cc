@@ -6,25 +6,6 @@
 namespace anabranch {
 namespace {
 
-// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF), all with the same memory
-// layout. -> [k, C]
-Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
-  const auto info = checkpoint.find(name);
-  const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
-  if (shape.empty() || shape[0] != channels || shape.size() > 3)
-    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name,
-                      channels, kernel);
-  TRY(auto raw, checkpoint.take(name, shape));
-  if (raw.size() != int64_t{channels} * kernel)
-    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name,
-                      raw.size(), channels, kernel);
-  auto taps = host_device().empty({kernel, channels}, Dtype::f32);
-  for (int c = 0; c < channels; c++) {
-    for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
-  }
-  return taps;
-}
-
 // The projections of a Gated DeltaNet layer's input.
 struct InputProjections {
   nn::Linear qkv, z, b, a;
@@ -46,7 +27,7 @@ struct HeadShare {
   int first, last, values;  // key heads [first, last), value heads of each
   ops::Split outputs;       // how the layer's output is split
 
-  HeadShare(const ModelBuilder& builder, const ops::GatedDeltaShape& shape)
+  HeadShare(const ModelBuilder& builder, const ops::RecurrenceShape& shape)
       : values(shape.value_heads / shape.key_heads),
         outputs(builder.split(shape.key_heads, values * shape.value_dim)) {
     const auto heads = builder.split(shape.key_heads, 1);
@@ -57,7 +38,7 @@ struct HeadShare {
     append_rows(rows, offset + first * each, offset + last * each);
   }
   // The channels of the convolution: queries, keys, values.
-  std::vector<int64_t> channels(const ops::GatedDeltaShape& shape) const {
+  std::vector<int64_t> channels(const ops::RecurrenceShape& shape) const {
     std::vector<int64_t> rows;
     const int64_t keys = int64_t{shape.key_heads} * shape.key_dim;
     append(rows, shape.key_dim), append(rows, shape.key_dim, keys);
@@ -75,7 +56,7 @@ struct HeadShare {
 // q rows of all heads first, then k, then v. Reference: Transformers' fix_query_key_value_ordering. GGUF
 // files have the two separate matrices of Qwen3.5.
 Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
-                            const ops::GatedDeltaShape& shape, const HeadShare& share,
+                            const ops::RecurrenceShape& shape, const HeadShare& share,
                             InputProjections& out) {
   const int hidden = builder.spec.hidden, values = shape.value_heads * shape.value_dim;
   if (!builder.checkpoint.has(p + "in_proj_qkvz.weight")) {
@@ -98,7 +79,7 @@ Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
 
 // Qwen3-Next's in_proj_ba has [b of its value heads, a of them] for each key head.
 Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
-                          const ops::GatedDeltaShape& shape, const HeadShare& share, InputProjections& out) {
+                          const ops::RecurrenceShape& shape, const HeadShare& share, InputProjections& out) {
   const int hidden = builder.spec.hidden, hv = shape.value_heads, each = share.values;
   if (!builder.checkpoint.has(p + "in_proj_ba.weight")) {
     TRY(out.b, take_rows_of_linear(builder, p + "in_proj_b", hv, hidden, share.value_rows(1)));
@@ -113,21 +94,9 @@ Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
   return {};
 }
 
-// Columns of taps [k, C].
-Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
-  const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
-  if (some == all) return taps;
-  Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
-  for (int64_t t = 0; t < kernel; t++) {
-    for (int64_t i = 0; i < some; i++)
-      out.data<float>()[t * some + i] = taps.data<float>()[t * all + channels[static_cast<size_t>(i)]];
-  }
-  return out;
-}
-
-Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::string& p,
+Result<nn::Recurrence> take_gated_delta(const ModelBuilder& builder, const std::string& p,
                                         const LayerSpec& layer) {
-  const auto& shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+  const auto& shape = std::get<ops::RecurrenceShape>(layer.mixer);
   const HeadShare share(builder, shape);
   Checkpoint& checkpoint = builder.checkpoint;
   Device& device = builder.device;
@@ -142,10 +111,10 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
   TRY_VOID(take_qkv_and_z(builder, p, shape, share, in));
   TRY_VOID(take_b_and_a(builder, p, shape, share, in));
   TRY(auto out, take_last_linear(builder, p + "out_proj", share.outputs));
-  ops::GatedDeltaShape own = shape;
+  ops::RecurrenceShape own = shape;
   own.key_heads = share.last - share.first;
   own.value_heads = own.key_heads * share.values;
-  return nn::GatedDelta{own,
+  return nn::Recurrence{own,
                         {device.to_device(take_channels(conv, share.channels(shape))),
                          take_elements(builder, a_log, share.value_rows(1)),
                          take_elements(builder, dt_bias, share.value_rows(1)), norm.weight, norm.eps},
@@ -157,7 +126,7 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
 }
 
 Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, const LayerSpec& layer) {
-  if (std::holds_alternative<ops::GatedDeltaShape>(layer.mixer)) {
+  if (std::holds_alternative<ops::RecurrenceShape>(layer.mixer)) {
     TRY(nn::Mixer mixer, take_gated_delta(builder, p + "linear_attn.", layer));
     return mixer;
   }

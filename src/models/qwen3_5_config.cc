@@ -81,7 +81,7 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
 
-  ops::GatedDeltaShape delta;
+  ops::RecurrenceShape delta;
   delta.key_heads = c.integer("linear_num_key_heads", 1, 4096);
   delta.value_heads = c.integer("linear_num_value_heads", 1, 4096);
   delta.key_dim = c.integer("linear_key_head_dim", 1, 1024);

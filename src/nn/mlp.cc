@@ -9,7 +9,8 @@ Tensor Mlp::operator()(const Normed& x, const Residual& residual) const {
     const ops::Stage stage(x.x.device(), "mlp: norm, gate, up, activation");
     if (gate) return project_glu(x, *gate, up, activation);
     const Linear* const layers[] = {&up};
-    return ops::MatmulInput(ops::gelu(project(x, layers)[0], gelu));
+    const Tensor inner = project(x, layers)[0];
+    return ops::MatmulInput(relu2 ? ops::relu2(inner) : ops::gelu(inner, gelu));
   }();
   const ops::Stage stage(x.x.device(), "mlp: down, add");
   return add(residual, down, inner, x.adapters);

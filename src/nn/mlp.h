@@ -5,12 +5,13 @@
 namespace anabranch::nn {
 
 // A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)); or, without a gate,
-// down(gelu(up(x))).
+// down(gelu(up(x))), or down(relu(up(x))^2).
 struct Mlp {
   std::optional<Linear> gate;  // [intermediate, hidden], with a bias if `up` has one
   Linear up, down;             // [intermediate, hidden], [hidden, intermediate]
   ops::Activation activation = ops::Activation::silu;
   ops::Gelu gelu = ops::Gelu::tanh;
+  bool relu2 = false;  // relu(up(x))^2 instead of gelu(up(x))
 
   // x + post(down(...)).
   Tensor operator()(const Normed& x, const Residual& residual) const;

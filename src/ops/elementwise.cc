@@ -45,6 +45,11 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   return gate.device().ops().swiglu(gate, up, activation);
 }
 
+Tensor relu2(const Tensor& x) {
+  require_f32("relu2", "x", x, x.dims());
+  return x.device().ops().relu2(x);
+}
+
 Tensor gelu(const Tensor& x, Gelu kind) {
   require_f32("gelu", "x", x, x.dims());
   return x.device().ops().gelu(x, kind);

@@ -29,6 +29,9 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation = Acti
 enum class Gelu { tanh, erf };
 Tensor gelu(const Tensor& x, Gelu kind);
 
+// max(x, 0)^2 (So et al. 2021, "Primer"). x of any shape.
+Tensor relu2(const Tensor& x);
+
 // factor * x; cap * tanh(x / cap), with cap > 0. x of any shape.
 Tensor scale(const Tensor& x, float factor);
 Tensor soft_cap(const Tensor& x, float cap);

@@ -1,5 +1,5 @@
 // The table of ops that a backend fills: cpu, cuda, reference (which metal also uses). The functions of
-// ops/{linear,elementwise,attention,gated_delta}.h check shapes, update the counters of draft windows,
+// ops/{linear,elementwise,attention,recurrence}.h check shapes, update the counters of draft windows,
 // and call the table of their operands' device. So a backend's function may rely on the guarantees in these
 // headers.
 //
@@ -13,10 +13,10 @@
 #include "ops/attention.h"
 #include "ops/choose.h"
 #include "ops/experts.h"
-#include "ops/gated_delta.h"
 #include "ops/linear.h"
 #include "ops/low_rank.h"
 #include "ops/probe.h"
+#include "ops/recurrence.h"
 #include "ops/rope.h"
 #include "tensor/device.h"
 
@@ -26,10 +26,10 @@ struct OpTable {
   // The kernels in use, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Says why the backend has no kernels for attention with such heads and positions, or for a gated-delta
-  // layer; empty: it has them.
+  // Says why the backend has no kernels for attention with such heads and positions, or for such a
+  // recurrent layer; empty: it has them.
   std::string (*attention_unsupported)(int head_dim, const Rope& rope);
-  std::string (*gated_delta_unsupported)(const GatedDeltaShape& shape);
+  std::string (*recurrence_unsupported)(const RecurrenceShape& shape);
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
   // The same for a mixture's experts, whose matrices are stacked; null: stored like any weight.
@@ -61,6 +61,7 @@ struct OpTable {
   Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);
   Tensor (*layer_norm)(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
   Tensor (*gelu)(const Tensor& x, Gelu kind);
+  Tensor (*relu2)(const Tensor& x) = nullptr;  // null: the backend has no models that need it
   Tensor (*add)(const Tensor& a, const Tensor& b);
   Tensor (*add_bias)(const Tensor& x, const Tensor& b);
   Tensor (*swiglu)(const Tensor& gate, const Tensor& up, Activation activation);
@@ -89,13 +90,17 @@ struct OpTable {
   // null: built from the ops above
   MatmulInput (*attend)(const AttentionInputs& in, std::span<const AttentionSpan> spans);
 
-  // gated_delta.h: carries out the runs in order. The windows' counters are updated by the caller; the
+  // recurrence.h: carries out the runs in order. The windows' counters are updated by the caller; the
   // backend updates only the tensors s, conv, and those of the window. A run's `keep` receives s and conv
   // after the run. plain: the result must be an f32 tensor; otherwise it may be packed.
-  MatmulInput (*gated_delta)(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                             const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain);
+  MatmulInput (*recurrence)(const RecurrenceInputs& in, const RecurrenceShape& shape,
+                            const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs,
+                            bool plain);
   // A run of no rows: folds accepted entries into s and conv.
-  void (*gated_delta_fold)(const GatedDeltaShape& shape, const DeltaRun& run);
+  void (*recurrence_fold)(const RecurrenceShape& shape, const RecurrenceRun& run);
+  // null: the backend has no kernels for it
+  MatmulInput (*short_conv)(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
+                            std::span<const RecurrenceRun> runs) = nullptr;
 };
 
 const OpTable& cpu_ops();

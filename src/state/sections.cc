@@ -33,13 +33,15 @@ std::optional<ArraySpec> kv_spec(const SectionFormat& format, const SectionTag& 
   return ArraySpec{{static_cast<int>(q8_bytes(exact.shape, exact.dtype, part_of(tag.kind)))}, Dtype::u8};
 }
 
-std::optional<ArraySpec> delta_spec(const SectionFormat& format, const SectionTag& tag) {
+// An array without elements has no section.
+std::optional<ArraySpec> recurrent_spec(const SectionFormat& format, const SectionTag& tag) {
   const LayerLayout* layer = layer_of(format, tag);
-  const auto* shape = layer ? std::get_if<ops::GatedDeltaShape>(layer) : nullptr;
+  const auto* shape = layer ? std::get_if<ops::RecurrenceShape>(layer) : nullptr;
   if (!shape || tag.stack != Stack::model || tag.block != 0) return std::nullopt;
-  if (tag.kind == SectionKind::delta_state)
-    return ArraySpec{{shape->value_heads, shape->key_dim, shape->value_dim}, Dtype::f32};
-  return ArraySpec{{shape->conv_kernel - 1, shape->conv_channels()}, Dtype::f32};
+  ArraySpec spec{{shape->conv_kernel - 1, shape->conv_channels()}, Dtype::f32};
+  if (tag.kind == SectionKind::recurrent_state)
+    spec.shape = {shape->value_heads, shape->key_dim, shape->value_dim};
+  return spec.shape.count() > 0 ? std::optional(spec) : std::nullopt;
 }
 
 constexpr SectionTag kHidden{SectionKind::hidden, Stack::mtp, 0, 0};
@@ -91,9 +93,9 @@ std::optional<ArraySpec> section_spec(const SectionFormat& format, const Section
     case SectionKind::keys:
     case SectionKind::values:
       return kv_spec(format, tag);
-    case SectionKind::delta_state:
+    case SectionKind::recurrent_state:
     case SectionKind::conv_rows:
-      return delta_spec(format, tag);
+      return recurrent_spec(format, tag);
     case SectionKind::hidden:
       if (tag != kHidden || format.mtp.empty()) return std::nullopt;
       return ArraySpec{{1, format.mtp_hidden}, Dtype::f32};
@@ -142,19 +144,27 @@ bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int bloc
   return true;
 }
 
-void write_delta(int layer, const ops::GatedDeltaState& delta, StateSections& out) {
-  out.emplace(tag_of(SectionKind::delta_state, Stack::model, layer), to_host(delta.s));
-  out.emplace(tag_of(SectionKind::conv_rows, Stack::model, layer), to_host(delta.conv));
+void write_recurrent(int layer, const ops::RecurrenceState& state, StateSections& out) {
+  const auto write = [&](SectionKind kind, const Tensor& data) {
+    if (!data.empty()) out.emplace(tag_of(kind, Stack::model, layer), to_host(data));
+  };
+  write(SectionKind::recurrent_state, state.s);
+  write(SectionKind::conv_rows, state.conv);
 }
 
-bool read_delta(const SectionFormat& format, int layer, const StateSections& sections,
-                ops::GatedDeltaState& delta) {
-  const Tensor* s = find_section(format, sections, tag_of(SectionKind::delta_state, Stack::model, layer));
-  const Tensor* conv = find_section(format, sections, tag_of(SectionKind::conv_rows, Stack::model, layer));
-  if (!s || !conv) return false;
+bool read_recurrent(const SectionFormat& format, int layer, const StateSections& sections,
+                    ops::RecurrenceState& state) {
+  const auto* shape = std::get_if<ops::RecurrenceShape>(&format.model.at(static_cast<size_t>(layer)));
+  if (!shape) return false;
   Device& device = device_of(format, Stack::model, layer);
-  delta = {device.to_device(*s), device.to_device(*conv), {}};
-  return true;
+  state = ops::make_recurrence_state(device, *shape);
+  const auto read = [&](SectionKind kind, Tensor& to) {
+    if (to.empty()) return true;
+    const Tensor* stored = find_section(format, sections, tag_of(kind, Stack::model, layer));
+    if (stored) to = device.to_device(*stored);
+    return stored != nullptr;
+  };
+  return read(SectionKind::recurrent_state, state.s) && read(SectionKind::conv_rows, state.conv);
 }
 
 void write_hidden(const Tensor& hidden, StateSections& out) {

@@ -17,7 +17,7 @@
 namespace anabranch {
 
 // Stored in files: a number never changes its meaning.
-enum class SectionKind : uint32_t { keys = 1, values = 2, delta_state = 3, conv_rows = 4, hidden = 5 };
+enum class SectionKind : uint32_t { keys = 1, values = 2, recurrent_state = 3, conv_rows = 4, hidden = 5 };
 enum class Stack : uint32_t { model = 0, mtp = 1 };
 
 struct SectionTag {
@@ -66,10 +66,11 @@ void write_kv_block(const SectionFormat& format, Stack stack, int layer, int blo
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
                    const StateSections& sections, ops::PagedKv& kv);
 
-// The recurrent state and the conv rows of a gated-delta layer of the model. `delta` must have no window.
-void write_delta(int layer, const ops::GatedDeltaState& delta, StateSections& out);
-bool read_delta(const SectionFormat& format, int layer, const StateSections& sections,
-                ops::GatedDeltaState& delta);
+// The recurrent state and the conv rows of a recurrent layer of the model. `state` must have no window. An
+// array without elements has no section: a short convolution has no recurrent state.
+void write_recurrent(int layer, const ops::RecurrenceState& state, StateSections& out);
+bool read_recurrent(const SectionFormat& format, int layer, const StateSections& sections,
+                    ops::RecurrenceState& state);
 
 // The MTP head's hidden state, whose next token is not known yet.
 void write_hidden(const Tensor& hidden, StateSections& out);

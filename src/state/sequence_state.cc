@@ -7,10 +7,10 @@
 namespace anabranch {
 namespace {
 
-uint64_t sum_deltas(const StateLayout& layout, uint64_t (*of)(const ops::GatedDeltaShape&)) {
+uint64_t sum_recurrent(const StateLayout& layout, uint64_t (*of)(const ops::RecurrenceShape&)) {
   uint64_t bytes = 0;
   for (const auto& layer : layout) {
-    if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&layer)) bytes += of(*shape);
+    if (const auto* shape = std::get_if<ops::RecurrenceShape>(&layer)) bytes += of(*shape);
   }
   return bytes;
 }
@@ -40,15 +40,15 @@ uint64_t fixed_bytes(const StateLayout& layout, const Device& device) {
 }
 
 uint64_t recurrent_bytes(const StateLayout& layout) {
-  return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
+  return sum_recurrent(layout, [](const ops::RecurrenceShape& d) -> uint64_t {
     return 4ull * d.value_heads * d.key_dim * d.value_dim + 4ull * (d.conv_kernel - 1) * d.conv_channels();
   });
 }
 
 uint64_t window_bytes(const StateLayout& layout) {
-  return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
+  return sum_recurrent(layout, [](const ops::RecurrenceShape& d) -> uint64_t {
     return 4ull * kMaxDraftTokens *
-           (d.key_heads * d.key_dim + d.value_heads * d.value_dim + d.value_heads + d.conv_channels());
+           (d.key_heads * d.key_dim + d.value_heads * (d.value_dim + d.decay_dim()) + d.conv_channels());
   });
 }
 
@@ -67,8 +67,8 @@ SequenceState::SequenceState(std::span<Device* const> devices, const StateLayout
       attention.window = is_windowed(*kv) ? kv->window : 0;
       layers_.emplace_back(std::move(attention));
     } else {
-      const auto& shape = std::get<ops::GatedDeltaShape>(layer);
-      layers_.emplace_back(Delta{shape, ops::make_gated_delta_state(*devices[i], shape)});
+      const auto& shape = std::get<ops::RecurrenceShape>(layer);
+      layers_.emplace_back(Recurrent{shape, ops::make_recurrence_state(*devices[i], shape)});
     }
   }
 }
@@ -82,8 +82,8 @@ void SequenceState::open() {
 void SequenceState::commit(int tokens) {
   CHECK(has_draft_ && tokens >= 0 && tokens <= open_, "{} of {} tokens cannot stay", tokens, open_);
   for (auto& layer : layers_) {
-    if (auto* delta = std::get_if<Delta>(&layer)) {
-      ops::gated_delta_commit(delta->state, tokens);
+    if (auto* delta = std::get_if<Recurrent>(&layer)) {
+      ops::recurrence_commit(delta->state, tokens);
       continue;
     }
     auto& kv = std::get<AttentionState>(layer).kv;
@@ -106,7 +106,7 @@ void SequenceState::forget() {
   remembered_ = -1;
   drop_unseen();
   for (auto& layer : layers_)
-    if (auto* delta = std::get_if<Delta>(&layer)) delta->before.reset();
+    if (auto* delta = std::get_if<Recurrent>(&layer)) delta->before.reset();
 }
 
 // Keeping references to the tensors is enough: shared tensors are not changed in place.
@@ -115,7 +115,7 @@ void SequenceState::remember() {
   forget();
   remembered_ = length_;
   for (auto& layer : layers_)
-    if (auto* delta = std::get_if<Delta>(&layer)) {
+    if (auto* delta = std::get_if<Recurrent>(&layer)) {
       const auto& now = delta->state;
       delta->before = {now.s, now.conv, {}};
       if (now.window) delta->before->window.emplace().accepted = now.window->accepted;
@@ -125,7 +125,7 @@ void SequenceState::remember() {
 void SequenceState::take_back() {
   CHECK(!has_draft_ && remembered_ >= 0, "nothing was remembered");
   for (auto& layer : layers_) {
-    if (auto* delta = std::get_if<Delta>(&layer)) {
+    if (auto* delta = std::get_if<Recurrent>(&layer)) {
       auto& before = *delta->before;
       delta->state.s = std::move(before.s);
       delta->state.conv = std::move(before.conv);
@@ -159,9 +159,9 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   CHECK(!has_draft_, "a snapshot during a draft");
   auto& from = layers_.at(static_cast<size_t>(layer));
   auto& to = out.layers.at(static_cast<size_t>(layer));
-  if (auto* delta = std::get_if<Delta>(&from)) {
-    ops::gated_delta_fold(delta->shape, delta->state);
-    to = ops::GatedDeltaState{delta->state.s, delta->state.conv, {}};
+  if (auto* delta = std::get_if<Recurrent>(&from)) {
+    ops::recurrence_fold(delta->shape, delta->state);
+    to = ops::RecurrenceState{delta->state.s, delta->state.conv, {}};
   } else {
     ops::PagedKv kv = std::get<AttentionState>(from).kv;
     ops::kv_truncate(kv, kv.length - later);  // also drops blocks that only a draft reached
@@ -170,17 +170,17 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   }
 }
 
-ops::GatedDeltaState& SequenceState::snapshot_delta(int layer, Snapshot& out) {
+ops::RecurrenceState& SequenceState::snapshot_recurrent(int layer, Snapshot& out) {
   CHECK(!has_draft_, "a snapshot during a draft");
-  return out.layers.at(static_cast<size_t>(layer)).emplace<ops::GatedDeltaState>();
+  return out.layers.at(static_cast<size_t>(layer)).emplace<ops::RecurrenceState>();
 }
 
 void SequenceState::restore(const Snapshot& snapshot) {
   CHECK(!has_draft_ && snapshot.layers.size() == layers_.size(), "a snapshot of {} layers for {}",
         snapshot.layers.size(), layers_.size());
   for (size_t i = 0; i < layers_.size(); i++) {
-    if (auto* delta = std::get_if<Delta>(&layers_[i])) {
-      const auto& from = std::get<ops::GatedDeltaState>(snapshot.layers[i]);
+    if (auto* delta = std::get_if<Recurrent>(&layers_[i])) {
+      const auto& from = std::get<ops::RecurrenceState>(snapshot.layers[i]);
       delta->state.s = from.s;
       delta->state.conv = from.conv;
       if (delta->state.window) delta->state.window->accepted = 0;
@@ -198,8 +198,8 @@ AttentionState& SequenceState::attention(int layer) {
   return *attention;
 }
 
-ops::GatedDeltaState& SequenceState::delta(int layer) {
-  auto* delta = std::get_if<Delta>(&layers_.at(layer));
+ops::RecurrenceState& SequenceState::recurrent(int layer) {
+  auto* delta = std::get_if<Recurrent>(&layers_.at(layer));
   CHECK(delta, "layer {} keeps no recurrent state", layer);
   return delta->state;
 }

@@ -1,8 +1,8 @@
 // All mutable memory of one sequence: keys and values of its attention layers, recurrent state and conv rows
-// of its gated-delta layers.
+// of its recurrent layers (ops/recurrence.h), and conv rows of its short convolutions.
 //
 // Tokens are committed at once, or, between open() and commit(), are draft tokens. Draft tokens do not change
-// the state of the committed tokens: gated-delta layers keep window entries (ops/gated_delta.h), attention
+// the state of the committed tokens: recurrent layers keep window entries (ops/recurrence.h), attention
 // layers write beyond the committed length. After commit(tokens) the state is bit-identical to that of
 // applying only these tokens; commit() leaves a part of the work to the next pass.
 //
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "ops/attention.h"
-#include "ops/gated_delta.h"
+#include "ops/recurrence.h"
 
 namespace anabranch {
 
@@ -40,7 +40,7 @@ inline bool is_windowed(const KvLayout& layout) {
 }
 
 // The memory layout of each layer, in layer order.
-using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
+using LayerLayout = std::variant<KvLayout, ops::RecurrenceShape>;
 using StateLayout = std::vector<LayerLayout>;
 
 // Memory of a sequence in bytes. kv_bytes_per_token(): for each token of context. fixed_bytes(): independent
@@ -61,7 +61,7 @@ struct AttentionState {
 // Shares storage with the states that it was taken from or restored to.
 struct Snapshot {
   int length = 0;
-  std::vector<std::variant<ops::PagedKv, ops::GatedDeltaState>> layers;
+  std::vector<std::variant<ops::PagedKv, ops::RecurrenceState>> layers;
 };
 
 // The MTP head's snapshot that belongs to a model's snapshot. Its KV cache covers the pairs (hidden state,
@@ -111,25 +111,25 @@ class SequenceState {
   // applied.
   void begin_snapshot(Snapshot& out) const { out.layers.resize(layers_.size()); }
   void snapshot_layer(int layer, Snapshot& out, int later = 0);
-  // A gated-delta layer's part of such a snapshot, which ops::gated_delta() fills.
-  ops::GatedDeltaState& snapshot_delta(int layer, Snapshot& out);
+  // A recurrent layer's part of such a snapshot, which ops::recurrence() or ops::short_conv() fills.
+  ops::RecurrenceState& snapshot_recurrent(int layer, Snapshot& out);
   void restore(const Snapshot& snapshot);
 
   // Called by Model after tokens were applied to every layer.
   void advance(int tokens);
   // The state of one layer. Aborts if the layer is of the other kind.
   AttentionState& attention(int layer);
-  ops::GatedDeltaState& delta(int layer);
+  ops::RecurrenceState& recurrent(int layer);
 
  private:
   void drop_unseen();
-  struct Delta {
-    ops::GatedDeltaShape shape;
-    ops::GatedDeltaState state;
+  struct Recurrent {
+    ops::RecurrenceShape shape;
+    ops::RecurrenceState state;
     // The state at remember(); its window has only `accepted`.
-    std::optional<ops::GatedDeltaState> before = {};
+    std::optional<ops::RecurrenceState> before = {};
   };
-  std::vector<std::variant<AttentionState, Delta>> layers_;
+  std::vector<std::variant<AttentionState, Recurrent>> layers_;
   Adapters adapters_;
   int length_ = 0, open_ = 0;
   int remembered_ = -1;  // the length at remember(); -1: nothing is remembered

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/outside_text.h"
+#include "base/python_json.h"
 
 namespace anabranch {
 namespace {
@@ -149,7 +150,7 @@ Result<TokenizerSettings> read_tokenizer_settings(const TokenizerSideFiles& file
     TRY_VOID(read_added_tokens(added, out));
   }
   // The model loader reports a config.json that cannot be read.
-  const auto model = files.config.empty() ? Result<Json>(Json()) : parse_json(files.config);
+  const auto model = files.config.empty() ? Result<Json>(Json()) : parse_python_json(files.config);
   if (model) out.model_type = string_at(*model, "model_type");
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/python_json.h"
 #include "slow.h"
 
 namespace anabranch {
@@ -103,6 +104,23 @@ TEST(Json, ManyKeysAreNotQuadratic) {
   EXPECT_TRUE(parse_json(text).ok());
   // About 0.1 s; inserting key by key takes over 5 s.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4 * kSlowdown));
+}
+
+TEST(Json, PythonsNumbersAreTakenAsObjects) {
+  const Json infinity = {{"__float__", "Infinity"}};
+  const auto read =
+      parse_python_json(R"({"a": [0.0, Infinity], "b \" Infinity": "NaN", "c": -Infinity, "d": NaN})");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ((*read)["a"][1], infinity);
+  EXPECT_EQ((*read)["b \" Infinity"], "NaN");
+  EXPECT_EQ((*read)["c"]["__float__"], "-Infinity");
+  EXPECT_EQ((*read)["d"]["__float__"], "NaN");
+  EXPECT_FALSE(parse_json("[Infinity]").ok()) << "only in configs";
+  for (const char* wrong : {"[Infinite]", "[Infinity", "Infinity Infinity", "[\"Infinity]"}) {
+    const auto bad = parse_python_json(wrong);
+    ASSERT_FALSE(bad.ok()) << wrong;
+    EXPECT_EQ(bad.error().message, parse_json(wrong).error().message);
+  }
 }
 
 TEST(Json, StringAtTakesStringsOnly) {

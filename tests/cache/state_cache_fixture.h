@@ -22,7 +22,7 @@ using namespace anabranch::testing;
 using Tokens = std::vector<int>;
 
 constexpr int kHidden = 24;
-const ops::GatedDeltaShape kDelta{
+const ops::RecurrenceShape kDelta{
     .key_heads = 1, .value_heads = 2, .key_dim = 8, .value_dim = 8, .conv_kernel = 4};
 
 struct Layers {
@@ -92,10 +92,10 @@ inline SavedState state_of(const Layers& layers, const Tokens& tokens, bool with
       state.model.layers.emplace_back(kv_of(*kv, prefixes, i));
       continue;
     }
-    const auto& shape = std::get<ops::GatedDeltaShape>(layers.model[i]);
+    const auto& shape = std::get<ops::RecurrenceShape>(layers.model[i]);
     const uint64_t seed = prefixes.back() + i;
     state.model.layers.emplace_back(
-        ops::GatedDeltaState{random_array(seed, {shape.value_heads, shape.key_dim, shape.value_dim}),
+        ops::RecurrenceState{random_array(seed, {shape.value_heads, shape.key_dim, shape.value_dim}),
                              random_array(seed + 50, {shape.conv_kernel - 1, shape.conv_channels()}),
                              {}});
   }

@@ -61,7 +61,7 @@ TEST_F(SpoiltRecordTest, AMissingSectionIsAMiss) {
   check("values", kHybrid, 512, block, without(SectionKind::values, Stack::model));
   check("the head's keys", kHybrid, 512, block, without(SectionKind::keys, Stack::mtp));
   check("the started block", kHybrid, 600, point, without(SectionKind::values, Stack::model));
-  check("S", kHybrid, 600, point, without(SectionKind::delta_state, Stack::model));
+  check("S", kHybrid, 600, point, without(SectionKind::recurrent_state, Stack::model));
   check("conv rows", kHybrid, 600, point, without(SectionKind::conv_rows, Stack::model));
   check("hidden", kHybrid, 600, point, without(SectionKind::hidden, Stack::mtp));
   check("the head's values", kHybrid, 600, point, without(SectionKind::values, Stack::mtp));
@@ -95,7 +95,7 @@ TEST_F(SpoiltRecordTest, AnUnknownSectionIsAMiss) {
 
 TEST_F(SpoiltRecordTest, ASectionOfAnotherSizeIsAMiss) {
   static const std::vector<char> zeros(1 << 20);
-  for (const SectionKind kind : {SectionKind::keys, SectionKind::values, SectionKind::delta_state,
+  for (const SectionKind kind : {SectionKind::keys, SectionKind::values, SectionKind::recurrent_state,
                                  SectionKind::conv_rows, SectionKind::hidden}) {
     for (const int more : {-4, 4, 1 << 18}) {
       const auto resize = [&](std::vector<Section>& sections) {

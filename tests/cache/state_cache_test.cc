@@ -485,8 +485,8 @@ TEST_F(StateCacheTest, KeysAndValuesInEightBits) {
   ASSERT_EQ(exact.size(), rounded.size());
   for (size_t i = 0; i < exact.size(); i++) ASSERT_NEAR(exact[i], rounded[i], 1 / 254.0 + 1 / 2048.0);
   for (const int layer : {0, 2}) {
-    const auto& a = std::get<ops::GatedDeltaState>(state.model.layers[layer]);
-    const auto& b = std::get<ops::GatedDeltaState>(in_memory.state.model.layers[layer]);
+    const auto& a = std::get<ops::RecurrenceState>(state.model.layers[layer]);
+    const auto& b = std::get<ops::RecurrenceState>(in_memory.state.model.layers[layer]);
     EXPECT_EQ(testing::bytes_of(a.s), testing::bytes_of(b.s));
     EXPECT_EQ(testing::bytes_of(a.conv), testing::bytes_of(b.conv));
   }

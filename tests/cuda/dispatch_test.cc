@@ -14,8 +14,8 @@
 #include "ops/cuda/kernels/args.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
-#include "ops/gated_delta.h"
 #include "ops/matrices.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 namespace {
@@ -187,8 +187,8 @@ TEST(CudaDispatch, MixturesOfExperts) {
 
 TEST(CudaDispatch, DeltaRuleOfManySequences) {
   on_card(kH200, [](Device& device) {
-    const GatedDeltaShape shape{2, 4, 128, 128, 4};
-    const GatedDeltaWeights weights{zeros(device, {4, shape.conv_channels()}), zeros(device, {4}),
+    const RecurrenceShape shape{2, 4, 128, 128, 4};
+    const RecurrenceWeights weights{zeros(device, {4, shape.conv_channels()}), zeros(device, {4}),
                                     zeros(device, {4}), zeros(device, {128})};
     for (const auto& [sequences, tokens, launches, threads_of_makers] : {std::tuple{1, 1, 1, 0},
                                                                          {1, 100, 1, 384},
@@ -197,14 +197,14 @@ TEST(CudaDispatch, DeltaRuleOfManySequences) {
                                                                          {32, 9, 1, 384},
                                                                          {40, 1, 2, 0}}) {
       const int rows = sequences * tokens;
-      std::vector<GatedDeltaState> states;
-      for (int i = 0; i < sequences; i++) states.push_back(make_gated_delta_state(device, shape));
-      std::vector<GatedDeltaSpan> spans;
+      std::vector<RecurrenceState> states;
+      for (int i = 0; i < sequences; i++) states.push_back(make_recurrence_state(device, shape));
+      std::vector<RecurrenceSpan> spans;
       for (int i = 0; i < sequences; i++)
         spans.push_back({&states[static_cast<size_t>(i)], i * tokens, tokens});
       const Tensor qkv = zeros(device, {rows, shape.conv_channels()}), z = zeros(device, {rows, 512}),
                    b = zeros(device, {rows, 4}), a = zeros(device, {rows, 4});
-      const auto seen = launches_of([&] { gated_delta({qkv, z, b, a}, shape, weights, spans); });
+      const auto seen = launches_of([&] { recurrence({qkv, z, b, a}, shape, weights, spans); });
       const bool norm_apart = threads_of_makers > 0;
       ASSERT_EQ(static_cast<int>(seen.size()), launches + norm_apart) << sequences;
       EXPECT_EQ(seen.front().kernel, "delta");
@@ -262,7 +262,7 @@ class SmallModel {
         norm_{zeros(device, {64}), 1e-6f},
         delta_weights_{zeros(device, {4, kDelta.conv_channels()}), zeros(device, {2}), zeros(device, {2}),
                        zeros(device, {32})},
-        delta_(make_gated_delta_state(device, kDelta)) {
+        delta_(make_recurrence_state(device, kDelta)) {
     kv_.kv_heads = 1;
     kv_.head_dim = 32;
   }
@@ -273,10 +273,10 @@ class SmallModel {
     const Tensor y = here(linear_add(linear_swiglu(x, weight_, weight_, norm_), weight_, x));
     attend_to(y);
     const Tensor qkv = zeros(device_, {rows, kDelta.conv_channels()}), b = zeros(device_, {rows, 2});
-    const GatedDeltaState snapshot = delta_;
-    const GatedDeltaSpan span{&delta_, 0, rows, true};
-    here(gated_delta({qkv, y, b, b}, kDelta, delta_weights_, {&span, 1}).values);
-    gated_delta_commit(delta_, 1);
+    const RecurrenceState snapshot = delta_;
+    const RecurrenceSpan span{&delta_, 0, rows, true};
+    here(recurrence({qkv, y, b, b}, kDelta, delta_weights_, {&span, 1}).values);
+    recurrence_commit(delta_, 1);
     here(delta_.s);
     EXPECT_EQ(best_of_rows(y).size(), static_cast<size_t>(rows));
     EXPECT_TRUE(to_host(add(y, y)).device().is_host());
@@ -288,7 +288,7 @@ class SmallModel {
   }
 
  private:
-  static constexpr GatedDeltaShape kDelta{1, 2, 32, 32, 4};
+  static constexpr RecurrenceShape kDelta{1, 2, 32, 32, 4};
 
   const Tensor& here(const Tensor& x) {
     const int index = static_cast<cuda::CudaDevice&>(device_).info().index;
@@ -317,8 +317,8 @@ class SmallModel {
   Matrix matrix_ = affine_matrix(64, 64, 4, 64, ScaleType::bf16, false, 1);
   Weight weight_;
   RowNorm norm_;
-  GatedDeltaWeights delta_weights_;
-  GatedDeltaState delta_;
+  RecurrenceWeights delta_weights_;
+  RecurrenceState delta_;
   PagedKv kv_;
 };
 

@@ -31,11 +31,17 @@ struct Description {
         a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
         a.v_norm, a.keys_are_values, a.kv_layer);
   }
-  void mixer(const ops::GatedDeltaShape& d) {
-    add("delta", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate);
+  void mixer(const ops::RecurrenceShape& d) {
+    const ops::RecurrenceRule& r = d.rule;
+    add("recurrence", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate,
+        d.channels, r.delta, static_cast<int>(r.beta), static_cast<int>(r.decay), static_cast<int>(r.norm),
+        r.norm_group, r.step_min, r.step_max, r.conv_bias, r.skip);
   }
+  void mixer(std::monostate) { add("none"); }
+  void mlp(std::monostate) { add("none"); }
   void mlp(const MlpSpec& m) {
-    add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu));
+    add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
+        m.relu2);
   }
   void mlp(const MoeSpec& m) {
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
@@ -68,6 +74,7 @@ std::string describe(const ModelSpec& spec) {
 Result<ModelSpec> read(const Json& config) {
   const std::string type = config["model_type"];
   if (type.starts_with("gemma")) return read_gemma_config(config, "config.json");
+  if (is_hybrid_member(type)) return read_hybrid_config(config, "config.json");
   if (is_llama_member(type)) return read_llama_config(config, "config.json");
   return read_qwen3_5_config(config, "config.json");
 }

@@ -21,7 +21,7 @@ using ops::Rng;
 
 constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5, kExperts = 4,
               kInput = 16;
-const ops::GatedDeltaShape kShape{
+const ops::RecurrenceShape kShape{
     .key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 32, .conv_kernel = 4};
 
 // Makes what layers are made of, of random numbers.
@@ -85,9 +85,9 @@ class Maker {
     a.k_norm = norm(kDim);
     return a;
   }
-  GatedDelta gated_delta() {
+  Recurrence recurrence() {
     const int hv = kShape.value_heads, values = hv * kShape.value_dim;
-    GatedDelta g{kShape,
+    Recurrence g{kShape,
                  {tensor({kShape.conv_kernel, kShape.conv_channels()}, 0.5f), tensor({hv}), tensor({hv}),
                   tensor({kShape.value_dim})},
                  linear(kShape.conv_channels(), kHidden),
@@ -200,12 +200,12 @@ Last plain(const Attention& a, const Tensor& x) {
   return {a.gate ? ops::sigmoid_gate(y, plain_linear(x, *a.gate)) : y, a.o};
 }
 
-Last plain(const GatedDelta& g, const Tensor& x) {
-  auto state = ops::make_gated_delta_state(x.device(), g.shape);
-  const Tensor qkv = plain_linear(x, g.qkv), z = plain_linear(x, g.z), b = plain_linear(x, g.b),
-               a = plain_linear(x, g.a);
-  const ops::GatedDeltaSpan span{&state, 0, x.shape(0)};
-  return {ops::gated_delta_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
+Last plain(const Recurrence& g, const Tensor& x) {
+  auto state = ops::make_recurrence_state(x.device(), g.shape);
+  const Tensor qkv = plain_linear(x, g.qkv), z = plain_linear(x, g.z), b = plain_linear(x, *g.b),
+               a = plain_linear(x, *g.a);
+  const ops::RecurrenceSpan span{&state, 0, x.shape(0)};
+  return {ops::recurrence_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
 }
 
 Tensor normed_by(const std::optional<Norm>& norm, const Tensor& x) {
@@ -263,7 +263,7 @@ Tensor by_definition(const DecoderLayer& layer, const Tensor& x, const Tensor& i
 }
 
 Tensor run(const DecoderLayer& layer, const Tensor& x, const Tensor& input) {
-  const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
+  const bool delta = std::holds_alternative<Recurrence>(layer.mixer);
   SequenceState state(x.device(), {delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})});
   Batch batch;
   batch.add(state, std::vector<int>(static_cast<size_t>(x.shape(0)), 1), Batch::Logits::none);
@@ -275,7 +275,7 @@ std::vector<DecoderLayer> layers(Maker& maker) {
   std::vector<DecoderLayer> out;
   for (const bool post : {false, true})
     for (int kind = 0; kind < 3; kind++) {
-      Mixer mixer = kind == 2 ? Mixer(maker.gated_delta()) : Mixer(maker.attention(kind == 1));
+      Mixer mixer = kind == 2 ? Mixer(maker.recurrence()) : Mixer(maker.attention(kind == 1));
       DecoderLayer layer{maker.norm(kHidden), std::move(mixer), maker.norm(kHidden), maker.mlp()};
       if (post) layer.post1 = maker.norm(kHidden), layer.post2 = maker.norm(kHidden);
       out.push_back(std::move(layer));
@@ -320,7 +320,7 @@ TEST(DecoderLayer, IsCloseToTheReference) {
 TEST(DecoderLayer, PostNormsCount) {
   Maker maker(ops::cpu_device());
   const Tensor x = maker.tensor({kRows, kHidden});
-  DecoderLayer layer{maker.norm(kHidden), maker.gated_delta(), maker.norm(kHidden), maker.mlp()};
+  DecoderLayer layer{maker.norm(kHidden), maker.recurrence(), maker.norm(kHidden), maker.mlp()};
   const auto without = ops::to_vector(run(layer, x, {}));
   layer.post1 = maker.norm(kHidden);
   const auto first = ops::to_vector(run(layer, x, {}));
@@ -363,7 +363,7 @@ TEST(DecoderLayer, NeighboursDoNotMatter) {
   for (const DecoderLayer& layer : layers(maker)) {
     const Tensor x = maker.tensor({3, kHidden}), y = maker.tensor({kRows, kHidden}),
                  first_input = maker.tensor({3, kInput}), second_input = maker.tensor({kRows, kInput});
-    const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
+    const bool delta = std::holds_alternative<Recurrence>(layer.mixer);
     const StateLayout layout{delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})};
     SequenceState first(device, layout), second(device, layout);
     Batch batch;

@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "base/float16.h"
-#include "ops/gated_delta.h"
 #include "ops/matrices.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 
 constexpr double kBf16 = 1.0 / 256;  // one rounding to bf16, relative
 
-inline const GatedDeltaShape kDeltaShapes[] = {
+inline const RecurrenceShape kDeltaShapes[] = {
     {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {1, 3, 64, 64, 3}, {1, 2, 32, 64, 4, true}};
 
 // What packing changes, relative to Matrix::magnitude(): scales and biases are rounded to bf16, f32 values to

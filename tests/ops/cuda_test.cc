@@ -15,9 +15,9 @@
 #include "ops/cuda_cases.h"
 #include "ops/delta_cases.h"
 #include "ops/elementwise.h"
-#include "ops/gated_delta.h"
 #include "ops/low_rank_cases.h"
 #include "ops/open.h"
+#include "ops/recurrence.h"
 #include "ops/rope.h"
 #include "ops/table.h"
 

@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "ops/cuda_cases.h"
-#include "ops/gated_delta.h"
 #include "ops/linear.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 
 struct Delta {
-  GatedDeltaShape shape;
+  RecurrenceShape shape;
   Tensor qkv, z, b, a;
-  GatedDeltaWeights weights;
+  RecurrenceWeights weights;
 };
-inline Delta make_delta(const GatedDeltaShape& s, int rows, Rng& rng) {
+inline Delta make_delta(const RecurrenceShape& s, int rows, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
   const auto in = [&](const Shape& shape, float scale = 1.0f) { return random_tensor(shape, rng, scale); };
   return {s,
@@ -28,16 +28,16 @@ inline Delta make_delta(const GatedDeltaShape& s, int rows, Rng& rng) {
 }
 inline Delta on_device(const Delta& d, Device& device) {
   const auto there = [&](const Tensor& x) { return device.to_device(x); };
-  const GatedDeltaWeights& w = d.weights;
+  const RecurrenceWeights& w = d.weights;
   return {d.shape,    there(d.qkv),
           there(d.z), there(d.b),
           there(d.a), {there(w.conv_weight), there(w.a_log), there(w.dt_bias), there(w.norm_weight), w.eps}};
 }
-inline Tensor delta_rows(const Delta& d, int begin, int end, GatedDeltaState& state, bool draft = false) {
+inline Tensor delta_rows(const Delta& d, int begin, int end, RecurrenceState& state, bool draft = false) {
   const auto cut = [&](const Tensor& x) { return x.slice_rows(begin, end); };
   const Tensor qkv = cut(d.qkv), z = cut(d.z), b = cut(d.b), a = cut(d.a);
-  const GatedDeltaSpan span{&state, 0, end - begin, draft};
-  return gated_delta_plain({qkv, z, b, a}, d.shape, d.weights, {&span, 1});
+  const RecurrenceSpan span{&state, 0, end - begin, draft};
+  return recurrence_plain({qkv, z, b, a}, d.shape, d.weights, {&span, 1});
 }
 
 inline void expect_delta_like_reference(Device& card) {
@@ -46,7 +46,7 @@ inline void expect_delta_like_reference(Device& card) {
     const Delta d = make_delta(shape, 70, rng);
     const auto run = [&](Device& device) {
       const Delta here = on_device(d, device);
-      auto state = make_gated_delta_state(device, shape);
+      auto state = make_recurrence_state(device, shape);
       const auto one = delta_rows(here, 0, 50, state), two = delta_rows(here, 50, 55, state);
       return concat_rows({one, two, delta_rows(here, 55, 70, state)});
     };
@@ -60,7 +60,7 @@ inline void expect_drafts_of_delta(Device& card) {
   Rng rng(7);
   for (const auto& shape : kDeltaShapes) {
     const Delta d = on_device(make_delta(shape, 60, rng), card);
-    auto plain = make_gated_delta_state(card, shape), tried = make_gated_delta_state(card, shape);
+    auto plain = make_recurrence_state(card, shape), tried = make_recurrence_state(card, shape);
     std::vector<Tensor> expected;
     for (int t = 0; t < 60; t++) expected.push_back(to_host(delta_rows(d, t, t + 1, plain)));
     int at = 0;
@@ -69,20 +69,20 @@ inline void expect_drafts_of_delta(Device& card) {
       for (int i = 0; i < drafted; i++)
         expect_same_bits(y.slice_rows(i, i + 1), expected[static_cast<size_t>(at + i)],
                          fmt::format("token {} of a draft of {}", at + i, drafted));
-      gated_delta_commit(tried, kept);
+      recurrence_commit(tried, kept);
       at += kept;
     }
     // Two launches in one draft, then a snapshot, and on from there for good.
     delta_rows(d, at, at + 2, tried, true);
     delta_rows(d, at + 2, at + 5, tried, true);
-    gated_delta_commit(tried, 3);
+    recurrence_commit(tried, 3);
     at += 3;
-    gated_delta_fold(shape, tried);
-    auto again = make_gated_delta_state(card, shape);
+    recurrence_fold(shape, tried);
+    auto again = make_recurrence_state(card, shape);
     delta_rows(d, 0, at, again);
     expect_same_bits(to_host(tried.s), to_host(again.s), "state");
     expect_same_bits(to_host(tried.conv), to_host(again.conv), "conv rows");
-    const GatedDeltaState snapshot = tried;
+    const RecurrenceState snapshot = tried;
     const auto before = to_vector(to_host(snapshot.s));
     const Tensor rest = to_host(delta_rows(d, at, 60, tried));
     for (int t = at; t < 60; t++)
@@ -97,41 +97,41 @@ inline void expect_drafts_of_delta(Device& card) {
 // accepted.
 inline void expect_delta_of_many_sequences(Device& card) {
   Rng rng(11);
-  const GatedDeltaShape shape = kDeltaShapes[0];
+  const RecurrenceShape shape = kDeltaShapes[0];
   constexpr int kSequences = 40, kSteps = 7;
   const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
   const Weight out = Weight::make(card, square.source());
-  const auto numbers = [](const GatedDeltaState& state) {
+  const auto numbers = [](const RecurrenceState& state) {
     std::vector<Tensor> all = {to_host(state.s), to_host(state.conv)};
     if (const auto& w = state.window)
       for (const auto* x : {&w->k, &w->delta, &w->decay, &w->rows}) all.push_back(to_host(*x));
     return all;
   };
   struct Sequence {
-    GatedDeltaState together, alone;
-    std::optional<GatedDeltaState> copy = {};  // of `together`, which goes on
+    RecurrenceState together, alone;
+    std::optional<RecurrenceState> copy = {};  // of `together`, which goes on
     std::vector<Tensor> copied = {};           // what it held then
   };
   std::vector<Sequence> all;
   for (int i = 0; i < kSequences; i++)
-    all.push_back({make_gated_delta_state(card, shape), make_gated_delta_state(card, shape)});
+    all.push_back({make_recurrence_state(card, shape), make_recurrence_state(card, shape)});
   for (int step = 0; step < kSteps; step++) {
-    std::vector<GatedDeltaSpan> spans;
+    std::vector<RecurrenceSpan> spans;
     int rows = 0;
     for (int i = 0; i < kSequences; i++) {
       Sequence& s = all[static_cast<size_t>(i)];
       const int turn = (i + step) % 5;  // 0: for good; 1: as drafts; 2: more; 3: some accepted; 4: none
       const int open = s.together.window ? s.together.window->open : 0;
       const int accepted = turn == 4 ? 0 : std::min(open, 1 + i % 3);
-      for (GatedDeltaState* state : {&s.together, &s.alone})
-        if (turn != 1 && turn != 2) gated_delta_commit(*state, accepted);
+      for (RecurrenceState* state : {&s.together, &s.alone})
+        if (turn != 1 && turn != 2) recurrence_commit(*state, accepted);
       if (step == 3 && i % 4 == 0) s.copy = s.together, s.copied = numbers(s.together);
       const int count = turn > 0 ? 1 + i % 4 : step % 2 == 1 && i % 3 == 0 ? 20 : 1;
       spans.push_back({&s.together, rows, count, turn > 0});
       rows += count;
     }
     const Delta d = on_device(make_delta(shape, rows, rng), card);
-    const Tensor y = to_host(linear(gated_delta({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+    const Tensor y = to_host(linear(recurrence({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
     for (int i = 0; i < kSequences; i++) {
       const auto& span = spans[static_cast<size_t>(i)];
       const int end = span.begin + span.count;
@@ -141,9 +141,9 @@ inline void expect_delta_of_many_sequences(Device& card) {
     }
   }
   for (Sequence& s : all) {
-    for (GatedDeltaState* state : {&s.together, &s.alone}) {
-      gated_delta_commit(*state, 0);
-      gated_delta_fold(shape, *state);
+    for (RecurrenceState* state : {&s.together, &s.alone}) {
+      recurrence_commit(*state, 0);
+      recurrence_fold(shape, *state);
     }
     expect_same_bits(to_host(s.together.s), to_host(s.alone.s), "state");
     expect_same_bits(to_host(s.together.conv), to_host(s.alone.conv), "conv rows");
@@ -154,24 +154,24 @@ inline void expect_delta_of_many_sequences(Device& card) {
 // Two spans of each sequence, and what is kept between them.
 inline void expect_delta_of_spans(Device& card) {
   Rng rng(8);
-  const GatedDeltaShape shape = kDeltaShapes[0];
+  const RecurrenceShape shape = kDeltaShapes[0];
   const int sequences = 40, each = 3;
   const Delta d = on_device(make_delta(shape, sequences * each, rng), card);
-  std::vector<GatedDeltaState> together, alone;
+  std::vector<RecurrenceState> together, alone;
   for (int i = 0; i < sequences; i++) {
-    together.push_back(make_gated_delta_state(card, shape));
-    alone.push_back(make_gated_delta_state(card, shape));
+    together.push_back(make_recurrence_state(card, shape));
+    alone.push_back(make_recurrence_state(card, shape));
   }
   const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
   const Weight out = Weight::make(card, square.source());
-  std::vector<GatedDeltaSpan> spans;
-  std::optional<GatedDeltaState> kept = make_gated_delta_state(card, shape);
+  std::vector<RecurrenceSpan> spans;
+  std::optional<RecurrenceState> kept = make_recurrence_state(card, shape);
   for (int i = 0; i < sequences; i++) {
     spans.push_back({&together[static_cast<size_t>(i)], i * each, 1});
     spans.push_back({&together[static_cast<size_t>(i)], i * each + 1, each - 1});
   }
   spans[4].keep = &*kept;
-  const Tensor y = to_host(linear(gated_delta({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+  const Tensor y = to_host(linear(recurrence({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
   for (int i = 0; i < sequences; i++) {
     auto& state = alone[static_cast<size_t>(i)];
     const auto first = delta_rows(d, i * each, i * each + 1, state);

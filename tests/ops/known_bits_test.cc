@@ -7,10 +7,10 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/expert_mixtures.h"
-#include "ops/gated_delta.h"
 #include "ops/linear.h"
 #include "ops/low_rank.h"
 #include "ops/matrices.h"
+#include "ops/recurrence.h"
 #include "ops/rope.h"
 #include "ops/testing.h"
 
@@ -143,20 +143,20 @@ void attention_of_layers(KnownRun& t) {
 }
 
 void gated_delta_of_layers(KnownRun& t) {
-  for (const GatedDeltaShape& s :
-       {GatedDeltaShape{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}}) {
+  for (const RecurrenceShape& s :
+       {RecurrenceShape{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}}) {
     const int c = s.conv_channels(), hv = s.value_heads;
-    const GatedDeltaWeights w{t.input({s.conv_kernel, c}, 0.5f), t.input({hv}), t.input({hv}),
+    const RecurrenceWeights w{t.input({s.conv_kernel, c}, 0.5f), t.input({hv}), t.input({hv}),
                               t.input({s.value_dim})};
-    auto state = make_gated_delta_state(t.device(), s);
+    auto state = make_recurrence_state(t.device(), s);
     for (const auto& [rows, draft] : {std::pair{70, false}, {1, false}, {4, true}, {3, false}}) {
-      const GatedDeltaSpan span{&state, 0, rows, draft};
+      const RecurrenceSpan span{&state, 0, rows, draft};
       const Tensor qkv = t.input({rows, c}), z = t.input({rows, hv * s.value_dim}), b = t.input({rows, hv}),
                    a = t.input({rows, hv});
-      t.see(gated_delta_plain({qkv, z, b, a}, s, w, {&span, 1}));
-      if (draft) gated_delta_commit(state, 2);
+      t.see(recurrence_plain({qkv, z, b, a}, s, w, {&span, 1}));
+      if (draft) recurrence_commit(state, 2);
     }
-    gated_delta_fold(s, state);
+    recurrence_fold(s, state);
     t.see(state.s);
     t.see(state.conv);
   }

@@ -1,11 +1,11 @@
 // The Metal kernels' text, run as C++ (metal_emulation.h), against the reference without kernels.
 
 #include "ops/elementwise.h"
-#include "ops/gated_delta.h"
 #include "ops/linear.h"
 #include "ops/matrices.h"
 #include "ops/metal_emulation.h"
 #include "ops/open.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops {
 namespace {
@@ -68,10 +68,10 @@ TEST_F(Metal, OtherFormatsStayWithTheReference) {
 
 struct Inputs {
   Tensor qkv, z, b, a;
-  GatedDeltaWeights weights;
+  RecurrenceWeights weights;
 };
 
-Inputs delta_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
+Inputs delta_inputs(const RecurrenceShape& s, int tokens, Rng& rng) {
   const int hv = s.value_heads;
   return {random_tensor({tokens, s.conv_channels()}, rng),
           random_tensor({tokens, hv * s.value_dim}, rng),
@@ -84,23 +84,23 @@ Inputs delta_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
 // Prompts in pieces, drafts in one and several launches, some and none of them kept.
 TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
   Rng rng(3);
-  for (const GatedDeltaShape& s : {GatedDeltaShape{2, 4, 32, 32, 4}, {1, 2, 128, 40, 4}, {2, 2, 8, 72, 3}}) {
+  for (const RecurrenceShape& s : {RecurrenceShape{2, 4, 32, 32, 4}, {1, 2, 128, 40, 4}, {2, 2, 8, 72, 3}}) {
     const Inputs in = delta_inputs(s, 40, rng);
-    const auto play = [&](Device& device, GatedDeltaState& state) {
-      state = make_gated_delta_state(device, s);
+    const auto play = [&](Device& device, RecurrenceState& state) {
+      state = make_recurrence_state(device, s);
       const auto put = [&](const Tensor& x) { return device.to_device(x); };
-      const GatedDeltaWeights weights{put(in.weights.conv_weight), put(in.weights.a_log),
+      const RecurrenceWeights weights{put(in.weights.conv_weight), put(in.weights.a_log),
                                       put(in.weights.dt_bias), put(in.weights.norm_weight)};
       int at = 0;
       std::vector<Tensor> parts;
       const auto rows = [&](int count, bool draft) {
         const auto part = [&](const Tensor& x) { return put(x.slice_rows(at, at + count)); };
         const Tensor qkv = part(in.qkv), z = part(in.z), b = part(in.b), a = part(in.a);
-        const GatedDeltaSpan span{.state = &state, .count = count, .draft = draft};
-        parts.push_back(gated_delta_plain({qkv, z, b, a}, s, weights, std::span(&span, 1)));
+        const RecurrenceSpan span{.state = &state, .count = count, .draft = draft};
+        parts.push_back(recurrence_plain({qkv, z, b, a}, s, weights, std::span(&span, 1)));
         at += count;
       };
-      const auto keep = [&](int count) { gated_delta_commit(state, count); };
+      const auto keep = [&](int count) { recurrence_commit(state, count); };
       rows(7, false);
       rows(1, false);
       rows(4, true);
@@ -115,7 +115,7 @@ TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
       rows(6, false);
       return concat_rows(parts);
     };
-    GatedDeltaState ours_state, theirs_state;
+    RecurrenceState ours_state, theirs_state;
     const Tensor theirs = play(reference_device(), theirs_state);
     const Tensor ours = launching([&] { return play(metal_, ours_state); });
     const auto what =

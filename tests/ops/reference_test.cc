@@ -5,8 +5,8 @@
 
 #include "ops/attention.h"
 #include "ops/elementwise.h"
-#include "ops/gated_delta.h"
 #include "ops/probe.h"
+#include "ops/recurrence.h"
 #include "ops/reference/device.h"
 #include "ops/testing.h"
 
@@ -22,21 +22,21 @@ void expect_own_memory(const Tensor& x, const std::string& what) {
 
 TEST(Reference, StatesOfALongPromptKeepTheirOwnSize) {
   constexpr int kTokens = 300;
-  const GatedDeltaShape s = {2, 4, 16, 16, 4};
+  const RecurrenceShape s = {2, 4, 16, 16, 4};
   Rng rng(1);
   Device& device = reference_device();
   const auto on_device = [&](const Shape& shape) { return device.to_device(random_tensor(shape, rng)); };
-  const GatedDeltaWeights weights{on_device({4, s.conv_channels()}), on_device({4}), on_device({4}),
+  const RecurrenceWeights weights{on_device({4, s.conv_channels()}), on_device({4}), on_device({4}),
                                   on_device({16})};
   const Tensor qkv = on_device({kTokens, s.conv_channels()}), z = on_device({kTokens, 64}),
                b = on_device({kTokens, 4}), a = on_device({kTokens, 4});
-  auto state = make_gated_delta_state(device, s);
-  GatedDeltaState kept;
-  const GatedDeltaSpan spans[] = {{.state = &state, .begin = 0, .count = 200, .keep = &kept},
+  auto state = make_recurrence_state(device, s);
+  RecurrenceState kept;
+  const RecurrenceSpan spans[] = {{.state = &state, .begin = 0, .count = 200, .keep = &kept},
                                   {.state = &state, .begin = 200, .count = 95},
                                   {.state = &state, .begin = 295, .count = 5, .draft = true}};
-  gated_delta_plain({qkv, z, b, a}, s, weights, spans);
-  const auto check = [&](const GatedDeltaState& of, const std::string& what) {
+  recurrence_plain({qkv, z, b, a}, s, weights, spans);
+  const auto check = [&](const RecurrenceState& of, const std::string& what) {
     expect_own_memory(of.s, what + ": s");
     expect_own_memory(of.conv, what + ": conv");
     if (!of.window) return;
@@ -45,8 +45,8 @@ TEST(Reference, StatesOfALongPromptKeepTheirOwnSize) {
   };
   check(kept, "kept");
   check(state, "after the prompt");
-  gated_delta_commit(state, 3);
-  gated_delta_fold(s, state);
+  recurrence_commit(state, 3);
+  recurrence_fold(s, state);
   check(state, "settled");
 }
 

@@ -8,7 +8,7 @@
 namespace anabranch {
 namespace {
 
-const ops::GatedDeltaShape kDelta{
+const ops::RecurrenceShape kDelta{
     .key_heads = 1, .value_heads = 2, .key_dim = 8, .value_dim = 4, .conv_kernel = 4};
 
 SectionFormat format_on(Device& device, KvFormat kv = KvFormat::exact) {
@@ -18,7 +18,7 @@ SectionFormat format_on(Device& device, KvFormat kv = KvFormat::exact) {
 TEST(SectionsTest, TagsArePinned) {
   EXPECT_EQ(static_cast<int>(SectionKind::keys), 1);
   EXPECT_EQ(static_cast<int>(SectionKind::values), 2);
-  EXPECT_EQ(static_cast<int>(SectionKind::delta_state), 3);
+  EXPECT_EQ(static_cast<int>(SectionKind::recurrent_state), 3);
   EXPECT_EQ(static_cast<int>(SectionKind::conv_rows), 4);
   EXPECT_EQ(static_cast<int>(SectionKind::hidden), 5);
   EXPECT_EQ(static_cast<int>(Stack::model), 0);
@@ -37,7 +37,7 @@ TEST(SectionsTest, FormsAreThoseOfRealStates) {
     };
     ops::kv_append(kv, rows(), rows());
     write_kv_block(format, Stack::model, 1, 0, kv, sections);
-    write_delta(0, ops::make_gated_delta_state(*device, kDelta), sections);
+    write_recurrent(0, ops::make_recurrence_state(*device, kDelta), sections);
     EXPECT_EQ(sections.size(), 4u);
     for (const auto& [tag, data] : sections) {
       const auto spec = section_spec(format, tag);
@@ -66,8 +66,8 @@ TEST(SectionsTest, ReadingFailsWithoutTheSection) {
   EXPECT_FALSE(read_kv_block(format_on(ops::cpu_device(1, true)), Stack::model, 1, 0, sections, out));
   EXPECT_TRUE(out.k.empty() && out.v.empty());
   EXPECT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, out));
-  ops::GatedDeltaState delta;
-  EXPECT_FALSE(read_delta(format, 0, sections, delta));
+  ops::RecurrenceState delta;
+  EXPECT_FALSE(read_recurrent(format, 0, sections, delta));
   Tensor hidden;
   EXPECT_FALSE(read_hidden(format, sections, hidden));
   write_hidden(format.device->zeros({1, 9}, Dtype::f32), sections);

@@ -20,7 +20,7 @@ using ops::Rng;
 using ops::to_vector;
 using testing::same_state;
 
-const ops::GatedDeltaShape kShape{
+const ops::RecurrenceShape kShape{
     .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .conv_kernel = 4};
 const StateLayout kLayout = {kShape, KvLayout{2, 32}, kShape, KvLayout{1, 64}};
 
@@ -58,8 +58,8 @@ class Tokens {
   std::vector<Tensor> parts_;
 };
 
-const ops::GatedDeltaWeights& weights() {
-  static const ops::GatedDeltaWeights weights = [] {
+const ops::RecurrenceWeights& weights() {
+  static const ops::RecurrenceWeights weights = [] {
     Rng rng(1);
     const int hv = kShape.value_heads;
     const auto random = [&](const Shape& shape, float scale = 1) {
@@ -67,15 +67,15 @@ const ops::GatedDeltaWeights& weights() {
     };
     const auto conv = random({kShape.conv_kernel, kShape.conv_channels()}, 0.5f);
     const auto a_log = random({hv}), dt_bias = random({hv}), norm = random({kShape.value_dim});
-    return ops::GatedDeltaWeights{conv, a_log, dt_bias, norm};
+    return ops::RecurrenceWeights{conv, a_log, dt_bias, norm};
   }();
   return weights;
 }
 
 // The mixer of a recurrent layer.
-Tensor mix(ops::GatedDeltaState& delta, const Tokens& in, bool draft) {
-  const ops::GatedDeltaSpan span{&delta, 0, in.count(), draft};
-  return ops::gated_delta_plain({in[0], in[1], in[2], in[3]}, kShape, weights(), {&span, 1});
+Tensor mix(ops::RecurrenceState& delta, const Tokens& in, bool draft) {
+  const ops::RecurrenceSpan span{&delta, 0, in.count(), draft};
+  return ops::recurrence_plain({in[0], in[1], in[2], in[3]}, kShape, weights(), {&span, 1});
 }
 
 // What the layers at `which` put out, one after the other.
@@ -84,7 +84,7 @@ std::vector<float> apply(SequenceState& state, const Tokens& in, std::vector<int
   for (const int layer : which) {
     const auto result = [&] {
       if (layer % 2 == 0) {
-        return mix(state.delta(layer), in, state.has_draft_tokens());
+        return mix(state.recurrent(layer), in, state.has_draft_tokens());
       }
       auto& kv = state.attention(layer).kv;
       const Shape shape = {in.count(), kv.kv_heads, kv.head_dim};
@@ -117,11 +117,11 @@ TEST_F(SequenceStateTest, CountsItsBytes) {
   EXPECT_EQ(fixed_bytes(kLayout, device()), 2u * 4 * (4 * 8 * 16 + 3 * 96));
   SequenceState state = started(2);
   uint64_t window = 0;
-  for (const int layer : {0, 2}) EXPECT_FALSE(state.delta(layer).window) << "only a draft needs one";
+  for (const int layer : {0, 2}) EXPECT_FALSE(state.recurrent(layer).window) << "only a draft needs one";
   state.open();
   apply(state, Tokens(1, 3));
   for (const int layer : {0, 2}) {
-    const auto& w = *state.delta(layer).window;
+    const auto& w = *state.recurrent(layer).window;
     window += w.k.nbytes() + w.delta.nbytes() + w.decay.nbytes() + w.rows.nbytes();
   }
   EXPECT_EQ(window_bytes(kLayout), window);
@@ -135,7 +135,7 @@ TEST_F(SequenceStateTest, StartsEmptyAndGivesEachLayerItsPart) {
   EXPECT_EQ(state.attention(3).kv.head_dim, 64);
   EXPECT_EQ(state.attention(1).kv.length, 0);
   for (const int layer : {0, 2})
-    for (const float value : to_vector(state.delta(layer).s)) ASSERT_EQ(value, 0.0f);
+    for (const float value : to_vector(state.recurrent(layer).s)) ASSERT_EQ(value, 0.0f);
   state.advance(5);
   EXPECT_EQ(state.length(), 5);
   state.open();
@@ -315,7 +315,7 @@ TEST_F(SequenceStateTest, RoundsAllocateNothing) {
   const auto places = [&] {
     std::vector<const void*> out;
     for (const int layer : {0, 2}) {
-      const auto& d = state.delta(layer);
+      const auto& d = state.recurrent(layer);
       for (const Tensor& x : {d.s, d.conv, d.window->k, d.window->delta, d.window->decay, d.window->rows})
         out.push_back(x.data<char>());
     }
@@ -367,7 +367,7 @@ class SequenceStateDeathTest : public SequenceStateTest {
 TEST_F(SequenceStateDeathTest, AskingForTheWrongKindAborts) {
   SequenceState state(device(), kLayout);
   EXPECT_DEATH(state.attention(0), "keeps no keys and values");
-  EXPECT_DEATH(state.delta(1), "keeps no recurrent state");
+  EXPECT_DEATH(state.recurrent(1), "keeps no recurrent state");
 }
 
 TEST_F(SequenceStateDeathTest, VerbsOutOfTurnAbort) {

@@ -54,7 +54,7 @@ inline StateBytes bytes_of(const Snapshot& snapshot) {
       out.push_back(bytes_of(*kv));
       continue;
     }
-    const auto& delta = std::get<ops::GatedDeltaState>(layer);
+    const auto& delta = std::get<ops::RecurrenceState>(layer);
     EXPECT_FALSE(delta.window.has_value()) << "a snapshot holds no window";
     out.push_back(bytes_of(delta.s));
     out.push_back(bytes_of(delta.conv));

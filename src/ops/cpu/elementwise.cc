@@ -117,6 +117,9 @@ Tensor gelu(const Tensor& x, Gelu kind) {
   const CpuKernels& kernels = cpu_device(x).kernels();
   return unary(x, 0, kind == Gelu::tanh ? kernels.gelu_tanh : kernels.gelu_erf);
 }
+Tensor relu2(const Tensor& x) {
+  return unary(x, 0, cpu_device(x).kernels().relu2);
+}
 Tensor add(const Tensor& a, const Tensor& b) {
   return binary(a, b, cpu_device(a).kernels().add);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/limits.h"
+#include "ops/recurrence_rule.h"
 
 namespace anabranch::ops::cpu {
 
@@ -110,16 +111,18 @@ struct AttentionPartial {
   float* acc;  // [rows, padded head_dim]
 };
 
-// Entries of draft tokens, f32: k [n, Hk, Dk] (normalised), delta [n, Hv, Dv], decay [n, Hv], rows [n, C].
+// Entries of draft tokens, f32: k [n, Hk, Dk], delta [n, Hv, Dv], decay [n, Hv] or [n, Hv, Dk], rows [n, C].
 struct DeltaWindow {
   float *k = nullptr, *delta = nullptr, *decay = nullptr, *rows = nullptr;
 };
 
-struct GatedDeltaArgs {
+struct RecurrenceArgs {
   int64_t tokens = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0,
           channels = 0;
   const float *qkv = nullptr, *z = nullptr, *b = nullptr, *a = nullptr;
   const float *conv_weight = nullptr, *a_log = nullptr, *dt_bias = nullptr, *norm_weight = nullptr;
+  const float *conv_bias = nullptr, *skip = nullptr;  // null: none
+  RecurrenceRule rule;
   float eps = 0;
   bool sigmoid_gate = false;
   const float* conv_state = nullptr;  // rows that precede qkv, [kernel - 1, C]
@@ -133,6 +136,18 @@ struct GatedDeltaArgs {
                        // otherwise they are drafts
   bool draft = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
+  float* draft_keys = nullptr;   // receives the drafts' keys, [T, Hk * Dk]
+  float* products = nullptr;     // short_conv(): receives B * x, [T, C]; qkv is the same memory
+  const float* gated = nullptr;  // short_conv(): B, C and x, [T, 3 C]
+};
+
+// Value heads [begin, end) of a key head, which are computed together. first: they are the first of a
+// thread's share, so their states have not been prefetched, and are fetched at once. next: states of the
+// value head that this thread reads after these, to be prefetched; may be null. Neither changes a result.
+struct HeadsTask {
+  int64_t key_head = 0, begin = 0, end = 0;
+  bool first = false;
+  const float* next = nullptr;
 };
 
 struct CpuKernels {
@@ -154,6 +169,7 @@ struct CpuKernels {
                      int64_t k);
   void (*gelu_tanh)(const float* x, float unused, float* y, int64_t count);
   void (*gelu_erf)(const float* x, float unused, float* y, int64_t count);
+  void (*relu2)(const float* x, float unused, float* y, int64_t count);
   void (*add)(const float* a, const float* b, float* y, int64_t count);
   // y += scale * x
   void (*add_scaled)(const float* x, float scale, float* y, int64_t count);
@@ -185,13 +201,14 @@ struct CpuKernels {
   void (*attention_finish)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            const AttentionPartial& from);
 
-  int64_t (*delta_scratch_floats)(const GatedDeltaArgs& args);
-  // The whole op for one key head and the value heads that use it, all tokens. first: the head is the first
-  // of a thread's share, so its states have not been prefetched; they are fetched at once. next: states of
-  // the value head that this thread reads after these, to be prefetched; may be null. Neither changes a
-  // result.
-  void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, bool first, const float* next,
-                     float* scratch);
+  // heads: the most value heads of a task.
+  int64_t (*recurrence_scratch_floats)(const RecurrenceArgs& args, int64_t heads);
+  // The op for some value heads of a key head, all tokens, without the norm if RecurrenceRule::norms_rows().
+  void (*recurrence_heads)(const RecurrenceArgs& args, const HeadsTask& task, float* scratch);
+  // That norm: of group `group` of a token's outputs.
+  void (*recurrence_norm)(const RecurrenceArgs& args, int64_t token, int64_t group);
+  // Channels [begin, end) of all tokens.
+  void (*short_conv)(const RecurrenceArgs& args, int64_t begin, int64_t end);
 
   // Probe: `rounds` of the inner loops with all registers in use; returns the number of operations (multiply
   // and add each count).

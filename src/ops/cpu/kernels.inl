@@ -24,7 +24,7 @@ namespace ANABRANCH_TARGET {
 #include "ops/cpu/kernels_linear_f32.h"
 //
 #include "ops/cpu/kernels_attention.h"
-#include "ops/cpu/kernels_delta.h"
+#include "ops/cpu/kernels_recurrence.h"
 #include "ops/cpu/kernels_rows.h"
 
 static const CpuKernels kTable = {
@@ -42,6 +42,7 @@ static const CpuKernels kTable = {
     .layer_norm = layer_norm,
     .gelu_tanh = gelu_tanh_array,
     .gelu_erf = gelu_erf_array,
+    .relu2 = relu2_array,
     .add = add_arrays,
     .add_scaled = add_scaled,
     .swiglu = swiglu,
@@ -58,8 +59,10 @@ static const CpuKernels kTable = {
     .attention_block = attention_block,
     .attention_merge = attention_merge,
     .attention_finish = attention_finish,
-    .delta_scratch_floats = delta_scratch_floats,
-    .delta_head = delta_head,
+    .recurrence_scratch_floats = recurrence_scratch_floats,
+    .recurrence_heads = recurrence_heads,
+    .recurrence_norm = recurrence_norm,
+    .short_conv = short_conv,
     .peak_int8 = peak_int8,
     .peak_f32 = peak_f32,
     .read_bytes = read_bytes,

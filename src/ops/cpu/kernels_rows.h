@@ -78,6 +78,12 @@ static void gelu_erf_array(const float* x, float, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, gelu_erf(load_upto(x + i, count - i)), count - i);
 }
+static void relu2_array(const float* x, float, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const F positive = max(load_upto(x + i, count - i), zero());
+    store_upto(y + i, mul(positive, positive), count - i);
+  }
+}
 static void scale_array(const float* x, float factor, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, mul(load_upto(x + i, count - i), splat(factor)), count - i);

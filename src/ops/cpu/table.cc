@@ -4,11 +4,11 @@
 #include "ops/cpu/device.h"
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/experts.h"
-#include "ops/cpu/gated_delta.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/low_rank.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/probe.h"
+#include "ops/cpu/recurrence.h"
 
 namespace anabranch::ops {
 
@@ -16,7 +16,7 @@ const OpTable& cpu_ops() {
   static const OpTable table{
       .kernels_name = [](Device& device) -> std::string { return cpu::cpu_device(device).kernels().name; },
       .attention_unsupported = [](int, const Rope&) { return std::string(); },
-      .gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); },
+      .recurrence_unsupported = [](const RecurrenceShape&) { return std::string(); },
       .make_weight = [](Device& device, const WeightSource& source)
           -> std::shared_ptr<const Weight::Storage> { return cpu::pack(cpu::cpu_device(device), source); },
       .measure_limits = cpu::measure_limits,
@@ -29,6 +29,7 @@ const OpTable& cpu_ops() {
       .rms_norm = cpu::rms_norm,
       .layer_norm = cpu::layer_norm,
       .gelu = cpu::gelu,
+      .relu2 = cpu::relu2,
       .add = cpu::add,
       .add_bias = cpu::add_bias,
       .swiglu = cpu::swiglu,
@@ -44,8 +45,9 @@ const OpTable& cpu_ops() {
       .kv_append = cpu::kv_append,
       .attention = cpu::attention,
       .attend = nullptr,
-      .gated_delta = cpu::gated_delta,
-      .gated_delta_fold = cpu::gated_delta_fold,
+      .recurrence = cpu::recurrence,
+      .recurrence_fold = cpu::recurrence_fold,
+      .short_conv = cpu::short_conv,
   };
   return table;
 }

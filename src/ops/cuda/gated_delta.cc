@@ -15,13 +15,13 @@ namespace {
 
 const char* const kOp = "gated_delta";
 
-WindowArgs window_args(CudaDevice& on, const GatedDeltaWindow& w) {
+WindowArgs window_args(CudaDevice& on, const RecurrenceWindow& w) {
   return {on.data(w.k, kOp), on.data(w.delta, kOp), on.data(w.decay, kOp), on.data(w.rows, kOp)};
 }
 
 // Makes the window writable. A launch must not write entries that it reads, so after a fold the window starts
 // again in new memory. A window that a copy of the state shares is copied.
-void own_window(CudaDevice& on, GatedDeltaWindow& w, bool fold, std::vector<Tensor>& retired) {
+void own_window(CudaDevice& on, RecurrenceWindow& w, bool fold, std::vector<Tensor>& retired) {
   for (auto* x : {&w.k, &w.delta, &w.decay, &w.rows}) {
     if (!fold && x->is_unshared()) continue;
     Tensor next = fold ? on.empty(x->shape(), Dtype::f32) : on.copy(*x, kOp);
@@ -30,8 +30,8 @@ void own_window(CudaDevice& on, GatedDeltaWindow& w, bool fold, std::vector<Tens
 }
 
 // Fills in the addresses that the kernel reads for a run.
-DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
-  const GatedDeltaState& state = *run.state;
+DeltaSpan begin_run(CudaDevice& on, const RecurrenceRun& run) {
+  const RecurrenceState& state = *run.state;
   DeltaSpan span{};
   span.row = run.begin;
   span.count = run.count;
@@ -47,8 +47,8 @@ DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
 // Fills in the addresses that the kernel writes: afterwards the state's tensors are those that hold it after
 // the launch. `retired` receives tensors that the launch reads and the state no longer refers to, so that no
 // other run of the launch reuses their memory.
-void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<Tensor>& retired) {
-  GatedDeltaState& state = *run.state;
+void end_run(CudaDevice& on, const RecurrenceRun& run, DeltaSpan& span, std::vector<Tensor>& retired) {
+  RecurrenceState& state = *run.state;
   if (run.draft) {
     own_window(on, *state.window, run.fold, retired);
     span.to = window_args(on, *state.window);
@@ -76,7 +76,7 @@ int most_few(size_t runs) {
 // Maximum columns of a head for such a launch to include the output norm.
 constexpr int kMostFewColumns = 128;
 
-void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans, bool few) {
+void launch_delta(CudaDevice& on, const RecurrenceShape& s, const DeltaArgs& args, int spans, bool few) {
   const int most = few ? kMostFewColumns : 32;
   const int columns = s.value_dim <= most ? s.value_dim : s.value_dim % most == 0 ? most : 32;
   const DeltaVariant variant{.key_dim = s.key_dim,
@@ -94,11 +94,11 @@ void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& arg
 
 // Runs of different states, in concurrent launches. Everything is prepared before the first launch: retired
 // tensors must live until the last launch, and no copy may come between launches.
-void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
-                        std::span<const DeltaRun> runs, int most_few) {
+void carry_out_together(CudaDevice& on, DeltaArgs& args, const RecurrenceShape& shape,
+                        std::span<const RecurrenceRun> runs, int most_few) {
   std::vector<Tensor> retired;
   std::vector<DeltaSpan> few, many;
-  for (const DeltaRun& run : runs) {
+  for (const RecurrenceRun& run : runs) {
     DeltaSpan span = begin_run(on, run);
     end_run(on, run, span, retired);
     (run.count <= most_few ? few : many).push_back(span);
@@ -112,7 +112,7 @@ void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& 
       args.beside = 1;
     }
   }
-  for (const DeltaRun& run : runs)
+  for (const RecurrenceRun& run : runs)
     if (run.keep) *run.keep = {run.state->s, run.state->conv, {}};
 }
 
@@ -127,11 +127,11 @@ void add_norm(DeltaArgs& args, const NormArgs& norm) {
 }
 
 // Carries out runs of the same state one after the other.
-void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape, std::span<const DeltaRun> runs,
-               int most_few) {
-  const std::string reason = gated_delta_unsupported(shape);
+void carry_out(CudaDevice& on, DeltaArgs& args, const RecurrenceShape& shape,
+               std::span<const RecurrenceRun> runs, int most_few) {
+  const std::string reason = recurrence_unsupported(shape);
   require(reason.empty(), kOp, "{}.", reason);
-  std::unordered_set<const GatedDeltaState*> states;
+  std::unordered_set<const RecurrenceState*> states;
   states.reserve(runs.size());
   while (!runs.empty()) {
     states.clear();
@@ -144,15 +144,15 @@ void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape, st
 
 }  // namespace
 
-MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                        const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain) {
+MatmulInput gated_delta(const RecurrenceInputs& in, const RecurrenceShape& shape,
+                        const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool plain) {
   CudaDevice& on = cuda_device(in.qkv);
   const int rows = in.z.shape(0), width = in.z.shape(1);
   const Tensor y = on.empty({rows, width}, Dtype::f32);
   DeltaArgs args{};
   args.qkv = on.data(in.qkv, kOp);
-  args.b = on.data(in.b, kOp);
-  args.a = on.data(in.a, kOp);
+  args.b = on.data(*in.b, kOp);
+  args.a = on.data(*in.a, kOp);
   args.conv_weight = on.data(weights.conv_weight, kOp);
   args.a_log = on.data(weights.a_log, kOp);
   args.dt_bias = on.data(weights.dt_bias, kOp);
@@ -178,7 +178,7 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   norm.sigmoid_gate = shape.sigmoid_gate;
   const int most = most_few(runs.size());
   const bool all_few =
-      std::all_of(runs.begin(), runs.end(), [&](const DeltaRun& run) { return run.count <= most; });
+      std::all_of(runs.begin(), runs.end(), [&](const RecurrenceRun& run) { return run.count <= most; });
   const bool norm_within = all_few && shape.value_dim <= kMostFewColumns;
   if (norm_within) add_norm(args, norm);
   carry_out(on, args, shape, runs, most);
@@ -188,7 +188,7 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   return out;
 }
 
-void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run) {
+void recurrence_fold(const RecurrenceShape& shape, const RecurrenceRun& run) {
   DeltaArgs args{};
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;

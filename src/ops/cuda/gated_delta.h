@@ -1,14 +1,14 @@
-// Implements OpTable's gated_delta() and gated_delta_fold().
+// Implements OpTable's recurrence() for Gated DeltaNet, and recurrence_fold().
 #pragma once
 
 #include <span>
 
-#include "ops/gated_delta.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops::cuda {
 
-MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                        const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain);
-void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run);
+MatmulInput gated_delta(const RecurrenceInputs& in, const RecurrenceShape& shape,
+                        const RecurrenceWeights& weights, std::span<const RecurrenceRun> runs, bool plain);
+void recurrence_fold(const RecurrenceShape& shape, const RecurrenceRun& run);
 
 }  // namespace anabranch::ops::cuda

@@ -11,7 +11,11 @@ std::string attention_unsupported(int head_dim, const Rope& rope) {
                      head_dim);
 }
 
-std::string gated_delta_unsupported(const GatedDeltaShape& shape) {
+std::string recurrence_unsupported(const RecurrenceShape& shape) {
+  if (shape.channels > 0) return "there are no kernels for short convolutions on CUDA";
+  if (!shape.is_gated_delta())
+    return "on CUDA there are kernels for the recurrence of Gated DeltaNet only, not for Mamba2 and other "
+           "kinds";
   const int key_dim = shape.key_dim, value_dim = shape.value_dim;
   if (key_dim <= 0 || key_dim % 16 != 0 || key_dim > 128 || value_dim <= 0 || value_dim % 32 != 0)
     return fmt::format(

@@ -4,13 +4,13 @@
 
 #include <string>
 
-#include "ops/gated_delta.h"
+#include "ops/recurrence.h"
 #include "ops/rope.h"
 
 namespace anabranch::ops::cuda {
 
 // See OpTable: the reason why there are no kernels for it, or empty.
 std::string attention_unsupported(int head_dim, const Rope& rope);
-std::string gated_delta_unsupported(const GatedDeltaShape& shape);
+std::string recurrence_unsupported(const RecurrenceShape& shape);
 
 }  // namespace anabranch::ops::cuda

@@ -16,7 +16,7 @@ namespace anabranch::ops {
 const OpTable& cuda_ops() {
   static const OpTable table = {.kernels_name = [](Device&) -> std::string { return "cuda"; },
                                 .attention_unsupported = cuda::attention_unsupported,
-                                .gated_delta_unsupported = cuda::gated_delta_unsupported,
+                                .recurrence_unsupported = cuda::recurrence_unsupported,
                                 .make_weight = cuda::make_weight,
                                 .make_experts = cuda::make_experts,
                                 .measure_limits = cuda::measure_limits,
@@ -50,8 +50,8 @@ const OpTable& cuda_ops() {
                                 .kv_append = cuda::kv_append,
                                 .attention = cuda::attention,
                                 .attend = cuda::attend,
-                                .gated_delta = cuda::gated_delta,
-                                .gated_delta_fold = cuda::gated_delta_fold};
+                                .recurrence = cuda::gated_delta,
+                                .recurrence_fold = cuda::recurrence_fold};
   return table;
 }
 

@@ -6,11 +6,11 @@ namespace anabranch::ops::metal {
 
 constexpr int kParts = 8, kMostKeys = 256, kColumns = 32;
 
-bool has_delta_scan(const GatedDeltaShape& shape) {
-  return shape.key_dim % kParts == 0 && shape.key_dim <= kMostKeys;
+bool has_delta_scan(const RecurrenceShape& shape) {
+  return shape.is_gated_delta() && shape.key_dim % kParts == 0 && shape.key_dim <= kMostKeys;
 }
 
-DeltaScanned delta_scan(const Launcher& launcher, const GatedDeltaShape& shape, const mx::array& s,
+DeltaScanned delta_scan(const Launcher& launcher, const RecurrenceShape& shape, const mx::array& s,
                         const DeltaEntries& entries, const DeltaTokens& tokens, bool fold, bool advance) {
   const int count = tokens.q.shape(0), entry_count = entries.k.shape(0);
   const int hk = shape.key_heads, hv = shape.value_heads, dk = shape.key_dim, dv = shape.value_dim;

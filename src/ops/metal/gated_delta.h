@@ -1,8 +1,8 @@
-// The recurrence of ops/reference/gated_delta.h in one kernel; all arrays f32.
+// The recurrence of ops/reference/recurrence.h in one kernel; all arrays f32.
 #pragma once
 
-#include "ops/gated_delta.h"
 #include "ops/metal/kernel.h"
+#include "ops/recurrence.h"
 
 namespace anabranch::ops::metal {
 
@@ -21,10 +21,10 @@ struct DeltaScanned {
 };
 
 // Whether the kernel supports the size of a head's keys.
-bool has_delta_scan(const GatedDeltaShape& shape);
+bool has_delta_scan(const RecurrenceShape& shape);
 // Applies the entries to s, then the tokens. fold: the new state includes the entries; advance: it includes
 // entries and tokens.
-DeltaScanned delta_scan(const Launcher& launcher, const GatedDeltaShape& shape, const mx::array& s,
+DeltaScanned delta_scan(const Launcher& launcher, const RecurrenceShape& shape, const mx::array& s,
                         const DeltaEntries& entries, const DeltaTokens& tokens, bool fold, bool advance);
 
 }  // namespace anabranch::ops::metal

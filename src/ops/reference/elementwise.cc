@@ -45,6 +45,10 @@ Tensor gelu(const Tensor& x, Gelu kind) {
   return from_mlx(x.device(), mx::multiply(mx::multiply(mx::array(0.5f), v), share));
 }
 
+Tensor relu2(const Tensor& x) {
+  return from_mlx(x.device(), mx::square(mx::maximum(as_mlx(x), mx::array(0.0f))));
+}
+
 Tensor scale(const Tensor& x, float factor) {
   return from_mlx(x.device(), mx::multiply(as_mlx(x), mx::array(factor)));
 }

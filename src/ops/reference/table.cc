@@ -4,9 +4,9 @@
 #include "ops/reference/device.h"
 #include "ops/reference/elementwise.h"
 #include "ops/reference/experts.h"
-#include "ops/reference/gated_delta.h"
 #include "ops/reference/linear.h"
 #include "ops/reference/low_rank.h"
+#include "ops/reference/recurrence.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops {
@@ -18,7 +18,7 @@ const OpTable& reference_ops() {
       return reference::device_of(device).launcher() ? "metal" : "reference";
     };
     t.attention_unsupported = [](int, const Rope&) { return std::string(); };
-    t.gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); };
+    t.recurrence_unsupported = [](const RecurrenceShape&) { return std::string(); };
     t.make_weight = reference::make_weight;
     t.measure_limits = [](Device&) { return MachineLimits(); };
     t.linear = reference::linear;
@@ -30,6 +30,7 @@ const OpTable& reference_ops() {
     t.rms_norm = reference::rms_norm;
     t.layer_norm = reference::layer_norm;
     t.gelu = reference::gelu;
+    t.relu2 = reference::relu2;
     t.add = reference::add;
     t.add_bias = reference::add_bias;
     t.swiglu = reference::swiglu;
@@ -45,8 +46,9 @@ const OpTable& reference_ops() {
     t.kv_append = reference::kv_append;
     t.attention = reference::attention;
     t.attend = nullptr;
-    t.gated_delta = reference::gated_delta;
-    t.gated_delta_fold = reference::gated_delta_fold;
+    t.recurrence = reference::recurrence;
+    t.recurrence_fold = reference::recurrence_fold;
+    t.short_conv = reference::short_conv;
     return t;
   }();
   return table;

@@ -1,4 +1,4 @@
-// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula).
+// The gated delta rule between its projections and its output norm (ops/recurrence.h has the formula).
 //
 // A block has COLUMNS columns of one value head's state S [DK][DV] in the registers of its first kAppliers
 // threads: kParts lanes share kLaneColumns columns, and each has DK / kParts of their rows. Tokens are

@@ -1,4 +1,4 @@
-// The gated delta rule (ops/gated_delta.h) over T tokens of one sequence: reads the state once, applies FOLDS entries
+// The gated delta rule (ops/recurrence.h) over T tokens of one sequence: reads the state once, applies FOLDS entries
 // of the window to it for good, then OPEN more and the tokens on their own account; ADVANCE: for good, too. So s_out
 // is written once. q, k [T, HK, DK] normalised, v [T, HV, DV], qk [T, HK] = q . k, decay and beta [T, HV]; entries:
 // entry_k [E, HK, DK], entry_delta [E, HV, DV], entry_decay [E, HV], those to fold first; s [HV, DK, DV].

@@ -1,0 +1,418 @@
+// Hybrids of attention with Mamba2, short convolutions or Gated DeltaNet: LFM2, Nemotron-H, Granite 4.0-H,
+// Bamba and OLMo Hybrid. References: Transformers' modeling_lfm2.py, modeling_nemotron_h.py,
+// modeling_granitemoehybrid.py, modeling_bamba.py, modeling_olmo_hybrid.py, and their configuration files,
+// which also have the defaults of absent keys.
+#include <algorithm>
+#include <iterator>
+
+#include "models/family_config.h"
+#include "models/rope.h"
+
+namespace anabranch {
+namespace {
+
+using Rule = ops::RecurrenceRule;
+
+// The kinds of layers, by their names in configs and in Nemotron-H's patterns.
+enum class Kind { attention, recurrence, convolution, mlp };
+struct KindName {
+  const char* name;
+  Kind kind;
+};
+constexpr KindName kKindNames[] = {
+    {"full_attention", Kind::attention},
+    {"attention", Kind::attention},
+    {"*", Kind::attention},
+    {"linear_attention", Kind::recurrence},
+    {"mamba", Kind::recurrence},
+    {"M", Kind::recurrence},
+    {"conv", Kind::convolution},
+    {"mlp", Kind::mlp},
+    {"-", Kind::mlp},
+};
+
+// The layers' kinds from a list of names, of which only those in `known` are run.
+std::vector<Kind> kinds_of(ConfigReader& c, const char* key, const std::vector<std::string>& names,
+                           std::initializer_list<Kind> known) {
+  std::vector<Kind> kinds;
+  for (const std::string& name : names) {
+    const auto* row = std::ranges::find_if(kKindNames, [&](const KindName& k) { return name == k.name; });
+    if (row == std::end(kKindNames) || std::ranges::find(known, row->kind) == known.end())
+      c.unsupported(key, name, "layers of this kind are not");
+    else
+      kinds.push_back(row->kind);
+  }
+  return kinds;
+}
+
+// The names under "layer_types" or "layers_block_type", whichever is there.
+std::vector<std::string> listed_layers(ConfigReader& c) {
+  return c.strings(c.has("layers_block_type") ? "layers_block_type" : "layer_types");
+}
+
+// The keys of a Mamba2 mixer's sizes, and what they are where absent. No head_dim: the width of the mixer,
+// "mamba_expand" times the hidden size, divided by the heads.
+struct Mamba2Keys {
+  const char *heads, *head_dim, *groups, *state, *taps, *conv_bias, *activation;
+  int default_heads, default_head_dim, default_groups, default_state;
+};
+constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads",
+                                   "mamba_head_dim",
+                                   "n_groups",
+                                   "ssm_state_size",
+                                   "conv_kernel",
+                                   "use_conv_bias",
+                                   "mamba_hidden_act",
+                                   128,
+                                   64,
+                                   8,
+                                   128};
+constexpr Mamba2Keys kMambaKeys{"mamba_n_heads",
+                                "mamba_d_head",
+                                "mamba_n_groups",
+                                "mamba_d_state",
+                                "mamba_d_conv",
+                                "mamba_conv_bias",
+                                "hidden_act",
+                                128,
+                                0,
+                                1,
+                                256};
+
+// Mamba2 as the recurrence: q = C, k = B, v = x.
+ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int hidden) {
+  ops::RecurrenceShape shape;
+  shape.value_heads = c.integer_or(keys.heads, 1, 4096, keys.default_heads);
+  shape.key_heads = c.integer_or(keys.groups, 1, 4096, keys.default_groups);
+  shape.key_dim = c.integer_or(keys.state, 1, 1024, keys.default_state);
+  const int expand = c.integer_or("mamba_expand", 1, 1024, 2);
+  const int share = keys.default_head_dim > 0 ? keys.default_head_dim : expand * hidden / shape.value_heads;
+  const bool automatic = c.is_string(keys.head_dim, "auto");
+  shape.value_dim = automatic ? share : c.integer_or(keys.head_dim, 1, 1024, share);
+  shape.conv_kernel = c.integer_or(keys.taps, 1, kMaxConvKernel, 4);
+  shape.rule = {.delta = false,
+                .unit_keys = false,
+                .beta = Rule::Beta::step,
+                .conv_bias = c.boolean_or(keys.conv_bias, true),
+                .skip = true,
+                .norm = Rule::Norm::after_gate};
+  if (shape.value_heads % shape.key_heads != 0)
+    c.invalid(fmt::format("{} must be a multiple of {}", keys.heads, keys.groups));
+  else
+    shape.rule.norm_group = shape.value_heads / shape.key_heads * shape.value_dim;
+  if (shape.value_dim < 1) c.invalid("the mixer is narrower than its heads");
+  if (const auto act = c.string_or(keys.activation, "silu"); act != "silu" && act != "swish")
+    c.unsupported(keys.activation, act, "silu is");
+  return shape;
+}
+
+// "time_step_limit": [least, most]. Transformers writes an infinite number as {"__float__": "Infinity"}.
+void read_step_limit(ConfigReader& c, const Json& config, ops::RecurrenceShape& shape) {
+  if (!c.has("time_step_limit")) return;
+  const Json& limit = config["time_step_limit"];
+  const auto good = [](const Json& v) { return v.is_number() && v >= 0; };
+  const bool endless = limit.is_array() && limit.size() == 2 && limit[1] == Json{{"__float__", "Infinity"}};
+  if (!limit.is_array() || limit.size() != 2 || !good(limit[0]) || (!endless && !good(limit[1])))
+    return c.invalid("time_step_limit must be two numbers, the least and the most");
+  shape.rule.step_min = limit[0].get<float>();
+  if (!endless) shape.rule.step_max = std::min(shape.rule.step_max, limit[1].get<float>());
+}
+
+struct AttentionDefaults {
+  int heads, kv_heads;  // kv_heads 0: as many as heads
+  int head_dim = 0;     // 0: the hidden size divided by the heads
+};
+
+AttentionSpec read_attention(ConfigReader& c, const AttentionDefaults& defaults, int hidden) {
+  AttentionSpec attention;
+  attention.heads = c.integer_or("num_attention_heads", 1, 4096, defaults.heads);
+  attention.kv_heads = c.integer_or(
+      "num_key_value_heads", 1, 4096,
+      defaults.kv_heads > 0 && !c.is_null("num_key_value_heads") ? defaults.kv_heads : attention.heads);
+  const int share = defaults.head_dim > 0 ? defaults.head_dim : hidden / attention.heads;
+  attention.head_dim = c.integer_or("head_dim", 1, 1024, share);
+  if (attention.heads % attention.kv_heads != 0)
+    c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
+  if (attention.head_dim < 1) c.invalid("hidden_size is smaller than num_attention_heads");
+  return attention;
+}
+
+struct Sizes {
+  int hidden, vocab, context;
+  const char* eps_key;
+  double eps;
+  bool tied;
+};
+
+void read_sizes(ConfigReader& c, const Sizes& absent, ModelSpec& spec) {
+  spec.hidden = c.integer_or("hidden_size", 1, 1 << 17, absent.hidden);
+  spec.vocab = c.integer_or("vocab_size", 1, 1 << 24, absent.vocab);
+  spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, absent.context);
+  spec.norms.eps = static_cast<float>(c.number_or(absent.eps_key, 0, 1, absent.eps));
+  spec.tied_embeddings = c.boolean_or("tie_word_embeddings", absent.tied);
+}
+
+// The rope of all attention layers. part: of each head, that turns.
+void read_one_rope(ConfigReader& c, const std::string& file, int head_dim, double theta, double part,
+                   ModelSpec& spec) {
+  const Json parameters = rope_parameters_of(c, "full_attention");
+  ConfigReader rope(parameters, file + " (rope_parameters)");
+  const double turned = part < 1 ? part : rope.number_or("partial_rotary_factor", 0, 1, 1);
+  const RopeConfig out = read_rope(c, parameters, static_cast<int>(head_dim * turned), theta);
+  spec.ropes = {out.rope};
+  spec.context_length = std::max(spec.context_length, out.context_length);
+  if (const auto good = rope.check(); !good) c.invalid(good.error().message);
+}
+
+// Turns one pair of dimensions by nothing, for layers without positions.
+ops::Rope no_rope() {
+  ops::Rope rope;
+  rope.inv_freq = {0};
+  return rope;
+}
+
+MlpSpec read_mlp(ConfigReader& c, const char* key, int absent, bool bias) {
+  require_silu(c);
+  return {.intermediate = c.integer_or(key, 1, 1 << 20, absent), .bias = bias};
+}
+
+// LFM2 computes the width of its MLP.
+int lfm2_intermediate(ConfigReader& c) {
+  const char* key = c.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  int width = c.integer_or(key, 1, 1 << 20, 12288);
+  if (!c.boolean_or("block_auto_adjust_ff_dim", true)) return width;
+  width = static_cast<int>(2.0 * width / 3);
+  if (c.is_null("block_ffn_dim_multiplier")) return width;
+  width = static_cast<int>(c.number_or("block_ffn_dim_multiplier", 0, 1024, 1) * width);
+  const int multiple = c.integer_or("block_multiple_of", 1, 1 << 20, 256);
+  return (width + multiple - 1) / multiple * multiple;
+}
+
+constexpr LayerForm kLfm2Form{.norm1 = "operator_norm",
+                              .norm2 = "ffn_norm",
+                              .q_norm = "q_layernorm",
+                              .k_norm = "k_layernorm",
+                              .o = "out_proj",
+                              .gate = "w1",
+                              .up = "w3",
+                              .down = "w2",
+                              .recurrence = "conv.",
+                              .mlp = "feed_forward."};
+
+void read_lfm2(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
+  read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+  spec.tied_embeddings = c.boolean_or("tie_embedding", spec.tied_embeddings);
+  AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
+  attention.qk_norm = true;
+  ops::RecurrenceShape convolution;
+  convolution.channels = spec.hidden;
+  convolution.conv_kernel = c.integer_or("conv_L_cache", 1, kMaxConvKernel, 3);
+  convolution.rule.conv_bias = c.boolean_or("conv_bias", false);
+  const int layers = c.integer_or("num_hidden_layers", 1, 1024, 32);
+  auto kinds = kinds_of(c, "layer_types", listed_layers(c), {Kind::attention, Kind::convolution});
+  if (!c.has("layer_types") && !c.has("layers_block_type")) {
+    const auto full = c.integers("full_attn_idxs");
+    for (int i = 0; i < layers; i++) {
+      const bool attends = !c.has("full_attn_idxs") || std::ranges::find(full, i) != full.end();
+      kinds.push_back(attends ? Kind::attention : Kind::convolution);
+    }
+  }
+  const MlpSpec mlp{lfm2_intermediate(c)};
+  for (const Kind kind : kinds)
+    spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(convolution), mlp,
+                           spec.norms, 0, kLfm2Form});
+  read_one_rope(c, file, attention.head_dim, 1e6, 1, spec);
+  if (static_cast<int>(kinds.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
+}
+
+// Blocks of one half: each is a mixer or an MLP.
+constexpr LayerForm kNemotronMixer{
+    .norm1 = "norm", .norm2 = nullptr, .attention = "mixer.", .recurrence = "mixer."};
+constexpr LayerForm kNemotronMlp{.norm1 = nullptr, .norm2 = "norm", .mlp = "mixer."};
+
+struct UngatedActivation {
+  const char* name;
+  bool relu2;
+  ops::Gelu gelu;
+};
+constexpr UngatedActivation kUngated[] = {{"relu2", true, ops::Gelu::tanh},
+                                          {"gelu", false, ops::Gelu::erf},
+                                          {"gelu_new", false, ops::Gelu::tanh},
+                                          {"gelu_pytorch_tanh", false, ops::Gelu::tanh}};
+
+MlpSpec read_ungated_mlp(ConfigReader& c) {
+  MlpSpec mlp{.intermediate = c.integer_or("intermediate_size", 1, 1 << 20, 21504),
+              .bias = c.boolean_or("mlp_bias", false),
+              .gated = false};
+  const auto name = c.string_or("mlp_hidden_act", "relu2");
+  const auto* row =
+      std::ranges::find_if(kUngated, [&](const UngatedActivation& a) { return name == a.name; });
+  if (row == std::end(kUngated))
+    c.unsupported("mlp_hidden_act", name, "relu2, gelu, gelu_new and gelu_pytorch_tanh are");
+  else
+    mlp.relu2 = row->relu2, mlp.gelu = row->gelu;
+  return mlp;
+}
+
+// "layers_block_type", or in published files a pattern with a letter for each layer.
+std::vector<Kind> nemotron_layers(ConfigReader& c) {
+  const auto known = {Kind::attention, Kind::recurrence, Kind::mlp};
+  const auto listed = listed_layers(c);
+  if (!listed.empty()) return kinds_of(c, "layers_block_type", listed, known);
+  std::vector<std::string> letters;
+  for (const char letter : c.string_or("hybrid_override_pattern", "")) letters.emplace_back(1, letter);
+  if (letters.empty()) c.invalid("\"layers_block_type\" and \"hybrid_override_pattern\" are missing");
+  return kinds_of(c, "hybrid_override_pattern", letters, known);
+}
+
+void read_nemotron_h(ConfigReader& c, const Json&, const std::string&, ModelSpec& spec) {
+  read_sizes(c, {4096, 131072, 4096, "layer_norm_epsilon", 1e-5, false}, spec);
+  const AttentionSpec attention = read_attention(c, {32, 8, 128}, spec.hidden);
+  auto mamba = read_mamba2(c, kNemotronKeys, spec.hidden);
+  // The limit has no upper end, whatever "time_step_limit" says.
+  mamba.rule.step_min = static_cast<float>(c.number_or("time_step_min", 0, 1e6, 1e-3));
+  const MlpSpec mlp = read_ungated_mlp(c);
+  for (const Kind kind : nemotron_layers(c)) {
+    LayerSpec layer{attention, std::monostate(), spec.norms, 0, kNemotronMixer};
+    if (kind == Kind::recurrence) layer.mixer = mamba;
+    if (kind == Kind::mlp) layer.mixer = std::monostate(), layer.mlp = mlp, layer.form = kNemotronMlp;
+    spec.layers.push_back(std::move(layer));
+  }
+  spec.ropes = {no_rope()};
+}
+
+constexpr LayerForm kGraniteForm{
+    .gate_up = "input_linear", .down = "output_linear", .recurrence = "mamba.", .mlp = "shared_mlp."};
+
+void read_granite_h(ConfigReader& c, const Json& json, const std::string& file, ModelSpec& spec) {
+  read_sizes(c, {4096, 32000, 2048, "rms_norm_eps", 1e-6, false}, spec);
+  AttentionSpec attention = read_attention(c, {32, 0}, spec.hidden);
+  const bool bias = c.boolean_or("attention_bias", false);
+  read_biases(c, bias, bias, attention);
+  attention.scale = static_cast<float>(c.number_or("attention_multiplier", 1e-9, 1e9, 1));
+  auto mamba = read_mamba2(c, kMambaKeys, spec.hidden);
+  read_step_limit(c, json, mamba);
+  if (const int experts = c.integer_or("num_local_experts", 0, 1 << 16, 8); experts > 0)
+    c.unsupported("num_local_experts", fmt::format("{}", experts), "0 (a dense model) is");
+  const MlpSpec mlp = read_mlp(c, "shared_intermediate_size", 1024, false);
+  spec.embedding_scale = static_cast<float>(c.number_or("embedding_multiplier", 0, 1e9, 1));
+  spec.logits_scale = static_cast<float>(1 / c.number_or("logits_scaling", 1e-9, 1e9, 1));
+  const auto residual = static_cast<float>(c.number_or("residual_multiplier", 0, 1e9, 1));
+  const int layers = c.integer_or("num_hidden_layers", 1, 1024, 32);
+  auto kinds = kinds_of(c, "layer_types", listed_layers(c), {Kind::attention, Kind::recurrence});
+  if (!c.has("layer_types") && !c.has("layers_block_type"))
+    kinds.assign(static_cast<size_t>(layers), Kind::recurrence);
+  for (const Kind kind : kinds)
+    spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms,
+                           0, kGraniteForm, residual});
+  if (static_cast<int>(kinds.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
+  if (c.string_or("position_embedding_type", "") == "rope")
+    read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
+  else
+    spec.ropes = {no_rope()};
+}
+
+constexpr LayerForm kBambaForm{.norm2 = "pre_ff_layernorm", .recurrence = "mamba.", .mlp = "feed_forward."};
+
+void read_bamba(ConfigReader& c, const Json& json, const std::string& file, ModelSpec& spec) {
+  read_sizes(c, {4096, 128000, 262144, "rms_norm_eps", 1e-5, false}, spec);
+  AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
+  const bool bias = c.boolean_or("attention_bias", false);
+  read_biases(c, bias, bias, attention);
+  auto mamba = read_mamba2(c, kMambaKeys, spec.hidden);
+  read_step_limit(c, json, mamba);
+  const MlpSpec mlp = read_mlp(c, "intermediate_size", 14336, c.boolean_or("mlp_bias", false));
+  const auto full = c.integers("attn_layer_indices");
+  const int layers = c.integer_or("num_hidden_layers", 1, 1024, 32);
+  for (int i = 0; i < layers; i++) {
+    const bool attends = std::ranges::find(full, i) != full.end();
+    spec.layers.push_back(
+        {attends ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms, 0, kBambaForm});
+  }
+  read_one_rope(c, file, attention.head_dim, 10000, 0.5, spec);  // whatever partial_rotary_factor says
+}
+
+// Attention has norms after both halves, Gated DeltaNet before them.
+constexpr LayerForm kOlmoAttention{.norm1 = nullptr,
+                                   .post1 = "post_attention_layernorm",
+                                   .norm2 = nullptr,
+                                   .post2 = "post_feedforward_layernorm"};
+
+void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
+  read_sizes(c, {3840, 100352, 65536, "rms_norm_eps", 1e-6, false}, spec);
+  AttentionSpec attention = read_attention(c, {30, 0}, spec.hidden);
+  attention.qk_norm = attention.norms_all_heads = true;
+  const bool bias = c.boolean_or("attention_bias", false);
+  read_biases(c, bias, bias, attention);
+  ops::RecurrenceShape delta;
+  delta.key_heads = c.integer_or("linear_num_key_heads", 1, 4096, attention.heads);
+  delta.value_heads = c.integer_or("linear_num_value_heads", 1, 4096, attention.heads);
+  delta.key_dim =
+      c.integer_or("linear_key_head_dim", 1, 1024, static_cast<int>(0.75 * spec.hidden / delta.key_heads));
+  delta.value_dim = c.integer_or("linear_value_head_dim", 1, 1024, 2 * delta.key_dim);
+  delta.conv_kernel = c.integer_or("linear_conv_kernel_dim", 1, kMaxConvKernel, 4);
+  if (c.boolean_or("linear_allow_neg_eigval", true)) delta.rule.beta = Rule::Beta::sigmoid2;
+  if (delta.value_heads % delta.key_heads != 0)
+    c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
+  const MlpSpec mlp = read_mlp(c, "intermediate_size", 11008, false);
+  const int layers = c.integer_or("num_hidden_layers", 1, 1024, 32);
+  auto kinds = kinds_of(c, "layer_types", listed_layers(c), {Kind::attention, Kind::recurrence});
+  if (!c.has("layer_types") && !c.has("layers_block_type")) {
+    for (int i = 0; i < layers; i++) kinds.push_back(i % 4 == 3 ? Kind::attention : Kind::recurrence);
+    if (layers < 4) kinds.back() = Kind::attention;
+  }
+  for (const Kind kind : kinds) {
+    LayerSpec layer{attention, mlp, spec.norms, 0, kOlmoAttention};
+    if (kind == Kind::recurrence) layer.mixer = delta, layer.form = {};
+    spec.layers.push_back(std::move(layer));
+  }
+  if (static_cast<int>(kinds.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
+  const Json parameters = rope_parameters_of(c, "full_attention");
+  const bool turns = !parameters.contains("rope_theta") || !parameters["rope_theta"].is_null();
+  if (turns)
+    read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
+  else
+    spec.ropes = {no_rope()};
+}
+
+struct Hybrid {
+  const char* model_type;
+  void (*read)(ConfigReader& reader, const Json& config, const std::string& file, ModelSpec& spec);
+};
+constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
+                               {"nemotron_h", read_nemotron_h},
+                               {"granitemoehybrid", read_granite_h},
+                               {"bamba", read_bamba},
+                               {"olmo_hybrid", read_olmo_hybrid}};
+
+const Hybrid* find_hybrid(const std::string& model_type) {
+  const auto* row =
+      std::ranges::find_if(kHybrids, [&](const Hybrid& h) { return model_type == h.model_type; });
+  return row == std::end(kHybrids) ? nullptr : row;
+}
+
+}  // namespace
+
+Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) {
+  ConfigReader c(json, file);
+  ModelSpec spec;
+  spec.family = c.string_or("model_type", "");
+  find_hybrid(spec.family)->read(c, json, file, spec);
+  TRY_VOID(c.check());
+  return spec;
+}
+
+std::string hybrid_names() {
+  std::string names;
+  for (const Hybrid& hybrid : kHybrids) names.append(hybrid.model_type).append(", ");
+  return names;
+}
+
+bool is_hybrid_member(const std::string& model_type) {
+  return find_hybrid(model_type) != nullptr;
+}
+
+}  // namespace anabranch

@@ -1,0 +1,96 @@
+"""Golden cases of hybrids with Mamba2, short convolutions or OLMo's Gated DeltaNet: configurations, and random weights
+whose names and shapes come from Transformers' own model (tools/make_golden_logits.py)."""
+import math
+
+import numpy as np
+from transformers import AutoConfig, AutoModelForCausalLM
+
+VOCAB = 263
+COMMON = {"vocab_size": VOCAB, "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "max_position_embeddings": 1024, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+MAMBA, FULL, CONV, MLP = "linear_attention", "full_attention", "conv", "mlp"
+
+
+def nemotron_h(layers, **over):
+    return COMMON | {
+        "architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "layers_block_type": layers, "head_dim": 16,
+        "intermediate_size": 72, "mamba_num_heads": 6, "mamba_head_dim": 20, "n_groups": 2, "ssm_state_size": 24,
+        "conv_kernel": 4, "tie_word_embeddings": False} | over
+
+
+def granite_h(layers, **over):
+    return COMMON | {
+        "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid", "layer_types": layers,
+        "num_hidden_layers": len(layers), "num_local_experts": 0, "shared_intermediate_size": 72, "mamba_n_heads": 6,
+        "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_state": 20, "embedding_multiplier": 3.0, "logits_scaling": 0.7,
+        "residual_multiplier": 0.6, "attention_multiplier": 0.4, "tie_word_embeddings": True} | over
+
+
+def lfm2(layers, **over):
+    return COMMON | {
+        "architectures": ["Lfm2ForCausalLM"], "model_type": "lfm2", "layer_types": layers, "num_hidden_layers": len(layers),
+        "intermediate_size": 90, "block_multiple_of": 8, "norm_eps": 1e-5, "rope_theta": 10000.0} | over
+
+
+def bamba(layers, **over):
+    return COMMON | {
+        "architectures": ["BambaForCausalLM"], "model_type": "bamba", "num_hidden_layers": len(layers),
+        "attn_layer_indices": [i for i, kind in enumerate(layers) if kind == FULL], "intermediate_size": 72,
+        "mamba_n_heads": 4, "mamba_d_head": "auto", "mamba_n_groups": 2, "mamba_d_state": 24,
+        "tie_word_embeddings": False} | over
+
+
+def olmo_hybrid(layers, **over):
+    return COMMON | {
+        "architectures": ["OlmoHybridForCausalLM"], "model_type": "olmo_hybrid", "layer_types": layers,
+        "num_hidden_layers": len(layers), "intermediate_size": 72, "linear_num_key_heads": 2, "linear_num_value_heads": 2,
+        "linear_key_head_dim": 24, "linear_value_head_dim": 48, "rope_parameters": None,
+        "tie_word_embeddings": False} | over
+
+
+HYBRID_CASES = {
+    "nemotron_h": dict(config=nemotron_h([MAMBA, MLP, MAMBA, FULL, MLP, MAMBA]), long=True),
+    "nemotron_h_biases": dict(config=nemotron_h(
+        [FULL, MAMBA, MAMBA, MLP], n_groups=3, mamba_head_dim=24, use_bias=True, use_conv_bias=False, mlp_bias=True,
+        conv_kernel=3, time_step_min=0.4), dtype="f32"),
+    "granite_h": dict(config=granite_h([MAMBA, MAMBA, FULL, MAMBA]), long=True),
+    "granite_h_rope": dict(config=granite_h(
+        [FULL, MAMBA, MAMBA], mamba_n_groups=3, position_embedding_type="rope", attention_bias=True, mamba_proj_bias=True,
+        mamba_conv_bias=False, time_step_limit=[0.2, 1.5], tie_word_embeddings=False)),
+    "lfm2": dict(config=lfm2([CONV, CONV, FULL, CONV]), long=True),
+    "lfm2_biases": dict(config=lfm2([FULL, CONV, CONV], conv_bias=True, conv_L_cache=4, block_auto_adjust_ff_dim=False,
+                                    tie_word_embeddings=False), dtype="f32"),
+    "bamba": dict(config=bamba([MAMBA, FULL, MAMBA])),
+    "olmo_hybrid": dict(config=olmo_hybrid([MAMBA, MAMBA, MAMBA, FULL]), long=True),
+    "olmo_hybrid_rope": dict(config=olmo_hybrid(
+        [MAMBA, FULL, MAMBA], linear_num_value_heads=4, linear_value_head_dim=20, linear_allow_neg_eigval=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 20000.0})),
+}
+
+
+def is_hybrid(config):
+    return config["model_type"] in ("nemotron_h", "granitemoehybrid", "lfm2", "bamba", "olmo_hybrid")
+
+
+def random_hybrid(config, rng):
+    """name -> float32 array, in the names that the model saves."""
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    return {name: random_tensor(name, tuple(value.shape), rng).astype(np.float32)
+            for name, value in model.state_dict().items() if not (name == "lm_head.weight" and config.get("tie_word_embeddings", True))}
+
+
+def random_tensor(name, shape, rng):
+    normal = rng.standard_normal(shape)
+    if name.endswith("A_log"):
+        return np.log(rng.uniform(0.3, 8, shape))
+    if name.endswith("dt_bias"):
+        step = np.exp(rng.uniform(math.log(1e-3), math.log(1), shape))
+        return step + np.log(-np.expm1(-step))  # inverse softplus
+    if name.endswith(".D"):
+        return normal
+    if len(shape) == 3:  # a convolution
+        return normal * 0.6
+    if len(shape) == 2:
+        gain = 2 if "embed" in name or name.startswith("lm_head") else 1.5
+        return normal * gain / math.sqrt(shape[1])
+    return normal * 0.3 if name.endswith("bias") else 1 + 0.15 * normal
