@@ -100,8 +100,9 @@ bool PromptCompiler::calls_can_be_text() {
 }
 
 // Renders the messages with marks in place of the turns with known tokens, to find where these tokens go.
-// Nothing if a mark does not appear exactly once, or not as text between special tokens.
-std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
+// Nothing if a mark does not appear exactly once, or not as text between special tokens. Reasoning may be
+// left out. thoughts: with marks in place of reasoning, too.
+std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat, bool thoughts) {
   Json messages = chat.messages;
   Marks marks{"turn-" + random_name() + "-", {}};
   for (const KnownTurn& turn : chat.turns) {
@@ -109,7 +110,7 @@ std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
     Json& message = messages.at(turn.message);
     if (message.contains("tool_calls") && !calls_can_be_text()) continue;
     message["content"] = marks.text(marks.turns.size());
-    if (turn.thought) message["reasoning_content"] = marks.thought(marks.turns.size());
+    if (thoughts && turn.answer > 0) message["reasoning_content"] = marks.thought(marks.turns.size());
     message.erase("tool_calls");
     marks.turns.push_back(&turn);
   }
@@ -139,20 +140,23 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPie
     std::string_view rest = piece.text;
     for (size_t at; (at = rest.find(marks.name)) != std::string_view::npos;) {
       if (next == marks.turns.size()) return std::nullopt;
-      const std::string mark = inside ? marks.text(next) : marks.beginning(next);
-      if (rest.substr(at, mark.size()) != mark) return std::nullopt;
+      const std::string text = marks.text(next);
+      const bool thought = !inside && rest.substr(at).starts_with(marks.thought(next));
+      if (!thought && !rest.substr(at).starts_with(text)) return std::nullopt;
+      const size_t end = at + (thought ? marks.thought(next) : text).size();
       if (inside) {
-        rest.remove_prefix(at + mark.size());
+        rest.remove_prefix(end);
         inside = false;
         next++;
         continue;
       }
-      const auto& known = marks.turns[next]->tokens;
+      const KnownTurn& turn = *marks.turns[next];
+      const auto known = std::span(turn.tokens).subspan(thought ? 0 : turn.answer);
       run.push_back({std::string(rest.substr(0, at)), piece.trusted});
       if (!known.empty() && tokenizer_.token_bytes(known.front()).starts_with(' ')) drop_last_space(run);
       if (!flush()) return std::nullopt;
-      rest.remove_prefix(at + mark.size());
-      inside = marks.turns[next]->thought;
+      rest.remove_prefix(end);
+      inside = thought;
       if (!inside) next++;
       tokens.insert(tokens.end(), known.begin(), known.end());
     }
@@ -167,8 +171,11 @@ Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
   const auto ended = [] { return make_error(ErrorKind::invalid, "the prompt was not read to its end"); };
   if (chat.limit) chat.limit->ask();  // ask now, because rendering cannot be stopped early
   if (stopped()) return ended();
+  const bool thoughts =
+      std::ranges::any_of(chat.turns, [](const KnownTurn& turn) { return turn.answer > 0; });
   if (!chat.turns.empty()) {
-    auto prompt = tokens_around(chat);
+    auto prompt = tokens_around(chat, thoughts);
+    if (!prompt && thoughts) prompt = tokens_around(chat, false);
     if (stopped()) return ended();
     if (prompt) {
       TRY_VOID(put_images_in(*prompt, chat));

@@ -36,7 +36,8 @@ struct CompiledPrompt {
 struct KnownTurn {
   size_t message = 0;  // index in the list of messages
   std::vector<int> tokens;
-  bool thought = false;  // the tokens begin with its reasoning, behind the opening tag
+  // Where its content begins. The tokens before it are its reasoning, behind the opening tag.
+  size_t answer = 0;
 };
 
 // Thread-safe. The template and the tokenizer must outlive it.
@@ -48,11 +49,12 @@ class PromptCompiler {
 
   // salt: token sequences remembered from requests with another salt are not used, so that response times
   // reveal nothing about those requests. turns: in the order of the messages; their tokens replace the
-  // template's rendering of their content and tool calls. All turns are ignored if the template cannot be
-  // rendered with marks in their place. A turn with calls is also ignored if text in place of calls would
-  // change what the template writes around them. images: those of the messages, in order. If `limit` stops
-  // the tokenising, compiling fails. marks: each takes another rendering.
-  // Errors: see ChatTemplate::render; invalid (the template does not write each image once).
+  // template's rendering of their content and tool calls, and of their reasoning where the template writes
+  // it. All turns are ignored if the template cannot be rendered with marks in their place. A turn with calls
+  // is also ignored if text in place of calls would change what the template writes around them. images:
+  // those of the messages, in order. If `limit` stops the tokenising, compiling fails. marks: each takes
+  // another rendering. Errors: see ChatTemplate::render; invalid (the template does not write each image
+  // once).
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
                                  EncodeLimit* limit = nullptr, std::span<const RequestImage> images = {},
@@ -94,13 +96,11 @@ class PromptCompiler {
     std::vector<const KnownTurn*> turns;
     std::string text(size_t turn) const { return name + std::to_string(turn) + "-mark"; }
     std::string thought(size_t turn) const { return name + std::to_string(turn) + "-thought"; }
-    // Where the known tokens of a turn begin.
-    std::string beginning(size_t turn) const { return turns[turn]->thought ? thought(turn) : text(turn); }
   };
   Result<std::vector<PromptPiece>> render(const Json& messages, const Chat& chat) const;
   Result<void> put_images_in(CompiledPrompt& prompt, const Chat& chat) const;
   bool calls_can_be_text();
-  std::optional<CompiledPrompt> tokens_around(const Chat& chat);
+  std::optional<CompiledPrompt> tokens_around(const Chat& chat, bool thoughts);
   std::optional<std::vector<int>> splice(std::span<const PromptPiece> pieces, const Chat& chat,
                                          const Marks& marks);
   std::optional<int> common_length(const Chat& chat, std::span<const int> prompt);

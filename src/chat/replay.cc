@@ -141,14 +141,15 @@ std::span<const int> after_reasoning(std::span<const int> sampled, const OutputR
   return sampled;
 }
 
-// The key of a turn with its reasoning, from that of the turn without.
-uint64_t thought_key(uint64_t turn) {
-  return key_of(turn, "thought");
+// The key of a turn with this reasoning, from that of the turn without. "": for messages that have none.
+uint64_t thought_key(uint64_t turn, std::string_view reasoning) {
+  return key_of(key_of(turn, "thought"), reasoning);
 }
 
 // A turn that begins inside a thought, in its two parts; nothing if it is not one thought and an answer.
 struct ThoughtAndAnswer {
   std::string reasoning;  // trimmed
+  size_t begin;           // of the answer's tokens
   ParsedOutput answer;
 };
 std::optional<ThoughtAndAnswer> read_thought(std::span<const int> tokens, const OutputRules& rules,
@@ -161,26 +162,29 @@ std::optional<ThoughtAndAnswer> read_thought(std::span<const int> tokens, const 
   const auto thought = tokens.first(static_cast<size_t>(end - tokens.begin()));
   if (std::any_of(thought.begin(), thought.end(), [&](int id) { return tokenizer.is_special(id); }))
     return std::nullopt;
-  auto answer = read(after_reasoning(tokens, rules, tokenizer), rules, tokenizer);
+  const auto rest = after_reasoning(tokens, rules, tokenizer);
+  auto answer = read(rest, rules, tokenizer);
   if (!answer) return std::nullopt;
-  return ThoughtAndAnswer{std::string(trimmed(tokenizer.decode(thought, false))), std::move(*answer)};
+  return ThoughtAndAnswer{std::string(trimmed(tokenizer.decode(thought, false))), tokens.size() - rest.size(),
+                          std::move(*answer)};
 }
 
 bool are_tokens(std::span<const int> ids, const Tokenizer& tokenizer) {
   return std::all_of(ids.begin(), ids.end(), [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
 }
 
-// The turn with its reasoning, if that is known and the message does not have another.
-std::optional<std::vector<int>> known_thought(const Json& message, uint64_t key, const std::string& said,
-                                              const OutputRules& rules, const Tokenizer& tokenizer,
-                                              TurnMemory& memory) {
-  auto tokens = memory.find(thought_key(key));
+// The turn with its reasoning, if that is known and the message has the same, or none if `thoughts` is set.
+std::optional<KnownTurn> known_thought(const Json& message, uint64_t key, const std::string& said,
+                                       const OutputRules& rules, const Tokenizer& tokenizer,
+                                       TurnMemory& memory, bool thoughts) {
+  const std::string sent(trimmed(string_at(message, "reasoning_content")));
+  if (sent.empty() && !thoughts) return std::nullopt;
+  auto tokens = memory.find(thought_key(key, sent));
   if (!tokens || !are_tokens(*tokens, tokenizer)) return std::nullopt;
   const auto turn = read_thought(*tokens, rules, tokenizer);
   if (!turn || described(turn->answer.content, turn->answer.calls) != said) return std::nullopt;
-  const std::string sent = string_at(message, "reasoning_content");
-  if (!sent.empty() && trimmed(sent) != turn->reasoning) return std::nullopt;
-  return tokens;
+  if (!sent.empty() && sent != turn->reasoning) return std::nullopt;
+  return KnownTurn{0, std::move(*tokens), turn->begin};
 }
 
 }  // namespace
@@ -203,11 +207,11 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
     if (!said) continue;
     left--;
     const uint64_t key = key_of(before[i], *said);
-    if (thoughts)
-      if (auto tokens = known_thought(messages[i], key, *said, rules, tokenizer, memory)) {
-        turns.push_back({i, std::move(*tokens), true});
-        continue;
-      }
+    if (auto turn = known_thought(messages[i], key, *said, rules, tokenizer, memory, thoughts)) {
+      turn->message = i;
+      turns.push_back(std::move(*turn));
+      continue;
+    }
     auto tokens = memory.find(key);
     if (!tokens || tokens->size() > most_tokens(*said)) continue;
     const auto parsed = are_tokens(*tokens, tokenizer) ? read(*tokens, rules, tokenizer) : std::nullopt;
@@ -236,9 +240,11 @@ std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason 
     memory.put(under, turn);
     keys.push_back(under);
   };
-  if (thoughts && rules.thinking_open && sampled.size() <= kMostTurnTokens &&
-      read_thought(sampled, rules, tokenizer))
-    put(thought_key(key), sampled);
+  if (rules.thinking_open && sampled.size() <= kMostTurnTokens)
+    if (const auto turn = read_thought(sampled, rules, tokenizer)) {
+      if (thoughts) put(thought_key(key, ""), sampled);
+      if (!turn->reasoning.empty()) put(thought_key(key, turn->reasoning), sampled);
+    }
   const auto again = tokenizer.encode(parsed->content, false);
   const bool usual =
       parsed->calls.empty() && std::equal(again.begin(), again.end(), tokens.begin(), tokens.end());

@@ -18,7 +18,7 @@ namespace anabranch {
 uint64_t conversation_key(const Json& messages, std::string_view salt);
 
 // The assistant turns among `messages` whose sampled tokens are known. rules: how this request's output is
-// parsed. thoughts: with their reasoning, where it is known too; what a message has of it must be equal.
+// parsed. They have their reasoning if the message has the same; with `thoughts` also if it has none.
 std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, const OutputRules& rules,
                                    const Tokenizer& tokenizer, TurnMemory& memory, bool thoughts = false);
 
@@ -26,8 +26,9 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
 enum class TurnEndReason { end_of_turn, last_allowed_call };
 
 // Remembers the turn that follows a conversation (conversation_key), if it is complete and a template could
-// render it differently. thoughts: also with its reasoning, if the prompt ended inside a thought. Returns the
-// keys of the turns that were added to the memory.
+// render it differently; also with its reasoning, if the prompt ended inside a thought: for messages with the
+// same reasoning, and with `thoughts` also for those that have none. Returns the keys of the turns that were
+// added to the memory.
 std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                                     const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory,
                                     bool thoughts = false);

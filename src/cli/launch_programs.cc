@@ -35,6 +35,7 @@ std::vector<LaunchProgram> make_programs() {
                      {"ANTHROPIC_DEFAULT_SONNET_MODEL", "{model}"},
                      {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
                      {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
+                     {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"},
                      {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"}}},
       {.name = "codex",
        .command = "codex",
@@ -46,7 +47,8 @@ std::vector<LaunchProgram> make_programs() {
                  R"(model_provider="anabranch")", "-c", R"(model_providers.anabranch.name="Anabranch")", "-c",
                  R"(model_providers.anabranch.base_url="{url}/v1")", "-c",
                  R"(model_providers.anabranch.wire_api="responses")", "-c",
-                 R"(model_providers.anabranch.env_key="ANABRANCH_LAUNCH_KEY")"}},
+                 R"(model_providers.anabranch.env_key="ANABRANCH_LAUNCH_KEY")"},
+       .repeated = {"-c", "--config"}},
       {.name = "opencode",
        .command = "opencode",
        .title = "opencode",
@@ -78,6 +80,28 @@ std::vector<int> numbers_of(const std::string& version) {
   for (std::sregex_iterator at(version.begin(), version.end(), number), end; at != end; ++at)
     numbers.push_back(std::stoi(at->str()));
   return numbers;
+}
+
+// The user's arguments with `words` before them, or before each group of the user's own `repeated` options.
+std::vector<std::string> joined(const std::vector<std::string>& words,
+                                const std::vector<std::string>& repeated,
+                                const std::vector<std::string>& arguments) {
+  std::vector<std::string> all;
+  bool any = false, in_group = false, ended = false;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const std::string& argument = arguments[i];
+    ended = ended || argument == "--";
+    const bool own =
+        !ended && std::ranges::any_of(repeated, [&](const auto& name) { return argument.starts_with(name); });
+    if (own && !in_group) all.insert(all.end(), words.begin(), words.end());
+    any = any || own;
+    in_group = own;
+    all.push_back(argument);
+    const bool has_value = own && std::ranges::find(repeated, argument) != repeated.end();
+    if (has_value && i + 1 < arguments.size()) all.push_back(arguments[++i]);
+  }
+  if (!any) all.insert(all.begin(), words.begin(), words.end());
+  return all;
 }
 
 }  // namespace
@@ -122,7 +146,7 @@ LaunchProgram with_values(LaunchProgram program, const LaunchValues& values,
                           const std::vector<std::string>& arguments) {
   for (auto& [name, value] : program.variables) value = fill_places(value, values);
   for (std::string& word : program.words) word = fill_places(word, values);
-  program.words.insert(program.words.end(), arguments.begin(), arguments.end());
+  program.words = joined(program.words, program.repeated, arguments);
   return program;
 }
 

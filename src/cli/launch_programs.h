@@ -25,6 +25,9 @@ struct LaunchProgram {
   std::string install;        // how its makers install and update it
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> words;  // arguments before those of the user
+  // Options of which the program takes only those behind its innermost sub-command. Where the user has some,
+  // `words` stand beside them, because they would have no effect elsewhere.
+  std::vector<std::string> repeated = {};
 };
 
 const std::vector<LaunchProgram>& launch_programs();
@@ -32,7 +35,7 @@ std::vector<std::string> launch_names();
 
 // The text with the values in their places.
 std::string fill_places(std::string_view text, const LaunchValues& values);
-// The program's row with the values in their places, and the user's arguments behind the row's.
+// The program's row with the values in their places, and its words joined with the user's arguments.
 LaunchProgram with_values(LaunchProgram program, const LaunchValues& values,
                           const std::vector<std::string>& arguments);
 

@@ -190,6 +190,10 @@ std::optional<Scan> CallScanner::opener() {
 std::optional<Scan> CallScanner::body() {
   if (!next()) return Scan::more;
   if (text_[at_] == '{' || text_[at_] == '[') {
+    // Qwen2.5-Coder's template shows calls with doubled braces. after_json() skips those that close.
+    const size_t second = text_[at_] == '{' ? text_.find_first_not_of(kSpace, at_ + 1) : at_;
+    if (second == text_.npos) return Scan::more;
+    if (text_[second] == '{') at_ = second;
     begin_ = at_;
     json_.emplace();
     open_ = {};

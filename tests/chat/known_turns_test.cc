@@ -88,6 +88,11 @@ struct ThoughtTurn {
     return remember_turn(whole, TurnEndReason::end_of_turn, conversation_key(messages, ""), rules, tokenizer,
                          memory, thoughts);
   }
+  // Where the answer begins.
+  size_t answer() const {
+    const auto close = std::ranges::find(sampled, *tokenizer.find("</think>"));
+    return static_cast<size_t>(close - sampled.begin()) + 3;
+  }
   std::vector<KnownTurn> known(const std::string& content, const std::string& reasoning, bool thoughts) {
     Json sent = messages;
     sent.push_back({{"role", "assistant"}, {"content", content}});
@@ -98,25 +103,48 @@ struct ThoughtTurn {
 
 TEST(KnownTurnsThought, IsRestoredWhereTheClientLeftItOutOrSendsTheSame) {
   ThoughtTurn turn;
-  EXPECT_EQ(turn.remember(true).size(), 2u);
-  for (const char* sent : {"", "Here?", " Here?\n"}) {
-    const auto known = turn.known("In Paris.", sent, true);
-    ASSERT_EQ(known.size(), 1u) << sent;
-    EXPECT_TRUE(known[0].thought);
-    EXPECT_EQ(known[0].tokens, turn.sampled);
-  }
+  EXPECT_EQ(turn.remember(true).size(), 3u);
+  for (const char* sent : {"", "Here?", " Here?\n"})
+    for (const bool left_out : {true, false}) {
+      const auto known = turn.known("In Paris.", sent, left_out);
+      ASSERT_EQ(known.size(), 1u) << sent;
+      const bool whole = left_out || *sent;
+      EXPECT_EQ(known[0].answer, whole ? turn.answer() : 0u);
+      EXPECT_EQ(known[0].tokens,
+                std::vector<int>(turn.sampled.begin() + (whole ? 0 : static_cast<long>(turn.answer())),
+                                 turn.sampled.end()));
+    }
 }
 
 TEST(KnownTurnsThought, IsNotRestoredForAnotherThoughtTextOrWish) {
   ThoughtTurn turn;
   turn.remember(true);
-  const auto thought = [](const std::vector<KnownTurn>& known) { return !known.empty() && known[0].thought; };
+  const auto thought = [](const std::vector<KnownTurn>& known) {
+    return !known.empty() && known[0].answer > 0;
+  };
   EXPECT_FALSE(thought(turn.known("In Paris.", "Where else?", true)));
+  EXPECT_FALSE(thought(turn.known("In Paris.", "Where else?", false)));
   EXPECT_FALSE(thought(turn.known("In Rome.", "", true)));
+  EXPECT_FALSE(thought(turn.known("In Rome.", "Here?", false)));
   EXPECT_FALSE(thought(turn.known("In Paris.", "", false)));
   ThoughtTurn without;
-  EXPECT_EQ(without.remember(false).size(), 1u);
+  without.rules.thinking_open = false;
+  EXPECT_EQ(without.remember(true).size(), 1u);
   EXPECT_FALSE(thought(without.known("In Paris.", "", true)));
+}
+
+// Without `thoughts` a turn is remembered for messages with its reasoning alone.
+TEST(KnownTurnsThought, DifferentThoughtsBeforeTheSameAnswerAreAllKnown) {
+  ThoughtTurn turn;
+  const auto first = turn.sampled;
+  EXPECT_EQ(turn.remember(false).size(), 2u);
+  turn.sampled.erase(turn.sampled.begin());
+  turn.remember(false);
+  const auto second = turn.sampled;
+  ASSERT_EQ(turn.known("In Paris.", "Here?", false).size(), 1u);
+  EXPECT_EQ(turn.known("In Paris.", "Here?", false)[0].tokens, first);
+  EXPECT_EQ(turn.known("In Paris.", "re?", false)[0].tokens, second);
+  EXPECT_EQ(turn.known("In Paris.", "", true)[0].answer, 0u);
 }
 
 // A damaged record under the right key, too, says something else than the client.
@@ -130,7 +158,7 @@ TEST(KnownTurnsThought, IsNotRestoredWithAnotherAnswer) {
     turn.memory.forget({{key}});
     turn.memory.put(key, other);
     const auto known = turn.known("In Paris.", "", true);
-    EXPECT_FALSE(!known.empty() && known[0].thought) << answer;
+    EXPECT_FALSE(!known.empty() && known[0].answer > 0) << answer;
   }
 }
 
@@ -146,15 +174,59 @@ TEST(KnownTurnsThought, StandsInThePromptAsItWasSampled) {
   Json messages = turn.messages;
   messages.push_back({{"role", "assistant"}, {"content", "In Paris."}});
   messages.push_back({{"role", "user"}, {"content", "Since when?"}});
-  const std::vector<KnownTurn> known = {{1, turn.sampled, true}};
+  const std::vector<KnownTurn> known = {{1, turn.sampled, turn.answer()}};
   const auto next = compiler.compile(messages, nullptr, options, {}, known);
   ASSERT_TRUE(next.ok()) << next.error().message;
   ASSERT_GT(next->tokens.size(), expected.size());
   EXPECT_EQ(std::vector(next->tokens.begin(), next->tokens.begin() + std::ssize(expected)), expected);
-  // A template that drops the thought gets none of the turn's tokens.
+  // A template that drops the thought gets the answer's tokens.
   options.extra = {{"preserve_thinking", false}};
-  EXPECT_EQ(compiler.compile(messages, nullptr, options, {}, known)->tokens,
-            compiler.compile(messages, nullptr, options)->tokens);
+  const std::vector<KnownTurn> answer = {
+      {1, {turn.sampled.begin() + static_cast<long>(turn.answer()), turn.sampled.end()}}};
+  const auto dropped = compiler.compile(messages, nullptr, options, {}, known)->tokens;
+  EXPECT_EQ(dropped, compiler.compile(messages, nullptr, options, {}, answer)->tokens);
+  EXPECT_NE(dropped, compiler.compile(messages, nullptr, options)->tokens);
+}
+
+// Thoughts of earlier turns are dropped, and those since the last question are kept, as in Qwen3.5's
+// template.
+TEST(KnownTurnsThought, ChainsOfCallsKeepTheirs) {
+  const ThoughtTurn turn;
+  const auto chat = ChatTemplate::parse(
+      "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = "
+      "loop.index0 %}{% endif %}{% endfor %}"
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.index0 > "
+      "ns.last %}<think>\n"
+      "{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}",
+      "", "");
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  PromptCompiler compiler(**chat, turn.tokenizer);
+  const Json said = {{"role", "assistant"}, {"content", "In Paris."}, {"reasoning_content", "Here?"}};
+  const Json messages = {turn.messages[0],
+                         said,
+                         {{"role", "user"}, {"content", "Since when?"}},
+                         said,
+                         {{"role", "tool"}, {"content", "1889"}}};
+  const std::vector<KnownTurn> known = {{1, turn.sampled, turn.answer()}, {3, turn.sampled, turn.answer()}};
+  const auto tokens = compiler.compile(messages, nullptr, {}, {}, known)->tokens;
+  const auto count = [&](auto begin) {
+    const std::vector<int> part(begin, turn.sampled.end());
+    size_t found = 0;
+    for (auto at = tokens.begin();
+         (at = std::search(at, tokens.end(), part.begin(), part.end())) != tokens.end(); ++at)
+      ++found;
+    return found;
+  };
+  EXPECT_EQ(count(turn.sampled.begin()), 1u);
+  EXPECT_EQ(count(turn.sampled.begin() + static_cast<long>(turn.answer())), 2u);
+  // A template that writes a thought twice gets the answers alone.
+  const auto twice = ChatTemplate::parse(
+      "{% for m in messages %}<|im_start|>{{ m.reasoning_content }}{{ m.reasoning_content }}\n\n{{ m.content "
+      "}}<|im_end|>{% endfor %}",
+      "", "");
+  PromptCompiler other(**twice, turn.tokenizer);
+  EXPECT_NE(other.compile(messages, nullptr, {}, {}, known)->tokens,
+            other.compile(messages, nullptr, {})->tokens);
 }
 
 }  // namespace

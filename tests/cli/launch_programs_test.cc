@@ -61,6 +61,26 @@ TEST(LaunchPrograms, TheUsersArgumentsFollow) {
   EXPECT_EQ(filled.words, words);
 }
 
+// Codex ignores every -c before a sub-command that has a -c, and would send the prompt to OpenAI.
+TEST(LaunchPrograms, OurSettingsStandBesideTheUsersOwn) {
+  const LaunchProgram row{.words = {"-c", "ours"}, .repeated = {"-c", "--config"}};
+  const auto words = [&](const std::vector<std::string>& arguments) {
+    return with_values(row, kValues, arguments).words;
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(words({}), Words({"-c", "ours"}));
+  EXPECT_EQ(words({"exec", "hello"}), Words({"-c", "ours", "exec", "hello"}));
+  EXPECT_EQ(words({"-c", "a", "exec"}), Words({"-c", "ours", "-c", "a", "exec"}));
+  EXPECT_EQ(words({"exec", "-c", "a", "--config=b", "-cd", "hi"}),
+            Words({"exec", "-c", "ours", "-c", "a", "--config=b", "-cd", "hi"}));
+  EXPECT_EQ(words({"-c", "a", "exec", "--config", "-c", "hi"}),
+            Words({"-c", "ours", "-c", "a", "exec", "-c", "ours", "--config", "-c", "hi"}));
+  EXPECT_EQ(words({"exec", "--", "-c", "a"}), Words({"-c", "ours", "exec", "--", "-c", "a"}));
+  EXPECT_EQ(words({"exec", "-c"}), Words({"exec", "-c", "ours", "-c"}));
+  EXPECT_EQ(with_values(program("codex"), kValues, {"exec", "-c", "a"}).words.front(), "exec");
+  EXPECT_EQ(with_values(program("aider"), kValues, {"-c", "a"}).words.front(), "--model");
+}
+
 TEST(LaunchPrograms, ValuesWithinQuotesAreEscaped) {
   LaunchValues odd = kValues;
   odd.model = "a\"b\\c{url}";

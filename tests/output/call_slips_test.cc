@@ -268,6 +268,26 @@ TEST(JsonCalls, WithBracketsThatDoNotMatch) {
       one, "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'ait's <x");
 }
 
+// As the example in Qwen2.5-Coder's template shows them.
+TEST(JsonCalls, WithDoubledBraces) {
+  const std::string call = R"({{"name": "f", "arguments": {"path": "a {{x}}"}}})",
+                    arguments = R"({"path": "a {{x}}"})";
+  for (const char* more : {"", "}", "\n", "}\n"}) {
+    reads(ToolFormat::tagged, call + more, {{"f", arguments}});
+    reads(ToolFormat::plain, call + more, {{"f", arguments}});
+    reads(ToolFormat::tagged, "<tool_call>\n" + call + more + "</tool_call>", {{"f", arguments}});
+    reads(ToolFormat::tagged, "Look:\n<tool_call>\n" + call + more + "</tool_call>", {{"f", arguments}},
+          "Look:");
+  }
+  reads(ToolFormat::tagged, call + "\n" + call, {{"f", arguments}, {"f", arguments}});
+  reads(ToolFormat::tagged, "```json\n" + call + "\n```", {{"f", arguments}});
+  reads(ToolFormat::tagged, "{\n  " + call.substr(1), {{"f", arguments}});
+  for (const char* text : {"{{", "{{ f }}", "{{{", R"({{"name": "unknown", "arguments": {}}})",
+                           R"({{"name": "f"}})", R"({{"name": "f", "arguments": {}}} is how I would call it)",
+                           R"(Write {{"name": "f", "arguments": {}}})"})
+    stays_text(ToolFormat::tagged, text);
+}
+
 TEST(JsonCalls, ThatAreNoCalls) {
   for (const char* inside :
        {R"({"name": "f", "arguments": {"content": "He said "hi" to"}})", R"({'name': 'f'})",
