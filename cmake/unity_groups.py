@@ -15,11 +15,14 @@ TYPE = re.compile(r"(?:using|struct|class|enum class|enum|union)\s+(?:namespace\
 OTHER = re.compile(r"[^=({;\[]*?\b(\w+)\s*[=({;\[]")
 ALIAS = re.compile(r"\s*(?:using|namespace)\s+(\w+)\s*=|\s*using\s+(?:namespace\s+)?[\w:]*?(\w+);")
 MACRO = re.compile(r"\s*#\s*define\s+(\w+)")
+# What GoogleTest's macros define is named after both of their first arguments.
+TEST = re.compile(r"(?:TEST|TEST_F|TEST_P|TYPED_TEST|INSTANTIATE_TEST_SUITE_P)\((\w+), *(\w+)")
 
 
 def names_of(text):
-    """The names at the outer level of unnamed namespaces, aliases outside of functions, static functions, and macros."""
-    names = set()
+    """{name: what it is} at the outer level of unnamed namespaces, of aliases outside of functions, static functions, and macros.
+    Two aliases of the same are equal, and nothing else is."""
+    names = {}
     unnamed = False
     for line in text.split("\n"):
         if line.startswith("namespace {"):
@@ -27,19 +30,21 @@ def names_of(text):
         elif unnamed and re.match(r"}\s*//\s*namespace\b(?!\s*\w)", line):
             unnamed = False
         elif macro := MACRO.match(line):
-            names.add(macro[1])
+            names[macro[1]] = object()
         elif line[:1] not in ("", " ", "\t", "/", "}", "#"):
             line = line.split("//")[0]
             if alias := ALIAS.match(line):
-                names.add(alias[1] or alias[2])
+                names[alias[1] or alias[2]] = line.strip()
+            elif test := TEST.match(line):
+                names[f"{test[1]}.{test[2]}"] = object()
             elif unnamed or line.startswith("static "):
                 while (shorter := re.sub(r"<[^<>()]*>", "", line)) != line:
                     line = shorter
                 found = TYPE.match(line) or OTHER.match(line)
                 if found and found[1] != "static_assert":
-                    names.add(found[1])
+                    names[found[1]] = object()
                 if line.startswith("const"):
-                    names.update(re.findall(r"(\w+)(?:\[\w*\])?\s*=", line))  # several in one declaration
+                    names.update(dict.fromkeys(re.findall(r"(\w+)(?:\[\w*\])?\s*=", line), object()))  # several in one declaration
     return names
 
 
@@ -50,10 +55,11 @@ def main():
             text = file.read()
         lines, names = text.count("\n"), names_of(text)
         for group in groups:
-            if group[0] + lines <= MOST_LINES and len(group[1]) < MOST_FILES and not group[2] & names:
+            if group[0] + lines <= MOST_LINES and len(group[1]) < MOST_FILES and \
+                    all(group[2].get(name, one) == one for name, one in names.items()):
                 break
         else:
-            groups.append(group := [0, [], set()])
+            groups.append(group := [0, [], {}])
         group[0] += lines
         group[1].append(path)
         group[2].update(names)

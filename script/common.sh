@@ -30,6 +30,12 @@ build_stamp() { packages_of debian:12 build; }
 test_stamp() { echo "$(packages_of debian:12 test) ${python_test_packages[*]}"; }
 have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
 
+# The run-time compiler of CUDA that the tests have, for what is run after this.
+use_nvrtc() {
+  local found=("$root"/.deps/test-venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13)
+  if [[ -f ${found[0]} ]]; then export ANABRANCH_NVRTC=${found[0]}; fi
+}
+
 # The Metal backend is made of MLX. Elsewhere only the reference ops are, which the tests need.
 program_uses_mlx() { [[ $(uname -s) == Darwin ]]; }
 

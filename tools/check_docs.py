@@ -48,7 +48,8 @@ NOT_RUN = [
     (r".*\b(calibrate|verify) ", "takes too long; tests/cli tests it"),
     (r"(sudo |apt|dpkg|docker|brew|systemctl|journalctl|launchctl|make |cmake |ninja |debootstrap)", "changes the machine"),
     (r"(pip|python3 -m pip) ", "needs the network"),
-    (r"vllm-router ", "another program"),
+    (r"(sha256sum -c|tar -xzf|\S*/install\.sh)", "needs the archive; tests/tools tests it"),
+    (r"(vllm-router|aiperf|lm_eval) ", "another program"),
 ]
 # Words of examples, and what stands for them.
 STANDS_FOR = [

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Proof that a bare Debian 12 is enough: makes a minimal root file system, clones this repository into it (the
+# Proof that a bare Debian is enough: makes a minimal root file system, clones this repository into it (the
 # committed state), and runs the two commands a newcomer types, with their times. As root; needs debootstrap.
 #   tools/fresh_debian.sh [FOLDER (/tmp/fresh-debian)] [COMMAND...]
 # Without COMMANDs: 'script/run "What is the capital of France?"', then script/test. What debootstrap fetched is
 # kept in FOLDER.base, so that a second run starts from the same bare system without fetching it again.
+# DEBIAN_SUITE is the release (bookworm); another one needs another FOLDER.
 set -euo pipefail
 
 folder=${1:-/tmp/fresh-debian}
@@ -16,7 +17,7 @@ mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 if [[ ! -f $folder.base/.complete ]]; then
   rm -rf "$folder.base"
-  debootstrap --variant=minbase --include=ca-certificates,git bookworm "$folder.base" "$mirror" >"$folder.log" 2>&1 ||
+  debootstrap --variant=minbase --include=ca-certificates,git "${DEBIAN_SUITE:-bookworm}" "$folder.base" "$mirror" >"$folder.log" 2>&1 ||
     { tail -n 20 "$folder.log" >&2; exit 1; }
   touch "$folder.base/.complete"
 fi

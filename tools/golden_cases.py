@@ -301,7 +301,7 @@ CASES |= {
     # Gemma 4 12B: a config without the keys of per-layer embeddings.
     "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
         4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,
-        global_head_dim=48, model_type="gemma4_unified_text", architectures=["Gemma4UnifiedForCausalLM"],
+        global_head_dim=48, tie_word_embeddings=False, model_type="gemma4_unified_text", architectures=["Gemma4UnifiedForCausalLM"],
         layer_types=["sliding_attention", "sliding_attention", "full_attention"]).items()
         if "per_layer_input" not in k}),
     "qwen2_moe_gguf": member("qwen2_moe", "Qwen2Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,

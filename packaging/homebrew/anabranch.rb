@@ -2,7 +2,7 @@
 class Anabranch < Formula
   desc "Inference engine and server for hybrid language models"
   homepage "https://anabranch.invalid"
-  url "https://anabranch.invalid/anabranch-0.1.0.tar.gz"
+  url "https://anabranch.invalid/anabranch-0.2.0.tar.gz"
   sha256 "0000000000000000000000000000000000000000000000000000000000000000"
   license "Apache-2.0"
 

@@ -117,12 +117,14 @@ Result<void> check_peft_settings(const AdapterConfig& config) {
   return {};
 }
 
-// "rank_pattern" or "alpha_pattern": values for the modules whose names end in a key. The first key counts.
+// "rank_pattern" or "alpha_pattern": values for the modules whose names end in a key, or that are named after
+// its "^". The first key counts.
 using Patterns = std::vector<std::pair<std::string, double>>;
 
-// PEFT takes the keys for regular expressions. Only keys without operators are read; "." is a dot.
+// PEFT takes the keys for regular expressions. Only "^" at the beginning is read; "." is a dot.
 bool is_plain_pattern(std::string_view key) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  if (key.starts_with('^')) key.remove_prefix(1);
   return !key.empty() && key.find_first_not_of(kPlain) == key.npos;
 }
 
@@ -132,21 +134,23 @@ Result<Patterns> read_patterns(const AdapterConfig& config, const char* key, con
   if (!patterns.is_object()) return wrong_value(config, key, "an object");
   Patterns out;
   for (const auto& [pattern, value] : patterns.items()) {
-    if (!is_plain_pattern(pattern))
-      return make_error(ErrorKind::unsupported,
-                        "{}: \"{}\": the key \"{}\" is a regular expression; only ends of modules' names are "
-                        "read, such as \"layers.3.self_attn.q_proj\": write one key for each module",
-                        config.path, key, shown(pattern));
     TRY(const auto number, read_value(config, std::string(key) + "." + pattern, value));
     out.emplace_back(pattern, static_cast<double>(number));
   }
   return out;
 }
 
+// A key that is another regular expression.
+std::optional<std::string> expression_in(const Patterns& patterns) {
+  for (const auto& [key, value] : patterns)
+    if (!is_plain_pattern(key)) return key;
+  return std::nullopt;
+}
+
 double pattern_value(const Patterns& patterns, std::string_view module, double fallback) {
   for (const auto& [key, value] : patterns) {
-    if (!module.ends_with(key)) continue;
-    if (module.size() == key.size() || module[module.size() - key.size() - 1] == '.') return value;
+    if (module == std::string_view(key).substr(key.starts_with('^'))) return value;
+    if (module.ends_with("." + key)) return value;
   }
   return fallback;
 }
@@ -189,13 +193,22 @@ Result<AdapterParts> read_peft_adapter(const std::string& directory) {
   TRY(const double alpha, number_in(config, "lora_alpha", value_at(config.json, "lora_alpha")));
   TRY(const Patterns ranks, read_patterns(config, "rank_pattern", rank_in));
   TRY(const Patterns alphas, read_patterns(config, "alpha_pattern", number_in));
+  if (const auto key = expression_in(alphas))
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: \"alpha_pattern\": the key \"{}\" is a regular expression; only modules' names, ends of "
+        "names and \"^\" before a name are read: write one key for each module, such as "
+        "\"layers.3.self_attn.q_proj\"",
+        config.path, shown(*key));
+  const bool states_ranks = !expression_in(ranks);  // otherwise the matrices alone tell
   AdapterParts out{(std::filesystem::path(directory) / kPeftTensors).string(),
                    string_at(config.json, "base_model_name_or_path")};
   const Json root = value_at(config.json, "use_rslora");
   if (!root.is_null() && !root.is_boolean()) return wrong_value(config, "use_rslora", "true or false");
   out.scale = root == true ? AdapterScale::alpha_over_root_of_rank : AdapterScale::alpha_over_rank;
   TRY_VOID(add_tensors(parse_peft_name, out, [&](std::string_view module, AdapterMatrix& matrix) {
-    matrix.rank = static_cast<int64_t>(pattern_value(ranks, module, static_cast<double>(rank)));
+    if (states_ranks)
+      matrix.rank = static_cast<int64_t>(pattern_value(ranks, module, static_cast<double>(rank)));
     matrix.alpha = pattern_value(alphas, module, alpha);
   }));
   return out;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -47,8 +46,8 @@ std::string a_model() {
   if (const auto stored = stored_models())
     for (const auto& model : *stored)
       if (model.problem.empty()) return model.name;
-  std::error_code code;
-  return std::filesystem::exists("models/hybrid-146m/config.json", code) ? "models/hybrid-146m" : "";
+  const auto own = model_of_clone();
+  return own ? own->name : "";
 }
 
 }  // namespace
@@ -78,8 +77,7 @@ std::string first_steps() {
   std::string model = a_model(), out;
   if (model.empty()) {
     model = "mlx-community/Qwen3.5-0.8B-4bit";
-    out = fmt::format("There is no model on this machine yet. Get one (0.5 GB):\n  anabranch pull {}\n\n",
-                      model);
+    out = "There is no model on this machine yet. This offers some that suit it:\n  anabranch chat\n\n";
   }
   return out + fmt::format(
                    "Talk to a model:        anabranch chat {0}\n"

@@ -47,6 +47,12 @@ FlagGroup model_flags(EngineOptions& o) {
   return {"Model", std::move(flags)};
 }
 
+FlagGroup choice_flags(bool& yes) {
+  return {"Model",
+          {{"-y,--yes", yes,
+            "Without --model: take the first of the models that suit this machine, without asking"}}};
+}
+
 FlagGroup context_flags(EngineOptions& o) {
   std::vector<Flag> flags = {
       {"--chat-template-file", o.chat_template_path, "Jinja template to use instead of the model's own"},

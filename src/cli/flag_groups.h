@@ -7,6 +7,7 @@
 namespace anabranch::cli {
 
 FlagGroup model_flags(EngineOptions& o);
+FlagGroup choice_flags(bool& yes);  // of sub-commands that offer models if --model is missing
 FlagGroup context_flags(EngineOptions& o);
 FlagGroup adapter_flags(AdapterFlags& o);
 // sampling_flags has the sampler's, and seed, length and stop strings, too.

@@ -142,9 +142,10 @@ std::string join(const std::vector<std::string>& words) {
 std::string missing(const CLI::App& command, const std::string& name) {
   if (name == "A subcommand") return "a sub-command is missing: " + join(commands_of(command));
   if (name == "--model" || name.starts_with("--model "))
-    return name +
-           " is missing: give a directory, a .gguf file, or ORG/NAME of the hub (`anabranch ls` lists "
-           "what is stored)";
+    return fmt::format(
+        "{} is missing: give a directory, a .gguf file, or ORG/NAME of the hub (`anabranch ls` lists what is "
+        "stored){}",
+        name, command.get_option_no_throw("--yes") ? "; --yes takes a model that suits this machine" : "");
   return name + " is missing";
 }
 

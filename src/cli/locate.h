@@ -2,6 +2,7 @@
 // is not stored yet.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ Result<std::string> locate_stored(const std::string& name);
 
 // All models in this machine's stores: Hugging Face's, Ollama's and LM Studio's.
 Result<std::vector<hub::StoredModel>> stored_models();
+
+// The small model that comes with a clone of the repository, if this is the clone's folder.
+std::optional<hub::StoredModel> model_of_clone();
 
 // Forbids locate_model() and `pull` to use the network, as HF_HUB_OFFLINE does.
 void go_offline();

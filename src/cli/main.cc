@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/nearest.h"
+#include "cli/choose_model.h"
 #include "cli/conversation.h"
 #include "cli/first_words.h"
 #include "cli/flags.h"
@@ -37,6 +38,18 @@ Result<void> locate(Program& program, const Program::Command& command, const Set
     if (!path) return with_models(path.error(), *located.model, settings);
     *located.model = std::move(*path);
   }
+  return {};
+}
+
+// Without --model: offers models, and sets --model and --device as the choice says.
+Result<void> offer_models(const Program::Command& command) {
+  if (!command.choice || command.app->get_option("--model")->count() > 0) return {};
+  EngineOptions& engine = *command.choice->engine;
+  const bool any_device = command.app->get_option("--device")->count() == 0;
+  TRY(const ModelChoice choice,
+      choose_model(command.app->get_name(), engine.device, any_device, *command.choice->yes));
+  engine.model_path = choice.model;
+  set_unset_flags(*command.app, {{"device", {{choice.device}, "this machine"}}});
   return {};
 }
 
@@ -117,6 +130,7 @@ int run(int argc, char** argv) {
     if (command.check)
       if (const auto fine = command.check(); !fine) return fail(fine.error());
     if (program.chat.url.empty() && program.mcp.url.empty()) {  // else the model is another program's
+      if (const auto offered = offer_models(command); !offered) return fail(offered.error());
       if (const auto located = locate(program, command, arguments->settings); !located)
         return fail(located.error());
       use_lean_settings(program, command);

@@ -57,6 +57,7 @@ struct ThinkFlags {
 
 struct GenerateOptions {
   EngineOptions engine;
+  bool yes = false;  // without a model: takes the first that is offered (choose_model.h)
   SamplingOptions sampling;
   SpecFlags spec;
   CacheFlags cache;
@@ -82,6 +83,7 @@ struct McpFlags {
 
 struct ChatOptions {
   EngineOptions engine;
+  bool yes = false;  // see GenerateOptions
   SamplingOptions sampling;
   SpecFlags spec;
   CacheFlags cache;

@@ -1,6 +1,7 @@
 #include "cli/program.h"
 
 #include "checkpoint/write_format.h"
+#include "cli/choose_model.h"
 #include "cli/completions.h"
 #include "cli/flag_groups.h"
 #include "cli/flags.h"
@@ -16,6 +17,15 @@ using Command = Program::Command;
 
 std::vector<Program::Located> models_of(EngineOptions& o) {
   return {{&o.model_path}, {&o.draft_path}};
+}
+
+// Refuses a command line without a model. With `yes`, models are offered where --model is not given at all,
+// unless there is nobody to ask.
+void require_model(const CLI::App& command, const EngineOptions& engine, const bool* yes, const char* names) {
+  if (!engine.model_path.empty()) return;
+  const bool not_given = command.get_option("--model")->count() == 0;
+  if (not_given && yes && (*yes || can_ask())) return;
+  throw CLI::RequiredError(names);
 }
 
 Command add_generate(CLI::App& app, GenerateOptions& o) {
@@ -35,18 +45,25 @@ Command add_generate(CLI::App& app, GenerateOptions& o) {
        "With --json: each token's log probability, and those of this many alternatives", needs("--json"),
        within(0, kMaxLogprobs)},
   };
-  auto* command = add_command(
-      app, "generate", "Answer one prompt",
-      {model_flags(o.engine), context_flags(o.engine), adapter_flags(o.adapters), sampling_flags(o.sampling),
-       spec_flags(o.engine, o.spec), cache_flags(o.engine, o.cache), thinking_flags(o.thinking)},
-      own);
-  return {command, [&o] { return run_generate(o); }, models_of(o.engine), [&o] { return check_generate(o); }};
+  auto* command =
+      add_command(app, "generate", "Answer one prompt",
+                  {model_flags(o.engine), choice_flags(o.yes), context_flags(o.engine),
+                   adapter_flags(o.adapters), sampling_flags(o.sampling), spec_flags(o.engine, o.spec),
+                   cache_flags(o.engine, o.cache), thinking_flags(o.thinking)},
+                  own);
+  CLI::Option* model = command->get_option("--model");
+  model->required(false);
+  command->callback([command, model, &o] {
+    if (model->count() == 0) require_model(*command, o.engine, &o.yes, "--model");
+  });
+  return {command, [&o] { return run_generate(o); }, models_of(o.engine), [&o] { return check_generate(o); },
+          Program::Choice{&o.engine, &o.yes}};
 }
 
 // Adds the flags that `chat` and `mcp` share, and the others. With --url a server answers, so flags for
-// loading a model here are refused.
+// loading a model here are refused. yes: see require_model().
 CLI::App* add_partner(CLI::App& app, const char* name, const char* help, ChatOptions& o,
-                      std::vector<FlagGroup> others) {
+                      std::vector<FlagGroup> others, const bool* yes = nullptr) {
   o.sampling.max_tokens = -1;
   const FlagGroup server = {
       "Server",
@@ -69,8 +86,8 @@ CLI::App* add_partner(CLI::App& app, const char* name, const char* help, ChatOpt
     for (const char* loading : {"Model", "Speculation", "Cache"})
       if (option != model && option->get_group() == loading) url->excludes(option);
   model->required(false);
-  command->callback([&o] {
-    if (o.url.empty() && o.engine.model_path.empty()) throw CLI::RequiredError("--model (or --url)");
+  command->callback([command, &o, yes] {
+    if (o.url.empty()) require_model(*command, o.engine, yes, "--model (or --url)");
   });
   return command;
 }
@@ -116,14 +133,16 @@ Command add_chat(CLI::App& app, ChatOptions& o) {
              "Do not keep what you enter for the arrow keys of the next run "
              "(~/.local/state/anabranch/chat_history)"},
         }},
-       tools});
+       tools,
+       choice_flags(o.yes)},
+      &o.yes);
   const CLI::Option *sessions = command->get_option("--sessions"), *resume = command->get_option("--resume");
   command->parse_complete_callback([&o, sessions, resume] {
     o.keep = names_sessions(*sessions, o) || resume->count() > 0;
     if (resume->count() > 0 && !o.sessions.resume) o.sessions.resume = "";
   });
   return {command, [&o] { return run_chat(o); }, models_of(o.engine),
-          [&o] { return check_adapters(o.adapters); }};
+          [&o] { return check_adapters(o.adapters); }, Program::Choice{&o.engine, &o.yes}};
 }
 
 Command add_mcp(CLI::App& app, ChatOptions& o) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,11 +51,17 @@ struct Program {
     hub::Purpose purpose = hub::Purpose::model;
     IfMissing missing = IfMissing::pull;
   };
+  // The options of a command that offers models if none is named.
+  struct Choice {
+    EngineOptions* engine;
+    const bool* yes;  // takes the first offer
+  };
   struct Command {
     CLI::App* app;
     std::function<int()> run;
     std::vector<Located> locates = {};
     std::function<Result<void>()> check = {};  // called before the models are located
+    std::optional<Choice> choice = {};
   };
   std::vector<Command> commands;
 };

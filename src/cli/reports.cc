@@ -94,6 +94,10 @@ uint64_t memory_of(const Device& device) {
   return memory_for(device).total;
 }
 
+uint64_t free_memory_of(const Device& device) {
+  return memory_for(device).free;
+}
+
 uint64_t tensor_bytes(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;
   for (const auto& tensor : checkpoint.tensors()) bytes += tensor.bytes;

@@ -21,6 +21,8 @@ std::string memory_problem(uint64_t bytes, const Device& device);
 
 // The memory that weights and the KV cache share.
 uint64_t memory_of(const Device& device);
+// What is free of it now; 0: not known.
+uint64_t free_memory_of(const Device& device);
 // Bytes of all tensors.
 uint64_t tensor_bytes(const Checkpoint& checkpoint);
 // Parameters in all tensors except those of an MTP head.

@@ -12,8 +12,6 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr uint64_t kDiskReserve = 64u << 20;  // disk space that should stay free
-
 std::string model_path(const Store& store, const std::string& repo, const std::string& commit,
                        const ModelFiles& choice) {
   const std::string directory = store.snapshot_directory(repo, commit);

@@ -14,6 +14,8 @@
 
 namespace anabranch::hub {
 
+inline constexpr uint64_t kDiskReserve = 64u << 20;  // disk space that a download leaves free
+
 struct PullProgress {
   uint64_t done = 0, total = 0;  // bytes of all files, including those already stored
   size_t files = 0;

@@ -164,7 +164,7 @@ void require_longrope(ConfigReader& c, Json& own) {
   ConfigReader rope(own, "rope parameters");
   const std::string type = rope.string_or("rope_type", rope.string_or("type", "default"));
   if (type != "default" && type != "longrope" && type != "su")
-    c.unsupported("rope_type", type, "default and longrope are, in this family");
+    c.unsupported("rope_scaling", "of type " + type, "default and longrope are, in this family");
   if (!c.has("original_max_position_embeddings")) own["original_max_position_embeddings"] = 4096;
 }
 

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/lower_case.h"
 #include "base/white_space.h"
+#include "net/certificates.h"
 
 namespace anabranch::net {
 namespace {
@@ -110,7 +111,9 @@ void set_trust(CURL* h, Running& running) {
   const Transfer& transfer = running.transfer;
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
-  if (!transfer.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, transfer.ca_file.c_str());
+  const std::string trusted =
+      transfer.ca_file.empty() ? certificates(curl_version_info(CURLVERSION_NOW)->cainfo) : transfer.ca_file;
+  if (!trusted.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, trusted.c_str());
   if (transfer.own_server) {
     curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, 0L);

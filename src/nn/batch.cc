@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace anabranch {
 
@@ -44,12 +45,12 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
 // adapters.
 void Batch::add_adapters(const SequenceState& state, int row, int count) {
   auto least = adapters.begin();
-  for (const auto& [adapter, scale] : state.adapters()) {
+  for (const auto& applied : state.adapters()) {
     least = std::find_if(least, adapters.end(), [&](const nn::AdapterRows& rows) {
-      return rows.adapter == adapter && rows.scale == scale && rows.begin + rows.count == row;
+      return std::pair(rows.adapter, rows.scale) == applied && rows.begin + rows.count == row;
     });
     if (least == adapters.end())
-      least = adapters.insert(least, {adapter, scale, row, count});
+      least = adapters.insert(least, {applied.first, applied.second, row, count});
     else
       least->count += count;
     ++least;

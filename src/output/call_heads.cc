@@ -38,11 +38,12 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
       heads = json_heads(name);
       break;
     case ToolFormat::mistral:
+    case ToolFormat::listed:
       for (const std::string& head : json_heads(name)) {
         heads.push_back(head);
         heads.push_back(fmt::format("{}[{}", kBlanks, head));
       }
-      if (plain_name)
+      if (plain_name && format.tools == ToolFormat::mistral)
         for (const char* stop : {"[ARGS]", "[CALL_ID]", "{"})
           heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
       break;

@@ -265,7 +265,8 @@ std::optional<Scan> CallScanner::json() {
     if (close == Scan::complete) closers = json_->missing();
   }
   if ((scan == Scan::complete || !closers.empty()) && take_calls(list_->unsent(text_, value_end), closers)) {
-    if (format_ == ToolFormat::mistral || !closers.empty()) return Scan::complete;
+    const bool ends = format_ == ToolFormat::mistral || format_ == ToolFormat::listed;
+    if (ends || !closers.empty()) return Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;
     return std::nullopt;

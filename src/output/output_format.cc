@@ -31,6 +31,7 @@ ToolFormat format_in(const std::string& text) {
   if (has("<|tool_call>call:probe_f{")) return ToolFormat::gemma4;
   if (has("<start_function_call>call:probe_f{")) return ToolFormat::function_gemma;
   if (has("[TOOL_CALLS]")) return ToolFormat::mistral;
+  if (has("<|tool_call|>")) return ToolFormat::listed;
   if (has("<tool_call>") || has("<function=probe_f>")) return ToolFormat::tagged;
   if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
     return ToolFormat::plain;
@@ -56,6 +57,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
   for (const TokenFormat& one : {TokenFormat{"<|tool_call>", ToolFormat::gemma4},
                                  {"<start_function_call>", ToolFormat::function_gemma},
                                  {"[TOOL_CALLS]", ToolFormat::mistral},
+                                 {"<|tool_call|>", ToolFormat::listed},
                                  {"<tool_call>", ToolFormat::tagged},
                                  {"<|python_tag|>", ToolFormat::plain},
                                  {"<start_of_turn>", ToolFormat::plain}})
@@ -76,6 +78,8 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
       return {"<|python_tag|>"};
     case ToolFormat::mistral:
       return {"[TOOL_CALLS]"};
+    case ToolFormat::listed:
+      return {"<|tool_call|>"};
     case ToolFormat::gemma4:
       return {"<|tool_call>"};
     case ToolFormat::function_gemma:

@@ -120,7 +120,9 @@ class CallWriter {
           between = "\"\"";
           break;
         }
-        return rules_.add("calls", fmt::format("{} \"[\" {}{} \"]\"", mark("[TOOL_CALLS]"), call,
+        [[fallthrough]];
+      case ToolFormat::listed:
+        return rules_.add("calls", fmt::format("{} \"[\" {}{} \"]\"", mark(call_openers(format_.tools)[0]), call,
                                                several ? fmt::format(" (\", \" {})*", call) : ""));
       default:
         return not_built("forced calls");

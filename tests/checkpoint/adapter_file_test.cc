@@ -136,6 +136,9 @@ TEST(AdapterFile, scale) {
                 4},
            Case{R"(, "alpha_pattern": {"model.layers.0.mlp.up_proj": -1})", 2, -0.5},
            Case{R"(, "alpha_pattern": {"_proj": 6, "proj": 6, "q_pro": 6, "x.q_proj": 6})", 2, 2},
+           Case{R"(, "alpha_pattern": {"^layers.0.self_attn.q_proj": 6, "^q_proj": 6, "q_proj": 8})", 4, 2},
+           Case{R"(, "alpha_pattern": {"^model.layers.0.self_attn.q_proj": 6, "q_proj": 8})", 3, 2},
+           Case{R"(, "alpha_pattern": {"q_proj": 8, "^model.layers.0.self_attn.q_proj": 6})", 4, 2},
            Case{R"(, "alpha_pattern": {})", 2, 2},
            Case{R"(, "alpha_pattern": null)", 2, 2},
        }) {
@@ -156,10 +159,18 @@ TEST(AdapterFile, rank_agrees_with_the_config) {
   EXPECT_TRUE(read_peft(peft_config(R"(, "rank_pattern": {"q_proj": 2})", "3"), peft_tensors()).ok());
   EXPECT_HAS(peft_error(peft_config(R"(, "rank_pattern": {"q_proj": 3})"), peft_tensors()), "states 3");
   EXPECT_TRUE(read_peft(peft_config(R"(, "rank_pattern": {"k_proj": 3})"), peft_tensors()).ok());
-  for (const char* key : {"layers.[0-3].q_proj", "^q_proj", "(q|k)_proj", "a*", ""})
-    for (const char* pattern : {"rank_pattern", "alpha_pattern"})
-      EXPECT_HAS(peft_error(peft_config(fmt::format(R"(, "{}": {{"{}": 2}})", pattern, key)), peft_tensors()),
-                 "is a regular expression");
+  for (const char* key : {"layers.[0-3].q_proj", "(q|k)_proj", "a*", "a^b", "^", ""}) {
+    EXPECT_HAS(peft_error(peft_config(fmt::format(R"(, "alpha_pattern": {{"{}": 2}})", key)), peft_tensors()),
+               "is a regular expression");
+    const auto file =
+        read_peft(peft_config(fmt::format(R"(, "rank_pattern": {{"{}": 2}})", key), "7"), peft_tensors());
+    ASSERT_TRUE(file.ok()) << "the matrices tell the ranks: " << file.error().message;
+    EXPECT_EQ(values(file->modules.at("model.layers.0.self_attn.q_proj").up), times(kB, 2))
+        << "4 / 2, not 4 / 7";
+  }
+  EXPECT_HAS(
+      peft_error(peft_config(R"(, "rank_pattern": {"^model.layers.0.self_attn.q_proj": 3})"), peft_tensors()),
+      "states 3");
   EXPECT_HAS(peft_error(peft_config(R"(, "rank_pattern": {"q_proj": 0})"), peft_tensors()),
              "\"rank_pattern.q_proj\" is missing or not a rank");
   EXPECT_HAS(peft_error(peft_config(R"(, "alpha_pattern": {"q_proj": "4"})"), peft_tensors()),

@@ -20,6 +20,7 @@ FIELDS = {"text", "token_ids", "prompt_tokens", "cached_tokens", "completion_tok
           "ttft_s", "prefill_tok_s", "decode_tok_s", "cut", "thinking"}
 
 
+@pytest.mark.any_model
 def test_json_has_every_field():
     answer = generate("Tell me a story.", "--thinking", "off")
     assert FIELDS <= answer.keys(), answer.keys()
@@ -27,6 +28,7 @@ def test_json_has_every_field():
     assert answer["thinking_tokens"] == 0 and answer["prompt_tokens"] > 5 and answer["ttft_s"] > 0
 
 
+@pytest.mark.any_model
 def test_prompts_from_argument_file_and_stdin_are_the_same():
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("Name a river.")
@@ -81,6 +83,7 @@ def test_thinking():
     refused("--raw", "generate", "-m", paths.MODEL, "--raw", "--thinking", "on", "hi")
 
 
+@pytest.mark.any_model
 def test_bad_flags_and_files_are_explained():
     refused("nowhere", "generate", "-m", "/nowhere/model", "hi")
     refused("--temp", "generate", "-m", paths.MODEL, "--temp", "nan", "hi")
@@ -114,6 +117,7 @@ def test_sizes_need_units():
     assert generate("hi", "--cache-ram", "64MiB", "--cache-disk", "0")["text"] is not None
 
 
+@pytest.mark.any_model
 def test_lost_output_is_an_error(tmp_path):
     answer = ["generate", "-m", paths.MODEL, "-n", "4", "--temp", "0", "hi"]
     for command in (answer, ["--help"], ["cache", "stats", "--cache-dir", tmp_path],
@@ -141,6 +145,7 @@ def test_doctor_gives_advice():
     assert any("serve -m" in line for line in advice) and any("--threads" in line for line in advice), advice
 
 
+@pytest.mark.any_model
 def test_odd_side_files_end_with_a_message():
     with tempfile.TemporaryDirectory() as folder:
         for name in os.listdir(paths.MODEL):
@@ -193,6 +198,7 @@ def test_calibrate_says_what_is_wrong():
         assert os.listdir(folder) == ["text"]
 
 
+@pytest.mark.any_model
 def test_calibrate_measures_a_text():
     with tempfile.TemporaryDirectory() as folder:
         text, output = os.path.join(folder, "text"), os.path.join(folder, "out.json")
@@ -457,6 +463,7 @@ def test_texts_are_measured_with_bos_where_the_tokenizer_wants_it():
         assert measured[0] != measured[1], measured
 
 
+@pytest.mark.any_model
 def test_doctor_and_bench_print_json():
     code, out, err = run("doctor", "-m", paths.MODEL, "--json")
     assert code == 0 and json.loads(out)["model"]["model_type"] == "qwen3_5", err

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "base/float16.h"
-#include "cuda/emulator.h"
+#include "cuda/emulated_thread.h"
 
 #define EMULATED_DEVICE
 #define __device__
@@ -48,6 +47,12 @@ static const auto &threadIdx = anabranch::emulator::thread_index,
                   &blockIdx = anabranch::emulator::block_index, &blockDim = anabranch::emulator::block_size,
                   &gridDim = anabranch::emulator::grid_size;
 
+// Functions of glibc that CUDA C++ has too: <cmath> would take longer than most kernels.
+extern "C" {
+float erff(float), exp2f(float), expf(float), fmaxf(float, float), fminf(float, float), log1pf(float),
+    logf(float), sqrtf(float), tanhf(float);
+}
+
 // Built-in functions of CUDA C++.
 DEVICE float __uint_as_float(u32 x) {
   return std::bit_cast<float>(x);
@@ -56,7 +61,7 @@ DEVICE u32 __float_as_uint(float x) {
   return std::bit_cast<u32>(x);
 }
 DEVICE float __fmaf_rn(float a, float b, float c) {
-  return std::fma(a, b, c);
+  return __builtin_fmaf(a, b, c);
 }
 DEVICE float __fadd_rn(float a, float b) {
   return a + b;
@@ -66,11 +71,11 @@ DEVICE float __fmul_rn(float a, float b) {
 }
 #define __expf expf  // glibc has that name
 DEVICE float rsqrtf(float x) {
-  return 1.0f / std::sqrt(x);
+  return 1.0f / sqrtf(x);
 }
 // 0 where the divisor is above 2^126, as the CUDA programming guide says.
 DEVICE float __fdividef(float x, float y) {
-  return std::fabs(y) > 0x1p126f && !std::isinf(y) ? 0 * x : x / y;
+  return __builtin_fabsf(y) > 0x1p126f && !__builtin_isinf(y) ? 0 * x : x / y;
 }
 DEVICE int __popc(u32 x) {
   return __builtin_popcount(x);
@@ -199,7 +204,8 @@ DEVICE u16 fma_bf16(u16 a, u16 b, u16 c) {
   const double odd = std::bit_cast<double>(bits);
   u32 shorter = std::bit_cast<u32>((float)odd);
   const double back = std::bit_cast<float>(shorter);
-  if (back != odd && !std::isinf(back)) shorter = (shorter - (std::fabs(back) > std::fabs(odd))) | 1;
+  if (back != odd && !__builtin_isinf(back))
+    shorter = (shorter - (__builtin_fabs(back) > __builtin_fabs(odd))) | 1;
   return anabranch::float_to_bf16(std::bit_cast<float>(shorter));
 }
 DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {

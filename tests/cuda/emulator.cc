@@ -172,7 +172,7 @@ fs::path compile(const std::string& text) {
                               " -ftrivial-auto-var-init=pattern -I " +
                               (root / "src").string() + " -I " + (root / "tests").string();
   const size_t hash = std::hash<std::string>()(command + contents(root / "tests/cuda/emulated_device.h") +
-                                               contents(root / "tests/cuda/emulator.h") + text);
+                                               contents(root / "tests/cuda/emulated_thread.h") + text);
   const fs::path base = directory / std::to_string(hash), library = base.string() + ".so";
   if (fs::exists(library)) return library;
   fs::create_directories(directory);
@@ -199,7 +199,7 @@ const Program& program_of(const Launch& launch) {
 
 }  // namespace
 
-void fail(const std::string& what) {
+void fail(const char* what) {
   if (error.empty()) error = what;
   for (;;) pause();
 }
@@ -207,7 +207,7 @@ void fail(const std::string& what) {
 const char* exchange(const char* what, const void* bytes, size_t count) {
   Warp& warp = warps[current / kLanes];
   if (warp.come > 0 && std::strcmp(warp.what, what) != 0)
-    fail(std::string("lanes of a warp call ") + warp.what + " and " + what + " at the same time");
+    fail((std::string("lanes of a warp call ") + warp.what + " and " + what + " at the same time").c_str());
   warp.what = what;
   char* all = warp.bytes[warp.round % 2];
   std::memcpy(all + current % kLanes * kMostBytes, bytes, count);

@@ -16,7 +16,7 @@ namespace anabranch {
 namespace {
 
 // How long a device takes for a step.
-struct Device {
+struct TimedDevice {
   std::vector<std::pair<int, double>> decode;  // rows, seconds of a step without prefill; between: a line
   double least, token;                         // what prefill adds: at least so much, and for each token
   double position;                             // attention, by prompt token and token before it
@@ -40,7 +40,7 @@ struct Device {
 };
 
 // Qwen3.5-9B in 4 bits on an H200, by docs/internals/cuda.md and measurements of the server.
-const Device kGpu = {
+const TimedDevice kGpu = {
     .decode = {{1, .0021}, {8, .0026}, {16, .0034}, {32, .0055}, {33, .0085}, {64, .012}, {128, .016}},
     .least = .003,
     .token = 48e-6,
@@ -49,7 +49,7 @@ const Device kGpu = {
     .admission = 3e-4,
     .chunk = 2048};
 // The same with faster kernels, and steps that overlap: what the host does between them costs little.
-const Device kFastGpu = {
+const TimedDevice kFastGpu = {
     .decode = {{1, .0015}, {8, .0020}, {32, .0036}, {64, .0058}, {128, .009}, {256, .016}},
     .least = .002,
     .token = 33e-6,
@@ -58,20 +58,20 @@ const Device kFastGpu = {
     .admission = 3e-4,
     .chunk = 2048};
 // The 0.8B shape and hybrid-146m on two cores.
-const Device kCpu = {.decode = {{1, .018}, {8, .046}, {32, .18}},
-                     .least = .004,
-                     .token = 2e-3,
-                     .position = 4.5e-8,
-                     .host = 1e-4,
-                     .admission = 1e-4,
-                     .chunk = 256};
-const Device kSmallCpu = {.decode = {{1, .004}, {8, .009}, {32, .036}},
-                          .least = .001,
-                          .token = 3e-4,
-                          .position = 2e-8,
+const TimedDevice kCpu = {.decode = {{1, .018}, {8, .046}, {32, .18}},
+                          .least = .004,
+                          .token = 2e-3,
+                          .position = 4.5e-8,
                           .host = 1e-4,
                           .admission = 1e-4,
                           .chunk = 256};
+const TimedDevice kSmallCpu = {.decode = {{1, .004}, {8, .009}, {32, .036}},
+                               .least = .001,
+                               .token = 3e-4,
+                               .position = 2e-8,
+                               .host = 1e-4,
+                               .admission = 1e-4,
+                               .chunk = 256};
 
 struct Job {
   double at;
@@ -103,7 +103,7 @@ struct Seen {
 
 class Simulation {
  public:
-  Simulation(const Device& device, int parallel, double max_gap_s = 0.05, double noise = 0)
+  Simulation(const TimedDevice& device, int parallel, double max_gap_s = 0.05, double noise = 0)
       : device_(device),
         scheduler_({.prefill_chunk = device.chunk,
                     .max_running = parallel,
@@ -184,7 +184,7 @@ class Simulation {
     running_.erase(id);
   }
 
-  const Device& device_;
+  const TimedDevice& device_;
   Scheduler scheduler_;
   double noise_, slower_ = 1, now_ = 0, out_ = 0;
   bool again_ = false;
@@ -195,7 +195,7 @@ class Simulation {
   std::normal_distribution<double> normal_;
 };
 
-Seen load(const Device& device, int clients, double seconds, double max_gap_s = 0.05, double noise = 0,
+Seen load(const TimedDevice& device, int clients, double seconds, double max_gap_s = 0.05, double noise = 0,
           int parallel = 128) {
   Simulation simulation(device, parallel, max_gap_s, noise);
   simulation.add_clients(clients, 512, 128);
@@ -252,7 +252,7 @@ TEST(SchedulerSimulation, NoiseOnAGpu) {
 // On processors with slow steps kStall rules as before, and with fast ones gaps may grow up to the bound; no
 // less comes out.
 TEST(SchedulerSimulation, LoadOnACpu) {
-  for (const Device* device : {&kCpu, &kSmallCpu})
+  for (const TimedDevice* device : {&kCpu, &kSmallCpu})
     for (const int clients : {1, 2, 4, 8, 16, 32}) {
       const double seconds = device == &kCpu ? 400 : 100;
       const Seen old = load(*device, clients, seconds, kOldRule), seen = load(*device, clients, seconds);
@@ -265,7 +265,7 @@ TEST(SchedulerSimulation, LoadOnACpu) {
 
 // From the very first step on: nothing is known of the device yet.
 TEST(SchedulerSimulation, FirstStepsOpenNoGap) {
-  for (const Device* device : {&kGpu, &kCpu, &kSmallCpu})
+  for (const TimedDevice* device : {&kGpu, &kCpu, &kSmallCpu})
     for (const int prompt : {3, 48, 512, 5000}) {
       Simulation simulation(*device, 16);
       simulation.add_clients(4, prompt, 64);

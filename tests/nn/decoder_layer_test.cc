@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 
 #include "nn/mtp.h"
 #include "ops/attention.h"
@@ -208,6 +209,14 @@ Last plain(const Recurrence& g, const Tensor& x) {
   return {ops::recurrence_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
 }
 
+// There are no such layers here: tests/models has golden logits of models with them.
+Last plain(const ShortConv&, const Tensor&) {
+  throw std::logic_error("a short convolution");
+}
+Last plain(const Absent&, const Tensor&) {
+  throw std::logic_error("a layer without a mixer");
+}
+
 Tensor normed_by(const std::optional<Norm>& norm, const Tensor& x) {
   return norm ? (*norm)(x) : x;
 }
@@ -247,6 +256,10 @@ Tensor fed(const DecoderLayer& layer, const MlpAndMoe& both, const Tensor& h, co
                                         {&moe.gate, &moe.up, &moe.down, moe.activation});
   return ops::add(
       h, (*layer.post2)(ops::add(both.post_mlp(plain_linear(last.y, last.linear)), both.post_moe(mixed))));
+}
+
+Tensor fed(const DecoderLayer&, const Absent&, const Tensor&, const Tensor&) {
+  throw std::logic_error("a layer without a feed-forward part");
 }
 
 Tensor by_definition(const DecoderLayer& layer, const Tensor& x, const Tensor& input) {

@@ -78,6 +78,8 @@ TEST(CallStream, GivesTheWholeCallAtAnyCut) {
       {ToolFormat::mistral, "[TOOL_CALLS]write[CALL_ID]abc[ARGS]" + kObject, kObject},
       {ToolFormat::mistral, R"([TOOL_CALLS][ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
        kObject},
+      {ToolFormat::listed, R"(<|tool_call|>[ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
+       kObject},
       {ToolFormat::tagged, xml(xml_parameter("path", "a.txt") + xml_parameter("content", kLong)),
        R"({"path": "a.txt", )" + json + "}"},
       {ToolFormat::tagged, xml(xml_parameter("content", kLong) + xml_parameter("limit", "3")),
@@ -263,6 +265,7 @@ TEST(CallStream, EveryPrefixOfSeveralCalls) {
   const ToolCall call{"write", arguments}, look{"look", R"({"a": 1})"};
   const std::tuple<ToolFormat, std::string, std::vector<ToolCall>> cases[] = {
       {ToolFormat::mistral, "[TOOL_CALLS][" + one + ", " + small + "," + one + "]", {call, look, call}},
+      {ToolFormat::listed, "<|tool_call|>[" + one + ", " + small + "," + one + "]", {call, look, call}},
       {ToolFormat::mistral,
        "[TOOL_CALLS] [ " + small + " ,\n" + one + " , " + small + " ]",
        {look, call, look}},

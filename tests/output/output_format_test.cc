@@ -75,6 +75,15 @@ TEST(OutputFormat, TemplatesRoundTrip) {
   }
 }
 
+// Without a template that renders calls, the vocabulary says the format.
+TEST(OutputFormat, TokensOfGraniteAndPhi) {
+  EXPECT_EQ(find_output_format(nullptr, *vocabulary({"<|tool_call|>", "a"})).tools, ToolFormat::listed);
+  EXPECT_EQ(find_output_format(nullptr, *vocabulary({"a"})).tools, ToolFormat::none);
+  const auto thinks = find_output_format(nullptr, *vocabulary({"<seed:think>", "</seed:think>"})).reasoning;
+  ASSERT_TRUE(thinks.has_value());
+  EXPECT_EQ(thinks->close, "</seed:think>");
+}
+
 // What stands between tags is typed by what a reference says, too.
 TEST(ToolSchema, ReferencesSayTypes) {
   const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{

@@ -331,15 +331,19 @@ TEST(ToolGrammar, Plain) {
   EXPECT_TRUE(calls.take(add + "; " + add));
 }
 
-TEST(ToolGrammar, MistralLists) {
-  Calls calls({.tools = ToolFormat::mistral}, {"[TOOL_CALLS]"});
-  const std::string add = R"({"name": "add", "arguments": {"n": 3}})";
-  calls.force({.forced = true});
-  EXPECT_TRUE(calls.take("[TOOL_CALLS][" + add + "]"));
-  EXPECT_FALSE(calls.take("[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"n\": true}}]"));
-  EXPECT_FALSE(calls.take("[TOOL_CALLS][" + add + ", " + add + "]") || calls.take("[" + add + "]"));
-  calls.force({.several = true, .forced = true});
-  EXPECT_TRUE(calls.take("[TOOL_CALLS][" + add + ", " + add + "]"));
+TEST(ToolGrammar, ListsBehindAMark) {
+  const std::pair<ToolFormat, std::string> formats[] = {{ToolFormat::mistral, "[TOOL_CALLS]"},
+                                                        {ToolFormat::listed, "<|tool_call|>"}};
+  for (const auto& [format, mark] : formats) {
+    Calls calls({.tools = format}, {mark});
+    const std::string add = R"({"name": "add", "arguments": {"n": 3}})";
+    calls.force({.forced = true});
+    EXPECT_TRUE(calls.take(mark + "[" + add + "]"));
+    EXPECT_FALSE(calls.take(mark + "[{\"name\": \"add\", \"arguments\": {\"n\": true}}]"));
+    EXPECT_FALSE(calls.take(mark + "[" + add + ", " + add + "]") || calls.take("[" + add + "]"));
+    calls.force({.several = true, .forced = true});
+    EXPECT_TRUE(calls.take(mark + "[" + add + ", " + add + "]"));
+  }
 }
 
 TEST(ToolGrammar, MistralArguments) {

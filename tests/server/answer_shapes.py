@@ -8,7 +8,8 @@ RESPONSES, OLLAMA, LLAMA = "/v1/responses", "/api/chat", "/completion"
 
 
 def events_of(data):
-    lines = (line.removeprefix("data: ") for line in data.decode().split("\n"))
+    """The JSON of each line; heartbeats may precede it."""
+    lines = (line.strip().removeprefix("data: ") for line in data.decode().split("\n"))
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 

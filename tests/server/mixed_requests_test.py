@@ -21,17 +21,12 @@ from answer_shapes import shape_of
 import pytest
 
 from harness.waiting import settled
-from random_requests import Cases
+from random_requests import Cases, plain
 
 pytestmark = pytest.mark.any_model
 
 CONTEXT = 1536
 CLIENTS = 6
-
-
-def plain(body):
-    """The same request without what must change nothing."""
-    return {key: value for key, value in body.items() if key not in ("stream_options", "speculation", "priority")} | {"stream": False}
 
 
 class Client:

@@ -138,6 +138,11 @@ TEST_F(Operation, PagesMustSendJson) {
   EXPECT_EQ(send("application/json; charset=utf-8", own), 400);
   EXPECT_EQ(send("application/x-www-form-urlencoded", ""), 400);  // curl -d
   EXPECT_EQ(send("", ""), 400);
+  // An application names itself, and sends texts as a browser does.
+  EXPECT_EQ(send("text/plain;charset=UTF-8", "Origin: app://notes.example\r\n"), 400);
+  EXPECT_EQ(send("multipart/form-data; boundary=x", "Origin: app://notes.example\r\n"), 415);
+  EXPECT_EQ(send("text/plain;charset=UTF-8", "Origin: file://\r\n"), 403);
+  EXPECT_EQ(send("text/plain;charset=UTF-8", ""), 415);
 }
 
 TEST_F(Operation, AllowedOriginsGetCors) {

@@ -24,6 +24,11 @@ SAMPLERS = [{"dry_multiplier": 0.8, "dry_allowed_length": 1}, {"mirostat": 2, "m
 GRAMMAR = 'root ::= "[" item ("," item){1,4} "]"\nitem ::= [a-z]{2,6} | [0-9]{1,3}'
 
 
+def plain(body):
+    """The same request without what must change nothing."""
+    return {key: value for key, value in body.items() if key not in ("stream_options", "speculation", "priority")} | {"stream": False}
+
+
 class Cases:
     """Random requests; each asks something that no other asks, so that no conversation is another's."""
 

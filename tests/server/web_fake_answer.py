@@ -2,9 +2,12 @@
 order and with the fields of the real server's, which web_stale_streams_test.py compares."""
 
 import json
+import os
 import re
 import time
 
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../CMakeLists.txt")) as _file:
+    VERSION = re.search(r"VERSION (\d+\.\d+\.\d+) LANGUAGES", _file.read())[1]
 CREATED = 1_700_000_000
 CHUNK_OF_WAITING = b": still working\n\n"
 
@@ -322,7 +325,7 @@ class Answer:
 
 def continuation(model, pieces=(" was", " a river."), finish="length"):
     """A stream of /v1/completions."""
-    head = {"id": "cmpl-1", "object": "text_completion", "created": CREATED, "model": model, "system_fingerprint": "anabranch-0.1.0"}
+    head = {"id": "cmpl-1", "object": "text_completion", "created": CREATED, "model": model, "system_fingerprint": f"anabranch-{VERSION}"}
 
     def choice(said, reason=None, **more):
         return {"choices": [{"text": said, "index": 0, "logprobs": None, "finish_reason": reason}], "usage": None} | more

@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.parse
 
-from web_fake_answer import Answer, approval, call, continuation, text, thought
+from web_fake_answer import VERSION, Answer, approval, call, continuation, text, thought
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WEB = os.path.join(ROOT, "src", "server", "web")
@@ -23,7 +23,7 @@ PAGES = {"/": "index.html", "/status": "status.html", "/docs": "docs.html"}
 
 def openapi():
     with open(os.path.join(ROOT, "src", "server", "api", "openapi.json")) as file:
-        return json.loads(file.read().replace("@PROJECT_VERSION@", "0.1.0"))
+        return json.loads(file.read().replace("@PROJECT_VERSION@", VERSION))
 
 
 def policy():
@@ -219,7 +219,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         engine = {"running": 0, "queued": 0, "preempted": 0, "state_bytes": 40 << 20, "state_budget_bytes": 8 << 30, "requests": 7,
                   "finished": 6, "cancelled": 1, "failed": 0, "prompt_tokens": 9000, "completion_tokens": tokens,
                   "speculation": {"drafted": tokens, "accepted": int(tokens * 0.7)}} | self.fake.health
-        return {"status": "ok", "version": "0.1.0", "uptime_s": time.time() % 1000,
+        return {"status": "ok", "version": VERSION, "uptime_s": time.time() % 1000,
                 "model": {"id": self.fake.model, "family": "qwen3_5", "parameters": 7 * 10**9, "layers": 32, "context_length": 32768,
                           "draft_sources": ["ngram", "mtp"], "weight_bytes": 4 << 30},
                 "engine": engine,

@@ -8,7 +8,7 @@ from selenium.webdriver.common.keys import Keys
 import pytest
 
 from harness.waiting import stays
-from web_fake_answer import CUT
+from web_fake_answer import CUT, VERSION
 
 pytestmark = pytest.mark.any_model
 
@@ -554,7 +554,7 @@ def test_the_status_page_tells_what_runs(page):
     page.fake.health = {"running": 3, "queued": 2}
     b.open(page.fake.url + "status", "summary")
     b.one("#key-dialog[open] #key-field").send_keys("secret", Keys.ENTER)
-    for part, where in (("version 0.1.0", "#summary"), ("fake-7b", "#models"), ("3 run, 2 wait", "#plots"), ("time", "#mcp"), ("88 B", "#calls"),
+    for part, where in ((f"version {VERSION}", "#summary"), ("fake-7b", "#models"), ("3 run, 2 wait", "#plots"), ("time", "#mcp"), ("88 B", "#calls"),
                         ("the rest of the prompt is new", "#cache"), ("5.0 GiB", "#device")):
         b.see(part, where)
     page.clean(["401"])

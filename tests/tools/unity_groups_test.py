@@ -44,6 +44,22 @@ def test_files_with_a_common_name_do_not():
     assert groups("static int most() {\n  return 1;\n}\n", inner("int most() {\n  return 2;\n}")) == []
 
 
+def test_the_same_alias_in_two_files_is_no_conflict():
+    for text in ("namespace fs = std::filesystem;", "using testing::Dir;", "using Tokens = std::vector<int>;"):
+        assert groups(inner(text), text + "\n") == [[0, 1]], text
+    for text in ("using testing::Dir;", "struct Dir {};", "using Dir = int;"):
+        assert groups(inner("using other::Dir;"), inner(text)) == [], text
+
+
+def test_tests_have_the_name_of_their_suite_and_their_own():
+    for macro in ("TEST", "TEST_F", "TEST_P"):
+        one = inner(macro + "(Suite, One) {\n  EXPECT_TRUE(true);\n}")
+        assert groups(one, inner(macro + "(Suite, Two) {\n  EXPECT_TRUE(true);\n}")) == [[0, 1]]
+        assert groups(one, one) == []
+    all = inner("INSTANTIATE_TEST_SUITE_P(All, One,\n                         testing::Bool());")
+    assert groups(all, all.replace("One", "Two")) == [[0, 1]] and groups(all, all) == []
+
+
 def test_names_within_functions_and_of_named_namespaces_do_not_count():
     assert groups(inner("int one() {\n  constexpr int kMost = 1;\n  return kMost;\n}"), inner("int two() {\n  constexpr int kMost = 2;\n  return kMost;\n}")) == [[0, 1]]
     assert groups("namespace a {\n\nint Thing::run() {\n  return 1;\n}\n\n}  // namespace a\n", inner("int run() {\n  return 2;\n}")) == [[0, 1]]

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/memory_info.h"
 #include "ops/cpu/device.h"
 
 namespace anabranch::ops::cpu {
@@ -37,6 +38,12 @@ double read_rate(CpuDevice& device, int64_t bytes, int passes, int runs) {
   });
 }
 
+// Many times a cache, but not more than a quarter of what is free.
+int64_t probe_bytes() {
+  const uint64_t most = 512u << 20, free = available_memory();
+  return static_cast<int64_t>(free == 0 ? most : std::clamp<uint64_t>(free / 4, 64u << 20, most));
+}
+
 }  // namespace
 
 MachineLimits measure_limits(Device& any) {
@@ -44,7 +51,7 @@ MachineLimits measure_limits(Device& any) {
   ThreadPool& threads = device.threads();
   const CpuKernels& k = device.kernels();
   MachineLimits limits;
-  limits.memory_gb_s = read_rate(device, 512u << 20, 1, 4) / 1e9;
+  limits.memory_gb_s = read_rate(device, probe_bytes(), 1, 4) / 1e9;
   limits.cache_gb_s = read_rate(device, 8u << 20, 8, 4) / 1e9;
   limits.int8_gop_s = best_rate(threads, 4, [&](int, int) { return k.peak_int8(1 << 23); }) / 1e9;
   limits.fp32_gflop_s = best_rate(threads, 4, [&](int, int) { return k.peak_f32(1 << 23); }) / 1e9;

@@ -75,15 +75,17 @@ Json loaded_json(const ModelInfo& info) {
 
 // Whether the content type is acceptable. Some programs send application/octet-stream, which pages cannot
 // send without a preflight. Programs may also send no type, or the form type, which curl -d uses for JSON.
-// Web pages may not, because browsers send both without a preflight.
+// Web pages may not, because browsers send both without a preflight. Applications that are made of pages
+// may send text/plain, the type that a browser gives a text without one.
 bool is_json_type(const HttpRequest& request) {
   const std::string* header = request.header("content-type");
   const bool program = !is_from_page(request);
+  const bool application = program && request.header("origin");
   if (!header) return program;
   std::string type = lower_case(header->substr(0, header->find(';')));
   while (!type.empty() && type.back() == ' ') type.pop_back();
   return type == "application/json" || type == "text/json" || type == "application/octet-stream" ||
-         (program && type == "application/x-www-form-urlencoded");
+         (program && type == "application/x-www-form-urlencoded") || (application && type == "text/plain");
 }
 
 // Whether the body is compressed, which is not supported.

@@ -15,7 +15,7 @@ export const BODIES = {
   changeConversation: {metadata: {topic: "lakes"}},
   embed: {input: ["A river", "A lake"]},
   rerank: {query: "Which text is about water?", documents: ["The river is deep.", "The train is late."]},
-  lookUpStates: {version: "0.1.0", fingerprint: "0".repeat(32), keys: ["0".repeat(32)]},
+  lookUpStates: {version: "0.2.0", fingerprint: "0".repeat(32), keys: ["0".repeat(32)]},
   createMessage: {max_tokens: 100, messages: QUESTION},
   countTokens: {messages: QUESTION},
   ollamaChat: {model: MODEL, messages: QUESTION, options: {num_predict: 100}},

@@ -82,14 +82,17 @@ Json capabilities_of(const ModelDescription& model) {
   return capabilities;
 }
 
-Json shown_json(const ModelDescription& model) {
+// name: as it was asked for. Programs show its last part, without the tag, to people.
+Json shown_json(const std::string& name, const ModelDescription& model) {
   const std::string& family = model.family;
+  const std::string base = name.substr(name.rfind('/') + 1);
   return {{"modelfile", ""},
           {"parameters", ""},
           {"template", model.chat_template},
           {"details", details_json(model)},
           {"model_info",
            {{"general.architecture", family},
+            {"general.basename", base.substr(0, base.find(':'))},
             {"general.parameter_count", model.parameters},
             {family + ".context_length", model.context_length},
             {family + ".embedding_length", model.hidden},
@@ -140,13 +143,14 @@ void OllamaModels::show(const std::string& body, std::shared_ptr<ResponseStream>
     return out->respond(
         ollama_error_response({404, fmt::format("model '{}' not found", wanted), "model", ""}));
   const auto* entry = pool_.find_entry(*name);
-  workers_.submit(
-      [out, name = *name, facts = entry ? entry->facts : nullptr, source = pool_.source(), post = post_] {
-        auto answer = described(source, name, facts.get());
-        post([out, answer = std::move(answer)] {
-          out->respond(answer ? json_response(shown_json(*answer)) : ollama_error_response(answer.error()));
-        });
-      });
+  workers_.submit([out, wanted, name = *name, facts = entry ? entry->facts : nullptr, source = pool_.source(),
+                   post = post_] {
+    auto answer = described(source, name, facts.get());
+    post([out, wanted, answer = std::move(answer)] {
+      out->respond(answer ? json_response(shown_json(wanted, *answer))
+                          : ollama_error_response(answer.error()));
+    });
+  });
 }
 
 HttpResponse OllamaModels::loaded() const {

@@ -1,0 +1,27 @@
+from langchain_ollama import ChatOllama
+from pydantic import BaseModel
+from asked import CAPITAL, FORM, MODEL, ROOT, WEATHER, get_weather
+
+model = ChatOllama(model=MODEL, base_url=ROOT, reasoning=False)
+
+
+class City(BaseModel):
+    """A city"""
+    city: str
+    country: str
+
+
+def chat():
+    return model.invoke(CAPITAL).text
+
+
+def stream():
+    return [chunk.text for chunk in model.stream(CAPITAL)]
+
+
+def tools():
+    return model.bind_tools([get_weather]).invoke(WEATHER).tool_calls[0]["args"]
+
+
+def structured():
+    return model.with_structured_output(City).invoke(FORM).city
