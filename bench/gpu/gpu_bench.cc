@@ -118,7 +118,7 @@ const ModelShape k35b{"35B-A3B", 2048, 40, 512, 16, 2, 16, 32, false, 248320, 25
 nn::Linear linear(int out, int in) {
   return {random_weight(out, in), {}};
 }
-nn::RmsNorm norm(int width) {
+nn::Norm norm(int width) {
   return {{random_tensor({width}, 1.0f, 0.1f), 1e-6f}};
 }
 
@@ -140,7 +140,7 @@ nn::Moe random_moe(const ModelShape& s) {
 // Every fourth layer has the same experts, which are then no longer in the cache.
 nn::FeedForward random_feed_forward(const ModelShape& s, std::vector<nn::Moe>& known) {
   if (s.experts == 0)
-    return nn::Mlp{random_weight(s.intermediate, s.hidden), random_weight(s.intermediate, s.hidden),
+    return nn::Mlp{linear(s.intermediate, s.hidden), linear(s.intermediate, s.hidden),
                    linear(s.hidden, s.intermediate)};
   constexpr size_t kDifferent = 4;
   if (known.size() < kDifferent) known.push_back(random_moe(s));
@@ -436,7 +436,8 @@ void expert_kernels(double bandwidth, double flops) {
   const double all = static_cast<double>(layers[0].gate.weight.bytes() * 3);
   for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048, 4096}) {
     const auto x = random_tensor({rows, s.hidden}, 0, 1);
-    const double t = timed([&](int i) { layers[static_cast<size_t>(i % 4)]({x, {norm, 1e-6f}}); });
+    const nn::Norm n{{norm, 1e-6f}};
+    const double t = timed([&](int i) { layers[static_cast<size_t>(i % 4)]({x, &n}, {&x, std::nullopt}); });
     const double bytes =
         all * (1 - std::pow(1 - static_cast<double>(s.top_k) / s.experts, rows)) + all / s.experts;
     const double work = 6.0 * rows * (s.top_k + 1) * s.hidden * s.intermediate;
