@@ -70,9 +70,9 @@ struct Inputs {
 Inputs make_inputs(const RecurrenceShape& s, int tokens, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
   if (s.channels > 0) {
-    RecurrenceWeights w{random_tensor({s.conv_kernel, c}, rng, 0.5f), {}, {}, {}};
-    if (s.rule.conv_bias) w.conv_bias = random_tensor({c}, rng);
     const Tensor none = random_tensor({tokens, 1}, rng);
+    RecurrenceWeights w{random_tensor({s.conv_kernel, c}, rng, 0.5f), none, none, none};
+    if (s.rule.conv_bias) w.conv_bias = random_tensor({c}, rng);
     return {random_tensor({tokens, 3 * c}, rng), none, none, none, w};
   }
   const int decays = hv * s.decay_dim(), outputs = hv * s.value_dim;
@@ -90,14 +90,13 @@ Inputs on(Device& device, const Inputs& in) {
   const auto some = [&](const std::optional<Tensor>& x) {
     return x ? std::optional(device.to_device(*x)) : std::nullopt;
   };
-  const auto put_any = [&](const Tensor& x) { return x.dims() > 0 ? put(x) : x; };
   const RecurrenceWeights& w = in.weights;
   return {put(in.qkv),
           put(in.z),
           put(in.b),
           put(in.a),
-          {put(w.conv_weight), put_any(w.a_log), put_any(w.dt_bias), put_any(w.norm_weight), w.eps,
-           some(w.conv_bias), some(w.skip)}};
+          {put(w.conv_weight), put(w.a_log), put(w.dt_bias), put(w.norm_weight), w.eps, some(w.conv_bias),
+           some(w.skip)}};
 }
 
 Tensor run_spans(const RecurrenceShape& s, const Inputs& in, std::span<const RecurrenceSpan> spans) {
