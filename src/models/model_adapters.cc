@@ -52,8 +52,7 @@ Result<void> check_adapter(const Model& model, const AdapterFile& file) {
     if (at == linears.end())
       return make_error(ErrorKind::unsupported,
                         "{}: adapters cannot change '{}' here: they change the projections of this model's "
-                        "{} layers, but not "
-                        "experts, and not projections that are joined in memory",
+                        "{} layers, but not experts, and not projections that are joined in memory",
                         file.path, module, model.weights().ranks.layers().size());
     const nn::Linear& linear = *at->second;
     const int64_t in = linear.weight.in_features(), out = linear.origin->outputs;
