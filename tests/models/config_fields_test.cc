@@ -427,8 +427,10 @@ std::vector<MemberFields> hybrid_fields() {
                       {"position_embedding_type", "rope"},
                       {"partial_rotary_factor", 0.5, Use::no_matter}}},
       {"granitemoehybrid",
-       joined(sizes, {{"num_local_experts", 0}, {"position_embedding_type", "rope"}}),
-       {{"rope_theta", 3000.0}, {"num_hidden_layers", 5}, {"partial_rotary_factor", 0.5, Use::refused}}},
+       joined(
+           sizes,
+           {{"num_local_experts", 0}, {"position_embedding_type", "rope"}, {"layer_types", types("mamba")}}),
+       {{"rope_theta", 3000.0}, {"partial_rotary_factor", 0.5, Use::refused}}},
       {"bamba", joined(sizes, {{"attn_layer_indices", {1, 3}}}),
        mamba + kDense +
            Fields{{"attn_layer_indices", {1}},
@@ -438,8 +440,7 @@ std::vector<MemberFields> hybrid_fields() {
                   {"rope_theta", 3000.0},
                   {"partial_rotary_factor", 1.0, Use::no_matter},
                   {"rope_parameters", {{"partial_rotary_factor", 1.0}}},
-                  {"rope_parameters", {{"partial_rotary_factor", 0.5}}, Use::no_matter},
-                  {"rope_parameters", {{"partial_rotary_factor", "x"}}, Use::refused}}},
+                  {"rope_parameters", {{"partial_rotary_factor", 0.5}}, Use::no_matter}}},
       {"olmo_hybrid",
        {{"linear_num_key_heads", 2}, {"linear_num_value_heads", 4}},
        kDense + Fields{{"linear_num_key_heads", 4},
