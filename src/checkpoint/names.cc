@@ -28,8 +28,7 @@ std::string common_moe_name(std::string name) {
   return name;
 }
 
-// The final norm and the embedding of Nemotron-H, LFM2, Bamba and Falcon-H1, and norms in OLMo Hybrid's
-// layers.
+// The final norm and the embedding of Nemotron-H, LFM2 and Bamba, and norms in OLMo Hybrid's layers.
 std::string common_name(std::string_view rest) {
   struct Names {
     std::string_view own, common;

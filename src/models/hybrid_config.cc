@@ -110,12 +110,16 @@ ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int hi
 void read_step_limit(ConfigReader& c, const Json& config, ops::RecurrenceShape& shape) {
   if (!c.has("time_step_limit")) return;
   const Json& limit = config["time_step_limit"];
-  const auto good = [](const Json& v) { return v.is_number() && v >= 0; };
-  const bool endless = limit.is_array() && limit.size() == 2 && limit[1] == Json{{"__float__", "Infinity"}};
-  if (!limit.is_array() || limit.size() != 2 || !good(limit[0]) || (!endless && !good(limit[1])))
-    return c.invalid("time_step_limit must be two numbers, the least and the most");
+  const bool pair = limit.is_array() && limit.size() == 2;
+  const bool endless = pair && limit[1] == Json{{"__float__", "Infinity"}};
+  const bool good = pair && limit[0].is_number() && limit[0] >= 0 && limit[0] <= 1e6 &&
+                    (endless || (limit[1].is_number() && limit[1] >= limit[0]));
+  if (!good)
+    return c.invalid(
+        "time_step_limit must be two numbers, the least (from 0 to 1e6) and the most (not below it)");
   shape.rule.step_min = limit[0].get<float>();
-  if (!endless) shape.rule.step_max = std::min(shape.rule.step_max, limit[1].get<float>());
+  if (!endless)
+    shape.rule.step_max = static_cast<float>(std::min<double>(shape.rule.step_max, limit[1].get<double>()));
 }
 
 struct AttentionDefaults {
@@ -130,10 +134,10 @@ AttentionSpec read_attention(ConfigReader& c, const AttentionDefaults& defaults,
       "num_key_value_heads", 1, 4096,
       defaults.kv_heads > 0 && !c.is_null("num_key_value_heads") ? defaults.kv_heads : attention.heads);
   const int share = defaults.head_dim > 0 ? defaults.head_dim : hidden / attention.heads;
-  attention.head_dim = c.integer_or("head_dim", 1, 1024, share);
+  attention.head_dim = c.integer_or("head_dim", 2, 1024, share);
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
-  if (attention.head_dim < 1) c.invalid("hidden_size is smaller than num_attention_heads");
+  if (attention.head_dim < 2) c.invalid("head_dim, hidden_size / num_attention_heads, must be at least 2");
   return attention;
 }
 
@@ -152,16 +156,17 @@ void read_sizes(ConfigReader& c, const Sizes& absent, ModelSpec& spec) {
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", absent.tied);
 }
 
-// The rope of all attention layers. part: of each head, that turns.
-void read_one_rope(ConfigReader& c, const std::string& file, int head_dim, double theta, double part,
-                   ModelSpec& spec) {
-  const Json parameters = rope_parameters_of(c, "full_attention");
-  ConfigReader rope(parameters, file + " (rope_parameters)");
-  const double turned = part < 1 ? part : rope.number_or("partial_rotary_factor", 0, 1, 1);
-  const RopeConfig out = read_rope(c, parameters, static_cast<int>(head_dim * turned), theta);
+// The rope of all attention layers, which turns so many dimensions of each head.
+void read_one_rope(ConfigReader& c, const Json& parameters, int turned, double theta, ModelSpec& spec) {
+  const RopeConfig out = read_rope(c, parameters, turned, theta);
   spec.ropes = {out.rope};
   spec.context_length = std::max(spec.context_length, out.context_length);
-  if (const auto good = rope.check(); !good) c.invalid(good.error().message);
+}
+
+void read_rope_of_whole_heads(ConfigReader& c, int head_dim, double theta, ModelSpec& spec) {
+  const Json parameters = rope_parameters_of(c, "full_attention");
+  require_whole_heads(c, parameters);
+  read_one_rope(c, parameters, head_dim, theta, spec);
 }
 
 // Turns one pair of dimensions by nothing, for layers without positions.
@@ -199,7 +204,7 @@ constexpr LayerForm kLfm2Form{.norm1 = "operator_norm",
                               .recurrence = "conv.",
                               .mlp = "feed_forward."};
 
-void read_lfm2(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
+void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
   read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
   spec.tied_embeddings = c.boolean_or("tie_embedding", spec.tied_embeddings);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
@@ -221,7 +226,7 @@ void read_lfm2(ConfigReader& c, const Json&, const std::string& file, ModelSpec&
   for (const Kind kind : kinds)
     spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(convolution), mlp,
                            spec.norms, 0, kLfm2Form});
-  read_one_rope(c, file, attention.head_dim, 1e6, 1, spec);
+  read_rope_of_whole_heads(c, attention.head_dim, 1e6, spec);
   if (static_cast<int>(kinds.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
 }
@@ -266,12 +271,18 @@ std::vector<Kind> nemotron_layers(ConfigReader& c) {
   return kinds_of(c, "hybrid_override_pattern", letters, known);
 }
 
-void read_nemotron_h(ConfigReader& c, const Json&, const std::string&, ModelSpec& spec) {
+void read_nemotron_h(ConfigReader& c, const Json&, ModelSpec& spec) {
   read_sizes(c, {4096, 131072, 4096, "layer_norm_epsilon", 1e-5, false}, spec);
   const AttentionSpec attention = read_attention(c, {32, 8, 128}, spec.hidden);
-  auto mamba = read_mamba2(c, kNemotronKeys, spec.hidden);
+  // Where there are both, the older names count, as in Transformers.
+  const auto older = [&](const char* name, const char* newer) { return c.has(name) ? name : newer; };
+  Mamba2Keys keys = kNemotronKeys;
+  keys.groups = older("mamba_n_groups", keys.groups);
+  keys.taps = older("mamba_d_conv", keys.taps);
+  keys.conv_bias = older("mamba_conv_bias", keys.conv_bias);
+  auto mamba = read_mamba2(c, keys, spec.hidden);
   // The limit has no upper end, whatever "time_step_limit" says.
-  mamba.rule.step_min = static_cast<float>(c.number_or("time_step_min", 0, 1e6, 1e-3));
+  mamba.rule.step_min = static_cast<float>(c.number_or(older("mamba_dt_min", "time_step_min"), 0, 1e6, 1e-3));
   const MlpSpec mlp = read_ungated_mlp(c);
   for (const Kind kind : nemotron_layers(c)) {
     LayerSpec layer{attention, std::monostate(), spec.norms, 0, kNemotronMixer};
@@ -285,7 +296,7 @@ void read_nemotron_h(ConfigReader& c, const Json&, const std::string&, ModelSpec
 constexpr LayerForm kGraniteForm{
     .gate_up = "input_linear", .down = "output_linear", .recurrence = "mamba.", .mlp = "shared_mlp."};
 
-void read_granite_h(ConfigReader& c, const Json& json, const std::string& file, ModelSpec& spec) {
+void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
   read_sizes(c, {4096, 32000, 2048, "rms_norm_eps", 1e-6, false}, spec);
   AttentionSpec attention = read_attention(c, {32, 0}, spec.hidden);
   const bool bias = c.boolean_or("attention_bias", false);
@@ -309,14 +320,14 @@ void read_granite_h(ConfigReader& c, const Json& json, const std::string& file, 
   if (static_cast<int>(kinds.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
   if (c.string_or("position_embedding_type", "") == "rope")
-    read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
+    read_rope_of_whole_heads(c, attention.head_dim, 10000, spec);
   else
     spec.ropes = {no_rope()};
 }
 
 constexpr LayerForm kBambaForm{.norm2 = "pre_ff_layernorm", .recurrence = "mamba.", .mlp = "feed_forward."};
 
-void read_bamba(ConfigReader& c, const Json& json, const std::string& file, ModelSpec& spec) {
+void read_bamba(ConfigReader& c, const Json& json, ModelSpec& spec) {
   read_sizes(c, {4096, 128000, 262144, "rms_norm_eps", 1e-5, false}, spec);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
   const bool bias = c.boolean_or("attention_bias", false);
@@ -331,7 +342,12 @@ void read_bamba(ConfigReader& c, const Json& json, const std::string& file, Mode
     spec.layers.push_back(
         {attends ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms, 0, kBambaForm});
   }
-  read_one_rope(c, file, attention.head_dim, 10000, 0.5, spec);  // whatever partial_rotary_factor says
+  // Only the rope's own partial_rotary_factor counts, not the config's.
+  const Json parameters = rope_parameters_of(c, "full_attention");
+  ConfigReader rope(parameters, "rope parameters");
+  const double part = rope.number_or("partial_rotary_factor", 0, 1, 0.5);
+  if (const auto good = rope.check(); !good) c.invalid(good.error().message);
+  read_one_rope(c, parameters, static_cast<int>(attention.head_dim * part), 10000, spec);
 }
 
 // Attention has norms after both halves, Gated DeltaNet before them.
@@ -340,7 +356,7 @@ constexpr LayerForm kOlmoAttention{.norm1 = nullptr,
                                    .norm2 = nullptr,
                                    .post2 = "post_feedforward_layernorm"};
 
-void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, ModelSpec& spec) {
+void read_olmo_hybrid(ConfigReader& c, const Json&, ModelSpec& spec) {
   read_sizes(c, {3840, 100352, 65536, "rms_norm_eps", 1e-6, false}, spec);
   AttentionSpec attention = read_attention(c, {30, 0}, spec.hidden);
   attention.qk_norm = attention.norms_all_heads = true;
@@ -363,6 +379,9 @@ void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, Mod
     for (int i = 0; i < layers; i++) kinds.push_back(i % 4 == 3 ? Kind::attention : Kind::recurrence);
     if (layers < 4) kinds.back() = Kind::attention;
   }
+  for (const Kind kind : {Kind::attention, Kind::recurrence})
+    if (std::ranges::find(kinds, kind) == kinds.end())
+      c.invalid("layer_types must have full_attention and linear_attention, each at least once");
   for (const Kind kind : kinds) {
     LayerSpec layer{attention, mlp, spec.norms, 0, kOlmoAttention};
     if (kind == Kind::recurrence) layer.mixer = delta, layer.form = {};
@@ -373,14 +392,14 @@ void read_olmo_hybrid(ConfigReader& c, const Json&, const std::string& file, Mod
   const Json parameters = rope_parameters_of(c, "full_attention");
   const bool turns = !parameters.contains("rope_theta") || !parameters["rope_theta"].is_null();
   if (turns)
-    read_one_rope(c, file, attention.head_dim, 10000, 1, spec);
+    read_rope_of_whole_heads(c, attention.head_dim, 10000, spec);
   else
     spec.ropes = {no_rope()};
 }
 
 struct Hybrid {
   const char* model_type;
-  void (*read)(ConfigReader& reader, const Json& config, const std::string& file, ModelSpec& spec);
+  void (*read)(ConfigReader& reader, const Json& config, ModelSpec& spec);
 };
 constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
                                {"nemotron_h", read_nemotron_h},
@@ -400,7 +419,7 @@ Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) 
   ConfigReader c(json, file);
   ModelSpec spec;
   spec.family = c.string_or("model_type", "");
-  find_hybrid(spec.family)->read(c, json, file, spec);
+  find_hybrid(spec.family)->read(c, json, spec);
   TRY_VOID(c.check());
   return spec;
 }

@@ -36,19 +36,20 @@ void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
 }
 
 // The default where the key is absent; `none` where it is null.
-int integer_of(ConfigReader& c, const char* key, int high, int fallback, int none) {
-  return c.is_null(key) ? none : c.integer_or(key, 1, high, fallback);
+int integer_of(ConfigReader& c, const char* key, int low, int high, int fallback, int none) {
+  return c.is_null(key) ? none : c.integer_or(key, low, high, fallback);
 }
 
 AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) {
   AttentionSpec attention;
   attention.heads = c.integer("num_attention_heads", 1, 4096);
   const int share = hidden / attention.heads;
-  if (!member.own_head_dim && c.has("head_dim") && c.integer("head_dim", 1, 1024) != share)
+  if (!member.own_head_dim && c.has("head_dim") && c.integer("head_dim", 2, 1024) != share)
     c.unsupported("head_dim", "not hidden_size / num_attention_heads", "that is, in this family");
-  attention.kv_heads = integer_of(c, "num_key_value_heads", 4096,
+  attention.kv_heads = integer_of(c, "num_key_value_heads", 1, 4096,
                                   member.kv_heads == 0 ? attention.heads : member.kv_heads, attention.heads);
-  attention.head_dim = integer_of(c, "head_dim", 1024, member.head_dim == 0 ? share : member.head_dim, share);
+  attention.head_dim =
+      integer_of(c, "head_dim", 2, 1024, member.head_dim == 0 ? share : member.head_dim, share);
   const bool bias = member.bias_key ? c.boolean_or(member.bias_key, member.bias) : member.bias;
   read_biases(c, bias, bias && member.o_bias, attention);
   attention.qk_norm = member.qk_norm != Member::QkNorm::none;
@@ -57,7 +58,7 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
   attention.neighbours_turn = member.neighbours_turn;
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
-  if (attention.head_dim < 1) c.invalid("hidden_size is smaller than num_attention_heads");
+  if (attention.head_dim < 2) c.invalid("head_dim, hidden_size / num_attention_heads, must be at least 2");
   return attention;
 }
 
@@ -114,7 +115,7 @@ std::vector<bool> read_windows(ConfigReader& c, const Member& member, const std:
     if (types[i] != "full_attention" && types[i] != "sliding_attention")
       c.unsupported("layer_types", types[i], "full_attention and sliding_attention are");
     const bool sliding = types[i] == "sliding_attention";
-    if (sliding && window == 0) c.invalid("layer_types has windows, but \"sliding_window\" is missing");
+    if (sliding && window == 0) c.invalid("layer_types has windows, but \"sliding_window\" is missing or 0");
     if (list_counts ? sliding && !any : sliding != windows[i])
       c.unsupported("layer_types", fmt::format("{} in layer {}", types[i], i),
                     "what sliding_window and use_sliding_window say of this model_type is");
@@ -128,9 +129,10 @@ void read_layers(ConfigReader& c, const Member& member, const MlpSpec& mlp, Mode
   using Turns = Member::Turns;
   const AttentionSpec attention = read_attention(c, member, spec.hidden);
   const int layers = c.integer("num_hidden_layers", 1, 1024);
+  // 0 is none: Qwen2-MoE's configs are saved with it.
   const int window = member.windows == Member::Windows::none
                          ? 0
-                         : integer_of(c, "sliding_window", 1 << 27, member.window, 0);
+                         : integer_of(c, "sliding_window", 0, 1 << 27, member.window, 0);
   std::vector<bool> turning(static_cast<size_t>(layers), true);
   if (member.turns == Turns::listed) turning = read_turning_layers(c, layers);
   const auto windows = read_windows(c, member, turning, window);

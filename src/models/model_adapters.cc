@@ -50,11 +50,10 @@ Result<void> check_adapter(const Model& model, const AdapterFile& file) {
     if (model.dropped_modules().contains(module)) continue;
     const auto at = linears.find(module);
     if (at == linears.end())
-      return make_error(
-          ErrorKind::unsupported,
-          "{}: adapters cannot change '{}' here: they change the projections of attention, Gated "
-          "DeltaNet and dense MLPs of this model's {} layers",
-          file.path, module, model.weights().ranks.layers().size());
+      return make_error(ErrorKind::unsupported,
+                        "{}: adapters cannot change '{}' here: they change the projections of this model's "
+                        "{} layers, but not experts, and not projections that are joined in memory",
+                        file.path, module, model.weights().ranks.layers().size());
     const nn::Linear& linear = *at->second;
     const int64_t in = linear.weight.in_features(), out = linear.origin->outputs;
     if (matrices.down.shape(1) != in || matrices.up.shape(0) != out)

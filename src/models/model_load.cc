@@ -33,7 +33,7 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
     const auto* delta = std::get_if<ops::RecurrenceShape>(&layer.mixer);
     const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
-    if ((!a && !delta) || layer.beside || (delta && !delta->is_gated_delta()))
+    if ((!a && !delta) || (delta && !delta->is_gated_delta()))
       return fmt::format("layer {} is neither attention nor Gated DeltaNet alone", i);
     const int heads = a ? a->kv_heads : delta->key_heads;
     const int width =
@@ -122,7 +122,8 @@ Model begin_model(const ModelSpec& spec, const ops::Weight& embedding, const std
   const auto& layers = ranks.front().layers;
   ModelSpec first = spec;
   first.layers.resize(layers.size());
-  nn::Norm norm = layers.front().norm1 ? *layers.front().norm1 : *layers.front().post1;
+  const nn::DecoderLayer& layer = layers.front();
+  nn::Norm norm = layer.norm1 ? *layer.norm1 : layer.post1 ? *layer.post1 : *layer.norm2;
   return {std::move(first), {embedding, {}, Ranks(ranks), std::move(norm), make_head(spec, embedding)}};
 }
 

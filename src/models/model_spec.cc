@@ -36,15 +36,17 @@ std::vector<int> read_eos(const Json& config) {
   return out;
 }
 
-// Why the device cannot run the layer's mixers, or empty.
-std::string unsupported_mixers(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
+// Why the device cannot run the layer's mixer or MLP, or empty.
+std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
     why = device.ops().attention_unsupported(attention->head_dim,
                                              spec.ropes.at(static_cast<size_t>(layer.rope)));
   if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
     why = device.ops().recurrence_unsupported(*recurrence);
-  if (why.empty() && layer.beside) why = device.ops().recurrence_unsupported(*layer.beside);
+  if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
+      why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
+    why = fmt::format("there is no kernel for relu2, the MLP's activation, on {}", device.name());
   return why;
 }
 
@@ -59,7 +61,7 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
           "{}: layer {}: there are no kernels for mixtures of experts on {}; run this model with "
           "--device cpu",
           path, i, device.name());
-    const std::string why = unsupported_mixers(spec, spec.layers[i], device);
+    const std::string why = unsupported_part(spec, spec.layers[i], device);
     if (!why.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
                         why);
@@ -71,21 +73,20 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
 
 StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   StateLayout layout;
-  const auto add = [&](ops::RecurrenceShape shape) {
-    if (shape.key_heads > 0) {
-      const int values = shape.value_heads / shape.key_heads;
-      shape.key_heads = ops::split_units(shape.key_heads, 1, ranks).size(rank);
-      shape.value_heads = shape.key_heads * values;
-    }
-    layout.emplace_back(shape);
-  };
   for (const auto& layer : layers) {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
     if (a && a->kv_layer < 0)
       layout.emplace_back(
           KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
-    if (const auto* shape = std::get_if<ops::RecurrenceShape>(&layer.mixer)) add(*shape);
-    if (layer.beside) add(*layer.beside);
+    if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer)) {
+      ops::RecurrenceShape shape = *recurrence;
+      if (shape.key_heads > 0) {
+        const int values = shape.value_heads / shape.key_heads;
+        shape.key_heads = ops::split_units(shape.key_heads, 1, ranks).size(rank);
+        shape.value_heads = shape.key_heads * values;
+      }
+      layout.emplace_back(shape);
+    }
   }
   return layout;
 }
@@ -97,7 +98,7 @@ std::vector<int> ModelSpec::state_parts() const {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
     const bool own = !std::holds_alternative<std::monostate>(layer.mixer) && !(a && a->kv_layer >= 0);
     parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
-    next += (own ? 1 : 0) + (layer.beside ? 1 : 0);
+    next += own ? 1 : 0;
   }
   return parts;
 }

@@ -1,7 +1,6 @@
 // config.json as plain values: everything a forward pass needs to know besides the weights.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -82,8 +81,7 @@ struct LayerSpec {
   NormsSpec norms;
   int rope = 0;  // index in ModelSpec::ropes; attention only
   LayerForm form = {};
-  float residual_scale = 1;                         // multiplies what both parts add to the residual stream
-  std::optional<ops::RecurrenceShape> beside = {};  // a second mixer of the same input
+  float residual_scale = 1;  // multiplies what both parts add to the residual stream
 };
 
 struct ModelSpec {
@@ -105,7 +103,7 @@ struct ModelSpec {
   // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of
   // several, with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
-  // For each layer, the part of the state that it uses; the part of a mixer beside it is the next one.
+  // For each layer, the part of the state that it uses.
   std::vector<int> state_parts() const;
 };
 

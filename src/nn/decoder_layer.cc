@@ -9,16 +9,12 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Batch& batch, int part, c
     const Tensor normed = (*norm)(in);
     return run(Normed{normed, nullptr, batch.adapters});
   };
-  const auto mix = [&](const Mixer& m, const Normed& in, int own, const Tensor& to) {
-    return std::visit([&](const auto& m) { return m(in, batch, own, Residual(&to, post1, residual_scale)); },
-                      m);
-  };
-  // h = x + scale * post1(mixer(norm1(x)))   a mixer beside it adds its own
+  // h = x + scale * post1(mixer(norm1(x)))
   // y = h + scale * post2(mlp(norm2(h)))   parallel: norm2(x)
   // The sums are computed together with a part's last product.
   const Tensor h = with_input(x, norm1, [&](const Normed& in) {
-    const Tensor sum = mix(mixer, in, part, x);
-    return beside ? mix(*beside, in, part + 1, sum) : sum;
+    return std::visit([&](const auto& m) { return m(in, batch, part, Residual(&x, post1, residual_scale)); },
+                      mixer);
   });
   Tensor y = with_input(parallel ? x : h, norm2, [&](const Normed& in) {
     return std::visit([&](const auto& m) { return m(in, Residual(&h, post2, residual_scale)); }, mlp);

@@ -28,21 +28,13 @@ struct DecoderLayer {
   std::optional<PerLayerGate> per_layer = {};
   float scale = 1;  // of the output
 
-  std::optional<Mixer> beside = {};  // a second mixer of the same input, with the next part of the states
-
   // x [M, H] -> [M, H]. part: the part of the states that the layer uses. input [M, width]: for per_layer.
   Tensor operator()(const Tensor& x, const Batch& batch, int part, const Tensor* input = nullptr) const;
 
-  // Calls visit(mixer) for the layer's mixers.
-  template <class Visit>
-  void visit_mixers(const Visit& visit) const {
-    std::visit(visit, mixer);
-    if (beside) std::visit(visit, *beside);
-  }
   // Calls visit(const ops::Weight&) for every matrix.
   template <class Visit>
   void visit_weights(const Visit& visit) const {
-    visit_mixers([&](const auto& m) { m.visit_weights(visit); });
+    std::visit([&](const auto& m) { m.visit_weights(visit); }, mixer);
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
     if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
   }
@@ -50,14 +42,14 @@ struct DecoderLayer {
   // these layers.
   template <class Visit>
   void visit_inputs(const Visit& visit) const {
-    visit_mixers([&](const auto& m) { m.visit_inputs(visit); });
+    std::visit([&](const auto& m) { m.visit_inputs(visit); }, mixer);
     if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_inputs(visit);
     if (const auto* both = std::get_if<MlpAndMoe>(&mlp)) both->mlp.visit_inputs(visit);
   }
   // visit_weights() for the copies of matrices (Linear::own_inputs).
   template <class Visit>
   void visit_copies(const Visit& visit) const {
-    visit_mixers([&](const auto& m) { m.visit_copies(visit); });
+    std::visit([&](const auto& m) { m.visit_copies(visit); }, mixer);
     if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_copies(visit);
   }
 };

@@ -81,10 +81,16 @@ struct RecurrenceSpan {
 // The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover all rows in order, and
 // one state may have several spans. Per token, for each value head h with key head h / (Hv / Hk), and with
 // beta and g as RecurrenceRule says:
-//   x = silu(causal_conv(qkv) + conv_bias);  q, k = x / sqrt(sum(x^2) + 1e-6) per head, q *= Dk^-1/2, or q, k
-//   = x S = g S;  d = beta (v - k^T S), or beta v;  S = S + k d^T;  y = q^T S + skip v out = norm(y) *
-//   silu(z), norm(y * silu(z)), or y * silu(z); with a sigmoid instead of silu norm(y) = y / sqrt(mean(y^2) +
-//   eps) * norm_weight, over a head or a norm_group
+//
+//     q, k, v = silu(causal_conv(qkv) + conv_bias)
+//     q, k = x / sqrt(sum(x^2) + 1e-6) of each head x, and q *= Dk^-1/2   (with unit_keys)
+//     S = g S
+//     d = beta (v - k^T S)   (with delta; otherwise beta v)
+//     S = S + k d^T
+//     y = q^T S + skip v
+//     out = norm(y) * silu(z), norm(y * silu(z)), or y * silu(z)   (or sigmoid(z) for silu(z))
+//     norm(y) = y / sqrt(mean(y^2) + eps) * norm_weight   (over a head or a norm_group)
+//
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
 //
 // A span of committed tokens first applies the window's accepted entries to S, then its own tokens. It throws

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "models/any_weights.h"
 #include "models/config.h"
 #include "models/family.h"
 #include "ops/table.h"
@@ -150,6 +151,18 @@ TEST(Config, ShapesThatTheDeviceCannotRunAreToldWithoutAndByLoading) {
   for (const char* part :
        {"llama3_rope_untied", "layer 0: ", "32, 64, .. 256 or 512 dimensions, not 16", "--device cpu"})
     EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;
+}
+
+TEST(Config, AnActivationThatTheDeviceDoesNotHaveIsRefusedByName) {
+  NoMemory device;
+  Json config = {{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "-"}};
+  const auto without = read_model_spec(AnyWeights(config, 1), device);
+  ASSERT_FALSE(without.ok());
+  for (const char* part : {"layer 0: ", "relu2", "a card", "--device cpu"})
+    EXPECT_NE(without.error().message.find(part), std::string::npos) << without.error().message;
+  EXPECT_TRUE(read_model_spec(AnyWeights(config, 1), ops::cpu_device()).ok());
+  config["mlp_hidden_act"] = "gelu";
+  EXPECT_TRUE(read_model_spec(AnyWeights(config, 1), device).ok());
 }
 
 TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {

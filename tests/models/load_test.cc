@@ -49,6 +49,37 @@ TEST_F(LoadedModel, AHeadThatTheFilesHaveIsUsedWhateverTheConfigSays) {
   EXPECT_TRUE(without->spec().tied_embeddings);
 }
 
+// Kernels are compiled for the first layers while the others are read: also if the first one is an MLP alone.
+TEST_F(LoadedModel, AModelOfTheFirstLayersRuns) {
+  for (const char* pattern : {"-M*-M*-M*", "M-*M-*M-*"}) {
+    AnyWeights weights({{"model_type", "nemotron_h"},
+                        {"hidden_size", 32},
+                        {"intermediate_size", 48},
+                        {"vocab_size", kVocab},
+                        {"num_attention_heads", 2},
+                        {"num_key_value_heads", 1},
+                        {"head_dim", 16},
+                        {"mamba_num_heads", 2},
+                        {"mamba_head_dim", 16},
+                        {"n_groups", 1},
+                        {"ssm_state_size", 16},
+                        {"hybrid_override_pattern", pattern}},
+                       7);
+    size_t layers = 0;
+    ModelLoadOptions options;
+    options.begun = [&](const Model& begun) {
+      auto state = begun.make_state();
+      Batch batch;
+      batch.add(state, std::vector<int>{1, 5, 3}, Batch::Logits::all);
+      begun.forward(batch);
+      layers = begun.spec().layers.size();
+    };
+    const auto model = Model::load(weights, *device_, options);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ(layers, 3u) << pattern;
+  }
+}
+
 // Statistics of another tokenizer, or of a checkpoint whose vocabulary was padded.
 TEST_F(LoadedModel, ADraftVocabularyMayNameTokensThatTheModelDoesNotHave) {
   const auto model = load(text_config());
