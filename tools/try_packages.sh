@@ -38,6 +38,7 @@ step "install.sh" install_archive
 step "an answer of the archive" answer prefix/bin/anabranch "$2" archive.txt
 test -s wheel.txt
 cmp wheel.txt archive.txt
+cmp wheel.txt python.txt
 sed "s/^/    | /" wheel.txt
 '
 

@@ -1,6 +1,7 @@
 """script/bootstrap names the packages of the system that it runs on, and docs/install.md shows the same names."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -129,3 +130,13 @@ def test_each_row_has_a_name_for_every_system():
     header, *lines = rows()
     assert all(len(line) == len(header) and line[0] in ("build", "test", "nightly") for line in lines)
     assert all(line[header.index(system)] != "-" for line in lines for system in header[1:-1] if line[0] == "build")
+
+
+def test_the_workflow_of_the_night_has_all_its_parts():
+    with open(os.path.join(paths.ROOT, "script/nightly")) as file:
+        script = file.read()
+    with open(os.path.join(paths.ROOT, ".github/workflows/nightly.yml")) as file:
+        workflow = file.read()
+    parts = re.search(r"^parts=\((.*)\)$", script, re.M)[1].split()
+    assert re.search(r"^ *part: \[(.*)\]$", workflow, re.M)[1].split(", ") == parts
+    assert set(parts) == set(re.findall(r"^night_(\w+)\(\)", script, re.M))

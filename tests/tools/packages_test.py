@@ -123,8 +123,9 @@ def install(folder, *words, home="/nonexistent"):
 
 def test_the_archive_installs_to_any_folder(stage, tmp_path):
     folder = unpack(stage, tmp_path)
-    other = tmp_path / "an other"
-    for prefix, done in ((tmp_path / "home" / ".local", install(folder, home=tmp_path / "home")), (other, install(folder, str(other)))):
+    others = [tmp_path / name for name in ("an other", "R&D", "50% a|b", "%h", 'a"b\\c', "$HOME")]
+    for prefix, done in ((tmp_path / "home" / ".local", install(folder, home=tmp_path / "home")),
+                         *((other, install(folder, str(other))) for other in others)):
         assert done.returncode == 0 and "stand-in 1.2 --version is in" in done.stdout, done
         assert f'export PATH="{prefix}/bin:$PATH"' in done.stdout
         files = sorted(str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file())
@@ -132,7 +133,9 @@ def test_the_archive_installs_to_any_folder(stage, tmp_path):
                          "share/doc/anabranch/licenses/common-licenses/LGPL-3", "share/man/man1/anabranch.1.gz",
                          "share/systemd/user/anabranch.service", "share/zsh/site-functions/_anabranch"]
         assert os.access(prefix / "bin" / "anabranch", os.X_OK)
-        assert f"\nExecStart={prefix}/bin/anabranch --config /etc/x serve\n" in (prefix / "share/systemd/user/anabranch.service").read_text()
+        program = str(prefix / "bin/anabranch").replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+        text = (prefix / "share/systemd/user/anabranch.service").read_text()
+        assert text == f'[Service]\nExecStart="{program}" --config /etc/x serve\n'
     done = subprocess.run(["sh", folder.name + "/install.sh", "below"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and (tmp_path / "below" / "bin" / "anabranch").exists(), done
 
@@ -166,6 +169,7 @@ def test_a_broken_archive_and_mistakes_install_nothing(stage, tmp_path):
     (tmp_path / "file").write_text("")
     done = install(folder, str(tmp_path / "file"))
     assert done.returncode == 1 and "cannot write to" in done.stderr, done
+    assert "more than one line" in install(folder, to + "\nto").stderr
     (folder / "share/man/man1/anabranch.1.gz").unlink()
     assert "share/man/man1/anabranch.1.gz" in install(folder, to).stderr
     (folder / "SHA256SUMS").write_text("")

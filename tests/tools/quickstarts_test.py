@@ -61,7 +61,7 @@ def test_only_faults_of_the_program_are_excused(runner):
 
 STEPS = """
 import sys
-from asked import MODEL
+from asked import MODEL, called_for, get_weather
 
 def helper():
     sys.exit("not a step")
@@ -70,6 +70,7 @@ def chat():
     return "It is Paris." + MODEL
 
 def chat_wrong():
+    get_weather("Paris")
     return "It is Rome."
 
 async def stream():
@@ -79,7 +80,26 @@ def stream_in_one_part():
     return ["Paris"]
 
 def tools():
+    get_weather("Paris")
+    return called_for
+
+def tools_arguments():
+    return '{"city": "Paris"}'
+
+def tools_object():
+    return {"city": "Paris"}
+
+def tools_failed():
     raise ValueError("no call")
+
+def tools_of_another_city():
+    return ["Rome"]
+
+def tools_not_called():
+    return called_for
+
+def tools_answer_without_a_call():
+    return "It is sunny in Paris."
 
 def structured():
     return ""
@@ -92,9 +112,9 @@ def test_steps_are_judged_by_their_answers(tmp_path):
                           env=os.environ | {"ANABRANCH_URL": "http://127.0.0.1:1", "ANABRANCH_MODEL": "m"})
     assert done.returncode == 0, done.stderr
     told = {found[0]: found[1] for found in re.findall(r'"step": "(\w+)", "fault": (null|".*?"), "seconds"', done.stdout)}
-    assert {step for step, fault in told.items() if fault == "null"} == {"import", "chat", "stream"}, told
-    assert set(told) == {"import", "chat", "chat_wrong", "stream", "stream_in_one_part", "tools", "structured"}
-    assert "Rome" in told["chat_wrong"] and "ValueError: no call" in told["tools"]
+    assert {step for step, fault in told.items() if fault == "null"} == {"import", "chat", "stream", "tools", "tools_arguments", "tools_object"}, told
+    assert len(told) == 13, told
+    assert "Rome" in told["chat_wrong"] and "ValueError: no call" in told["tools_failed"]
 
 
 def test_unknown_names_are_refused():

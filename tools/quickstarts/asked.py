@@ -11,12 +11,16 @@ WEATHER = "What is the weather in Paris?"
 FORM = "The capital of France is Paris. Fill in the city and its country."
 
 
+called_for = []  # the cities of the calls of get_weather
+
+
 def get_weather(city: str) -> str:
     """The weather in a city
 
     Args:
         city: the name of the city
     """
+    called_for.append(city)
     return f"It is sunny in {city}."
 
 

@@ -1,6 +1,6 @@
 from ag2 import Agent, tool
 from ag2.config import OpenAIConfig
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 
 
 def agent(**more):
@@ -16,4 +16,5 @@ async def chat_of_a_stream():
 
 
 async def tools():
-    return (await agent(tools=[tool(get_weather)]).ask(WEATHER)).body
+    await agent(tools=[tool(get_weather)]).ask(WEATHER)
+    return called_for

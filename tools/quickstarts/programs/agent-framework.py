@@ -1,5 +1,5 @@
 from agent_framework.openai import OpenAIChatCompletionClient
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 
 
 def agent(**more):
@@ -15,4 +15,5 @@ async def stream():
 
 
 async def tools():
-    return [message.to_dict() for message in (await agent(tools=[get_weather]).run(WEATHER)).messages]
+    await agent(tools=[get_weather]).run(WEATHER)
+    return called_for

@@ -1,6 +1,6 @@
 from agno.agent import Agent
 from agno.models.openai.like import OpenAILike
-from asked import CAPITAL, FORM, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, FORM, KEY, MODEL, V1, WEATHER, called_for, get_weather
 from pydantic import BaseModel
 
 
@@ -22,7 +22,8 @@ def stream():
 
 
 def tools():
-    return [call.tool_args for call in agent(tools=[get_weather]).run(WEATHER).tools]
+    agent(tools=[get_weather]).run(WEATHER)
+    return called_for
 
 
 def structured():

@@ -1,4 +1,4 @@
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 from autogen_agentchat.agents import AssistantAgent
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
@@ -19,4 +19,5 @@ async def stream():
 
 
 async def tools():
-    return (await agent(tools=[get_weather]).run(task=WEATHER)).messages[-1].content
+    await agent(tools=[get_weather]).run(task=WEATHER)
+    return called_for

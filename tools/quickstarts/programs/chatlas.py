@@ -1,4 +1,4 @@
-from asked import CAPITAL, FORM, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, FORM, KEY, MODEL, V1, WEATHER, called_for, get_weather
 from chatlas import ChatOpenAICompletions
 from pydantic import BaseModel
 
@@ -23,7 +23,8 @@ def stream():
 def tools():
     one = client()
     one.register_tool(get_weather)
-    return str(one.chat(WEATHER, echo="none"))
+    one.chat(WEATHER, echo="none")
+    return called_for
 
 
 def structured():

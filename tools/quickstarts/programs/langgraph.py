@@ -1,6 +1,6 @@
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 
 agent = create_agent(ChatOpenAI(model=MODEL, base_url=V1, api_key=KEY), tools=[get_weather])
 
@@ -14,5 +14,5 @@ def stream():
 
 
 def tools():
-    messages = agent.invoke({"messages": [{"role": "user", "content": WEATHER}]})["messages"]
-    return [message.content for message in messages if message.type == "tool"]
+    agent.invoke({"messages": [{"role": "user", "content": WEATHER}]})
+    return called_for

@@ -2,7 +2,7 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.ollama import Ollama
 from pydantic import BaseModel
-from asked import CAPITAL, FORM, MODEL, ROOT, WEATHER, get_weather
+from asked import CAPITAL, FORM, MODEL, ROOT, WEATHER, called_for, get_weather
 
 model = Ollama(model=MODEL, base_url=ROOT, request_timeout=120)
 
@@ -22,7 +22,8 @@ def stream():
 
 
 def tools():
-    return model.predict_and_call([FunctionTool.from_defaults(get_weather)], WEATHER).response
+    model.predict_and_call([FunctionTool.from_defaults(get_weather)], WEATHER)
+    return called_for
 
 
 def structured():

@@ -1,7 +1,7 @@
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 
 model = OpenAILike(model=MODEL, api_base=V1, api_key=KEY, is_chat_model=True, is_function_calling_model=True)
 
@@ -15,4 +15,5 @@ def stream():
 
 
 def tools():
-    return model.predict_and_call([FunctionTool.from_defaults(get_weather)], WEATHER).response
+    model.predict_and_call([FunctionTool.from_defaults(get_weather)], WEATHER)
+    return called_for

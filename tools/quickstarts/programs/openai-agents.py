@@ -1,6 +1,6 @@
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 
 set_tracing_disabled(True)
 
@@ -25,5 +25,5 @@ async def stream():
 
 
 async def tools():
-    result = await Runner.run(agent(OpenAIResponsesModel, tools=[function_tool(get_weather)]), WEATHER)
-    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    await Runner.run(agent(OpenAIResponsesModel, tools=[function_tool(get_weather)]), WEATHER)
+    return called_for

@@ -2,7 +2,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from asked import CAPITAL, FORM, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, FORM, KEY, MODEL, V1, WEATHER, called_for, get_weather
 
 provider = OpenAIProvider(base_url=V1, api_key=KEY)
 model = OpenAIChatModel(MODEL, provider=provider)
@@ -27,7 +27,8 @@ async def stream():
 
 
 def tools():
-    return Agent(model, tools=[get_weather]).run_sync(WEATHER).all_messages()
+    Agent(model, tools=[get_weather]).run_sync(WEATHER)
+    return called_for
 
 
 def structured():

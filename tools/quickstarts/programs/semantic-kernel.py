@@ -1,4 +1,4 @@
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 from openai import AsyncOpenAI
 from semantic_kernel.agents import ChatCompletionAgent
 from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
@@ -23,4 +23,5 @@ async def stream():
 
 
 async def tools():
-    return str(await agent(plugins=[Weather()]).get_response(messages=WEATHER))
+    await agent(plugins=[Weather()]).get_response(messages=WEATHER)
+    return called_for

@@ -1,4 +1,4 @@
-from asked import CAPITAL, KEY, MODEL, V1, WEATHER, get_weather
+from asked import CAPITAL, KEY, MODEL, V1, WEATHER, called_for, get_weather
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
 
@@ -16,6 +16,5 @@ async def stream():
 
 
 def tools():
-    one = agent(tools=[tool(get_weather)])
-    one(WEATHER)
-    return one.messages
+    agent(tools=[tool(get_weather)])(WEATHER)
+    return called_for
