@@ -122,8 +122,8 @@ class CallWriter {
         }
         [[fallthrough]];
       case ToolFormat::listed:
-        return rules_.add("calls", fmt::format("{} \"[\" {}{} \"]\"", mark(call_openers(format_.tools)[0]), call,
-                                               several ? fmt::format(" (\", \" {})*", call) : ""));
+        return rules_.add("calls", fmt::format("{} \"[\" {}{} \"]\"", mark(call_openers(format_.tools)[0]),
+                                               call, several ? fmt::format(" (\", \" {})*", call) : ""));
       default:
         return not_built("forced calls");
     }
