@@ -65,7 +65,10 @@ def arguments():
     parser.add_argument("--allow", type=float, default=5, help="growth in percent")
     parser.add_argument("--flags", default="", help="further flags of both servers, such as '--threads 1' on a machine that is busy with other things")
     parser.add_argument("--output", metavar="FILE", help="every figure as JSON")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.requests < 1000:
+        parser.error(f"--requests {options.requests} are too few to see growth: the memory is compared by tenths of the run; give 1000 or more")
+    return options
 
 
 def make_models(folder, model):

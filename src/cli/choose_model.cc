@@ -28,23 +28,12 @@ namespace {
 constexpr double kGpuLatency = 0.6e-3;  // seconds: launches of a token's kernels (docs/gpu.md)
 constexpr size_t kMostAnswerBytes = 4096;
 
-Result<std::unique_ptr<Device>> open_for_choice(ops::DeviceOptions options, bool any_device) {
-  if (any_device && ops::cuda_unsupported().empty()) {
-    ops::DeviceOptions gpu = options;
-    gpu.name = "cuda";
-    if (auto device = ops::open_device(gpu)) return device;  // other flags may exclude it
-  }
-  return ops::open_device(options);
-}
-
-// The weights that a token reads; 0: not known, as of mixtures of experts.
-uint64_t bytes_per_token(const hub::StoredModel& model, const ModelSpec& spec) {
-  for (const KnownModel& known : known_models())
-    if (model.name == known.name) return known.bytes_per_token;
-  const bool dense = std::ranges::all_of(
-      spec.layers, [](const LayerSpec& layer) { return std::holds_alternative<MlpSpec>(layer.mlp); });
-  return dense ? model.bytes : 0;
-}
+// A device, and what it can run.
+struct Machine {
+  std::unique_ptr<Device> device;
+  MachineRoom room;
+  std::vector<ModelOffer> offers;
+};
 
 // The stored model as an offer; none: it cannot run here, or does not converse.
 std::optional<ModelOffer> offer_of(const hub::StoredModel& model, const Device& device,
@@ -58,29 +47,60 @@ std::optional<ModelOffer> offer_of(const hub::StoredModel& model, const Device& 
   const auto conversation = chat_template_source(**checkpoint);
   const auto spec = read_model_spec(**checkpoint, device);
   if (!spec || !conversation || conversation->empty()) return std::nullopt;
-  return ModelOffer{model.name, model.bytes, true, bytes_per_token(model, *spec)};
+  return ModelOffer{model.name, model.bytes, true, bytes_per_token(model.name, model.bytes, spec->layers)};
 }
 
-// The stored models that can be offered, the newest first, and that of a clone last.
+// The stored models, the newest first, and that of a clone last. Only as many as are shown are checked.
 std::vector<ModelOffer> stored_offers(const Device& device, uint64_t free_memory) {
   std::vector<hub::StoredModel> models;
   if (auto stored = stored_models()) models = std::move(*stored);
   std::ranges::stable_sort(models, std::greater(), &hub::StoredModel::modified_ns);
   if (const auto own = model_of_clone()) models.push_back(*own);
   std::vector<ModelOffer> offers;
-  for (const auto& model : models)
-    if (const auto offer = offer_of(model, device, free_memory)) offers.push_back(*offer);
+  for (const auto& model : models) {
+    if (offers.size() >= kMostStoredOffers) {
+      if (model.problem.empty()) offers.push_back({model.name, model.bytes, true});
+    } else if (const auto offer = offer_of(model, device, free_memory)) {
+      offers.push_back(*offer);
+    }
+  }
   return offers;
 }
 
-MachineRoom room_of(Device& device, const std::string& disk) {
+MachineRoom room_of(Device& device, uint64_t free_memory, const std::string& disk) {
   MachineRoom room;
-  room.free_memory = free_memory_of(device);
-  if (room.free_memory == 0) room.free_memory = memory_of(device);
+  room.free_memory = free_memory;
   room.free_disk = hub::free_disk(disk);
   room.read_rate = ops::measure_limits(device).memory_gb_s * 1e9;
   room.latency = device.has_own_memory() ? kGpuLatency : 0;
   return room;
+}
+
+// No offers if less than least_memory is free: then nothing is measured.
+Result<Machine> machine_with(const ops::DeviceOptions& options, const std::string& disk,
+                             std::span<const KnownModel> known, uint64_t least_memory) {
+  Machine machine;
+  TRY(machine.device, ops::open_device(options));
+  Device& device = *machine.device;
+  uint64_t free_memory = free_memory_of(device);
+  if (free_memory == 0 && !device.has_own_memory()) free_memory = memory_of(device);  // it is not known
+  if (free_memory < least_memory) return machine;
+  machine.room = room_of(device, free_memory, disk);
+  machine.offers = offers_for(machine.room, stored_offers(device, free_memory), known);
+  return machine;
+}
+
+// The GPU, if any device may be chosen and there is one that can run a model; else the device of the options.
+Result<Machine> choose_machine(const ops::DeviceOptions& options, bool any_device, const std::string& disk,
+                               std::span<const KnownModel> known) {
+  if (any_device && ops::cuda_unsupported().empty()) {
+    ops::DeviceOptions gpu = options;
+    gpu.name = "cuda";
+    auto machine = machine_with(gpu, disk, known, known_models().front().least_memory);
+    if (machine && !machine->offers.empty())
+      return machine;  // else other flags exclude it, or it is busy or small
+  }
+  return machine_with(options, disk, known, 0);
 }
 
 // Asks until an answer names an offer. Error: invalid (the input ended).
@@ -107,10 +127,9 @@ bool can_ask() {
 Result<ModelChoice> choose_model(const std::string& command, const ops::DeviceOptions& options,
                                  bool any_device, bool yes) {
   TRY(const auto settings, hub::settings_from_environment());
-  TRY(const auto device, open_for_choice(options, any_device));
-  const MachineRoom room = room_of(*device, settings.cache);
   const auto known = settings.offline ? std::span<const KnownModel>() : known_models();
-  const auto offers = offers_for(room, stored_offers(*device, room.free_memory), known);
+  TRY(const auto machine, choose_machine(options, any_device, settings.cache, known));
+  const auto& [device, room, offers] = machine;
   if (offers.empty()) return make_error(ErrorKind::exhausted, "{}", why_no_offer(room, known));
   const bool quiet = !log_enabled(LogLevel::warning);
   if (!yes || !quiet) {

@@ -70,6 +70,15 @@ std::span<const KnownModel> known_models() {
   return kKnown;
 }
 
+uint64_t bytes_per_token(const std::string& name, uint64_t bytes, std::span<const LayerSpec> layers) {
+  const auto known = std::ranges::find(kKnown, name, &KnownModel::name);
+  if (known != std::end(kKnown)) return known->bytes_per_token;
+  const auto is_mixture = [](const LayerSpec& layer) {
+    return std::holds_alternative<MoeSpec>(layer.mlp) || std::holds_alternative<MlpAndMoeSpec>(layer.mlp);
+  };
+  return std::ranges::any_of(layers, is_mixture) ? 0 : bytes;
+}
+
 double expected_rate(uint64_t bytes_per_token, const MachineRoom& room) {
   if (bytes_per_token == 0 || room.read_rate <= 0) return 0;
   return 1 / (static_cast<double>(bytes_per_token) / (kShareOfRate * room.read_rate) + room.latency);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "models/model_spec.h"
+
 namespace anabranch::cli {
 
 struct KnownModel {
@@ -37,6 +39,10 @@ struct ModelOffer {
 };
 
 inline constexpr size_t kMostOffers = 3, kMostStoredOffers = 2;
+
+// The weights that a token reads of a model with these layers; 0: not known, because it has mixtures of
+// experts.
+uint64_t bytes_per_token(const std::string& name, uint64_t bytes, std::span<const LayerSpec> layers);
 
 // Tokens per second that can be expected; 0: not known.
 double expected_rate(uint64_t bytes_per_token, const MachineRoom& room);

@@ -1,7 +1,7 @@
 // The highest rates that a device reaches, measured in about a second with all threads; `bench` compares its
-// results with them. CUDA: memory_gb_s is a copy, counted as read and written; int8_gop_s is the tensor
-// cores' bf16 rate by clock and data sheet, which no program reaches; the others are 0. Devices of MLX: all
-// are 0.
+// results with them. CUDA: memory_gb_s is a copy, counted as read and written, or 0 where no memory is free;
+// int8_gop_s is the tensor cores' bf16 rate by clock and data sheet, which no program reaches; the others are
+// 0. Devices of MLX: all are 0.
 #pragma once
 
 #include "tensor/device.h"

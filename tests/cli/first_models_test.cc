@@ -131,6 +131,17 @@ TEST(FirstModels, ExpectedRate) {
   EXPECT_EQ(expected_rate(kGb, {}), 0);
 }
 
+TEST(FirstModels, BytesPerToken) {
+  const LayerSpec dense{.mlp = MlpSpec()}, mixer_only{.mlp = std::monostate()}, mixture{.mlp = MoeSpec()},
+      both{.mlp = MlpAndMoeSpec()};
+  const auto bytes = [](const std::vector<LayerSpec>& layers) { return bytes_per_token("x/y", 9, layers); };
+  EXPECT_EQ(bytes({dense, dense}), 9u);
+  EXPECT_EQ(bytes({mixer_only, dense, mixer_only}), 9u);  // layers without an MLP of their own
+  EXPECT_EQ(bytes({dense, mixture}), 0u);
+  EXPECT_EQ(bytes({both, dense}), 0u);
+  EXPECT_EQ(bytes_per_token("unsloth/Qwen3.5-35B-A3B-GGUF:Q4_K_M", 9, std::vector{mixture}), 2'100'000'000u);
+}
+
 TEST(FirstModels, TextOfTheOffers) {
   const MachineRoom room{kGb, std::nullopt, 50e9, 0};
   EXPECT_EQ(offers_text({stored("a/b", 90'000'000, 90'000'000),

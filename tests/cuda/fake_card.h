@@ -37,7 +37,8 @@ struct FakeLaunch {
 
 struct FakeCard {
   int capability = 90, multiprocessors = 132, shared_bytes = 232448;
-  bool emulated = false;  // kernels run (emulator.h), and memory is full of NaN at first
+  uint64_t free_bytes = uint64_t{4} << 30;  // reported as free at all times; not more can be allocated in all
+  bool emulated = false;                    // kernels run (emulator.h), and memory is full of NaN at first
 
   std::vector<FakeLaunch> launches;
   // What is open or allocated now.

@@ -296,8 +296,10 @@ int cuCtxEnablePeerAccess(void* context, unsigned) {
   return 0;
 }
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
-  *free = *total = size_t{4} << 30;
-  return no_context() ? fault(kInvalidContext, "memory without a context") : 0;
+  if (no_context()) return fault(kInvalidContext, "memory without a context");
+  *total = size_t{4} << 30;
+  *free = current->free_bytes;
+  return 0;
 }
 int cuMemAlloc_v2(Address* p, size_t bytes) {
   const Lock lock(mutex);
@@ -305,7 +307,9 @@ int cuMemAlloc_v2(Address* p, size_t bytes) {
   Arena& arena = arena_of(current);
   if (current->memory.empty()) arena.used = 0;
   const size_t size = (bytes + 511) / 512 * 512;
-  if (bytes == 0 || arena.used + size > kArenaBytes) return 2;
+  size_t used = size;
+  for (const auto& [address, bytes_there] : current->memory) used += bytes_there;
+  if (bytes == 0 || used > current->free_bytes || arena.used + size > kArenaBytes) return 2;
   *p = arena.begin + arena.used;
   arena.used += size;
   current->memory[*p] = bytes;

@@ -38,7 +38,7 @@ double read_rate(CpuDevice& device, int64_t bytes, int passes, int runs) {
   });
 }
 
-// Many times a cache, but not more than a quarter of what is free.
+// Many times a cache: a quarter of what is free, but 64 MB at least.
 int64_t probe_bytes() {
   const uint64_t most = 512u << 20, free = available_memory();
   return static_cast<int64_t>(free == 0 ? most : std::clamp<uint64_t>(free / 4, 64u << 20, most));

@@ -120,7 +120,8 @@ class Event {
   void* event_ = nullptr;
 };
 
-// Bytes read and written by a large copy, per second.
+// Bytes read and written per second by a copy of 1 GiB, or of an eighth of the free memory if that is less.
+// 0: there is no memory to measure with.
 double copy_rate(Context& context);
 
 }  // namespace anabranch::ops::cuda
