@@ -115,7 +115,6 @@ std::string layers_by_kind(const ModelSpec& spec) {
   std::map<std::string, int> mixers, feed_forwards;
   for (const LayerSpec& layer : spec.layers) {
     mixers[kind_of(layer.mixer)]++;
-    if (layer.beside) mixers[kind_of(*layer.beside) + " beside it"]++;
     feed_forwards[kind_of(layer.mlp)]++;
   }
   const auto list = [](const std::map<std::string, int>& counts) {
