@@ -60,7 +60,7 @@ class GrammarCompiler {
   ~GrammarCompiler();
 
   // Calls `done` at once if the result is cached; otherwise later from another thread, at the latest after
-  // limits.seconds in the queue for each attempt and 30 s for each compilation. Does not call
+  // limits.seconds in the queue for each attempt and three times as long for each compilation. Does not call
   // it if nobody waits any more; a grammar for which nobody waits is not compiled, or its compilation stops.
   // Errors: invalid (a mistake in the grammar, with line and column; or no text matches it), exhausted (too
   // long, takes too long or too much memory), busy (other work keeps it from being compiled).

@@ -30,9 +30,9 @@ constexpr size_t kLargeText = 64u << 10;
 // The size that the pool is given for a second attempt, whatever its text. It makes the job large and puts it
 // behind jobs of other sizes, because it is more than any text has.
 constexpr size_t kSecondAttempt = 2u << 20;
-// Seconds after which an attempt is given up that has not had its processor time: the processor is busy with
-// other work, and the grammar may be a small one.
-constexpr double kLongest = 30;
+// An attempt that has not had its processor time after so many times as long is given up: the processor is
+// busy with other work, and the grammar may be a small one.
+constexpr double kLongest = 3;
 
 // The message without the time, source file and line with which the library's messages begin.
 std::string message_of(const std::exception& e) {
@@ -253,7 +253,7 @@ void GrammarCompiler::Impl::expire(Answers& answers) {
     std::erase_if(job.waiters, [](const Waiter& waiter) { return waiter.client.waits.expired(); });
     if (job.started > 0) {
       const bool late = static_cast<double>(job.stop.processor_ns) * 1e-9 >= seconds_of(job);
-      const bool starved = now >= job.started + kLongest;
+      const bool starved = now >= job.started + kLongest * seconds_of(job);
       if ((late || starved) && (job.second || limits_.seconds <= limits_.first_seconds))
         answer_all(
             job,
