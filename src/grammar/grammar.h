@@ -32,7 +32,7 @@ struct GrammarLimits {
   size_t cache_bytes = 64u << 20;  // for compiled grammars
   size_t cache_entries = 256;
   size_t waiting = 256, waiting_of_client = 32;
-  double seconds = 5;  // of processor time for compiling one grammar; one that takes longer is refused
+  double seconds = 5;  // for compiling one grammar; one that takes longer is refused
   // The part of `seconds` for a first attempt. A grammar that takes longer is started again when no other
   // client waits; other grammars are compiled at the same time.
   double first_seconds = 0.5;
@@ -60,10 +60,10 @@ class GrammarCompiler {
   ~GrammarCompiler();
 
   // Calls `done` at once if the result is cached; otherwise later from another thread, at the latest after
-  // limits.seconds in the queue for each attempt and three times as long for each compilation. Does not call
-  // it if nobody waits any more; a grammar for which nobody waits is not compiled, or its compilation stops.
+  // limits.seconds in the queue for each attempt and limits.seconds of compilation. Does not call it if
+  // nobody waits any more; a grammar for which nobody waits is not compiled, or its compilation stops.
   // Errors: invalid (a mistake in the grammar, with line and column; or no text matches it), exhausted (too
-  // long, takes too long or too much memory), busy (other work keeps it from being compiled).
+  // long, takes too long or too much memory), busy (other grammars are being compiled).
   void compile(std::string text, const GrammarClient& client, GrammarDone done);
   // The same, but waits for the result.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);

@@ -30,9 +30,6 @@ constexpr size_t kLargeText = 64u << 10;
 // The size that the pool is given for a second attempt, whatever its text. It makes the job large and puts it
 // behind jobs of other sizes, because it is more than any text has.
 constexpr size_t kSecondAttempt = 2u << 20;
-// An attempt that has not had its processor time after so many times as long is given up: the processor is
-// busy with other work, and the grammar may be a small one.
-constexpr double kLongest = 3;
 
 // The message without the time, source file and line with which the library's messages begin.
 std::string message_of(const std::exception& e) {
@@ -46,7 +43,7 @@ std::string message_of(const std::exception& e) {
 }
 
 Error busy() {
-  return make_error(ErrorKind::busy, "other work keeps the grammar from being compiled; try again later");
+  return make_error(ErrorKind::busy, "other grammars are being compiled; try again later");
 }
 
 }  // namespace
@@ -210,7 +207,6 @@ void GrammarCompiler::Impl::attempt(const JobPtr& job) {
     if (job->waiters.empty()) return forget(job);
     job->stop.stop = false;
     job->stop.words = 0;
-    job->stop.processor_ns = 0;
     const double start = job->started = now_seconds();
     wake_watch_.notify_one();
     lock.unlock();
@@ -252,18 +248,14 @@ void GrammarCompiler::Impl::expire(Answers& answers) {
     if (job.result) continue;
     std::erase_if(job.waiters, [](const Waiter& waiter) { return waiter.client.waits.expired(); });
     if (job.started > 0) {
-      const bool late = static_cast<double>(job.stop.processor_ns) * 1e-9 >= seconds_of(job);
-      const bool starved = now >= job.started + kLongest * seconds_of(job);
-      if ((late || starved) && (job.second || limits_.seconds <= limits_.first_seconds))
+      const bool late = now >= job.started + seconds_of(job);
+      if (late && (job.second || limits_.seconds <= limits_.first_seconds))
         answer_all(
             job,
-            late
-                ? make_error(ErrorKind::exhausted,
-                             "the grammar takes more than {} s of processor time to compile; make it simpler",
-                             limits_.seconds)
-                : busy(),
+            make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
+                       limits_.seconds),
             answers);
-      if (late || starved || job.waiters.empty()) job.stop.stop = true;
+      if (late || job.waiters.empty()) job.stop.stop = true;
       continue;
     }
     std::erase_if(job.waiters, [&](Waiter& waiter) {
