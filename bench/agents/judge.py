@@ -8,7 +8,7 @@ import json
 import re
 
 LEAST_CACHED = 0.98
-MARKUP = re.compile(r"</?tool_call>|</?tools?>|<function=|</?parameter\b|</?think>|<\|[a-z_]+\|>|\[TOOL_CALLS\]")
+MARKUP = re.compile(r"</?tool_call>|</?tools?>|<function=|</?parameter\b|</?think>|<\|/?[a-z_]+\|>|\[TOOL_CALLS\]")
 CHANGES_EACH_TIME = re.compile(r"x-anthropic-billing-header[^\n]*")  # the server leaves it out (--keep-volatile)
 SHOWN = 60  # characters of a difference
 
@@ -19,7 +19,7 @@ class Answer:
     def __init__(self, exchange):
         self.text, self.calls, self.errors, self.whole = "", [], [], exchange["ended"]
         text = exchange["answer"]
-        events = [json.loads(line[5:]) for line in re.findall(r"^data: ?(?:\{.*\})$", text, re.M)] if "data:" in text[:4000] else [as_json(text)]
+        events = [json.loads(line[5:]) for line in re.findall(r"^data: ?(?:\{.*\})$", text, re.M)] if text.startswith(("data:", "event:", ":")) else [as_json(text)]
         for event in events:
             self.read(event)
 

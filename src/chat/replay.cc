@@ -151,6 +151,8 @@ struct ThoughtAndAnswer {
   std::string reasoning;  // trimmed
   size_t begin;           // of the answer's tokens
   ParsedOutput answer;
+
+  bool is_padded() const { return begin > most_tokens(reasoning); }
 };
 std::optional<ThoughtAndAnswer> read_thought(std::span<const int> tokens, const OutputRules& rules,
                                              const Tokenizer& tokenizer) {
@@ -183,6 +185,7 @@ std::optional<KnownTurn> known_thought(const Json& message, uint64_t key, const 
   if (!tokens || !are_tokens(*tokens, tokenizer)) return std::nullopt;
   const auto turn = read_thought(*tokens, rules, tokenizer);
   if (!turn || described(turn->answer.content, turn->answer.calls) != said) return std::nullopt;
+  if (turn->is_padded() || tokens->size() - turn->begin > most_tokens(said)) return std::nullopt;
   if (!sent.empty() && sent != turn->reasoning) return std::nullopt;
   return KnownTurn{0, std::move(*tokens), turn->begin};
 }
@@ -240,15 +243,16 @@ std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason 
     memory.put(under, turn);
     keys.push_back(under);
   };
+  if (tokens.size() > most_tokens(said)) return {};
   if (rules.thinking_open && sampled.size() <= kMostTurnTokens)
-    if (const auto turn = read_thought(sampled, rules, tokenizer)) {
+    if (const auto turn = read_thought(sampled, rules, tokenizer); turn && !turn->is_padded()) {
       if (thoughts) put(thought_key(key, ""), sampled);
       if (!turn->reasoning.empty()) put(thought_key(key, turn->reasoning), sampled);
     }
   const auto again = tokenizer.encode(parsed->content, false);
   const bool usual =
       parsed->calls.empty() && std::equal(again.begin(), again.end(), tokens.begin(), tokens.end());
-  if (!usual && tokens.size() <= most_tokens(said)) put(key, tokens);
+  if (!usual) put(key, tokens);
   return keys;
 }
 

@@ -16,9 +16,14 @@ namespace anabranch {
 namespace {
 
 constexpr int kBusyMs = 200;
-constexpr int kMostTurns = 20'000, kTrimEvery = 1'000;
-constexpr int64_t kPauseSeconds = 10;  // after a failure to read the database
+constexpr int kMostTurns = 20'000, kTrimEvery = 100;
+constexpr int64_t kMostBytes = 64 << 20;  // of all turns
+constexpr int64_t kPauseSeconds = 10;     // after a failure to read the database
 constexpr int kFormat = 1;
+constexpr const char* kTrim = R"(DELETE FROM turns WHERE key NOT IN (
+  SELECT key FROM (SELECT key, row_number() OVER newest AS place, sum(length(tokens)) OVER newest AS bytes
+                   FROM turns WINDOW newest AS (ORDER BY at DESC, key))
+  WHERE place <= ? AND bytes <= ?))";
 
 using Tokens = std::vector<int>;
 
@@ -76,9 +81,11 @@ class TurnMemory::Database {
     insert.bind(2, stays.data(), static_cast<int>(stays.size() * sizeof(int)));
     insert.bind(3, unix_seconds());
     insert.exec();
-    if (puts_++ % kTrimEvery == 0)
-      db_.exec("DELETE FROM turns WHERE key NOT IN (SELECT key FROM turns ORDER BY at DESC LIMIT " +
-               std::to_string(kMostTurns) + ")");
+    if (puts_++ % kTrimEvery != 0) return;
+    SQLite::Statement trim(db_, kTrim);
+    trim.bind(1, kMostTurns);
+    trim.bind(2, kMostBytes);
+    trim.exec();
   }
 
   void remove(std::span<const uint64_t> keys) {

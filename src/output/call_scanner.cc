@@ -269,8 +269,7 @@ std::optional<Scan> CallScanner::json() {
     if (close == Scan::complete) closers = json_->missing();
   }
   if ((scan == Scan::complete || !closers.empty()) && take_calls(list_->unsent(text_, value_end), closers)) {
-    const bool ends = format_ == ToolFormat::mistral || format_ == ToolFormat::listed;
-    if (ends || !closers.empty()) return Scan::complete;
+    if (format_ == ToolFormat::mistral || !closers.empty()) return Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;
     return std::nullopt;
@@ -286,10 +285,11 @@ std::optional<Scan> CallScanner::after_json() {
   if (format_ == ToolFormat::plain) begin_ = at_;
   if (at_ == text_.size()) return Scan::more;
   const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
-  if (format_ == ToolFormat::tagged) {
-    const Scan close = match(kCallClose);
+  const bool tagged = format_ == ToolFormat::tagged;
+  if (tagged || format_ == ToolFormat::listed) {
+    const Scan close = match(tagged ? kCallClose : kListClose);
     if (close == Scan::complete) return close;
-    if (close == Scan::broken && text_[at_] == '{' && !brackets) {
+    if (close == Scan::broken && tagged && text_[at_] == '{' && !brackets) {
       step_ = Step::body;
       return std::nullopt;
     }

@@ -17,7 +17,7 @@ enum class ToolFormat {
                    // <function=NAME><parameter=KEY>...</parameter></function> inside (Qwen3-Coder, Qwen3.5)
   plain,           // the whole answer is {"name", "parameters"}, several with ";" between (Llama 3, Gemma 3)
   mistral,         // [TOOL_CALLS][{...}], [TOOL_CALLS]NAME[ARGS]{...}
-  listed,          // <|tool_call|>[{"name", "arguments"}] (Granite 3, Phi-4-mini)
+  listed,          // <|tool_call|>[{"name", "arguments"}] (Granite 3), also with <|/tool_call|> (Phi-4-mini)
   gemma4,          // <|tool_call>call:NAME{key:<|"|>text<|"|>}<tool_call|>
   function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
 };
@@ -25,6 +25,8 @@ enum class ToolFormat {
 // The marks of ToolFormat::tagged that several files look for.
 inline constexpr std::string_view kCallClose = "</tool_call>",
                                   kFunctionOpen = "<function=", kFunctionClose = "</function>";
+// The closing mark of ToolFormat::listed, which some models leave out.
+inline constexpr std::string_view kListClose = "<|/tool_call|>";
 
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content

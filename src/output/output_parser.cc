@@ -46,6 +46,7 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
   }
   if (tools == ToolFormat::tagged) add({kCallClose});
   if (tools == ToolFormat::mistral) add({"[ARGS]", "[CALL_ID]"});
+  if (tools == ToolFormat::listed) add({kListClose});
   if (tools == ToolFormat::gemma4) add({"<tool_call|>", "<|\"|>"});
   if (tools == ToolFormat::function_gemma) add({"<end_function_call>", "<escape>"});
   return all;

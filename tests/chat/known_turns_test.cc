@@ -147,6 +147,21 @@ TEST(KnownTurnsThought, DifferentThoughtsBeforeTheSameAnswerAreAllKnown) {
   EXPECT_EQ(turn.known("In Paris.", "", true)[0].answer, 0u);
 }
 
+// As with answers, endless white space within a thought or an answer does not come again.
+TEST(KnownTurnsThought, IsNotRestoredWithMuchThatNobodySees) {
+  for (const bool in_answer : {false, true}) {
+    ThoughtTurn turn;
+    const auto blanks = turn.tokenizer.encode("\n", true);
+    const auto at = in_answer ? turn.sampled.end() : turn.sampled.begin() + 3;
+    std::vector<int> many;
+    for (int i = 0; i < 200; i++) many.insert(many.end(), blanks.begin(), blanks.end());
+    turn.sampled.insert(at, many.begin(), many.end());
+    turn.remember(true);
+    for (const KnownTurn& known : turn.known("In Paris.", "Here?", true))
+      EXPECT_EQ(known.answer, 0u) << in_answer;
+  }
+}
+
 // A damaged record under the right key, too, says something else than the client.
 TEST(KnownTurnsThought, IsNotRestoredWithAnotherAnswer) {
   ThoughtTurn turn;

@@ -49,6 +49,21 @@ TEST(TurnMemoryFile, NothingTooLongIsPut) {
   }
 }
 
+// 500 turns of 240 kB are more than the 64 MB that all may have; between two looks another hundred come.
+TEST(TurnMemory, LongTurnsAreBoundedTogether) {
+  constexpr int kTurns = 500, kFit = (64 << 20) / 240'000;
+  TurnMemory memory("");
+  const std::vector<int> turn(60'000, 7);
+  for (uint64_t key = 1; key <= kTurns; key++) {
+    memory.put(key, turn);
+    memory.write();
+  }
+  int kept = 0;
+  for (uint64_t key = 1; key <= kTurns; key++) kept += memory.find(key).has_value();
+  EXPECT_LE(kept, kFit + 100);
+  EXPECT_GE(kept, kFit);
+}
+
 TEST(TurnMemory, ForgetsWrittenAndUnwrittenTurnsAndNoOthers) {
   TurnMemory memory("");
   memory.put(1, std::vector{11});

@@ -80,6 +80,8 @@ TEST(CallStream, GivesTheWholeCallAtAnyCut) {
        kObject},
       {ToolFormat::listed, R"(<|tool_call|>[ {"name": "write", "arguments": )" + kObject + R"(, "id": 7}])",
        kObject},
+      {ToolFormat::listed, R"(<|tool_call|>[{"name": "write", "arguments": )" + kObject + "}]<|/tool_call|>",
+       kObject},
       {ToolFormat::tagged, xml(xml_parameter("path", "a.txt") + xml_parameter("content", kLong)),
        R"({"path": "a.txt", )" + json + "}"},
       {ToolFormat::tagged, xml(xml_parameter("content", kLong) + xml_parameter("limit", "3")),
@@ -266,6 +268,7 @@ TEST(CallStream, EveryPrefixOfSeveralCalls) {
   const std::tuple<ToolFormat, std::string, std::vector<ToolCall>> cases[] = {
       {ToolFormat::mistral, "[TOOL_CALLS][" + one + ", " + small + "," + one + "]", {call, look, call}},
       {ToolFormat::listed, "<|tool_call|>[" + one + ", " + small + "," + one + "]", {call, look, call}},
+      {ToolFormat::listed, "<|tool_call|>[" + small + "," + one + "]\n<|/tool_call|>", {look, call}},
       {ToolFormat::mistral,
        "[TOOL_CALLS] [ " + small + " ,\n" + one + " , " + small + " ]",
        {look, call, look}},

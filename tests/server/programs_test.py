@@ -167,9 +167,9 @@ def test_obsidian_copilot(server):
                      "x-stainless-package-version,x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout")
     headers = OBSIDIAN | {"Authorization": "Bearer default-key", "x-stainless-lang": "js"}
     ping = server.ask("/v1/chat/completions", {"model": NAME, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 10,
-                                               "temperature": 0.1, "stream": False}, headers=headers)
+                                               "temperature": 0.1, "seed": 1, "stream": False}, headers=headers)
     assert ping["choices"][0]["message"]["role"] == "assistant"
-    body = {"model": NAME, "temperature": 0.1, "max_tokens": 1000, "stream": True, "stream_options": {"include_usage": True},
+    body = {"model": NAME, "temperature": 0.1, "seed": 1, "max_tokens": 1000, "stream": True, "stream_options": {"include_usage": True},
             "messages": [{"role": "system", "content": "You are Obsidian Copilot."}, {"role": "user", "content": CAPITAL}]}
     with server.open("/v1/chat/completions", body, headers=headers) as response:
         assert response.getheader("Access-Control-Allow-Origin") == OBSIDIAN["Origin"]
@@ -180,7 +180,7 @@ def test_obsidian_copilot(server):
     assert [len(one["embedding"]) > 100 for one in data] == [True, True]
     # The provider "Ollama" asks for the lines itself.
     assert preflight(server, "/api/chat", "authorization,content-type")
-    parts = lines(server, "/api/chat", {"model": NAME, "stream": True, "options": {"temperature": 0.1, "num_predict": 1000},
+    parts = lines(server, "/api/chat", {"model": NAME, "stream": True, "options": {"temperature": 0.1, "seed": 1, "num_predict": 1000},
                                         "messages": body["messages"]}, OBSIDIAN | {"Authorization": "Bearer default-key"})
     assert "Paris" in content(parts) and parts[-1]["done"] and parts[-1]["eval_count"] > 0
 
@@ -229,7 +229,7 @@ COPILOT = {"Authorization": "Bearer undefined", "X-Request-Id": "5a4d4d9c-0000-4
 
 def copilot_chat(server, messages, **more):
     """The message of a stream as Copilot puts it together, with its calls."""
-    body = {"messages": messages, "model": TAGGED, "temperature": 0.1, "top_p": 1, "n": 1, "stream": True, "stream_options": {"include_usage": True}}
+    body = {"messages": messages, "model": TAGGED, "temperature": 0.1, "seed": 1, "top_p": 1, "n": 1, "stream": True, "stream_options": {"include_usage": True}}
     events = server.events("/v1/chat/completions", body | more, headers=COPILOT)
     assert events[-1]["choices"] == [] and events[-1]["usage"]["prompt_tokens"] > 0
     assert all(event["id"] == events[0]["id"] and event["model"] for event in events)

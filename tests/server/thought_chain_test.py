@@ -36,7 +36,7 @@ class Chat:
 
     def ask(self, server):
         answer = server.ask("/v1/chat/completions", {"messages": self.messages, "tools": self.tools, "tool_choice": "required", "max_tokens": 300,
-                                                     "reasoning_effort": "high", "thinking_budget": 60})
+                                                     "reasoning_effort": "high", "thinking_budget": 60, "seed": 1})
         message, usage = answer["choices"][0]["message"], answer["usage"]
         calls = [call | {"function": {"name": call["function"]["name"], "arguments": spelled_anew(call["function"]["arguments"])}}
                  for call in message["tool_calls"]]
@@ -53,7 +53,7 @@ class Responses:
 
     def ask(self, server):
         answer = server.ask("/v1/responses", {"instructions": INSTRUCTIONS, "input": self.items, "tools": self.tools, "tool_choice": "required",
-                                              "max_output_tokens": 300, "reasoning": {"effort": "high"}, "thinking_budget": 60, "store": False})
+                                              "max_output_tokens": 300, "reasoning": {"effort": "high"}, "thinking_budget": 60, "store": False, "seed": 1})
         assert any(item["type"] == "reasoning" for item in answer["output"]), answer["output"]
         self.items += answer["output"]
         self.items += [{"type": "function_call_output", "call_id": item["call_id"], "output": result_of(item["name"], json.loads(item["arguments"]))}
