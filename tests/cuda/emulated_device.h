@@ -51,6 +51,7 @@ static const auto &threadIdx = anabranch::emulator::thread_index,
 extern "C" {
 float erff(float), exp2f(float), expf(float), fmaxf(float, float), fminf(float, float), log1pf(float),
     logf(float), sqrtf(float), tanhf(float);
+void sincos(double, double*, double*);
 }
 
 // Built-in functions of CUDA C++.
