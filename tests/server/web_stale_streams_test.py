@@ -114,8 +114,10 @@ def script_of(exchange):
     if last["type"] == "response.failed":
         return [*steps, FAIL]
     details = last["response"]["incomplete_details"]
-    about = {key: value for key, value in last["response"].get("anabranch", {}).items() if key == "stopped"}
-    return [*steps, ending("incomplete", details["reason"], **about)] if details else steps
+    about = {key: value for key, value in last["response"].get("anabranch", {}).items() if key == "stopped" or (key == "cut" and value)}
+    if details:
+        return [*steps, ending("incomplete", details["reason"], **about)]
+    return [*steps, ending(**about)] if about else steps
 
 
 def tools_of(exchange):
