@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/white_space.h"
 #include "cli/print.h"
 #include "cli/text.h"
 #include "hub/pull.h"
@@ -135,9 +136,8 @@ std::string offers_text(const std::vector<ModelOffer>& offers, const MachineRoom
 }
 
 std::optional<size_t> offer_named(const std::string& answer, size_t offers) {
-  const size_t begin = answer.find_first_not_of(" \t\r");
-  if (begin == answer.npos) return 0;
-  const std::string text = answer.substr(begin, answer.find_last_not_of(" \t\r") + 1 - begin);
+  const std::string_view text = trimmed(answer);
+  if (text.empty()) return 0;
   size_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > offers)
