@@ -119,14 +119,16 @@ def converse(server, args, work, wait):
         for step in range(7 if work == "chain" else 1):
             body = {"messages": messages} | thinking
             if work == "chain":
-                body["tools"] = [TOOL]
+                body |= {"tools": [TOOL], "parallel_tool_calls": False}
             if work == "chain" and step < 6:
                 body |= {"tool_choice": "required", "thinking_budget": args.thought // 6}
             else:
-                text = {"type": "string", "minLength": args.answer, "maxLength": args.answer}
-                body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": text}}
-                body["tool_choice"] = "none" if work == "chain" else None
-            first, message, usage = server.ask({key: value for key, value in body.items() if value is not None})
+                if work == "chain":  # a grammar of one's own allows no call, and leaves the tools in the prompt
+                    body["structured_outputs"] = {"grammar": 'root ::= "\\"" [a-z ]{%d} "\\""' % args.answer}
+                else:
+                    text = {"type": "string", "minLength": args.answer, "maxLength": args.answer}
+                    body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": text}}
+            first, message, usage = server.ask(body)
             read = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
             turns.append({"turn": turn, "step": step, "ttft_s": first, "read": read, "prompt": usage["prompt_tokens"],
                           "said": message["content"] + json.dumps([call["function"] for call in message.get("tool_calls", [])])})
