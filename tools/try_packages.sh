@@ -33,6 +33,9 @@ ask_clients() { venv/bin/python try_clients.py venv/bin/anabranch model "$1" >"$
 step "an environment" make_venv
 step "pip install" install_wheel
 venv/bin/anabranch --version | sed "s/^/    /"
+kernels=$(venv/bin/anabranch doctor | sed -n "s/^instructions.*the kernels for \([^ ]*\) are used/\1/p")
+echo "    kernels: $kernels"
+if grep -q "^flags.* avx2 " /proc/cpuinfo && [[ $kernels != avx* ]]; then echo "the instructions of this processor were not found" >&2; exit 1; fi
 step "an answer of the command" answer venv/bin/anabranch "$2" wheel.txt
 step "an answer through import anabranch" with_python "$2" python.txt
 step "pip install of three clients" install_clients
