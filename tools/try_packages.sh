@@ -16,6 +16,7 @@ cd "$1"
 step() { local begin; begin=$(date +%s%N); "${@:2}"; printf "    %s: %d ms\n" "$1" $((($(date +%s%N) - begin) / 1000000)); }
 sed -n "s/^PRETTY_NAME=\"\(.*\)\"/=== \1/p" /etc/os-release
 ldd --version | sed -n "1s/^/    /p"
+python3 --version | sed "s/^/    /"
 rm -rf venv unpacked prefix
 make_venv() { python3 -m venv venv; }
 install_wheel() { venv/bin/pip install -q --no-index --disable-pip-version-check ./*.whl; }

@@ -228,8 +228,8 @@ std::string cpu_model() {
 #endif
 
 #if defined(__x86_64__)
-// What the processor has, and the system saves when it switches threads (XCR0). The compilers' __builtin_cpu_supports needs a
-// run-time library that tells: zig's says no to everything.
+// What the processor has, and the system saves when it switches threads (XCR0). The compilers'
+// __builtin_cpu_supports needs a run-time library that tells: zig's says no to everything.
 void read_instructions(CpuInfo& info) {
   unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
@@ -238,7 +238,8 @@ void read_instructions(CpuInfo& info) {
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
   const auto has = [](unsigned word, unsigned bits) { return (word & bits) == bits; };
   info.avx2 = fma && has(saved, 0x06) && has(b, bit_AVX2);
-  info.avx512 = info.avx2 && has(saved, 0xe6) && has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
+  info.avx512 =
+      info.avx2 && has(saved, 0xe6) && has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
   info.avx512_vnni = info.avx512 && has(c, bit_AVX512VNNI);
 }
 #endif
