@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import glob
+import importlib.util
 import os
 import sys
-from typing import Iterator
+from typing import Dict, Iterator
 
 from .errors import Error
 
 VARIABLE = "ANABRANCH_BINARY"
+NVRTC = "ANABRANCH_NVRTC"
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -46,9 +49,18 @@ def find_binary() -> str:
     )
 
 
+def environment() -> Dict[str, str]:
+    """That of the program. CUDA's run-time compiler, if pip has installed it, is where no loader looks."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = (spec and spec.submodule_search_locations) or []
+    found = [path for folder in folders for path in glob.glob(glob.escape(folder) + "/*/lib/libnvrtc.so.1[23]")]
+    newest = {NVRTC: max(found, key=os.path.basename)} if found else {}
+    return {**newest, **os.environ}
+
+
 def main() -> None:
     try:
         program = find_binary()
     except Error as error:
         sys.exit(f"error: {error}")
-    os.execv(program, [program, *sys.argv[1:]])
+    os.execve(program, [program, *sys.argv[1:]], environment())

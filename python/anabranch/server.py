@@ -13,7 +13,7 @@ import threading
 import weakref
 from typing import IO, Any, Callable, List, Mapping, Optional
 
-from .binary import find_binary
+from .binary import environment, find_binary
 from .errors import Error
 
 SECONDS_TO_END = 10
@@ -85,7 +85,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 start_new_session=True,
-                env={name: value for name, value in os.environ.items() if name not in LEFT_OUT},
+                env={name: value for name, value in environment().items() if name not in LEFT_OUT},
                 pass_fds=[keys.fileno()],
             )
         running.add(self)

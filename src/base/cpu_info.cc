@@ -12,6 +12,9 @@
 #include <string_view>
 #include <thread>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(__linux__)
 #include <sched.h>
 #elif defined(__APPLE__)
@@ -224,18 +227,30 @@ std::string cpu_model() {
 }
 #endif
 
+#if defined(__x86_64__)
+// What the processor has, and the system saves when it switches threads (XCR0). The compilers'
+// __builtin_cpu_supports needs a run-time library that tells: zig's says no to everything.
+void read_instructions(CpuInfo& info) {
+  unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
+  const bool fma = (c & bit_FMA) && (c & bit_F16C);
+  asm volatile("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+  const auto has = [](unsigned word, unsigned bits) { return (word & bits) == bits; };
+  info.avx2 = fma && has(saved, 0x06) && has(b, bit_AVX2);
+  info.avx512 =
+      info.avx2 && has(saved, 0xe6) && has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
+  info.avx512_vnni = info.avx512 && has(c, bit_AVX512VNNI);
+}
+#endif
+
 CpuInfo read_cpu_info() {
   CpuInfo info = read_cores();
   info.model = cpu_model();
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   if (pages > 0 && page > 0) info.memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page);
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  // F16C is not checked: some compilers' __builtin_cpu_supports rejects it, and every AVX2 CPU has it.
-  info.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  info.avx512 = info.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  info.avx512_vnni = info.avx512 && __builtin_cpu_supports("avx512vnni");
+  read_instructions(info);
 #elif defined(__aarch64__)
   info.neon = true;
 #endif

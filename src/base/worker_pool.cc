@@ -8,7 +8,6 @@
 
 #if defined(__linux__)
 #include <sys/resource.h>
-#include <unistd.h>
 #endif
 
 namespace anabranch {
@@ -87,7 +86,7 @@ void WorkerPool::end(const JobOwner& owner) {
 void WorkerPool::work() {
   name_thread(limits_.name);
 #if defined(__linux__)
-  if (limits_.background) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread only
+  if (limits_.background) setpriority(PRIO_PROCESS, 0, 10);  // of this thread only
 #endif
   std::unique_lock lock(mutex_);
   while (true) {

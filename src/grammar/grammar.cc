@@ -30,7 +30,8 @@ struct GrammarMatcher::Impl {
 
   // Otherwise the library logs a warning for tokens without text.
   bool take(int token) {
-    const auto& tokens = grammar->grammar.GetTokenizerInfo().GetDecodedVocab();
+    const auto info = grammar->grammar.GetTokenizerInfo();
+    const auto& tokens = info.GetDecodedVocab();
     const auto& ends = matcher.GetStopTokenIds();
     if (token < 0 || static_cast<size_t>(token) >= tokens.size() || matcher.IsTerminated()) return false;
     if (tokens[static_cast<size_t>(token)].empty() &&

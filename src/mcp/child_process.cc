@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <linux/close_range.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #endif
 
 #include <cerrno>
@@ -89,8 +91,9 @@ struct ChildSetup {
 
 // Marks all file descriptors from `first` on as close-on-exec.
 void close_others(int first) {
-#if defined(__linux__) && defined(CLOSE_RANGE_CLOEXEC)
-  if (::close_range(static_cast<unsigned>(first), ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+#ifdef __linux__
+  // By its number: glibc has its name since 2.34 only.
+  if (::syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
 #endif
   const long limit = ::sysconf(_SC_OPEN_MAX);
   for (int file = first; file < (limit > 0 && limit < 65536 ? limit : 65536); file++)

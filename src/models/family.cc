@@ -161,7 +161,7 @@ Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name,
   TRY(auto weight, builder.checkpoint.take(name + ".weight", {size}));
   if (norms.offset && info->norms == NormConvention::offset)
     for (int i = 0; i < size; i++) weight.data<float>()[i] += 1.0f;
-  nn::Norm norm{builder.device.to_device(weight), norms.eps};
+  nn::Norm norm{{builder.device.to_device(weight), norms.eps}};
   if (bias) norm.bias = builder.device.to_device(*bias);
   return norm;
 }
@@ -276,7 +276,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
     TRY(out.k_norm, take_norm(builder, prefix + layer.form.k_norm, a.norms_all_heads ? kv_width : a.head_dim,
                               layer.norms));
   }
-  if (a.v_norm) out.v_norm = nn::Norm{builder.device.to_device(filled(a.head_dim, 1)), layer.norms.eps};
+  if (a.v_norm) out.v_norm = nn::Norm{{builder.device.to_device(filled(a.head_dim, 1)), layer.norms.eps}};
   return out;
 }
 

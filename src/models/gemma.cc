@@ -11,7 +11,7 @@ Result<nn::Norm> take_scaled_norm(const ModelBuilder& builder, const std::string
                                   float factor, float eps) {
   TRY(auto weight, builder.checkpoint.take(name, {size}));
   for (int i = 0; i < size; i++) weight.data<float>()[i] *= factor;
-  return nn::Norm{builder.device.to_device(weight), eps};
+  return nn::Norm{{builder.device.to_device(weight), eps}};
 }
 
 Result<nn::MlpAndMoe> take_mlp_and_moe(const ModelBuilder& builder, const std::string& p,

@@ -46,7 +46,7 @@ Result<void> load_end(Checkpoint& checkpoint, VisionWeights& weights) {
   TRY(Tensor weight, checkpoint.take(norm, {s.hidden}));
   if (info->norms == NormConvention::offset)
     for (int i = 0; i < s.hidden; i++) weight.data<float>()[i] += 1.0f;
-  weights.pooled_norm = nn::Norm{weights.device->to_device(weight), s.eps};
+  weights.pooled_norm = nn::Norm{{weights.device->to_device(weight), s.eps}};
   // Stored as [in, out].
   TRY(const Tensor stored, checkpoint.take(matrix, {s.hidden, s.out_hidden}));
   WeightSource source;

@@ -1,9 +1,11 @@
 // Servers over stdio: those that behave, and those that do what no server should.
 #include "mcp/servers.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -119,6 +121,7 @@ TEST(Servers, ResourcesAndPrompts) {
 
 TEST(Servers, WhatAProcessGets) {
   ::setenv("A_SECRET", "key", 1);
+  const int ours[] = {::open("/dev/null", O_RDONLY), ::open("/dev/null", O_RDONLY)};  // not close-on-exec
   ServerConfig config = fake("good");
   config.env = {{"GIVEN", "yes"}};
   config.cwd = "/";
@@ -130,6 +133,7 @@ TEST(Servers, WhatAProcessGets) {
   EXPECT_EQ((*json)["cwd"], "/");
   EXPECT_EQ((*json)["group"], true);
   EXPECT_EQ((*json)["files"].size(), 4u) << dump_json((*json)["files"]);  // three, and the folder's own
+  for (const int file : ours) ::close(file);
 }
 
 TEST(Servers, NoProcessIsLeft) {

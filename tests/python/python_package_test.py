@@ -382,6 +382,27 @@ def test_the_command_is_the_program():
     assert done.returncode == 1 and done.stderr.startswith("error: ANABRANCH_BINARY is '/no/such/file'")
 
 
+def test_cudas_compiler_is_found_where_pip_installs_it(monkeypatch, tmp_path):
+    command = [sys.executable, "-S", "-c", "from anabranch.binary import main; main()"]  # without the packages of the tests
+    show = tmp_path / "show"
+    show.write_text('#!/bin/sh\necho "${ANABRANCH_NVRTC-none}"\n')
+    show.chmod(0o755)
+    monkeypatch.delenv("ANABRANCH_NVRTC", raising=False)
+    monkeypatch.setenv("ANABRANCH_BINARY", str(show))
+
+    def told(**more):
+        path = f"{tmp_path}/site:{os.path.join(paths.ROOT, 'python')}"
+        return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path} | more).stdout.strip()
+
+    assert told() == "none"
+    made = [tmp_path / "site/nvidia" / name for name in ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13", "cu13/lib/libnvrtc-builtins.so.13.5")]
+    for file in made:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+        assert told() == str(made[min(made.index(file), 1)])
+    assert told(ANABRANCH_NVRTC="/mine") == "/mine"
+
+
 def test_the_package_is_whole():
     with open(os.path.join(paths.ROOT, "python/pyproject.toml"), "rb") as file:
         project = tomllib.load(file)

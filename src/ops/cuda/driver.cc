@@ -11,10 +11,9 @@
 #include "ops/cuda/compiler.h"
 
 namespace anabranch::ops::cuda {
-namespace {
 
 // The few declarations of cuda.h that we use; its names, values and layouts are the driver's stable
-// interface.
+// interface. In an anonymous namespace they would crash GCC 14, in builds that compile files in groups.
 struct LaunchAttribute {
   int id;
   char pad[4];
@@ -30,6 +29,9 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
+
+namespace {
+
 constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
 constexpr int kOutOfMemory = 2;                      // CUDA_ERROR_OUT_OF_MEMORY
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13,
