@@ -144,6 +144,31 @@ TEST(DiskStoreTest, OrphansAreLeftOutUntilTheirParentIsBack) {
   EXPECT_EQ(sorted(store->scan()), sorted(heads));
 }
 
+TEST(DiskStoreTest, TokensThatOnlyShareAKeyGetNoState) {
+  TemporaryDirectory directory;
+  const auto heads = chain(1, 1);
+  const auto store = open_store(directory.path());
+  put_all(*store, heads);
+  store->drain();
+  RecordHead other = heads[0];
+  other.tokens.back()++;
+  EXPECT_EQ(store->get(other).error().kind, ErrorKind::not_found);
+  EXPECT_TRUE(store->get(heads[0]).ok()) << "and it stays";
+}
+
+TEST(DiskStoreTest, ARecordAtAnotherPlaceThanBehindItsParentIsLeftOut) {
+  TemporaryDirectory directory;
+  const auto heads = chain(1, 2);
+  const auto store = open_store(directory.path());
+  put_all(*store, heads);
+  const auto away =
+      head_after(RecordKind::block, heads[0].key, heads[1].length, std::vector(kBlockTokens, 1));
+  store->put(away, sections_of(away));
+  store->drain();
+  ASSERT_TRUE(std::filesystem::exists(record_path(directory.path(), disk_record(kFingerprint, away))));
+  EXPECT_EQ(sorted(store->scan()), sorted(heads));
+}
+
 TEST(DiskStoreTest, RefreshTellsWhatOthersAdded) {
   TemporaryDirectory directory;
   auto mine = open_store(directory.path()), other = open_store(directory.path());

@@ -156,7 +156,7 @@ TEST(KnownTurnsThought, IsNotRestoredWithMuchThatNobodySees) {
     std::vector<int> many;
     for (int i = 0; i < 200; i++) many.insert(many.end(), blanks.begin(), blanks.end());
     turn.sampled.insert(at, many.begin(), many.end());
-    turn.remember(true);
+    EXPECT_EQ(turn.remember(true).size(), in_answer ? 0u : 1u);
     for (const KnownTurn& known : turn.known("In Paris.", "Here?", true))
       EXPECT_EQ(known.answer, 0u) << in_answer;
   }
@@ -174,6 +174,20 @@ TEST(KnownTurnsThought, IsNotRestoredWithAnotherAnswer) {
     turn.memory.put(key, other);
     const auto known = turn.known("In Paris.", "", true);
     EXPECT_FALSE(!known.empty() && known[0].answer > 0) << answer;
+  }
+}
+
+TEST(KnownTurnsThought, IsNotRestoredWithAnotherThought) {
+  ThoughtTurn turn;
+  const uint64_t key = turn.remember(true).at(1);
+  std::vector<int> other;
+  for (const char* part : {"There?\n", "</think>", "\n\n", "In Paris."})
+    for (const int id : turn.tokenizer.encode(part, true)) other.push_back(id);
+  for (const bool same : {true, false}) {
+    turn.memory.forget({{key}});
+    turn.memory.put(key, same ? turn.sampled : other);
+    const auto known = turn.known("In Paris.", "Here?", true);
+    EXPECT_EQ(!known.empty() && known[0].answer > 0, same);
   }
 }
 

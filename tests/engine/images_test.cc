@@ -217,6 +217,28 @@ TEST(EngineImages, NoStateIsKeptWithinAnImageThatIsSeenAsAWhole) {
   EXPECT_GT(engine->stats().cache->ram_hits, 0u);
 }
 
+TEST(EngineImages, TheTowersWeightsAreCountedWhereImagesAreRead) {
+  const SeeingModel model("qwen3_5_vision");
+  const auto info = [&] { return (*Engine::create(options_of(model)))->info(); };
+  const ModelInfo sees = info();
+  EXPECT_TRUE(sees.images);
+  model.write("tokenizer.json", byte_tokenizer());  // without a token for images
+  const ModelInfo blind = info();
+  EXPECT_FALSE(blind.images);
+  EXPECT_GT(sees.weight_bytes, blind.weight_bytes);
+}
+
+// Positions in an image form a grid.
+TEST(EngineImages, AreNotReadWithPositionsOfOneAxis) {
+  const SeeingModel model("qwen3_5_vision");
+  Json config = parse_json(*read_file(model.path() + "/config.json", 1 << 20)).value();
+  config["text_config"]["rope_parameters"]["mrope_section"] = {8, 0, 0};
+  model.write("config.json", config.dump());
+  const auto engine = Engine::create(options_of(model));
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_FALSE((*engine)->info().images);
+}
+
 TEST(EngineImages, PromptsThatDoNotHoldTheirImagesAreRefused) {
   const SeeingModel model("qwen3_5_vision");
   const auto engine = engine_with(options_of(model, true), false);

@@ -208,5 +208,43 @@ TEST(Overlap, CancelledAndPreemptedOnesDisturbNobody) {
   }
 }
 
+// The host refuses every second token or so. A preempted sequence is read again: as many tokens as it has.
+TEST(Overlap, WhatIsTakenBackIsNotReadAgainAfterAPreemption) {
+  const TinyModel model("lfm2_biases");
+  model.write("tokenizer.json", scripted_tokenizer());
+  model.set_config("eos_token_id", 262);  // of no text
+  model.edit_tensors([](const std::string& name, std::vector<int64_t>& shape, std::string& bytes) {
+    if (name != "lm_head.weight") return;
+    std::vector<float> row(static_cast<size_t>(shape[1]));
+    char* at = bytes.data() + kToolCall * row.size() * sizeof(float);
+    std::memcpy(row.data(), at, row.size() * sizeof(float));
+    for (float& value : row) value *= 20;
+    std::memcpy(at, row.data(), row.size() * sizeof(float));
+  });
+  const auto plain = hybrid(false, model, false);
+  constexpr int kTokens = 150;
+  std::vector<Request> requests;
+  std::vector<std::vector<int>> want;
+  for (uint64_t seed = 0; requests.size() < 2 && seed < 100; seed++) {
+    Request request = request_of(440, kTokens, 1.5f, seed);
+    request.ignore_eos = false;
+    request.speculation = kOff;
+    request.thinking.loops = LoopRule::none;
+    request.thinking.calls = CallPolicy::none;
+    const auto tokens = run(*plain, request);
+    if (tokens.size() < kTokens) continue;
+    requests.push_back(request);
+    want.push_back(tokens);
+  }
+  ASSERT_EQ(requests.size(), 2u);
+  const ModelInfo& info = plain->info();
+  const auto engine = hybrid(true, model, false, 4 * info.state_bytes + 3 * 512 * info.kv_bytes_per_token);
+  Collector collector;
+  for (int i = 0; i < 2; i++)
+    ASSERT_TRUE(engine->submit(requests[static_cast<size_t>(i)], collector.sink(i)).ok());
+  for (int i = 0; i < 2; i++) EXPECT_EQ(collector.wait(i).tokens, want[static_cast<size_t>(i)]) << i;
+  EXPECT_EQ(engine->stats().preempted, 1u);
+}
+
 }  // namespace
 }  // namespace anabranch::testing

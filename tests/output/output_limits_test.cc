@@ -189,6 +189,23 @@ TEST(CallLimits, ManyCallsInAllAreBounded) {
     }
 }
 
+// A thought that is never closed: its calls are made at the end of the answer, and were counted before.
+TEST(CallLimits, CallsOfAThoughtBeyondTheMostAreText) {
+  const std::string one = R"({"name": "f", "arguments": {}})";
+  const auto count = [&](const std::string& text) {
+    size_t found = 0;
+    for (size_t at = 0; (at = text.find(one, at)) != text.npos; at += one.size()) found++;
+    return found;
+  };
+  std::string block, text;
+  for (int i = 0; i < kMaxCalls - 56; i++) block += (i == 0 ? "" : "\n") + one;
+  for (int i = 0; i < 4; i++) text += in_tags(block) + " and ";
+  for (int i = 0; i < 57; i++) text += in_tags(one) + " and ";
+  const ParsedOutput got = parse_output(text, rules_for(ToolFormat::tagged, true));
+  EXPECT_EQ(got.calls.size(), static_cast<size_t>(kMaxCalls));
+  EXPECT_EQ(got.calls.size() + count(got.content + got.reasoning), count(text));
+}
+
 // The first call is sent before it is complete, so the others cannot become text with it.
 TEST(CallLimits, WhatFollowsTheLastPossibleCallIsText) {
   const std::string one = R"({"name": "f", "arguments": {}})";

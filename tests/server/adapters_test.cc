@@ -446,6 +446,7 @@ TEST_F(LoadingAdapters, NobodyWithoutNamedDirectories) {
   start(options_);
   const HttpAnswer answer = load("n", "a");
   EXPECT_EQ(answer.status, 403);
+  EXPECT_EQ(answer.error_code(), "no_adapter_directories");
   EXPECT_NE(answer.body.find("--lora-dir"), std::string::npos) << answer.body;
 }
 

@@ -133,6 +133,16 @@ TEST_F(CacheControl, NothingIsStoredWithoutAMarkOrACache) {
   EXPECT_EQ(post(request_of(small))["usage"]["cache_creation_input_tokens"], 0);
 }
 
+class NoCacheControl : public CacheControl {
+  void SetUp() override { ServerTest::SetUp(); }
+};
+
+TEST_F(NoCacheControl, NothingIsStoredByAServerWithoutACache) {
+  const Json usage = post(request_of(block('a', kMark) + "," + block('b')))["usage"];
+  EXPECT_EQ(usage["cache_creation_input_tokens"], 0);
+  EXPECT_GT(usage["input_tokens"], 0);
+}
+
 TEST_F(CacheControl, ThatOfTheRequestStandsForTheLastBlock) {
   const auto stored = [&](const std::string& content, const std::string& extra) {
     return post(request_of(content, extra))["usage"]["cache_creation_input_tokens"].get<int>();

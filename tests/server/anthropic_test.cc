@@ -273,6 +273,19 @@ TEST(MessagesRequest, RefusesByName) {
   }
 }
 
+TEST(MessagesRequest, CallsOfMcpToolsStandBeforeTheirResults) {
+  const ChatRequest request =
+      parsed(conversation(R"({"role":"user","content":"hi"},{"role":"assistant","content":[
+      {"type":"mcp_tool_use","id":"mcptoolu_1","server_name":"sums","name":"add","input":{"a":1}},
+      {"type":"mcp_tool_result","tool_use_id":"mcptoolu_1","content":[{"type":"text","text":"2"}]},
+      {"type":"text","text":"Two."}]},{"role":"user","content":"And?"})"));
+  std::vector<std::string> roles;
+  for (const Json& message : request.messages) roles.push_back(message["role"]);
+  ASSERT_EQ(roles, (std::vector<std::string>{"user", "assistant", "tool", "assistant", "user"}));
+  EXPECT_EQ(request.messages[1]["tool_calls"][0]["id"], request.messages[2]["tool_call_id"]);
+  EXPECT_EQ(request.messages[3]["content"], "Two.");
+}
+
 class Messages : public ServerTest {
  protected:
   void says(std::vector<std::string> parts, FinishReason finish = FinishReason::stop) {

@@ -175,6 +175,14 @@ TEST_F(CallStreams, CustomTools) {
     ++deltas;
   }
   EXPECT_EQ(deltas, 1u);
+  std::string came;
+  for (
+      const Json& event : streamed(
+          "/v1/chat/completions",
+          R"("messages":[{"role":"user","content":"hi"}],"tools":[{"type":"custom","custom":{"name":"patch"}}])"))
+    if (const Json& delta = event["choices"][0]["delta"]; delta.contains("tool_calls"))
+      came += delta["tool_calls"][0]["custom"]["input"].get<std::string>();
+  EXPECT_EQ(came, input);
 }
 
 }  // namespace

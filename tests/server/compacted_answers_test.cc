@@ -137,6 +137,16 @@ TEST_F(CompactedAnswers, StreamTheItemFirst) {
   EXPECT_EQ(told.back()["response"]["output"], items);
 }
 
+TEST_F(CompactedAnswers, AreWholeBehindASummaryThatWasCut) {
+  Script cut{{"The user likes"}};
+  cut.finish = FinishReason::length;
+  summarizes(cut);
+  const Json whole = answer({{"input", talk_}});
+  EXPECT_EQ(types(whole["output"]), kCompacted);
+  EXPECT_EQ(whole["status"], "completed") << whole;
+  EXPECT_EQ(events(respond({{"input", talk_}, {"stream", true}}).body).back()["type"], "response.completed");
+}
+
 // The stream has begun while the summary is written.
 TEST_F(CompactedAnswers, EndWithTheirClients) {
   summarizes({.stuck = true});

@@ -138,8 +138,22 @@ TEST_F(Ollama, Models) {
     EXPECT_EQ(ollama_name(tagged), tagged);
   EXPECT_EQ(without_latest("a:latest"), "a");
   EXPECT_EQ(without_latest("a:latest-2"), "a:latest-2");
-  EXPECT_EQ(post("/api/show", R"({"model":"fake-1b:latest"})").json()["capabilities"][0], "completion");
+  const Json shown = post("/api/show", R"({"model":"fake-1b:latest"})").json();
+  EXPECT_EQ(shown["capabilities"][0], "completion");
+  EXPECT_EQ(shown["model_info"]["general.basename"], "fake-1b") << "what people see has no tag";
+  EXPECT_EQ(shown["model_info"]["fake.context_length"], 1000) << "what is served";
   EXPECT_EQ(ask(port_, "GET", "/api/version").status, 200);
+}
+
+TEST_F(Ollama, TextsToEmbedAreCutToTheContext) {
+  engine_.mutable_info().pooling = Pooling::mean;
+  const auto embed = [&](const std::string& more) {
+    return post("/api/embed", Json{{"model", "fake-1b"}, {"input", std::string(2000, 'a')}}.dump().replace(
+                                  0, 1, "{" + more));
+  };
+  EXPECT_EQ(embed("").status, 200);
+  EXPECT_EQ(engine_.last_request().prompt.size(), 999u);
+  EXPECT_EQ(embed(R"("truncate":false,)").status, 400);
 }
 
 TEST_F(Ollama, Errors) {

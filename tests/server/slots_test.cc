@@ -146,13 +146,17 @@ TEST_F(SlotFiles, NothingIsKeptWithoutADirectory) {
 
 TEST_F(SlotFiles, RefusesOtherActionsAndNames) {
   complete("abc");
+  fs::create_directory(fs::path(folder_) / "a");  // only its name keeps "a/b" from being written
   EXPECT_EQ(act("0", "load", "a").error_param(), "action");
   EXPECT_EQ(post("/slots/0", R"({"filename":"a"})").error_param(), "action");
   for (const std::string& name :
        {std::string(), std::string("a/b"), std::string(".."), std::string(".a"), std::string("a\\\\b"),
         std::string("a\\u0001"), std::string("a\\u007f"), std::string("C:a"), std::string(201, 'a')}) {
-    EXPECT_EQ(act("0", "save", name).error_param(), "filename") << name;
-    EXPECT_EQ(act("0", "restore", name).error_param(), "filename") << name;
+    for (const char* action : {"save", "restore"}) {
+      const HttpAnswer answer = act("0", action, name);
+      EXPECT_EQ(answer.error_param(), "filename") << action << name;
+      EXPECT_EQ(answer.error_code(), "invalid_value") << action << name;
+    }
   }
   EXPECT_EQ(act("0", "save", std::string(200, 'a')).status, 200);
   EXPECT_EQ(post("/slots/0?action=save", "{}").error_param(), "filename");

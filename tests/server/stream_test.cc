@@ -239,6 +239,17 @@ TEST_F(Stream, LeavingWithoutStreamingCancels) {
   }
 }
 
+TEST_F(Stream, LeavingCancelsEmbeddings) {
+  engine_.mutable_info().pooling = Pooling::mean;
+  endless();
+  start(patient());
+  TestClient client(port_);
+  client.send(http_request("POST", "/v1/embeddings", R"({"input":"hi"})"));
+  ASSERT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.running == 1; }));
+  client.close();
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }));
+}
+
 TEST_F(Stream, CancelsWithinAStepOfTheLeaving) {
   endless(milliseconds(1));
   start(patient());
@@ -250,9 +261,10 @@ TEST_F(Stream, CancelsWithinAStepOfTheLeaving) {
 }
 
 TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
-  endless(milliseconds(0), std::string(8000, 'x'));
+  endless(milliseconds(1), std::string(8000, 'x'));
   ServerOptions options;
   options.limits.output_queue_bytes = 200000;
+  options.limits.stall_s = 3600;  // so that only the queue's size ends it
   start(options);
   TestClient client(port_, 4096);
   client.send(request(kStream));
