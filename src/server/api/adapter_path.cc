@@ -21,8 +21,8 @@ bool is_within(const fs::path& path, const fs::path& directory) {
   return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
 }
 
-// Whether the file, or one that would be read with it, lies elsewhere: a part of this split file, or a file of
-// this directory.
+// Whether another file that would be read lies elsewhere: a part of this split file, or a file of this
+// directory.
 bool leads_out(const fs::path& path, const fs::path& directory) {
   const auto is_elsewhere = [&](const fs::path& file) {
     std::error_code dangles;
@@ -69,7 +69,7 @@ ApiResult<std::string> allowed_adapter_path(const std::string& path,
     const fs::path at = (wanted.is_absolute() ? wanted : base / wanted).lexically_normal();
     if (!is_within(at, base) && !is_within(at, as_written(directory))) continue;
     const fs::path real = fs::canonical(at, failed);
-    if (!failed && !leads_out(real, base)) return real.string();
+    if (!failed && is_within(real, base) && !leads_out(real, base)) return real.string();
     if (failed)
       error = {404, fmt::format("There is no adapter at '{}'", path), "lora_path", "adapter_not_found"};
   }
