@@ -1,8 +1,12 @@
 """Golden cases of hybrids with Mamba2, short convolutions or OLMo's Gated DeltaNet: configurations, and random weights
 whose names and shapes come from Transformers' own model (tools/make_golden_logits.py)."""
 import math
+import pathlib
+import tempfile
 
 import numpy as np
+import torch
+from safetensors.numpy import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 VOCAB = 263
@@ -48,6 +52,32 @@ def olmo_hybrid(layers, **over):
         "tie_word_embeddings": False} | over
 
 
+def falcon_h1(layers, **over):
+    return COMMON | {
+        "architectures": ["FalconH1ForCausalLM"], "model_type": "falcon_h1", "num_hidden_layers": layers, "head_dim": 12,
+        "intermediate_size": 72, "mamba_d_ssm": 60, "mamba_n_heads": 6, "mamba_n_groups": 2, "mamba_d_state": 20,
+        "rope_theta": 1e8, "tie_word_embeddings": False, "embedding_multiplier": 2.5, "lm_head_multiplier": 1.3,
+        "mlp_multipliers": [0.8, 1.3], "key_multiplier": 0.7, "attention_in_multiplier": 1.2,
+        "attention_out_multiplier": 0.8, "ssm_multipliers": [0.9, 1.2, 0.6, 1.4, 0.7], "ssm_in_multiplier": 1.3,
+        "ssm_out_multiplier": 0.75} | over
+
+
+def minimax(layers, **over):
+    return COMMON | {
+        "architectures": ["MiniMaxForCausalLM"], "model_type": "minimax", "layer_types": layers,
+        "num_hidden_layers": len(layers), "head_dim": 12, "intermediate_size": 40, "num_local_experts": 5,
+        "num_experts_per_tok": 2, "block_size": 16, "rope_theta": 20000.0, "full_attn_alpha_factor": 1.4,
+        "full_attn_beta_factor": 0.8, "linear_attn_alpha_factor": 1.2, "linear_attn_beta_factor": 0.7,
+        "mlp_alpha_factor": 0.9, "mlp_beta_factor": 1.3, "tie_word_embeddings": False} | over
+
+
+def kimi_linear(layers, **over):
+    return COMMON | {
+        "architectures": ["KimiLinearForCausalLM"], "model_type": "kimi_linear", "layer_types": layers,
+        "num_hidden_layers": len(layers), "intermediate_size": 72, "linear_head_dim": 16, "linear_num_heads": 3,
+        "mlp_layer_types": ["dense"] * len(layers), "tie_word_embeddings": False} | over
+
+
 HYBRID_CASES = {
     "nemotron_h": dict(config=nemotron_h([MAMBA, MLP, MAMBA, FULL, MLP, MAMBA]), long=True),
     "nemotron_h_biases": dict(config=nemotron_h(
@@ -65,18 +95,33 @@ HYBRID_CASES = {
     "olmo_hybrid_rope": dict(config=olmo_hybrid(
         [MAMBA, FULL, MAMBA], linear_num_value_heads=4, linear_value_head_dim=20, linear_allow_neg_eigval=False,
         rope_parameters={"rope_type": "default", "rope_theta": 20000.0})),
+    "falcon_h1": dict(config=falcon_h1(3), long=True),
+    "falcon_h1_biases": dict(config=falcon_h1(
+        2, attention_bias=True, mlp_bias=True, mamba_proj_bias=True, projectors_bias=True, mamba_conv_bias=False,
+        mamba_rms_norm=True, mamba_d_ssm=None, mamba_expand=1, mamba_n_heads=3, mamba_n_groups=3, mamba_d_conv=3,
+        tie_word_embeddings=True), dtype="f32"),
+    "minimax": dict(config=minimax([MAMBA, FULL, MAMBA, MAMBA]), long=True, dtype="f32"),
+    "minimax_window": dict(config=minimax([FULL, MAMBA, FULL], sliding_window=30, tie_word_embeddings=True), dtype="f32"),
+    "kimi_linear": dict(config=kimi_linear([MAMBA, MAMBA, MAMBA]), long=True),
+    "falcon_h1_norm_after": dict(config=falcon_h1(
+        2, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=3, time_step_limit=[0.0, 5.0]), dtype="f32"),
 }
 
 
 def is_hybrid(config):
-    return config["model_type"] in ("nemotron_h", "granitemoehybrid", "lfm2", "bamba", "olmo_hybrid")
+    return config["model_type"] in {case["config"]["model_type"] for case in HYBRID_CASES.values()}
 
 
 def random_hybrid(config, rng):
-    """name -> float32 array, in the names that the model saves."""
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
-    return {name: random_tensor(name, tuple(value.shape), rng).astype(np.float32)
-            for name, value in model.state_dict().items() if not (name == "lm_head.weight" and config.get("tie_word_embeddings", True))}
+    """name -> float32 array, as Transformers saves the model: buffers keep their values."""
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.float32)
+    buffers = {name for name, _ in model.named_buffers()}
+    for name, value in model.state_dict().items():
+        if name not in buffers and not (name == "lm_head.weight" and config.get("tie_word_embeddings", True)):
+            value.copy_(torch.from_numpy(random_tensor(name, tuple(value.shape), rng)))
+    with tempfile.TemporaryDirectory() as tmp:
+        model.save_pretrained(tmp)
+        return load_file(pathlib.Path(tmp) / "model.safetensors")
 
 
 def random_tensor(name, shape, rng):
@@ -88,8 +133,8 @@ def random_tensor(name, shape, rng):
         return step + np.log(-np.expm1(-step))  # inverse softplus
     if name.endswith(".D"):
         return normal
-    if len(shape) == 3:  # a convolution
-        return normal * 0.6
+    if len(shape) == 3:  # experts, or a convolution
+        return normal * (1.5 / math.sqrt(shape[2]) if ".experts." in name else 0.6)
     if len(shape) == 2:
         gain = 2 if "embed" in name or name.startswith("lm_head") else 1.5
         return normal * gain / math.sqrt(shape[1])

@@ -87,6 +87,8 @@ struct ModelFacts {
 
 std::string kind_of(const MixerSpec& mixer) {
   const auto* attention = std::get_if<AttentionSpec>(&mixer);
+  if (const auto* both = std::get_if<SideBySideSpec>(&mixer))
+    return kind_of(MixerSpec(both->attention)) + " beside " + kind_of(MixerSpec(both->recurrence));
   if (std::holds_alternative<std::monostate>(mixer)) return "without a mixer";
   if (!attention) {
     const auto& delta = std::get<ops::RecurrenceShape>(mixer);

@@ -19,12 +19,6 @@ const Family* family_named(const std::string& model_type) {
   return find_llama_family(model_type);
 }
 
-Tensor filled(int size, float value) {
-  Tensor out = host_device().empty({size}, Dtype::f32);
-  std::fill_n(out.data<float>(), size, value);
-  return out;
-}
-
 WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
   const bool rounds = builder.for_drafts && builder.device.favours_8_bits();
   return rounds ? rounded_to_8_bits(std::move(source)) : source;
@@ -73,6 +67,17 @@ Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& n
     linear.bias = builder.device.to_device(values);
   }
   return linear;
+}
+
+void scale_linear(nn::Linear& linear, float input, float output) {
+  linear.scale = input * output;
+  if (linear.bias && output != 1) linear.bias = ops::scale(*linear.bias, output);
+}
+
+Tensor filled(int size, float value) {
+  Tensor out = host_device().empty({size}, Dtype::f32);
+  std::fill_n(out.data<float>(), size, value);
+  return out;
 }
 
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end) {
@@ -219,7 +224,7 @@ std::vector<int64_t> pairs_apart(const std::vector<int64_t>& rows, int head_dim,
 
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer) {
-  const auto& a = std::get<AttentionSpec>(layer.mixer);
+  const auto& a = *attention_of(layer.mixer);
   const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
   const int queries = a.heads / a.kv_heads * a.head_dim;  // query rows per key head
   const auto by_queries = builder.split(a.kv_heads, queries), by_keys = builder.split(a.kv_heads, a.head_dim);
@@ -258,6 +263,8 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
     TRY(out.q, take_projection(builder, shared, 0, prefix + "q_proj", width, query_rows, a.qkv_bias));
   }
   TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_queries, a.out_bias));
+  scale_linear(out.q, a.in_scale, 1);
+  scale_linear(out.o, 1, a.out_scale);
   if (a.qk_norm) {
     TRY(out.q_norm,
         take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim, layer.norms));
@@ -268,9 +275,11 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
     return out;
   }
   TRY(out.k, take_projection(builder, shared, width, prefix + "k_proj", kv_width, key_rows, a.qkv_bias));
+  scale_linear(*out.k, a.in_scale, a.key_scale);
   if (!a.keys_are_values) {
     TRY(out.v, take_projection(builder, shared, width + kv_width, prefix + "v_proj", kv_width, value_rows,
                                a.qkv_bias));
+    scale_linear(*out.v, a.in_scale, 1);
   }
   if (a.qk_norm) {
     TRY(out.k_norm, take_norm(builder, prefix + layer.form.k_norm, a.norms_all_heads ? kv_width : a.head_dim,
@@ -293,6 +302,8 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   }
   TRY(auto up, take_projection(builder, shared, width, prefix + form.up, width, rows, mlp.bias));
   TRY(auto down, take_last_linear(builder, prefix + form.down, inner, mlp.bias));
+  if (gate) scale_linear(*gate, 1, mlp.gate_scale);
+  scale_linear(down, 1, mlp.down_scale);
   return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation, mlp.gelu, mlp.relu2};
 }
 
@@ -351,6 +362,7 @@ Result<nn::DecoderLayer> join_layer(const ModelBuilder& builder, const std::stri
   out.parallel = form.parallel;
   if (form.parallel && !out.norm2) out.norm2 = out.norm1;
   out.residual_scale = layer.residual_scale;
+  out.normed_residual = layer.normed_residual;
   return out;
 }
 

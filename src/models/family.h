@@ -73,6 +73,10 @@ Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::s
 // the outputs. inputs: how its input is split.
 Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::string& name, ops::Split inputs,
                                     bool bias = false);
+// Multiplies the linear's input and its output, with the bias, by factors.
+void scale_linear(nn::Linear& linear, float input, float output);
+// A vector in the host's memory.
+Tensor filled(int size, float value);
 // Appends begin, ..., end - 1 to `rows`.
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end);
 // The elements `rows` of a vector, on the builder's device.

@@ -39,10 +39,10 @@ std::vector<int> read_eos(const Json& config) {
 // Why the device cannot run the layer's mixer or MLP, or empty.
 std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
-  if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
+  if (const auto* attention = attention_of(layer.mixer))
     why = device.ops().attention_unsupported(attention->head_dim,
                                              spec.ropes.at(static_cast<size_t>(layer.rope)));
-  if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
+  if (const auto* recurrence = recurrence_of(layer.mixer); why.empty() && recurrence)
     why = device.ops().recurrence_unsupported(*recurrence);
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
       why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
@@ -71,14 +71,24 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
 
 }  // namespace
 
+const AttentionSpec* attention_of(const MixerSpec& mixer) {
+  const auto* both = std::get_if<SideBySideSpec>(&mixer);
+  return both ? &both->attention : std::get_if<AttentionSpec>(&mixer);
+}
+
+const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer) {
+  const auto* both = std::get_if<SideBySideSpec>(&mixer);
+  return both ? &both->recurrence : std::get_if<ops::RecurrenceShape>(&mixer);
+}
+
 StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   StateLayout layout;
   for (const auto& layer : layers) {
-    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    const auto* a = attention_of(layer.mixer);
     if (a && a->kv_layer < 0)
       layout.emplace_back(
           KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
-    if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer)) {
+    if (const auto* recurrence = recurrence_of(layer.mixer)) {
       ops::RecurrenceShape shape = *recurrence;
       if (shape.key_heads > 0) {
         const int values = shape.value_heads / shape.key_heads;
@@ -95,10 +105,10 @@ std::vector<int> ModelSpec::state_parts() const {
   std::vector<int> parts;
   int next = 0;
   for (const auto& layer : layers) {
-    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
-    const bool own = !std::holds_alternative<std::monostate>(layer.mixer) && !(a && a->kv_layer >= 0);
-    parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
-    next += own ? 1 : 0;
+    const auto* a = attention_of(layer.mixer);
+    const bool reads_another = a && a->kv_layer >= 0;
+    parts.push_back(reads_another ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
+    next += (a && !reads_another ? 1 : 0) + (recurrence_of(layer.mixer) ? 1 : 0);
   }
   return parts;
 }

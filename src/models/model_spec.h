@@ -1,11 +1,13 @@
 // config.json as plain values: everything a forward pass needs to know besides the weights.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "nn/normed_residual.h"
 #include "ops/experts.h"
 #include "ops/recurrence.h"
 #include "state/sequence_state.h"
@@ -28,10 +30,27 @@ struct AttentionSpec {
   bool v_norm = false;           // values are normalised, without a weight
   bool keys_are_values = false;  // there is no v_proj
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
+  // Factors of the projections' input, of the keys and of the output.
+  float in_scale = 1, key_scale = 1, out_scale = 1;
+};
+
+// Factors of a recurrence's projections: of their input, of each of their outputs, and of the mixer's output.
+struct RecurrenceScales {
+  float in = 1, z = 1, values = 1, keys = 1, queries = 1, a = 1, out = 1;
+};
+
+// Attention and a recurrence that read the same input (nn/side_by_side.h).
+struct SideBySideSpec {
+  AttentionSpec attention;
+  ops::RecurrenceShape recurrence;
+  RecurrenceScales scales;
 };
 
 // monostate: the layer has no such part.
-using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, std::monostate>;
+using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, SideBySideSpec, std::monostate>;
+// The mixer's attention and its recurrence; null where it has none.
+const AttentionSpec* attention_of(const MixerSpec& mixer);
+const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer);
 
 struct MlpSpec {
   int intermediate = 0;
@@ -39,7 +58,8 @@ struct MlpSpec {
   bool bias = false;  // gate, up and down have biases
   bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
-  bool relu2 = false;  // without a gate: relu(up(x))^2 instead of gelu(up(x))
+  bool relu2 = false;                    // without a gate: relu(up(x))^2 instead of gelu(up(x))
+  float gate_scale = 1, down_scale = 1;  // factors of the outputs of both projections
 };
 
 struct MoeSpec {
@@ -82,6 +102,9 @@ struct LayerSpec {
   int rope = 0;  // index in ModelSpec::ropes; attention only
   LayerForm form = {};
   float residual_scale = 1;  // multiplies what both parts add to the residual stream
+  std::optional<nn::NormedResidual> normed_residual = {};
+  // Of a recurrence with a constant decay: head h decays at the rate decay_factor * 2^(-8 (h + 1) / heads).
+  float decay_factor = 1;
 };
 
 struct ModelSpec {
@@ -100,10 +123,10 @@ struct ModelSpec {
   int mtp_layers = 0;           // as config.json states; the files may lack them
   std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
 
-  // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of
-  // several, with its share of the heads.
+  // The parts of a sequence's state: one for each mixer that has its own memory, in order, and two for mixers
+  // side by side. For one rank of several, with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
-  // For each layer, the part of the state that it uses.
+  // For each layer, the first part of the state that it uses.
   std::vector<int> state_parts() const;
 };
 

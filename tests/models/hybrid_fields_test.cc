@@ -1,0 +1,206 @@
+// As config_fields_test.cc, for hybrids of attention with Mamba2, short convolutions and other recurrences.
+#include "config_fields.h"
+
+namespace anabranch {
+namespace {
+
+// Hybrids with Mamba2, short convolutions, or OLMo's Gated DeltaNet.
+std::vector<MemberFields> hybrid_fields() {
+  const Fields mamba_of_width = {{"mamba_n_groups", 2},
+                                 {"mamba_d_state", 32},
+                                 {"mamba_d_conv", 3},
+                                 {"mamba_conv_bias", false},
+                                 {"time_step_limit", {0.1, 1.5}},
+                                 {"time_step_limit", {2.0, 1.5}, Use::refused},
+                                 {"time_step_min", 0.5, Use::no_matter},
+                                 {"hidden_act", "relu", Use::refused},
+                                 {"rms_norm_eps", 1e-3}};
+  const Fields mamba = mamba_of_width + Fields{{"mamba_n_heads", 8}, {"mamba_d_head", 64}};
+  const Json sizes = {{"mamba_n_heads", 4}, {"mamba_d_head", 32}, {"mamba_d_state", 16}};
+  const auto types = [](const char* other) {
+    Json list = kinds(other);
+    list[1] = list[4] = "full_attention";
+    return list;
+  };
+  return {
+      {"lfm2",
+       {{"full_attn_idxs", {1, 3}}, {"block_multiple_of", 8}, {"norm_eps", 1e-5}},
+       kDense + Fields{{"norm_eps", 1e-3},
+                       {"rms_norm_eps", 1e-3, Use::no_matter},
+                       {"tie_embedding", false},
+                       {"conv_L_cache", 4},
+                       {"conv_bias", true},
+                       {"full_attn_idxs", {2}},
+                       {"num_hidden_layers", 5},
+                       {"layer_types", types("conv")},
+                       {"layer_types", types("mamba"), Use::refused},
+                       {"block_ff_dim", 48},
+                       {"block_multiple_of", 48},
+                       {"block_ffn_dim_multiplier", 2.0},
+                       {"block_auto_adjust_ff_dim", false},
+                       {"rope_theta", 3000.0},
+                       {"partial_rotary_factor", 0.5, Use::refused}}},
+      {"nemotron_h",
+       {{"hybrid_override_pattern", "M-*M-*"},
+        {"n_groups", 8},
+        {"conv_kernel", 4},
+        {"use_conv_bias", true},
+        {"time_step_min", 0.001}},
+       kDense + Fields{{"layer_norm_epsilon", 1e-3},
+                       {"rms_norm_eps", 1e-3, Use::no_matter},
+                       {"hybrid_override_pattern", "M-*M"},
+                       {"hybrid_override_pattern", "ME*", Use::refused},
+                       {"layers_block_type", types("mamba")},
+                       {"mlp_hidden_act", "gelu"},
+                       {"mlp_hidden_act", "silu", Use::refused},
+                       {"mlp_bias", true},
+                       {"mamba_num_heads", 16},
+                       {"mamba_head_dim", 32},
+                       {"n_groups", 4},
+                       {"mamba_n_groups", 4},
+                       {"ssm_state_size", 64},
+                       {"conv_kernel", 3},
+                       {"mamba_d_conv", 3},
+                       {"use_conv_bias", false},
+                       {"mamba_conv_bias", false},
+                       {"time_step_min", 0.5},
+                       {"mamba_dt_min", 0.5},
+                       {"time_step_limit", {0.1, 0.2}, Use::no_matter},
+                       {"mamba_hidden_act", "relu", Use::refused},
+                       {"num_hidden_layers", 5, Use::no_matter},
+                       {"rope_theta", 3000.0, Use::no_matter},
+                       {"num_nextn_predict_layers", 1, Use::no_matter}}},
+      {"granitemoehybrid",
+       joined(sizes,
+              {{"num_local_experts", 0}, {"shared_intermediate_size", 96}, {"layer_types", types("mamba")}}),
+       mamba + Fields{{"shared_intermediate_size", 64},
+                      {"intermediate_size", 64, Use::no_matter},
+                      {"num_local_experts", 8, Use::refused},
+                      {"attention_bias", true},
+                      {"attention_multiplier", 2.0},
+                      {"embedding_multiplier", 2.0},
+                      {"logits_scaling", 2.0},
+                      {"residual_multiplier", 2.0},
+                      {"layer_types", kinds("mamba")},
+                      {"num_hidden_layers", 5, Use::refused},
+                      {"position_embedding_type", "rope"},
+                      {"partial_rotary_factor", 0.5, Use::no_matter}}},
+      {"granitemoehybrid",
+       joined(
+           sizes,
+           {{"num_local_experts", 0}, {"position_embedding_type", "rope"}, {"layer_types", types("mamba")}}),
+       {{"rope_theta", 3000.0}, {"partial_rotary_factor", 0.5, Use::refused}}},
+      {"bamba", joined(sizes, {{"attn_layer_indices", {1, 3}}}),
+       mamba + kDense +
+           Fields{{"attn_layer_indices", {1}},
+                  {"num_hidden_layers", 5},
+                  {"attention_bias", true},
+                  {"mlp_bias", true},
+                  {"rope_theta", 3000.0},
+                  {"partial_rotary_factor", 1.0, Use::no_matter},
+                  {"rope_parameters", {{"partial_rotary_factor", 1.0}}},
+                  {"rope_parameters", {{"partial_rotary_factor", 0.5}}, Use::no_matter}}},
+      {"falcon_h1", joined(sizes, {{"mamba_d_ssm", 128}}),
+       kDense + mamba_of_width +
+           Fields{{"mamba_n_heads", 8, Use::refused},
+                  {"mamba_d_head", 64, Use::refused},
+                  {"mamba_d_head", "auto", Use::no_matter},
+                  {"mamba_d_ssm", 256, Use::refused},
+                  {"mamba_expand", 3, Use::no_matter},
+                  {"mamba_rms_norm", true},
+                  {"mamba_norm_before_gate", false, Use::no_matter},
+                  {"num_hidden_layers", 5},
+                  {"rope_theta", 3000.0},
+                  {"partial_rotary_factor", 0.5, Use::refused},
+                  {"attention_bias", true},
+                  {"mlp_bias", true},
+                  {"embedding_multiplier", 2.0},
+                  {"lm_head_multiplier", 2.0},
+                  {"key_multiplier", -2.0},
+                  {"attention_in_multiplier", 2.0},
+                  {"attention_out_multiplier", 2.0},
+                  {"ssm_in_multiplier", 2.0},
+                  {"ssm_out_multiplier", 2.0},
+                  {"ssm_out_multiplier", "2", Use::refused},
+                  {"ssm_multipliers", {2.0, 1.0, 1.0, 1.0, 1.0}},
+                  {"ssm_multipliers", {1.0, 2.0, 1.0, 1.0, 1.0}},
+                  {"ssm_multipliers", {1.0, 1.0, 2.0, 1.0, 1.0}},
+                  {"ssm_multipliers", {1.0, 1.0, 1.0, 2.0, 1.0}},
+                  {"ssm_multipliers", {1.0, 1.0, 1.0, 1.0, 2.0}},
+                  {"ssm_multipliers", {2.0, 2.0}, Use::refused},
+                  {"mlp_multipliers", {2.0, 1.0}},
+                  {"mlp_multipliers", {1.0, 2.0}},
+                  {"mlp_multipliers", {2.0, 2.0, 2.0}, Use::refused},
+                  {"num_logits_to_keep", 2, Use::no_matter}}},
+      {"falcon_h1",
+       joined(sizes, {{"mamba_d_ssm", 128}, {"mamba_rms_norm", true}}),
+       {{"mamba_norm_before_gate", false}, {"mamba_n_groups", 2}}},
+      {"minimax", joined({{"num_local_experts", 4}}, {{"num_experts_per_tok", 2}}),
+       kDense + kRouter +
+           Fields{{"num_local_experts", 8},
+                  {"num_hidden_layers", 5},
+                  {"sliding_window", 16},
+                  {"rope_theta", 3000.0},
+                  {"rms_norm_eps", 1e-3},
+                  {"hidden_act", "relu", Use::refused},
+                  {"partial_rotary_factor", 0.5, Use::refused},
+                  {"rotary_dim", 8, Use::refused},
+                  {"rotary_dim", 16, Use::no_matter},
+                  {"block_size", 64, Use::no_matter},
+                  {"router_jitter_noise", 0.5, Use::no_matter},
+                  {"layer_types", types("linear_attention")},
+                  {"layer_types", types("conv"), Use::refused},
+                  {"full_attn_alpha_factor", 2.0},
+                  {"full_attn_beta_factor", 2.0},
+                  {"linear_attn_alpha_factor", 2.0},
+                  {"linear_attn_beta_factor", 2.0},
+                  {"mlp_alpha_factor", 2.0},
+                  {"mlp_beta_factor", 2.0}}},
+      {"olmo_hybrid",
+       {{"linear_num_key_heads", 2}, {"linear_num_value_heads", 4}},
+       kDense + Fields{{"linear_num_key_heads", 4},
+                       {"linear_num_value_heads", 2},
+                       {"linear_key_head_dim", 16},
+                       {"linear_value_head_dim", 16},
+                       {"linear_conv_kernel_dim", 3},
+                       {"linear_allow_neg_eigval", false},
+                       {"attention_bias", true},
+                       {"num_hidden_layers", 5},
+                       {"layer_types", types("linear_attention")},
+                       {"layer_types", kinds("linear_attention"), Use::refused},
+                       {"layer_types", kinds("full_attention"), Use::refused},
+                       {"rope_theta", 3000.0},
+                       {"rope_parameters", {{"rope_theta", nullptr}}},
+                       {"hidden_act", "relu", Use::refused},
+                       {"rms_norm_eps", 1e-3},
+                       {"partial_rotary_factor", 0.5, Use::refused}}},
+  };
+}
+
+TEST(ConfigFields, OtherHybrids) {
+  const Fields of_all = {{"vocab_size", 101},
+                         {"hidden_size", 128},
+                         {"num_attention_heads", 8},
+                         {"num_key_value_heads", 4},
+                         {"head_dim", 32},
+                         {"head_dim", 1, Use::refused},
+                         {"max_position_embeddings", 600},
+                         {"tie_word_embeddings", false},
+                         {"initializer_range", 0.5, Use::no_matter},
+                         {"attention_dropout", 0.5, Use::no_matter}};
+  for (const MemberFields& hybrid : hybrid_fields()) {
+    const Json config = base(hybrid.type, hybrid.more);
+    for (const Field& field : hybrid.fields + of_all) expect_use(config, field);
+  }
+}
+
+TEST(ConfigFields, WidthOfFalconH1) {
+  const Json config =
+      base("falcon_h1", {{"mamba_n_heads", 4}, {"mamba_d_head", 32}, {"mamba_d_ssm", nullptr}});
+  expect_use(config, {"mamba_expand", 3, Use::refused});
+  expect_use(config, {"mamba_d_head", "auto", Use::no_matter});
+  expect_use(joined(config, {{"mamba_d_head", "auto"}}), {"mamba_expand", 3});
+}
+
+}  // namespace
+}  // namespace anabranch
