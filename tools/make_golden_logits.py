@@ -33,12 +33,16 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize as quantize_gguf
 from safetensors.numpy import load_file, save_file
 
+from transformers.models.mistral4 import modeling_mistral4 as mistral4
+
 from golden_cases import CASES
 from golden_hybrids import HYBRID_CASES, is_hybrid, random_hybrid
 
 HERE = pathlib.Path(__file__).parent
 BF16 = ml_dtypes.bfloat16
 GREEDY = 20
+# Transformers knows it only as a part of Mistral 3.
+transformers.AutoModelForCausalLM.register(mistral4.Mistral4Config, mistral4.Mistral4ForCausalLM, exist_ok=True)
 
 
 # ---------------------------------------------------------------- weights

@@ -9,6 +9,15 @@
 namespace anabranch {
 namespace {
 
+// The type of a model with a tower whose text model has latent attention: that of the text model.
+std::string text_type(const Json& config) {
+  const std::string outer = string_at(config, "model_type");
+  const auto text = config.find("text_config");
+  if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object()) return outer;
+  const std::string inner = string_at(*text, "model_type");
+  return is_latent_member(inner) ? inner : outer;
+}
+
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
@@ -16,6 +25,7 @@ const Family* family_named(const std::string& model_type) {
        {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
   if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
+  if (const Family* latent = find_latent_family(model_type)) return latent;
   return find_llama_family(model_type);
 }
 
@@ -33,15 +43,15 @@ WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
 }  // namespace
 
 Result<const Family*> find_family(const Checkpoint& checkpoint) {
-  const std::string type = string_at(checkpoint.config(), "model_type");
+  const std::string type = text_type(checkpoint.config());
   if (type.empty())
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = family_named(type);
   if (!family)
     return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; {}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "{}: model_type \"{}\" is not supported; {}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
                       "gemma3 and gemma4 are",
-                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names());
+                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names(), latent_names());
   return family;
 }
 

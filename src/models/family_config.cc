@@ -9,6 +9,10 @@ void require_silu(ConfigReader& c) {
     c.unsupported("hidden_act", act, "silu is");
 }
 
+int integer_of(ConfigReader& c, const char* key, int low, int high, int fallback, int none) {
+  return c.is_null(key) ? none : c.integer_or(key, low, high, fallback);
+}
+
 const char* experts_key(const ConfigReader& c) {
   return c.has("num_local_experts") ? "num_local_experts" : "num_experts";
 }

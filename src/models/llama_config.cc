@@ -35,11 +35,6 @@ void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
   }
 }
 
-// The default where the key is absent; `none` where it is null.
-int integer_of(ConfigReader& c, const char* key, int low, int high, int fallback, int none) {
-  return c.is_null(key) ? none : c.integer_or(key, low, high, fallback);
-}
-
 AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) {
   AttentionSpec attention;
   attention.heads = c.integer("num_attention_heads", 1, 4096);

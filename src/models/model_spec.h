@@ -30,8 +30,20 @@ struct AttentionSpec {
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
 };
 
+// Multi-head latent attention (nn/latent_attention.h).
+struct LatentAttentionSpec {
+  int heads = 0;
+  int query_rank = 0;  // queries are projections of a row of this width; 0: of the layer's input
+  int rank = 0;        // of the latents
+  int plain_dim = 0, turned_dim = 0;  // of a head's queries and keys
+  int value_dim = 0;
+  bool bias = false;             // q_a_proj, kv_a_proj_with_mqa and o_proj have biases
+  bool neighbours_turn = false;  // see AttentionSpec
+  float scale = 0;               // of the scores
+};
+
 // monostate: the layer has no such part.
-using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, std::monostate>;
+using MixerSpec = std::variant<AttentionSpec, LatentAttentionSpec, ops::RecurrenceShape, std::monostate>;
 
 struct MlpSpec {
   int intermediate = 0;
@@ -79,7 +91,7 @@ struct LayerSpec {
   MixerSpec mixer;
   FeedForwardSpec mlp;
   NormsSpec norms;
-  int rope = 0;  // index in ModelSpec::ropes; attention only
+  int rope = 0;  // index in ModelSpec::ropes; both kinds of attention only
   LayerForm form = {};
   float residual_scale = 1;  // multiplies what both parts add to the residual stream
 };

@@ -7,13 +7,14 @@
 
 #include "nn/absent.h"
 #include "nn/attention.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp_and_moe.h"
 #include "nn/per_layer_input.h"
 #include "nn/recurrence.h"
 
 namespace anabranch::nn {
 
-using Mixer = std::variant<Attention, Recurrence, ShortConv, Absent>;
+using Mixer = std::variant<Attention, LatentAttention, Recurrence, ShortConv, Absent>;
 using FeedForward = std::variant<Mlp, Moe, MlpAndMoe, Absent>;
 
 struct DecoderLayer {

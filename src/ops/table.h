@@ -49,6 +49,10 @@ struct OpTable {
   // null: `chosen` is in the host's memory, or is never given
   Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
 
+  // heads.h; null: the backend has no models that need them
+  Tensor (*linear_heads)(const Tensor& x, const ExpertMatrices& matrices) = nullptr;
+  Tensor (*join_heads)(const Tensor& a, const Tensor& b) = nullptr;
+
   // experts.h; null: the backend has no kernels for mixtures of experts
   Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
   Tensor (*mix_experts)(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,

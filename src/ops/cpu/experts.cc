@@ -31,8 +31,9 @@ struct Product {
   const float* x = nullptr;
   const int* row_list = nullptr;
   int64_t rows = 0;
-  float* y = nullptr;  // [rows, weight.rows]
+  float* y = nullptr;  // [rows, weight.rows]; row i begins at y + i * y_stride, if that is not 0
   std::optional<Activation> glu = {};
+  int64_t y_stride = 0;
 
   // Filled by run():
   Prepared prepared[2] = {};  // x in the format for weight, and for up if that differs
@@ -108,6 +109,7 @@ void run(CpuDevice& device, std::vector<Product>& products) {
   int64_t units = 0;
   for (Product& p : products) {
     p.part = make_part(device, p.weight, p.prepared[0], p.y);
+    if (p.y_stride > 0) p.part.task.y_stride = p.y_stride;
     p.part.first_unit = units;
     units += p.part.units();
   }
@@ -212,6 +214,26 @@ Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& 
 }
 
 }  // namespace
+
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
+  CpuDevice& device = cpu_device(x);
+  const int rows = x.shape(0), heads = matrices.experts, out = matrices.rows;
+  Tensor y = device.make({rows, heads * out});
+  if (rows == 0) return y;
+  // x as [rows * heads, in]: the rows of each head.
+  std::vector<int> lists(static_cast<size_t>(rows) * static_cast<size_t>(heads));
+  for (size_t i = 0; i < lists.size(); i++)
+    lists[i] = static_cast<int>(i) % rows * heads + static_cast<int>(i) / rows;
+  std::vector<Product> products;
+  for (int h = 0; h < heads; h++) {
+    Product product{matrix_of(matrices, h), {}, x.data<float>(), lists.data() + int64_t{h} * rows, rows,
+                    y.data<float>() + int64_t{h} * out};
+    product.y_stride = int64_t{heads} * out;
+    products.push_back(product);
+  }
+  run(device, products);
+  return y;
+}
 
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
   CpuDevice& device = cpu_device(logits);

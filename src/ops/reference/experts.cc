@@ -48,6 +48,18 @@ mx::array column(const std::vector<float>& values) {
 
 }  // namespace
 
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
+  const int rows = x.shape(0), in = x.shape(1) / matrices.experts;
+  std::vector<mx::array> parts;
+  for (int h = 0; h < matrices.experts; h++)
+    parts.push_back(product(mx::slice(as_mlx(x), {0, h * in}, {rows, (h + 1) * in}), matrices, h));
+  return from_mlx(x.device(), mx::concatenate(parts, 1));
+}
+
+Tensor join_heads(const Tensor& a, const Tensor& b) {
+  return from_mlx(a.device(), mx::concatenate({as_mlx(a), as_mlx(b)}, 2));
+}
+
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
   const Tensor host = to_host(logits);
   const Tensor scale = expert_scale ? to_host(*expert_scale) : Tensor();

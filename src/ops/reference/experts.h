@@ -4,6 +4,8 @@
 
 namespace anabranch::ops::reference {
 
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices);
+Tensor join_heads(const Tensor& a, const Tensor& b);
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale);
 // Computes one expert after another.
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
