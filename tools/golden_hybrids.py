@@ -69,7 +69,7 @@ HYBRID_CASES = {
 
 
 def is_hybrid(config):
-    return config["model_type"] in ("nemotron_h", "granitemoehybrid", "lfm2", "bamba", "olmo_hybrid")
+    return config["model_type"] in ("nemotron_h", "granitemoehybrid", "lfm2", "lfm2_moe", "bamba", "olmo_hybrid")
 
 
 def random_hybrid(config, rng):
@@ -88,8 +88,8 @@ def random_tensor(name, shape, rng):
         return step + np.log(-np.expm1(-step))  # inverse softplus
     if name.endswith(".D"):
         return normal
-    if len(shape) == 3:  # a convolution
-        return normal * 0.6
+    if len(shape) == 3:  # experts, or a convolution
+        return normal * (1.5 / math.sqrt(shape[2]) if ".experts." in name else 0.6)
     if len(shape) == 2:
         gain = 2 if "embed" in name or name.startswith("lm_head") else 1.5
         return normal * gain / math.sqrt(shape[1])

@@ -228,7 +228,7 @@ def drawn_weights(config, rng):
     tied, out = config["tie_word_embeddings"], {}
     for name, tensor in model.state_dict().items():
         shape, gain = tuple(tensor.shape), 1.5
-        if name.endswith(".bias"):
+        if name.endswith((".bias", "_bias")):
             values = rng.standard_normal(shape) * 0.3
         elif len(shape) == 1:  # of a norm; tied: a large one at the end, or a token would only ask for itself
             values = rng.uniform(0.5, 1.5, shape) + (4 if tied and name == "model.norm.weight" else 0)

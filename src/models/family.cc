@@ -314,6 +314,17 @@ Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std:
 
 namespace {
 
+// [experts], or Ernie's [1, experts]. Rows could not be compared if a value were not finite.
+Result<Tensor> take_choice_bias(const ModelBuilder& builder, const std::string& name, int experts) {
+  const auto info = builder.checkpoint.find(name);
+  const bool row = info && info->shape == std::vector<int64_t>{1, experts};
+  TRY(const auto values, builder.checkpoint.take(name, row ? info->shape : std::vector<int64_t>{experts}));
+  if (!std::all_of(values.data<float>(), values.data<float>() + experts,
+                   [](float x) { return std::isfinite(x); }))
+    return make_error(ErrorKind::invalid, "{}: a value of the router's bias is not finite", name);
+  return builder.device.to_device(values.reshape({experts}));
+}
+
 Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, const MoeSpec& spec) {
   const int hidden = builder.spec.hidden, inner = spec.intermediate, shared = spec.shared_intermediate;
   nn::Moe moe;
@@ -321,14 +332,33 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   moe.activation = spec.activation;
   TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden));
   moe.router = std::move(router.weight);
-  TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, hidden));
-  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, hidden));
-  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, hidden, inner));
+  if (spec.choice_bias) {
+    TRY(moe.choice_bias, take_choice_bias(builder, p + "gate.e_score_correction_bias", spec.experts));
+  }
+  const int width = spec.latent > 0 ? spec.latent : hidden;
+  if (spec.gated) {
+    TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, width));
+  }
+  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, width));
+  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, width, inner));
+  if (spec.latent > 0) {
+    TRY(auto in, take_linear(builder, p + "fc1_latent_proj", width, hidden, spec.bias));
+    TRY(auto out, take_linear(builder, p + "fc2_latent_proj", hidden, width, spec.bias));
+    moe.latent = {std::move(in), std::move(out)};
+  }
   if (shared == 0) return moe;
-  TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared, spec.activation}));
-  TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
-  moe.shared = nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight),
-                               std::move(mlp.down.weight), std::move(output_gate.weight)};
+  TRY(auto mlp, take_mlp(builder, p + "shared_expert.",
+                         {shared, spec.activation, spec.bias, spec.gated, ops::Gelu::tanh, !spec.gated}));
+  if (spec.bias || !spec.gated || spec.latent > 0) {
+    moe.shared_mlp = std::move(mlp);
+    return moe;
+  }
+  moe.shared =
+      nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight), std::move(mlp.down.weight), {}};
+  if (spec.shared_gate) {
+    TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
+    moe.shared->output_gate = std::move(output_gate.weight);
+  }
   return moe;
 }
 

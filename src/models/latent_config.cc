@@ -10,9 +10,50 @@
 namespace anabranch {
 namespace {
 
+constexpr MoeKeys kDeepseek3Moe{.experts = "n_routed_experts",
+                                .shared_count = "n_shared_experts",
+                                .default_shared = 1,
+                                .choice_bias = true,
+                                .routing = {.scores = ops::RouterSpec::Scores::sigmoid,
+                                            .scale = 2.5f,
+                                            .added_sum = 1e-20f,
+                                            .groups = 8,
+                                            .top_groups = 4},
+                                .normalise = "norm_topk_prob",
+                                .scale = "routed_scaling_factor",
+                                .groups = true,
+                                .layers = MoeKeys::Layers::after_dense,
+                                .default_dense = 3};
+// "topk_method" says whether there are groups.
+constexpr MoeKeys kDeepseek2Moe{.experts = "n_routed_experts",
+                                .shared_count = "n_shared_experts",
+                                .default_shared = 2,
+                                .routing = {.normalise = false, .best_of_group = true},
+                                .scale = "routed_scaling_factor",
+                                .layers = MoeKeys::Layers::after_dense};
+constexpr MoeKeys kGlmLiteMoe{.experts = "n_routed_experts",
+                              .shared_count = "n_shared_experts",
+                              .default_shared = 1,
+                              .choice_bias = true,
+                              .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .scale = 1.8f, .added_sum = 1e-20f},
+                              .normalise = "norm_topk_prob",
+                              .scale = "routed_scaling_factor",
+                              .groups = true,
+                              .layers = MoeKeys::Layers::listed,
+                              .default_dense = 1};
+constexpr MoeKeys kMistral4Moe{.experts = "n_routed_experts",
+                               .shared_count = "n_shared_experts",
+                               .default_shared = 1,
+                               .routing = {.added_sum = 1e-20f},
+                               .normalise = "norm_topk_prob",
+                               .scale = "routed_scaling_factor",
+                               .groups = true,
+                               .layers = MoeKeys::Layers::after_dense};
+
 struct LatentMember {
   const char* model_type;
   LatentDefaults attention;
+  const MoeKeys* moe = nullptr;  // null: there are no mixtures
   // Whether neighbours turn as pairs: always, never, or what "rope_interleave" says.
   enum class Pairs { neighbours, halves, by_key } pairs = Pairs::by_key;
   int context = 4096;
@@ -26,13 +67,14 @@ struct LatentMember {
 constexpr LatentMember kLatentMembers[] = {
     {.model_type = "deepseek_v2",
      .attention = {1536, 512, 128, 64, 128},
+     .moe = &kDeepseek2Moe,
      .pairs = LatentMember::Pairs::neighbours,
      .context = 2048,
      .mlp_bias = true},
-    {.model_type = "deepseek_v3", .attention = {1536, 512, 128, 64, 128}},
-    {.model_type = "kimi_k2", .attention = {1536, 512, 128, 64, 128}},
-    {.model_type = "glm4_moe_lite", .attention = {768, 512, 192, 64, 256}, .context = 202752, .eps = 1e-5},
-    {.model_type = "mistral4", .attention = {1024, 256, 64, 64, 128}, .context = 1048576, .long_context = true},
+    {.model_type = "deepseek_v3", .attention = {1536, 512, 128, 64, 128}, .moe = &kDeepseek3Moe},
+    {.model_type = "kimi_k2", .attention = {1536, 512, 128, 64, 128}, .moe = &kDeepseek3Moe},
+    {.model_type = "glm4_moe_lite", .attention = {768, 512, 192, 64, 256}, .moe = &kGlmLiteMoe, .context = 202752, .eps = 1e-5},
+    {.model_type = "mistral4", .attention = {1024, 256, 64, 64, 128}, .moe = &kMistral4Moe, .context = 1048576, .long_context = true},
     {.model_type = "youtu", .attention = {1536, 512, 128, 64, 128}, .context = 131072, .tied = true},
     {.model_type = "minicpm3",
      .attention = {768, 256, 64, 32, 0},
@@ -86,6 +128,38 @@ void read_rope_and_scale(ConfigReader& c, const LatentMember& member, LatentAtte
                   "none is with an odd qk_nope_head_dim");
 }
 
+// How DeepSeek's configs say that there are no other layers and no other routers than ours.
+void check_router(ConfigReader& c, const MoeKeys& keys) {
+  const bool sigmoid = keys.routing.scores == ops::RouterSpec::Scores::sigmoid;
+  if (c.integer_or("moe_layer_freq", 0, 1024, 1) != 1)
+    c.unsupported("moe_layer_freq", fmt::format("{}", c.integer_or("moe_layer_freq", 0, 1024, 1)), "1 is");
+  const char* scores = sigmoid ? "sigmoid" : "softmax";
+  if (const auto own = c.string_or("scoring_func", scores); own != scores)
+    c.unsupported("scoring_func", own, fmt::format("{} is, in this family", scores));
+  if (const auto own = c.string_or("topk_method", "noaux_tc"); sigmoid && own != "noaux_tc")
+    c.unsupported("topk_method", own, "noaux_tc is, in this family");
+}
+
+// DeepSeek V2's "topk_method".
+bool chooses_groups(ConfigReader& c) {
+  const auto method = c.string_or("topk_method", "greedy");
+  if (method != "greedy" && method != "group_limited_greedy")
+    c.unsupported("topk_method", method, "greedy and group_limited_greedy are, in this family");
+  return method == "group_limited_greedy";
+}
+
+void read_mixtures(ConfigReader& c, const LatentMember& member, const MlpSpec& mlp, ModelSpec& spec) {
+  if (!member.moe) return;
+  MoeKeys keys = *member.moe;
+  if (keys.routing.best_of_group) keys.groups = chooses_groups(c);
+  for (const int i : sparse_layers(c, keys, static_cast<int>(spec.layers.size()))) {
+    check_router(c, keys);
+    MoeSpec experts = read_moe(c, keys, i);
+    experts.bias = mlp.bias;
+    spec.layers[static_cast<size_t>(i)].mlp = experts;
+  }
+}
+
 // Factors of the embedding, the residual stream and the logits.
 void read_multipliers(ConfigReader& c, ModelSpec& spec) {
   const auto layers = static_cast<double>(spec.layers.size());
@@ -135,6 +209,7 @@ Result<ModelSpec> read_latent_config(const Json& json, const std::string& file) 
   require_silu(c);
   const int layers = c.integer("num_hidden_layers", 1, 1024);
   for (int i = 0; i < layers; i++) spec.layers.push_back({attention, mlp, spec.norms});
+  read_mixtures(c, member, mlp, spec);
   if (member.multipliers) read_multipliers(c, spec);
   TRY_VOID(c.check());
   return spec;

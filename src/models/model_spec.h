@@ -58,7 +58,12 @@ struct MoeSpec {
   ops::RouterSpec routing;
   int experts = 0, intermediate = 0;
   int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
+  bool shared_gate = false;     // whose output is multiplied by a sigmoid
   ops::Activation activation = ops::Activation::silu;
+  bool gated = true;         // otherwise relu(up(x))^2 takes the place of activation(gate(x)) * up(x)
+  bool choice_bias = false;  // see ops::route()
+  int latent = 0;            // experts' inputs and outputs have so many values; 0 = the hidden size
+  bool bias = false;         // the shared expert and the projections of `latent` have biases
 };
 
 // An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).
