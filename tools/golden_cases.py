@@ -258,6 +258,18 @@ def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepw
     return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, drawn=True)
 
 
+LATENT = dict(q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4)
+DEEP_YARN = dict(rope_scaling={"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "mscale": 1.0,
+                               "mscale_all_dim": 0.7, "beta_fast": 32, "beta_slow": 1})
+
+
+def latent(model_type, architecture, **over):
+    """A case with latent attention, without experts."""
+    layers = over.get("num_hidden_layers", 3)
+    return member(model_type, architecture, **LATENT | {"num_hidden_layers": 3, "first_k_dense_replace": layers,
+                                                        "mlp_layer_types": ["dense"] * layers} | over)
+
+
 def longrope(pairs):
     return {"type": "longrope", "short_factor": [1.0 + 0.1 * i for i in range(pairs)],
             "long_factor": [1.0 + 0.8 * i for i in range(pairs)]}
@@ -298,6 +310,16 @@ CASES |= {
     "stablelm": member("stablelm", "StableLm", num_attention_heads=2, partial_rotary_factor=0.4, use_qkv_bias=True, num_hidden_layers=2),
     "stablelm_parallel": member("stablelm", "StableLm", use_parallel_residual=True, num_key_value_heads=4,
                                 partial_rotary_factor=0.5, num_hidden_layers=2),
+    "deepseek_v3": latent("deepseek_v3", "DeepseekV3", q_lora_rank=24, attention_bias=True, num_nextn_predict_layers=0,
+                          rms_norm_eps=1e-3, long=True, **DEEP_YARN),
+    "deepseek_v2": latent("deepseek_v2", "DeepseekV2", mlp_bias=True, tie_word_embeddings=True),
+    "glm4_moe_lite": latent("glm4_moe_lite", "Glm4MoeLite", q_lora_rank=17, rope_interleave=False),
+    "mistral4": latent("mistral4", "Mistral4", q_lora_rank=16, rope_parameters={
+        "type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}, long=True),
+    "youtu": latent("youtu", "Youtu", v_head_dim=17, tie_word_embeddings=True, num_hidden_layers=2),
+    "minicpm3": latent("minicpm3", "MiniCPM3", q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,
+                       rope_scaling=longrope(4), original_max_position_embeddings=32, stepwise=True, num_hidden_layers=2),
     # Gemma 4 12B: a config without the keys of per-layer embeddings.
     "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
         4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,

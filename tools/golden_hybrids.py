@@ -71,11 +71,21 @@ def minimax(layers, **over):
         "mlp_alpha_factor": 0.9, "mlp_beta_factor": 1.3, "tie_word_embeddings": False} | over
 
 
+def lara_mini(layers, **over):
+    return COMMON | {
+        "architectures": ["LaraMiniForCausalLM"], "model_type": "lara_mini", "layer_types": layers,
+        "num_hidden_layers": len(layers), "head_dim": 12, "sliding_window": 30, "linear_key_head_dim": 16,
+        "linear_value_head_dim": 20, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 5,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28,
+        "tie_word_embeddings": True} | over
+
+
 def kimi_linear(layers, **over):
     return COMMON | {
         "architectures": ["KimiLinearForCausalLM"], "model_type": "kimi_linear", "layer_types": layers,
         "num_hidden_layers": len(layers), "intermediate_size": 72, "linear_head_dim": 16, "linear_num_heads": 3,
-        "mlp_layer_types": ["dense"] * len(layers), "tie_word_embeddings": False} | over
+        "num_key_value_heads": 4, "kv_lora_rank": 20, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+        "moe_intermediate_size": 20, "num_experts": 6, "num_experts_per_token": 2, "tie_word_embeddings": False} | over
 
 
 HYBRID_CASES = {
@@ -102,14 +112,21 @@ HYBRID_CASES = {
         tie_word_embeddings=True), dtype="f32"),
     "minimax": dict(config=minimax([MAMBA, FULL, MAMBA, MAMBA]), long=True, dtype="f32"),
     "minimax_window": dict(config=minimax([FULL, MAMBA, FULL], sliding_window=30, tie_word_embeddings=True), dtype="f32"),
-    "kimi_linear": dict(config=kimi_linear([MAMBA, MAMBA, MAMBA]), long=True),
+    "lara_mini": dict(config=lara_mini([MAMBA, "sliding_attention", MAMBA, FULL]), long=True),
+    "lara_mini_biases": dict(config=lara_mini(["sliding_attention", MAMBA, FULL], attention_bias=True, norm_topk_prob=False,
+                                              linear_conv_kernel_dim=3, tie_word_embeddings=False), dtype="f32"),
+    "kimi_linear": dict(config=kimi_linear([MAMBA, FULL, MAMBA, MAMBA]), long=True),
+    "kimi_linear_groups": dict(config=kimi_linear(
+        [MAMBA, FULL], q_lora_rank=17, num_expert_group=3, topk_group=2, num_shared_experts=2, moe_renormalize=False,
+        mlp_layer_types=["sparse", "dense"], linear_attn_config={"head_dim": 12, "num_heads": 2, "short_conv_kernel_size": 3}),
+        dtype="f32"),
     "falcon_h1_norm_after": dict(config=falcon_h1(
         2, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=3, time_step_limit=[0.0, 5.0]), dtype="f32"),
 }
 
 
 def is_hybrid(config):
-    return config["model_type"] in {case["config"]["model_type"] for case in HYBRID_CASES.values()}
+    return config["model_type"] in {case["config"]["model_type"] for case in HYBRID_CASES.values()} | {"lfm2_moe"}
 
 
 def random_hybrid(config, rng):

@@ -33,12 +33,16 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize as quantize_gguf
 from safetensors.numpy import load_file, save_file
 
+from transformers.models.mistral4 import modeling_mistral4 as mistral4
+
 from golden_cases import CASES
 from golden_hybrids import HYBRID_CASES, is_hybrid, random_hybrid
 
 HERE = pathlib.Path(__file__).parent
 BF16 = ml_dtypes.bfloat16
 GREEDY = 20
+# Transformers knows it only as a part of Mistral 3.
+transformers.AutoModelForCausalLM.register(mistral4.Mistral4Config, mistral4.Mistral4ForCausalLM, exist_ok=True)
 
 
 # ---------------------------------------------------------------- weights
@@ -224,7 +228,7 @@ def drawn_weights(config, rng):
     tied, out = config["tie_word_embeddings"], {}
     for name, tensor in model.state_dict().items():
         shape, gain = tuple(tensor.shape), 1.5
-        if name.endswith(".bias"):
+        if name.endswith((".bias", "_bias")):
             values = rng.standard_normal(shape) * 0.3
         elif len(shape) == 1:  # of a norm; tied: a large one at the end, or a token would only ask for itself
             values = rng.uniform(0.5, 1.5, shape) + (4 if tied and name == "model.norm.weight" else 0)

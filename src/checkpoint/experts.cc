@@ -181,7 +181,8 @@ bool is_expert_module(std::string_view module) {
 }
 
 std::vector<Entry> stack_experts(std::vector<Entry> entries) {
-  constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kDown = ".mlp.experts.down_proj";
+  constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kUp = ".mlp.experts.up_proj",
+                             kDown = ".mlp.experts.down_proj";
   std::vector<Entry> out;
   std::map<std::string, std::map<int64_t, Entry>> unfused;  // by the name of the joined tensor
   for (Entry& entry : entries) {
@@ -199,7 +200,10 @@ std::vector<Entry> stack_experts(std::vector<Entry> entries) {
       out.push_back(half_of(entry, renamed(kGateUp, "gate_proj.weight"), 0));
       out.push_back(half_of(entry, renamed(kGateUp, "up_proj.weight"), 1));
     } else {
-      if (name.ends_with(kDown) && shape.size() == 3) entry.info.name = renamed(kDown, "down_proj.weight");
+      if (name.ends_with(kDown) && shape.size() == 3)
+        entry.info.name = renamed(kDown, "down_proj.weight");
+      else if (name.ends_with(kUp) && shape.size() == 3)
+        entry.info.name = renamed(kUp, "up_proj.weight");
       out.push_back(std::move(entry));
     }
   }

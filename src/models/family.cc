@@ -9,6 +9,15 @@
 namespace anabranch {
 namespace {
 
+// The type of a model with a tower whose text model has latent attention: that of the text model.
+std::string text_type(const Json& config) {
+  const std::string outer = string_at(config, "model_type");
+  const auto text = config.find("text_config");
+  if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object()) return outer;
+  const std::string inner = string_at(*text, "model_type");
+  return is_latent_member(inner) ? inner : outer;
+}
+
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
@@ -16,6 +25,7 @@ const Family* family_named(const std::string& model_type) {
        {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
   if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
+  if (const Family* latent = find_latent_family(model_type)) return latent;
   return find_llama_family(model_type);
 }
 
@@ -27,15 +37,15 @@ WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
 }  // namespace
 
 Result<const Family*> find_family(const Checkpoint& checkpoint) {
-  const std::string type = string_at(checkpoint.config(), "model_type");
+  const std::string type = text_type(checkpoint.config());
   if (type.empty())
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = family_named(type);
   if (!family)
     return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; {}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "{}: model_type \"{}\" is not supported; {}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
                       "gemma3 and gemma4 are",
-                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names());
+                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names(), latent_names());
   return family;
 }
 
@@ -315,6 +325,17 @@ Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std:
 
 namespace {
 
+// [experts], or Ernie's [1, experts]. Rows could not be compared if a value were not finite.
+Result<Tensor> take_choice_bias(const ModelBuilder& builder, const std::string& name, int experts) {
+  const auto info = builder.checkpoint.find(name);
+  const bool row = info && info->shape == std::vector<int64_t>{1, experts};
+  TRY(const auto values, builder.checkpoint.take(name, row ? info->shape : std::vector<int64_t>{experts}));
+  if (!std::all_of(values.data<float>(), values.data<float>() + experts,
+                   [](float x) { return std::isfinite(x); }))
+    return make_error(ErrorKind::invalid, "{}: a value of the router's bias is not finite", name);
+  return builder.device.to_device(values.reshape({experts}));
+}
+
 Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, const MoeSpec& spec) {
   const int hidden = builder.spec.hidden, inner = spec.intermediate, shared = spec.shared_intermediate;
   nn::Moe moe;
@@ -322,14 +343,33 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   moe.activation = spec.activation;
   TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden));
   moe.router = std::move(router.weight);
-  TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, hidden));
-  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, hidden));
-  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, hidden, inner));
+  if (spec.choice_bias) {
+    TRY(moe.choice_bias, take_choice_bias(builder, p + "gate.e_score_correction_bias", spec.experts));
+  }
+  const int width = spec.latent > 0 ? spec.latent : hidden;
+  if (spec.gated) {
+    TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, width));
+  }
+  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, width));
+  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, width, inner));
+  if (spec.latent > 0) {
+    TRY(auto in, take_linear(builder, p + "fc1_latent_proj", width, hidden, spec.bias));
+    TRY(auto out, take_linear(builder, p + "fc2_latent_proj", hidden, width, spec.bias));
+    moe.latent = {std::move(in), std::move(out)};
+  }
   if (shared == 0) return moe;
-  TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared, spec.activation}));
-  TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
-  moe.shared = nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight),
-                               std::move(mlp.down.weight), std::move(output_gate.weight)};
+  TRY(auto mlp, take_mlp(builder, p + "shared_expert.",
+                         {shared, spec.activation, spec.bias, spec.gated, ops::Gelu::tanh, !spec.gated}));
+  if (spec.bias || !spec.gated || spec.latent > 0) {
+    moe.shared_mlp = std::move(mlp);
+    return moe;
+  }
+  moe.shared =
+      nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight), std::move(mlp.down.weight), {}};
+  if (spec.shared_gate) {
+    TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
+    moe.shared->output_gate = std::move(output_gate.weight);
+  }
   return moe;
 }
 

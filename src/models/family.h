@@ -59,6 +59,8 @@ const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
 // A member of the hybrids (hybrid.cc); null for other types.
 const Family* find_hybrid_family(const std::string& model_type);
+// A family with latent attention (latent.cc); null for other types.
+const Family* find_latent_family(const std::string& model_type);
 
 // A linear layer of a module's matrix, or of some of its rows, in this order.
 nn::Linear linear_of(const ModelBuilder& builder, const std::string& module, const WeightSource& source,
@@ -94,6 +96,10 @@ Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name,
 // layer that reads the keys and values of another layer has no k_proj and v_proj.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
+// Latent attention's projections under `prefix`: q_proj, or q_a_proj, q_a_layernorm and q_b_proj;
+// kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj (or in its place embed_q and unembed_out), o_proj.
+Result<nn::LatentAttention> take_latent_attention(const ModelBuilder& builder, const std::string& prefix,
+                                                  const LayerSpec& layer);
 // The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj (or both in gate_up_proj) and
 // down_proj; or gate (the router), switch_mlp.* (checkpoint/experts.h), shared_expert.* and
 // shared_expert_gate.

@@ -174,6 +174,33 @@ Result<nn::Recurrence> take_delta_of_projections(const ModelBuilder& builder, co
   return out;
 }
 
+// Lara's Gated DeltaNet: in_proj has the rows of queries, keys, values, z, b and a.
+Result<nn::Recurrence> take_delta_of_one(const ModelBuilder& builder, const std::string& p,
+                                         const ops::RecurrenceShape& shape, float eps) {
+  const int values = shape.value_heads * shape.value_dim, channels = shape.conv_channels();
+  const int heads = shape.value_heads, of_b = channels + values;
+  TRY(const auto in, take_split(builder, p + "in_proj", of_b + 2 * heads));
+  const auto rows = [&](int first, int last) {
+    std::vector<int64_t> out;
+    append_rows(out, first, last);
+    return in.rows(builder, out);
+  };
+  nn::Recurrence out;
+  out.shape = shape;
+  out.qkv = rows(0, channels);
+  out.z = rows(channels, of_b);
+  out.b = rows(of_b, of_b + heads);
+  out.a = rows(of_b + heads, of_b + 2 * heads);
+  TRY(const auto taps, take_conv(builder.checkpoint, p + "conv1d.weight", channels, shape.conv_kernel));
+  out.weights.conv_weight = builder.device.to_device(taps);
+  TRY(out.weights.a_log, take_vector(builder, p + "A_log", heads));
+  TRY(out.weights.dt_bias, take_vector(builder, p + "dt_bias", heads));
+  TRY(out.weights.norm_weight, take_vector(builder, p + "out_norm.weight", shape.value_dim));
+  out.weights.eps = eps;
+  TRY(out.out, take_linear(builder, p + "out_proj", builder.spec.hidden, values));
+  return out;
+}
+
 // Lightning attention: qkv_proj has [query | key | value] for each head. There is no convolution.
 Result<nn::Recurrence> take_lightning(const ModelBuilder& builder, const std::string& p,
                                       const ops::RecurrenceShape& shape, float decay_factor) {
@@ -223,6 +250,8 @@ Result<nn::Recurrence> take_recurrence(const ModelBuilder& builder, const std::s
   if (rule.decay == ops::RecurrenceRule::Decay::constant)
     return take_lightning(builder, p, shape, layer.decay_factor);
   if (!rule.delta) return take_mamba2(builder, p, shape, layer.norms.eps);
+  if (builder.checkpoint.has(p + "in_proj.weight"))
+    return take_delta_of_one(builder, p, shape, layer.norms.eps);
   // OLMo's norm has its own eps, whatever rms_norm_eps says.
   return take_delta_of_projections(builder, p, shape, rule.key_decay ? layer.norms.eps : 1e-5f);
 }
@@ -245,6 +274,10 @@ Result<nn::Mixer> take_side_by_side(const ModelBuilder& builder, const std::stri
 Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, const LayerSpec& layer) {
   if (std::holds_alternative<AttentionSpec>(layer.mixer)) {
     TRY(auto attention, take_attention(builder, p + layer.form.attention, layer));
+    return nn::Mixer(std::move(attention));
+  }
+  if (std::holds_alternative<LatentAttentionSpec>(layer.mixer)) {
+    TRY(auto attention, take_latent_attention(builder, p + layer.form.attention, layer));
     return nn::Mixer(std::move(attention));
   }
   if (std::holds_alternative<SideBySideSpec>(layer.mixer)) return take_side_by_side(builder, p, layer);

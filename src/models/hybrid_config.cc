@@ -26,6 +26,8 @@ constexpr KindName kKindNames[] = {
     {"conv", Kind::convolution},
     {"mlp", Kind::mlp},
     {"-", Kind::mlp},
+    {"moe", Kind::moe},
+    {"E", Kind::moe},
 };
 
 }  // namespace
@@ -161,9 +163,20 @@ constexpr LayerForm kLfm2Form{.norm1 = "operator_norm",
                               .down = "w2",
                               .recurrence = "conv.",
                               .mlp = "feed_forward."};
+constexpr LayerForm kLfm2MoeForm{.norm1 = "operator_norm",
+                                 .norm2 = "ffn_norm",
+                                 .q_norm = "q_layernorm",
+                                 .k_norm = "k_layernorm",
+                                 .o = "out_proj",
+                                 .recurrence = "conv."};
+constexpr MoeKeys kLfm2Moe{.routing = {.scores = ops::RouterSpec::Scores::sigmoid, .added_sum = 1e-6f},
+                           .normalise = "norm_topk_prob",
+                           .scale = "routed_scaling_factor",
+                           .layers = MoeKeys::Layers::after_dense,
+                           .dense_key = "num_dense_layers",
+                           .default_dense = 2};
 
-void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
-  read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+void read_lfm2_mixers(ConfigReader& c, const MlpSpec& mlp, ModelSpec& spec) {
   spec.tied_embeddings = c.boolean_or("tie_embedding", spec.tied_embeddings);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
   attention.qk_norm = true;
@@ -180,13 +193,28 @@ void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
       kinds.push_back(attends ? Kind::attention : Kind::convolution);
     }
   }
-  const MlpSpec mlp{lfm2_intermediate(c)};
   for (const Kind kind : kinds)
     spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(convolution), mlp,
                            spec.norms, 0, kLfm2Form});
   read_rope_of_whole_heads(c, attention.head_dim, 1e6, spec);
   if (static_cast<int>(kinds.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
+}
+
+void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
+  read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+  read_lfm2_mixers(c, {lfm2_intermediate(c)}, spec);
+}
+
+void read_lfm2_moe(ConfigReader& c, const Json&, ModelSpec& spec) {
+  read_sizes(c, {2048, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+  read_lfm2_mixers(c, {c.integer_or("intermediate_size", 1, 1 << 20, 7168)}, spec);
+  for (const int i : sparse_layers(c, kLfm2Moe, static_cast<int>(spec.layers.size()))) {
+    MoeSpec experts = read_moe(c, kLfm2Moe);
+    experts.choice_bias = c.boolean_or("use_expert_bias", true);
+    spec.layers[static_cast<size_t>(i)].mlp = experts;
+    spec.layers[static_cast<size_t>(i)].form = kLfm2MoeForm;
+  }
 }
 
 constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads",
@@ -205,6 +233,26 @@ constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads",
 constexpr LayerForm kNemotronMixer{
     .norm1 = "norm", .norm2 = nullptr, .attention = "mixer.", .recurrence = "mixer."};
 constexpr LayerForm kNemotronMlp{.norm1 = nullptr, .norm2 = "norm", .mlp = "mixer."};
+constexpr LayerForm kNemotronMoeForm{.norm1 = nullptr, .norm2 = "norm"};
+constexpr MoeKeys kNemotronMoe{.experts = "n_routed_experts",
+                               .shared_width = "moe_shared_expert_intermediate_size",
+                               .default_shared = 7688,
+                               .choice_bias = true,
+                               .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .added_sum = 1e-20f},
+                               .normalise = "norm_topk_prob",
+                               .scale = "routed_scaling_factor",
+                               .groups = true};
+
+// Experts without a gate, which may work on fewer values than the residual stream has.
+MoeSpec read_nemotron_moe(ConfigReader& c, const MlpSpec& mlp) {
+  MoeSpec experts = read_moe(c, kNemotronMoe);
+  experts.gated = false;
+  experts.bias = mlp.bias;
+  experts.latent = c.integer_or("moe_latent_size", 1, 1 << 17, 0);
+  if (!mlp.relu2)
+    c.unsupported("mlp_hidden_act", c.string_or("mlp_hidden_act", ""), "relu2 is, in a model with experts");
+  return experts;
+}
 
 struct UngatedActivation {
   const char* name;
@@ -232,7 +280,7 @@ MlpSpec read_ungated_mlp(ConfigReader& c) {
 
 // "layers_block_type", or in published files a pattern with a letter for each layer.
 std::vector<Kind> nemotron_layers(ConfigReader& c) {
-  const auto known = {Kind::attention, Kind::recurrence, Kind::mlp};
+  const auto known = {Kind::attention, Kind::recurrence, Kind::mlp, Kind::moe};
   const auto listed = listed_layers(c);
   if (!listed.empty()) return kinds_of(c, "layers_block_type", listed, known);
   std::vector<std::string> letters;
@@ -254,17 +302,24 @@ void read_nemotron_h(ConfigReader& c, const Json&, ModelSpec& spec) {
   // The limit has no upper end, whatever "time_step_limit" says.
   mamba.rule.step_min = static_cast<float>(c.number_or(older("mamba_dt_min", "time_step_min"), 0, 1e6, 1e-3));
   const MlpSpec mlp = read_ungated_mlp(c);
-  for (const Kind kind : nemotron_layers(c)) {
+  const auto kinds = nemotron_layers(c);
+  MoeSpec experts;
+  if (std::ranges::find(kinds, Kind::moe) != kinds.end()) experts = read_nemotron_moe(c, mlp);
+  for (const Kind kind : kinds) {
     LayerSpec layer{attention, std::monostate(), spec.norms, 0, kNemotronMixer};
     if (kind == Kind::recurrence) layer.mixer = mamba;
     if (kind == Kind::mlp) layer.mixer = std::monostate(), layer.mlp = mlp, layer.form = kNemotronMlp;
+    if (kind == Kind::moe) layer.mixer = std::monostate(), layer.mlp = experts, layer.form = kNemotronMoeForm;
     spec.layers.push_back(std::move(layer));
   }
   spec.ropes = {no_rope()};
 }
 
-constexpr LayerForm kGraniteForm{
-    .gate_up = "input_linear", .down = "output_linear", .recurrence = "mamba.", .mlp = "shared_mlp."};
+// The MLP of a model without experts has the name of the shared expert.
+constexpr LayerForm kGraniteForm{.recurrence = "mamba.", .mlp = "mlp.shared_expert."};
+constexpr LayerForm kGraniteMoeForm{.recurrence = "mamba."};
+constexpr MoeKeys kGraniteHMoe{
+    .intermediate = "intermediate_size", .shared_width = "shared_intermediate_size", .default_shared = 1024};
 
 void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
   read_sizes(c, {4096, 32000, 2048, "rms_norm_eps", 1e-6, false}, spec);
@@ -274,9 +329,9 @@ void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
   attention.scale = static_cast<float>(c.number_or("attention_multiplier", 1e-9, 1e9, 1));
   auto mamba = read_mamba2(c, kMambaKeys, expanded_width(c, spec.hidden));
   read_step_limit(c, json, mamba);
-  if (const int experts = c.integer_or("num_local_experts", 0, 1 << 16, 8); experts > 0)
-    c.unsupported("num_local_experts", fmt::format("{}", experts), "0 (a dense model) is");
-  const MlpSpec mlp = read_mlp(c, "shared_intermediate_size", 1024, false);
+  FeedForwardSpec mlp = read_mlp(c, "shared_intermediate_size", 1024, false);
+  const bool sparse = c.integer_or("num_local_experts", 0, 1 << 16, 8) > 0;
+  if (sparse) mlp = read_moe(c, kGraniteHMoe);
   spec.embedding_scale = static_cast<float>(c.number_or("embedding_multiplier", 0, 1e9, 1));
   spec.logits_scale = static_cast<float>(1 / c.number_or("logits_scaling", 1e-9, 1e9, 1));
   const auto residual = static_cast<float>(c.number_or("residual_multiplier", 0, 1e9, 1));
@@ -286,7 +341,7 @@ void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
     kinds.assign(static_cast<size_t>(layers), Kind::recurrence);
   for (const Kind kind : kinds)
     spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms,
-                           0, kGraniteForm, residual});
+                           0, sparse ? kGraniteMoeForm : kGraniteForm, residual});
   if (static_cast<int>(kinds.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
   if (c.string_or("position_embedding_type", "") == "rope")
@@ -370,16 +425,36 @@ void read_olmo_hybrid(ConfigReader& c, const Json&, ModelSpec& spec) {
 struct Hybrid {
   const char* model_type;
   void (*read)(ConfigReader& reader, const Json& config, ModelSpec& spec);
+  bool other_names = false;  // keys may have the names in kOtherNames
 };
-constexpr Hybrid kHybrids[] = {
-    {"lfm2", read_lfm2},       {"nemotron_h", read_nemotron_h},   {"granitemoehybrid", read_granite_h},
-    {"bamba", read_bamba},     {"olmo_hybrid", read_olmo_hybrid}, {"falcon_h1", read_falcon_h1},
-    {"minimax", read_minimax}, {"kimi_linear", read_kimi_linear}};
+constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
+                               {"lfm2_moe", read_lfm2_moe},
+                               {"nemotron_h", read_nemotron_h},
+                               {"granitemoehybrid", read_granite_h},
+                               {"bamba", read_bamba},
+                               {"olmo_hybrid", read_olmo_hybrid},
+                               {"falcon_h1", read_falcon_h1},
+                               {"minimax", read_minimax},
+                               {"kimi_linear", read_kimi_linear, true},
+                               {"lara_mini", read_lara}};
 
 const Hybrid* find_hybrid(const std::string& model_type) {
   const auto* row =
       std::ranges::find_if(kHybrids, [&](const Hybrid& h) { return model_type == h.model_type; });
   return row == std::end(kHybrids) ? nullptr : row;
+}
+
+// Other names of keys, in files of Kimi Linear and Ling 3 and as Transformers saves them, and the usual ones.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {{"model_max_length", "max_position_embeddings"},
+                                                               {"moe_renormalize", "norm_topk_prob"},
+                                                               {"num_expert_group", "n_group"},
+                                                               {"num_experts_per_token", "num_experts_per_tok"},
+                                                               {"num_shared_experts", "n_shared_experts"}};
+
+Json with_usual_names(Json config) {
+  for (const auto& [other, usual] : kOtherNames)
+    if (config.contains(other)) config[usual] = config[other];
+  return config;
 }
 
 }  // namespace
@@ -388,10 +463,12 @@ const Hybrid* find_hybrid(const std::string& model_type) {
 namespace anabranch {
 
 Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) {
-  ConfigReader c(json, file);
   ModelSpec spec;
-  spec.family = c.string_or("model_type", "");
-  hybrid::find_hybrid(spec.family)->read(c, json, spec);
+  spec.family = string_at(json, "model_type");
+  const auto& row = *hybrid::find_hybrid(spec.family);
+  const Json config = row.other_names ? hybrid::with_usual_names(json) : json;
+  ConfigReader c(config, file);
+  row.read(c, config, spec);
   TRY_VOID(c.check());
   return spec;
 }

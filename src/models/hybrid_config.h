@@ -13,7 +13,7 @@ namespace anabranch::hybrid {
 using Rule = ops::RecurrenceRule;
 
 // The kinds of layers.
-enum class Kind { attention, recurrence, convolution, mlp };
+enum class Kind { attention, recurrence, convolution, mlp, moe };
 // The layers' kinds from a list of names, of which only those in `known` are run.
 std::vector<Kind> kinds_of(ConfigReader& c, const char* key, const std::vector<std::string>& names,
                            std::initializer_list<Kind> known);
@@ -73,6 +73,7 @@ MlpSpec read_mlp(ConfigReader& c, const char* key, int absent, bool bias);
 // Families in files of their own.
 void read_falcon_h1(ConfigReader& c, const Json& config, ModelSpec& spec);
 void read_minimax(ConfigReader& c, const Json& config, ModelSpec& spec);
+void read_lara(ConfigReader& c, const Json& config, ModelSpec& spec);
 void read_kimi_linear(ConfigReader& c, const Json& config, ModelSpec& spec);
 
 }  // namespace anabranch::hybrid

@@ -37,11 +37,31 @@ std::vector<Kind> read_kinds(ConfigReader& c, ConfigReader& published, int layer
   return kinds;
 }
 
+constexpr MoeKeys kKimiMoe{
+    .shared_count = "n_shared_experts",
+    .default_shared = 1,
+    .choice_bias = true,
+    .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .scale = 2.446f, .added_sum = 1e-20f},
+    .normalise = "norm_topk_prob",
+    .scale = "routed_scaling_factor",
+    .groups = true,
+    .layers = MoeKeys::Layers::listed,
+    .default_dense = 1};
+
+// How published configs say that there is no other router, and that latent attention has no positions.
+void check_published(ConfigReader& c) {
+  if (const auto scores = c.string_or("moe_router_activation_func", "sigmoid"); scores != "sigmoid")
+    c.unsupported("moe_router_activation_func", scores, "sigmoid is");
+  if (const int step = c.integer_or("moe_layer_freq", 0, 1024, 1); step != 1)
+    c.unsupported("moe_layer_freq", fmt::format("{}", step), "1 is");
+  if (!c.boolean_or("mla_use_nope", true)) c.unsupported("mla_use_nope", "false", "true is");
+}
+
 }  // namespace
 
 void read_kimi_linear(ConfigReader& c, const Json&, ModelSpec& spec) {
   read_sizes(c, {2304, 163840, 1048576, "rms_norm_eps", 1e-5, false}, spec);
-  spec.context_length = c.integer_or("model_max_length", 1, 1 << 27, spec.context_length);
+  check_published(c);
   const Json& published = c.object("linear_attn_config");
   ConfigReader inner(published, "linear_attn_config");
   const ops::RecurrenceShape delta = read_delta(c, inner);
@@ -54,9 +74,11 @@ void read_kimi_linear(ConfigReader& c, const Json&, ModelSpec& spec) {
   for (const Kind kind : kinds) {
     LayerSpec layer{delta, mlp, spec.norms};
     layer.form.recurrence = "self_attn.";
-    if (kind == Kind::attention) c.unsupported("layer_types", "full_attention", "linear_attention is");
+    if (kind == Kind::attention) layer.mixer = read_latent_attention(c, {0, 512, 128, 64, 128}, spec.hidden);
     spec.layers.push_back(std::move(layer));
   }
+  for (const int i : sparse_layers(c, kKimiMoe, layers))
+    if (static_cast<size_t>(i) < kinds.size()) spec.layers[static_cast<size_t>(i)].mlp = read_moe(c, kKimiMoe, i);
   spec.ropes = {no_rope()};
 }
 

@@ -36,7 +36,7 @@ void read_minimax(ConfigReader& c, const Json&, ModelSpec& spec) {
   attention.window = c.integer_or("sliding_window", 1, 1 << 27, 0);
   const ops::RecurrenceShape recurrence = lightning(attention);
   require_silu(c);
-  const MoeSpec experts = read_moe(c, "intermediate_size");
+  const MoeSpec experts = read_moe(c, {.intermediate = "intermediate_size"});
   const auto full = read_residual(c, "full_attn"), linear = read_residual(c, "linear_attn");
   const int layers = c.integer_or("num_hidden_layers", 1, 1024, 32);
   auto kinds = kinds_of(c, "layer_types", c.strings("layer_types"), {Kind::attention, Kind::recurrence});

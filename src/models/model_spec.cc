@@ -42,11 +42,16 @@ std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, cons
   if (const auto* attention = attention_of(layer.mixer))
     why = device.ops().attention_unsupported(attention->head_dim,
                                              spec.ropes.at(static_cast<size_t>(layer.rope)));
+  if (std::holds_alternative<LatentAttentionSpec>(layer.mixer) && !device.ops().linear_heads)
+    why = fmt::format("there are no kernels for latent attention on {}", device.name());
   if (const auto* recurrence = recurrence_of(layer.mixer); why.empty() && recurrence)
     why = device.ops().recurrence_unsupported(*recurrence);
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
       why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
     why = fmt::format("there is no kernel for relu2, the MLP's activation, on {}", device.name());
+  const auto* moe = std::get_if<MoeSpec>(&layer.mlp);
+  if (moe && why.empty() && device.ops().mixture_unsupported)
+    why = device.ops().mixture_unsupported(moe->routing, moe->gated);
   return why;
 }
 
@@ -88,6 +93,8 @@ StateLayout ModelSpec::state_layout(int rank, int ranks) const {
     if (a && a->kv_layer < 0)
       layout.emplace_back(
           KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
+    if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer))
+      layout.emplace_back(KvLayout{1, latent->turned_dim + latent->rank, 0, latent->rank});
     if (const auto* recurrence = recurrence_of(layer.mixer)) {
       ops::RecurrenceShape shape = *recurrence;
       if (shape.key_heads > 0) {

@@ -46,8 +46,21 @@ struct SideBySideSpec {
   RecurrenceScales scales;
 };
 
+// Multi-head latent attention (nn/latent_attention.h).
+struct LatentAttentionSpec {
+  int heads = 0;
+  int query_rank = 0;  // queries are projections of a row of this width; 0: of the layer's input
+  int rank = 0;        // of the latents
+  int plain_dim = 0, turned_dim = 0;  // of a head's queries and keys
+  int value_dim = 0;
+  bool bias = false;             // q_a_proj, kv_a_proj_with_mqa and o_proj have biases
+  bool neighbours_turn = false;  // see AttentionSpec
+  float scale = 0;               // of the scores
+};
+
 // monostate: the layer has no such part.
-using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, SideBySideSpec, std::monostate>;
+using MixerSpec =
+    std::variant<AttentionSpec, LatentAttentionSpec, ops::RecurrenceShape, SideBySideSpec, std::monostate>;
 // The mixer's attention and its recurrence; null where it has none.
 const AttentionSpec* attention_of(const MixerSpec& mixer);
 const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer);
@@ -66,7 +79,12 @@ struct MoeSpec {
   ops::RouterSpec routing;
   int experts = 0, intermediate = 0;
   int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
+  bool shared_gate = false;     // whose output is multiplied by a sigmoid
   ops::Activation activation = ops::Activation::silu;
+  bool gated = true;         // otherwise relu(up(x))^2 takes the place of activation(gate(x)) * up(x)
+  bool choice_bias = false;  // see ops::route()
+  int latent = 0;            // experts' inputs and outputs have so many values; 0 = the hidden size
+  bool bias = false;         // the shared expert and the projections of `latent` have biases
 };
 
 // An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).
@@ -99,7 +117,7 @@ struct LayerSpec {
   MixerSpec mixer;
   FeedForwardSpec mlp;
   NormsSpec norms;
-  int rope = 0;  // index in ModelSpec::ropes; attention only
+  int rope = 0;  // index in ModelSpec::ropes; both kinds of attention only
   LayerForm form = {};
   float residual_scale = 1;  // multiplies what both parts add to the residual stream
   std::optional<nn::NormedResidual> normed_residual = {};

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "nn/absent.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp_and_moe.h"
 #include "nn/normed_residual.h"
 #include "nn/per_layer_input.h"
@@ -13,7 +14,7 @@
 
 namespace anabranch::nn {
 
-using Mixer = std::variant<Attention, Recurrence, ShortConv, SideBySide, Absent>;
+using Mixer = std::variant<Attention, LatentAttention, Recurrence, ShortConv, SideBySide, Absent>;
 using FeedForward = std::variant<Mlp, Moe, MlpAndMoe, Absent>;
 
 struct DecoderLayer {

@@ -49,12 +49,20 @@ struct OpTable {
   // null: `chosen` is in the host's memory, or is never given
   Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
 
+  // heads.h; null: the backend has no models that need them
+  Tensor (*linear_heads)(const Tensor& x, const ExpertMatrices& matrices) = nullptr;
+  Tensor (*join_heads)(const Tensor& a, const Tensor& b) = nullptr;
+
   // experts.h; null: the backend has no kernels for mixtures of experts
-  Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
-  Tensor (*mix_experts)(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+  Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
+                   const Tensor* choice_bias) = nullptr;
+  // Says why the backend cannot run a mixture with such a router, and whose experts have a gate or not; null:
+  // it can run all.
+  std::string (*mixture_unsupported)(const RouterSpec& spec, bool gated) = nullptr;
+  Tensor (*mix_experts)(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                         const SharedExpert* shared) = nullptr;
   // null: built from the ops here
-  Tensor (*mixture)(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights,
+  Tensor (*mixture)(const Tensor& x, const RowNorm* norm, const MixtureWeights& weights,
                     bool add_x) = nullptr;
 
   // elementwise.h

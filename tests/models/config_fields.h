@@ -31,6 +31,10 @@ struct Description {
         a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
         a.v_norm, a.keys_are_values, a.kv_layer, a.in_scale, a.key_scale, a.out_scale);
   }
+  void mixer(const LatentAttentionSpec& a) {
+    add("latent", a.heads, a.query_rank, a.rank, a.plain_dim, a.turned_dim, a.value_dim, a.bias,
+        a.neighbours_turn, a.scale);
+  }
   void mixer(const ops::RecurrenceShape& d) {
     const ops::RecurrenceRule& r = d.rule;
     add("recurrence", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate,
@@ -82,6 +86,7 @@ inline Result<ModelSpec> read(const Json& config) {
   const std::string type = config["model_type"];
   if (type.starts_with("gemma")) return read_gemma_config(config, "config.json");
   if (is_hybrid_member(type)) return read_hybrid_config(config, "config.json");
+  if (is_latent_member(type)) return read_latent_config(config, "config.json");
   if (is_llama_member(type)) return read_llama_config(config, "config.json");
   return read_qwen3_5_config(config, "config.json");
 }

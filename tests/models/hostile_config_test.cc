@@ -53,6 +53,8 @@ constexpr const char* kModels[] = {
     "glm4",
     "qwen2_moe",
     "hunyuan_v1_dense",
+    "deepseek_v3",
+    "minicpm3",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case

@@ -92,15 +92,16 @@ struct LowRankTask {
 // One layer's cache, for the kernels; blocks of 256 positions.
 struct AttentionArgs {
   const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/cpu/attention.h)
-  const void* const* v_blocks = nullptr;  // each [Hkv, ceil(D / 16), 256, 16]
+  // Each [Hkv, ceil(D / 16), 256, 16]; null: values are the last value_dim dimensions of the keys.
+  const void* const* v_blocks = nullptr;
   bool half = true;                       // f16, else f32
-  int64_t kv_heads = 0, heads = 0, head_dim = 0;
+  int64_t kv_heads = 0, heads = 0, head_dim = 0, value_dim = 0;
   int64_t tokens = 0, first_position = 0;  // query row t is at position first_position + t
   int64_t window = 0;
   bool whole = false;             // rows see all positions up to the last row's
   float scale = 0, soft_cap = 0;  // see ScoreSpec (ops/attention.h)
   const float* q = nullptr;       // [T, Hq, D]
-  float* out = nullptr;           // [T, Hq, D]
+  float* out = nullptr;           // [T, Hq, value_dim]
 };
 
 // The partial softmax of some rows over the blocks seen so far: accumulators relative to the maximum. Before
@@ -108,7 +109,7 @@ struct AttentionArgs {
 struct AttentionPartial {
   float* max;  // [rows, padded to a multiple of 16]
   float* sum;  // the same shape
-  float* acc;  // [rows, padded head_dim]
+  float* acc;  // [rows, padded value_dim]
 };
 
 // Entries of draft tokens, f32: k [n, Hk, Dk], delta [n, Hv, Dv], decay [n, Hv] or [n, Hv, Dk], rows [n, C].

@@ -125,10 +125,28 @@ GluKernel glu_kernel(const CpuKernels& k, Activation activation) {
   return activation == Activation::gelu_tanh ? k.geglu : k.swiglu;
 }
 
+namespace {
+
+int64_t first_output(const LinearTask& task) {
+  return task.panel_begin * kPanelRows;
+}
+
+int64_t outputs_of(const LinearTask& task) {
+  return std::min(task.panel_end * kPanelRows, task.weight->rows) - first_output(task);
+}
+
+}  // namespace
+
+void apply_relu2(const CpuKernels& k, const LinearTask& task, int64_t row_begin, int64_t row_end) {
+  for (int64_t r = row_begin; r < row_end; r++) {
+    float* y = task.y + r * task.y_stride + first_output(task);
+    k.relu2(y, 0, y, outputs_of(task));
+  }
+}
+
 void apply_up(const CpuKernels& k, const LinearTask& gate, const PackedMatrix& up_weight,
               const Prepared& input, Activation activation, int64_t row_begin, int64_t row_end) {
-  const int64_t first = gate.panel_begin * kPanelRows,
-                count = std::min(gate.panel_end * kPanelRows, gate.weight->rows) - first;
+  const int64_t first = first_output(gate), count = outputs_of(gate);
   auto* block = static_cast<float*>(
       thread_scratch(2, static_cast<size_t>((row_end - row_begin) * count) * sizeof(float)));
   LinearTask up = gate;

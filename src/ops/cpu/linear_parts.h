@@ -55,5 +55,7 @@ GluKernel glu_kernel(const CpuKernels& kernels, Activation activation);
 // (2).
 void apply_up(const CpuKernels& kernels, const LinearTask& gate, const PackedMatrix& up,
               const Prepared& input, Activation activation, int64_t row_begin, int64_t row_end);
+// y = relu(y)^2 of the block of a task that has been run.
+void apply_relu2(const CpuKernels& kernels, const LinearTask& task, int64_t row_begin, int64_t row_end);
 
 }  // namespace anabranch::ops::cpu

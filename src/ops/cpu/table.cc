@@ -24,6 +24,8 @@ const OpTable& cpu_ops() {
       .linear_add = cpu::linear_add,
       .linear_swiglu = cpu::linear_swiglu,
       .embed = cpu::embed,
+      .linear_heads = cpu::linear_heads,
+      .join_heads = cpu::join_heads,
       .route = cpu::route,
       .mix_experts = cpu::mix_experts,
       .rms_norm = cpu::rms_norm,

@@ -25,6 +25,8 @@ const OpTable& reference_ops() {
     t.linear_add = reference::linear_add;
     t.linear_swiglu = reference::linear_swiglu;
     t.embed = reference::embed;
+    t.linear_heads = reference::linear_heads;
+    t.join_heads = reference::join_heads;
     t.route = reference::route;
     t.mix_experts = reference::mix_experts;
     t.rms_norm = reference::rms_norm;
