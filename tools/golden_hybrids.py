@@ -88,6 +88,15 @@ def kimi_linear(layers, **over):
         "moe_intermediate_size": 20, "num_experts": 6, "num_experts_per_token": 2, "tie_word_embeddings": False} | over
 
 
+def bailing_hybrid(layers, **over):
+    return COMMON | {
+        "architectures": ["BailingHybridForCausalLM"], "model_type": "bailing_hybrid", "layer_types": layers,
+        "num_hidden_layers": len(layers), "intermediate_size": 72, "head_dim": 16, "num_key_value_heads": 4,
+        "kv_lora_rank": 20, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "rope_theta": 20000.0,
+        "first_k_dense_replace": 1, "moe_intermediate_size": 20, "num_experts": 8, "num_experts_per_token": 3,
+        "num_expert_group": 4, "topk_group": 2, "num_nextn_predict_layers": 0, "tie_word_embeddings": False} | over
+
+
 HYBRID_CASES = {
     "nemotron_h": dict(config=nemotron_h([MAMBA, MLP, MAMBA, FULL, MLP, MAMBA]), long=True),
     "nemotron_h_biases": dict(config=nemotron_h(
@@ -100,6 +109,8 @@ HYBRID_CASES = {
     "lfm2": dict(config=lfm2([CONV, CONV, FULL, CONV]), long=True),
     "lfm2_biases": dict(config=lfm2([FULL, CONV, CONV], conv_bias=True, conv_L_cache=4, block_auto_adjust_ff_dim=False,
                                     tie_word_embeddings=False), dtype="f32"),
+    "lfm2_gguf": dict(config=lfm2([CONV, FULL, CONV], hidden_size=64, intermediate_size=96, conv_L_cache=3, conv_bias=False,
+                                  block_auto_adjust_ff_dim=False, block_ffn_dim_multiplier=1.0), world="gguf", dtype="q8_0"),
     "bamba": dict(config=bamba([MAMBA, FULL, MAMBA])),
     "olmo_hybrid": dict(config=olmo_hybrid([MAMBA, MAMBA, MAMBA, FULL]), long=True),
     "olmo_hybrid_rope": dict(config=olmo_hybrid(
@@ -120,6 +131,10 @@ HYBRID_CASES = {
         [MAMBA, FULL], q_lora_rank=17, num_expert_group=3, topk_group=2, num_shared_experts=2, moe_renormalize=False,
         mlp_layer_types=["sparse", "dense"], linear_attn_config={"head_dim": 12, "num_heads": 2, "short_conv_kernel_size": 3}),
         dtype="f32"),
+    "bailing_hybrid": dict(config=bailing_hybrid([MAMBA, MAMBA, FULL]), long=True),
+    "bailing_hybrid_unbounded": dict(config=bailing_hybrid(
+        [FULL, MAMBA], q_lora_rank=17, attention_bias=True, kda_safe_gate=False, short_conv_kernel_size=3,
+        moe_renormalize=False), dtype="f32"),
     "falcon_h1_norm_after": dict(config=falcon_h1(
         2, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=3, time_step_limit=[0.0, 5.0]), dtype="f32"),
 }

@@ -51,6 +51,7 @@ constexpr ArchName kArchs[] = {
      "stablelm",
      "StableLmForCausalLM",
      {.layer_norm_eps = "layer_norm_eps", .partial = true}},
+    {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
@@ -95,6 +96,7 @@ class Builder {
     TRY_VOID(add_gguf_member(m_, arch_.member, out_));
     add_tokens();
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
+    if (out_.arch == GgufArch::lfm2) TRY_VOID(add_lfm2());
     if (gemma) TRY_VOID(add_gguf_gemma(m_, out_));
     return std::move(out_);
   }
@@ -211,11 +213,12 @@ class Builder {
     return m_.real(key, 1e-6);
   }
 
-  // In Ollama's files of hybrid models it is a list, in which recurrent layers have 0.
+  // In files of LFM2, and Ollama's of hybrid models, it is a list, in which layers without attention have 0.
   Result<int64_t> read_kv_heads() {
     constexpr const char* kKey = "attention.head_count_kv";
     const Json* value = m_.find(kKey);
-    if (!is_hybrid(out_.arch) || !value || !value->is_array()) return of_layers(kKey, 1, out_.heads);
+    const bool mixed = is_hybrid(out_.arch) || out_.arch == GgufArch::lfm2;
+    if (!mixed || !value || !value->is_array()) return of_layers(kKey, 1, out_.heads);
     TRY(const auto list, m_.integers(kKey, blocks_, 0));
     int64_t heads = 0;
     for (const int64_t each : list) {
@@ -349,6 +352,20 @@ class Builder {
       rope["mrope_interleaved"] = true;
     }
     c["rope_parameters"] = std::move(rope);
+    return {};
+  }
+
+  // The metadata has the width of the MLP as it is.
+  Result<void> add_lfm2() {
+    Json& c = out_.config;
+    TRY(c["conv_L_cache"], m_.integer("shortconv.l_cache", 1));
+    c["conv_bias"] = in_any_layer("shortconv.conv.bias");
+    c["block_auto_adjust_ff_dim"] = false;
+    c["norm_eps"] = c["rms_norm_eps"];
+    c.erase("rms_norm_eps");
+    c["layer_types"] = Json::array();
+    for (int64_t i = 0; i < out_.layers; i++)
+      c["layer_types"].push_back(!recurrent_.empty() && recurrent_[i] ? "conv" : "full_attention");
     return {};
   }
 

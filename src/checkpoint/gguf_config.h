@@ -22,6 +22,7 @@ enum class GgufArch {
   glm4,
   starcoder2,
   hunyuan,
+  lfm2,
   qwen35,
   qwen3next,
   gemma2,

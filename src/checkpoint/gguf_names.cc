@@ -14,6 +14,7 @@ constexpr NamePair kTop[] = {
     {"output_norm.weight", "model.norm.weight"},
     {"output_norm.bias", "model.norm.bias"},
     {"output.weight", "lm_head.weight"},
+    {"token_embd_norm.weight", "model.norm.weight"},  // LFM2
     // Gemma 4
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
     {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
@@ -58,6 +59,19 @@ constexpr NamePair kStarcoder2[] = {
 constexpr NamePair kHunyuan[] = {{"ffn_norm", "post_attention_layernorm"},
                                  {"attn_q_norm", "self_attn.query_layernorm"},
                                  {"attn_k_norm", "self_attn.key_layernorm"}};
+constexpr NamePair kLfm2[] = {
+    {"attn_norm", "operator_norm"},
+    {"attn_q_norm", "self_attn.q_layernorm"},
+    {"attn_k_norm", "self_attn.k_layernorm"},
+    {"attn_output", "self_attn.out_proj"},
+    {"ffn_gate", "feed_forward.w1"},
+    {"ffn_up", "feed_forward.w3"},
+    {"ffn_down", "feed_forward.w2"},
+    {"shortconv.in_proj", "conv.in_proj"},
+    {"shortconv.conv", "conv.conv"},
+    {"shortconv.out_proj", "conv.out_proj"},
+    {"ffn_norm", "ffn_norm"},
+};
 constexpr NamePair kGemma[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
@@ -139,6 +153,8 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kStarcoder2;
     case GgufArch::hunyuan:
       return kHunyuan;
+    case GgufArch::lfm2:
+      return kLfm2;
     default:
       return kLlama;
   }

@@ -34,6 +34,7 @@ constexpr Names kMoeNames[] = {
     {".mlp.moe_statics.", ".mlp.gate."},
     {".mlp.gate.moe_statics.", ".mlp.gate."},
     {".mlp.gate.wg.", ".mlp.gate."},
+    {".mlp.gate.expert_bias.", ".mlp.gate.e_score_correction_bias."},
     {".mlp.shared_mlp.", ".mlp.shared_expert."},
     {".mlp.shared_experts.", ".mlp.shared_expert."},
     {".mlp.experts.", ".mlp.experts."},
@@ -67,16 +68,20 @@ std::string common_moe_name(std::string name) {
   return name;
 }
 
-// The final norm and the embedding of Nemotron-H, LFM2 and Bamba, and norms in OLMo Hybrid's layers.
+// The final norm and the embedding of Nemotron-H, LFM2, Bamba and Ling, norms in OLMo Hybrid's layers, and
+// Ling's attention.
 std::string common_name(std::string_view rest) {
   for (const auto& [own, common] : {Names{"embeddings.", "embed_tokens."},
+                                    {"word_embeddings.", "embed_tokens."},
                                     {"norm_f.", "norm."},
                                     {"embedding_norm.", "norm."},
                                     {"final_layernorm.", "norm."}})
     if (strip(rest, own)) return std::string(common) + std::string(rest);
   std::string name(rest);
   for (const auto& [own, common] : {Names{".attention_layer_norm.", ".input_layernorm."},
-                                    {".feedforward_layer_norm.", ".post_attention_layernorm."}})
+                                    {".feedforward_layer_norm.", ".post_attention_layernorm."},
+                                    {".attention.dense.", ".self_attn.o_proj."},
+                                    {".attention.", ".self_attn."}})
     if (const size_t at = name.find(own); at != std::string::npos) name.replace(at, own.size(), common);
   return name;
 }

@@ -82,6 +82,8 @@ struct LatentDefaults {
 };
 // Latent attention whose scores have the usual scale.
 LatentAttentionSpec read_latent_attention(ConfigReader& config, const LatentDefaults& defaults, int hidden);
+// The scale of the scores, which a scaled rope's "mscale_all_dim" changes.
+float scale_of_scores(const Json& rope_parameters, float scale);
 // Which of `layers` layers are mixtures.
 std::vector<int> sparse_layers(ConfigReader& config, const MoeKeys& keys, int layers);
 

@@ -436,6 +436,7 @@ constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
                                {"falcon_h1", read_falcon_h1},
                                {"minimax", read_minimax},
                                {"kimi_linear", read_kimi_linear, true},
+                               {"bailing_hybrid", read_ling, true},
                                {"lara_mini", read_lara}};
 
 const Hybrid* find_hybrid(const std::string& model_type) {
@@ -445,11 +446,12 @@ const Hybrid* find_hybrid(const std::string& model_type) {
 }
 
 // Other names of keys, in files of Kimi Linear and Ling 3 and as Transformers saves them, and the usual ones.
-constexpr std::pair<const char*, const char*> kOtherNames[] = {{"model_max_length", "max_position_embeddings"},
-                                                               {"moe_renormalize", "norm_topk_prob"},
-                                                               {"num_expert_group", "n_group"},
-                                                               {"num_experts_per_token", "num_experts_per_tok"},
-                                                               {"num_shared_experts", "n_shared_experts"}};
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"model_max_length", "max_position_embeddings"},
+    {"moe_renormalize", "norm_topk_prob"},
+    {"num_expert_group", "n_group"},
+    {"num_experts_per_token", "num_experts_per_tok"},
+    {"num_shared_experts", "n_shared_experts"}};
 
 Json with_usual_names(Json config) {
   for (const auto& [other, usual] : kOtherNames)

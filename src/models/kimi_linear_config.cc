@@ -66,10 +66,11 @@ void read_kimi_linear(ConfigReader& c, const Json&, ModelSpec& spec) {
   ConfigReader inner(published, "linear_attn_config");
   const ops::RecurrenceShape delta = read_delta(c, inner);
   const int layers = c.integer_or("num_hidden_layers", 1, 1024, 27);
-  const auto kinds = read_kinds(c, inner, layers);
+  auto kinds = read_kinds(c, inner, layers);
   if (const auto good = inner.check(); !good) c.invalid(good.error().message);
   if (static_cast<int>(kinds.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
+  kinds.resize(static_cast<size_t>(layers));
   const MlpSpec mlp = read_mlp(c, "intermediate_size", 9216, false);
   for (const Kind kind : kinds) {
     LayerSpec layer{delta, mlp, spec.norms};
@@ -78,7 +79,7 @@ void read_kimi_linear(ConfigReader& c, const Json&, ModelSpec& spec) {
     spec.layers.push_back(std::move(layer));
   }
   for (const int i : sparse_layers(c, kKimiMoe, layers))
-    if (static_cast<size_t>(i) < kinds.size()) spec.layers[static_cast<size_t>(i)].mlp = read_moe(c, kKimiMoe, i);
+    spec.layers[static_cast<size_t>(i)].mlp = read_moe(c, kKimiMoe, i);
   spec.ropes = {no_rope()};
 }
 

@@ -5,9 +5,8 @@
 namespace anabranch::hybrid {
 namespace {
 
-constexpr MoeKeys kLaraMoe{.shared_width = "shared_expert_intermediate_size",
-                           .default_shared = 512,
-                           .normalise = "norm_topk_prob"};
+constexpr MoeKeys kLaraMoe{
+    .shared_width = "shared_expert_intermediate_size", .default_shared = 512, .normalise = "norm_topk_prob"};
 constexpr const char* kLaraPattern[] = {"linear_attention", "sliding_attention", "linear_attention",
                                         "full_attention", "sliding_attention"};
 

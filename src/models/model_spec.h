@@ -55,6 +55,7 @@ struct LatentAttentionSpec {
   int value_dim = 0;
   bool bias = false;             // q_a_proj, kv_a_proj_with_mqa and o_proj have biases
   bool neighbours_turn = false;  // see AttentionSpec
+  bool head_gate = false;        // each head's output is multiplied by the sigmoid of a projection
   float scale = 0;               // of the scores
 };
 

@@ -17,7 +17,7 @@ Tensor LatentAttention::operator()(const Normed& x, const Batch& batch, int part
     return attend(in, batch, part);
   }();
   const ops::Stage stage(device, "attention: out-projection, add");
-  return add(residual, o, ops::linear_heads(attended, values), x.adapters);
+  return add(residual, o, attended, x.adapters);
 }
 
 std::vector<const Linear*> LatentAttention::of_x() const {
@@ -26,6 +26,7 @@ std::vector<const Linear*> LatentAttention::of_x() const {
     layers.push_back(&*q_in);
   else
     layers.insert(layers.end(), {&q_turned, &q_plain});
+  if (gate) layers.push_back(&*gate);
   return layers;
 }
 
@@ -46,13 +47,13 @@ Tensor LatentAttention::queries(const Tensor& turned, const Tensor& plain, const
 LatentAttention::Projected LatentAttention::project_all(const Normed& x, const Batch& batch) const {
   const auto of_input = project(x, of_x());
   const int rows = x.x.shape(0);
-  const Tensor turned =
-      ops::rope(of_input[0].reshape({rows, 1, turned_dim}), batch.positions, rope, false);
+  const Tensor turned = ops::rope(of_input[0].reshape({rows, 1, turned_dim}), batch.positions, rope, false);
   const Tensor k = ops::join_heads(turned, latent_norm(of_input[1]).reshape({rows, 1, rank}));
-  if (!q_in) return {queries(of_input[2], of_input[3], batch), k};
+  const Tensor gates = gate ? of_input.back() : Tensor();
+  if (!q_in) return {queries(of_input[2], of_input[3], batch), k, gates};
   const Linear* const layers[] = {&q_turned, &q_plain};
   const auto q = project({of_input[2], &*q_norm, x.adapters}, layers);
-  return {queries(q[0], q[1], batch), k};
+  return {queries(q[0], q[1], batch), k, gates};
 }
 
 Tensor LatentAttention::attend(const Projected& in, const Batch& batch, int part) const {
@@ -63,7 +64,8 @@ Tensor LatentAttention::attend(const Projected& in, const Batch& batch, int part
     parts.push_back(ops::attention(in.q.slice_rows(span.begin, end), *span.kv, scores, span.whole));
   }
   keep_snapshots(batch, part);
-  return ops::concat_rows(parts).reshape({in.q.shape(0), heads * rank});
+  const Tensor y = ops::linear_heads(ops::concat_rows(parts).reshape({in.q.shape(0), heads * rank}), values);
+  return gate ? ops::sigmoid_gate(y, ops::linear_heads(in.gate, *ones)) : y;
 }
 
 }  // namespace anabranch::nn

@@ -33,7 +33,7 @@ struct Description {
   }
   void mixer(const LatentAttentionSpec& a) {
     add("latent", a.heads, a.query_rank, a.rank, a.plain_dim, a.turned_dim, a.value_dim, a.bias,
-        a.neighbours_turn, a.scale);
+        a.neighbours_turn, a.head_gate, a.scale);
   }
   void mixer(const ops::RecurrenceShape& d) {
     const ops::RecurrenceRule& r = d.rule;

@@ -50,6 +50,8 @@ constexpr const char* kModels[] = {
     "falcon_h1_norm_after",
     "minimax",
     "kimi_linear",
+    "bailing_hybrid",
+    "lara_mini_biases",
     "glm4",
     "qwen2_moe",
     "hunyuan_v1_dense",

@@ -202,5 +202,111 @@ TEST(ConfigFields, WidthOfFalconH1) {
   expect_use(joined(config, {{"mamba_d_head", "auto"}}), {"mamba_expand", 3});
 }
 
+// Kimi Delta Attention and latent attention.
+const Json kLatentSizes = {{"num_key_value_heads", 4}, {"kv_lora_rank", 20},
+                           {"qk_nope_head_dim", 12},   {"qk_rope_head_dim", 8},
+                           {"v_head_dim", 16},         {"moe_intermediate_size", 24},
+                           {"num_experts", 8},         {"num_experts_per_token", 2}};
+const Fields kLatentFields = {{"vocab_size", 101},
+                              {"hidden_size", 128},
+                              {"intermediate_size", 64},
+                              {"num_hidden_layers", 5},
+                              {"kv_lora_rank", 24},
+                              {"q_lora_rank", 24},
+                              {"qk_nope_head_dim", 16},
+                              {"qk_rope_head_dim", 4},
+                              {"v_head_dim", 20},
+                              {"attention_bias", true},
+                              {"rms_norm_eps", 1e-3},
+                              {"tie_word_embeddings", false},
+                              {"model_max_length", 700},
+                              {"max_position_embeddings", 600},
+                              {"moe_intermediate_size", 48},
+                              {"num_experts", 16},
+                              {"num_local_experts", 16},
+                              {"num_experts_per_token", 3},
+                              {"num_shared_experts", 2},
+                              {"n_shared_experts", 2},
+                              {"moe_renormalize", false},
+                              {"routed_scaling_factor", 1.5},
+                              {"first_k_dense_replace", 3},
+                              {"mlp_layer_types", {"dense", "sparse", "dense", "sparse", "dense", "sparse"}},
+                              {"layer_types", kinds("full_attention")},
+                              {"layer_types", kinds("conv"), Use::refused},
+                              {"linear_num_heads", 3},
+                              {"linear_head_dim", 24},
+                              {"linear_conv_kernel_dim", 3},
+                              {"hidden_act", "relu", Use::refused},
+                              {"attention_dropout", 0.5, Use::no_matter}};
+
+TEST(ConfigFields, KimiLinear) {
+  const Json config = base("kimi_linear", kLatentSizes);
+  const Json published = {{"num_heads", 3},
+                          {"head_dim", 24},
+                          {"short_conv_kernel_size", 3},
+                          {"full_attn_layers", {2, 4}},
+                          {"kda_layers", {1, 3, 5, 6}}};
+  for (const Field& field : kLatentFields + Fields{{"head_dim", 24, Use::no_matter},
+                                                   {"rope_theta", 3000.0, Use::no_matter},
+                                                   {"linear_attn_config", published},
+                                                   {"num_expert_group", 2},
+                                                   {"moe_router_activation_func", "softmax", Use::refused},
+                                                   {"moe_layer_freq", 2, Use::refused},
+                                                   {"mla_use_nope", false, Use::refused}})
+    expect_use(config, field);
+  Json listed = config;
+  listed["linear_attn_config"] = published;
+  const auto spec = read(listed);
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  for (size_t i = 0; i < spec->layers.size(); i++)
+    EXPECT_EQ(std::holds_alternative<LatentAttentionSpec>(spec->layers[i].mixer), i == 1 || i == 3) << i;
+  for (const Json& full : {Json{2, 4, 5}, Json{2}}) {  // layer 5 twice, and layer 4 never
+    listed["linear_attn_config"]["full_attn_layers"] = full;
+    EXPECT_FALSE(read(listed).ok()) << full;
+  }
+}
+
+TEST(ConfigFields, Ling) {
+  const Json groups = {{"num_expert_group", 4}, {"topk_group", 2}};
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 256}};
+  const Json config = base("bailing_hybrid", joined(kLatentSizes, groups));
+  for (const Field& field : kLatentFields + Fields{{"head_dim", 24},
+                                                   {"rope_theta", 3000.0},
+                                                   {"rope_parameters", yarn},
+                                                   {"short_conv_kernel_size", 3},
+                                                   {"layer_group_size", 2},
+                                                   {"kda_safe_gate", false},
+                                                   {"kda_lower_bound", -3.0},
+                                                   {"kda_lower_bound", 3.0, Use::refused},
+                                                   {"num_expert_group", 2},
+                                                   {"topk_group", 3},
+                                                   {"score_function", "softmax", Use::refused},
+                                                   {"num_nextn_predict_layers", 1, Use::no_matter}})
+    expect_use(config, field);
+}
+
+TEST(ConfigFields, Lara) {
+  const Json config = base("lara_mini", joined(kMixture, {{"sliding_window", 32}}));
+  for (const Field& field : kRouter + kNarrow +
+                                Fields{{"head_dim", 32},
+                                       {"num_hidden_layers", 5},
+                                       {"sliding_window", 16},
+                                       {"attention_bias", true},
+                                       {"rope_theta", 3000.0},
+                                       {"rms_norm_eps", 1e-3},
+                                       {"shared_expert_intermediate_size", 48},
+                                       {"norm_topk_prob", false},
+                                       {"layer_types", kinds("full_attention")},
+                                       {"layer_types", kinds("conv"), Use::refused},
+                                       {"linear_conv_kernel_dim", 3},
+                                       {"linear_key_head_dim", 32},
+                                       {"linear_value_head_dim", 32},
+                                       {"linear_num_key_heads", 4},
+                                       {"linear_num_value_heads", 24},
+                                       {"linear_num_value_heads", 9, Use::refused},
+                                       {"hidden_act", "relu", Use::refused}})
+    expect_use(config, field);
+}
+
 }  // namespace
 }  // namespace anabranch
