@@ -334,10 +334,19 @@ def write_model(path, case, tensors):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as tmp:
             plain = pathlib.Path(tmp) / "m"
-            write_model(plain, {"config": case["config"]}, tensors)
+            mixture = case["config"].get("num_experts_per_tok") and case.get("drawn")
+            write_model(plain, {"config": case["config"], "world": "published" if mixture else "hf"}, tensors)
             kind = case.get("dtype", "f16")
             subprocess.run([sys.executable, HERE / "llama_cpp_gguf.py", os.environ["LLAMA_CPP"], plain, path.with_suffix(".gguf"), kind],
                            check=True)
+            return
+    if case.get("world") == "published":  # under the names of published files
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as tmp:
+            write_model(pathlib.Path(tmp) / "m", {"config": case["config"]}, tensors)
+            whole = all(v.dtype == np.float32 for v in tensors.values())
+            load(pathlib.Path(tmp) / "m").to(torch.float32 if whole else torch.bfloat16).save_pretrained(path)
+            (path / "generation_config.json").unlink(missing_ok=True)
             return
     path.mkdir(parents=True)
     config, world = case["config"], case.get("world", "hf")
@@ -378,6 +387,7 @@ def load(path):
     bad += list(info["mismatched_keys"])
     if bad:
         raise SystemExit(f"{path}: Transformers did not load {bad}")
+    model.set_experts_implementation("eager")  # the others refuse odd sizes
     return model.eval()
 
 
