@@ -32,6 +32,7 @@ import transformers
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize as quantize_gguf
 from safetensors.numpy import load_file, save_file
+from transformers.conversion_mapping import get_model_conversion_mapping
 
 from golden_cases import CASES
 from golden_hybrids import HYBRID_CASES, is_hybrid, random_hybrid
@@ -345,7 +346,9 @@ def write_model(path, case, tensors):
         with tempfile.TemporaryDirectory() as tmp:
             write_model(pathlib.Path(tmp) / "m", {"config": case["config"]}, tensors)
             whole = all(v.dtype == np.float32 for v in tensors.values())
-            load(pathlib.Path(tmp) / "m").to(torch.float32 if whole else torch.bfloat16).save_pretrained(path)
+            model = load(pathlib.Path(tmp) / "m").to(torch.float32 if whole else torch.bfloat16)
+            model._weight_conversions = get_model_conversion_mapping(model)
+            model.save_pretrained(path)
             (path / "generation_config.json").unlink(missing_ok=True)
             return
     path.mkdir(parents=True)
