@@ -278,6 +278,9 @@ def longrope(pairs):
 # In their GGUF files the matrices' widths are multiples of 32.
 WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
 GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=0.5)
+DEEP = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, routed_scaling_factor=1.8, norm_topk_prob=True,
+            moe_intermediate_size=20)
+WIDE_DEEP = DEEP | {"moe_intermediate_size": 32} | WIDE
 CASES |= {
     "seed_oss": member("seed_oss", "SeedOss", head_dim=20, num_key_value_heads=1, attention_bias=True, attention_out_bias=True,
                        mlp_bias=True, num_hidden_layers=2),
@@ -347,4 +350,35 @@ CASES |= {
     "starcoder2_gguf": member("starcoder2", "Starcoder2", hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True, **WIDE),
     "glm4_gguf": member("glm4", "Glm4", head_dim=32, partial_rotary_factor=0.5, attention_bias=True, **WIDE),
     "stablelm_gguf": member("stablelm", "StableLm", partial_rotary_factor=0.25, use_qkv_bias=True, **WIDE),
+    # Mixtures of experts. Groups, scales, biases for the choice, leading dense layers, shared experts.
+    "glm4_moe": member("glm4_moe", "Glm4Moe", **DEEP, n_shared_experts=1, first_k_dense_replace=1, use_qk_norm=True, head_dim=12,
+                       attention_bias=True, partial_rotary_factor=0.5, num_nextn_predict_layers=0, num_hidden_layers=3, long=True),
+    "minimax_m2": member("minimax_m2", "MiniMaxM2", num_local_experts=6, num_experts_per_tok=2, head_dim=12, rotary_dim=6,
+                         intermediate_size=20, num_hidden_layers=2, world="published"),
+    "granitemoeshared": member("granitemoeshared", "GraniteMoeShared", num_local_experts=5, num_experts_per_tok=2, intermediate_size=20,
+                               shared_intermediate_size=28, num_hidden_layers=2, world="published", **GRANITE),
+    "olmoe": member("olmoe", "Olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=20, num_hidden_layers=2),
+    "ernie4_5_moe": member("ernie4_5_moe", "Ernie4_5_Moe", moe_num_experts=6, moe_k=2, moe_intermediate_size=20, use_bias=True,
+                           moe_num_shared_experts=2, moe_layer_start_index=1, moe_norm_min=0.6, num_hidden_layers=3, head_dim=12),
+    "hunyuan_v1_moe": member("hunyuan_v1_moe", "HunYuanMoEV1", num_experts=5, moe_topk=[2, 1], intermediate_size=20, head_dim=12,
+                             num_hidden_layers=2, world="published"),
+    "dots1": member("dots1", "Dots1", **DEEP | {"norm_topk_prob": False}, n_shared_experts=2, first_k_dense_replace=1,
+                    sliding_window=19, layer_types=["sliding_attention", "full_attention"], num_hidden_layers=2),
+    "exaone_moe": member("exaone_moe", "ExaoneMoe", **{k: v for k, v in DEEP.items() if k != "n_routed_experts"}, num_experts=8,
+                         num_shared_experts=1, sliding_window=21, sliding_window_pattern=2, head_dim=12,
+                         mlp_layer_types=["sparse", "dense", "sparse"], num_hidden_layers=3),
+    "glm4_moe_gguf": member("glm4_moe", "Glm4Moe", **WIDE_DEEP, n_shared_experts=1, first_k_dense_replace=1, use_qk_norm=True, head_dim=32,
+                            partial_rotary_factor=0.5, num_nextn_predict_layers=0),
+    "dots1_gguf": member("dots1", "Dots1", **WIDE_DEEP, n_shared_experts=2, first_k_dense_replace=1, head_dim=32, sliding_window=None),
+    "exaone_moe_gguf": member("exaone_moe", "ExaoneMoe", **{k: v for k, v in WIDE_DEEP.items() if k != "n_routed_experts"}, num_experts=8,
+                              num_shared_experts=1, scoring_func="sigmoid", sliding_window=21, sliding_window_pattern=2, head_dim=32,
+                              layer_types=["sliding_attention", "full_attention"]),
+    "minimax_m2_gguf": member("minimax_m2", "MiniMaxM2", num_local_experts=4, num_experts_per_tok=2, head_dim=32, rotary_dim=16, **WIDE),
+    "granitemoeshared_gguf": member("granitemoeshared", "GraniteMoeShared", num_local_experts=4, num_experts_per_tok=2,
+                                    shared_intermediate_size=64, **GRANITE, **WIDE),
+    "olmoe_gguf": member("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2, num_key_value_heads=4, **WIDE),
+    "ernie4_5_moe_gguf": member("ernie4_5_moe", "Ernie4_5_Moe", moe_num_experts=4, moe_k=2, num_experts_per_tok=2, moe_intermediate_size=32,
+                                moe_num_shared_experts=1, moe_layer_start_index=1, head_dim=32, **WIDE),
+    "hunyuan_v1_moe_gguf": member("hunyuan_v1_moe", "HunYuanMoEV1", num_experts=4, moe_topk=[2, 2], moe_intermediate_size=[32, 32],
+                                  num_experts_per_tok=2, num_shared_expert=[1, 1], head_dim=32, **WIDE),
 }

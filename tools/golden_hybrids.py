@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 VOCAB = 263
 COMMON = {"vocab_size": VOCAB, "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
           "max_position_embeddings": 1024, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-MAMBA, FULL, CONV, MLP = "linear_attention", "full_attention", "conv", "mlp"
+MAMBA, FULL, CONV, MLP, MOE = "linear_attention", "full_attention", "conv", "mlp", "moe"
 
 
 def nemotron_h(layers, **over):
@@ -111,6 +111,15 @@ HYBRID_CASES = {
                                     tie_word_embeddings=False), dtype="f32"),
     "lfm2_gguf": dict(config=lfm2([CONV, FULL, CONV], hidden_size=64, intermediate_size=96, conv_L_cache=3, conv_bias=False,
                                   block_auto_adjust_ff_dim=False, block_ffn_dim_multiplier=1.0), world="gguf", dtype="q8_0"),
+    "lfm2_moe": dict(config=lfm2(
+        [CONV, FULL, CONV], architectures=["Lfm2MoeForCausalLM"], model_type="lfm2_moe", num_experts=6, num_experts_per_tok=2,
+        moe_intermediate_size=20, num_dense_layers=1, routed_scaling_factor=1.5)),
+    # Experts without a gate, in a latent space.
+    "nemotron_h_moe": dict(config=nemotron_h(
+        [MAMBA, MOE, FULL, MOE], n_routed_experts=8, num_experts_per_tok=3, n_group=2, topk_group=1, routed_scaling_factor=2.5,
+        moe_intermediate_size=20, moe_shared_expert_intermediate_size=28, moe_latent_size=16, mlp_bias=True)),
+    "granite_h_moe": dict(config=granite_h(
+        [MAMBA, FULL, MAMBA], num_local_experts=6, num_experts_per_tok=2, intermediate_size=20, shared_intermediate_size=28)),
     "bamba": dict(config=bamba([MAMBA, FULL, MAMBA])),
     "olmo_hybrid": dict(config=olmo_hybrid([MAMBA, MAMBA, MAMBA, FULL]), long=True),
     "olmo_hybrid_rope": dict(config=olmo_hybrid(

@@ -32,6 +32,7 @@ import transformers
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize as quantize_gguf
 from safetensors.numpy import load_file, save_file
+from transformers.conversion_mapping import get_model_conversion_mapping
 
 from transformers.models.mistral4 import modeling_mistral4 as mistral4
 
@@ -338,10 +339,21 @@ def write_model(path, case, tensors):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as tmp:
             plain = pathlib.Path(tmp) / "m"
-            write_model(plain, {"config": case["config"]}, tensors)
+            mixture = case["config"].get("num_experts_per_tok") and case.get("drawn")
+            write_model(plain, {"config": case["config"], "world": "published" if mixture else "hf"}, tensors)
             kind = case.get("dtype", "f16")
             subprocess.run([sys.executable, HERE / "llama_cpp_gguf.py", os.environ["LLAMA_CPP"], plain, path.with_suffix(".gguf"), kind],
                            check=True)
+            return
+    if case.get("world") == "published":  # under the names of published files
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as tmp:
+            write_model(pathlib.Path(tmp) / "m", {"config": case["config"]}, tensors)
+            whole = all(v.dtype == np.float32 for v in tensors.values())
+            model = load(pathlib.Path(tmp) / "m").to(torch.float32 if whole else torch.bfloat16)
+            model._weight_conversions = get_model_conversion_mapping(model)
+            model.save_pretrained(path)
+            (path / "generation_config.json").unlink(missing_ok=True)
             return
     path.mkdir(parents=True)
     config, world = case["config"], case.get("world", "hf")
@@ -382,6 +394,7 @@ def load(path):
     bad += list(info["mismatched_keys"])
     if bad:
         raise SystemExit(f"{path}: Transformers did not load {bad}")
+    model.set_experts_implementation("eager")  # the others refuse odd sizes
     return model.eval()
 
 

@@ -4,9 +4,11 @@
 #include <charconv>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "checkpoint/file_bytes.h"
@@ -174,6 +176,73 @@ Entry half_of(const Entry& fused, std::string name, int64_t part) {
   return out;
 }
 
+// Turns each expert's matrix: [E, A, B] -> [E, B, A]. Whole matrices are read, each once by each thread that
+// needs rows of it, if their rows are asked for one after the other.
+WeightSource turned(WeightSource source, int64_t experts) {
+  struct Matrix {
+    int64_t expert = -1;
+    std::vector<float> values;
+  };
+  struct Shared {
+    std::mutex mutex;
+    std::map<std::thread::id, Matrix> matrices;
+  };
+  const int64_t from_rows = source.rows / experts, from_cols = source.cols;
+  WeightSource out = source;
+  out.rows = experts * from_cols;
+  out.cols = from_rows;
+  out.read_dense = [=, shared = std::make_shared<Shared>(), read = std::move(source.read_dense)](
+                       int64_t first, int64_t count, float* values) {
+    std::unique_lock<std::mutex> lock(shared->mutex);
+    Matrix& matrix = shared->matrices[std::this_thread::get_id()];
+    lock.unlock();
+    matrix.values.resize(static_cast<size_t>(from_rows * from_cols));
+    for (int64_t row = first; row < first + count; row++) {
+      if (const int64_t expert = row / from_cols; expert != std::exchange(matrix.expert, expert))
+        read(expert * from_rows, from_rows, matrix.values.data());
+      for (int64_t i = 0; i < from_rows; i++)
+        *values++ = matrix.values[static_cast<size_t>(i * from_cols + row % from_cols)];
+    }
+  };
+  return out;
+}
+
+// Some files have gate_up [E, H, 2I] and down [E, I, H], the inputs first.
+bool has_inputs_first(const std::vector<int64_t>& gate_up, const std::vector<int64_t>& down) {
+  return gate_up.size() == 3 && down.size() == 3 && gate_up[1] == down[2] && gate_up[2] == 2 * down[1];
+}
+
+void turn(Entry& entry) {
+  std::swap(entry.info.shape[1], entry.info.shape[2]);
+  if (entry.unreadable || entry.info.shape[0] == 0) return;
+  if (is_coded(entry.source.kind))
+    entry.unreadable =
+        make_error(ErrorKind::unsupported,
+                   "{}: tensor \"{}\": experts whose inputs come first cannot be read quantised ({})",
+                   entry.info.file, shown(entry.info.name), entry.info.type);
+  else
+    entry.source = turned(std::move(entry.source), entry.info.shape[0]);
+}
+
+constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kUp = ".mlp.experts.up_proj",
+                           kDown = ".mlp.experts.down_proj";
+
+// Turns fused experts whose inputs come first.
+void turn_experts(std::vector<Entry>& entries) {
+  std::map<std::string, std::pair<Entry*, Entry*>> layers;
+  for (Entry& entry : entries) {
+    const std::string& name = entry.info.name;
+    for (const auto suffix : {kGateUp, kDown})
+      if (name.ends_with(suffix)) {
+        auto& [gate_up, down] = layers[name.substr(0, name.size() - suffix.size())];
+        (suffix == kGateUp ? gate_up : down) = &entry;
+      }
+  }
+  for (const auto& [name, layer] : layers)
+    if (layer.first && layer.second && has_inputs_first(layer.first->info.shape, layer.second->info.shape))
+      turn(*layer.first), turn(*layer.second);
+}
+
 }  // namespace
 
 bool is_expert_module(std::string_view module) {
@@ -181,8 +250,7 @@ bool is_expert_module(std::string_view module) {
 }
 
 std::vector<Entry> stack_experts(std::vector<Entry> entries) {
-  constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kUp = ".mlp.experts.up_proj",
-                             kDown = ".mlp.experts.down_proj";
+  turn_experts(entries);
   std::vector<Entry> out;
   std::map<std::string, std::map<int64_t, Entry>> unfused;  // by the name of the joined tensor
   for (Entry& entry : entries) {

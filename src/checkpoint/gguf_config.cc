@@ -11,6 +11,25 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 
+constexpr GgufMoe kGlmExperts{.experts = "n_routed_experts",
+                              .shared_count = "n_shared_experts",
+                              .dense = "first_k_dense_replace",
+                              .sigmoid = true,
+                              .deep = true};
+constexpr GgufMoe kExaoneExperts{
+    .shared_count = "num_shared_experts", .dense = "first_k_dense_replace", .sigmoid = true, .deep = true};
+constexpr GgufMoe kMinimaxExperts{
+    .experts = "num_local_experts", .width = "intermediate_size", .sigmoid = true};
+constexpr GgufMoe kGraniteExperts{
+    .experts = "num_local_experts", .width = "intermediate_size", .shared_width = "shared_intermediate_size"};
+constexpr GgufMoe kOlmoeExperts{.width = "intermediate_size"};
+constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
+                                .top_k = "moe_k",
+                                .shared_count = "moe_num_shared_experts",
+                                .dense = "moe_layer_start_index",
+                                .step = "moe_layer_interval"};
+constexpr GgufMoe kHunyuanExperts{.top_k = "moe_topk", .width = "intermediate_size"};
+
 struct ArchName {
   const char* gguf;
   GgufArch arch;
@@ -51,6 +70,34 @@ constexpr ArchName kArchs[] = {
      "stablelm",
      "StableLmForCausalLM",
      {.layer_norm_eps = "layer_norm_eps", .partial = true}},
+    {"glm4moe", GgufArch::seed_oss, "glm4_moe", "Glm4MoeForCausalLM", {.partial = true, .moe = &kGlmExperts}},
+    {"minimax-m2",
+     GgufArch::qwen3,
+     "minimax_m2",
+     "MiniMaxM2ForCausalLM",
+     {.partial = true, .moe = &kMinimaxExperts}},
+    {"granitemoe",
+     GgufArch::llama,
+     "granitemoeshared",
+     "GraniteMoeSharedForCausalLM",
+     {.multipliers = true, .moe = &kGraniteExperts}},
+    {"olmoe", GgufArch::qwen3, "olmoe", "OlmoeForCausalLM", {.normalises = false, .moe = &kOlmoeExperts}},
+    {"dots1", GgufArch::qwen3, "dots1", "Dots1ForCausalLM", {.moe = &kGlmExperts}},
+    {"exaone-moe",
+     GgufArch::qwen3,
+     "exaone_moe",
+     "ExaoneMoeForCausalLM",
+     {.windows = true, .period = 4, .moe = &kExaoneExperts}},
+    {"ernie4_5-moe",
+     GgufArch::qwen3,
+     "ernie4_5_moe",
+     "Ernie4_5_MoeForCausalLM",
+     {.use_bias = true, .moe = &kErnieExperts}},
+    {"hunyuan-moe",
+     GgufArch::hunyuan,
+     "hunyuan_v1_moe",
+     "HunYuanMoEV1ForCausalLM",
+     {.moe = &kHunyuanExperts}},
     {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
@@ -121,9 +168,9 @@ class Builder {
         {"attn_logit_softcapping", 0, [](const ArchName& a) { return a.arch == GgufArch::gemma2; }},
         {"final_logit_softcapping", 0, [](const ArchName& a) { return is_gemma(a.arch); }},
         {"router_logit_softcapping", 0},
-        {"expert_weights_scale", 1},
-        {"expert_group_count", 1},
-        {"expert_gating_func", 1},  // softmax
+        {"expert_weights_scale", 1, [](const ArchName& a) { return a.member.moe && a.member.moe->deep; }},
+        {"expert_group_count", 1, [](const ArchName& a) { return a.member.moe && a.member.moe->deep; }},
+        {"expert_gating_func", 1, [](const ArchName& a) { return a.member.moe && a.member.moe->sigmoid; }},
         {"attention.causal", 1},
         {"rope.mrope_interleaved", 1}};
     for (const Key& key : kKeys) {
@@ -267,6 +314,7 @@ class Builder {
     Json& c = out_.config;
     TRY(const int64_t used, m_.integer("expert_used_count", 1));
     c["num_experts_per_tok"] = used;
+    if (arch_.member.moe) return add_gguf_experts(m_, *arch_.member.moe, arch_.member.normalises, out_);
     TRY(const bool normalised, m_.flag("expert_weights_norm", arch_.member.normalises));
     if (!normalised && arch_.member.normalises && out_.arch != GgufArch::qwen3 &&
         out_.arch != GgufArch::qwen3next)

@@ -49,6 +49,16 @@ struct GgufConfig {
   Json config;
 };
 
+// The keys under which config.json has what the metadata says of experts, for families that name them
+// differently from Qwen3-MoE. A key that is null does not exist.
+struct GgufMoe {
+  const char *experts = "num_experts", *top_k = "num_experts_per_tok", *width = "moe_intermediate_size";
+  const char *shared_width = nullptr, *shared_count = nullptr;
+  const char *dense = nullptr, *step = nullptr;  // leading dense layers; every so-manyth layer is a mixture
+  bool sigmoid = false;                          // the scores are sigmoids
+  bool deep = false;                             // there are groups and a scale
+};
+
 // What a member of the Llama family (models/llama_members.h) has in its metadata besides the usual keys.
 struct GgufMember {
   const char* layer_norm_eps =
@@ -60,6 +70,7 @@ struct GgufMember {
   bool multipliers = false, logit_scale = false;  // factors of Granite, of Cohere 2
   bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
+  const GgufMoe* moe = nullptr;
 };
 
 // The tensors with the divisors of a rope's frequencies. Their values become part of the config.
@@ -73,9 +84,12 @@ Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path);
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
 
 // Parts of read_gguf_config(): the rope of every architecture except gemma4 (gguf_rope.cc), and the settings
-// that only members of the Llama family (gguf_member.cc) or Gemma (gguf_gemma.cc) have.
+// that only members of the Llama family, or some with experts (gguf_member.cc), or Gemma (gguf_gemma.cc)
+// have.
 Result<void> add_gguf_rope(const GgufMetadata& metadata, GgufConfig& out);
 Result<void> add_gguf_member(const GgufMetadata& metadata, const GgufMember& member, GgufConfig& out);
+Result<void> add_gguf_experts(const GgufMetadata& metadata, const GgufMoe& moe, bool normalises,
+                              GgufConfig& out);
 Result<void> add_gguf_gemma(const GgufMetadata& metadata, GgufConfig& out);
 
 }  // namespace anabranch

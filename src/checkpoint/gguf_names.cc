@@ -34,6 +34,8 @@ constexpr NamePair kCommon[] = {
     {"attn_norm", "input_layernorm"},
     // Mixtures of experts: the router, stacked matrices, the shared expert.
     {"ffn_gate_inp", "mlp.gate"},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+    {"exp_probs_b", "mlp.gate.e_score_correction_bias"},  // older files
     {"ffn_gate_exps", "mlp.switch_mlp.gate_proj"},
     {"ffn_up_exps", "mlp.switch_mlp.up_proj"},
     {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"},

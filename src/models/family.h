@@ -12,7 +12,8 @@ namespace anabranch {
 // (ops/cuda/linear.h), and so do 16 columns of the residual stream.
 constexpr int kSharedTile = 64, kSharedColumns = 16;
 
-constexpr const char *kEmbeddingMatrix = "model.embed_tokens.weight", *kHeadMatrix = "lm_head.weight";
+constexpr const char *kEmbeddingMatrix = "model.embed_tokens.weight", *kHeadMatrix = "lm_head.weight",
+                     *kHeadBias = "lm_head.bias";
 
 // The context of loading a model: its files, its description, and the device that receives the weights.
 struct ModelBuilder {

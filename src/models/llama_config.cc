@@ -155,12 +155,29 @@ Json rope_scaled_without_windows(ConfigReader& c, const Member& member, bool win
   return own;
 }
 
-// See Ropes::longrope.
-void require_longrope(ConfigReader& c, Json& own) {
+// Whether the rope is a longrope, or else a plain one.
+bool is_longrope(ConfigReader& c, const Json& own) {
   ConfigReader rope(own, "rope parameters");
   const std::string type = rope.string_or("rope_type", rope.string_or("type", "default"));
   if (type != "default" && type != "longrope" && type != "su")
     c.unsupported("rope_scaling", "of type " + type, "default and longrope are, in this family");
+  return type != "default";
+}
+
+// See Ropes::mscale.
+void apply_mscale(ConfigReader& c, Json& own) {
+  if (!is_longrope(c, own)) return;
+  ConfigReader rope(own, "rope parameters");
+  const double near = rope.number("short_mscale", 1e-3, 1e6), far = rope.number("long_mscale", 1e-3, 1e6);
+  if (auto checked = rope.check(); !checked) return c.invalid(checked.error().message);
+  if (near != far)
+    c.unsupported("rope_scaling", "with a short_mscale that is not the long_mscale", "equal ones are");
+  own["attention_factor"] = near;
+}
+
+// See Ropes::longrope.
+void require_longrope(ConfigReader& c, Json& own) {
+  is_longrope(c, own);
   if (!c.has("original_max_position_embeddings")) own["original_max_position_embeddings"] = 4096;
 }
 
@@ -183,6 +200,7 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
   if (member.ropes == Ropes::longrope) require_longrope(c, own);
+  if (member.ropes == Ropes::mscale) apply_mscale(c, own);
   if (member.ropes == Ropes::fixed_alpha) apply_alpha(c, member.theta, attention.head_dim, own);
   return own;
 }

@@ -120,7 +120,8 @@ struct Member {
   // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
   // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
   // "dynamic" one with an "alpha" is a plain one with another base.
-  enum class Ropes { usual, scaled_without_windows, longrope, fixed_alpha } ropes = Ropes::usual;
+  // mscale: as longrope, with the factor of the cosines and sines given.
+  enum class Ropes { usual, scaled_without_windows, longrope, mscale, fixed_alpha } ropes = Ropes::usual;
   const char* parallel_key = nullptr;  // if it is true, the form is kParallel
   const char* refused_key = nullptr;   // must be absent, null or false
 };
@@ -422,6 +423,17 @@ constexpr Member kMembers[] = {
      .kv_heads = 32,
      .window = 4096,
      .eps = 1e-5},
+    {.model_type = "phimoe",
+     .bias_key = "attention_bias",
+     .windows = Member::Windows::all,
+     .moe = &kPhiMoe,
+     .layer_norm = true,
+     .norm_bias = true,
+     .kv_heads = 8,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 1e6,
+     .ropes = Member::Ropes::mscale},
     {.model_type = "solar_open",
      .bias_key = "attention_bias",
      .moe = &kSolarMoe,

@@ -113,8 +113,8 @@ Result<nn::DecoderLayer> load_layer(const ModelBuilder& model, const Family& fam
                             model.spec.layers[static_cast<size_t>(layer)]);
 }
 
-OutputHead make_head(const ModelSpec& spec, ops::Weight weight) {
-  return OutputHead(std::move(weight), spec.logits_scale, spec.logits_soft_cap);
+OutputHead make_head(const ModelSpec& spec, ops::Weight weight, std::optional<Tensor> bias = {}) {
+  return OutputHead(std::move(weight), spec.logits_scale, spec.logits_soft_cap, std::move(bias));
 }
 
 // A model of the layers loaded so far, whose head is the embedding (ModelLoadOptions::begun).
@@ -199,7 +199,13 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   if (!spec.tied_embeddings) {
     TRY(head_rows, checkpoint.take_matrix(kHeadMatrix, spec.vocab, spec.hidden));
   }
-  OutputHead head = make_head(spec, spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows));
+  std::optional<Tensor> head_bias;
+  if (checkpoint.has(kHeadBias)) {
+    TRY(const auto values, checkpoint.take(kHeadBias, {spec.vocab}));
+    head_bias = device.to_device(values);
+  }
+  OutputHead head = make_head(spec, spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows),
+                              std::move(head_bias));
   std::optional<nn::PerLayerInputs> per_layer_inputs;
   if (spec.per_layer_width > 0) {
     TRY(per_layer_inputs, family->build_per_layer_inputs(builder));

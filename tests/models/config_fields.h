@@ -50,11 +50,14 @@ struct Description {
   void mlp(std::monostate) { add("none"); }
   void mlp(const MlpSpec& m) {
     add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
+  }
         m.relu2, m.gate_scale, m.down_scale);
   }
   void mlp(const MoeSpec& m) {
-    add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
-        static_cast<int>(m.activation));
+    const ops::RouterSpec& r = m.routing;
+    add("moe", m.experts, m.intermediate, m.shared_intermediate, m.shared_gate, m.choice_bias, m.gated,
+        m.latent, m.bias, r.top_k, static_cast<int>(r.scores), r.normalise, r.scale, r.least_sum, r.added_sum,
+        r.groups, r.top_groups, r.best_of_group, r.tolerance, static_cast<int>(m.activation));
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
   void rope(const ops::Rope& r) {

@@ -1,8 +1,6 @@
 // Every field of the config classes of our families in Transformers 5.24, with a value that is not the usual
 // one: it changes what is computed, it is refused, or it does not matter to what is computed.
-#include <gtest/gtest.h>
-
-#include "config_fields.h"
+#include "models/config_fields.h"
 
 namespace anabranch {
 namespace {
@@ -80,6 +78,7 @@ TEST(ConfigFields, Qwen) {
     expect_use(mixture, field);
 }
 
+// Members of the Llama family without experts, and Qwen2-MoE.
 std::vector<MemberFields> member_fields() {
   const Json still = {1, 0, 1, 0, 1, 1}, factors = std::vector<double>(8, 2.0);
   const Json longrope = {{"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}};

@@ -57,6 +57,9 @@ constexpr const char* kModels[] = {
     "hunyuan_v1_dense",
     "deepseek_v3",
     "minicpm3",
+    "glm4_moe",
+    "ernie4_5_moe",
+    "nemotron_h_moe",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case
@@ -286,6 +289,14 @@ TEST(HostileConfig, AnySizesAreAnErrorOrRunExactly) {
                             "num_experts_per_tok",
                             "top_k_experts",
                             "moe_intermediate_size",
+                            "n_routed_experts",
+                            "n_shared_experts",
+                            "n_group",
+                            "topk_group",
+                            "first_k_dense_replace",
+                            "moe_latent_size",
+                            "moe_num_experts",
+                            "moe_k",
                             "shared_expert_intermediate_size",
                             "decoder_sparse_step",
                             "full_attention_interval",

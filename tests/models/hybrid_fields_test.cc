@@ -1,5 +1,5 @@
 // As config_fields_test.cc, for hybrids of attention with Mamba2, short convolutions and other recurrences.
-#include "config_fields.h"
+#include "models/config_fields.h"
 
 namespace anabranch {
 namespace {
@@ -49,7 +49,7 @@ std::vector<MemberFields> hybrid_fields() {
        kDense + Fields{{"layer_norm_epsilon", 1e-3},
                        {"rms_norm_eps", 1e-3, Use::no_matter},
                        {"hybrid_override_pattern", "M-*M"},
-                       {"hybrid_override_pattern", "ME*", Use::refused},
+                       {"hybrid_override_pattern", "MX*", Use::refused},
                        {"layers_block_type", types("mamba")},
                        {"mlp_hidden_act", "gelu"},
                        {"mlp_hidden_act", "silu", Use::refused},
@@ -75,7 +75,6 @@ std::vector<MemberFields> hybrid_fields() {
               {{"num_local_experts", 0}, {"shared_intermediate_size", 96}, {"layer_types", types("mamba")}}),
        mamba + Fields{{"shared_intermediate_size", 64},
                       {"intermediate_size", 64, Use::no_matter},
-                      {"num_local_experts", 8, Use::refused},
                       {"attention_bias", true},
                       {"attention_multiplier", 2.0},
                       {"embedding_multiplier", 2.0},

@@ -1,7 +1,7 @@
 // As config_fields_test.cc, for families with latent attention.
 #include <cmath>
 
-#include "config_fields.h"
+#include "models/config_fields.h"
 
 namespace anabranch {
 namespace {
