@@ -333,12 +333,28 @@ def nested_config(text, **more):
             "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text} | more
 
 
+def experts_apart(tensors):
+    """Each expert's matrices under names of their own, as published files of DeepSeek have them."""
+    out = {}
+    for name, v in tensors.items():
+        if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+            out[name] = v
+            continue
+        prefix, kind = name.rsplit(".", 1)
+        for e, matrix in enumerate(v):
+            parts = {"gate_proj": matrix[:len(matrix) // 2], "up_proj": matrix[len(matrix) // 2:]} if kind == "gate_up_proj" else \
+                {kind: matrix}
+            out |= {f"{prefix}.{e}.{part}.weight": np.ascontiguousarray(w) for part, w in parts.items()}
+    return out
+
+
 def write_model(path, case, tensors):
     if case.get("world") == "gguf":
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as tmp:
             plain = pathlib.Path(tmp) / "m"
-            write_model(plain, {"config": case["config"]}, tensors)
+            apart = case["config"]["model_type"].startswith("deepseek")
+            write_model(plain, {"config": case["config"]}, experts_apart(tensors) if apart else tensors)
             kind = case.get("dtype", "f16")
             subprocess.run([sys.executable, HERE / "llama_cpp_gguf.py", os.environ["LLAMA_CPP"], plain, path.with_suffix(".gguf"), kind],
                            check=True)

@@ -51,6 +51,7 @@ constexpr ArchName kArchs[] = {
      "stablelm",
      "StableLmForCausalLM",
      {.layer_norm_eps = "layer_norm_eps", .partial = true}},
+    {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
@@ -72,6 +73,10 @@ Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path)
                     shown(name->get_ref<const std::string&>()), known);
 }
 
+bool is_latent(const ArchName& arch) {
+  return arch.arch == GgufArch::deepseek2;
+}
+
 class Builder {
  public:
   Builder(const GgufFile& file, const std::string& path, const ArchName& arch)
@@ -90,8 +95,10 @@ class Builder {
       c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
       c["sliding_window"] = nullptr;
     }
-    TRY_VOID(add_experts());
+    if (latent_) TRY_VOID(add_gguf_latent(m_, out_));
+    if (!latent_) TRY_VOID(add_experts());
     if (out_.arch != GgufArch::gemma4) TRY_VOID(add_gguf_rope(m_, out_));
+    if (latent_) TRY_VOID(finish_gguf_latent(m_, out_));
     TRY_VOID(add_gguf_member(m_, arch_.member, out_));
     add_tokens();
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
@@ -119,9 +126,10 @@ class Builder {
         {"attn_logit_softcapping", 0, [](const ArchName& a) { return a.arch == GgufArch::gemma2; }},
         {"final_logit_softcapping", 0, [](const ArchName& a) { return is_gemma(a.arch); }},
         {"router_logit_softcapping", 0},
-        {"expert_weights_scale", 1},
-        {"expert_group_count", 1},
-        {"expert_gating_func", 1},  // softmax
+        {"expert_weights_scale", 1, is_latent},
+        {"expert_group_count", 1, is_latent},
+        {"expert_gating_func", 1, is_latent},  // softmax
+        {"attention.temperature_scale", 0, [](const ArchName& a) { return !is_latent(a); }},
         {"attention.causal", 1},
         {"rope.mrope_interleaved", 1}};
     for (const Key& key : kKeys) {
@@ -164,8 +172,8 @@ class Builder {
     if (ffn == 0 && out_.experts == 0)
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.feed_forward_length\" is missing", path_,
                         arch_.gguf);
-    TRY_VOID(check_scale(head_dim));
-    if (value_dim != head_dim)
+    if (!latent_) TRY_VOID(check_scale(head_dim));
+    if (value_dim != head_dim && !latent_)
       return make_error(ErrorKind::unsupported, "{}: keys of {} but values of {}", path_, head_dim,
                         value_dim);
     const GgufTensor* embedding = m_.tensor("token_embd.weight");
@@ -372,6 +380,7 @@ class Builder {
   const std::string& path_;
   const ArchName& arch_;
   GgufMetadata m_;
+  const bool latent_ = is_latent(arch_);
   int64_t blocks_ = 0, mtp_ = 0;   // number of layers as in the file; layers of the MTP module
   std::vector<bool> recurrent_{};  // for each block, if the list of key heads says it
   GgufConfig out_;

@@ -20,13 +20,12 @@ std::vector<int64_t> rows_of_blocks(int count, int size, int begin, int end, boo
   return rows;
 }
 
-// The heads' matrices [plain, rank] that make keys, the first rows of each block of `size` rows, with rows and
-// columns exchanged, for queries.
+// The heads' matrices [plain, rank] that make keys, the first rows of each block of `size` rows, with rows
+// and columns exchanged, for queries.
 WeightSource exchanged(const WeightSource& source, int heads, int size, int plain) {
   const auto rank = source.cols;
   auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(heads * plain * rank));
-  for (int64_t h = 0; h < heads; h++)
-    read_values(source, h * size, plain, values->data() + h * plain * rank);
+  for (int64_t h = 0; h < heads; h++) read_values(source, h * size, plain, values->data() + h * plain * rank);
   WeightSource out;
   out.rows = heads * rank;
   out.cols = plain;
@@ -51,8 +50,8 @@ Result<void> take_queries(const ModelBuilder& builder, const std::string& p, con
   TRY(const auto source, builder.take_matrix(name + ".weight", int64_t{a.heads} * head,
                                              a.query_rank > 0 ? a.query_rank : builder.spec.hidden));
   out.q_plain = linear_of(builder, name, source, rows_of_blocks(a.heads, head, 0, a.plain_dim));
-  out.q_turned = linear_of(builder, name, source,
-                           rows_of_blocks(a.heads, head, a.plain_dim, head, a.neighbours_turn));
+  out.q_turned =
+      linear_of(builder, name, source, rows_of_blocks(a.heads, head, a.plain_dim, head, a.neighbours_turn));
   return {};
 }
 
@@ -94,7 +93,7 @@ Result<void> take_heads(const ModelBuilder& builder, const std::string& p, const
 }
 
 Result<nn::DecoderLayer> build_latent_layer(const ModelBuilder& builder, const std::string& p,
-                                     const LayerSpec& layer) {
+                                            const LayerSpec& layer) {
   TRY(auto attention, take_latent_attention(builder, p + layer.form.attention, layer));
   TRY(auto mlp, take_feed_forward(builder, p + layer.form.mlp, layer.mlp, layer.form));
   return join_layer(builder, p, layer, std::move(attention), std::move(mlp));

@@ -1,5 +1,5 @@
-// Families with latent attention: DeepSeek V2 and V3, and models that are put together like these. References:
-// Transformers' modeling_deepseek_v3.py and the modeling and configuration files of the others.
+// Families with latent attention: DeepSeek V2 and V3, and models that are put together like these.
+// References: Transformers' modeling_deepseek_v3.py and the modeling and configuration files of the others.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -31,16 +31,17 @@ constexpr MoeKeys kDeepseek2Moe{.experts = "n_routed_experts",
                                 .routing = {.normalise = false, .best_of_group = true},
                                 .scale = "routed_scaling_factor",
                                 .layers = MoeKeys::Layers::after_dense};
-constexpr MoeKeys kGlmLiteMoe{.experts = "n_routed_experts",
-                              .shared_count = "n_shared_experts",
-                              .default_shared = 1,
-                              .choice_bias = true,
-                              .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .scale = 1.8f, .added_sum = 1e-20f},
-                              .normalise = "norm_topk_prob",
-                              .scale = "routed_scaling_factor",
-                              .groups = true,
-                              .layers = MoeKeys::Layers::listed,
-                              .default_dense = 1};
+constexpr MoeKeys kGlmLiteMoe{
+    .experts = "n_routed_experts",
+    .shared_count = "n_shared_experts",
+    .default_shared = 1,
+    .choice_bias = true,
+    .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .scale = 1.8f, .added_sum = 1e-20f},
+    .normalise = "norm_topk_prob",
+    .scale = "routed_scaling_factor",
+    .groups = true,
+    .layers = MoeKeys::Layers::listed,
+    .default_dense = 1};
 constexpr MoeKeys kMistral4Moe{.experts = "n_routed_experts",
                                .shared_count = "n_shared_experts",
                                .default_shared = 1,
@@ -59,8 +60,8 @@ struct LatentMember {
   int context = 4096;
   double eps = 1e-6;
   bool tied = false;
-  bool mlp_bias = false;     // "mlp_bias" is read
-  bool multipliers = false;  // MiniCPM3's keys for embedding, residual stream and logits
+  bool mlp_bias = false;      // "mlp_bias" is read
+  bool multipliers = false;   // MiniCPM3's keys for embedding, residual stream and logits
   bool long_context = false;  // Mistral 4's rope where the config has none
 };
 
@@ -73,8 +74,16 @@ constexpr LatentMember kLatentMembers[] = {
      .mlp_bias = true},
     {.model_type = "deepseek_v3", .attention = {1536, 512, 128, 64, 128}, .moe = &kDeepseek3Moe},
     {.model_type = "kimi_k2", .attention = {1536, 512, 128, 64, 128}, .moe = &kDeepseek3Moe},
-    {.model_type = "glm4_moe_lite", .attention = {768, 512, 192, 64, 256}, .moe = &kGlmLiteMoe, .context = 202752, .eps = 1e-5},
-    {.model_type = "mistral4", .attention = {1024, 256, 64, 64, 128}, .moe = &kMistral4Moe, .context = 1048576, .long_context = true},
+    {.model_type = "glm4_moe_lite",
+     .attention = {768, 512, 192, 64, 256},
+     .moe = &kGlmLiteMoe,
+     .context = 202752,
+     .eps = 1e-5},
+    {.model_type = "mistral4",
+     .attention = {1024, 256, 64, 64, 128},
+     .moe = &kMistral4Moe,
+     .context = 1048576,
+     .long_context = true},
     {.model_type = "youtu", .attention = {1536, 512, 128, 64, 128}, .context = 131072, .tied = true},
     {.model_type = "minicpm3",
      .attention = {768, 256, 64, 32, 0},
@@ -87,8 +96,8 @@ constexpr LatentMember kLatentMembers[] = {
 };
 
 const LatentMember* find_latent_member(const std::string& model_type) {
-  const auto* row = std::ranges::find_if(
-      kLatentMembers, [&](const LatentMember& m) { return m.model_type == model_type; });
+  const auto* row =
+      std::ranges::find_if(kLatentMembers, [&](const LatentMember& m) { return m.model_type == model_type; });
   return row == std::end(kLatentMembers) ? nullptr : row;
 }
 
@@ -167,7 +176,8 @@ void read_multipliers(ConfigReader& c, ModelSpec& spec) {
   spec.logits_scale = c.is_null("dim_model_base")
                           ? 1
                           : static_cast<float>(c.number_or("dim_model_base", 1e-9, 1e9, 256) / spec.hidden);
-  const double depth = c.is_null("scale_depth") ? std::sqrt(layers) : c.number_or("scale_depth", 1e-9, 1e9, 1.4);
+  const double depth =
+      c.is_null("scale_depth") ? std::sqrt(layers) : c.number_or("scale_depth", 1e-9, 1e9, 1.4);
   for (LayerSpec& layer : spec.layers) layer.residual_scale = static_cast<float>(depth / std::sqrt(layers));
 }
 
@@ -201,8 +211,9 @@ Result<ModelSpec> read_latent_config(const Json& json, const std::string& file) 
   spec.norms.eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, member.eps));
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", member.tied);
   LatentAttentionSpec attention = read_latent_attention(c, member.attention, spec.hidden);
-  attention.neighbours_turn = member.pairs == LatentMember::Pairs::by_key ? c.boolean_or("rope_interleave", true)
-                                                                          : member.pairs == LatentMember::Pairs::neighbours;
+  attention.neighbours_turn = member.pairs == LatentMember::Pairs::by_key
+                                  ? c.boolean_or("rope_interleave", true)
+                                  : member.pairs == LatentMember::Pairs::neighbours;
   read_rope_and_scale(c, member, attention, spec);
   MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   mlp.bias = member.mlp_bias && c.boolean_or("mlp_bias", false);

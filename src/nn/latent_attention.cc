@@ -46,8 +46,7 @@ Tensor LatentAttention::queries(const Tensor& turned, const Tensor& plain, const
 LatentAttention::Projected LatentAttention::project_all(const Normed& x, const Batch& batch) const {
   const auto of_input = project(x, of_x());
   const int rows = x.x.shape(0);
-  const Tensor turned =
-      ops::rope(of_input[0].reshape({rows, 1, turned_dim}), batch.positions, rope, false);
+  const Tensor turned = ops::rope(of_input[0].reshape({rows, 1, turned_dim}), batch.positions, rope, false);
   const Tensor k = ops::join_heads(turned, latent_norm(of_input[1]).reshape({rows, 1, rank}));
   if (!q_in) return {queries(of_input[2], of_input[3], batch), k};
   const Linear* const layers[] = {&q_turned, &q_plain};

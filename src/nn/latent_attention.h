@@ -7,10 +7,10 @@
 
 namespace anabranch::nn {
 
-// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2"). A token's keys and values are products of one
-// row of `rank` numbers, the latent; the keys of all heads have one part more in common, which turns with the
-// position. Queries are multiplied with the keys' matrices, and the latents' mixture with the values', so that
-// the cache holds [turned part | latent] of each token, as keys and values of one head.
+// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2"). A token's keys and values are products of
+// one row of `rank` numbers, the latent; the keys of all heads have one part more in common, which turns with
+// the position. Queries are multiplied with the keys' matrices, and the latents' mixture with the values', so
+// that the cache holds [turned part | latent] of each token, as keys and values of one head.
 struct LatentAttention {
   int heads = 0, plain_dim = 0, turned_dim = 0, rank = 0, value_dim = 0;
   ops::ScoreSpec scores;
@@ -29,8 +29,8 @@ struct LatentAttention {
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     if (q_in) visit(q_in->weight);
-    for (const auto* weight : {&q_turned.weight, &q_plain.weight, &k_turned.weight, &latent.weight, &keys.weight,
-                               &values.weight, &o.weight})
+    for (const auto* weight : {&q_turned.weight, &q_plain.weight, &k_turned.weight, &latent.weight,
+                               &keys.weight, &values.weight, &o.weight})
       visit(*weight);
   }
   template <class Visit>
