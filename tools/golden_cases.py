@@ -318,7 +318,7 @@ CASES |= {
                           topk_method="group_limited_greedy", **DEEP_EXPERTS),
     "glm4_moe_lite": latent("glm4_moe_lite", "Glm4MoeLite", q_lora_rank=17, rope_interleave=False,
                             mlp_layer_types=["dense", "sparse", "sparse"], **DEEP_EXPERTS | {"norm_topk_prob": False}),
-    "mistral4": latent("mistral4", "Mistral4", q_lora_rank=16, first_k_dense_replace=0, **DEEP_EXPERTS, rope_parameters={
+    "mistral4_nested": latent("mistral4", "Mistral4", world="nested", q_lora_rank=16, first_k_dense_replace=0, **DEEP_EXPERTS, rope_parameters={
         "type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
         "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}, long=True),
     # Transformers makes the row of a padding token 0 where the head is the embedding.
