@@ -263,11 +263,13 @@ DEEP_YARN = dict(rope_scaling={"type": "yarn", "factor": 8.0, "original_max_posi
                                "mscale_all_dim": 0.7, "beta_fast": 32, "beta_slow": 1})
 
 
+DEEP_EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=20, n_shared_experts=2,
+                    routed_scaling_factor=1.3, norm_topk_prob=True)
+
+
 def latent(model_type, architecture, **over):
-    """A case with latent attention, without experts."""
-    layers = over.get("num_hidden_layers", 3)
-    return member(model_type, architecture, **LATENT | {"num_hidden_layers": 3, "first_k_dense_replace": layers,
-                                                        "mlp_layer_types": ["dense"] * layers} | over)
+    """A case with latent attention."""
+    return member(model_type, architecture, **LATENT | {"num_hidden_layers": 3} | over)
 
 
 def longrope(pairs):
@@ -314,13 +316,16 @@ CASES |= {
     "stablelm_parallel": member("stablelm", "StableLm", use_parallel_residual=True, num_key_value_heads=4,
                                 partial_rotary_factor=0.5, num_hidden_layers=2),
     "deepseek_v3": latent("deepseek_v3", "DeepseekV3", q_lora_rank=24, attention_bias=True, num_nextn_predict_layers=0,
-                          rms_norm_eps=1e-3, long=True, **DEEP_YARN),
-    "deepseek_v2": latent("deepseek_v2", "DeepseekV2", mlp_bias=True, tie_word_embeddings=True),
-    "glm4_moe_lite": latent("glm4_moe_lite", "Glm4MoeLite", q_lora_rank=17, rope_interleave=False),
-    "mistral4": latent("mistral4", "Mistral4", q_lora_rank=16, rope_parameters={
+                          rms_norm_eps=1e-3, long=True, first_k_dense_replace=1, **DEEP_YARN, **DEEP_EXPERTS),
+    "deepseek_v2": latent("deepseek_v2", "DeepseekV2", mlp_bias=True, tie_word_embeddings=True, first_k_dense_replace=1,
+                          topk_method="group_limited_greedy", **DEEP_EXPERTS),
+    "glm4_moe_lite": latent("glm4_moe_lite", "Glm4MoeLite", q_lora_rank=17, rope_interleave=False,
+                            mlp_layer_types=["dense", "sparse", "sparse"], **DEEP_EXPERTS | {"norm_topk_prob": False}),
+    "mistral4_nested": latent("mistral4", "Mistral4", world="nested", q_lora_rank=16, first_k_dense_replace=0, **DEEP_EXPERTS, rope_parameters={
         "type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
         "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}, long=True),
-    "youtu": latent("youtu", "Youtu", v_head_dim=17, tie_word_embeddings=True, num_hidden_layers=2),
+    # Transformers makes the row of a padding token 0 where the head is the embedding.
+    "youtu": latent("youtu", "Youtu", v_head_dim=17, pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2),
     "minicpm3": latent("minicpm3", "MiniCPM3", q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,
                        rope_scaling=longrope(4), original_max_position_embeddings=32, stepwise=True, num_hidden_layers=2),
     # Gemma 4 12B: a config without the keys of per-layer embeddings.
@@ -329,6 +334,11 @@ CASES |= {
         global_head_dim=48, tie_word_embeddings=False, model_type="gemma4_unified_text", architectures=["Gemma4UnifiedForCausalLM"],
         layer_types=["sliding_attention", "sliding_attention", "full_attention"]).items()
         if "per_layer_input" not in k}),
+    "deepseek_v3_gguf": latent("deepseek_v3", "DeepseekV3", q_lora_rank=32, num_nextn_predict_layers=0, first_k_dense_replace=1,
+                               world="gguf", dtype="f16", **DEEP_YARN, **DEEP_EXPERTS),
+    "deepseek_v2_gguf": latent("deepseek_v2", "DeepseekV2", first_k_dense_replace=1, topk_method="greedy", world="gguf", dtype="f16",
+                               **DEEP_EXPERTS | {"n_group": 1, "topk_group": 1, "norm_topk_prob": False}),
+    "youtu_gguf": latent("youtu", "Youtu", pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2, world="gguf", dtype="f16"),
     "qwen2_moe_gguf": member("qwen2_moe", "Qwen2Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                              shared_expert_intermediate_size=32, **WIDE),
     "seed_oss_gguf": member("seed_oss", "SeedOss", head_dim=32, attention_bias=True, **WIDE),

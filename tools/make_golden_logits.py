@@ -319,7 +319,7 @@ def to_mlx_names(tensors, config):
 
 
 def nested_config(text, **more):
-    if text["model_type"] == "ministral3":
+    if text["model_type"] in ("ministral3", "mistral4"):
         return {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
                 "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text,
                 "vision_config": {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 16, "head_dim": 16,

@@ -99,6 +99,7 @@ constexpr ArchName kArchs[] = {
      "HunYuanMoEV1ForCausalLM",
      {.moe = &kHunyuanExperts}},
     {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
+    {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
@@ -120,6 +121,14 @@ Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path)
                     shown(name->get_ref<const std::string&>()), known);
 }
 
+bool is_latent(const ArchName& arch) {
+  return arch.arch == GgufArch::deepseek2;
+}
+
+bool has_deep_experts(const ArchName& arch) {
+  return is_latent(arch) || (arch.member.moe && arch.member.moe->deep);
+}
+
 class Builder {
  public:
   Builder(const GgufFile& file, const std::string& path, const ArchName& arch)
@@ -138,8 +147,10 @@ class Builder {
       c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
       c["sliding_window"] = nullptr;
     }
-    TRY_VOID(add_experts());
+    if (latent_) TRY_VOID(add_gguf_latent(m_, out_));
+    if (!latent_) TRY_VOID(add_experts());
     if (out_.arch != GgufArch::gemma4) TRY_VOID(add_gguf_rope(m_, out_));
+    if (latent_) TRY_VOID(finish_gguf_latent(m_, out_));
     TRY_VOID(add_gguf_member(m_, arch_.member, out_));
     add_tokens();
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
@@ -168,9 +179,11 @@ class Builder {
         {"attn_logit_softcapping", 0, [](const ArchName& a) { return a.arch == GgufArch::gemma2; }},
         {"final_logit_softcapping", 0, [](const ArchName& a) { return is_gemma(a.arch); }},
         {"router_logit_softcapping", 0},
-        {"expert_weights_scale", 1, [](const ArchName& a) { return a.member.moe && a.member.moe->deep; }},
-        {"expert_group_count", 1, [](const ArchName& a) { return a.member.moe && a.member.moe->deep; }},
-        {"expert_gating_func", 1, [](const ArchName& a) { return a.member.moe && a.member.moe->sigmoid; }},
+        {"expert_weights_scale", 1, has_deep_experts},
+        {"expert_group_count", 1, has_deep_experts},
+        {"expert_gating_func", 1,
+         [](const ArchName& a) { return is_latent(a) || (a.member.moe && a.member.moe->sigmoid); }},
+        {"attention.temperature_scale", 0, [](const ArchName& a) { return !is_latent(a); }},
         {"attention.causal", 1},
         {"rope.mrope_interleaved", 1}};
     for (const Key& key : kKeys) {
@@ -213,8 +226,8 @@ class Builder {
     if (ffn == 0 && out_.experts == 0)
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.feed_forward_length\" is missing", path_,
                         arch_.gguf);
-    TRY_VOID(check_scale(head_dim));
-    if (value_dim != head_dim)
+    if (!latent_) TRY_VOID(check_scale(head_dim));
+    if (value_dim != head_dim && !latent_)
       return make_error(ErrorKind::unsupported, "{}: keys of {} but values of {}", path_, head_dim,
                         value_dim);
     const GgufTensor* embedding = m_.tensor("token_embd.weight");
@@ -437,6 +450,7 @@ class Builder {
   const std::string& path_;
   const ArchName& arch_;
   GgufMetadata m_;
+  const bool latent_ = is_latent(arch_);
   int64_t blocks_ = 0, mtp_ = 0;   // number of layers as in the file; layers of the MTP module
   std::vector<bool> recurrent_{};  // for each block, if the list of key heads says it
   GgufConfig out_;

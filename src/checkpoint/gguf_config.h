@@ -23,6 +23,7 @@ enum class GgufArch {
   starcoder2,
   hunyuan,
   lfm2,
+  deepseek2,
   qwen35,
   qwen3next,
   gemma2,
@@ -82,6 +83,11 @@ Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path);
 
 // Errors: invalid (a key is missing or makes no sense), unsupported (an architecture that we cannot read).
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
+
+// The sizes of latent attention (gguf_latent.cc), before the rope is read; then what its rope's scaling
+// means, and its mixtures.
+Result<void> add_gguf_latent(const GgufMetadata& metadata, GgufConfig& out);
+Result<void> finish_gguf_latent(const GgufMetadata& metadata, GgufConfig& out);
 
 // Parts of read_gguf_config(): the rope of every architecture except gemma4 (gguf_rope.cc), and the settings
 // that only members of the Llama family, or some with experts (gguf_member.cc), or Gemma (gguf_gemma.cc)

@@ -58,6 +58,15 @@ constexpr NamePair kGlm4[] = {{"post_attention_norm", "post_self_attn_layernorm"
                               {"ffn_up", "mlp.gate_up_proj"}};
 constexpr NamePair kStarcoder2[] = {
     {"ffn_norm", "post_attention_layernorm"}, {"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
+constexpr NamePair kDeepseek2[] = {{"ffn_norm", "post_attention_layernorm"},
+                                   {"attn_q_a", "self_attn.q_a_proj"},
+                                   {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+                                   {"attn_q_b", "self_attn.q_b_proj"},
+                                   {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+                                   {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+                                   {"attn_kv_b", "self_attn.kv_b_proj"},
+                                   {"attn_k_b", "self_attn.embed_q"},
+                                   {"attn_v_b", "self_attn.unembed_out"}};
 constexpr NamePair kHunyuan[] = {{"ffn_norm", "post_attention_layernorm"},
                                  {"attn_q_norm", "self_attn.query_layernorm"},
                                  {"attn_k_norm", "self_attn.key_layernorm"}};
@@ -157,6 +166,8 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kHunyuan;
     case GgufArch::lfm2:
       return kLfm2;
+    case GgufArch::deepseek2:
+      return kDeepseek2;
     default:
       return kLlama;
   }

@@ -13,7 +13,8 @@ namespace {
 std::string text_type(const Json& config) {
   const std::string outer = string_at(config, "model_type");
   const auto text = config.find("text_config");
-  if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object()) return outer;
+  if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object())
+    return outer;
   const std::string inner = string_at(*text, "model_type");
   return is_latent_member(inner) ? inner : outer;
 }
@@ -42,10 +43,11 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = family_named(type);
   if (!family)
-    return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; {}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
-                      "gemma3 and gemma4 are",
-                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names(), latent_names());
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: model_type \"{}\" is not supported; {}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+        "gemma3 and gemma4 are",
+        checkpoint.path(), shown(type), llama_member_names(), hybrid_names(), latent_names());
   return family;
 }
 

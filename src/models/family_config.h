@@ -75,8 +75,8 @@ MoeSpec read_moe(ConfigReader& config, const MoeKeys& keys, int layer = 0);
 // Sets whether q, k and v (qkv), and o (out), have biases, as the family's config implies; the tensors of a
 // GGUF file override both (checkpoint/gguf_config.cc).
 void read_biases(ConfigReader& config, bool qkv, bool out, AttentionSpec& attention);
-// The sizes of latent attention where a config does not state them. value_dim 0: the hidden size divided by the
-// heads.
+// The sizes of latent attention where a config does not state them. value_dim 0: the hidden size divided by
+// the heads.
 struct LatentDefaults {
   int query_rank, rank, plain_dim, turned_dim, value_dim;
 };

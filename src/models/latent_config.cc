@@ -214,6 +214,8 @@ Result<ModelSpec> read_latent_config(const Json& json, const std::string& file) 
                                   ? c.boolean_or("rope_interleave", true)
                                   : member.pairs == LatentMember::Pairs::neighbours;
   read_rope_and_scale(c, member, attention, spec);
+  spec.mtp_layers = c.integer_or("num_nextn_predict_layers", 0, 64, c.integer_or("num_mtp_layers", 0, 64, 1));
+  if (spec.mtp_layers > 0) spec.mtp_unsupported = "there is none for models with latent attention";
   MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   mlp.bias = member.mlp_bias && c.boolean_or("mlp_bias", false);
   require_silu(c);

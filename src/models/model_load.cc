@@ -169,7 +169,8 @@ Result<std::optional<nn::Mtp>> load_mtp(const ModelBuilder& model, const Family&
 }
 
 // Tensors that files may have and a model does not use.
-void ignore_the_rest(Checkpoint& checkpoint, int layers, bool has_mtp) {
+void ignore_the_rest(Checkpoint& checkpoint, const ModelSpec& spec, bool has_mtp) {
+  const auto layers = static_cast<int>(spec.layers.size());
   // Some files list the rotary frequencies; they repeat the config.
   for (int i = 0; i < layers; i++) checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
   if (has_mtp) {  // GGUF files may repeat the trunk's embedding and head
@@ -177,6 +178,10 @@ void ignore_the_rest(Checkpoint& checkpoint, int layers, bool has_mtp) {
     checkpoint.ignore("mtp.lm_head.");
   } else {
     checkpoint.ignore("mtp.");
+    // DeepSeek's head is numbered like the layers.
+    for (int i = layers; i < layers + spec.mtp_layers; i++)
+      if (checkpoint.ignore(fmt::format("model.layers.{}.", i)) > 0)
+        log_info("{}: the MTP head is left aside", checkpoint.path());
   }
 }
 
@@ -213,7 +218,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   TRY(auto mtp, load_mtp(builder, *family));
   if (shares_head) head.share(ranks, head_rows);
   if (options.draft_vocab) head.set_draft_vocab(device, head_rows, options.draft_vocab());
-  ignore_the_rest(checkpoint, static_cast<int>(spec.layers.size()), mtp.has_value());
+  ignore_the_rest(checkpoint, spec, mtp.has_value());
   TRY_VOID(checkpoint.finish());
   return std::make_unique<Model>(
       std::move(spec), ModelWeights{embedding, std::move(per_layer_inputs), std::move(ranks), std::move(norm),

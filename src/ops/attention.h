@@ -61,10 +61,10 @@ struct ScoreSpec {
 };
 
 // q [T, Hq, D] f32, where row t is at position kv.length - T + t (its own k, v are already appended) ->
-// softmax(scores) v over all positions up to its own: [T, Hq, D or value_dim] f32. Query head h reads kv head h / (Hq /
-// Hkv). A row's result does not depend on T: blocks are visited in order with an online softmax (Milakov &
-// Gimelshein 2018; Dao 2022), the same for prefill and decode. whole: each row sees all kv.length positions,
-// including those after its own (images).
+// softmax(scores) v over all positions up to its own: [T, Hq, D or value_dim] f32. Query head h reads kv head
+// h / (Hq / Hkv). A row's result does not depend on T: blocks are visited in order with an online softmax
+// (Milakov & Gimelshein 2018; Dao 2022), the same for prefill and decode. whole: each row sees all kv.length
+// positions, including those after its own (images).
 Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole = false);
 
 // Rows [begin, begin + count) of a batch: the next tokens of a sequence. whole: the rows attend to each other

@@ -38,7 +38,7 @@ struct RouterSpec {
   // scores have the largest sum can be chosen.
   int groups = 1, top_groups = 1;
   bool best_of_group = false;  // a group counts by its best score alone; not on GPUs
-  float tolerance = 0;  // sparse_mixer: how much worse, relative to the score
+  float tolerance = 0;         // sparse_mixer: how much worse, relative to the score
 };
 
 // The experts of each row in ascending order, and their weights.

@@ -13,18 +13,19 @@ struct Layout {
   float soft_cap = 0;
   int value_dim = 0;
   std::string name() const {
-    return fmt::format("{} / {} heads of {}, window {}, cap {}, values {}", heads, kv_heads, dim, window, soft_cap,
-                       value_dim);
+    return fmt::format("{} / {} heads of {}, window {}, cap {}, values {}", heads, kv_heads, dim, window,
+                       soft_cap, value_dim);
   }
 };
 // Dims that fill the tiles of 16 and dims that do not, every size of group from 1 to 8, with and without
 // windows, with values that are a part of the keys or not.
-const Layout kLayouts[] = {{4, 4, 16, 0},    {6, 2, 64, 0},   {8, 1, 32, 0},    {3, 3, 24, 0},
-                           {8, 2, 128, 100}, {2, 1, 20, 300}, {5, 1, 80, 0},    {6, 1, 96, 40},
-                           {8, 2, 256, 0},   {7, 1, 64, 257}, {9, 3, 64, 1},    {1, 1, 256, 256},
-                           {2, 1, 33, 0},    {1, 1, 257, 0},  {4, 2, 64, 0, 3}, {8, 1, 512, 300, 1.5f},
-                           {4, 1, 40, 0, 0, 24}, {5, 1, 33, 0, 0, 17}, {20, 1, 96, 0, 0, 64}, {2, 2, 18, 100, 0, 18},
-                           {3, 1, 288, 300, 2, 256}};
+const Layout kLayouts[] = {{4, 4, 16, 0},          {6, 2, 64, 0},          {8, 1, 32, 0},
+                           {3, 3, 24, 0},          {8, 2, 128, 100},       {2, 1, 20, 300},
+                           {5, 1, 80, 0},          {6, 1, 96, 40},         {8, 2, 256, 0},
+                           {7, 1, 64, 257},        {9, 3, 64, 1},          {1, 1, 256, 256},
+                           {2, 1, 33, 0},          {1, 1, 257, 0},         {4, 2, 64, 0, 3},
+                           {8, 1, 512, 300, 1.5f}, {4, 1, 40, 0, 0, 24},   {5, 1, 33, 0, 0, 17},
+                           {20, 1, 96, 0, 0, 64},  {2, 2, 18, 100, 0, 18}, {3, 1, 288, 300, 2, 256}};
 
 struct Inputs {
   Tensor q, k, v;

@@ -305,6 +305,14 @@ TEST(Route, OnlyTheBestGroupsCount) {
   EXPECT_EQ(experts(3), (std::vector<int>{0, 4}));
   EXPECT_EQ(experts(1, {0, 0, 0, 0, 0, 0, 1, 0, 0}), (std::vector<int>{6, 8}));
   EXPECT_EQ(experts(1, {0, 0, 0, 0, 0, -1, 0, 0.2f, 0.2f}), (std::vector<int>{7, 8}));
+  // DeepSeek V2's: the group with the best expert.
+  spec.best_of_group = true;
+  EXPECT_EQ(experts(1), (std::vector<int>{0, 1}));
+  EXPECT_EQ(experts(2), (std::vector<int>{0, 4}));
+  EXPECT_EQ(choose(cpu_device(), {1, 3, 2}, {.top_k = 2, .groups = 3, .top_groups = 2, .best_of_group = true})
+                .experts,
+            (std::vector<int>{1, 2}))
+      << "groups of one expert";
   // Equal groups: the first. Biases below every score do not let an excluded expert in.
   EXPECT_EQ(choose(cpu_device(), {1, 1, 1, 1}, spec = {.top_k = 1, .groups = 2}).experts,
             (std::vector<int>{0}));

@@ -61,8 +61,9 @@ TEST(LinearHeads, EqualsReference) {
     return linear_heads(device.to_device(x), Stacked(device, matrix, 3).all);
   };
   expect_close(op(cpu_device(0, true)), op(reference_device()), 1e-4, "three heads");
-  EXPECT_EQ(linear_heads(cpu_device().zeros({0, 3 * 24}, Dtype::f32), Stacked(cpu_device(), matrix, 3).all).shape(),
-            (Shape{0, 3 * 20}));
+  EXPECT_EQ(
+      linear_heads(cpu_device().zeros({0, 3 * 24}, Dtype::f32), Stacked(cpu_device(), matrix, 3).all).shape(),
+      (Shape{0, 3 * 20}));
 }
 
 TEST(JoinHeads, PutsTheSecondPartAfterTheFirst) {

@@ -233,8 +233,8 @@ Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
     lists[i] = static_cast<int>(i) % rows * heads + static_cast<int>(i) / rows;
   std::vector<Product> products;
   for (int h = 0; h < heads; h++) {
-    Product product{matrix_of(matrices, h), {}, x.data<float>(), lists.data() + int64_t{h} * rows, rows,
-                    y.data<float>() + int64_t{h} * out};
+    Product product{matrix_of(matrices, h),           {},   x.data<float>(),
+                    lists.data() + int64_t{h} * rows, rows, y.data<float>() + int64_t{h} * out};
     product.y_stride = int64_t{heads} * out;
     products.push_back(product);
   }

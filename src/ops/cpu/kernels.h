@@ -94,7 +94,7 @@ struct AttentionArgs {
   const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/cpu/attention.h)
   // Each [Hkv, ceil(D / 16), 256, 16]; null: values are the last value_dim dimensions of the keys.
   const void* const* v_blocks = nullptr;
-  bool half = true;                       // f16, else f32
+  bool half = true;  // f16, else f32
   int64_t kv_heads = 0, heads = 0, head_dim = 0, value_dim = 0;
   int64_t tokens = 0, first_position = 0;  // query row t is at position first_position + t
   int64_t window = 0;

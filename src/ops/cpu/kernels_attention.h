@@ -303,7 +303,8 @@ FN void softmax_rows(const BlockTask& task, float* max, float* sum) {
   }
 }
 
-// Computes all value tiles. Values that are a part of the keys at k are converted to tiles of their own first.
+// Computes all value tiles. Values that are a part of the keys at k are converted to tiles of their own
+// first.
 template <class T>
 static void value_steps_of_keys(const BlockTask& task, const T* k, const AttentionPartial& into,
                                 const float* keep, const float* take) {
@@ -326,8 +327,7 @@ static void attention_block_of(const BlockTask& task, const T* k, const T* v, co
   const int64_t d = task.a.head_dim, n = padded(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
   float *max = scales, *sum = scales + n, *keep = scales + 2 * n, *take = scales + 3 * n;
   // Few rows: every row tile converts each tile again, in registers.
-  const uintptr_t to_values =
-      reinterpret_cast<uintptr_t>(v ? v : next_k) - reinterpret_cast<uintptr_t>(k);
+  const uintptr_t to_values = reinterpret_cast<uintptr_t>(v ? v : next_k) - reinterpret_cast<uintptr_t>(k);
   const uintptr_t to_next = reinterpret_cast<uintptr_t>(next_k) - reinterpret_cast<uintptr_t>(v);
   const bool direct = sizeof(T) == 4 || task.tiles.count <= 2;
   const int64_t first = task.seen.lo / kLanes, last = (task.seen.hi + kLanes - 1) / kLanes;

@@ -60,8 +60,9 @@ Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec
   const int tokens = q.shape(0), heads = q.shape(1), d = q.shape(2), per_kv = heads / kv.kv_heads;
   const auto keys = mx::concatenate(as_mlx_all(kv.k), 2);
   const int value_dim = kv.value_dim > 0 ? kv.value_dim : d;
-  const auto values = kv.value_dim > 0 ? mx::transpose(mx::slice(keys, {0, d - value_dim, 0}, keys.shape()), {0, 2, 1})
-                                       : mx::concatenate(as_mlx_all(kv.v), 1);
+  const auto values = kv.value_dim > 0
+                          ? mx::transpose(mx::slice(keys, {0, d - value_dim, 0}, keys.shape()), {0, 2, 1})
+                          : mx::concatenate(as_mlx_all(kv.v), 1);
   const int columns = keys.shape(2), first = kv.length - tokens;
   const int dropped = static_cast<int>(kv.k.size()) * kKvBlock - columns;
   // [Hkv, per_kv, T, D] x [Hkv, 1, D, L]
