@@ -247,7 +247,7 @@ CASES = {
                "model.layers.3.self_attn.o_proj": False}),
 }
 
-def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, **over):
+def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, mxfp4=False, **over):
     """A case of another member of the Llama family: weights of the shapes that Transformers' class has."""
     config = {
         "architectures": [architecture + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 32,
@@ -255,7 +255,7 @@ def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepw
         "hidden_act": "silu", "max_position_embeddings": 1024, "tie_word_embeddings": False, "bos_token_id": 1,
         "eos_token_id": 2, "pad_token_id": 0, "torch_dtype": "bfloat16", "rope_theta": 10000.0,
     }
-    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, drawn=True)
+    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, mxfp4=mxfp4, drawn=True)
 
 
 def longrope(pairs):
@@ -265,6 +265,8 @@ def longrope(pairs):
 
 # In their GGUF files the matrices' widths are multiples of 32.
 WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
+GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+                "beta_slow": 1.0, "truncate": False}
 GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=0.5)
 CASES |= {
     "seed_oss": member("seed_oss", "SeedOss", head_dim=20, num_key_value_heads=1, attention_bias=True, attention_out_bias=True,
@@ -298,6 +300,17 @@ CASES |= {
     "stablelm": member("stablelm", "StableLm", num_attention_heads=2, partial_rotary_factor=0.4, use_qkv_bias=True, num_hidden_layers=2),
     "stablelm_parallel": member("stablelm", "StableLm", use_parallel_residual=True, num_key_value_heads=4,
                                 partial_rotary_factor=0.5, num_hidden_layers=2),
+    "gpt_oss": member("gpt_oss", "GptOss", hidden_size=36, intermediate_size=20, num_hidden_layers=3, num_attention_heads=3,
+                      num_key_value_heads=1, head_dim=12, num_local_experts=5, num_experts_per_tok=2, sliding_window=21,
+                      swiglu_limit=2.5, swiglu_alpha=1.2, rms_norm_eps=1e-4, long=True,
+                      rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48,
+                                    "beta_fast": 16.0, "beta_slow": 1.5, "truncate": False}),
+    # As published: experts in MXFP4. The rope is the one that a config without any means.
+    "gpt_oss_mxfp4": member("gpt_oss", "GptOss", mxfp4=True, intermediate_size=64, num_hidden_layers=2, head_dim=16,
+                            num_local_experts=4, num_experts_per_tok=3, sliding_window=19, rope_theta=150000.0,
+                            layer_types=["full_attention", "sliding_attention"], tie_word_embeddings=True),
+    "gpt_oss_gguf": member("gpt_oss", "GptOss", mxfp4=True, head_dim=32, num_local_experts=4, num_experts_per_tok=2,
+                           sliding_window=20, rope_scaling=GPT_OSS_ROPE, **WIDE),
     # Gemma 4 12B: a config without the keys of per-layer embeddings.
     "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
         4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,

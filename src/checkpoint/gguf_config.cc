@@ -51,6 +51,11 @@ constexpr ArchName kArchs[] = {
      "stablelm",
      "StableLmForCausalLM",
      {.layer_norm_eps = "layer_norm_eps", .partial = true}},
+    {"gpt-oss",
+     GgufArch::seed_oss,
+     "gpt_oss",
+     "GptOssForCausalLM",
+     {.windows = true, .period = 2, .only_experts = true, .yarn = true}},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
@@ -280,7 +285,7 @@ class Builder {
     TRY(const int64_t shared, m_.integer("expert_shared_feed_forward_length", 0,
                                          size_in_layers("ffn_up_shexp.weight", 0).value_or(0)));
     c["num_experts"] = out_.experts;
-    c["moe_intermediate_size"] = width;
+    c[arch_.member.only_experts ? "intermediate_size" : "moe_intermediate_size"] = width;
     c["norm_topk_prob"] = normalised;
     if (shared > 0) c["shared_expert_intermediate_size"] = shared;
     add_dense_layers();

@@ -17,7 +17,8 @@ TensorInfo make_info(const RawTensor& raw, std::string name) {
                     raw.tensor->data.size(), raw.file->path,    raw.norms};
 }
 
-Entry dense_entry(const RawTensor& raw, std::string name) {
+// transposed: a stack of matrices [count, in, out].
+Entry dense_entry(const RawTensor& raw, std::string name, bool transposed) {
   Entry entry{make_info(raw, std::move(name)), {}};
   const auto kind = dense_kind(raw.tensor->dtype);
   if (!kind) {
@@ -25,6 +26,13 @@ Entry dense_entry(const RawTensor& raw, std::string name) {
         make_error(ErrorKind::unsupported, "{}: tensor \"{}\": type {} cannot be read as weights{}",
                    raw.file->path, shown(raw.tensor->name), raw.tensor->dtype,
                    raw.tensor->dtype.starts_with("F8_") ? " without scales beside it" : "");
+    return entry;
+  }
+  if (transposed) {
+    auto& shape = entry.info.shape;
+    entry.source = transposed_source(*kind, raw.tensor->data.data(), shape[0], shape[1], shape[2],
+                                     raw.file->keep);
+    std::swap(shape[1], shape[2]);
     return entry;
   }
   const auto [rows, cols] = rows_and_cols(raw.tensor->shape);
@@ -82,7 +90,9 @@ Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
     auto folded = name_of(found == modules.found.end() ? std::string(name) : weight_name(found->second));
     if (!folded) continue;
     if (found == modules.found.end()) {
-      entries.push_back(dense_entry(tensor, std::move(*folded)));
+      // gpt-oss' experts: a bias beside a stack, instead of within a module, marks transposed matrices.
+      const bool transposed = tensor.tensor->shape.size() == 3 && raw.contains(std::string(name) + "_bias");
+      entries.push_back(dense_entry(tensor, std::move(*folded), transposed));
       entries.back().zeros_optional = modules.biases.contains(name);
       continue;
     }

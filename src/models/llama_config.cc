@@ -23,7 +23,13 @@ const Member* find_member(const std::string& model_type) {
 
 void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
   if (member.experts == Member::Experts::all_layers) {
-    const MoeSpec experts = read_moe(c, "intermediate_size");
+    MoeSpec experts = read_moe(c, "intermediate_size");
+    if (member.clamped_experts) {
+      const ops::ClampedGlu usual;
+      experts.bias = true;
+      experts.clamped = {static_cast<float>(c.number_or("swiglu_alpha", -1e4, 1e4, usual.alpha)),
+                         static_cast<float>(c.number_or("swiglu_limit", 0, 1e9, usual.limit))};
+    }
     for (LayerSpec& layer : spec.layers) layer.mlp = experts;
   } else if (member.experts == Member::Experts::some_layers) {
     MoeSpec experts = read_moe(c, "moe_intermediate_size");
@@ -56,6 +62,7 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
   attention.norms_all_heads = member.qk_norm == Member::QkNorm::all_heads;
   attention.norms_after_rope = member.qk_norm == Member::QkNorm::after_rope;
   attention.neighbours_turn = member.neighbours_turn;
+  attention.sinks = member.sinks;
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
   if (attention.head_dim < 2) c.invalid("head_dim, hidden_size / num_attention_heads, must be at least 2");
@@ -188,6 +195,9 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
   const bool windowed = attention.window > 0;
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
+  if (member.ropes == Ropes::yarn && !c.has("rope_parameters") && !c.has("rope_scaling"))
+    own = {{"rope_type", "yarn"},  {"factor", 32}, {"original_max_position_embeddings", 4096},
+           {"truncate", false}};
   if (member.ropes == Ropes::longrope) require_longrope(c, own);
   if (member.ropes == Ropes::fixed_alpha) apply_alpha(c, member.theta, attention.head_dim, own);
   return own;

@@ -44,6 +44,8 @@ struct Member {
   enum class Experts { none, all_layers, some_layers } experts = Experts::none;
   bool shared_expert = false;
   bool normalises = false;  // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
+  bool clamped_experts = false;  // experts and router have biases, and the experts are a ClampedGlu
+  bool sinks = false;            // see AttentionSpec
   LayerForm form = {};
   bool layer_norm = false, norm_bias = false, gated = true;
   bool multipliers = false;  // Granite's keys for embedding, residual stream, scores and logits
@@ -57,8 +59,9 @@ struct Member {
   bool own_head_dim = true;  // "head_dim" is read
   // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
   // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
-  // "dynamic" one with an "alpha" is a plain one with another base.
-  enum class Ropes { usual, scaled_without_windows, longrope, fixed_alpha } ropes = Ropes::usual;
+  // "dynamic" one with an "alpha" is a plain one with another base. yarn: a config that describes none has
+  // gpt-oss' yarn.
+  enum class Ropes { usual, scaled_without_windows, longrope, fixed_alpha, yarn } ropes = Ropes::usual;
   const char* parallel_key = nullptr;  // if it is true, the form is kParallel
   const char* refused_key = nullptr;   // must be false
 };
@@ -296,6 +299,21 @@ constexpr Member kMembers[] = {
      .own_head_dim = false,
      .parallel_key = "use_parallel_residual",
      .refused_key = "qk_layernorm"},
+    {.model_type = "gpt_oss",
+     .bias_key = "attention_bias",
+     .bias = true,
+     .windows = Member::Windows::by_type,
+     .pattern = 2,
+     .experts = Member::Experts::all_layers,
+     .clamped_experts = true,
+     .sinks = true,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .window = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 150000,
+     .ropes = Member::Ropes::yarn},
 };
 
 }  // namespace anabranch

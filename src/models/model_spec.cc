@@ -41,12 +41,16 @@ std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, cons
   std::string why;
   if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
     why = device.ops().attention_unsupported(attention->head_dim,
-                                             spec.ropes.at(static_cast<size_t>(layer.rope)));
+                                             spec.ropes.at(static_cast<size_t>(layer.rope)),
+                                             attention->sinks);
   if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
     why = device.ops().recurrence_unsupported(*recurrence);
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
       why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
     why = fmt::format("there is no kernel for relu2, the MLP's activation, on {}", device.name());
+  if (const auto* moe = std::get_if<MoeSpec>(&layer.mlp);
+      why.empty() && moe && (moe->bias || moe->clamped) && !device.ops().expert_biases)
+    why = fmt::format("there are no kernels for experts with biases or a clamped unit on {}", device.name());
   return why;
 }
 

@@ -1,6 +1,7 @@
 // config.json as plain values: everything a forward pass needs to know besides the weights.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,6 +26,7 @@ struct AttentionSpec {
   bool output_gate = false;
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
+  bool sinks = false;            // each head has a learned score without a value (ops::ScoreSpec)
   bool v_norm = false;           // values are normalised, without a weight
   bool keys_are_values = false;  // there is no v_proj
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
@@ -47,6 +49,8 @@ struct MoeSpec {
   int experts = 0, intermediate = 0;
   int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
   ops::Activation activation = ops::Activation::silu;
+  bool bias = false;                            // the router and the experts' matrices have biases
+  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate) * up, of the routed experts
 };
 
 // An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).

@@ -15,6 +15,7 @@ void require_matrices(const char* name, const ExpertMatrices& m, int experts, in
   require(m.experts == experts && m.rows == rows && m.weight.in_features() == inputs, kOp,
           "{} is of {} experts [{}, {}], but {} of [{}, {}] are needed.", name, m.experts, m.rows,
           m.weight.in_features(), experts, rows, inputs);
+  if (m.bias) require_shape(kOp, "an expert's bias", *m.bias, {experts, rows});
 }
 
 void require_shared(const SharedExpert& shared, int rows, int width) {
@@ -28,6 +29,9 @@ void require_shared(const SharedExpert& shared, int rows, int width) {
 
 void require_inputs(const Tensor& x, const RowNorm& norm, const Experts& experts) {
   require_f32(kOp, "x", x, 2);
+  const bool extended = experts.gate->bias || experts.up->bias || experts.down->bias || experts.clamped;
+  require(!extended || x.device().ops().expert_biases, kOp,
+          "there are no kernels for experts with biases or a clamped unit on {}.", x.device().name());
   const int width = x.shape(1), count = experts.gate->experts, intermediate = experts.gate->rows;
   require_shape(kOp, "the norm's weight", norm.weight, {width});
   require_matrices("gate", *experts.gate, count, intermediate, width);
@@ -73,6 +77,11 @@ Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bo
   require(w.router->out_features() == w.experts.gate->experts && w.router->in_features() == x.shape(1), kOp,
           "the router [{}, {}] does not fit {} experts of {} inputs.", w.router->out_features(),
           w.router->in_features(), w.experts.gate->experts, x.shape(1));
+  if (w.router_bias) {
+    require_shape(kOp, "the router's bias", *w.router_bias, {w.experts.gate->experts});
+    require(x.device().ops().expert_biases, kOp, "there are no kernels for a router with a bias on {}.",
+            x.device().name());
+  }
   SharedExpert shared{w.gate, w.up, w.down};
   if (w.gate) require_shared(shared, x.shape(0), x.shape(1));
   const OpTable& ops = x.device().ops();
@@ -82,7 +91,8 @@ Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bo
   const auto logits =
       linear(x, std::span(both, w.output_gate ? 2 : 1), w.router_norm ? w.router_norm : &norm);
   if (w.output_gate) shared.gate_logits = &logits[1];
-  const Routing chosen = route(logits[0], w.routing, w.expert_scale);
+  const Routing chosen =
+      route(w.router_bias ? add_bias(logits[0], *w.router_bias) : logits[0], w.routing, w.expert_scale);
   const Tensor y = mix_experts(x, norm, chosen, w.experts, w.gate ? &shared : nullptr);
   return add_x ? add(x, y) : y;
 }

@@ -24,6 +24,10 @@ PackedMatrix matrix_of(const ExpertMatrices& all, int expert) {
   return m;
 }
 
+const float* bias_of(const ExpertMatrices& all, int expert) {
+  return all.bias ? all.bias->data<float>() + int64_t{expert} * all.rows : nullptr;
+}
+
 // The product of one expert's rows with its matrix, or with gate and up. Row i of the input is row
 // row_list[i] of x, or row i if row_list is null.
 struct Product {
@@ -33,6 +37,8 @@ struct Product {
   int64_t rows = 0;
   float* y = nullptr;  // [rows, weight.rows]
   std::optional<Activation> glu = {};
+  const float *bias = nullptr, *up_bias = nullptr;  // null: none
+  const ClampedGlu* clamped = nullptr;              // in place of `glu`, which is set, too
 
   // Filled by run():
   Prepared prepared[2] = {};  // x in the format for weight, and for up if that differs
@@ -117,9 +123,12 @@ void run(CpuDevice& device, std::vector<Product>& products) {
       const Product& p = products[i];
       LinearTask task = p.part.unit(u - p.part.first_unit);
       run_task(device.kernels(), task, p.part.int8);
+      const int64_t row_begin = task.tile_begin * p.tile_rows(),
+                    row_end = std::min(p.rows, task.tile_end * p.tile_rows());
+      if (p.bias) add_bias_to(device.kernels(), task, p.bias, row_begin, row_end);
       if (p.glu)
-        apply_up(device.kernels(), task, p.up, p.up_input(), *p.glu, task.tile_begin * p.tile_rows(),
-                 std::min(p.rows, task.tile_end * p.tile_rows()));
+        apply_up(device.kernels(), task, {p.up, p.up_input(), p.up_bias, p.clamped}, *p.glu, row_begin,
+                 row_end);
     }
   });
 }
@@ -192,9 +201,11 @@ Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& 
     if (count == 0) continue;
     float* middle = inner.data<float>() + begin * intermediate;
     first.push_back({matrix_of(*experts.gate, e), matrix_of(*experts.up, e), normed.data<float>(),
-                     sorted.rows.data() + begin, count, middle, experts.activation});
+                     sorted.rows.data() + begin, count, middle, experts.activation, bias_of(*experts.gate, e),
+                     bias_of(*experts.up, e), experts.clamped ? &*experts.clamped : nullptr});
     second.push_back(
         {matrix_of(*experts.down, e), {}, middle, nullptr, count, out.pairs.data<float>() + begin * width});
+    second.back().bias = bias_of(*experts.down, e);
   }
   if (shared) {
     shared_inner = device.make({rows, static_cast<int>(shared->gate->out_features())});
