@@ -160,8 +160,8 @@ Entry stack(const std::string& name, std::map<int64_t, Entry> experts) {
   return out;
 }
 
-// Rows of a fused [E, 2I, cols]: of each expert the first I (part 0) or the last I (part 1); interleaved: every
-// other row, from the first (part 0) or the second (part 1) on.
+// Rows of a fused [E, 2I, cols]: of each expert the first I (part 0) or the last I (part 1); interleaved:
+// every other row, from the first (part 0) or the second (part 1) on.
 Entry half_of(const Entry& fused, std::string name, int64_t part, bool interleaved) {
   Entry out = fused;
   out.info.name = std::move(name);
@@ -189,8 +189,7 @@ Entry half_of_bias(const Entry& fused, std::string name, int64_t part) {
   out.source.read_dense = [all = fused.source, part](int64_t first, int64_t count, float* values) {
     std::vector<float> both(static_cast<size_t>(count * all.cols));
     read_values(all, first, count, both.data());
-    for (int64_t i = 0; i < count * all.cols / 2; i++)
-      values[i] = both[static_cast<size_t>(2 * i + part)];
+    for (int64_t i = 0; i < count * all.cols / 2; i++) values[i] = both[static_cast<size_t>(2 * i + part)];
   };
   return out;
 }
@@ -227,8 +226,9 @@ std::vector<Entry> stack_experts(std::vector<Entry> entries) {
     const auto renamed = [&](std::string_view suffix, const char* module) {
       return before(suffix).append(kStacked).append(module);
     };
-    const std::string_view fused =
-        name.ends_with(kGateUp) ? kGateUp : name.ends_with(kGateUpWeight) ? kGateUpWeight : "";
+    const std::string_view fused = name.ends_with(kGateUp)         ? kGateUp
+                                   : name.ends_with(kGateUpWeight) ? kGateUpWeight
+                                                                   : "";
     const bool turns = !fused.empty() && interleaved.contains(before(fused));
     if (auto expert = split_name(name)) {
       auto& experts = unfused[expert->stacked];

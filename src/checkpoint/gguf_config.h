@@ -59,7 +59,7 @@ struct GgufMember {
   bool multipliers = false, logit_scale = false;  // factors of Granite, of Cohere 2
   bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
-  bool only_experts = false;  // config.json's "intermediate_size" is their width
+  bool only_experts = false;                      // config.json's "intermediate_size" is their width
   bool yarn = false;                              // its yarn has no truncated bounds (gpt-oss)
 };
 

@@ -10,19 +10,19 @@ bool strip(std::string_view& name, std::string_view prefix) {
   return true;
 }
 
-// The modules of experts of Mixtral, Gemma 4 and gpt-oss have the other families' names here. Gemma 4's experts
-// are beside its MLP; MLX calls them switch_glu. MLX's stacks of gpt-oss have the name of a single expert's
-// module.
+// The modules of experts of Mixtral, Gemma 4 and gpt-oss have the other families' names here. Gemma 4's
+// experts are beside its MLP; MLX calls them switch_glu. MLX's stacks of gpt-oss have the name of a single
+// expert's module.
 std::string common_moe_name(std::string name) {
   struct Names {
     std::string_view own, common;
   };
   for (const auto& [own, common] : {Names{".block_sparse_moe.", ".mlp."},
                                     {".mlp.router.", ".mlp.gate."},
-                                {".mlp.experts.gate_proj.", ".mlp.switch_mlp.gate_proj."},
-                                {".mlp.experts.up_proj.", ".mlp.switch_mlp.up_proj."},
-                                {".mlp.experts.down_proj.", ".mlp.switch_mlp.down_proj."},
-                                {".mlp.experts.", ".mlp.experts."},
+                                    {".mlp.experts.gate_proj.", ".mlp.switch_mlp.gate_proj."},
+                                    {".mlp.experts.up_proj.", ".mlp.switch_mlp.up_proj."},
+                                    {".mlp.experts.down_proj.", ".mlp.switch_mlp.down_proj."},
+                                    {".mlp.experts.", ".mlp.experts."},
                                     {".experts.switch_glu.", ".mlp.switch_mlp."},
                                     {".experts.", ".mlp.experts."}}) {
     const size_t at = name.find(own);

@@ -30,8 +30,8 @@ Entry dense_entry(const RawTensor& raw, std::string name, bool transposed) {
   }
   if (transposed) {
     auto& shape = entry.info.shape;
-    entry.source = transposed_source(*kind, raw.tensor->data.data(), shape[0], shape[1], shape[2],
-                                     raw.file->keep);
+    entry.source =
+        transposed_source(*kind, raw.tensor->data.data(), shape[0], shape[1], shape[2], raw.file->keep);
     std::swap(shape[1], shape[2]);
     return entry;
   }

@@ -196,7 +196,9 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
   if (member.ropes == Ropes::yarn && !c.has("rope_parameters") && !c.has("rope_scaling"))
-    own = {{"rope_type", "yarn"},  {"factor", 32}, {"original_max_position_embeddings", 4096},
+    own = {{"rope_type", "yarn"},
+           {"factor", 32},
+           {"original_max_position_embeddings", 4096},
            {"truncate", false}};
   if (member.ropes == Ropes::longrope) require_longrope(c, own);
   if (member.ropes == Ropes::fixed_alpha) apply_alpha(c, member.theta, attention.head_dim, own);

@@ -43,7 +43,7 @@ struct Member {
   double partial = 0;            // the default of "partial_rotary_factor"; 0: whole heads turn
   enum class Experts { none, all_layers, some_layers } experts = Experts::none;
   bool shared_expert = false;
-  bool normalises = false;  // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
+  bool normalises = false;       // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
   bool clamped_experts = false;  // experts and router have biases, and the experts are a ClampedGlu
   bool sinks = false;            // see AttentionSpec
   LayerForm form = {};

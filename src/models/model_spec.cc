@@ -40,9 +40,8 @@ std::vector<int> read_eos(const Json& config) {
 std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
-    why = device.ops().attention_unsupported(attention->head_dim,
-                                             spec.ropes.at(static_cast<size_t>(layer.rope)),
-                                             attention->sinks);
+    why = device.ops().attention_unsupported(
+        attention->head_dim, spec.ropes.at(static_cast<size_t>(layer.rope)), attention->sinks);
   if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
     why = device.ops().recurrence_unsupported(*recurrence);
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);

@@ -15,7 +15,7 @@ constexpr int kExpertAlign = 16;
 struct ExpertMatrices {
   Weight weight;  // [experts * padded rows, in]
   int experts = 0;
-  int rows = 0;  // of one expert, without padding
+  int rows = 0;                     // of one expert, without padding
   std::optional<Tensor> bias = {};  // [experts, rows] f32: of each expert, added to its product
 
   int padded_rows() const { return (rows + kExpertAlign - 1) / kExpertAlign * kExpertAlign; }

@@ -26,8 +26,8 @@ struct OpTable {
   // The kernels in use, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Says why the backend has no kernels for attention with such heads and positions (sinks: see ScoreSpec), or
-  // for such a recurrent layer; empty: it has them.
+  // Says why the backend has no kernels for attention with such heads and positions (sinks: see ScoreSpec),
+  // or for such a recurrent layer; empty: it has them.
   std::string (*attention_unsupported)(int head_dim, const Rope& rope, bool sinks);
   std::string (*recurrence_unsupported)(const RecurrenceShape& shape);
 

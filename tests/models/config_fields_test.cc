@@ -29,7 +29,7 @@ struct Description {
   void mixer(const AttentionSpec& a) {
     add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
         a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
-        a.v_norm, a.keys_are_values, a.kv_layer);
+        a.v_norm, a.keys_are_values, a.kv_layer, a.sinks);
   }
   void mixer(const ops::RecurrenceShape& d) {
     const ops::RecurrenceRule& r = d.rule;
@@ -45,7 +45,8 @@ struct Description {
   }
   void mlp(const MoeSpec& m) {
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
-        static_cast<int>(m.activation));
+        static_cast<int>(m.activation), m.bias);
+    if (m.clamped) add(m.clamped->alpha, m.clamped->limit);
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
   void rope(const ops::Rope& r) {
@@ -312,6 +313,19 @@ std::vector<MemberFields> member_fields() {
                            {"use_qkv_bias", true},
                            {"use_parallel_residual", true},
                            {"qk_layernorm", true, Use::refused}}},
+      {"gpt_oss",
+       {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"sliding_window", 128}},
+       {{"swiglu_alpha", 1.5},
+        {"swiglu_limit", 5.0},
+        {"num_local_experts", 9},
+        {"num_experts_per_tok", 3},
+        {"num_experts_per_tok", 9, Use::refused},
+        {"sliding_window", 64},
+        {"attention_bias", false},
+        {"layer_types", kinds("full_attention")},
+        {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}}},
+        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+        {"router_aux_loss_coef", 0.5, Use::no_matter}}},
   };
 }
 
@@ -331,6 +345,19 @@ TEST(ConfigFields, MembersOfTheLlamaFamily) {
     if (config["model_type"] == "cohere2" || config["model_type"] == "stablelm") config.erase("head_dim");
     for (const Field& field : of_all) expect_use(config, field);
   }
+}
+
+// A config without a rope means the yarn of the published models, whose bounds are not whole numbers.
+TEST(ConfigFields, TheRopeOfGptOssWhereConfigsStateNone) {
+  const Json config = base("gpt_oss", {{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
+  Json yarn = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+               {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
+  const auto same = [&](const Json& rope) {
+    return describe(*read(joined(config, {{"rope_scaling", rope}}))) == describe(*read(config));
+  };
+  EXPECT_TRUE(same(yarn));
+  yarn["truncate"] = true;
+  EXPECT_FALSE(same(yarn));
 }
 
 TEST(ConfigFields, BasesOfRopesWhereConfigsStateNone) {

@@ -50,6 +50,7 @@ constexpr const char* kModels[] = {
     "glm4",
     "qwen2_moe",
     "hunyuan_v1_dense",
+    "gpt_oss",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case

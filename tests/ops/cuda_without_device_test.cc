@@ -116,7 +116,8 @@ TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
   for (const int dim : {32, 64, 96, 128, 256, 512})
     EXPECT_EQ(cuda::attention_unsupported(dim, {}, false), "") << dim;
-  for (const int dim : {0, 16, 80, 288, 480}) EXPECT_NE(cuda::attention_unsupported(dim, {}, false), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 480})
+    EXPECT_NE(cuda::attention_unsupported(dim, {}, false), "") << dim;
   Rope dynamic{{1.0f, 0.5f}};
   dynamic.far_from = 100;
   EXPECT_NE(cuda::attention_unsupported(64, dynamic, false), "");

@@ -183,9 +183,8 @@ Result<QuantizedMatrix> read_blocks(const QuantizedModule& m, const Quantization
   if (cols == 0 || cols > INT32_MAX || blocks[0] == 0 || blocks[1] == 0)
     return m.invalid("blocks {} and scales {} of {} do not go together as MXFP4", shape_text(blocks),
                      shape_text(scales.shape), scales.dtype);
-  const Float4Tensor tensor{blocks[0] * blocks[1], cols,
-                            32,                    ScaleType::e8m0,
-                            m.main().data.data(),  scales.data.data()};
+  const Float4Tensor tensor{blocks[0] * blocks[1], cols, 32, ScaleType::e8m0, m.main().data.data(),
+                            scales.data.data()};
   return QuantizedMatrix{"mxfp4", {blocks[0], blocks[1], cols}, float4_source(tensor, std::move(keep))};
 }
 

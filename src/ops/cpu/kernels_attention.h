@@ -366,8 +366,8 @@ static void attention_merge(const AttentionArgs& a, int64_t rows, const Attentio
   }
 }
 
-// 2^(m - M) / (l 2^(m - M) + 2^(s - M)) with M = max(m, s), s the sink's score in the units of m: the factor of
-// an accumulator, where the sink counts in the sum but has no value.
+// 2^(m - M) / (l 2^(m - M) + 2^(s - M)) with M = max(m, s), s the sink's score in the units of m: the factor
+// of an accumulator, where the sink counts in the sum but has no value.
 FN F factor_with_sink(float max_of_scores, float sum, float sink) {
   const F m = splat(max_of_scores), s = splat(sink * 1.44269504f), most = max(m, s);
   const F keep = exp2(sub(m, most));
@@ -380,8 +380,8 @@ static void attention_finish(const AttentionArgs& a, int64_t kv_head, int64_t ro
   for (int64_t r = row_begin; r < row_end; r++) {
     const int64_t head = kv_head * per_kv + r % per_kv, row = r - row_begin;
     float* to = a.out + ((r / per_kv) * a.heads + head) * d;
-    const F inverse = a.sinks ? factor_with_sink(from.max[row], from.sum[row], a.sinks[head])
-                              : splat(1.0f / from.sum[row]);
+    const F inverse =
+        a.sinks ? factor_with_sink(from.max[row], from.sum[row], a.sinks[head]) : splat(1.0f / from.sum[row]);
     for (int64_t j = 0; j < d; j += kLanes)
       store_upto(to + j, add(mul(load(from.acc + row * dp + j), inverse), zero()), d - j);
   }
