@@ -310,7 +310,7 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 
 def mxfp4(w):
     """[..., in] -> codes [..., in / 32, 16], the first of two inputs in the low half, scales [..., in / 32]; the exact values."""
-    g = w.reshape(*w.shape[:-1], -1, 32)
+    g = np.ascontiguousarray(w).reshape(*w.shape[:-1], -1, 32)
     exponent = np.clip(np.floor(np.log2(np.maximum(np.abs(g).max(-1), 1e-30))) - 2, -127, 127)
     scaled = g / np.exp2(exponent)[..., None]
     codes = np.abs(np.abs(scaled)[..., None] - E2M1).argmin(-1).astype(np.uint8)
