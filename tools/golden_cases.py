@@ -247,7 +247,7 @@ CASES = {
                "model.layers.3.self_attn.o_proj": False}),
 }
 
-def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, **over):
+def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, mxfp4=False, **over):
     """A case of another member of the Llama family: weights of the shapes that Transformers' class has."""
     config = {
         "architectures": [architecture + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 32,
@@ -255,7 +255,7 @@ def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepw
         "hidden_act": "silu", "max_position_embeddings": 1024, "tie_word_embeddings": False, "bos_token_id": 1,
         "eos_token_id": 2, "pad_token_id": 0, "torch_dtype": "bfloat16", "rope_theta": 10000.0,
     }
-    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, drawn=True)
+    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, mxfp4=mxfp4, drawn=True)
 
 
 LATENT = dict(q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4)
@@ -279,6 +279,8 @@ def longrope(pairs):
 
 # In their GGUF files the matrices' widths are multiples of 32.
 WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
+GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+                "beta_slow": 1.0, "truncate": False}
 GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=0.5)
 DEEP = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, routed_scaling_factor=1.8, norm_topk_prob=True,
             moe_intermediate_size=20)
@@ -328,6 +330,17 @@ CASES |= {
     "youtu": latent("youtu", "Youtu", v_head_dim=17, pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2),
     "minicpm3": latent("minicpm3", "MiniCPM3", q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,
                        rope_scaling=longrope(4), original_max_position_embeddings=32, stepwise=True, num_hidden_layers=2),
+    "gpt_oss": member("gpt_oss", "GptOss", hidden_size=36, intermediate_size=20, num_hidden_layers=3, num_attention_heads=3,
+                      num_key_value_heads=1, head_dim=12, num_local_experts=5, num_experts_per_tok=2, sliding_window=21,
+                      swiglu_limit=2.5, swiglu_alpha=1.2, rms_norm_eps=1e-4, long=True,
+                      rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48,
+                                    "beta_fast": 16.0, "beta_slow": 1.5, "truncate": False}),
+    # As published: experts in MXFP4. The rope is the one that a config without any means.
+    "gpt_oss_mxfp4": member("gpt_oss", "GptOss", mxfp4=True, intermediate_size=64, num_hidden_layers=2, head_dim=16,
+                            num_local_experts=4, num_experts_per_tok=3, sliding_window=19, rope_theta=150000.0,
+                            layer_types=["full_attention", "sliding_attention"], tie_word_embeddings=True),
+    "gpt_oss_gguf": member("gpt_oss", "GptOss", mxfp4=True, head_dim=32, num_local_experts=4, num_experts_per_tok=2,
+                           sliding_window=20, rope_scaling=GPT_OSS_ROPE, **WIDE),
     # Gemma 4 12B: a config without the keys of per-layer embeddings.
     "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
         4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,

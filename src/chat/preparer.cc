@@ -145,7 +145,16 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
     return Error{ErrorKind::invalid,
                  "The model's chat template refused the messages: " + chosen.error().message, "messages",
                  "template_error"};
+  using Choice = ToolChoice::Kind;
+  const bool forced =
+      request.tool_choice.kind == Choice::required || request.tool_choice.kind == Choice::named;
+  const bool may_call =
+      context.tools && (forced || request.options.format.kind != ResponseFormat::Kind::grammar);
+  if (!continuation)
+    open_message(wish, format_.reasoning, is_constrained(request.options.format, request.tool_choice, *tools),
+                 may_call, engine_.tokenizer(), *chosen);
   prepared.thinking = think_options(wish, *chosen, context);
+  if (!may_call) prepared.thinking.calls = CallPolicy::none;
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
@@ -161,7 +170,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   prepared.before_last = chosen->prompt.before_last;
   prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;
-  prepared.rules.goes_on = continuation.has_value();
+  prepared.rules.goes_on = continuation.has_value() || chosen->answers;
   prepared.rules.only_calls = context.must_call;
   prepared.choice = request.tool_choice;
   prepared.constrained = prepared.rules.exact =

@@ -22,7 +22,7 @@ constexpr GgufMoe kMinimaxExperts{
     .experts = "num_local_experts", .width = "intermediate_size", .sigmoid = true};
 constexpr GgufMoe kGraniteExperts{
     .experts = "num_local_experts", .width = "intermediate_size", .shared_width = "shared_intermediate_size"};
-constexpr GgufMoe kOlmoeExperts{.width = "intermediate_size"};
+constexpr GgufMoe kPlainExperts{.width = "intermediate_size"};
 constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
                                 .top_k = "moe_k",
                                 .shared_count = "moe_num_shared_experts",
@@ -70,6 +70,11 @@ constexpr ArchName kArchs[] = {
      "stablelm",
      "StableLmForCausalLM",
      {.layer_norm_eps = "layer_norm_eps", .partial = true}},
+    {"gpt-oss",
+     GgufArch::seed_oss,
+     "gpt_oss",
+     "GptOssForCausalLM",
+     {.windows = true, .period = 2, .moe = &kPlainExperts, .yarn = true}},
     {"glm4moe", GgufArch::seed_oss, "glm4_moe", "Glm4MoeForCausalLM", {.partial = true, .moe = &kGlmExperts}},
     {"minimax-m2",
      GgufArch::qwen3,
@@ -81,7 +86,7 @@ constexpr ArchName kArchs[] = {
      "granitemoeshared",
      "GraniteMoeSharedForCausalLM",
      {.multipliers = true, .moe = &kGraniteExperts}},
-    {"olmoe", GgufArch::qwen3, "olmoe", "OlmoeForCausalLM", {.normalises = false, .moe = &kOlmoeExperts}},
+    {"olmoe", GgufArch::qwen3, "olmoe", "OlmoeForCausalLM", {.normalises = false, .moe = &kPlainExperts}},
     {"dots1", GgufArch::qwen3, "dots1", "Dots1ForCausalLM", {.moe = &kGlmExperts}},
     {"exaone-moe",
      GgufArch::qwen3,

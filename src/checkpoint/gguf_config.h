@@ -72,6 +72,7 @@ struct GgufMember {
   bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
   const GgufMoe* moe = nullptr;
+  bool yarn = false;  // its yarn has no truncated bounds (gpt-oss)
 };
 
 // The tensors with the divisors of a rope's frequencies. Their values become part of the config.

@@ -128,6 +128,11 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
   if (member.logit_scale) {
     TRY(c["logit_scale"], m.real("logit_scale", 1));
   }
+  if (member.yarn) {
+    Json& scaling = c["rope_scaling"];
+    if (!scaling.is_object()) scaling = {{"rope_type", "default"}};
+    scaling["truncate"] = false;
+  }
   if (!member.partial) return {};
   // The least number whose product with head_dim, cut to an integer, is the number of turned dimensions.
   const auto head_dim = c["head_dim"].get<double>();

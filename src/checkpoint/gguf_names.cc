@@ -46,7 +46,8 @@ constexpr NamePair kCommon[] = {
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
-constexpr NamePair kSeedOss[] = {{"post_attention_norm", "post_attention_layernorm"}};
+constexpr NamePair kSeedOss[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                 {"attn_sinks.weight", "self_attn.sinks"}};  // gpt-oss
 constexpr NamePair kPhi3[] = {{"ffn_norm", "post_attention_layernorm"},
                               {"attn_qkv", "self_attn.qkv_proj"},
                               {"ffn_up", "mlp.gate_up_proj"}};

@@ -37,6 +37,12 @@ constexpr Names kMoeNames[] = {
     {".mlp.gate.expert_bias.", ".mlp.gate.e_score_correction_bias."},
     {".mlp.shared_mlp.", ".mlp.shared_expert."},
     {".mlp.shared_experts.", ".mlp.shared_expert."},
+    // MLX's stacks of gpt-oss have the name of a single expert's module.
+    {".mlp.experts.gate_proj.", ".mlp.switch_mlp.gate_proj."},
+    {".mlp.experts.up_proj.weight.", ".mlp.switch_mlp.up_proj.weight."},
+    {".mlp.experts.up_proj.bias.", ".mlp.switch_mlp.up_proj.bias."},
+    {".mlp.experts.down_proj.weight.", ".mlp.switch_mlp.down_proj.weight."},
+    {".mlp.experts.down_proj.bias.", ".mlp.switch_mlp.down_proj.bias."},
     {".mlp.experts.", ".mlp.experts."},
     // LFM2
     {".feed_forward.expert_bias.", ".mlp.gate.e_score_correction_bias."},

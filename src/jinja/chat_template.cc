@@ -22,6 +22,7 @@ constexpr const char* kProbe = "a7f3 probe";
 // The format of messages that the template accepts.
 struct MessageFormat {
   bool parts = true;             // content may be a list of parts
+  bool thinking_key = false;     // the reasoning's key is "thinking"
   bool thinking_parts = false;   // reasoning is such a part: {"type": "thinking", "thinking": ...}
   bool parsed_arguments = true;  // a tool call's arguments are an object
 };
@@ -135,6 +136,9 @@ Value message_value(const Json& given, const MessageFormat& format, bool& parsed
   }
   if (reasoning && !(message.contains("reasoning_content") && !message["reasoning_content"].is_null()))
     pairs.emplace_back(own("reasoning_content"), jinja::from_json(*reasoning));
+  // gpt-oss' template tests whether the key exists, and what it has must be a text.
+  if (format.thinking_key && reasoning && reasoning->is_string() && !message.contains("thinking"))
+    pairs.emplace_back(own("thinking"), jinja::from_json(*reasoning));
   return jinja::make_dict(std::move(pairs));
 }
 
@@ -145,6 +149,8 @@ class Template final : public ChatTemplate {
     format_.parts = renders("user", "content", part("text"));
     format_.thinking_parts = format_.parts && renders("assistant", "content", part("thinking")) &&
                              !renders("assistant", "reasoning_content", own(kProbe));
+    format_.thinking_key = renders("assistant", "thinking", own(kProbe), false) &&
+                           !renders("assistant", "reasoning_content", own(kProbe), false);
   }
 
   Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
@@ -207,7 +213,9 @@ class Template final : public ChatTemplate {
   }
 
   // Whether the template renders kProbe in this field of a message, and not as Python prints a list.
-  bool renders(const std::string& role, const std::string& field, const Value& value) const {
+  // open: an answer is to follow.
+  bool renders(const std::string& role, const std::string& field, const Value& value,
+               bool open = true) const {
     std::vector<Value> messages;
     if (role != "user")  // a user begins the conversation
       messages.push_back(jinja::make_dict({{own("role"), own("user")}, {own("content"), own("A")}}));
@@ -217,7 +225,7 @@ class Template final : public ChatTemplate {
     Variables variables{{"messages", jinja::make_list(std::move(messages))},
                         {"tools", None{}},
                         {"documents", None{}},
-                        {"add_generation_prompt", true},
+                        {"add_generation_prompt", open},
                         {"bos_token", own(bos_)},
                         {"eos_token", own(eos_)}};
     try {

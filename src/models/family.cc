@@ -257,6 +257,12 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.head_dim = a.head_dim;
   const float scale = a.scale != 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   out.scores = {scale, a.window, a.soft_cap};
+  if (a.sinks) {
+    TRY(const auto sinks, builder.checkpoint.take(prefix + "sinks", {a.heads}));
+    std::vector<int64_t> own;
+    append_rows(own, by_queries.first(rank) / a.head_dim, by_queries.last(rank) / a.head_dim);
+    out.scores.sinks = take_elements(builder, sinks, own);
+  }
   out.rope = rope;
   out.norms_all_heads = a.norms_all_heads;
   out.norms_after_rope = a.norms_after_rope;
@@ -322,7 +328,12 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols) {
   TRY(const auto source, builder.take_matrices(name + ".weight", moe.experts, rows, cols));
-  return ops::ExpertMatrices::make(builder.device, source, moe.experts);
+  auto out = ops::ExpertMatrices::make(builder.device, source, moe.experts);
+  if (moe.expert_bias) {
+    TRY(const auto bias, builder.checkpoint.take(name + ".bias", {moe.experts, rows}));
+    out.bias = builder.device.to_device(bias);
+  }
+  return out;
 }
 
 namespace {
@@ -343,8 +354,10 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   nn::Moe moe;
   moe.routing = spec.routing;
   moe.activation = spec.activation;
-  TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden));
+  moe.clamped = spec.clamped;
+  TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden, spec.expert_bias));
   moe.router = std::move(router.weight);
+  moe.router_bias = std::move(router.bias);
   if (spec.choice_bias) {
     TRY(moe.choice_bias, take_choice_bias(builder, p + "gate.e_score_correction_bias", spec.experts));
   }

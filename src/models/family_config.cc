@@ -57,6 +57,12 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
         spec.intermediate * c.integer_or(keys.shared_count, 0, 1024, keys.default_shared);
   spec.shared_gate = keys.shared_gate;
   spec.choice_bias = keys.choice_bias;
+  spec.expert_bias = keys.clamped;
+  if (keys.clamped) {
+    const ops::ClampedGlu usual;
+    spec.clamped = {static_cast<float>(c.number_or("swiglu_alpha", -1e4, 1e4, usual.alpha)),
+                    static_cast<float>(c.number_or("swiglu_limit", 0, 1e9, usual.limit))};
+  }
   ops::RouterSpec& routing = spec.routing = keys.routing;
   routing.top_k = integer_of_layer(c, top_k, layer, 1, ops::kMostExperts);
   if (routing.top_k > spec.experts) c.invalid(fmt::format("{} is above {}", top_k, experts));

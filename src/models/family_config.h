@@ -44,6 +44,7 @@ struct MoeKeys {
   const char *shared_width = nullptr, *shared_count = nullptr;
   int default_shared = 0;  // for either key
   bool shared_gate = false, choice_bias = false;
+  bool clamped = false;          // router and experts have biases, and the experts are a ClampedGlu
   ops::RouterSpec routing = {};  // what no key changes
   const char *normalise = nullptr, *scale = nullptr, *least_sum = nullptr, *tolerance = nullptr;
   bool groups = false;  // "n_group" and "topk_group" are read; routing has their defaults

@@ -47,6 +47,7 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
   attention.norms_all_heads = member.qk_norm == Member::QkNorm::all_heads;
   attention.norms_after_rope = member.qk_norm == Member::QkNorm::after_rope;
   attention.neighbours_turn = member.neighbours_turn;
+  attention.sinks = member.sinks;
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
   if (attention.head_dim < 2) c.invalid("head_dim, hidden_size / num_attention_heads, must be at least 2");
@@ -199,6 +200,11 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
   const bool windowed = attention.window > 0;
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
+  if (member.ropes == Ropes::yarn && !c.has("rope_parameters") && !c.has("rope_scaling"))
+    own = {{"rope_type", "yarn"},
+           {"factor", 32},
+           {"original_max_position_embeddings", 4096},
+           {"truncate", false}};
   if (member.ropes == Ropes::longrope) require_longrope(c, own);
   if (member.ropes == Ropes::mscale) apply_mscale(c, own);
   if (member.ropes == Ropes::fixed_alpha) apply_alpha(c, member.theta, attention.head_dim, own);

@@ -66,6 +66,7 @@ constexpr MoeKeys kSolarMoe{.experts = "n_routed_experts",
                             .normalise = "norm_topk_prob",
                             .scale = "routed_scaling_factor",
                             .groups = true};
+constexpr MoeKeys kGptOssMoe{.intermediate = "intermediate_size", .clamped = true};
 constexpr MoeKeys kPhiMoe{
     .intermediate = "intermediate_size",
     .routing = {.scores = RouterScores::sparse_mixer, .normalise = false, .tolerance = 0.01f},
@@ -106,6 +107,7 @@ struct Member {
   double partial = 0;                    // the default of "partial_rotary_factor"; 0: whole heads turn
   const char* rotary_dim_key = nullptr;  // how many dimensions turn, if there is no "partial_rotary_factor"
   const MoeKeys* moe = nullptr;          // null: no layer is a mixture of experts
+  bool sinks = false;                    // see AttentionSpec
   LayerForm form = {};
   bool layer_norm = false, norm_bias = false, gated = true;
   bool multipliers = false;  // Granite's keys for embedding, residual stream, scores and logits
@@ -119,9 +121,16 @@ struct Member {
   bool own_head_dim = true;  // "head_dim" is read
   // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
   // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
-  // "dynamic" one with an "alpha" is a plain one with another base.
-  // mscale: as longrope, with the factor of the cosines and sines given.
-  enum class Ropes { usual, scaled_without_windows, longrope, mscale, fixed_alpha } ropes = Ropes::usual;
+  // "dynamic" one with an "alpha" is a plain one with another base. mscale: as longrope, with the factor of
+  // the cosines and sines given. yarn: a config that describes none has gpt-oss' yarn.
+  enum class Ropes {
+    usual,
+    scaled_without_windows,
+    longrope,
+    mscale,
+    fixed_alpha,
+    yarn
+  } ropes = Ropes::usual;
   const char* parallel_key = nullptr;  // if it is true, the form is kParallel
   const char* refused_key = nullptr;   // must be absent, null or false
 };
@@ -442,6 +451,20 @@ constexpr Member kMembers[] = {
      .context = 131072,
      .eps = 1e-5,
      .theta = 1e6},
+    {.model_type = "gpt_oss",
+     .bias_key = "attention_bias",
+     .bias = true,
+     .windows = Member::Windows::by_type,
+     .pattern = 2,
+     .moe = &kGptOssMoe,
+     .sinks = true,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .window = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 150000,
+     .ropes = Member::Ropes::yarn},
 };
 
 }  // namespace anabranch

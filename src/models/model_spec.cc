@@ -40,8 +40,8 @@ std::vector<int> read_eos(const Json& config) {
 std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = attention_of(layer.mixer))
-    why = device.ops().attention_unsupported(attention->head_dim,
-                                             spec.ropes.at(static_cast<size_t>(layer.rope)));
+    why = device.ops().attention_unsupported(
+        attention->head_dim, spec.ropes.at(static_cast<size_t>(layer.rope)), attention->sinks);
   if (std::holds_alternative<LatentAttentionSpec>(layer.mixer) && !device.ops().linear_heads)
     why = fmt::format("there are no kernels for latent attention on {}", device.name());
   if (const auto* recurrence = recurrence_of(layer.mixer); why.empty() && recurrence)
@@ -52,6 +52,8 @@ std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, cons
   const auto* moe = std::get_if<MoeSpec>(&layer.mlp);
   if (moe && why.empty() && device.ops().mixture_unsupported)
     why = device.ops().mixture_unsupported(moe->routing, moe->gated);
+  if (moe && why.empty() && (moe->expert_bias || moe->clamped) && !device.ops().expert_biases)
+    why = fmt::format("there are no kernels for experts with biases or a clamped unit on {}", device.name());
   return why;
 }
 

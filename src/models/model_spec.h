@@ -27,6 +27,7 @@ struct AttentionSpec {
   bool output_gate = false;
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
+  bool sinks = false;            // each head has a learned score without a value (ops::ScoreSpec)
   bool v_norm = false;           // values are normalised, without a weight
   bool keys_are_values = false;  // there is no v_proj
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
@@ -86,6 +87,8 @@ struct MoeSpec {
   bool choice_bias = false;  // see ops::route()
   int latent = 0;            // experts' inputs and outputs have so many values; 0 = the hidden size
   bool bias = false;         // the shared expert and the projections of `latent` have biases
+  bool expert_bias = false;  // the router and the experts' matrices have biases
+  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate) * up, of the routed experts
 };
 
 // An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).

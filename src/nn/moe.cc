@@ -6,7 +6,8 @@ namespace anabranch::nn {
 
 Tensor Moe::operator()(const Normed& x, const Residual& residual) const {
   const ops::Stage stage(x.x.device(), "experts");
-  ops::MixtureWeights w{&router, routing, {gate ? &*gate : nullptr, &up, &down, activation}};
+  ops::MixtureWeights w{&router, routing, {gate ? &*gate : nullptr, &up, &down, activation, clamped}};
+  if (router_bias) w.router_bias = &*router_bias;
   if (router_norm) w.router_norm = &*router_norm;
   if (expert_scale) w.expert_scale = &*expert_scale;
   if (choice_bias) w.choice_bias = &*choice_bias;

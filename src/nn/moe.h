@@ -32,6 +32,8 @@ struct Moe {
   std::optional<Norm> router_norm = {};     // for the router's input, if it differs from the experts' input
   std::optional<Tensor> expert_scale = {};  // [experts]: multiplies the weight of each expert
   std::optional<Tensor> choice_bias = {};   // [experts]: see ops::route()
+  std::optional<Tensor> router_bias = {};   // [experts]: added to the router's logits
+  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate) * up, of the routed experts
 
   // x + post(the weighted sum of the experts' outputs). x has a norm.
   Tensor operator()(const Normed& x, const Residual& residual) const;

@@ -53,6 +53,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
           kv.value_dim, kv.head_dim);
   require(q.shape(0) <= kv.length, "attention", "q has {} rows, the cache only {} positions.", q.shape(0),
           kv.length);
+  if (!scores.sinks.empty()) require_shape("attention", "sinks", scores.sinks, {q.shape(1)});
   return q.device().ops().attention(q, kv, scores, whole);
 }
 
@@ -67,6 +68,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spa
   require_shape("attend", "k", in.k, {rows, kv_heads * head_dim});
   require_shape("attend", "v", in.v, in.k.shape());
   if (in.gate) require_shape("attend", "gate", *in.gate, in.q.shape());
+  if (!in.scores.sinks.empty()) require_shape("attend", "sinks", in.scores.sinks, {in.heads});
   positions_of_row("attend", *in.rope, in.positions, rows);
   int covered = 0;
   for (const AttentionSpan& span : spans) {

@@ -53,11 +53,13 @@ void kv_truncate(PagedKv& kv, int length);
 
 // How scores are computed from queries and keys: scale * q k^T, then cap * tanh(score / cap) if soft_cap > 0
 // (Gemma 2). window > 0 limits a query to the last `window` positions, itself included (sliding-window
-// attention).
+// attention). sinks: a score for each query head that takes part in the softmax as if a position without a
+// value had it (attention sinks, Xiao et al. 2023; gpt-oss).
 struct ScoreSpec {
   float scale = 0;
   int window = 0;
   float soft_cap = 0;
+  Tensor sinks = {};  // [Hq] f32, or empty: there are none
 };
 
 // q [T, Hq, D] f32, where row t is at position kv.length - T + t (its own k, v are already appended) ->

@@ -15,6 +15,7 @@ void require_matrices(const char* name, const ExpertMatrices& m, int experts, in
   require(m.experts == experts && m.rows == rows && m.weight.in_features() == inputs, kOp,
           "{} is of {} experts [{}, {}], but {} of [{}, {}] are needed.", name, m.experts, m.rows,
           m.weight.in_features(), experts, rows, inputs);
+  if (m.bias) require_shape(kOp, "an expert's bias", *m.bias, {experts, rows});
 }
 
 void require_shared(const SharedExpert& shared, int rows, int width) {
@@ -28,6 +29,11 @@ void require_shared(const SharedExpert& shared, int rows, int width) {
 
 void require_inputs(const Tensor& x, const RowNorm* norm, const Experts& experts) {
   require_f32(kOp, "x", x, 2);
+  const bool extended =
+      (experts.gate && experts.gate->bias) || experts.up->bias || experts.down->bias || experts.clamped;
+  require(!extended || x.device().ops().expert_biases, kOp,
+          "there are no kernels for experts with biases or a clamped unit on {}.", x.device().name());
+  require(experts.gate || !experts.clamped, kOp, "a clamped unit has a gate.");
   const int width = x.shape(1), count = experts.up->experts, intermediate = experts.up->rows;
   if (norm) require_shape(kOp, "the norm's weight", norm->weight, {width});
   if (experts.gate) require_matrices("gate", *experts.gate, count, intermediate, width);
@@ -83,6 +89,11 @@ Tensor mixture(const Tensor& x, const RowNorm* norm, const MixtureWeights& w, bo
   require(w.router->out_features() == w.experts.up->experts && w.router->in_features() == x.shape(1), kOp,
           "the router [{}, {}] does not fit {} experts of {} inputs.", w.router->out_features(),
           w.router->in_features(), w.experts.up->experts, x.shape(1));
+  if (w.router_bias) {
+    require_shape(kOp, "the router's bias", *w.router_bias, {w.experts.up->experts});
+    require(x.device().ops().expert_biases, kOp, "there are no kernels for a router with a bias on {}.",
+            x.device().name());
+  }
   SharedExpert shared{w.gate, w.up, w.down};
   if (w.gate) require_shared(shared, x.shape(0), x.shape(1));
   const OpTable& ops = x.device().ops();
@@ -91,7 +102,8 @@ Tensor mixture(const Tensor& x, const RowNorm* norm, const MixtureWeights& w, bo
   const Weight* both[] = {w.router, w.output_gate};
   const auto logits = linear(x, std::span(both, w.output_gate ? 2 : 1), w.router_norm ? w.router_norm : norm);
   if (w.output_gate) shared.gate_logits = &logits[1];
-  const Routing chosen = route(logits[0], w.routing, w.expert_scale, w.choice_bias);
+  const Routing chosen = route(w.router_bias ? add_bias(logits[0], *w.router_bias) : logits[0], w.routing,
+                               w.expert_scale, w.choice_bias);
   const Tensor y = mix_experts(x, norm, chosen, w.experts, w.gate ? &shared : nullptr);
   return add_x ? add(x, y) : y;
 }

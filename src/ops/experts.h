@@ -15,7 +15,8 @@ constexpr int kExpertAlign = 16;
 struct ExpertMatrices {
   Weight weight;  // [experts * padded rows, in]
   int experts = 0;
-  int rows = 0;  // of one expert, without padding
+  int rows = 0;                     // of one expert, without padding
+  std::optional<Tensor> bias = {};  // [experts, rows] f32: of each expert, added to its product
 
   int padded_rows() const { return (rows + kExpertAlign - 1) / kExpertAlign * kExpertAlign; }
   // source: [experts * rows, in], without padding.
@@ -60,6 +61,7 @@ struct Experts {
   // place of activation(gate n) * up n.
   const ExpertMatrices *gate, *up, *down;
   Activation activation = Activation::silu;  // the shared expert's too
+  std::optional<ClampedGlu> clamped = {};    // in place of activation(gate) * up; not the shared expert's
 };
 
 // An expert that every row uses.
@@ -70,9 +72,10 @@ struct SharedExpert {
 
 // y[m] = sum of weight * expert(norm(x[m])) over the row's experts in ascending order, then +
 // shared(norm(x[m]))
-// -> [M, H] f32; expert(n) = down (activation(gate n) * up n). Without a norm, x is used as it is. An
-// expert's output has the same bits as linear_swiglu() and linear() of its matrices; the sums are of f32,
-// each step one fused multiply-add. Throws std::invalid_argument on shapes that do not fit.
+// -> [M, H] f32; expert(n) = down (activation(gate n) * up n), with what Experts says of biases and clamping.
+// Without a norm, x is used as it is. An expert's output has the same bits as linear_swiglu() and linear() of
+// its matrices; the sums are of f32, each step one fused multiply-add. Throws std::invalid_argument on shapes
+// that do not fit.
 Tensor mix_experts(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared = nullptr);
 
@@ -81,6 +84,7 @@ struct MixtureWeights {
   const Weight* router;  // [experts, H]
   RouterSpec routing;
   Experts experts;
+  const Tensor* router_bias = nullptr;   // [experts]: added to the router's logits; may be null
   const RowNorm* router_norm = nullptr;  // norm of the router's input; null: the same norm as for the experts
   const Tensor *expert_scale = nullptr, *choice_bias = nullptr;  // see route()
   const Weight *gate = nullptr, *up = nullptr, *down = nullptr;  // the shared expert; null: there is none

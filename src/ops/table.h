@@ -26,9 +26,9 @@ struct OpTable {
   // The kernels in use, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Says why the backend has no kernels for attention with such heads and positions, or for such a
-  // recurrent layer; empty: it has them.
-  std::string (*attention_unsupported)(int head_dim, const Rope& rope);
+  // Says why the backend has no kernels for attention with such heads and positions (sinks: see ScoreSpec),
+  // or for such a recurrent layer; empty: it has them.
+  std::string (*attention_unsupported)(int head_dim, const Rope& rope, bool sinks);
   std::string (*recurrence_unsupported)(const RecurrenceShape& shape);
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
@@ -61,6 +61,7 @@ struct OpTable {
   std::string (*mixture_unsupported)(const RouterSpec& spec, bool gated) = nullptr;
   Tensor (*mix_experts)(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                         const SharedExpert* shared) = nullptr;
+  bool expert_biases = false;  // they run routers and experts with biases, and ClampedGlu
   // null: built from the ops here
   Tensor (*mixture)(const Tensor& x, const RowNorm* norm, const MixtureWeights& weights,
                     bool add_x) = nullptr;

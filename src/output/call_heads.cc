@@ -29,6 +29,7 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
   const bool plain_name = name.find_first_of("<>{}[]\"\n") == name.npos;
   switch (format.tools) {
     case ToolFormat::none:
+    case ToolFormat::messages:  // the name is in a header, which is not demanded
       break;
     case ToolFormat::tagged:
       heads = json_heads(name);

@@ -4,6 +4,7 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "output/message_reader.h"
 #include "output/tool_json.h"
 #include "output/tool_names.h"
 #include "output/tool_schema.h"
@@ -67,9 +68,10 @@ void CallScanner::stop() {
 
 // Drops text up to the closing mark, or to the next call.
 Scan CallScanner::rest() {
-  const std::string_view close = format_ == ToolFormat::tagged ? kCallClose
-                                 : is_gemma(format_)           ? gemma_marks(format_).call_end
-                                                               : "";
+  const std::string_view close = format_ == ToolFormat::tagged     ? kCallClose
+                                 : is_gemma(format_)               ? gemma_marks(format_).call_end
+                                 : format_ == ToolFormat::messages ? kMessageCallClose
+                                                                   : "";
   size_t end = close.empty() ? text_.npos : text_.find(close, at_);
   size_t next = end == text_.npos ? end : end + close.size(), longest = close.size();
   for (const std::string_view opener : call_openers(format_)) {
@@ -107,7 +109,7 @@ std::string CallScanner::member_start() const {
 }
 
 bool CallScanner::at_close() const {
-  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::gemma_close;
+  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::close;
 }
 
 // The model may stop after a whole call without closing the block.
@@ -153,8 +155,9 @@ std::optional<Scan> CallScanner::step() {
     case Step::arguments:
       return arguments();
     case Step::gemma_name:
-    case Step::gemma_close:
       return gemma();
+    case Step::close:
+      return close();
     case Step::gemma_object:
       return gemma_object();
     case Step::rest:
@@ -203,7 +206,7 @@ std::optional<Scan> CallScanner::body() {
     step_ = Step::function;
   } else if (format_ == ToolFormat::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
     step_ = Step::fence;
-  } else if (format_ == ToolFormat::mistral) {
+  } else if (format_ == ToolFormat::mistral || format_ == ToolFormat::messages) {
     begin_ = at_;
     step_ = Step::mistral_name;
   } else {
@@ -449,9 +452,10 @@ std::optional<Scan> CallScanner::mistral_name() {
   return std::nullopt;
 }
 
-// [CALL_ID]x[ARGS], [ARGS], or nothing before the object.
+// [CALL_ID]x[ARGS], [ARGS], or nothing before the object; <|message|> in messages.
 std::optional<Scan> CallScanner::call_id() {
-  constexpr std::string_view kId = "[CALL_ID]", kArguments = "[ARGS]";
+  constexpr std::string_view kId = "[CALL_ID]";
+  const std::string_view before = format_ == ToolFormat::messages ? "<|message|>" : "[ARGS]";
   size_t at = at_;
   if (text_.substr(at, kId.size()) == kId) {
     at += kId.size();
@@ -459,9 +463,9 @@ std::optional<Scan> CallScanner::call_id() {
     while (at < text_.size() && is_name_byte(text_[at]) && at - begin < kMaxNameBytes) ++at;
   }
   const auto rest = text_.substr(at);
-  const bool may = kArguments.substr(0, rest.size()) == rest || kId.substr(0, rest.size()) == rest;
-  if (rest.substr(0, kArguments.size()) == kArguments)
-    at_ = at + kArguments.size();
+  const bool may = before.substr(0, rest.size()) == rest || kId.substr(0, rest.size()) == rest;
+  if (rest.substr(0, before.size()) == before)
+    at_ = at + before.size();
   else if (may)
     return Scan::more;
   begin_ = at_;
@@ -491,17 +495,22 @@ std::optional<Scan> CallScanner::arguments() {
   if (call.arguments.empty() || (begins && !partial_->join(call))) return Scan::broken;
   calls_.push_back(std::move(call));
   partial_.reset();
-  return Scan::complete;
+  if (format_ != ToolFormat::messages) return Scan::complete;
+  step_ = Step::close;
+  return std::nullopt;
+}
+
+// The mark behind a whole call, which may be missing.
+std::optional<Scan> CallScanner::close() {
+  const size_t call_end = at_;
+  const std::string_view mark = is_gemma(format_) ? gemma_marks(format_).call_end : kMessageCallClose;
+  const Scan found = next() ? match(mark) : Scan::more;
+  if (found != Scan::complete) at_ = call_end;
+  return found == Scan::broken ? Scan::complete : found;
 }
 
 std::optional<Scan> CallScanner::gemma() {
   const GemmaMarks& marks = gemma_marks(format_);
-  if (step_ == Step::gemma_close) {
-    const size_t call_end = at_;
-    const Scan close = next() ? match(marks.call_end) : Scan::more;
-    if (close != Scan::complete) at_ = call_end;
-    return close == Scan::broken ? Scan::complete : close;
-  }
   if (name_.empty()) {
     if (!next()) return Scan::more;
     if (const Scan found = match("call:"); found != Scan::complete) return found;
@@ -529,7 +538,7 @@ std::optional<Scan> CallScanner::gemma_object() {
   if (!json || (begun() && !json->starts_with(open_.arguments))) return Scan::broken;
   open_ = {};
   calls_.push_back({name_, std::move(*json)});
-  step_ = Step::gemma_close;
+  step_ = Step::close;
   return std::nullopt;
 }
 

@@ -60,7 +60,7 @@ class CallScanner {
     arguments,  // an object after a name
     gemma_name,
     gemma_object,
-    gemma_close,
+    close,
     fence,  // ``` and a language
     rest,   // of a block whose call has begun and then broke
   };
@@ -81,6 +81,7 @@ class CallScanner {
   std::optional<Scan> call_id();
   std::optional<Scan> arguments();
   std::optional<Scan> gemma();
+  std::optional<Scan> close();
   std::optional<Scan> gemma_object();
   Scan rest();
   Scan at_end();

@@ -1,5 +1,7 @@
 #include "output/output_format.h"
 
+#include "output/message_reader.h"
+
 namespace anabranch {
 namespace {
 
@@ -28,6 +30,7 @@ std::string rendered_call(const ChatTemplate& chat) {
 
 ToolFormat format_in(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+  if (has(" to=functions.probe_f") && has("<|channel|>commentary")) return ToolFormat::messages;
   if (has("<|tool_call>call:probe_f{")) return ToolFormat::gemma4;
   if (has("<start_function_call>call:probe_f{")) return ToolFormat::function_gemma;
   if (has("[TOOL_CALLS]")) return ToolFormat::mistral;
@@ -56,6 +59,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
   // A vocabulary with <start_of_turn> alone is that of Gemma 2 or 3, which write calls as the prompt demands.
   for (const TokenFormat& one : {TokenFormat{"<|tool_call>", ToolFormat::gemma4},
                                  {"<start_function_call>", ToolFormat::function_gemma},
+                                 {"<|constrain|>", ToolFormat::messages},
                                  {"[TOOL_CALLS]", ToolFormat::mistral},
                                  {"<|tool_call|>", ToolFormat::listed},
                                  {"<tool_call>", ToolFormat::tagged},
@@ -84,6 +88,8 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
       return {"<|tool_call>"};
     case ToolFormat::function_gemma:
       return {"<start_function_call>"};
+    case ToolFormat::messages:
+      return {kMessageCallOpen};
   }
   return {};
 }
@@ -94,6 +100,8 @@ std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokeni
        {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]", "<tool_call|>",
         "<|tool_response>", "<tool_response|>", "<end_function_call>", "<|\"|>", "<escape>"})
     marks.push_back(mark);
+  if (format.reasoning && format.reasoning->are_messages())
+    marks.insert(marks.end(), std::begin(kMessageMarks), std::end(kMessageMarks));
   if (format.reasoning)
     for (const std::string* tag :
          {&format.reasoning->open, &format.reasoning->close, &format.reasoning->open_token})

@@ -5,6 +5,7 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "output/message_reader.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
@@ -44,6 +45,8 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
     all.push_back(format.reasoning->close);
     if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
   }
+  if (format.reasoning && format.reasoning->are_messages())
+    all.insert(all.end(), std::begin(kMessageMarks), std::end(kMessageMarks));
   if (tools == ToolFormat::tagged) add({kCallClose});
   if (tools == ToolFormat::mistral) add({"[ARGS]", "[CALL_ID]"});
   if (tools == ToolFormat::listed) add({kListClose});

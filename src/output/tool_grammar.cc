@@ -26,6 +26,10 @@ class CallWriter {
   }
 
   Result<std::string> free_text(const Json& tools) {
+    if (format_.tools == ToolFormat::messages) {  // an answer or a call, by the header
+      TRY(const std::string call, calls(tools, {}));
+      return rules_.add("free_text", fmt::format("{} | {}", answer_header("[^\\u0000]*"), call));
+    }
     if (format_.tools != ToolFormat::tagged) return not_built("strict tools");
     std::string any;
     for (const Json& tool : tools) {
@@ -44,6 +48,12 @@ class CallWriter {
       if (id != *opener) excluded += fmt::format("{}, ", id);
     return rules_.add("free_text",
                       fmt::format("TokenTagDispatch(({}, {}), excludes=({}))", *opener, body, excluded));
+  }
+
+  // A text as an answer, in the format's header if it has one.
+  std::string answer_header(const std::string& text) const {
+    if (format_.tools != ToolFormat::messages) return text;
+    return fmt::format("{} \"final\" {} {}", mark("<|channel|>"), mark("<|message|>"), text);
   }
 
  private:
@@ -96,6 +106,10 @@ class CallWriter {
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
     TRY(const std::string arguments, object(schema, where, is_strict(function)));
+    if (format_.tools == ToolFormat::messages)
+      return fmt::format("{} {} {} \"json\" {} {}", mark("<|channel|>"),
+                         literal(fmt::format("commentary to=functions.{} ", name)), mark("<|constrain|>"),
+                         mark("<|message|>"), arguments);
     const bool bracketed = format_.tools == ToolFormat::mistral && tokenizer_.find("[ARGS]");
     if (bracketed) return fmt::format("{} {} {}", literal(name), mark("[ARGS]"), arguments);
     const char* key = format_.tools == ToolFormat::plain ? "parameters" : "arguments";
@@ -110,6 +124,8 @@ class CallWriter {
         one = fmt::format("{} \"\\n\" {} \"\\n\" {}", mark("<tool_call>"), call, mark(kCallClose));
         between = "\"\\n\"";
         break;
+      case ToolFormat::messages:  // a call ends the turn
+        return rules_.add("calls", call);
       case ToolFormat::plain:
         one = call;
         between = "\"; \"";
@@ -142,6 +158,11 @@ class CallWriter {
 Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
                               const CallWishes& wishes, GrammarRules& rules) {
   return CallWriter(format, tokenizer, rules).calls(tools, wishes);
+}
+
+std::string answer_beside_calls(const OutputFormat& format, const Tokenizer& tokenizer,
+                                const std::string& answer, GrammarRules& rules) {
+  return CallWriter(format, tokenizer, rules).answer_header(answer);
 }
 
 Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,

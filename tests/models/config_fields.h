@@ -29,7 +29,7 @@ struct Description {
   void mixer(const AttentionSpec& a) {
     add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
         a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
-        a.v_norm, a.keys_are_values, a.kv_layer, a.in_scale, a.key_scale, a.out_scale);
+        a.v_norm, a.keys_are_values, a.kv_layer, a.sinks, a.in_scale, a.key_scale, a.out_scale);
   }
   void mixer(const LatentAttentionSpec& a) {
     add("latent", a.heads, a.query_rank, a.rank, a.plain_dim, a.turned_dim, a.value_dim, a.bias,
@@ -57,7 +57,8 @@ struct Description {
     const ops::RouterSpec& r = m.routing;
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.shared_gate, m.choice_bias, m.gated,
         m.latent, m.bias, r.top_k, static_cast<int>(r.scores), r.normalise, r.scale, r.least_sum, r.added_sum,
-        r.groups, r.top_groups, r.best_of_group, r.tolerance, static_cast<int>(m.activation));
+        r.groups, r.top_groups, r.best_of_group, r.tolerance, static_cast<int>(m.activation), m.expert_bias);
+    if (m.clamped) add(m.clamped->alpha, m.clamped->limit);
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
   void rope(const ops::Rope& r) {

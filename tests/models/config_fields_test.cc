@@ -157,6 +157,19 @@ std::vector<MemberFields> member_fields() {
                            {"use_qkv_bias", true},
                            {"use_parallel_residual", true},
                            {"qk_layernorm", true, Use::refused}}},
+      {"gpt_oss",
+       {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"sliding_window", 128}},
+       {{"swiglu_alpha", 1.5},
+        {"swiglu_limit", 5.0},
+        {"num_local_experts", 9},
+        {"num_experts_per_tok", 3},
+        {"num_experts_per_tok", 9, Use::refused},
+        {"sliding_window", 64},
+        {"attention_bias", false},
+        {"layer_types", kinds("full_attention")},
+        {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}}},
+        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+        {"router_aux_loss_coef", 0.5, Use::no_matter}}},
   };
 }
 
@@ -176,6 +189,19 @@ TEST(ConfigFields, MembersOfTheLlamaFamily) {
     if (config["model_type"] == "cohere2" || config["model_type"] == "stablelm") config.erase("head_dim");
     for (const Field& field : of_all) expect_use(config, field);
   }
+}
+
+// A config without a rope means the yarn of the published models, whose bounds are not whole numbers.
+TEST(ConfigFields, TheRopeOfGptOssWhereConfigsStateNone) {
+  const Json config = base("gpt_oss", {{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
+  Json yarn = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+               {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
+  const auto same = [&](const Json& rope) {
+    return describe(*read(joined(config, {{"rope_scaling", rope}}))) == describe(*read(config));
+  };
+  EXPECT_TRUE(same(yarn));
+  yarn["truncate"] = true;
+  EXPECT_FALSE(same(yarn));
 }
 
 TEST(ConfigFields, BasesOfRopesWhereConfigsStateNone) {

@@ -60,6 +60,7 @@ constexpr const char* kModels[] = {
     "glm4_moe",
     "ernie4_5_moe",
     "nemotron_h_moe",
+    "gpt_oss",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case

@@ -263,6 +263,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
   a.whole = whole;
   a.scale = scores.scale;
   a.soft_cap = scores.soft_cap;
+  a.sinks = scores.sinks.empty() ? nullptr : scores.sinks.data<float>();
   a.q = q.data<float>();
   a.out = out.data<float>();
   job.rows = tokens * job.group();

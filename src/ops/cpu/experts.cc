@@ -24,6 +24,10 @@ PackedMatrix matrix_of(const ExpertMatrices& all, int expert) {
   return m;
 }
 
+const float* bias_of(const ExpertMatrices& all, int expert) {
+  return all.bias ? all.bias->data<float>() + int64_t{expert} * all.rows : nullptr;
+}
+
 // The product of one expert's rows with its matrix, or with gate and up. Row i of the input is row
 // row_list[i] of x, or row i if row_list is null.
 struct Product {
@@ -33,7 +37,9 @@ struct Product {
   int64_t rows = 0;
   float* y = nullptr;  // [rows, weight.rows]; row i begins at y + i * y_stride, if that is not 0
   std::optional<Activation> glu = {};
-  bool relu2 = false;  // of the product, in place of a gated unit
+  bool relu2 = false;                               // of the product, in place of a gated unit
+  const float *bias = nullptr, *up_bias = nullptr;  // null: none
+  const ClampedGlu* clamped = nullptr;              // in place of `glu`, which is set, too
   int64_t y_stride = 0;
 
   // Filled by run():
@@ -120,10 +126,13 @@ void run(CpuDevice& device, std::vector<Product>& products) {
       const Product& p = products[i];
       LinearTask task = p.part.unit(u - p.part.first_unit);
       run_task(device.kernels(), task, p.part.int8);
-      const int64_t first = task.tile_begin * p.tile_rows(),
-                    last = std::min(p.rows, task.tile_end * p.tile_rows());
-      if (p.glu) apply_up(device.kernels(), task, p.up, p.up_input(), *p.glu, first, last);
-      if (p.relu2) apply_relu2(device.kernels(), task, first, last);
+      const int64_t row_begin = task.tile_begin * p.tile_rows(),
+                    row_end = std::min(p.rows, task.tile_end * p.tile_rows());
+      if (p.bias) add_bias_to(device.kernels(), task, p.bias, row_begin, row_end);
+      if (p.glu)
+        apply_up(device.kernels(), task, {p.up, p.up_input(), p.up_bias, p.clamped}, *p.glu, row_begin,
+                 row_end);
+      if (p.relu2) apply_relu2(device.kernels(), task, row_begin, row_end);
     }
   });
 }
@@ -195,15 +204,21 @@ Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& 
                   count = sorted.begins[static_cast<size_t>(e) + 1] - begin;
     if (count == 0) continue;
     float* middle = inner.data<float>() + begin * intermediate;
-    Product in{.x = normed.data<float>(), .row_list = sorted.rows.data() + begin, .rows = count, .y = middle};
-    in.weight = matrix_of(experts.gate ? *experts.gate : *experts.up, e);
-    if (experts.gate)
+    const ExpertMatrices& outer = experts.gate ? *experts.gate : *experts.up;
+    Product in{.weight = matrix_of(outer, e), .x = normed.data<float>()};
+    in.row_list = sorted.rows.data() + begin, in.rows = count, in.y = middle;
+    in.bias = bias_of(outer, e);
+    if (experts.gate) {
       in.up = matrix_of(*experts.up, e), in.glu = experts.activation;
-    else
+      in.up_bias = bias_of(*experts.up, e);
+      if (experts.clamped) in.clamped = &*experts.clamped;
+    } else {
       in.relu2 = true;
+    }
     first.push_back(in);
     second.push_back(
         {matrix_of(*experts.down, e), {}, middle, nullptr, count, out.pairs.data<float>() + begin * width});
+    second.back().bias = bias_of(*experts.down, e);
   }
   if (shared) {
     shared_inner = device.make({rows, static_cast<int>(shared->gate->out_features())});

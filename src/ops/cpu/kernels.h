@@ -100,6 +100,7 @@ struct AttentionArgs {
   int64_t window = 0;
   bool whole = false;             // rows see all positions up to the last row's
   float scale = 0, soft_cap = 0;  // see ScoreSpec (ops/attention.h)
+  const float* sinks = nullptr;   // [Hq]; null: none
   const float* q = nullptr;       // [T, Hq, D]
   float* out = nullptr;           // [T, Hq, value_dim]
 };
@@ -176,6 +177,7 @@ struct CpuKernels {
   void (*add_scaled)(const float* x, float scale, float* y, int64_t count);
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
   void (*geglu)(const float* gate, const float* up, float* y, int64_t count);  // with gelu_tanh
+  void (*clamped_glu)(const float* gate, const float* up, float alpha, float limit, float* y, int64_t count);
   void (*scale)(const float* x, float factor, float* y, int64_t count);
   void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);

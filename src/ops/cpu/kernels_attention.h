@@ -7,6 +7,7 @@
 //   probabilities: p_j = 2^(s_j - m), 0 where masked;  l = sum of p_j (lane sums in order, then reduce_add)
 //   values: o = sum over j of p_j v_j, in the order of j
 //   merge: m' = max(m1, m2);  l' = l1 2^(m1 - m') + l2 2^(m2 - m');  o' likewise
+//   finish: o / l; an attention sink is merged into l alone (factor_with_sink)
 // A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all positions.
 // (This requires finite v: f16 keys and values saturate; with fp32 ones an infinite v reaches rows of its
 // tile that cannot see it.)
@@ -400,13 +401,23 @@ static void attention_merge(const AttentionArgs& a, int64_t rows, const Attentio
   }
 }
 
+// 2^(m - M) / (l 2^(m - M) + 2^(s - M)) with M = max(m, s), s the sink's score in the units of m: the factor
+// of an accumulator, where the sink counts in the sum but has no value.
+FN F factor_with_sink(float max_of_scores, float sum, float sink) {
+  const F m = splat(max_of_scores), s = splat(sink * 1.44269504f), most = max(m, s);
+  const F keep = exp2(sub(m, most));
+  return div(keep, fma(splat(sum), keep, exp2(sub(s, most))));
+}
+
 static void attention_finish(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
                              const AttentionPartial& from) {
   const int64_t d = a.value_dim, dp = padded_dim(a), per_kv = a.heads / a.kv_heads;
   for (int64_t r = row_begin; r < row_end; r++) {
-    float* to = a.out + ((r / per_kv) * a.heads + kv_head * per_kv + r % per_kv) * d;
-    const F inverse = splat(1.0f / from.sum[r - row_begin]);
+    const int64_t head = kv_head * per_kv + r % per_kv, row = r - row_begin;
+    float* to = a.out + ((r / per_kv) * a.heads + head) * d;
+    const F inverse =
+        a.sinks ? factor_with_sink(from.max[row], from.sum[row], a.sinks[head]) : splat(1.0f / from.sum[row]);
     for (int64_t j = 0; j < d; j += kLanes)
-      store_upto(to + j, add(mul(load(from.acc + (r - row_begin) * dp + j), inverse), zero()), d - j);
+      store_upto(to + j, add(mul(load(from.acc + row * dp + j), inverse), zero()), d - j);
   }
 }

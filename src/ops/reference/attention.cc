@@ -76,7 +76,13 @@ Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec
   if (spec.window > 0)
     visible = mx::logical_and(visible, mx::greater(at, mx::subtract(own, mx::array(spec.window))));
   scores = mx::where(visible, scores, mx::array(-std::numeric_limits<float>::infinity()));
-  const auto mixed = mx::matmul(mx::softmax(scores, -1, true), mx::expand_dims(values, 1));
+  if (!spec.sinks.empty()) {
+    const auto sinks = mx::reshape(as_mlx(spec.sinks), {kv.kv_heads, per_kv, 1, 1});
+    scores = mx::concatenate({scores, mx::broadcast_to(sinks, {kv.kv_heads, per_kv, tokens, 1})}, 3);
+  }
+  const auto all = mx::softmax(scores, -1, true);
+  const auto weights = mx::slice(all, {0, 0, 0, 0}, {kv.kv_heads, per_kv, tokens, columns});
+  const auto mixed = mx::matmul(weights, mx::expand_dims(values, 1));
   return from_mlx(queries.device(),
                   mx::reshape(mx::transpose(mixed, {2, 0, 1, 3}), {tokens, heads, value_dim}));
 }

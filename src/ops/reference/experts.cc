@@ -21,7 +21,17 @@ mx::array product_with_rows(const mx::array& x, const ReferenceWeight& w, int be
 }
 
 mx::array product(const mx::array& x, const ExpertMatrices& m, int expert) {
-  return product_with_rows(x, stored(m.weight), expert * m.padded_rows(), m.rows);
+  const mx::array y = product_with_rows(x, stored(m.weight), expert * m.padded_rows(), m.rows);
+  if (!m.bias) return y;
+  return mx::add(y, mx::slice(as_mlx(*m.bias), {expert, 0}, {expert + 1, m.rows}));
+}
+
+// What goes into an expert's down product.
+mx::array glu(const mx::array& gate, const mx::array& up, const Experts& experts) {
+  if (!experts.clamped) return mx::multiply(activated(gate, experts.activation), up);
+  const mx::array most(experts.clamped->limit), least(-experts.clamped->limit), alpha(experts.clamped->alpha);
+  const mx::array g = mx::minimum(gate, most), u = mx::clip(up, least, most);
+  return mx::multiply(mx::multiply(g, mx::sigmoid(mx::multiply(g, alpha))), mx::add(u, mx::array(1.0f)));
 }
 
 struct ExpertRows {
@@ -86,9 +96,8 @@ Tensor mix_experts(const Tensor& x, const RowNorm* norm, const Routing& routing,
     if (of.rows.empty()) continue;
     const mx::array in = copy_rows(normed, of.rows);
     const mx::array up = product(in, *experts.up, e);
-    const mx::array inner =
-        experts.gate ? mx::multiply(activated(product(in, *experts.gate, e), experts.activation), up)
-                     : mx::square(mx::maximum(up, mx::array(0.0f)));
+    const mx::array inner = experts.gate ? glu(product(in, *experts.gate, e), up, experts)
+                                         : mx::square(mx::maximum(up, mx::array(0.0f)));
     const mx::array out = mx::multiply(product(inner, *experts.down, e), column(of.weights));
     const mx::array at(of.rows.begin(), {static_cast<int>(of.rows.size())}, mx::int32);
     y = mx::scatter_add(y, at, mx::expand_dims(out, 1), 0);
