@@ -54,7 +54,8 @@ struct Description {
   }
   void mlp(const MoeSpec& m) {
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.routing.top_k, m.routing.normalise,
-        static_cast<int>(m.activation));
+        static_cast<int>(m.activation), static_cast<int>(m.routing.scores), m.routing.scale, m.routing.groups,
+        m.routing.top_groups, m.shared_gate, m.choice_bias, m.gated, m.latent, m.bias);
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
   void rope(const ops::Rope& r) {

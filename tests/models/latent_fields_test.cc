@@ -7,15 +7,16 @@ namespace anabranch {
 namespace {
 
 TEST(ConfigFields, LatentAttention) {
-  const Json sizes = {{"num_key_value_heads", 4}, {"q_lora_rank", 24},     {"kv_lora_rank", 20},
-                      {"qk_nope_head_dim", 12},   {"qk_rope_head_dim", 8}, {"v_head_dim", 16}};
+  const Json sizes = {{"num_key_value_heads", 4},   {"q_lora_rank", 24},
+                      {"kv_lora_rank", 20},         {"qk_nope_head_dim", 12},
+                      {"qk_rope_head_dim", 8},      {"v_head_dim", 16},
+                      {"first_k_dense_replace", 6}, {"mlp_layer_types", Json(Json::array_t(6, "dense"))}};
   const Json plain = {{"rope_type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 256}};
   const Json yarn = joined(plain, {{"mscale", 1.0}, {"mscale_all_dim", 1.0}});
   const Json grown = joined(plain, {{"mscale", 1.0}, {"mscale_all_dim", 0.5}});
   const Fields of_all = {{"vocab_size", 101},
                          {"hidden_size", 80},
                          {"intermediate_size", 80},
-                         {"num_hidden_layers", 5},
                          {"num_attention_heads", 8, Use::refused},
                          {"num_key_value_heads", 2, Use::refused},
                          {"num_key_value_heads", nullptr, Use::no_matter},
@@ -26,7 +27,6 @@ TEST(ConfigFields, LatentAttention) {
                          {"kv_lora_rank", 32},
                          {"qk_nope_head_dim", 20},
                          {"qk_rope_head_dim", 4},
-                         {"qk_rope_head_dim", 7, Use::refused},
                          {"v_head_dim", 20},
                          {"attention_bias", true},
                          {"hidden_act", "gelu", Use::refused},
@@ -39,7 +39,10 @@ TEST(ConfigFields, LatentAttention) {
   const Fields by_key = {{"rope_interleave", false}, {"rope_interleave", true, Use::no_matter}};
   const Fields never = {{"rope_interleave", false, Use::no_matter}};
   const Fields bias = {{"mlp_bias", true}}, no_bias = {{"mlp_bias", true, Use::no_matter}};
-  const Fields factors = {{"scale_emb", 3.0}, {"scale_depth", 0.5}, {"scale_depth", nullptr}, {"dim_model_base", 32},
+  const Fields factors = {{"scale_emb", 3.0},
+                          {"scale_depth", 0.5},
+                          {"scale_depth", nullptr},
+                          {"dim_model_base", 32},
                           {"dim_model_base", nullptr}};
   for (const auto& [type, fields] : {std::pair{"deepseek_v2", never + bias},
                                      {"deepseek_v3", by_key + no_bias},
