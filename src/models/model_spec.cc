@@ -117,7 +117,9 @@ std::vector<int> ModelSpec::state_parts() const {
     const auto* a = attention_of(layer.mixer);
     const bool reads_another = a && a->kv_layer >= 0;
     parts.push_back(reads_another ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
-    next += (a && !reads_another ? 1 : 0) + (recurrence_of(layer.mixer) ? 1 : 0);
+    const bool latent = std::holds_alternative<LatentAttentionSpec>(layer.mixer);
+    next += (a && !reads_another) || latent ? 1 : 0;
+    next += recurrence_of(layer.mixer) ? 1 : 0;
   }
   return parts;
 }
