@@ -348,7 +348,7 @@ CASES |= {
         layer_types=["sliding_attention", "sliding_attention", "full_attention"]).items()
         if "per_layer_input" not in k}),
     "deepseek_v3_gguf": latent("deepseek_v3", "DeepseekV3", q_lora_rank=32, num_nextn_predict_layers=0, first_k_dense_replace=1,
-                               world="gguf", dtype="f16", **DEEP_YARN, **DEEP_EXPERTS),
+                               world="gguf", dtype="f16", rope_scaling=DEEP_YARN["rope_scaling"] | {"mscale": 0.7}, **DEEP_EXPERTS),
     "deepseek_v2_gguf": latent("deepseek_v2", "DeepseekV2", first_k_dense_replace=1, topk_method="greedy", world="gguf", dtype="f16",
                                **DEEP_EXPERTS | {"n_group": 1, "topk_group": 1, "norm_topk_prob": False}),
     "youtu_gguf": latent("youtu", "Youtu", pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2, world="gguf", dtype="f16"),

@@ -118,6 +118,8 @@ void read_rope_and_scale(ConfigReader& c, const LatentMember& member, LatentAtte
                          ModelSpec& spec) {
   const Json parameters = rope_of(c, member);
   if (!member.long_context) require_whole_heads(c, parameters);
+  if (attention.turned_dim % 2 != 0)
+    c.invalid(fmt::format("qk_rope_head_dim is {}, but dimensions turn in pairs", attention.turned_dim));
   const RopeConfig out = read_rope(c, parameters, attention.turned_dim, 10000);
   spec.ropes = {out.rope};
   spec.context_length = std::max(spec.context_length, out.context_length);
