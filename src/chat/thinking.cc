@@ -50,7 +50,7 @@ void open_message(const ThinkingWish& wish, const std::optional<ReasoningTags>& 
   const std::string& header = off ? tags->answer : tags->open;
   chosen.prompt.pieces.push_back({header, true});
   for (const int token : tokenizer.encode(header, true)) chosen.prompt.tokens.push_back(token);
-  chosen.open = !off;
+  chosen.open = chosen.thinking.enabled = !off;
   chosen.answers = off;
 }
 

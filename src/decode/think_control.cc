@@ -114,7 +114,7 @@ void ThinkControl::follow(int token) {
   }
   if (!was_forced && was_thinking && !thinking() && !rules_.next.empty()) {
     forced_ = rules_.next;
-    next_forced_ = 0;
+    next_forced_ = token == forced_.front() ? 1 : 0;  // the model began the next message itself
   }
   if (!rules_.watch || was_forced || was_thinking != thinking()) return;
   const bool loop = rules_.loops != LoopRule::none &&

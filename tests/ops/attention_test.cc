@@ -12,20 +12,33 @@ struct Layout {
   int heads, kv_heads, dim, window;
   float soft_cap = 0;
   int value_dim = 0;
+  bool sinks = false;
   std::string name() const {
-    return fmt::format("{} / {} heads of {}, window {}, cap {}, values {}", heads, kv_heads, dim, window,
-                       soft_cap, value_dim);
+    return fmt::format("{} / {} heads of {}, window {}, cap {}, values {}, sinks {}", heads, kv_heads, dim,
+                       window, soft_cap, value_dim, sinks);
   }
 };
 // Dims that fill the tiles of 16 and dims that do not, every size of group from 1 to 8, with and without
-// windows, with values that are a part of the keys or not.
-const Layout kLayouts[] = {{4, 4, 16, 0},          {6, 2, 64, 0},          {8, 1, 32, 0},
-                           {3, 3, 24, 0},          {8, 2, 128, 100},       {2, 1, 20, 300},
-                           {5, 1, 80, 0},          {6, 1, 96, 40},         {8, 2, 256, 0},
-                           {7, 1, 64, 257},        {9, 3, 64, 1},          {1, 1, 256, 256},
-                           {2, 1, 33, 0},          {1, 1, 257, 0},         {4, 2, 64, 0, 3},
-                           {8, 1, 512, 300, 1.5f}, {4, 1, 40, 0, 0, 24},   {5, 1, 33, 0, 0, 17},
-                           {20, 1, 96, 0, 0, 64},  {2, 2, 18, 100, 0, 18}, {3, 1, 288, 300, 2, 256}};
+// windows, with values that are a part of the keys or not, with and without sinks.
+const Layout kLayouts[] = {{4, 4, 16, 0},          {6, 2, 64, 0},
+                           {8, 1, 32, 0},          {3, 3, 24, 0},
+                           {8, 2, 128, 100},       {2, 1, 20, 300},
+                           {5, 1, 80, 0},          {6, 1, 96, 40},
+                           {8, 2, 256, 0},         {7, 1, 64, 257},
+                           {9, 3, 64, 1},          {1, 1, 256, 256},
+                           {2, 1, 33, 0},          {1, 1, 257, 0},
+                           {4, 2, 64, 0, 3},       {8, 1, 512, 300, 1.5f},
+                           {4, 1, 40, 0, 0, 24},   {5, 1, 33, 0, 0, 17},
+                           {20, 1, 96, 0, 0, 64},  {2, 2, 18, 100, 0, 18},
+                           {3, 1, 288, 300, 2, 256}, {6, 2, 24, 0, 0, 0, true},
+                           {4, 1, 64, 257, 0, 0, true}};
+
+ScoreSpec scores_of(Device& device, const Layout& l) {
+  ScoreSpec scores{0.3f, l.window, l.soft_cap};
+  Rng rng(7);
+  if (l.sinks) scores.sinks = device.to_device(random_tensor({l.heads}, rng, 9));
+  return scores;
+}
 
 struct Inputs {
   Tensor q, k, v;
@@ -57,7 +70,7 @@ Tensor run(Device& device, const Layout& l, const Inputs& inputs, const std::vec
   for (int t = 0; t < tokens;) {
     const int end = std::min(tokens, t + chunks[std::min(i++, chunks.size() - 1)]);
     kv_append(kv, in.k.slice_rows(t, end), in.v.slice_rows(t, end));
-    parts.push_back(attention(in.q.slice_rows(t, end), kv, {0.3f, l.window, l.soft_cap}));
+    parts.push_back(attention(in.q.slice_rows(t, end), kv, scores_of(device, l)));
     t = end;
   }
   return concat_rows(parts);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "grammar/grammar.h"
+#include "output/message_reader.h"
 #include "output/output_parser.h"
 
 namespace anabranch {
@@ -122,6 +123,29 @@ TEST(ToolGrammar, TagsThatAreSpelled) {
   EXPECT_TRUE(calls.take(call(R"({"n": 3})") + "\n" + call(R"({"n": 4})") + " Done."));
   EXPECT_FALSE(calls.take("I add. " + call(R"({"n": "3"})")));
   EXPECT_FALSE(calls.take("I add. <tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>"));
+}
+
+// gpt-oss: the header decides between an answer and a call, whose marks are tokens.
+TEST(ToolGrammar, Messages) {
+  const ReasoningTags tags{std::string(kThoughtOpen), std::string(kThoughtClose), "<|channel|>",
+                           "<|start|>assistant", "<|channel|>final<|message|>"};
+  const OutputFormat format{.reasoning = tags, .tools = ToolFormat::messages};
+  Calls calls(format, {std::begin(kMessageMarks), std::end(kMessageMarks)});
+  const auto call = [](const std::string& arguments) {
+    return "<|channel|>commentary to=functions.add <|constrain|>json<|message|>" + arguments;
+  };
+  calls.force({.several = true, .forced = true});
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(call(R"({"n": "3"})")));
+  EXPECT_FALSE(calls.take(R"({"n": 3})"));
+  EXPECT_FALSE(calls.take("<|channel|>final<|message|>Three."));
+  EXPECT_FALSE(calls.take("<|channel|>commentary to=functions.other <|constrain|>json<|message|>{}"));
+  calls.offer();
+  EXPECT_TRUE(calls.take("<|channel|>final<|message|>It is <3>.\nÄ"));
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(call(R"({"n": 3.5})")));
+  EXPECT_FALSE(calls.take("It is 3."));
+  EXPECT_FALSE(calls.take("<|channel|>analysis<|message|>Hm."));
 }
 
 // Arguments of tools that are not strict are kept to what a grammar can keep, in both ways to write them.
