@@ -4,12 +4,10 @@
 #include <charconv>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "checkpoint/file_bytes.h"
@@ -196,89 +194,11 @@ Entry half_of_bias(const Entry& fused, std::string name, int64_t part) {
   return out;
 }
 
-// Turns each expert's matrix: [E, A, B] -> [E, B, A]. Whole matrices are read, each once by each thread that
-// needs rows of it, if their rows are asked for one after the other.
-WeightSource turned(WeightSource source, int64_t experts) {
-  struct Matrix {
-    int64_t expert = -1;
-    std::vector<float> values;
-  };
-  struct Shared {
-    std::mutex mutex;
-    std::map<std::thread::id, Matrix> matrices;
-  };
-  const int64_t from_rows = source.rows / experts, from_cols = source.cols;
-  WeightSource out = source;
-  out.rows = experts * from_cols;
-  out.cols = from_rows;
-  out.read_dense = [=, shared = std::make_shared<Shared>(), read = std::move(source.read_dense)](
-                       int64_t first, int64_t count, float* values) {
-    std::unique_lock<std::mutex> lock(shared->mutex);
-    Matrix& matrix = shared->matrices[std::this_thread::get_id()];
-    lock.unlock();
-    matrix.values.resize(static_cast<size_t>(from_rows * from_cols));
-    for (int64_t row = first; row < first + count; row++) {
-      if (const int64_t expert = row / from_cols; expert != std::exchange(matrix.expert, expert))
-        read(expert * from_rows, from_rows, matrix.values.data());
-      for (int64_t i = 0; i < from_rows; i++)
-        *values++ = matrix.values[static_cast<size_t>(i * from_cols + row % from_cols)];
-    }
-  };
-  return out;
-}
-
-// Some files have gate_up [E, H, 2I] and down [E, I, H], the inputs first.
-bool has_inputs_first(const std::vector<int64_t>& gate_up, const std::vector<int64_t>& down) {
-  return gate_up[1] == down[2] && gate_up[2] == 2 * down[1];
-}
-
-void turn(Entry& entry) {
-  std::swap(entry.info.shape[1], entry.info.shape[2]);
-  if (entry.unreadable || entry.info.shape[0] == 0) return;
-  if (is_coded(entry.source.kind))
-    entry.unreadable =
-        make_error(ErrorKind::unsupported,
-                   "{}: tensor \"{}\": experts whose inputs come first cannot be read quantised ({})",
-                   entry.info.file, shown(entry.info.name), entry.info.type);
-  else
-    entry.source = turned(std::move(entry.source), entry.info.shape[0]);
-}
-
 constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kUp = ".mlp.experts.up_proj",
                            kDown = ".mlp.experts.down_proj",
                            kGateUpWeight = ".mlp.experts.gate_up_proj.weight",
                            kGateUpBias = ".mlp.experts.gate_up_proj_bias",
                            kDownBias = ".mlp.experts.down_proj_bias";
-
-// The layers, by their names up to kGateUp, whose experts have biases beside their stacks: gpt-oss'. The rows
-// of gate and up alternate in their gate_up_proj.
-using Layers = std::set<std::string, std::less<>>;
-Layers layers_with_biases(const std::vector<Entry>& entries) {
-  Layers out;
-  for (const Entry& entry : entries)
-    if (const std::string_view name = entry.info.name; name.ends_with(kGateUpBias))
-      out.emplace(name.substr(0, name.size() - kGateUpBias.size()));
-  return out;
-}
-
-// Turns fused experts whose inputs come first, as gpt-oss' do unless they are in MXFP4.
-void turn_experts(std::vector<Entry>& entries, const Layers& with_biases) {
-  std::map<std::string, std::pair<Entry*, Entry*>> layers;
-  for (Entry& entry : entries) {
-    const std::string& name = entry.info.name;
-    for (const auto suffix : {kGateUp, kDown})
-      if (name.ends_with(suffix)) {
-        auto& [gate_up, down] = layers[name.substr(0, name.size() - suffix.size())];
-        (suffix == kGateUp ? gate_up : down) = &entry;
-      }
-  }
-  for (const auto& [name, layer] : layers) {
-    const auto& [gate_up, down] = layer;
-    if (!gate_up || !down || gate_up->info.shape.size() != 3 || down->info.shape.size() != 3) continue;
-    if (with_biases.contains(name) || has_inputs_first(gate_up->info.shape, down->info.shape))
-      turn(*gate_up), turn(*down);
-  }
-}
 
 // The fused matrices of an expert's gate and up: [E, 2I, cols].
 bool is_fused(const Entry& entry) {
@@ -293,10 +213,13 @@ bool is_expert_module(std::string_view module) {
 }
 
 std::vector<Entry> stack_experts(std::vector<Entry> entries) {
-  const Layers with_biases = layers_with_biases(entries);
-  turn_experts(entries, with_biases);
   std::vector<Entry> out;
   std::map<std::string, std::map<int64_t, Entry>> unfused;  // by the name of the joined tensor
+  // Names up to kGateUp of gpt-oss' stacks, in which the rows of gate and up alternate.
+  std::set<std::string, std::less<>> alternating;
+  for (const Entry& entry : entries)
+    if (const std::string_view name = entry.info.name; name.ends_with(kGateUpBias))
+      alternating.emplace(name.substr(0, name.size() - kGateUpBias.size()));
   for (Entry& entry : entries) {
     const std::string name = entry.info.name;
     const auto& shape = entry.info.shape;
@@ -307,7 +230,7 @@ std::vector<Entry> stack_experts(std::vector<Entry> entries) {
     const std::string_view fused = name.ends_with(kGateUp)         ? kGateUp
                                    : name.ends_with(kGateUpWeight) ? kGateUpWeight
                                                                    : "";
-    const bool alternates = !fused.empty() && with_biases.contains(before(fused));
+    const bool alternates = !fused.empty() && alternating.contains(before(fused));
     if (auto expert = split_name(name)) {
       auto& experts = unfused[expert->stacked];
       // If the same matrix occurs under Mixtral's name and the common one, the second is left over.

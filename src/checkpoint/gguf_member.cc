@@ -1,6 +1,7 @@
 // Settings of single members of the Llama family in GGUF metadata.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "checkpoint/gguf_config.h"
@@ -73,6 +74,14 @@ Result<void> add_multipliers(const GgufMetadata& m, GgufConfig& out) {
   return {};
 }
 
+// The size of this dimension of the first layer's tensor of this name; 0: no layer has it.
+int64_t size_in_any_layer(const GgufMetadata& m, const GgufConfig& out, const char* part, size_t dimension) {
+  for (int64_t i = 0; i < out.layers; i++)
+    if (const GgufTensor* tensor = m.tensor(fmt::format("blk.{}.{}", i, part)))
+      return tensor->shape.size() > dimension ? tensor->shape[dimension] : 0;
+  return 0;
+}
+
 }  // namespace
 
 Result<void> add_gguf_experts(const GgufMetadata& m, const GgufMoe& moe, bool normalises, GgufConfig& out) {
@@ -81,17 +90,12 @@ Result<void> add_gguf_experts(const GgufMetadata& m, const GgufMoe& moe, bool no
   c.erase("num_experts_per_tok");
   c[moe.top_k] = top_k;
   c[moe.experts] = out.experts;
+  const int64_t rows = size_in_any_layer(m, out, "ffn_up_exps.weight", 1),
+                shared_rows = size_in_any_layer(m, out, "ffn_up_shexp.weight", 0);
   TRY(const int64_t width,
-      m.integer("expert_feed_forward_length", 1, c.value("intermediate_size", int64_t{0})));
+      m.integer("expert_feed_forward_length", 1, rows > 0 ? std::optional(rows) : std::nullopt));
   c[moe.width] = width;
   TRY(c["norm_topk_prob"], m.flag("expert_weights_norm", normalises));
-  const auto shared_rows = [&]() -> int64_t {
-    for (int64_t i = 0; i < out.layers; i++)
-      if (const GgufTensor* up = m.tensor(fmt::format("blk.{}.ffn_up_shexp.weight", i));
-          up && !up->shape.empty())
-        return up->shape[0];
-    return 0;
-  }();
   if (moe.shared_width) c[moe.shared_width] = shared_rows;
   if (moe.shared_count) c[moe.shared_count] = shared_rows / width;
   if ((moe.shared_count && shared_rows % width != 0) ||

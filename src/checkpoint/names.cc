@@ -100,7 +100,7 @@ std::optional<std::string> fold_name(std::string_view name) {
   const bool in_model = strip(rest, "model.") || strip(rest, "backbone.");
   if (in_model) strip(rest, "language_model.");
   for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
-                                  "embed_vision.", "audio_tower.", "embed_audio."})
+                                  "mm_projector.", "embed_vision.", "audio_tower.", "embed_audio."})
     if (rest.starts_with(vision)) return std::nullopt;
   // The head and the MTP module are siblings of the model, wherever a conversion nested them. Embedding
   // models have no head, and are saved without the prefix around the layers.

@@ -9,9 +9,13 @@
 namespace anabranch {
 namespace {
 
-// The type of a model with a tower whose text model has latent attention: that of the text model.
+// The type of a model with a tower whose text model has latent attention: that of the text model. MiniMax M2
+// has MiniMax-01's type in published files.
 std::string text_type(const Json& config) {
   const std::string outer = string_at(config, "model_type");
+  if (outer == "minimax" && config.contains("architectures") &&
+      config["architectures"] == Json::array({"MiniMaxM2ForCausalLM"}))
+    return "minimax_m2";
   const auto text = config.find("text_config");
   if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object())
     return outer;

@@ -52,9 +52,13 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
   spec.intermediate = c.integer(keys.intermediate, 1, 1 << 20);
   if (keys.shared_width)
     spec.shared_intermediate = c.integer_or(keys.shared_width, 0, 1 << 20, keys.default_shared);
-  if (keys.shared_count)
-    spec.shared_intermediate =
-        spec.intermediate * c.integer_or(keys.shared_count, 0, 1024, keys.default_shared);
+  if (keys.shared_count) {
+    const int count = c.integer_or(keys.shared_count, 0, 1024, keys.default_shared);
+    if (int64_t{count} * spec.intermediate > 1 << 20)
+      c.invalid(fmt::format("{} experts of {} are too wide ({})", count, spec.intermediate, keys.shared_count));
+    else
+      spec.shared_intermediate = count * spec.intermediate;
+  }
   spec.shared_gate = keys.shared_gate;
   spec.choice_bias = keys.choice_bias;
   spec.expert_bias = keys.clamped;
@@ -66,6 +70,8 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
   ops::RouterSpec& routing = spec.routing = keys.routing;
   routing.top_k = integer_of_layer(c, top_k, layer, 1, ops::kMostExperts);
   if (routing.top_k > spec.experts) c.invalid(fmt::format("{} is above {}", top_k, experts));
+  if (routing.scores == ops::RouterSpec::Scores::sparse_mixer && routing.top_k != 2)
+    c.invalid(fmt::format("{} is {}, but this family's router chooses 2", top_k, routing.top_k));
   const auto number = [&](const char* key, float& value) {
     if (key) value = static_cast<float>(c.number_or(key, 0, 1e9, value));
   };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/outside_text.h"
 #include "models/family_config.h"
 #include "models/rope.h"
 
@@ -205,7 +206,11 @@ Result<ModelSpec> read_latent_config(const Json& json, const std::string& file) 
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
   ModelSpec spec;
   spec.family = c.string_or("model_type", "");
-  const LatentMember& member = *find_latent_member(spec.family);
+  const LatentMember* found = find_latent_member(spec.family);
+  if (!found)
+    return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,
+                      shown(spec.family));
+  const LatentMember& member = *found;
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, member.context);
@@ -216,8 +221,6 @@ Result<ModelSpec> read_latent_config(const Json& json, const std::string& file) 
                                   ? c.boolean_or("rope_interleave", true)
                                   : member.pairs == LatentMember::Pairs::neighbours;
   read_rope_and_scale(c, member, attention, spec);
-  spec.mtp_layers = c.integer_or("num_nextn_predict_layers", 0, 64, c.integer_or("num_mtp_layers", 0, 64, 1));
-  if (spec.mtp_layers > 0) spec.mtp_unsupported = "there is none for models with latent attention";
   MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   mlp.bias = member.mlp_bias && c.boolean_or("mlp_bias", false);
   require_silu(c);

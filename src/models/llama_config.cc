@@ -295,6 +295,7 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
   ModelSpec spec;
   spec.family = c.string_or("model_type", "mistral");
+  if (spec.family == "minimax") spec.family = "minimax_m2";  // see find_family()
   const Member* member = find_member(spec.family);
   if (!member)
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,

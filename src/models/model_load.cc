@@ -176,13 +176,11 @@ void ignore_the_rest(Checkpoint& checkpoint, const ModelSpec& spec, bool has_mtp
   if (has_mtp) {  // GGUF files may repeat the trunk's embedding and head
     checkpoint.ignore("mtp.embed_tokens.");
     checkpoint.ignore("mtp.lm_head.");
-  } else {
-    checkpoint.ignore("mtp.");
-    // DeepSeek's head is numbered like the layers.
-    for (int i = layers; i < layers + spec.mtp_layers; i++)
-      if (checkpoint.ignore(fmt::format("model.layers.{}.", i)) > 0)
-        log_info("{}: the MTP head is left aside", checkpoint.path());
+    return;
   }
+  int count = 0;
+  for (const std::string& prefix : spec.names_of_mtp()) count += checkpoint.ignore(prefix);
+  if (count > 0) log_info("{}: {} tensors of the MTP head are left aside", checkpoint.path(), count);
 }
 
 }  // namespace

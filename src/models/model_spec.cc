@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "checkpoint/checkpoint.h"
+#include "models/config.h"
 #include "models/family.h"
+#include "models/family_config.h"
 #include "ops/collective.h"
 #include "ops/table.h"
 
@@ -18,6 +20,17 @@ bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
   const auto flag = config.find("tie_word_embeddings");
   const bool either = spec.tied_embeddings || (flag != config.end() && *flag == true);
   return either && !checkpoint.has(kHeadMatrix);
+}
+
+// The MTP head of a family whose heads are not run.
+Result<void> read_mtp(const Checkpoint& checkpoint, ModelSpec& spec) {
+  const Json& config = checkpoint.config();
+  const bool nested = config.contains("text_config") && config["text_config"].is_object();
+  ConfigReader c(nested ? config["text_config"] : config, checkpoint.path());
+  const int usual = c.integer_or("num_mtp_layers", 0, 64, is_latent_member(spec.family) ? 1 : 0);
+  spec.mtp_layers = c.integer_or("num_nextn_predict_layers", 0, 64, usual);
+  if (spec.mtp_layers > 0) spec.mtp_unsupported = fmt::format("there is none for {}", spec.family);
+  return c.check();
 }
 
 // "eos_token_id" may be a number or a list, at the top or in text_config.
@@ -124,9 +137,17 @@ std::vector<int> ModelSpec::state_parts() const {
   return parts;
 }
 
+std::vector<std::string> ModelSpec::names_of_mtp() const {
+  std::vector<std::string> names = {"mtp.", "model.mtp_"};  // the second: Ernie's
+  for (size_t i = layers.size(); i < layers.size() + static_cast<size_t>(mtp_layers); i++)
+    names.push_back(fmt::format("model.layers.{}.", i));
+  return names;
+}
+
 Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device) {
   TRY(const Family* family, find_family(checkpoint));
   TRY(ModelSpec spec, family->read_config(checkpoint.config(), checkpoint.path()));
+  if (!family->build_mtp) TRY_VOID(read_mtp(checkpoint, spec));
   TRY_VOID(check_shapes(spec, device, checkpoint.path()));
   spec.eos = read_eos(checkpoint.config());
   spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);

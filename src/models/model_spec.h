@@ -144,6 +144,9 @@ struct ModelSpec {
   std::vector<int> eos;         // token ids that end a turn
   int mtp_layers = 0;           // as config.json states; the files may lack them
   std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
+  // What the names of the MTP head's tensors begin with, where it is not run: some files number its layers
+  // like the others, behind the last (DeepSeek, GLM, Ling).
+  std::vector<std::string> names_of_mtp() const;
 
   // The parts of a sequence's state: one for each mixer that has its own memory, in order, and two for mixers
   // side by side. For one rank of several, with its share of the heads.

@@ -84,6 +84,43 @@ TEST_F(EmulatedExperts, RouteByScoresAndGroups) {
   }
 }
 
+// Routers and experts without kernels are refused by name before a model is loaded.
+TEST_F(EmulatedExperts, RoutersWithoutKernels) {
+  const auto why = [&](RouterSpec spec, bool gated = true) {
+    return card().ops().mixture_unsupported(spec, gated);
+  };
+  const RouterSpec grouped{.top_k = 2, .groups = 4, .top_groups = 2};
+  RouterSpec best = grouped, alone{.top_k = 2, .best_of_group = true};
+  best.best_of_group = true;
+  EXPECT_EQ(why(grouped), "");
+  EXPECT_EQ(why(alone), "");
+  EXPECT_HAS(why(best), "groups of experts");
+  EXPECT_HAS(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}), "Phi-3.5-MoE");
+  EXPECT_HAS(why(grouped, false), "without a gate");
+}
+
+// The sum with the residual stream is a part of a mixture's last kernel.
+TEST_F(EmulatedExperts, ALayerLaunchesNoSumOfItsOwn) {
+  Random random(3);
+  constexpr int kWidth = 64, kInner = 32, kCount = 4;
+  const auto experts = [&](int rows, int cols) {
+    return ExpertMatrices::make(card(), matrix_of(kCount * rows, cols, random), kCount);
+  };
+  nn::DecoderLayer layer;
+  layer.mixer = nn::Absent();
+  layer.norm2 = nn::Norm{{there(random.vector(kWidth), {kWidth}), 1e-6f}};
+  layer.mlp = nn::Moe{.routing = {.top_k = 2},
+                      .router = Weight::make(card(), matrix_of(kCount, kWidth, random)),
+                      .gate = experts(kInner, kWidth),
+                      .up = experts(kInner, kWidth),
+                      .down = experts(kWidth, kInner)};
+  const Tensor x = there(random.vector(3 * kWidth), {3, kWidth});
+  fake_cards[0].launches.clear();
+  layer(x, Batch(), 0);
+  EXPECT_FALSE(fake_cards[0].launches.empty());
+  for (const FakeLaunch& launch : fake_cards[0].launches) EXPECT_NE(launch.kernel, "add");
+}
+
 TEST_F(EmulatedExperts, Route) {
   Random random(1);
   for (const auto& [experts, top_k] :

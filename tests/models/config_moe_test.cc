@@ -90,6 +90,13 @@ std::vector<MemberFields> moe_fields() {
         {"moe_layer_interval", 2},
         {"moe_norm_min", 0.5},
         {"use_bias", true}}},
+      {"phimoe",
+       kLocal,
+       {{"num_local_experts", 4},
+        {"num_experts_per_tok", 1, Use::refused},
+        {"num_experts_per_tok", 3, Use::refused},
+        {"intermediate_size", 48},
+        {"router_jitter_noise", 0.5}}},
       {"hunyuan_v1_moe",
        {{"num_experts", 8}, {"moe_topk", 2}},
        {{"num_experts", 4},
@@ -166,6 +173,8 @@ TEST(ConfigOfExperts, OtherNamesAndAbsentKeys) {
   EXPECT_EQ(moe_of(config, 1).experts, 6);
   EXPECT_EQ(moe_of(config, 1).routing.top_k, 2);
   EXPECT_EQ(moe_of(config, 1).shared_intermediate, 48);
+  config = base("glm4_moe", deep({{"moe_intermediate_size", 1 << 20}, {"n_shared_experts", 1024}}));
+  EXPECT_NE(read(config).error().message.find("1024 experts of 1048576 are too wide"), std::string::npos);
   config =
       base("exaone_moe", {{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}});
   EXPECT_FLOAT_EQ(moe_of(config, 1).routing.scale, 2.5f);

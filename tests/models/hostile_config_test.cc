@@ -132,6 +132,19 @@ TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
   }
 }
 
+// A text_config that does not fit, in a config of any family.
+TEST(HostileConfig, AnyTextConfigIsAnErrorOrRuns) {
+  const Json types = {nullptr, 3, "", "llama", "gemma3_text", "qwen3_5_text", "deepseek_v3", "nemotron_h"};
+  for (const char* name : kModels) {
+    const Variant model(name);
+    for (const Json& type : types) {
+      Json bad = model.config();
+      bad["text_config"] = type.is_null() ? Json::object() : Json{{"model_type", type}};
+      ASSERT_NO_THROW(model.outcome_of(bad)) << name << ": " << type;
+    }
+  }
+}
+
 // Values whose combination matters, and what the error must say; "": the model runs.
 TEST(HostileConfig, ErrorsSayWhatIsWrong) {
   const Json long_factors(Json::array_t(8, 2.0));
@@ -233,6 +246,12 @@ TEST(HostileConfig, ErrorsSayWhatIsWrong) {
       {"bamba", "rope_parameters", {{"partial_rotary_factor", 0.25}}, "3 dimensions of each head turn"},
       {"olmo_hybrid", "layer_types", Json(Json::array_t(4, "linear_attention")), "each at least once"},
       {"olmo_hybrid", "layer_types", Json(Json::array_t(4, "full_attention")), "each at least once"},
+      {"deepseek_v3", "text_config", Json::object(), "model_type \"\" is not supported in text_config"},
+      {"deepseek_v3",
+       "text_config",
+       {{"model_type", "llama"}},
+       "model_type \"llama\" is not supported in text_config"},
+      {"glm4_moe", "n_shared_experts", 1024, "has shape"},
       {"llama_tied", "max_position_embeddings", 1, ""},
       {"llama_tied", "num_hidden_layers", 1025, "\"num_hidden_layers\" is 1025"},
       {"llama_tied", "num_hidden_layers", 5, "model.layers.4.self_attn.q_proj.weight\" is missing"},

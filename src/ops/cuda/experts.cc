@@ -296,6 +296,8 @@ std::string mixture_unsupported(const RouterSpec& spec, bool gated) {
   if (!gated) return "there are no CUDA kernels for experts without a gate";
   if (spec.scores == RouterSpec::Scores::sparse_mixer)
     return "there are no CUDA kernels for the router of Phi-3.5-MoE";
+  if (spec.best_of_group && spec.groups > 1)
+    return "there are no CUDA kernels for groups of experts that count by their best one";
   return {};
 }
 
