@@ -250,7 +250,7 @@ Result<nn::Recurrence> take_recurrence(const ModelBuilder& builder, const std::s
   if (rule.decay == ops::RecurrenceRule::Decay::constant)
     return take_lightning(builder, p, shape, layer.decay_factor);
   if (!rule.delta) return take_mamba2(builder, p, shape, layer.norms.eps);
-  if (builder.checkpoint.has(p + "in_proj.weight"))
+  if (!rule.key_decay && builder.checkpoint.has(p + "in_proj.weight"))
     return take_delta_of_one(builder, p, shape, layer.norms.eps);
   // OLMo's norm has its own eps, whatever rms_norm_eps says.
   return take_delta_of_projections(builder, p, shape, rule.key_decay ? layer.norms.eps : 1e-5f);
