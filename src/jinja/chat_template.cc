@@ -136,8 +136,10 @@ Value message_value(const Json& given, const MessageFormat& format, bool& parsed
   }
   if (reasoning && !(message.contains("reasoning_content") && !message["reasoning_content"].is_null()))
     pairs.emplace_back(own("reasoning_content"), jinja::from_json(*reasoning));
-  // gpt-oss' template tests whether the key exists, and what it has must be a text.
-  if (format.thinking_key && reasoning && reasoning->is_string() && !message.contains("thinking"))
+  // gpt-oss' template tests whether the key exists, and refuses it beside a text with calls.
+  const bool text_with_calls = message.contains("tool_calls") && message.value("content", Json("")) != "";
+  if (format.thinking_key && reasoning && reasoning->is_string() && !text_with_calls &&
+      !message.contains("thinking"))
     pairs.emplace_back(own("thinking"), jinja::from_json(*reasoning));
   return jinja::make_dict(std::move(pairs));
 }
