@@ -28,7 +28,6 @@ constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
                                 .shared_count = "moe_num_shared_experts",
                                 .dense = "moe_layer_start_index",
                                 .step = "moe_layer_interval"};
-constexpr GgufMoe kHunyuanExperts{.top_k = "moe_topk", .width = "intermediate_size"};
 
 struct ArchName {
   const char* gguf;
@@ -93,11 +92,6 @@ constexpr ArchName kArchs[] = {
      "ernie4_5_moe",
      "Ernie4_5_MoeForCausalLM",
      {.use_bias = true, .moe = &kErnieExperts}},
-    {"hunyuan-moe",
-     GgufArch::hunyuan,
-     "hunyuan_v1_moe",
-     "HunYuanMoEV1ForCausalLM",
-     {.moe = &kHunyuanExperts}},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
