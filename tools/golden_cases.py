@@ -402,6 +402,4 @@ CASES |= {
     "olmoe_gguf": member("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2, num_key_value_heads=4, **WIDE),
     "ernie4_5_moe_gguf": member("ernie4_5_moe", "Ernie4_5_Moe", moe_num_experts=4, moe_k=2, num_experts_per_tok=2, moe_intermediate_size=32,
                                 moe_num_shared_experts=1, moe_layer_start_index=1, head_dim=32, **WIDE),
-    "hunyuan_v1_moe_gguf": member("hunyuan_v1_moe", "HunYuanMoEV1", num_experts=4, moe_topk=[2, 2], moe_intermediate_size=[32, 32],
-                                  num_experts_per_tok=2, num_shared_expert=[1, 1], head_dim=32, **WIDE),
 }

@@ -28,7 +28,6 @@ constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
                                 .shared_count = "moe_num_shared_experts",
                                 .dense = "moe_layer_start_index",
                                 .step = "moe_layer_interval"};
-constexpr GgufMoe kHunyuanExperts{.top_k = "moe_topk", .width = "intermediate_size"};
 
 struct ArchName {
   const char* gguf;
@@ -98,11 +97,6 @@ constexpr ArchName kArchs[] = {
      "ernie4_5_moe",
      "Ernie4_5_MoeForCausalLM",
      {.use_bias = true, .moe = &kErnieExperts}},
-    {"hunyuan-moe",
-     GgufArch::hunyuan,
-     "hunyuan_v1_moe",
-     "HunYuanMoEV1ForCausalLM",
-     {.moe = &kHunyuanExperts}},
     {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
     {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},

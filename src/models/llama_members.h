@@ -445,6 +445,7 @@ constexpr Member kMembers[] = {
      .ropes = Member::Ropes::mscale},
     {.model_type = "solar_open",
      .bias_key = "attention_bias",
+     .o_bias = false,
      .moe = &kSolarMoe,
      .kv_heads = 8,
      .head_dim = 128,

@@ -118,7 +118,7 @@ TEST_F(EmulatedExperts, ALayerLaunchesNoSumOfItsOwn) {
   fake_cards[0].launches.clear();
   layer(x, Batch(), 0);
   EXPECT_FALSE(fake_cards[0].launches.empty());
-  for (const FakeLaunch& launch : fake_cards[0].launches) EXPECT_NE(launch.kernel, "add");
+  for (const FakeLaunch& launch : fake_cards[0].launches) EXPECT_NE(launch.kernel, "pairs");
 }
 
 TEST_F(EmulatedExperts, Route) {

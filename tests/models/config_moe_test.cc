@@ -49,9 +49,9 @@ std::vector<MemberFields> moe_fields() {
                   {"num_nextn_predict_layers", 1, Use::no_matter}}},
       {"solar_open", deep(),
        kDeep + kDeepNames + Fields{{"attention_bias", true}, {"first_k_dense_replace", 2, Use::no_matter}}},
-      {"dots1", deep(),
+      {"dots1", deep({{"max_window_layers", 3}, {"sliding_window", 32}}),
        kDeep + kDeepNames + windows +
-           Fields{{"first_k_dense_replace", 2}, {"attention_bias", true}, {"max_window_layers", 3}}},
+           Fields{{"first_k_dense_replace", 2}, {"attention_bias", true}, {"max_window_layers", 4}}},
       {"exaone_moe", deep({{"num_experts", 12}, {"sliding_window", 32}}),
        kDeep + windows +
            Fields{{"num_experts", 24},
