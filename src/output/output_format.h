@@ -21,8 +21,8 @@ enum class ToolFormat {
   listed,          // <|tool_call|>[{"name", "arguments"}] (Granite 3), also with <|/tool_call|> (Phi-4-mini)
   gemma4,          // <|tool_call>call:NAME{key:<|"|>text<|"|>}<tool_call|>
   function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
-  messages,        // <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|> (gpt-oss)
-  key_tags,        // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call> (GLM-4.5)
+  messages,  // <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|> (gpt-oss)
+  key_tags,  // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call> (GLM-4.5)
 };
 
 // The marks of ToolFormat::tagged that several files look for.

@@ -97,7 +97,8 @@ TEST_F(EmulatedExperts, RoutersWithoutKernels) {
   EXPECT_EQ(why(grouped), "");
   EXPECT_EQ(why(alone), "");
   EXPECT_NE(why(best).find("groups of experts"), std::string::npos);
-  EXPECT_NE(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}).find("Phi-3.5-MoE"), std::string::npos);
+  EXPECT_NE(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}).find("Phi-3.5-MoE"),
+            std::string::npos);
   EXPECT_NE(why(grouped, false).find("without a gate"), std::string::npos);
 }
 
