@@ -247,7 +247,7 @@ CASES = {
                "model.layers.3.self_attn.o_proj": False}),
 }
 
-def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, **over):
+def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepwise=False, mxfp4=False, **over):
     """A case of another member of the Llama family: weights of the shapes that Transformers' class has."""
     config = {
         "architectures": [architecture + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 32,
@@ -255,7 +255,21 @@ def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepw
         "hidden_act": "silu", "max_position_embeddings": 1024, "tie_word_embeddings": False, "bos_token_id": 1,
         "eos_token_id": 2, "pad_token_id": 0, "torch_dtype": "bfloat16", "rope_theta": 10000.0,
     }
-    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, drawn=True)
+    return dict(config=config | over, long=long, dtype=dtype, world=world, stepwise=stepwise, mxfp4=mxfp4, drawn=True)
+
+
+LATENT = dict(q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4)
+DEEP_YARN = dict(rope_scaling={"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "mscale": 1.0,
+                               "mscale_all_dim": 0.7, "beta_fast": 32, "beta_slow": 1})
+
+
+DEEP_EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=20, n_shared_experts=2,
+                    routed_scaling_factor=1.3, norm_topk_prob=True)
+
+
+def latent(model_type, architecture, **over):
+    """A case with latent attention."""
+    return member(model_type, architecture, **LATENT | {"num_hidden_layers": 3} | over)
 
 
 def longrope(pairs):
@@ -265,7 +279,12 @@ def longrope(pairs):
 
 # In their GGUF files the matrices' widths are multiples of 32.
 WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
+GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+                "beta_slow": 1.0, "truncate": False}
 GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=0.5)
+DEEP = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, routed_scaling_factor=1.8, norm_topk_prob=True,
+            moe_intermediate_size=20)
+WIDE_DEEP = DEEP | {"moe_intermediate_size": 32} | WIDE
 CASES |= {
     "seed_oss": member("seed_oss", "SeedOss", head_dim=20, num_key_value_heads=1, attention_bias=True, attention_out_bias=True,
                        mlp_bias=True, num_hidden_layers=2),
@@ -298,12 +317,41 @@ CASES |= {
     "stablelm": member("stablelm", "StableLm", num_attention_heads=2, partial_rotary_factor=0.4, use_qkv_bias=True, num_hidden_layers=2),
     "stablelm_parallel": member("stablelm", "StableLm", use_parallel_residual=True, num_key_value_heads=4,
                                 partial_rotary_factor=0.5, num_hidden_layers=2),
+    "deepseek_v3": latent("deepseek_v3", "DeepseekV3", q_lora_rank=24, attention_bias=True, num_nextn_predict_layers=0,
+                          rms_norm_eps=1e-3, long=True, first_k_dense_replace=1, **DEEP_YARN, **DEEP_EXPERTS),
+    "deepseek_v2": latent("deepseek_v2", "DeepseekV2", mlp_bias=True, tie_word_embeddings=True, first_k_dense_replace=1,
+                          topk_method="group_limited_greedy", **DEEP_EXPERTS),
+    "glm4_moe_lite": latent("glm4_moe_lite", "Glm4MoeLite", q_lora_rank=17, rope_interleave=False,
+                            mlp_layer_types=["dense", "sparse", "sparse"], **DEEP_EXPERTS | {"norm_topk_prob": False}),
+    "mistral4_nested": latent("mistral4", "Mistral4", world="nested", q_lora_rank=16, first_k_dense_replace=0, **DEEP_EXPERTS, rope_parameters={
+        "type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}, long=True),
+    # Transformers makes the row of a padding token 0 where the head is the embedding.
+    "youtu": latent("youtu", "Youtu", v_head_dim=17, pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2),
+    "minicpm3": latent("minicpm3", "MiniCPM3", q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,
+                       rope_scaling=longrope(4), original_max_position_embeddings=32, stepwise=True, num_hidden_layers=2),
+    "gpt_oss": member("gpt_oss", "GptOss", hidden_size=36, intermediate_size=20, num_hidden_layers=3, num_attention_heads=3,
+                      num_key_value_heads=1, head_dim=12, num_local_experts=5, num_experts_per_tok=2, sliding_window=21,
+                      swiglu_limit=2.5, swiglu_alpha=1.2, rms_norm_eps=1e-4, long=True,
+                      rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48,
+                                    "beta_fast": 16.0, "beta_slow": 1.5, "truncate": False}),
+    # As published: experts in MXFP4. The rope is the one that a config without any means.
+    "gpt_oss_mxfp4": member("gpt_oss", "GptOss", mxfp4=True, intermediate_size=64, num_hidden_layers=2, head_dim=16,
+                            num_local_experts=4, num_experts_per_tok=3, sliding_window=19, rope_theta=150000.0,
+                            layer_types=["full_attention", "sliding_attention"], tie_word_embeddings=True),
+    "gpt_oss_gguf": member("gpt_oss", "GptOss", mxfp4=True, head_dim=32, num_local_experts=4, num_experts_per_tok=2,
+                           sliding_window=20, rope_scaling=GPT_OSS_ROPE, **WIDE),
     # Gemma 4 12B: a config without the keys of per-layer embeddings.
     "gemma4_unified": dict(drawn=True, config={k: v for k, v in gemma(
         4, hidden_size=32, intermediate_size=40, num_hidden_layers=3, attention_k_eq_v=True, num_global_key_value_heads=1,
         global_head_dim=48, tie_word_embeddings=False, model_type="gemma4_unified_text", architectures=["Gemma4UnifiedForCausalLM"],
         layer_types=["sliding_attention", "sliding_attention", "full_attention"]).items()
         if "per_layer_input" not in k}),
+    "deepseek_v3_gguf": latent("deepseek_v3", "DeepseekV3", q_lora_rank=32, num_nextn_predict_layers=0, first_k_dense_replace=1,
+                               world="gguf", dtype="f16", rope_scaling=DEEP_YARN["rope_scaling"] | {"mscale": 0.7}, **DEEP_EXPERTS),
+    "deepseek_v2_gguf": latent("deepseek_v2", "DeepseekV2", first_k_dense_replace=1, topk_method="greedy", world="gguf", dtype="f16",
+                               **DEEP_EXPERTS | {"n_group": 1, "topk_group": 1, "norm_topk_prob": False}),
+    "youtu_gguf": latent("youtu", "Youtu", pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2, world="gguf", dtype="f16"),
     "qwen2_moe_gguf": member("qwen2_moe", "Qwen2Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                              shared_expert_intermediate_size=32, **WIDE),
     "seed_oss_gguf": member("seed_oss", "SeedOss", head_dim=32, attention_bias=True, **WIDE),
@@ -325,4 +373,33 @@ CASES |= {
     "starcoder2_gguf": member("starcoder2", "Starcoder2", hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True, **WIDE),
     "glm4_gguf": member("glm4", "Glm4", head_dim=32, partial_rotary_factor=0.5, attention_bias=True, **WIDE),
     "stablelm_gguf": member("stablelm", "StableLm", partial_rotary_factor=0.25, use_qkv_bias=True, **WIDE),
+    # Mixtures of experts. Groups, scales, biases for the choice, leading dense layers, shared experts.
+    "glm4_moe": member("glm4_moe", "Glm4Moe", **DEEP, n_shared_experts=1, first_k_dense_replace=1, use_qk_norm=True, head_dim=12,
+                       attention_bias=True, partial_rotary_factor=0.5, num_nextn_predict_layers=0, num_hidden_layers=3, long=True),
+    "minimax_m2": member("minimax_m2", "MiniMaxM2", num_local_experts=6, num_experts_per_tok=2, head_dim=12, rotary_dim=6,
+                         intermediate_size=20, num_hidden_layers=2, world="published"),
+    "granitemoeshared": member("granitemoeshared", "GraniteMoeShared", num_local_experts=5, num_experts_per_tok=2, intermediate_size=20,
+                               shared_intermediate_size=28, num_hidden_layers=2, world="published", **GRANITE),
+    "olmoe": member("olmoe", "Olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=20, num_hidden_layers=2),
+    "ernie4_5_moe": member("ernie4_5_moe", "Ernie4_5_Moe", moe_num_experts=6, moe_k=2, moe_intermediate_size=20, use_bias=True,
+                           moe_num_shared_experts=2, moe_layer_start_index=1, moe_norm_min=0.6, num_hidden_layers=3, head_dim=12),
+    "hunyuan_v1_moe": member("hunyuan_v1_moe", "HunYuanMoEV1", num_experts=5, moe_topk=[2, 1], intermediate_size=20, head_dim=12,
+                             num_hidden_layers=2, world="published"),
+    "dots1": member("dots1", "Dots1", **DEEP | {"norm_topk_prob": False}, n_shared_experts=2, first_k_dense_replace=1,
+                    sliding_window=19, layer_types=["sliding_attention", "full_attention"], num_hidden_layers=2),
+    "exaone_moe": member("exaone_moe", "ExaoneMoe", **{k: v for k, v in DEEP.items() if k != "n_routed_experts"}, num_experts=8,
+                         num_shared_experts=1, sliding_window=21, sliding_window_pattern=2, head_dim=12,
+                         mlp_layer_types=["sparse", "dense", "sparse"], num_hidden_layers=3),
+    "glm4_moe_gguf": member("glm4_moe", "Glm4Moe", **WIDE_DEEP, n_shared_experts=1, first_k_dense_replace=1, use_qk_norm=True, head_dim=32,
+                            partial_rotary_factor=0.5, num_nextn_predict_layers=0),
+    "dots1_gguf": member("dots1", "Dots1", **WIDE_DEEP, n_shared_experts=2, first_k_dense_replace=1, head_dim=32, sliding_window=None),
+    "exaone_moe_gguf": member("exaone_moe", "ExaoneMoe", **{k: v for k, v in WIDE_DEEP.items() if k != "n_routed_experts"}, num_experts=8,
+                              num_shared_experts=1, scoring_func="sigmoid", sliding_window=21, sliding_window_pattern=2, head_dim=32,
+                              layer_types=["sliding_attention", "full_attention"]),
+    "minimax_m2_gguf": member("minimax_m2", "MiniMaxM2", num_local_experts=4, num_experts_per_tok=2, head_dim=32, rotary_dim=16, **WIDE),
+    "granitemoeshared_gguf": member("granitemoeshared", "GraniteMoeShared", num_local_experts=4, num_experts_per_tok=2,
+                                    shared_intermediate_size=64, **GRANITE, **WIDE),
+    "olmoe_gguf": member("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2, num_key_value_heads=4, **WIDE),
+    "ernie4_5_moe_gguf": member("ernie4_5_moe", "Ernie4_5_Moe", moe_num_experts=4, moe_k=2, num_experts_per_tok=2, moe_intermediate_size=32,
+                                moe_num_shared_experts=1, moe_layer_start_index=1, head_dim=32, **WIDE),
 }

@@ -1,14 +1,18 @@
 """Golden cases of hybrids with Mamba2, short convolutions or OLMo's Gated DeltaNet: configurations, and random weights
 whose names and shapes come from Transformers' own model (tools/make_golden_logits.py)."""
 import math
+import pathlib
+import tempfile
 
 import numpy as np
+import torch
+from safetensors.numpy import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 VOCAB = 263
 COMMON = {"vocab_size": VOCAB, "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
           "max_position_embeddings": 1024, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-MAMBA, FULL, CONV, MLP = "linear_attention", "full_attention", "conv", "mlp"
+MAMBA, FULL, CONV, MLP, MOE = "linear_attention", "full_attention", "conv", "mlp", "moe"
 
 
 def nemotron_h(layers, **over):
@@ -48,6 +52,51 @@ def olmo_hybrid(layers, **over):
         "tie_word_embeddings": False} | over
 
 
+def falcon_h1(layers, **over):
+    return COMMON | {
+        "architectures": ["FalconH1ForCausalLM"], "model_type": "falcon_h1", "num_hidden_layers": layers, "head_dim": 12,
+        "intermediate_size": 72, "mamba_d_ssm": 60, "mamba_n_heads": 6, "mamba_n_groups": 2, "mamba_d_state": 20,
+        "rope_theta": 1e8, "tie_word_embeddings": False, "embedding_multiplier": 2.5, "lm_head_multiplier": 1.3,
+        "mlp_multipliers": [0.8, 1.3], "key_multiplier": 0.7, "attention_in_multiplier": 1.2,
+        "attention_out_multiplier": 0.8, "ssm_multipliers": [0.9, 1.2, 0.6, 1.4, 0.7], "ssm_in_multiplier": 1.3,
+        "ssm_out_multiplier": 0.75} | over
+
+
+def minimax(layers, **over):
+    return COMMON | {
+        "architectures": ["MiniMaxForCausalLM"], "model_type": "minimax", "layer_types": layers,
+        "num_hidden_layers": len(layers), "head_dim": 12, "intermediate_size": 40, "num_local_experts": 5,
+        "num_experts_per_tok": 2, "block_size": 16, "rope_theta": 20000.0, "full_attn_alpha_factor": 1.4,
+        "full_attn_beta_factor": 0.8, "linear_attn_alpha_factor": 1.2, "linear_attn_beta_factor": 0.7,
+        "mlp_alpha_factor": 0.9, "mlp_beta_factor": 1.3, "tie_word_embeddings": False} | over
+
+
+def lara_mini(layers, **over):
+    return COMMON | {
+        "architectures": ["LaraMiniForCausalLM"], "model_type": "lara_mini", "layer_types": layers,
+        "num_hidden_layers": len(layers), "head_dim": 12, "sliding_window": 30, "linear_key_head_dim": 16,
+        "linear_value_head_dim": 20, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 5,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28,
+        "tie_word_embeddings": True} | over
+
+
+def kimi_linear(layers, **over):
+    return COMMON | {
+        "architectures": ["KimiLinearForCausalLM"], "model_type": "kimi_linear", "layer_types": layers,
+        "num_hidden_layers": len(layers), "intermediate_size": 72, "linear_head_dim": 16, "linear_num_heads": 3,
+        "num_key_value_heads": 4, "kv_lora_rank": 20, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+        "moe_intermediate_size": 20, "num_experts": 6, "num_experts_per_token": 2, "tie_word_embeddings": False} | over
+
+
+def bailing_hybrid(layers, **over):
+    return COMMON | {
+        "architectures": ["BailingHybridForCausalLM"], "model_type": "bailing_hybrid", "layer_types": layers,
+        "num_hidden_layers": len(layers), "intermediate_size": 72, "head_dim": 16, "num_key_value_heads": 4,
+        "kv_lora_rank": 20, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "rope_theta": 20000.0,
+        "first_k_dense_replace": 1, "moe_intermediate_size": 20, "num_experts": 8, "num_experts_per_token": 3,
+        "num_expert_group": 4, "topk_group": 2, "num_nextn_predict_layers": 0, "tie_word_embeddings": False} | over
+
+
 HYBRID_CASES = {
     "nemotron_h": dict(config=nemotron_h([MAMBA, MLP, MAMBA, FULL, MLP, MAMBA]), long=True),
     "nemotron_h_biases": dict(config=nemotron_h(
@@ -60,23 +109,60 @@ HYBRID_CASES = {
     "lfm2": dict(config=lfm2([CONV, CONV, FULL, CONV]), long=True),
     "lfm2_biases": dict(config=lfm2([FULL, CONV, CONV], conv_bias=True, conv_L_cache=4, block_auto_adjust_ff_dim=False,
                                     tie_word_embeddings=False), dtype="f32"),
+    "lfm2_gguf": dict(config=lfm2([CONV, FULL, CONV], hidden_size=64, intermediate_size=96, conv_L_cache=3, conv_bias=False,
+                                  block_auto_adjust_ff_dim=False, block_ffn_dim_multiplier=1.0), world="gguf", dtype="q8_0"),
+    "lfm2_moe": dict(config=lfm2(
+        [CONV, FULL, CONV], architectures=["Lfm2MoeForCausalLM"], model_type="lfm2_moe", num_experts=6, num_experts_per_tok=2,
+        moe_intermediate_size=20, num_dense_layers=1, routed_scaling_factor=1.5)),
+    # Experts without a gate, in a latent space.
+    "nemotron_h_moe": dict(config=nemotron_h(
+        [MAMBA, MOE, FULL, MOE], n_routed_experts=8, num_experts_per_tok=3, n_group=2, topk_group=1, routed_scaling_factor=2.5,
+        moe_intermediate_size=20, moe_shared_expert_intermediate_size=28, moe_latent_size=16, mlp_bias=True)),
+    "granite_h_moe": dict(config=granite_h(
+        [MAMBA, FULL, MAMBA], num_local_experts=6, num_experts_per_tok=2, intermediate_size=20, shared_intermediate_size=28)),
     "bamba": dict(config=bamba([MAMBA, FULL, MAMBA])),
     "olmo_hybrid": dict(config=olmo_hybrid([MAMBA, MAMBA, MAMBA, FULL]), long=True),
     "olmo_hybrid_rope": dict(config=olmo_hybrid(
         [MAMBA, FULL, MAMBA], linear_num_value_heads=4, linear_value_head_dim=20, linear_allow_neg_eigval=False,
         rope_parameters={"rope_type": "default", "rope_theta": 20000.0})),
+    "falcon_h1": dict(config=falcon_h1(3), long=True),
+    "falcon_h1_biases": dict(config=falcon_h1(
+        2, attention_bias=True, mlp_bias=True, mamba_proj_bias=True, projectors_bias=True, mamba_conv_bias=False,
+        mamba_rms_norm=True, mamba_d_ssm=None, mamba_expand=1, mamba_n_heads=3, mamba_n_groups=3, mamba_d_conv=3,
+        tie_word_embeddings=True), dtype="f32"),
+    "minimax": dict(config=minimax([MAMBA, FULL, MAMBA, MAMBA]), long=True, dtype="f32"),
+    "minimax_window": dict(config=minimax([FULL, MAMBA, FULL], sliding_window=30, tie_word_embeddings=True), dtype="f32"),
+    "lara_mini": dict(config=lara_mini([MAMBA, "sliding_attention", MAMBA, FULL]), long=True),
+    "lara_mini_biases": dict(config=lara_mini(["sliding_attention", MAMBA, FULL], attention_bias=True, norm_topk_prob=False,
+                                              linear_conv_kernel_dim=3, tie_word_embeddings=False), dtype="f32"),
+    "kimi_linear": dict(config=kimi_linear([MAMBA, FULL, MAMBA, MAMBA]), long=True),
+    "kimi_linear_groups": dict(config=kimi_linear(
+        [MAMBA, FULL], q_lora_rank=17, num_expert_group=3, topk_group=2, num_shared_experts=2, moe_renormalize=False,
+        mlp_layer_types=["sparse", "dense"], linear_attn_config={"head_dim": 12, "num_heads": 2, "short_conv_kernel_size": 3}),
+        dtype="f32"),
+    "bailing_hybrid": dict(config=bailing_hybrid([MAMBA, MAMBA, FULL]), long=True),
+    "bailing_hybrid_unbounded": dict(config=bailing_hybrid(
+        [FULL, MAMBA], q_lora_rank=17, attention_bias=True, kda_safe_gate=False, short_conv_kernel_size=3,
+        moe_renormalize=False), dtype="f32"),
+    "falcon_h1_norm_after": dict(config=falcon_h1(
+        2, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=3, time_step_limit=[0.0, 5.0]), dtype="f32"),
 }
 
 
 def is_hybrid(config):
-    return config["model_type"] in ("nemotron_h", "granitemoehybrid", "lfm2", "bamba", "olmo_hybrid")
+    return config["model_type"] in {case["config"]["model_type"] for case in HYBRID_CASES.values()} | {"lfm2_moe"}
 
 
 def random_hybrid(config, rng):
-    """name -> float32 array, in the names that the model saves."""
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
-    return {name: random_tensor(name, tuple(value.shape), rng).astype(np.float32)
-            for name, value in model.state_dict().items() if not (name == "lm_head.weight" and config.get("tie_word_embeddings", True))}
+    """name -> float32 array, as Transformers saves the model: buffers keep their values."""
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.float32)
+    buffers = {name for name, _ in model.named_buffers()}
+    for name, value in model.state_dict().items():
+        if name not in buffers and not (name == "lm_head.weight" and config.get("tie_word_embeddings", True)):
+            value.copy_(torch.from_numpy(random_tensor(name, tuple(value.shape), rng)))
+    with tempfile.TemporaryDirectory() as tmp:
+        model.save_pretrained(tmp)
+        return load_file(pathlib.Path(tmp) / "model.safetensors")
 
 
 def random_tensor(name, shape, rng):
@@ -88,8 +174,8 @@ def random_tensor(name, shape, rng):
         return step + np.log(-np.expm1(-step))  # inverse softplus
     if name.endswith(".D"):
         return normal
-    if len(shape) == 3:  # a convolution
-        return normal * 0.6
+    if len(shape) == 3:  # experts, or a convolution
+        return normal * (1.5 / math.sqrt(shape[2]) if ".experts." in name else 0.6)
     if len(shape) == 2:
         gain = 2 if "embed" in name or name.startswith("lm_head") else 1.5
         return normal * gain / math.sqrt(shape[1])

@@ -32,6 +32,9 @@ import transformers
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize as quantize_gguf
 from safetensors.numpy import load_file, save_file
+from transformers.conversion_mapping import get_model_conversion_mapping
+
+from transformers.models.mistral4 import modeling_mistral4 as mistral4
 
 from golden_cases import CASES
 from golden_hybrids import HYBRID_CASES, is_hybrid, random_hybrid
@@ -39,6 +42,8 @@ from golden_hybrids import HYBRID_CASES, is_hybrid, random_hybrid
 HERE = pathlib.Path(__file__).parent
 BF16 = ml_dtypes.bfloat16
 GREEDY = 20
+# Transformers knows it only as a part of Mistral 3.
+transformers.AutoModelForCausalLM.register(mistral4.Mistral4Config, mistral4.Mistral4ForCausalLM, exist_ok=True)
 
 
 # ---------------------------------------------------------------- weights
@@ -224,8 +229,11 @@ def drawn_weights(config, rng):
     tied, out = config["tie_word_embeddings"], {}
     for name, tensor in model.state_dict().items():
         shape, gain = tuple(tensor.shape), 1.5
-        if name.endswith(".bias"):
-            values = rng.standard_normal(shape) * 0.3
+        if name.endswith(("bias", ".sinks")):
+            values = rng.standard_normal(shape) * (1.5 if name.endswith(".sinks") else 0.3)
+        elif name.endswith(("experts.gate_up_proj", "experts.down_proj")) and config["model_type"] == "gpt_oss":
+            # Transposed. Large gates, which are clamped now and then.
+            values = rng.standard_normal(shape) * (4.5 if "gate_up" in name else 0.7) / math.sqrt(shape[1])
         elif len(shape) == 1:  # of a norm; tied: a large one at the end, or a token would only ask for itself
             values = rng.uniform(0.5, 1.5, shape) + (4 if tied and name == "model.norm.weight" else 0)
         elif name == "model.embed_tokens.weight":
@@ -301,6 +309,33 @@ def quantise_all(weights, quant):
     return tensors, exact
 
 
+# ---------------------------------------------------------------- MXFP4, as gpt-oss' files have it
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+
+
+def mxfp4(w):
+    """[..., in] -> codes [..., in / 32, 16], the first of two inputs in the low half, scales [..., in / 32]; the exact values."""
+    g = np.ascontiguousarray(w).reshape(*w.shape[:-1], -1, 32)
+    exponent = np.clip(np.floor(np.log2(np.maximum(np.abs(g).max(-1), 1e-30))) - 2, -127, 127)
+    scaled = g / np.exp2(exponent)[..., None]
+    codes = np.abs(np.abs(scaled)[..., None] - E2M1).argmin(-1).astype(np.uint8)
+    exact = np.copysign(E2M1[codes], scaled) * np.exp2(exponent)[..., None]
+    codes |= np.signbit(scaled).astype(np.uint8) << 3
+    return codes[..., ::2] | codes[..., 1::2] << 4, (exponent + 127).astype(np.uint8), exact.reshape(w.shape).astype(np.float32)
+
+
+def mxfp4_experts(tensors):
+    """The experts' matrices as NAME_blocks and NAME_scales; returns (tensors to store, values for the oracle)."""
+    out, exact = {}, {}
+    for name, w in tensors.items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            out[name + "_blocks"], out[name + "_scales"], values = mxfp4(w.astype(np.float32).transpose(0, 2, 1))
+            exact[name] = np.ascontiguousarray(values.transpose(0, 2, 1))
+        else:
+            out[name] = exact[name] = w
+    return out, exact
+
+
 # ---------------------------------------------------------------- writing a directory
 def to_mlx_names(tensors, config):
     out = {}
@@ -314,7 +349,7 @@ def to_mlx_names(tensors, config):
 
 
 def nested_config(text, **more):
-    if text["model_type"] == "ministral3":
+    if text["model_type"] in ("ministral3", "mistral4"):
         return {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
                 "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text,
                 "vision_config": {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 16, "head_dim": 16,
@@ -334,14 +369,27 @@ def write_model(path, case, tensors):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as tmp:
             plain = pathlib.Path(tmp) / "m"
-            write_model(plain, {"config": case["config"]}, tensors)
+            mixture = case["config"].get("num_experts_per_tok") and case.get("drawn") and not case.get("mxfp4")
+            write_model(plain, {"config": case["config"], "world": "published" if mixture else "hf", "mxfp4": case.get("mxfp4")}, tensors)
             kind = case.get("dtype", "f16")
             subprocess.run([sys.executable, HERE / "llama_cpp_gguf.py", os.environ["LLAMA_CPP"], plain, path.with_suffix(".gguf"), kind],
                            check=True)
             return
+    if case.get("world") == "published":  # under the names of published files
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as tmp:
+            write_model(pathlib.Path(tmp) / "m", {"config": case["config"]}, tensors)
+            whole = all(v.dtype == np.float32 for v in tensors.values())
+            model = load(pathlib.Path(tmp) / "m").to(torch.float32 if whole else torch.bfloat16)
+            model._weight_conversions = get_model_conversion_mapping(model)
+            model.save_pretrained(path)
+            (path / "generation_config.json").unlink(missing_ok=True)
+            return
     path.mkdir(parents=True)
     config, world = case["config"], case.get("world", "hf")
     metadata = {"format": "pt"}
+    if case.get("mxfp4"):
+        config = config | {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}
     if world == "nested":
         tensors = {"model.language_model." + k.removeprefix("model.") if k.startswith("model.") else k: v
                    for k, v in tensors.items()}
@@ -378,6 +426,7 @@ def load(path):
     bad += list(info["mismatched_keys"])
     if bad:
         raise SystemExit(f"{path}: Transformers did not load {bad}")
+    model.set_experts_implementation("eager")  # the others refuse odd sizes
     return model.eval()
 
 
@@ -431,6 +480,8 @@ def make(case, seed):
     exact = tensors
     if "quant" in case:
         tensors, exact = quantise_all(tensors, case["quant"])
+    if case.get("mxfp4"):
+        tensors, exact = mxfp4_experts(tensors)
     lengths = [1, 7, 70] + [300] * case.get("long", False)
     prompts = [rng.integers(3, config["vocab_size"], n).tolist() for n in lengths]
     with tempfile.TemporaryDirectory() as tmp:

@@ -73,9 +73,9 @@ def render(template, variables):
 # --- conversations: what the server's clients send ---
 
 
-def renders(template, role, **fields):
+def renders(template, role, open=True, **fields):
     messages = [{"role": "user", "content": "A"}][: role != "user"] + [{"role": role, **fields}]
-    out = render(template, {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True,
+    out = render(template, {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": open,
                             **TOKENS}).get("output", "")
     return PROBE in out and "'type'" not in out and '"type"' not in out
 
@@ -87,6 +87,11 @@ def takes_parts(template):
 def takes_thinking_parts(template):
     return renders(template, "assistant", content=[{"type": "thinking", "thinking": PROBE}]) \
         and not renders(template, "assistant", reasoning_content=PROBE, content="B")
+
+
+def takes_thinking_key(template):
+    return renders(template, "assistant", open=False, thinking=PROBE, content="B") \
+        and not renders(template, "assistant", open=False, reasoning_content=PROBE, content="B")
 
 
 def reasoning_to_parts(messages):
@@ -120,6 +125,11 @@ def render_conversation(template, parts, thinking_parts, conversation):
         for alias in ("thinking", "reasoning"):
             if m.get("reasoning_content") is None and m.get(alias) is not None:
                 m["reasoning_content"] = m[alias]
+        thought, text = m.get("reasoning_content"), m.get("content")
+        if takes_thinking_key(template) and isinstance(thought, str):
+            if m["role"] == "assistant" and thought and m.get("tool_calls") and isinstance(text, str):
+                m["thinking"], m["content"] = thought + ("\n\n" + text if text else ""), ""
+            m.setdefault("thinking", thought)
     if thinking_parts:
         reasoning_to_parts(given)
     if not parts:

@@ -166,7 +166,7 @@ SavedState StateCache::empty_state(int length, bool with_mtp) const {
     Snapshot snapshot{tokens, {}};
     for (const auto& layer : layout) {
       if (const auto* kv = std::get_if<KvLayout>(&layer))
-        snapshot.layers.emplace_back(ops::PagedKv{kv->kv_heads, kv->head_dim, tokens, {}, {}});
+        snapshot.layers.emplace_back(ops::PagedKv{kv->kv_heads, kv->head_dim, tokens, {}, {}, kv->value_dim});
       else
         snapshot.layers.emplace_back(ops::RecurrenceState{});
     }

@@ -118,7 +118,8 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
   } else {
     TRY(calls, add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
   }
-  return ConstraintGrammar{rules.text(answer.empty() ? calls : answer + " | " + calls), field};
+  if (!answer.empty()) answer = answer_beside_calls(context.format, context.tokenizer, answer, rules) + " | ";
+  return ConstraintGrammar{rules.text(answer + calls), field};
 }
 
 }  // namespace anabranch

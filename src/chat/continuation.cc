@@ -13,12 +13,16 @@ Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
   TRY(chosen.prompt, compile(thought));
   chosen.open = tags && opens_reasoning(chosen.prompt.pieces, *tags);
   std::vector<PromptPiece> before;
+  const bool messages = tags && tags->are_messages();
+  const std::string line = messages ? "" : "\n", next = messages ? tags->turn + tags->answer : "\n\n";
   if (thought) {
-    if (!chosen.open) before.push_back({tags->open + "\n", true});
+    if (!chosen.open) before.push_back({tags->open + line, true});
     before.push_back({continuation.reasoning, false});
   }
   if (answer && (thought || chosen.open))
-    before.push_back({(thought ? "\n" : "") + tags->close + "\n\n", true});
+    before.push_back({(thought ? line : "") + tags->close + next, true});
+  else if (answer && messages)
+    before.push_back({tags->answer, true});
   auto& tokens = chosen.prompt.tokens;
   const auto append = [&](std::span<const PromptPiece> pieces) {
     if (limit.stopped()) return 0;

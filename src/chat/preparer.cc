@@ -38,6 +38,15 @@ ThinkContext think_context(const ChatRequest& request, std::string_view user, co
           .stop = request.options.stop};
 }
 
+// The level for the template. gpt-oss, whose thoughts are messages, was trained with three.
+std::string effort_of(const ThinkingWish& wish, const OutputFormat& format) {
+  if (!format.reasoning || !format.reasoning->are_messages()) return wish.effort;
+  for (const auto& [level, known] :
+       {std::pair{"none", "low"}, {"minimal", "low"}, {"xhigh", "high"}, {"max", "high"}})
+    if (wish.effort == level) return known;
+  return wish.effort;
+}
+
 }  // namespace
 
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
@@ -131,7 +140,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
                         context);
   if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
       !request.chat.extra.contains("reasoning_effort"))
-    request.chat.extra["reasoning_effort"] = wish.effort;
+    request.chat.extra["reasoning_effort"] = effort_of(wish, format_);
   const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
     return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit, images,
@@ -145,7 +154,17 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
     return Error{ErrorKind::invalid,
                  "The model's chat template refused the messages: " + chosen.error().message, "messages",
                  "template_error"};
+  using Choice = ToolChoice::Kind;
+  const bool forced =
+      request.tool_choice.kind == Choice::required || request.tool_choice.kind == Choice::named;
+  const bool may_call =
+      context.tools && (forced || request.options.format.kind != ResponseFormat::Kind::grammar);
+  if (!continuation)
+    open_message(wish, format_.reasoning, is_constrained(request.options.format, request.tool_choice, *tools),
+                 may_call, engine_.tokenizer(), *chosen);
   prepared.thinking = think_options(wish, *chosen, context);
+  if (format_.reasoning && format_.reasoning->are_messages() && !may_call)
+    prepared.thinking.calls = CallPolicy::none;
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
@@ -161,7 +180,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   prepared.before_last = chosen->prompt.before_last;
   prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;
-  prepared.rules.goes_on = continuation.has_value();
+  prepared.rules.goes_on = continuation.has_value() || chosen->answers;
   prepared.rules.only_calls = context.must_call;
   prepared.choice = request.tool_choice;
   prepared.constrained = prepared.rules.exact =

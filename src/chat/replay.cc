@@ -204,6 +204,8 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
   if (!messages.is_array()) return turns;
   std::vector<uint64_t> before = {key_of(0, salt)};  // keys of the conversation before each message
   for (const Json& message : messages) before.push_back(key_with(before.back(), message));
+  // The template writes the headers of messages, which the tokens have, too.
+  if (rules.format.reasoning && rules.format.reasoning->are_messages()) return turns;
   size_t left = kMostTurns;
   for (size_t i = messages.size(); i-- > 0 && left > 0;) {
     const auto said = described(messages[i]);
@@ -228,6 +230,7 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
 std::vector<uint64_t> remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
                                     const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory,
                                     bool thoughts) {
+  if (rules.format.reasoning && rules.format.reasoning->are_messages()) return {};
   if (end == TurnEndReason::end_of_turn) {
     if (sampled.empty() || !tokenizer.is_special(sampled.back())) return {};
     sampled = sampled.first(sampled.size() - 1);

@@ -42,6 +42,18 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplat
   return chosen;
 }
 
+void open_message(const ThinkingWish& wish, const std::optional<ReasoningTags>& tags, bool constrained,
+                  bool may_call, const Tokenizer& tokenizer, ChosenPrompt& chosen) {
+  if (!tags || !tags->are_messages() || chosen.open) return;
+  const bool off = wish.mode == ThinkMode::off || wish.budget == 0;
+  if (off ? may_call : !constrained) return;
+  const std::string& header = off ? tags->answer : tags->open;
+  chosen.prompt.pieces.push_back({header, true});
+  for (const int token : tokenizer.encode(header, true)) chosen.prompt.tokens.push_back(token);
+  chosen.open = chosen.thinking.enabled = !off;
+  chosen.answers = off;
+}
+
 std::string last_user_text(const Json& messages) {
   for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
     if (string_at(*message, "role") != "user" || !message->contains("content")) continue;
@@ -64,9 +76,8 @@ TypedEscape escape_of(const ThinkContext& context) {
 
 ThinkingWish within_bound(ThinkingWish wish, int bound, const Tokenizer& tokenizer,
                           const std::optional<ReasoningTags>& tags, const ThinkContext& context) {
-  const auto close = tags ? tokenizer.find(tags->close) : std::nullopt;
-  if (!close || wish.mode == ThinkMode::off) return wish;
-  const size_t closing = closing_tokens(tokenizer, escape_of(context).closing, *close).size();
+  if (!tags || !tokenizer.find(tags->close) || wish.mode == ThinkMode::off) return wish;
+  const size_t closing = closing_tokens(tokenizer, escape_of(context).closing, *tags, !context.tools).size();
   if (bound - answer_share(bound) > static_cast<int>(closing)) return wish;
   wish.mode = ThinkMode::off;
   wish.said_by = "the bound on all tokens leaves no room for a thought";

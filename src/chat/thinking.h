@@ -39,6 +39,7 @@ struct ChosenPrompt {
   bool open = false;     // the prompt ends inside a thought
   bool switched = true;  // the template was asked to think or not, and supports that
   int begun = 0;         // number of tokens at the prompt's end that begin the answer
+  bool answers = false;  // the prompt ends with an answer's header
   ThinkReport thinking;
 };
 
@@ -52,6 +53,12 @@ using CompilePrompt = std::function<Result<CompiledPrompt>(std::optional<bool> e
 Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplate& chat,
                                      const std::optional<ReasoningTags>& tags, std::string_view user,
                                      const CompilePrompt& compile);
+
+// Where thoughts and answers are messages, the model chooses between them by the header that it writes. If
+// the request leaves no choice, this adds the header to the prompt: that of a thought before a constrained
+// answer, or of the answer if thinking is off and nothing can be called.
+void open_message(const ThinkingWish& wish, const std::optional<ReasoningTags>& tags, bool constrained,
+                  bool may_call, const Tokenizer& tokenizer, ChosenPrompt& chosen);
 
 // The text of the last user message; empty: none.
 std::string last_user_text(const Json& messages);

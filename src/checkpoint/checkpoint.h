@@ -17,6 +17,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,8 +85,9 @@ class Checkpoint {
   virtual void reopen(std::string_view prefix) = 0;
   // Tensors with this prefix need not be taken. Returns how many there are.
   virtual int ignore(std::string_view prefix) = 0;
-  // Whether the type of every tensor can be read, except those of the MTP head. Returns the first error.
-  virtual Result<void> check_types() const { return {}; }
+  // Whether the type of every tensor can be read, except those whose names begin with one of `aside`. Returns
+  // the first error.
+  virtual Result<void> check_types(std::span<const std::string>) const { return {}; }
   // Error (invalid) naming tensors that were neither taken nor ignored.
   virtual Result<void> finish() const = 0;
 

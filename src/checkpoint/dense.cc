@@ -1,8 +1,10 @@
 #include "checkpoint/dense.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/float16.h"
@@ -52,6 +54,30 @@ WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, 
   source.read_dense = [kind, data, cols, keep = std::move(keep)](int64_t first, int64_t count,
                                                                  float* values) {
     dense_to_float(kind, data + first * cols * dense_size(kind), count * cols, values);
+  };
+  return source;
+}
+
+WeightSource transposed_source(WeightKind kind, const std::byte* data, int64_t count, int64_t rows,
+                               int64_t cols, std::shared_ptr<const void> keep) {
+  WeightSource source;
+  source.rows = count * cols;
+  source.cols = rows;
+  source.kind = kind;
+  source.read_dense = [kind, data, rows, cols, keep = std::move(keep)](int64_t first, int64_t wanted,
+                                                                       float* values) {
+    std::vector<float> part;
+    for (int64_t done = 0; done < wanted;) {  // columns of one tensor at a time
+      const int64_t tensor = (first + done) / cols, column = (first + done) % cols;
+      const int64_t n = std::min(wanted - done, cols - column);
+      part.resize(static_cast<size_t>(n));
+      for (int64_t r = 0; r < rows; r++) {
+        const int64_t at = (tensor * rows + r) * cols + column;
+        dense_to_float(kind, data + at * dense_size(kind), n, part.data());
+        for (int64_t i = 0; i < n; i++) values[(done + i) * rows + r] = part[static_cast<size_t>(i)];
+      }
+      done += n;
+    }
   };
   return source;
 }

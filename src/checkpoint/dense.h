@@ -22,4 +22,8 @@ bool float_to_dense(WeightKind kind, const float* values, int64_t count, std::by
 WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, int64_t cols,
                           std::shared_ptr<const void> keep);
 
+// A source of the columns of `count` such tensors [rows, cols], one after another: [count * cols, rows].
+WeightSource transposed_source(WeightKind kind, const std::byte* data, int64_t count, int64_t rows,
+                               int64_t cols, std::shared_ptr<const void> keep);
+
 }  // namespace anabranch

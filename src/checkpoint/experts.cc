@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -159,8 +160,9 @@ Entry stack(const std::string& name, std::map<int64_t, Entry> experts) {
   return out;
 }
 
-// Rows of a fused [E, 2I, cols]: of each expert the first I (part 0) or the last I (part 1).
-Entry half_of(const Entry& fused, std::string name, int64_t part) {
+// Rows of a fused [E, 2I, cols]: of each expert the first I (part 0) or the last I (part 1); interleaved:
+// every other row, from the first (part 0) or the second (part 1) on.
+Entry half_of(const Entry& fused, std::string name, int64_t part, bool interleaved) {
   Entry out = fused;
   out.info.name = std::move(name);
   out.info.bytes /= 2;
@@ -169,9 +171,39 @@ Entry half_of(const Entry& fused, std::string name, int64_t part) {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(experts * half));
   for (int64_t e = 0; e < experts; e++)
-    for (int64_t i = 0; i < half; i++) rows.push_back((2 * e + part) * half + i);
+    for (int64_t i = 0; i < half; i++)
+      rows.push_back(2 * e * half + (interleaved ? 2 * i + part : part * half + i));
   out.source = select_rows(fused.source, std::move(rows));
   return out;
+}
+
+// Every other value of the interleaved biases [E, 2I] of gates and ups.
+Entry half_of_bias(const Entry& fused, std::string name, int64_t part) {
+  Entry out = fused;
+  out.info.name = std::move(name);
+  out.info.bytes /= 2;
+  out.info.shape[1] /= 2;
+  if (fused.unreadable) return out;
+  out.source = decoded(fused.source);
+  out.source.cols /= 2;
+  out.source.read_dense = [all = fused.source, part](int64_t first, int64_t count, float* values) {
+    std::vector<float> both(static_cast<size_t>(count * all.cols));
+    read_values(all, first, count, both.data());
+    for (int64_t i = 0; i < count * all.cols / 2; i++) values[i] = both[static_cast<size_t>(2 * i + part)];
+  };
+  return out;
+}
+
+constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kUp = ".mlp.experts.up_proj",
+                           kDown = ".mlp.experts.down_proj",
+                           kGateUpWeight = ".mlp.experts.gate_up_proj.weight",
+                           kGateUpBias = ".mlp.experts.gate_up_proj_bias",
+                           kDownBias = ".mlp.experts.down_proj_bias";
+
+// The fused matrices of an expert's gate and up: [E, 2I, cols].
+bool is_fused(const Entry& entry) {
+  const auto& shape = entry.info.shape;
+  return shape.size() == 3 && shape[1] % 2 == 0 && shape[1] > 0 && shape[2] > 0;
 }
 
 }  // namespace
@@ -181,25 +213,41 @@ bool is_expert_module(std::string_view module) {
 }
 
 std::vector<Entry> stack_experts(std::vector<Entry> entries) {
-  constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kDown = ".mlp.experts.down_proj";
   std::vector<Entry> out;
   std::map<std::string, std::map<int64_t, Entry>> unfused;  // by the name of the joined tensor
+  // Names up to kGateUp of gpt-oss' stacks, in which the rows of gate and up alternate.
+  std::set<std::string, std::less<>> alternating;
+  for (const Entry& entry : entries)
+    if (const std::string_view name = entry.info.name; name.ends_with(kGateUpBias))
+      alternating.emplace(name.substr(0, name.size() - kGateUpBias.size()));
   for (Entry& entry : entries) {
-    const std::string& name = entry.info.name;
+    const std::string name = entry.info.name;
     const auto& shape = entry.info.shape;
+    const auto before = [&](std::string_view suffix) { return name.substr(0, name.size() - suffix.size()); };
     const auto renamed = [&](std::string_view suffix, const char* module) {
-      return name.substr(0, name.size() - suffix.size()).append(kStacked).append(module);
+      return before(suffix).append(kStacked).append(module);
     };
+    const std::string_view fused = name.ends_with(kGateUp)         ? kGateUp
+                                   : name.ends_with(kGateUpWeight) ? kGateUpWeight
+                                                                   : "";
+    const bool alternates = !fused.empty() && alternating.contains(before(fused));
     if (auto expert = split_name(name)) {
       auto& experts = unfused[expert->stacked];
       // If the same matrix occurs under Mixtral's name and the common one, the second is left over.
       if (!experts.try_emplace(expert->expert, std::move(entry)).second) out.push_back(std::move(entry));
-    } else if (name.ends_with(kGateUp) && shape.size() == 3 && shape[1] % 2 == 0 && shape[1] > 0 &&
-               shape[2] > 0) {
-      out.push_back(half_of(entry, renamed(kGateUp, "gate_proj.weight"), 0));
-      out.push_back(half_of(entry, renamed(kGateUp, "up_proj.weight"), 1));
+    } else if (is_fused(entry) && (fused == kGateUp || alternates)) {
+      out.push_back(half_of(entry, renamed(fused, "gate_proj.weight"), 0, alternates));
+      out.push_back(half_of(entry, renamed(fused, "up_proj.weight"), 1, alternates));
+    } else if (name.ends_with(kGateUpBias) && shape.size() == 2 && shape[1] % 2 == 0 && shape[1] > 0) {
+      out.push_back(half_of_bias(entry, renamed(kGateUpBias, "gate_proj.bias"), 0));
+      out.push_back(half_of_bias(entry, renamed(kGateUpBias, "up_proj.bias"), 1));
     } else {
-      if (name.ends_with(kDown) && shape.size() == 3) entry.info.name = renamed(kDown, "down_proj.weight");
+      if (name.ends_with(kDown) && shape.size() == 3)
+        entry.info.name = renamed(kDown, "down_proj.weight");
+      else if (name.ends_with(kUp) && shape.size() == 3)
+        entry.info.name = renamed(kUp, "up_proj.weight");
+      else if (name.ends_with(kDownBias))
+        entry.info.name = renamed(kDownBias, "down_proj.bias");
       out.push_back(std::move(entry));
     }
   }

@@ -11,6 +11,24 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 
+constexpr GgufMoe kGlmExperts{.experts = "n_routed_experts",
+                              .shared_count = "n_shared_experts",
+                              .dense = "first_k_dense_replace",
+                              .sigmoid = true,
+                              .deep = true};
+constexpr GgufMoe kExaoneExperts{
+    .shared_count = "num_shared_experts", .dense = "first_k_dense_replace", .sigmoid = true, .deep = true};
+constexpr GgufMoe kMinimaxExperts{
+    .experts = "num_local_experts", .width = "intermediate_size", .sigmoid = true};
+constexpr GgufMoe kGraniteExperts{
+    .experts = "num_local_experts", .width = "intermediate_size", .shared_width = "shared_intermediate_size"};
+constexpr GgufMoe kPlainExperts{.width = "intermediate_size"};
+constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
+                                .top_k = "moe_k",
+                                .shared_count = "moe_num_shared_experts",
+                                .dense = "moe_layer_start_index",
+                                .step = "moe_layer_interval"};
+
 struct ArchName {
   const char* gguf;
   GgufArch arch;
@@ -51,6 +69,36 @@ constexpr ArchName kArchs[] = {
      "stablelm",
      "StableLmForCausalLM",
      {.layer_norm_eps = "layer_norm_eps", .partial = true}},
+    {"gpt-oss",
+     GgufArch::seed_oss,
+     "gpt_oss",
+     "GptOssForCausalLM",
+     {.windows = true, .period = 2, .moe = &kPlainExperts, .yarn = true}},
+    {"glm4moe", GgufArch::seed_oss, "glm4_moe", "Glm4MoeForCausalLM", {.partial = true, .moe = &kGlmExperts}},
+    {"minimax-m2",
+     GgufArch::qwen3,
+     "minimax_m2",
+     "MiniMaxM2ForCausalLM",
+     {.partial = true, .moe = &kMinimaxExperts}},
+    {"granitemoe",
+     GgufArch::llama,
+     "granitemoeshared",
+     "GraniteMoeSharedForCausalLM",
+     {.multipliers = true, .moe = &kGraniteExperts}},
+    {"olmoe", GgufArch::qwen3, "olmoe", "OlmoeForCausalLM", {.normalises = false, .moe = &kPlainExperts}},
+    {"dots1", GgufArch::qwen3, "dots1", "Dots1ForCausalLM", {.moe = &kGlmExperts}},
+    {"exaone-moe",
+     GgufArch::qwen3,
+     "exaone_moe",
+     "ExaoneMoeForCausalLM",
+     {.windows = true, .period = 4, .moe = &kExaoneExperts}},
+    {"ernie4_5-moe",
+     GgufArch::qwen3,
+     "ernie4_5_moe",
+     "Ernie4_5_MoeForCausalLM",
+     {.use_bias = true, .moe = &kErnieExperts}},
+    {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
+    {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
@@ -72,6 +120,14 @@ Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path)
                     shown(name->get_ref<const std::string&>()), known);
 }
 
+bool is_latent(const ArchName& arch) {
+  return arch.arch == GgufArch::deepseek2;
+}
+
+bool has_deep_experts(const ArchName& arch) {
+  return is_latent(arch) || (arch.member.moe && arch.member.moe->deep);
+}
+
 class Builder {
  public:
   Builder(const GgufFile& file, const std::string& path, const ArchName& arch)
@@ -90,11 +146,14 @@ class Builder {
       c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
       c["sliding_window"] = nullptr;
     }
-    TRY_VOID(add_experts());
+    if (latent_) TRY_VOID(add_gguf_latent(m_, out_));
+    if (!latent_) TRY_VOID(add_experts());
     if (out_.arch != GgufArch::gemma4) TRY_VOID(add_gguf_rope(m_, out_));
+    if (latent_) TRY_VOID(finish_gguf_latent(m_, out_));
     TRY_VOID(add_gguf_member(m_, arch_.member, out_));
     add_tokens();
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
+    if (out_.arch == GgufArch::lfm2) TRY_VOID(add_lfm2());
     if (gemma) TRY_VOID(add_gguf_gemma(m_, out_));
     return std::move(out_);
   }
@@ -119,9 +178,11 @@ class Builder {
         {"attn_logit_softcapping", 0, [](const ArchName& a) { return a.arch == GgufArch::gemma2; }},
         {"final_logit_softcapping", 0, [](const ArchName& a) { return is_gemma(a.arch); }},
         {"router_logit_softcapping", 0},
-        {"expert_weights_scale", 1},
-        {"expert_group_count", 1},
-        {"expert_gating_func", 1},  // softmax
+        {"expert_weights_scale", 1, has_deep_experts},
+        {"expert_group_count", 1, has_deep_experts},
+        {"expert_gating_func", 1,
+         [](const ArchName& a) { return is_latent(a) || (a.member.moe && a.member.moe->sigmoid); }},
+        {"attention.temperature_scale", 0, [](const ArchName& a) { return !is_latent(a); }},
         {"attention.causal", 1},
         {"rope.mrope_interleaved", 1}};
     for (const Key& key : kKeys) {
@@ -164,8 +225,8 @@ class Builder {
     if (ffn == 0 && out_.experts == 0)
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.feed_forward_length\" is missing", path_,
                         arch_.gguf);
-    TRY_VOID(check_scale(head_dim));
-    if (value_dim != head_dim)
+    if (!latent_) TRY_VOID(check_scale(head_dim));
+    if (value_dim != head_dim && !latent_)
       return make_error(ErrorKind::unsupported, "{}: keys of {} but values of {}", path_, head_dim,
                         value_dim);
     const GgufTensor* embedding = m_.tensor("token_embd.weight");
@@ -211,11 +272,12 @@ class Builder {
     return m_.real(key, 1e-6);
   }
 
-  // In Ollama's files of hybrid models it is a list, in which recurrent layers have 0.
+  // In files of LFM2, and Ollama's of hybrid models, it is a list, in which layers without attention have 0.
   Result<int64_t> read_kv_heads() {
     constexpr const char* kKey = "attention.head_count_kv";
     const Json* value = m_.find(kKey);
-    if (!is_hybrid(out_.arch) || !value || !value->is_array()) return of_layers(kKey, 1, out_.heads);
+    const bool mixed = is_hybrid(out_.arch) || out_.arch == GgufArch::lfm2;
+    if (!mixed || !value || !value->is_array()) return of_layers(kKey, 1, out_.heads);
     TRY(const auto list, m_.integers(kKey, blocks_, 0));
     int64_t heads = 0;
     for (const int64_t each : list) {
@@ -264,6 +326,7 @@ class Builder {
     Json& c = out_.config;
     TRY(const int64_t used, m_.integer("expert_used_count", 1));
     c["num_experts_per_tok"] = used;
+    if (arch_.member.moe) return add_gguf_experts(m_, *arch_.member.moe, arch_.member.normalises, out_);
     TRY(const bool normalised, m_.flag("expert_weights_norm", arch_.member.normalises));
     if (!normalised && arch_.member.normalises && out_.arch != GgufArch::qwen3 &&
         out_.arch != GgufArch::qwen3next)
@@ -352,6 +415,20 @@ class Builder {
     return {};
   }
 
+  // The metadata has the width of the MLP as it is.
+  Result<void> add_lfm2() {
+    Json& c = out_.config;
+    TRY(c["conv_L_cache"], m_.integer("shortconv.l_cache", 1));
+    c["conv_bias"] = in_any_layer("shortconv.conv.bias");
+    c["block_auto_adjust_ff_dim"] = false;
+    c["norm_eps"] = c["rms_norm_eps"];
+    c.erase("rms_norm_eps");
+    c["layer_types"] = Json::array();
+    for (int64_t i = 0; i < out_.layers; i++)
+      c["layer_types"].push_back(!recurrent_.empty() && recurrent_[i] ? "conv" : "full_attention");
+    return {};
+  }
+
   // Finds the recurrent layers: from their list, or from the list of key heads. In older files, from the
   // layers' tensors, or else one full layer in each `interval`.
   Result<void> add_hybrid_layers(int64_t interval) {
@@ -372,6 +449,7 @@ class Builder {
   const std::string& path_;
   const ArchName& arch_;
   GgufMetadata m_;
+  const bool latent_ = is_latent(arch_);
   int64_t blocks_ = 0, mtp_ = 0;   // number of layers as in the file; layers of the MTP module
   std::vector<bool> recurrent_{};  // for each block, if the list of key heads says it
   GgufConfig out_;

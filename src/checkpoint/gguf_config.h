@@ -22,6 +22,8 @@ enum class GgufArch {
   glm4,
   starcoder2,
   hunyuan,
+  lfm2,
+  deepseek2,
   qwen35,
   qwen3next,
   gemma2,
@@ -48,6 +50,16 @@ struct GgufConfig {
   Json config;
 };
 
+// The keys under which config.json has what the metadata says of experts, for families that name them
+// differently from Qwen3-MoE. A key that is null does not exist.
+struct GgufMoe {
+  const char *experts = "num_experts", *top_k = "num_experts_per_tok", *width = "moe_intermediate_size";
+  const char *shared_width = nullptr, *shared_count = nullptr;
+  const char *dense = nullptr, *step = nullptr;  // leading dense layers; every so-manyth layer is a mixture
+  bool sigmoid = false;                          // the scores are sigmoids
+  bool deep = false;                             // there are groups and a scale
+};
+
 // What a member of the Llama family (models/llama_members.h) has in its metadata besides the usual keys.
 struct GgufMember {
   const char* layer_norm_eps =
@@ -59,6 +71,8 @@ struct GgufMember {
   bool multipliers = false, logit_scale = false;  // factors of Granite, of Cohere 2
   bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
+  const GgufMoe* moe = nullptr;
+  bool yarn = false;  // its yarn has no truncated bounds (gpt-oss)
 };
 
 // The tensors with the divisors of a rope's frequencies. Their values become part of the config.
@@ -71,10 +85,18 @@ Result<GgufArch> read_gguf_arch(const GgufFile& file, const std::string& path);
 // Errors: invalid (a key is missing or makes no sense), unsupported (an architecture that we cannot read).
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
 
+// The sizes of latent attention (gguf_latent.cc), before the rope is read; then what its rope's scaling
+// means, and its mixtures.
+Result<void> add_gguf_latent(const GgufMetadata& metadata, GgufConfig& out);
+Result<void> finish_gguf_latent(const GgufMetadata& metadata, GgufConfig& out);
+
 // Parts of read_gguf_config(): the rope of every architecture except gemma4 (gguf_rope.cc), and the settings
-// that only members of the Llama family (gguf_member.cc) or Gemma (gguf_gemma.cc) have.
+// that only members of the Llama family, or some with experts (gguf_member.cc), or Gemma (gguf_gemma.cc)
+// have.
 Result<void> add_gguf_rope(const GgufMetadata& metadata, GgufConfig& out);
 Result<void> add_gguf_member(const GgufMetadata& metadata, const GgufMember& member, GgufConfig& out);
+Result<void> add_gguf_experts(const GgufMetadata& metadata, const GgufMoe& moe, bool normalises,
+                              GgufConfig& out);
 Result<void> add_gguf_gemma(const GgufMetadata& metadata, GgufConfig& out);
 
 }  // namespace anabranch

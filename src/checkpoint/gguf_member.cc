@@ -1,5 +1,8 @@
 // Settings of single members of the Llama family in GGUF metadata.
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string_view>
 
 #include "checkpoint/gguf_config.h"
 
@@ -71,7 +74,56 @@ Result<void> add_multipliers(const GgufMetadata& m, GgufConfig& out) {
   return {};
 }
 
+// The size of this dimension of the first layer's tensor of this name; 0: no layer has it.
+int64_t size_in_any_layer(const GgufMetadata& m, const GgufConfig& out, const char* part, size_t dimension) {
+  for (int64_t i = 0; i < out.layers; i++)
+    if (const GgufTensor* tensor = m.tensor(fmt::format("blk.{}.{}", i, part)))
+      return tensor->shape.size() > dimension ? tensor->shape[dimension] : 0;
+  return 0;
+}
+
 }  // namespace
+
+Result<void> add_gguf_experts(const GgufMetadata& m, const GgufMoe& moe, bool normalises, GgufConfig& out) {
+  Json& c = out.config;
+  const Json top_k = c["num_experts_per_tok"];
+  c.erase("num_experts_per_tok");
+  c[moe.top_k] = top_k;
+  c[moe.experts] = out.experts;
+  const int64_t rows = size_in_any_layer(m, out, "ffn_up_exps.weight", 1),
+                shared_rows = size_in_any_layer(m, out, "ffn_up_shexp.weight", 0);
+  TRY(const int64_t width,
+      m.integer("expert_feed_forward_length", 1, rows > 0 ? std::optional(rows) : std::nullopt));
+  c[moe.width] = width;
+  TRY(c["norm_topk_prob"], m.flag("expert_weights_norm", normalises));
+  if (moe.shared_width) c[moe.shared_width] = shared_rows;
+  if (moe.shared_count) c[moe.shared_count] = shared_rows / width;
+  if ((moe.shared_count && shared_rows % width != 0) ||
+      (moe.width == std::string_view("intermediate_size") && !moe.shared_width && shared_rows != 0 &&
+       shared_rows != width))
+    return make_error(ErrorKind::unsupported, "{}: a shared expert of {} beside experts of {}", m.path(),
+                      shared_rows, width);
+  c["use_qk_norm"] = m.tensor("blk.0.attn_q_norm.weight") != nullptr;
+  if (moe.dense) {
+    TRY(c[moe.dense], m.integer("leading_dense_block_count", 0, 0));
+  }
+  if (moe.step) {
+    TRY(c[moe.step], m.integer("interleave_moe_layer_step", 1, 1));
+  }
+  if (moe.sigmoid) {
+    TRY(const int64_t scores, m.integer("expert_gating_func", 0, 2));
+    if (scores != 0 && scores != 2)
+      return make_error(ErrorKind::unsupported, "{}: {} of another router (expert_gating_func {})", m.path(),
+                        c["model_type"].dump(), scores);
+  }
+  if (!moe.deep) return {};
+  TRY(c["routed_scaling_factor"], m.real("expert_weights_scale", 1));
+  TRY(const int64_t groups, m.integer("expert_group_count", 0, 1));
+  TRY(const int64_t used_groups, m.integer("expert_group_used_count", 0, 1));
+  c["n_group"] = std::max<int64_t>(1, groups);
+  c["topk_group"] = std::max<int64_t>(1, used_groups);
+  return {};
+}
 
 Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, GgufConfig& out) {
   Json& c = out.config;
@@ -79,6 +131,11 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
   if (member.multipliers) TRY_VOID(add_multipliers(m, out));
   if (member.logit_scale) {
     TRY(c["logit_scale"], m.real("logit_scale", 1));
+  }
+  if (member.yarn) {
+    Json& scaling = c["rope_scaling"];
+    if (!scaling.is_object()) scaling = {{"rope_type", "default"}};
+    scaling["truncate"] = false;
   }
   if (!member.partial) return {};
   // The least number whose product with head_dim, cut to an integer, is the number of turned dimensions.

@@ -14,6 +14,7 @@ constexpr NamePair kTop[] = {
     {"output_norm.weight", "model.norm.weight"},
     {"output_norm.bias", "model.norm.bias"},
     {"output.weight", "lm_head.weight"},
+    {"token_embd_norm.weight", "model.norm.weight"},  // LFM2
     // Gemma 4
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
     {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
@@ -33,6 +34,8 @@ constexpr NamePair kCommon[] = {
     {"attn_norm", "input_layernorm"},
     // Mixtures of experts: the router, stacked matrices, the shared expert.
     {"ffn_gate_inp", "mlp.gate"},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+    {"exp_probs_b", "mlp.gate.e_score_correction_bias"},  // older files
     {"ffn_gate_exps", "mlp.switch_mlp.gate_proj"},
     {"ffn_up_exps", "mlp.switch_mlp.up_proj"},
     {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"},
@@ -43,7 +46,8 @@ constexpr NamePair kCommon[] = {
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
-constexpr NamePair kSeedOss[] = {{"post_attention_norm", "post_attention_layernorm"}};
+constexpr NamePair kSeedOss[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                 {"attn_sinks.weight", "self_attn.sinks"}};  // gpt-oss
 constexpr NamePair kPhi3[] = {{"ffn_norm", "post_attention_layernorm"},
                               {"attn_qkv", "self_attn.qkv_proj"},
                               {"ffn_up", "mlp.gate_up_proj"}};
@@ -55,9 +59,31 @@ constexpr NamePair kGlm4[] = {{"post_attention_norm", "post_self_attn_layernorm"
                               {"ffn_up", "mlp.gate_up_proj"}};
 constexpr NamePair kStarcoder2[] = {
     {"ffn_norm", "post_attention_layernorm"}, {"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
+constexpr NamePair kDeepseek2[] = {{"ffn_norm", "post_attention_layernorm"},
+                                   {"attn_q_a", "self_attn.q_a_proj"},
+                                   {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+                                   {"attn_q_b", "self_attn.q_b_proj"},
+                                   {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+                                   {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+                                   {"attn_kv_b", "self_attn.kv_b_proj"},
+                                   {"attn_k_b", "self_attn.embed_q"},
+                                   {"attn_v_b", "self_attn.unembed_out"}};
 constexpr NamePair kHunyuan[] = {{"ffn_norm", "post_attention_layernorm"},
                                  {"attn_q_norm", "self_attn.query_layernorm"},
                                  {"attn_k_norm", "self_attn.key_layernorm"}};
+constexpr NamePair kLfm2[] = {
+    {"attn_norm", "operator_norm"},
+    {"attn_q_norm", "self_attn.q_layernorm"},
+    {"attn_k_norm", "self_attn.k_layernorm"},
+    {"attn_output", "self_attn.out_proj"},
+    {"ffn_gate", "feed_forward.w1"},
+    {"ffn_up", "feed_forward.w3"},
+    {"ffn_down", "feed_forward.w2"},
+    {"shortconv.in_proj", "conv.in_proj"},
+    {"shortconv.conv", "conv.conv"},
+    {"shortconv.out_proj", "conv.out_proj"},
+    {"ffn_norm", "ffn_norm"},
+};
 constexpr NamePair kGemma[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
@@ -139,6 +165,10 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kStarcoder2;
     case GgufArch::hunyuan:
       return kHunyuan;
+    case GgufArch::lfm2:
+      return kLfm2;
+    case GgufArch::deepseek2:
+      return kDeepseek2;
     default:
       return kLlama;
   }

@@ -43,6 +43,7 @@ constexpr std::string_view kPlainFamilies[] = {"llama",
                                                "glm4",
                                                "starcoder2",
                                                "stablelm",
+                                               "gpt_oss",
                                                "gemma2",
                                                "gemma3",
                                                "gemma3_text",
@@ -91,6 +92,7 @@ Result<std::string> MlxLayout::name(const std::string& hf_name) const {
     if (const size_t at = name.find(from); at != std::string::npos) name.replace(at, from.size(), to);
   };
   if (family_ == "mixtral") rename(".mlp.", ".block_sparse_moe.");
+  if (family_ == "gpt_oss") rename(".mlp.switch_mlp.", ".mlp.experts."), rename(".mlp.gate.", ".mlp.router.");
   if (family_.starts_with("gemma4")) rename(".mlp.switch_mlp.", ".experts.switch_glu.");
   return nested_ && !mtp ? "language_model." + name : name;
 }

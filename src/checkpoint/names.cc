@@ -10,37 +10,84 @@ bool strip(std::string_view& name, std::string_view prefix) {
   return true;
 }
 
-// The modules of experts of Mixtral and Gemma 4 have the other families' names here. Gemma 4's experts are
-// beside its MLP; MLX calls them switch_glu.
+struct Names {
+  std::string_view own, common;
+};
+
+// Parts of mixtures of experts, of which the first that a name has gets the other families' name. A name may
+// end with a module, so the last dot is that of the name with one more at its end.
+constexpr Names kMoeNames[] = {
+    // Granite
+    {".block_sparse_moe.input_linear.weight.", ".mlp.experts.gate_up_proj."},
+    {".block_sparse_moe.output_linear.weight.", ".mlp.experts.down_proj."},
+    {".block_sparse_moe.router.layer.", ".mlp.gate."},
+    {".block_sparse_moe.router.", ".mlp.gate."},
+    {".shared_mlp.input_linear.", ".mlp.shared_expert.gate_up_proj."},
+    {".shared_mlp.output_linear.", ".mlp.shared_expert.down_proj."},
+    // MiniMax, Mixtral, Phi
+    {".block_sparse_moe.e_score_correction_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".block_sparse_moe.shared_experts.", ".mlp.shared_expert."},
+    {".block_sparse_moe.", ".mlp."},
+    {".mlp.router.", ".mlp.gate."},
+    // EXAONE, Ernie, Hunyuan, DeepSeek and GLM
+    {".mlp.e_score_correction_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".mlp.moe_statics.", ".mlp.gate."},
+    {".mlp.gate.moe_statics.", ".mlp.gate."},
+    {".mlp.gate.wg.", ".mlp.gate."},
+    {".mlp.gate.expert_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".mlp.shared_mlp.", ".mlp.shared_expert."},
+    {".mlp.shared_experts.", ".mlp.shared_expert."},
+    // MLX's stacks of gpt-oss have the name of a single expert's module.
+    {".mlp.experts.gate_proj.", ".mlp.switch_mlp.gate_proj."},
+    {".mlp.experts.up_proj.weight.", ".mlp.switch_mlp.up_proj.weight."},
+    {".mlp.experts.up_proj.bias.", ".mlp.switch_mlp.up_proj.bias."},
+    {".mlp.experts.down_proj.weight.", ".mlp.switch_mlp.down_proj.weight."},
+    {".mlp.experts.down_proj.bias.", ".mlp.switch_mlp.down_proj.bias."},
+    {".mlp.experts.", ".mlp.experts."},
+    // LFM2
+    {".feed_forward.expert_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".feed_forward.gate.", ".mlp.gate."},
+    {".feed_forward.experts.", ".mlp.experts."},
+    {".feed_forward.switch_mlp.", ".mlp.switch_mlp."},
+    // Nemotron-H
+    {".mixer.gate.", ".mlp.gate."},
+    {".mixer.experts.", ".mlp.experts."},
+    {".mixer.switch_mlp.fc1.", ".mlp.switch_mlp.up_proj."},
+    {".mixer.switch_mlp.fc2.", ".mlp.switch_mlp.down_proj."},
+    {".mixer.shared_experts.", ".mlp.shared_expert."},
+    {".mixer.fc1_latent_proj.", ".mlp.fc1_latent_proj."},
+    {".mixer.fc2_latent_proj.", ".mlp.fc2_latent_proj."},
+    // Gemma 4, whose experts are beside its MLP; MLX calls them switch_glu.
+    {".experts.switch_glu.", ".mlp.switch_mlp."},
+    {".experts.", ".mlp.experts."},
+};
+
 std::string common_moe_name(std::string name) {
-  struct Names {
-    std::string_view own, common;
-  };
-  for (const auto& [own, common] : {Names{".block_sparse_moe.", ".mlp."},
-                                    {".mlp.experts.", ".mlp.experts."},
-                                    {".experts.switch_glu.", ".mlp.switch_mlp."},
-                                    {".experts.", ".mlp.experts."}}) {
+  name.push_back('.');
+  for (const auto& [own, common] : kMoeNames) {
     const size_t at = name.find(own);
     if (at == std::string::npos) continue;
     name.replace(at, own.size(), common);
     break;
   }
+  name.pop_back();
   return name;
 }
 
-// The final norm and the embedding of Nemotron-H, LFM2 and Bamba, and norms in OLMo Hybrid's layers.
+// The final norm and the embedding of Nemotron-H, LFM2, Bamba and Ling, norms in OLMo Hybrid's layers, and
+// Ling's attention.
 std::string common_name(std::string_view rest) {
-  struct Names {
-    std::string_view own, common;
-  };
   for (const auto& [own, common] : {Names{"embeddings.", "embed_tokens."},
+                                    {"word_embeddings.", "embed_tokens."},
                                     {"norm_f.", "norm."},
                                     {"embedding_norm.", "norm."},
                                     {"final_layernorm.", "norm."}})
     if (strip(rest, own)) return std::string(common) + std::string(rest);
   std::string name(rest);
   for (const auto& [own, common] : {Names{".attention_layer_norm.", ".input_layernorm."},
-                                    {".feedforward_layer_norm.", ".post_attention_layernorm."}})
+                                    {".feedforward_layer_norm.", ".post_attention_layernorm."},
+                                    {".attention.dense.", ".self_attn.o_proj."},
+                                    {".attention.", ".self_attn."}})
     if (const size_t at = name.find(own); at != std::string::npos) name.replace(at, own.size(), common);
   return name;
 }
@@ -53,7 +100,7 @@ std::optional<std::string> fold_name(std::string_view name) {
   const bool in_model = strip(rest, "model.") || strip(rest, "backbone.");
   if (in_model) strip(rest, "language_model.");
   for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
-                                  "embed_vision.", "audio_tower.", "embed_audio."})
+                                  "mm_projector.", "embed_vision.", "audio_tower.", "embed_audio."})
     if (rest.starts_with(vision)) return std::nullopt;
   // The head and the MTP module are siblings of the model, wherever a conversion nested them. Embedding
   // models have no head, and are saved without the prefix around the layers.

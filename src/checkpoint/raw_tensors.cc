@@ -17,7 +17,8 @@ TensorInfo make_info(const RawTensor& raw, std::string name) {
                     raw.tensor->data.size(), raw.file->path,    raw.norms};
 }
 
-Entry dense_entry(const RawTensor& raw, std::string name) {
+// transposed: a stack of matrices [count, in, out].
+Entry dense_entry(const RawTensor& raw, std::string name, bool transposed) {
   Entry entry{make_info(raw, std::move(name)), {}};
   const auto kind = dense_kind(raw.tensor->dtype);
   if (!kind) {
@@ -25,6 +26,13 @@ Entry dense_entry(const RawTensor& raw, std::string name) {
         make_error(ErrorKind::unsupported, "{}: tensor \"{}\": type {} cannot be read as weights{}",
                    raw.file->path, shown(raw.tensor->name), raw.tensor->dtype,
                    raw.tensor->dtype.starts_with("F8_") ? " without scales beside it" : "");
+    return entry;
+  }
+  if (transposed) {
+    auto& shape = entry.info.shape;
+    entry.source =
+        transposed_source(*kind, raw.tensor->data.data(), shape[0], shape[1], shape[2], raw.file->keep);
+    std::swap(shape[1], shape[2]);
     return entry;
   }
   const auto [rows, cols] = rows_and_cols(raw.tensor->shape);
@@ -49,6 +57,20 @@ Modules find_modules(const RawTensors& raw) {
     for (const auto suffix : found->layout->parts) out.parts.insert(std::string(found->stem).append(suffix));
   }
   return out;
+}
+
+// Whether the fused experts that this tensor belongs to have their inputs first: gpt-oss', which have biases
+// beside the stacks, and those of which both shapes say so, gate_up [E, H, 2I] and down [E, I, H].
+bool has_inputs_first(const RawTensors& raw, std::string_view name) {
+  constexpr std::string_view kGateUp = ".experts.gate_up_proj", kDown = ".experts.down_proj";
+  const std::string_view own = name.ends_with(kGateUp) ? kGateUp : kDown;
+  if (!name.ends_with(own)) return false;
+  const std::string layer(name.substr(0, name.size() - own.size()));
+  const auto gate_up = raw.find(layer + std::string(kGateUp)), down = raw.find(layer + std::string(kDown));
+  if (gate_up == raw.end() || down == raw.end()) return false;
+  const auto &first = gate_up->second.tensor->shape, &second = down->second.tensor->shape;
+  if (first.size() != 3 || second.size() != 3) return false;
+  return raw.contains(std::string(name) + "_bias") || (first[1] == second[2] && first[2] == 2 * second[1]);
 }
 
 // The name of a module's matrix in the file.
@@ -82,7 +104,7 @@ Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
     auto folded = name_of(found == modules.found.end() ? std::string(name) : weight_name(found->second));
     if (!folded) continue;
     if (found == modules.found.end()) {
-      entries.push_back(dense_entry(tensor, std::move(*folded)));
+      entries.push_back(dense_entry(tensor, std::move(*folded), has_inputs_first(raw, name)));
       entries.back().zeros_optional = modules.biases.contains(name);
       continue;
     }

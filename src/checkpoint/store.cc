@@ -87,9 +87,11 @@ class Store : public Checkpoint {
     return count;
   }
 
-  Result<void> check_types() const override {
-    for (const Entry& entry : parts_.entries)
-      if (entry.unreadable && !entry.info.name.starts_with("mtp.")) return *entry.unreadable;
+  Result<void> check_types(std::span<const std::string> aside) const override {
+    for (const Entry& entry : parts_.entries) {
+      const auto begins = [&](const std::string& prefix) { return entry.info.name.starts_with(prefix); };
+      if (entry.unreadable && std::ranges::none_of(aside, begins)) return *entry.unreadable;
+    }
     return {};
   }
 

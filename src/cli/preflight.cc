@@ -39,8 +39,9 @@ const hub::Inspector& inspector() {
 std::string why_it_cannot_run(const std::string& path) {
   const auto checkpoint = Checkpoint::open(path, Extent::headers);
   if (!checkpoint) return checkpoint.error().message;
-  if (const auto spec = read_model_spec(**checkpoint, cpu()); !spec) return spec.error().message;
-  const auto types = (*checkpoint)->check_types();
+  const auto spec = read_model_spec(**checkpoint, cpu());
+  if (!spec) return spec.error().message;
+  const auto types = (*checkpoint)->check_types(spec->names_of_mtp());
   return types ? "" : types.error().message;
 }
 

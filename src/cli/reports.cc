@@ -164,8 +164,10 @@ std::string memory_problem(uint64_t bytes, const Device& device) {
 
 std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& device) {
   std::vector<Error> errors;
-  if (const auto spec = read_model_spec(checkpoint, device); !spec) errors.push_back(spec.error());
-  if (const auto types = checkpoint.check_types(); !types) errors.push_back(types.error());
+  const auto spec = read_model_spec(checkpoint, device);
+  if (!spec) errors.push_back(spec.error());
+  const auto aside = (spec ? *spec : ModelSpec()).names_of_mtp();
+  if (const auto types = checkpoint.check_types(aside); !types) errors.push_back(types.error());
   if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer) errors.push_back(tokenizer.error());
   return errors;
 }

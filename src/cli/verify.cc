@@ -87,7 +87,13 @@ struct ModelFacts {
 
 std::string kind_of(const MixerSpec& mixer) {
   const auto* attention = std::get_if<AttentionSpec>(&mixer);
+  if (const auto* both = std::get_if<SideBySideSpec>(&mixer))
+    return kind_of(MixerSpec(both->attention)) + " beside " + kind_of(MixerSpec(both->recurrence));
   if (std::holds_alternative<std::monostate>(mixer)) return "without a mixer";
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&mixer))
+    return fmt::format("latent attention ({} heads of {} for keys and {} for values, latents of {})",
+                       latent->heads, latent->plain_dim + latent->turned_dim, latent->value_dim,
+                       latent->rank);
   if (!attention) {
     const auto& delta = std::get<ops::RecurrenceShape>(mixer);
     if (delta.channels > 0) return fmt::format("short convolution of {} taps", delta.conv_kernel);

@@ -11,6 +11,15 @@ bool contains(const std::vector<int>& sorted, int token) {
   return std::binary_search(sorted.begin(), sorted.end(), token);
 }
 
+ThoughtTracker tracker(const ThinkTokens& tokens, const ThinkRules& rules) {
+  using Begin = ThoughtTracker::Begin;
+  const Begin begin = rules.open                              ? Begin::thought
+                      : rules.answer_begun || rules.in_answer ? Begin::answer
+                                                              : Begin::turn;
+  if (tokens.messages) return {*tokens.messages, *tokens.close, begin, rules.headers_answer};
+  return {tokens.open, tokens.close, begin};
+}
+
 }  // namespace
 
 const char* name_of(ThinkCut cut) {
@@ -38,7 +47,7 @@ ThinkControl::ThinkControl(const ThinkTokens& tokens, ThinkRules rules)
       rules_(std::move(rules)),
       thought_loops_(rules_.loops == LoopRule::near ? kThinkingNearLoops : kThinkingLoops, tokens.traits),
       answer_loops_(kAnswerLoops, tokens.traits),
-      thought_(tokens.open, tokens.close, rules_.open) {
+      thought_(tracker(tokens, rules_)) {
   CHECK(!rules_.open || tokens_.close, "a thought was opened for a model without tags");
   CHECK(!tokens_.close || std::count(rules_.closing.begin(), rules_.closing.end(), *tokens_.close) == 1,
         "the text that closes a thought needs the closing tag, once");
@@ -54,7 +63,7 @@ bool ThinkControl::allows(int token) const {
   if (!rules_.may_call && contains(rules_.calls, token)) return false;
   if (thinking()) return true;
   // With closings, a thought that is opened has room for the tag and one more token.
-  if (token == tokens_.open) return used() + rules_.count_closings < rules_.budget;
+  if (thought_.opens(token)) return used() + rules_.count_closings < rules_.budget;
   if (!answering() && thinking_tokens_ >= rules_.most && contains(tokens_.blanks, token)) return false;
   return thinking_tokens_ == 0 || answer_begun() || !contains(tokens_.ends, token);
 }
@@ -102,6 +111,10 @@ void ThinkControl::follow(int token) {
     chosen_++;
     thought_loops_.reset();
     fence_tokens_ = 0;
+  }
+  if (!was_forced && was_thinking && !thinking() && !rules_.next.empty()) {
+    forced_ = rules_.next;
+    next_forced_ = token == forced_.front() ? 1 : 0;  // the model began the next message itself
   }
   if (!rules_.watch || was_forced || was_thinking != thinking()) return;
   const bool loop = rules_.loops != LoopRule::none &&

@@ -18,8 +18,10 @@ namespace anabranch {
 
 // How a model marks its thoughts. Must outlive the ThinkControl objects that use it.
 struct ThinkTokens {
-  std::optional<int> open, close;  // both or none; none: every token belongs to the answer
-  std::vector<int> ends;           // end-of-turn tokens, sorted
+  // Both or none; none: every token belongs to the answer. With messages there is only `close`.
+  std::optional<int> open, close;
+  std::optional<MessageTokens> messages = {};
+  std::vector<int> ends;  // end-of-turn tokens, sorted
   // Tokens of white space only, sorted; directly after a thought they do not begin the answer.
   std::vector<int> blanks;
   std::span<const uint8_t> traits;  // by token (token_traits)
@@ -32,6 +34,8 @@ inline constexpr int kDefaultThinkingBudget = 32768;
 struct ThinkRules {
   bool open = false;                    // the prompt ends inside a thought
   bool answer_begun = false;            // the prompt ends inside an answer
+  bool in_answer = false;               // the prompt ends with an answer's header
+  bool headers_answer = false;          // with messages: a grammar writes their headers
   int budget = kDefaultThinkingBudget;  // tokens of thought, without the closing text; 0: no thought
   bool count_closings = false;          // what closed earlier thoughts takes from the budget, too
   int most = INT_MAX;  // tokens of thoughts in all; then no more white space counts as part of them
@@ -40,6 +44,7 @@ struct ThinkRules {
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: not looked for
   bool may_call = true;      // false: the tokens in `calls` are never sampled
   std::vector<int> closing;  // closes a cut thought: a sentence, the closing tag, white space
+  std::vector<int> next;     // follows a thought that the model has closed
   std::vector<int> escape;   // then follow these first tokens of the answer, unless it has begun before
   // When a thought contains these tokens, it ends there and the answer starts with them and fence_end. Empty:
   // not used.

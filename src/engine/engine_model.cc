@@ -159,13 +159,15 @@ void EngineModel::describe_tokens() {
     if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
   std::sort(call_tokens_.begin(), call_tokens_.end());
   tokens_by_byte_ = TokensByByte(tokenizer, loaded_.model->spec().vocab);
+  reasoning_ = format.reasoning;
   if (!format.reasoning) return;
   const auto& tags = *format.reasoning;
   const auto open = tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token);
   const auto close = tokenizer.find(tags.close);
   if (!open || !close) return;
-  think_tokens_.open = open;
   think_tokens_.close = close;
+  think_tokens_.messages = message_tokens(tags, tokenizer);
+  if (!think_tokens_.messages) think_tokens_.open = open;
 }
 
 void EngineModel::make_grammar_compiler() {
@@ -228,7 +230,15 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
     std::erase_if(rules.calls, [&](int token) { return !grammar.may_begin(token); });
   }
   if (!think_tokens_.close) return rules;
-  rules.closing = closing_tokens(tokenizer(), wanted.closing, *think_tokens_.close);
+  rules.closing = closing_tokens(tokenizer(), wanted.closing, *reasoning_, !rules.may_call);
+  if (const auto& messages = think_tokens_.messages) {
+    // Text completions, whose output has no format, are answers.
+    rules.in_answer = (request.output.goes_on || !request.output.format.reasoning) && !rules.open;
+    rules.headers_answer = request.grammar && rules.may_call;
+    rules.next = messages->turn;
+    if (!rules.may_call)
+      rules.next.insert(rules.next.end(), messages->answer.begin(), messages->answer.end());
+  }
   if (!request.grammar) {
     rules.escape = tokenizer().encode(wanted.answer_start, false);
     rules.fence = tokenizer().encode(wanted.answer_fence, false);
@@ -245,7 +255,7 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
   rules.count_closings = shared;
   // A grammar may need white space first.
   if (shared && !request.grammar) rules.most = all - answer - static_cast<int>(rules.escape.size());
-  if (shared) shorten_closing(rules, *think_tokens_.close, all - answer);
+  if (shared && !think_tokens_.messages) shorten_closing(rules, *think_tokens_.close, all - answer);
   return rules;
 }
 

@@ -63,6 +63,7 @@ class EngineModel {
   std::string statistics_path_;        // empty: statistics are not saved
   std::vector<uint8_t> token_traits_;  // by token
   ThinkTokens think_tokens_;
+  std::optional<ReasoningTags> reasoning_;
   std::vector<int> call_tokens_;  // tokens that open a tool call, sorted
   TokensByByte tokens_by_byte_;
   std::unique_ptr<GrammarCompiler> grammars_;

@@ -19,6 +19,7 @@
 #include "models/config.h"
 #include "models/kernel_passes.h"
 #include "models/model_bytes.h"
+#include "output/reasoning.h"
 
 namespace anabranch {
 namespace {
@@ -68,6 +69,12 @@ std::vector<int> turn_ends(const Model& model, const Tokenizer& tokenizer, std::
   for (const char* marker :
        {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|tool_response>", "<|endoftext|>"})
     if (const auto id = tokenizer.find(marker)) eos.push_back(*id);
+  // gpt-oss ends a message with <|end|> and a turn with the others; GGUF files may name the first as an end.
+  if (const auto reasoning = find_reasoning_tags(tokenizer); reasoning && reasoning->are_messages()) {
+    std::erase(eos, *tokenizer.find(reasoning->close));
+    for (const char* marker : {"<|return|>", "<|call|>"})
+      if (const auto id = tokenizer.find(marker)) eos.push_back(*id);
+  }
   std::sort(eos.begin(), eos.end());
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
   return eos;

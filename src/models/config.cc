@@ -22,6 +22,14 @@ bool ConfigReader::is_string(const char* key, const char* value) const {
   return has(key) && (*config_)[key] == value;
 }
 
+bool ConfigReader::is_false(const char* key) const {
+  return has(key) && (*config_)[key] == false;
+}
+
+bool ConfigReader::is_list(const char* key) const {
+  return has(key) && (*config_)[key].is_array();
+}
+
 void ConfigReader::fail(ErrorKind kind, std::string message) {
   if (!error_) error_ = Error{kind, std::move(message)};
 }

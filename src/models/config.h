@@ -19,6 +19,8 @@ class ConfigReader {
   bool has(const char* key) const;      // present and not null
   bool is_null(const char* key) const;  // present, and null
   bool is_string(const char* key, const char* value) const;
+  bool is_list(const char* key) const;
+  bool is_false(const char* key) const;
   // Required, within [low, high].
   int integer(const char* key, int64_t low, int64_t high);
   double number(const char* key, double low, double high);

@@ -9,6 +9,20 @@
 namespace anabranch {
 namespace {
 
+// The type of a model with a tower whose text model has latent attention: that of the text model. MiniMax M2
+// has MiniMax-01's type in published files.
+std::string text_type(const Json& config) {
+  const std::string outer = string_at(config, "model_type");
+  if (outer == "minimax" && config.contains("architectures") &&
+      config["architectures"] == Json::array({"MiniMaxM2ForCausalLM"}))
+    return "minimax_m2";
+  const auto text = config.find("text_config");
+  if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object())
+    return outer;
+  const std::string inner = string_at(*text, "model_type");
+  return is_latent_member(inner) ? inner : outer;
+}
+
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
@@ -16,13 +30,8 @@ const Family* family_named(const std::string& model_type) {
        {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
     if (model_type == name) return &gemma_family();
   if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
+  if (const Family* latent = find_latent_family(model_type)) return latent;
   return find_llama_family(model_type);
-}
-
-Tensor filled(int size, float value) {
-  Tensor out = host_device().empty({size}, Dtype::f32);
-  std::fill_n(out.data<float>(), size, value);
-  return out;
 }
 
 WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
@@ -33,15 +42,16 @@ WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
 }  // namespace
 
 Result<const Family*> find_family(const Checkpoint& checkpoint) {
-  const std::string type = string_at(checkpoint.config(), "model_type");
+  const std::string type = text_type(checkpoint.config());
   if (type.empty())
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
   const Family* family = family_named(type);
   if (!family)
-    return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; {}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
-                      "gemma3 and gemma4 are",
-                      checkpoint.path(), shown(type), llama_member_names(), hybrid_names());
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: model_type \"{}\" is not supported; {}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+        "gemma3 and gemma4 are",
+        checkpoint.path(), shown(type), llama_member_names(), hybrid_names(), latent_names());
   return family;
 }
 
@@ -73,6 +83,17 @@ Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& n
     linear.bias = builder.device.to_device(values);
   }
   return linear;
+}
+
+void scale_linear(nn::Linear& linear, float input, float output) {
+  linear.scale = input * output;
+  if (linear.bias && output != 1) linear.bias = ops::scale(*linear.bias, output);
+}
+
+Tensor filled(int size, float value) {
+  Tensor out = host_device().empty({size}, Dtype::f32);
+  std::fill_n(out.data<float>(), size, value);
+  return out;
 }
 
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end) {
@@ -219,7 +240,7 @@ std::vector<int64_t> pairs_apart(const std::vector<int64_t>& rows, int head_dim,
 
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer) {
-  const auto& a = std::get<AttentionSpec>(layer.mixer);
+  const auto& a = *attention_of(layer.mixer);
   const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
   const int queries = a.heads / a.kv_heads * a.head_dim;  // query rows per key head
   const auto by_queries = builder.split(a.kv_heads, queries), by_keys = builder.split(a.kv_heads, a.head_dim);
@@ -240,6 +261,12 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.head_dim = a.head_dim;
   const float scale = a.scale != 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   out.scores = {scale, a.window, a.soft_cap};
+  if (a.sinks) {
+    TRY(const auto sinks, builder.checkpoint.take(prefix + "sinks", {a.heads}));
+    std::vector<int64_t> own;
+    append_rows(own, by_queries.first(rank) / a.head_dim, by_queries.last(rank) / a.head_dim);
+    out.scores.sinks = take_elements(builder, sinks, own);
+  }
   out.rope = rope;
   out.norms_all_heads = a.norms_all_heads;
   out.norms_after_rope = a.norms_after_rope;
@@ -258,6 +285,8 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
     TRY(out.q, take_projection(builder, shared, 0, prefix + "q_proj", width, query_rows, a.qkv_bias));
   }
   TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_queries, a.out_bias));
+  scale_linear(out.q, a.in_scale, 1);
+  scale_linear(out.o, 1, a.out_scale);
   if (a.qk_norm) {
     TRY(out.q_norm,
         take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim, layer.norms));
@@ -268,9 +297,11 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
     return out;
   }
   TRY(out.k, take_projection(builder, shared, width, prefix + "k_proj", kv_width, key_rows, a.qkv_bias));
+  scale_linear(*out.k, a.in_scale, a.key_scale);
   if (!a.keys_are_values) {
     TRY(out.v, take_projection(builder, shared, width + kv_width, prefix + "v_proj", kv_width, value_rows,
                                a.qkv_bias));
+    scale_linear(*out.v, a.in_scale, 1);
   }
   if (a.qk_norm) {
     TRY(out.k_norm, take_norm(builder, prefix + layer.form.k_norm, a.norms_all_heads ? kv_width : a.head_dim,
@@ -293,32 +324,71 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   }
   TRY(auto up, take_projection(builder, shared, width, prefix + form.up, width, rows, mlp.bias));
   TRY(auto down, take_last_linear(builder, prefix + form.down, inner, mlp.bias));
+  if (gate) scale_linear(*gate, 1, mlp.gate_scale);
+  scale_linear(down, 1, mlp.down_scale);
   return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation, mlp.gelu, mlp.relu2};
 }
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols) {
   TRY(const auto source, builder.take_matrices(name + ".weight", moe.experts, rows, cols));
-  return ops::ExpertMatrices::make(builder.device, source, moe.experts);
+  auto out = ops::ExpertMatrices::make(builder.device, source, moe.experts);
+  if (moe.expert_bias) {
+    TRY(const auto bias, builder.checkpoint.take(name + ".bias", {moe.experts, rows}));
+    out.bias = builder.device.to_device(bias);
+  }
+  return out;
 }
 
 namespace {
+
+// [experts], or Ernie's [1, experts]. Rows could not be compared if a value were not finite.
+Result<Tensor> take_choice_bias(const ModelBuilder& builder, const std::string& name, int experts) {
+  const auto info = builder.checkpoint.find(name);
+  const bool row = info && info->shape == std::vector<int64_t>{1, experts};
+  TRY(const auto values, builder.checkpoint.take(name, row ? info->shape : std::vector<int64_t>{experts}));
+  if (!std::all_of(values.data<float>(), values.data<float>() + experts,
+                   [](float x) { return std::isfinite(x); }))
+    return make_error(ErrorKind::invalid, "{}: a value of the router's bias is not finite", name);
+  return builder.device.to_device(values.reshape({experts}));
+}
 
 Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, const MoeSpec& spec) {
   const int hidden = builder.spec.hidden, inner = spec.intermediate, shared = spec.shared_intermediate;
   nn::Moe moe;
   moe.routing = spec.routing;
   moe.activation = spec.activation;
-  TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden));
+  moe.clamped = spec.clamped;
+  TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden, spec.expert_bias));
   moe.router = std::move(router.weight);
-  TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, hidden));
-  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, hidden));
-  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, hidden, inner));
+  moe.router_bias = std::move(router.bias);
+  if (spec.choice_bias) {
+    TRY(moe.choice_bias, take_choice_bias(builder, p + "gate.e_score_correction_bias", spec.experts));
+  }
+  const int width = spec.latent > 0 ? spec.latent : hidden;
+  if (spec.gated) {
+    TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, width));
+  }
+  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, width));
+  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, width, inner));
+  if (spec.latent > 0) {
+    TRY(auto in, take_linear(builder, p + "fc1_latent_proj", width, hidden, spec.bias));
+    TRY(auto out, take_linear(builder, p + "fc2_latent_proj", hidden, width, spec.bias));
+    moe.latent = {std::move(in), std::move(out)};
+  }
   if (shared == 0) return moe;
-  TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared, spec.activation}));
-  TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
-  moe.shared = nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight),
-                               std::move(mlp.down.weight), std::move(output_gate.weight)};
+  TRY(auto mlp, take_mlp(builder, p + "shared_expert.",
+                         {shared, spec.activation, spec.bias, spec.gated, ops::Gelu::tanh, !spec.gated}));
+  if (spec.bias || !spec.gated || spec.latent > 0) {
+    moe.shared_mlp = std::move(mlp);
+    return moe;
+  }
+  moe.shared =
+      nn::Moe::Shared{std::move(mlp.gate->weight), std::move(mlp.up.weight), std::move(mlp.down.weight), {}};
+  if (spec.shared_gate) {
+    TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
+    moe.shared->output_gate = std::move(output_gate.weight);
+  }
   return moe;
 }
 
@@ -351,6 +421,7 @@ Result<nn::DecoderLayer> join_layer(const ModelBuilder& builder, const std::stri
   out.parallel = form.parallel;
   if (form.parallel && !out.norm2) out.norm2 = out.norm1;
   out.residual_scale = layer.residual_scale;
+  out.normed_residual = layer.normed_residual;
   return out;
 }
 

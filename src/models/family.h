@@ -12,7 +12,8 @@ namespace anabranch {
 // (ops/cuda/linear.h), and so do 16 columns of the residual stream.
 constexpr int kSharedTile = 64, kSharedColumns = 16;
 
-constexpr const char *kEmbeddingMatrix = "model.embed_tokens.weight", *kHeadMatrix = "lm_head.weight";
+constexpr const char *kEmbeddingMatrix = "model.embed_tokens.weight", *kHeadMatrix = "lm_head.weight",
+                     *kHeadBias = "lm_head.bias";
 
 // The context of loading a model: its files, its description, and the device that receives the weights.
 struct ModelBuilder {
@@ -59,6 +60,8 @@ const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
 // A member of the hybrids (hybrid.cc); null for other types.
 const Family* find_hybrid_family(const std::string& model_type);
+// A family with latent attention (latent.cc); null for other types.
+const Family* find_latent_family(const std::string& model_type);
 
 // A linear layer of a module's matrix, or of some of its rows, in this order.
 nn::Linear linear_of(const ModelBuilder& builder, const std::string& module, const WeightSource& source,
@@ -73,6 +76,10 @@ Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::s
 // the outputs. inputs: how its input is split.
 Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::string& name, ops::Split inputs,
                                     bool bias = false);
+// Multiplies the linear's input and its output, with the bias, by factors.
+void scale_linear(nn::Linear& linear, float input, float output);
+// A vector in the host's memory.
+Tensor filled(int size, float value);
 // Appends begin, ..., end - 1 to `rows`.
 void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end);
 // The elements `rows` of a vector, on the builder's device.
@@ -90,6 +97,10 @@ Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name,
 // layer that reads the keys and values of another layer has no k_proj and v_proj.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
+// Latent attention's projections under `prefix`: q_proj, or q_a_proj, q_a_layernorm and q_b_proj;
+// kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj (or in its place embed_q and unembed_out), o_proj.
+Result<nn::LatentAttention> take_latent_attention(const ModelBuilder& builder, const std::string& prefix,
+                                                  const LayerSpec& layer);
 // The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj (or both in gate_up_proj) and
 // down_proj; or gate (the router), switch_mlp.* (checkpoint/experts.h), shared_expert.* and
 // shared_expert_gate.

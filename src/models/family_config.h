@@ -18,6 +18,11 @@ Result<ModelSpec> read_hybrid_config(const Json& config, const std::string& file
 bool is_hybrid_member(const std::string& model_type);
 // Their types, each followed by ", ".
 std::string hybrid_names();
+Result<ModelSpec> read_latent_config(const Json& config, const std::string& file);
+// Whether the type is one of latent_config.cc.
+bool is_latent_member(const std::string& model_type);
+// Their types, each followed by ", ".
+std::string latent_names();
 // Whether the type is a member of the Llama family (llama_config.cc).
 bool is_llama_member(const std::string& model_type);
 // All of them, each followed by ", ".
@@ -26,15 +31,61 @@ std::string llama_member_names();
 // Remembers an error if "hidden_act" is anything but silu (also called swish).
 void require_silu(ConfigReader& config);
 
+// The default where the key is absent; `none` where it is null.
+int integer_of(ConfigReader& config, const char* key, int low, int high, int fallback, int none);
+
+// How a family's config describes its mixtures of experts: keys, and what absent ones mean. A key that is
+// null does not exist.
+struct MoeKeys {
+  // "num_local_experts" and "num_experts" are read in place of `experts`, if that is absent or null, and
+  // "num_experts_per_tok" in place of `top_k`, which may also be a list with a number for each layer.
+  const char *experts = nullptr, *top_k = "num_experts_per_tok", *intermediate = "moe_intermediate_size";
+  // The shared expert's width, or how many experts it is as wide as.
+  const char *shared_width = nullptr, *shared_count = nullptr;
+  int default_shared = 0;  // for either key
+  bool shared_gate = false, choice_bias = false;
+  bool clamped = false;          // router and experts have biases, and the experts are a ClampedGlu
+  ops::RouterSpec routing = {};  // what no key changes
+  const char *normalise = nullptr, *scale = nullptr, *least_sum = nullptr, *tolerance = nullptr;
+  bool groups = false;  // "n_group" and "topk_group" are read; routing has their defaults
+  // Which layers are mixtures. stepped: every "decoder_sparse_step"-th, except those in "mlp_only_layers".
+  // after_dense: those after as many as dense_key says. listed: those that are "sparse" in "mlp_layer_types",
+  // and without that key as after_dense. between: every "moe_layer_interval"-th from "moe_layer_start_index"
+  // to "moe_layer_end_index".
+  enum class Layers { all, stepped, after_dense, listed, between } layers = Layers::all;
+  const char* dense_key = "first_k_dense_replace";
+  int default_dense = 0;
+};
+// GLM-4.5's, which are DeepSeek V3's except for defaults.
+constexpr MoeKeys kGlmMoe{.experts = "n_routed_experts",
+                          .shared_count = "n_shared_experts",
+                          .default_shared = 1,
+                          .choice_bias = true,
+                          .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .added_sum = 1e-20f},
+                          .normalise = "norm_topk_prob",
+                          .scale = "routed_scaling_factor",
+                          .groups = true,
+                          .layers = MoeKeys::Layers::after_dense,
+                          .default_dense = 1};
+
 // The key that holds the number of experts: "num_experts"; or "num_local_experts" in Mixtral's configs, and
 // in configs of other models saved by newer versions of Transformers.
 const char* experts_key(const ConfigReader& config);
-// Reads the sizes and the routing of a mixture of experts.
-MoeSpec read_moe(ConfigReader& config, const char* intermediate_key);
+// Reads the sizes and the routing of a layer's mixture of experts.
+MoeSpec read_moe(ConfigReader& config, const MoeKeys& keys, int layer = 0);
 // Sets whether q, k and v (qkv), and o (out), have biases, as the family's config implies; the tensors of a
 // GGUF file override both (checkpoint/gguf_config.cc).
 void read_biases(ConfigReader& config, bool qkv, bool out, AttentionSpec& attention);
-// Which of `layers` layers are mixtures: every "decoder_sparse_step"-th, except those in "mlp_only_layers".
-std::vector<int> sparse_layers(ConfigReader& config, int layers);
+// The sizes of latent attention where a config does not state them. value_dim 0: the hidden size divided by
+// the heads.
+struct LatentDefaults {
+  int query_rank, rank, plain_dim, turned_dim, value_dim;
+};
+// Latent attention whose scores have the usual scale.
+LatentAttentionSpec read_latent_attention(ConfigReader& config, const LatentDefaults& defaults, int hidden);
+// The scale of the scores, which a scaled rope's "mscale_all_dim" changes.
+float scale_of_scores(const Json& rope_parameters, float scale);
+// Which of `layers` layers are mixtures.
+std::vector<int> sparse_layers(ConfigReader& config, const MoeKeys& keys, int layers);
 
 }  // namespace anabranch

@@ -1,20 +1,17 @@
-// Hybrids of attention with Mamba2, short convolutions or Gated DeltaNet: LFM2, Nemotron-H, Granite 4.0-H,
-// Bamba and OLMo Hybrid. References: Transformers' modeling_lfm2.py, modeling_nemotron_h.py,
-// modeling_granitemoehybrid.py, modeling_bamba.py, modeling_olmo_hybrid.py, and their configuration files,
-// which also have the defaults of absent keys.
+// References: Transformers' modeling_lfm2.py, modeling_nemotron_h.py, modeling_granitemoehybrid.py,
+// modeling_bamba.py, modeling_olmo_hybrid.py, and their configuration files, which also have the defaults of
+// absent keys.
+#include "models/hybrid_config.h"
+
 #include <algorithm>
 #include <iterator>
 
-#include "models/family_config.h"
 #include "models/rope.h"
 
-namespace anabranch {
+namespace anabranch::hybrid {
 namespace {
 
-using Rule = ops::RecurrenceRule;
-
 // The kinds of layers, by their names in configs and in Nemotron-H's patterns.
-enum class Kind { attention, recurrence, convolution, mlp };
 struct KindName {
   const char* name;
   Kind kind;
@@ -29,9 +26,12 @@ constexpr KindName kKindNames[] = {
     {"conv", Kind::convolution},
     {"mlp", Kind::mlp},
     {"-", Kind::mlp},
+    {"moe", Kind::moe},
+    {"E", Kind::moe},
 };
 
-// The layers' kinds from a list of names, of which only those in `known` are run.
+}  // namespace
+
 std::vector<Kind> kinds_of(ConfigReader& c, const char* key, const std::vector<std::string>& names,
                            std::initializer_list<Kind> known) {
   std::vector<Kind> kinds;
@@ -45,48 +45,16 @@ std::vector<Kind> kinds_of(ConfigReader& c, const char* key, const std::vector<s
   return kinds;
 }
 
-// The names under "layer_types" or "layers_block_type", whichever is there.
 std::vector<std::string> listed_layers(ConfigReader& c) {
   return c.strings(c.has("layers_block_type") ? "layers_block_type" : "layer_types");
 }
 
-// The keys of a Mamba2 mixer's sizes, and what they are where absent. No head_dim: the width of the mixer,
-// "mamba_expand" times the hidden size, divided by the heads.
-struct Mamba2Keys {
-  const char *heads, *head_dim, *groups, *state, *taps, *conv_bias, *activation;
-  int default_heads, default_head_dim, default_groups, default_state;
-};
-constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads",
-                                   "mamba_head_dim",
-                                   "n_groups",
-                                   "ssm_state_size",
-                                   "conv_kernel",
-                                   "use_conv_bias",
-                                   "mamba_hidden_act",
-                                   128,
-                                   64,
-                                   8,
-                                   128};
-constexpr Mamba2Keys kMambaKeys{"mamba_n_heads",
-                                "mamba_d_head",
-                                "mamba_n_groups",
-                                "mamba_d_state",
-                                "mamba_d_conv",
-                                "mamba_conv_bias",
-                                "hidden_act",
-                                128,
-                                0,
-                                1,
-                                256};
-
-// Mamba2 as the recurrence: q = C, k = B, v = x.
-ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int hidden) {
+ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int width) {
   ops::RecurrenceShape shape;
   shape.value_heads = c.integer_or(keys.heads, 1, 4096, keys.default_heads);
   shape.key_heads = c.integer_or(keys.groups, 1, 4096, keys.default_groups);
   shape.key_dim = c.integer_or(keys.state, 1, 1024, keys.default_state);
-  const int expand = c.integer_or("mamba_expand", 1, 1024, 2);
-  const int share = keys.default_head_dim > 0 ? keys.default_head_dim : expand * hidden / shape.value_heads;
+  const int share = keys.default_head_dim > 0 ? keys.default_head_dim : width / shape.value_heads;
   const bool automatic = c.is_string(keys.head_dim, "auto");
   shape.value_dim = automatic ? share : c.integer_or(keys.head_dim, 1, 1024, share);
   shape.conv_kernel = c.integer_or(keys.taps, 1, kMaxConvKernel, 4);
@@ -106,7 +74,11 @@ ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int hi
   return shape;
 }
 
-// "time_step_limit": [least, most]. Transformers writes an infinite number as {"__float__": "Infinity"}.
+int expanded_width(ConfigReader& c, int hidden) {
+  return c.integer_or("mamba_expand", 1, 1024, 2) * hidden;
+}
+
+// Transformers writes an infinite number as {"__float__": "Infinity"}.
 void read_step_limit(ConfigReader& c, const Json& config, ops::RecurrenceShape& shape) {
   if (!c.has("time_step_limit")) return;
   const Json& limit = config["time_step_limit"];
@@ -122,11 +94,6 @@ void read_step_limit(ConfigReader& c, const Json& config, ops::RecurrenceShape& 
     shape.rule.step_max = static_cast<float>(std::min<double>(shape.rule.step_max, limit[1].get<double>()));
 }
 
-struct AttentionDefaults {
-  int heads, kv_heads;  // kv_heads 0: as many as heads
-  int head_dim = 0;     // 0: the hidden size divided by the heads
-};
-
 AttentionSpec read_attention(ConfigReader& c, const AttentionDefaults& defaults, int hidden) {
   AttentionSpec attention;
   attention.heads = c.integer_or("num_attention_heads", 1, 4096, defaults.heads);
@@ -141,13 +108,6 @@ AttentionSpec read_attention(ConfigReader& c, const AttentionDefaults& defaults,
   return attention;
 }
 
-struct Sizes {
-  int hidden, vocab, context;
-  const char* eps_key;
-  double eps;
-  bool tied;
-};
-
 void read_sizes(ConfigReader& c, const Sizes& absent, ModelSpec& spec) {
   spec.hidden = c.integer_or("hidden_size", 1, 1 << 17, absent.hidden);
   spec.vocab = c.integer_or("vocab_size", 1, 1 << 24, absent.vocab);
@@ -156,7 +116,6 @@ void read_sizes(ConfigReader& c, const Sizes& absent, ModelSpec& spec) {
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", absent.tied);
 }
 
-// The rope of all attention layers, which turns so many dimensions of each head.
 void read_one_rope(ConfigReader& c, const Json& parameters, int turned, double theta, ModelSpec& spec) {
   const RopeConfig out = read_rope(c, parameters, turned, theta);
   spec.ropes = {out.rope};
@@ -169,7 +128,6 @@ void read_rope_of_whole_heads(ConfigReader& c, int head_dim, double theta, Model
   read_one_rope(c, parameters, head_dim, theta, spec);
 }
 
-// Turns one pair of dimensions by nothing, for layers without positions.
 ops::Rope no_rope() {
   ops::Rope rope;
   rope.inv_freq = {0};
@@ -180,6 +138,8 @@ MlpSpec read_mlp(ConfigReader& c, const char* key, int absent, bool bias) {
   require_silu(c);
   return {.intermediate = c.integer_or(key, 1, 1 << 20, absent), .bias = bias};
 }
+
+namespace {
 
 // LFM2 computes the width of its MLP.
 int lfm2_intermediate(ConfigReader& c) {
@@ -203,9 +163,20 @@ constexpr LayerForm kLfm2Form{.norm1 = "operator_norm",
                               .down = "w2",
                               .recurrence = "conv.",
                               .mlp = "feed_forward."};
+constexpr LayerForm kLfm2MoeForm{.norm1 = "operator_norm",
+                                 .norm2 = "ffn_norm",
+                                 .q_norm = "q_layernorm",
+                                 .k_norm = "k_layernorm",
+                                 .o = "out_proj",
+                                 .recurrence = "conv."};
+constexpr MoeKeys kLfm2Moe{.routing = {.scores = ops::RouterSpec::Scores::sigmoid, .added_sum = 1e-6f},
+                           .normalise = "norm_topk_prob",
+                           .scale = "routed_scaling_factor",
+                           .layers = MoeKeys::Layers::after_dense,
+                           .dense_key = "num_dense_layers",
+                           .default_dense = 2};
 
-void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
-  read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+void read_lfm2_mixers(ConfigReader& c, const MlpSpec& mlp, ModelSpec& spec) {
   spec.tied_embeddings = c.boolean_or("tie_embedding", spec.tied_embeddings);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
   attention.qk_norm = true;
@@ -222,7 +193,6 @@ void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
       kinds.push_back(attends ? Kind::attention : Kind::convolution);
     }
   }
-  const MlpSpec mlp{lfm2_intermediate(c)};
   for (const Kind kind : kinds)
     spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(convolution), mlp,
                            spec.norms, 0, kLfm2Form});
@@ -231,10 +201,58 @@ void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
     c.invalid("layer_types does not have num_hidden_layers entries");
 }
 
+void read_lfm2(ConfigReader& c, const Json&, ModelSpec& spec) {
+  read_sizes(c, {2560, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+  read_lfm2_mixers(c, {lfm2_intermediate(c)}, spec);
+}
+
+void read_lfm2_moe(ConfigReader& c, const Json&, ModelSpec& spec) {
+  read_sizes(c, {2048, 65536, 128000, "norm_eps", 1e-5, true}, spec);
+  read_lfm2_mixers(c, {c.integer_or("intermediate_size", 1, 1 << 20, 7168)}, spec);
+  for (const int i : sparse_layers(c, kLfm2Moe, static_cast<int>(spec.layers.size()))) {
+    MoeSpec experts = read_moe(c, kLfm2Moe);
+    experts.choice_bias = c.boolean_or("use_expert_bias", true);
+    spec.layers[static_cast<size_t>(i)].mlp = experts;
+    spec.layers[static_cast<size_t>(i)].form = kLfm2MoeForm;
+  }
+}
+
+constexpr Mamba2Keys kNemotronKeys{"mamba_num_heads",
+                                   "mamba_head_dim",
+                                   "n_groups",
+                                   "ssm_state_size",
+                                   "conv_kernel",
+                                   "use_conv_bias",
+                                   "mamba_hidden_act",
+                                   128,
+                                   64,
+                                   8,
+                                   128};
+
 // Blocks of one half: each is a mixer or an MLP.
 constexpr LayerForm kNemotronMixer{
     .norm1 = "norm", .norm2 = nullptr, .attention = "mixer.", .recurrence = "mixer."};
 constexpr LayerForm kNemotronMlp{.norm1 = nullptr, .norm2 = "norm", .mlp = "mixer."};
+constexpr LayerForm kNemotronMoeForm{.norm1 = nullptr, .norm2 = "norm"};
+constexpr MoeKeys kNemotronMoe{.experts = "n_routed_experts",
+                               .shared_width = "moe_shared_expert_intermediate_size",
+                               .default_shared = 7688,
+                               .choice_bias = true,
+                               .routing = {.scores = ops::RouterSpec::Scores::sigmoid, .added_sum = 1e-20f},
+                               .normalise = "norm_topk_prob",
+                               .scale = "routed_scaling_factor",
+                               .groups = true};
+
+// Experts without a gate, which may work on fewer values than the residual stream has.
+MoeSpec read_nemotron_moe(ConfigReader& c, const MlpSpec& mlp) {
+  MoeSpec experts = read_moe(c, kNemotronMoe);
+  experts.gated = false;
+  experts.bias = mlp.bias;
+  experts.latent = c.integer_or("moe_latent_size", 1, 1 << 17, 0);
+  if (!mlp.relu2)
+    c.unsupported("mlp_hidden_act", c.string_or("mlp_hidden_act", ""), "relu2 is, in a model with experts");
+  return experts;
+}
 
 struct UngatedActivation {
   const char* name;
@@ -262,7 +280,7 @@ MlpSpec read_ungated_mlp(ConfigReader& c) {
 
 // "layers_block_type", or in published files a pattern with a letter for each layer.
 std::vector<Kind> nemotron_layers(ConfigReader& c) {
-  const auto known = {Kind::attention, Kind::recurrence, Kind::mlp};
+  const auto known = {Kind::attention, Kind::recurrence, Kind::mlp, Kind::moe};
   const auto listed = listed_layers(c);
   if (!listed.empty()) return kinds_of(c, "layers_block_type", listed, known);
   std::vector<std::string> letters;
@@ -280,21 +298,28 @@ void read_nemotron_h(ConfigReader& c, const Json&, ModelSpec& spec) {
   keys.groups = older("mamba_n_groups", keys.groups);
   keys.taps = older("mamba_d_conv", keys.taps);
   keys.conv_bias = older("mamba_conv_bias", keys.conv_bias);
-  auto mamba = read_mamba2(c, keys, spec.hidden);
+  auto mamba = read_mamba2(c, keys, 0);
   // The limit has no upper end, whatever "time_step_limit" says.
   mamba.rule.step_min = static_cast<float>(c.number_or(older("mamba_dt_min", "time_step_min"), 0, 1e6, 1e-3));
   const MlpSpec mlp = read_ungated_mlp(c);
-  for (const Kind kind : nemotron_layers(c)) {
+  const auto kinds = nemotron_layers(c);
+  MoeSpec experts;
+  if (std::ranges::find(kinds, Kind::moe) != kinds.end()) experts = read_nemotron_moe(c, mlp);
+  for (const Kind kind : kinds) {
     LayerSpec layer{attention, std::monostate(), spec.norms, 0, kNemotronMixer};
     if (kind == Kind::recurrence) layer.mixer = mamba;
     if (kind == Kind::mlp) layer.mixer = std::monostate(), layer.mlp = mlp, layer.form = kNemotronMlp;
+    if (kind == Kind::moe) layer.mixer = std::monostate(), layer.mlp = experts, layer.form = kNemotronMoeForm;
     spec.layers.push_back(std::move(layer));
   }
   spec.ropes = {no_rope()};
 }
 
-constexpr LayerForm kGraniteForm{
-    .gate_up = "input_linear", .down = "output_linear", .recurrence = "mamba.", .mlp = "shared_mlp."};
+// The MLP of a model without experts has the name of the shared expert.
+constexpr LayerForm kGraniteForm{.recurrence = "mamba.", .mlp = "mlp.shared_expert."};
+constexpr LayerForm kGraniteMoeForm{.recurrence = "mamba."};
+constexpr MoeKeys kGraniteHMoe{
+    .intermediate = "intermediate_size", .shared_width = "shared_intermediate_size", .default_shared = 1024};
 
 void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
   read_sizes(c, {4096, 32000, 2048, "rms_norm_eps", 1e-6, false}, spec);
@@ -302,11 +327,11 @@ void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
   const bool bias = c.boolean_or("attention_bias", false);
   read_biases(c, bias, bias, attention);
   attention.scale = static_cast<float>(c.number_or("attention_multiplier", 1e-9, 1e9, 1));
-  auto mamba = read_mamba2(c, kMambaKeys, spec.hidden);
+  auto mamba = read_mamba2(c, kMambaKeys, expanded_width(c, spec.hidden));
   read_step_limit(c, json, mamba);
-  if (const int experts = c.integer_or("num_local_experts", 0, 1 << 16, 8); experts > 0)
-    c.unsupported("num_local_experts", fmt::format("{}", experts), "0 (a dense model) is");
-  const MlpSpec mlp = read_mlp(c, "shared_intermediate_size", 1024, false);
+  FeedForwardSpec mlp = read_mlp(c, "shared_intermediate_size", 1024, false);
+  const bool sparse = c.integer_or("num_local_experts", 0, 1 << 16, 8) > 0;
+  if (sparse) mlp = read_moe(c, kGraniteHMoe);
   spec.embedding_scale = static_cast<float>(c.number_or("embedding_multiplier", 0, 1e9, 1));
   spec.logits_scale = static_cast<float>(1 / c.number_or("logits_scaling", 1e-9, 1e9, 1));
   const auto residual = static_cast<float>(c.number_or("residual_multiplier", 0, 1e9, 1));
@@ -316,7 +341,7 @@ void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
     kinds.assign(static_cast<size_t>(layers), Kind::recurrence);
   for (const Kind kind : kinds)
     spec.layers.push_back({kind == Kind::attention ? MixerSpec(attention) : MixerSpec(mamba), mlp, spec.norms,
-                           0, kGraniteForm, residual});
+                           0, sparse ? kGraniteMoeForm : kGraniteForm, residual});
   if (static_cast<int>(kinds.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
   if (c.string_or("position_embedding_type", "") == "rope")
@@ -332,7 +357,7 @@ void read_bamba(ConfigReader& c, const Json& json, ModelSpec& spec) {
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
   const bool bias = c.boolean_or("attention_bias", false);
   read_biases(c, bias, bias, attention);
-  auto mamba = read_mamba2(c, kMambaKeys, spec.hidden);
+  auto mamba = read_mamba2(c, kMambaKeys, expanded_width(c, spec.hidden));
   read_step_limit(c, json, mamba);
   const MlpSpec mlp = read_mlp(c, "intermediate_size", 14336, c.boolean_or("mlp_bias", false));
   const auto full = c.integers("attn_layer_indices");
@@ -400,12 +425,19 @@ void read_olmo_hybrid(ConfigReader& c, const Json&, ModelSpec& spec) {
 struct Hybrid {
   const char* model_type;
   void (*read)(ConfigReader& reader, const Json& config, ModelSpec& spec);
+  bool other_names = false;  // keys may have the names in kOtherNames
 };
 constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
+                               {"lfm2_moe", read_lfm2_moe},
                                {"nemotron_h", read_nemotron_h},
                                {"granitemoehybrid", read_granite_h},
                                {"bamba", read_bamba},
-                               {"olmo_hybrid", read_olmo_hybrid}};
+                               {"olmo_hybrid", read_olmo_hybrid},
+                               {"falcon_h1", read_falcon_h1},
+                               {"minimax", read_minimax},
+                               {"kimi_linear", read_kimi_linear, true},
+                               {"bailing_hybrid", read_ling, true},
+                               {"lara_mini", read_lara}};
 
 const Hybrid* find_hybrid(const std::string& model_type) {
   const auto* row =
@@ -413,25 +445,44 @@ const Hybrid* find_hybrid(const std::string& model_type) {
   return row == std::end(kHybrids) ? nullptr : row;
 }
 
+// Other names of keys, in files of Kimi Linear and Ling 3 and as Transformers saves them, and the usual ones.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"model_max_length", "max_position_embeddings"},
+    {"moe_renormalize", "norm_topk_prob"},
+    {"num_expert_group", "n_group"},
+    {"num_experts_per_token", "num_experts_per_tok"},
+    {"num_shared_experts", "n_shared_experts"}};
+
+Json with_usual_names(Json config) {
+  for (const auto& [other, usual] : kOtherNames)
+    if (config.contains(other)) config[usual] = config[other];
+  return config;
+}
+
 }  // namespace
+}  // namespace anabranch::hybrid
+
+namespace anabranch {
 
 Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) {
-  ConfigReader c(json, file);
   ModelSpec spec;
-  spec.family = c.string_or("model_type", "");
-  find_hybrid(spec.family)->read(c, json, spec);
+  spec.family = string_at(json, "model_type");
+  const auto& row = *hybrid::find_hybrid(spec.family);
+  const Json config = row.other_names ? hybrid::with_usual_names(json) : json;
+  ConfigReader c(config, file);
+  row.read(c, config, spec);
   TRY_VOID(c.check());
   return spec;
 }
 
 std::string hybrid_names() {
   std::string names;
-  for (const Hybrid& hybrid : kHybrids) names.append(hybrid.model_type).append(", ");
+  for (const hybrid::Hybrid& row : hybrid::kHybrids) names.append(row.model_type).append(", ");
   return names;
 }
 
 bool is_hybrid_member(const std::string& model_type) {
-  return find_hybrid(model_type) != nullptr;
+  return hybrid::find_hybrid(model_type) != nullptr;
 }
 
 }  // namespace anabranch

@@ -21,23 +21,13 @@ const Member* find_member(const std::string& model_type) {
   return row == std::end(kMembers) ? nullptr : row;
 }
 
-void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
-  if (member.experts == Member::Experts::all_layers) {
-    const MoeSpec experts = read_moe(c, "intermediate_size");
-    for (LayerSpec& layer : spec.layers) layer.mlp = experts;
-  } else if (member.experts == Member::Experts::some_layers) {
-    MoeSpec experts = read_moe(c, "moe_intermediate_size");
-    experts.routing.normalise = member.normalises || c.boolean_or("norm_topk_prob", false);
-    if (member.shared_expert)
-      experts.shared_intermediate = c.integer_or("shared_expert_intermediate_size", 1, 1 << 20, 5632);
-    for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))
-      spec.layers[static_cast<size_t>(i)].mlp = experts;
+void read_experts(ConfigReader& c, const Member& member, const MlpSpec& mlp, ModelSpec& spec) {
+  if (!member.moe) return;
+  for (const int i : sparse_layers(c, *member.moe, static_cast<int>(spec.layers.size()))) {
+    MoeSpec experts = read_moe(c, *member.moe, i);
+    experts.bias = mlp.bias;
+    spec.layers[static_cast<size_t>(i)].mlp = experts;
   }
-}
-
-// The default where the key is absent; `none` where it is null.
-int integer_of(ConfigReader& c, const char* key, int low, int high, int fallback, int none) {
-  return c.is_null(key) ? none : c.integer_or(key, low, high, fallback);
 }
 
 AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) {
@@ -52,10 +42,12 @@ AttentionSpec read_attention(ConfigReader& c, const Member& member, int hidden) 
       integer_of(c, "head_dim", 2, 1024, member.head_dim == 0 ? share : member.head_dim, share);
   const bool bias = member.bias_key ? c.boolean_or(member.bias_key, member.bias) : member.bias;
   read_biases(c, bias, bias && member.o_bias, attention);
-  attention.qk_norm = member.qk_norm != Member::QkNorm::none;
+  const bool normed = !member.qk_norm_key || c.boolean_or(member.qk_norm_key, false);
+  attention.qk_norm = normed && member.qk_norm != Member::QkNorm::none;
   attention.norms_all_heads = member.qk_norm == Member::QkNorm::all_heads;
   attention.norms_after_rope = member.qk_norm == Member::QkNorm::after_rope;
   attention.neighbours_turn = member.neighbours_turn;
+  attention.sinks = member.sinks;
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
   if (attention.head_dim < 2) c.invalid("head_dim, hidden_size / num_attention_heads, must be at least 2");
@@ -78,14 +70,17 @@ std::vector<bool> read_turning_layers(ConfigReader& c, int layers) {
 // Which layers have a window without "layer_types".
 std::vector<bool> implied_windows(ConfigReader& c, const Member& member, const std::vector<bool>& turning) {
   using Windows = Member::Windows;
-  const bool counts = member.windows == Windows::switched || member.windows == Windows::switched_turns;
-  const int some = counts ? c.integer_or("max_window_layers", 0, 1024, 28) : 0;
+  const bool counts = member.windows == Windows::switched || member.windows == Windows::switched_turns ||
+                      member.windows == Windows::late;
+  const int some =
+      counts ? c.integer_or("max_window_layers", 0, 1024, member.windows == Windows::late ? 62 : 28) : 0;
   const int pattern =
       member.pattern_key ? c.integer_or(member.pattern_key, 0, 1024, member.pattern) : member.pattern;
   std::vector<bool> windows;
   for (int i = 0; i < static_cast<int>(turning.size()); i++) {
     const bool before = i < some && i % 2 == 0;
-    windows.push_back(member.windows == Windows::switched         ? i >= some
+    const bool late = member.windows == Windows::switched || member.windows == Windows::late;
+    windows.push_back(late                                        ? i >= some
                       : member.windows == Windows::switched_turns ? before
                       : member.windows == Windows::switched_still ? !turning[static_cast<size_t>(i)]
                                                                   : pattern == 0 || (i + 1) % pattern != 0);
@@ -161,12 +156,29 @@ Json rope_scaled_without_windows(ConfigReader& c, const Member& member, bool win
   return own;
 }
 
-// See Ropes::longrope.
-void require_longrope(ConfigReader& c, Json& own) {
+// Whether the rope is a longrope, or else a plain one.
+bool is_longrope(ConfigReader& c, const Json& own) {
   ConfigReader rope(own, "rope parameters");
   const std::string type = rope.string_or("rope_type", rope.string_or("type", "default"));
   if (type != "default" && type != "longrope" && type != "su")
     c.unsupported("rope_scaling", "of type " + type, "default and longrope are, in this family");
+  return type != "default";
+}
+
+// See Ropes::mscale.
+void apply_mscale(ConfigReader& c, Json& own) {
+  if (!is_longrope(c, own)) return;
+  ConfigReader rope(own, "rope parameters");
+  const double near = rope.number("short_mscale", 1e-3, 1e6), far = rope.number("long_mscale", 1e-3, 1e6);
+  if (auto checked = rope.check(); !checked) return c.invalid(checked.error().message);
+  if (near != far)
+    c.unsupported("rope_scaling", "with a short_mscale that is not the long_mscale", "equal ones are");
+  own["attention_factor"] = near;
+}
+
+// See Ropes::longrope.
+void require_longrope(ConfigReader& c, Json& own) {
+  is_longrope(c, own);
   if (!c.has("original_max_position_embeddings")) own["original_max_position_embeddings"] = 4096;
 }
 
@@ -188,22 +200,28 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
   const bool windowed = attention.window > 0;
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
+  if (member.ropes == Ropes::yarn && !c.has("rope_parameters") && !c.has("rope_scaling"))
+    own = {{"rope_type", "yarn"},
+           {"factor", 32},
+           {"original_max_position_embeddings", 4096},
+           {"truncate", false}};
   if (member.ropes == Ropes::longrope) require_longrope(c, own);
+  if (member.ropes == Ropes::mscale) apply_mscale(c, own);
   if (member.ropes == Ropes::fixed_alpha) apply_alpha(c, member.theta, attention.head_dim, own);
   return own;
 }
 
 // How many of a head's dimensions turn.
-int turned_dims(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
+int dims_that_turn(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
   if (member.partial == 0) {
     require_whole_heads(c, own);
     return head_dim;
   }
-  ConfigReader rope(own, "rope parameters");
-  const double part = rope.number_or("partial_rotary_factor", 0, 1,
-                                     c.number_or("partial_rotary_factor", 0, 1, member.partial));
-  if (auto checked = rope.check(); !checked) c.invalid(checked.error().message);
-  return static_cast<int>(head_dim * part);
+  const double usual =
+      member.rotary_dim_key
+          ? c.number_or(member.rotary_dim_key, 0, head_dim, head_dim * member.partial) / head_dim
+          : member.partial;
+  return turned_dims(c, own, head_dim, usual);
 }
 
 // A rope for each kind of layers: with windows and without, if the config has one for each kind; and one that
@@ -225,7 +243,7 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
           {std::vector<float>(static_cast<size_t>(std::max(1, attention.head_dim / 2)), 0.0f)});
       continue;
     }
-    const int turned = turned_dims(c, member, attention.head_dim, own);
+    const int turned = dims_that_turn(c, member, attention.head_dim, own);
     const RopeConfig rope = read_rope(c, own, turned, member.theta);
     if (rope.rope.query_beta != 0 && turned < attention.head_dim)
       c.unsupported("llama_4_scaling_beta", fmt::format("{}", rope.rope.query_beta),
@@ -250,7 +268,9 @@ void read_multipliers(ConfigReader& c, const Member& member, ModelSpec& spec) {
 }
 
 MlpSpec read_mlp(ConfigReader& c, const Member& member) {
-  MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
+  // There may be no such key if all layers are mixtures.
+  const bool any = !member.moe || member.moe->layers != MoeKeys::Layers::all;
+  MlpSpec mlp{any ? c.integer("intermediate_size", 1, 1 << 20) : 1};
   mlp.bias = member.mlp_bias_key && c.boolean_or(member.mlp_bias_key, member.bias && !member.gated);
   mlp.gated = member.gated;
   if (mlp.gated) {
@@ -271,6 +291,7 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
   ModelSpec spec;
   spec.family = c.string_or("model_type", "mistral");
+  if (spec.family == "minimax") spec.family = "minimax_m2";  // see find_family()
   const Member* member = find_member(spec.family);
   if (!member)
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,
@@ -285,12 +306,13 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   ConfigReader outer(json, file);
   const bool tied = member->tied || string_at(json, "model_type") == "mistral3";
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", outer.boolean_or("tie_word_embeddings", tied));
-  read_layers(c, *member, read_mlp(c, *member), spec);
-  read_experts(c, *member, spec);
+  const MlpSpec mlp = read_mlp(c, *member);
+  read_layers(c, *member, mlp, spec);
+  read_experts(c, *member, mlp, spec);
   read_ropes(c, *member, spec);
   read_multipliers(c, *member, spec);
-  if (member->refused_key && c.boolean_or(member->refused_key, false))
-    c.unsupported(member->refused_key, "true", "false is");
+  if (const char* key = member->refused_key; key && c.has(key) && !c.is_false(key))
+    c.unsupported(key, "not false", "false is");
   if (member->parallel_key && c.boolean_or(member->parallel_key, false))
     for (LayerSpec& layer : spec.layers) layer.form = kParallel;
   TRY_VOID(c.check());

@@ -1,7 +1,7 @@
 // The members of the Llama family (llama_config.cc): a row of differences for each.
 #pragma once
 
-#include "models/model_spec.h"
+#include "models/family_config.h"
 
 namespace anabranch {
 
@@ -10,6 +10,67 @@ constexpr LayerForm kPostNorm{.norm1 = nullptr,
                               .norm2 = nullptr,
                               .post2 = "post_feedforward_layernorm"};
 constexpr LayerForm kParallel{.norm2 = nullptr, .parallel = true};
+
+using RouterScores = ops::RouterSpec::Scores;
+
+constexpr MoeKeys kMixtralMoe{.intermediate = "intermediate_size"};
+constexpr MoeKeys kQwen3Moe{
+    .routing = {.normalise = false}, .normalise = "norm_topk_prob", .layers = MoeKeys::Layers::stepped};
+constexpr MoeKeys kQwen2Moe{.shared_width = "shared_expert_intermediate_size",
+                            .default_shared = 5632,
+                            .shared_gate = true,
+                            .routing = {.normalise = false},
+                            .normalise = "norm_topk_prob",
+                            .layers = MoeKeys::Layers::stepped};
+constexpr MoeKeys kQwen3VlMoe{.layers = MoeKeys::Layers::stepped};
+constexpr MoeKeys kMinimaxMoe{
+    .intermediate = "intermediate_size", .choice_bias = true, .routing = {.scores = RouterScores::sigmoid}};
+constexpr MoeKeys kGraniteMoe{.intermediate = "intermediate_size"};
+constexpr MoeKeys kGraniteSharedMoe{.intermediate = "intermediate_size",
+                                    .shared_width = "shared_intermediate_size"};
+constexpr MoeKeys kOlMoe{
+    .intermediate = "intermediate_size", .routing = {.normalise = false}, .normalise = "norm_topk_prob"};
+constexpr MoeKeys kErnieMoe{.experts = "moe_num_experts",
+                            .top_k = "moe_k",
+                            .shared_count = "moe_num_shared_experts",
+                            .default_shared = 2,
+                            .choice_bias = true,
+                            .routing = {.least_sum = 1e-12f},
+                            .least_sum = "moe_norm_min",
+                            .layers = MoeKeys::Layers::between};
+constexpr MoeKeys kHunyuanMoe{
+    .top_k = "moe_topk", .intermediate = "intermediate_size", .shared_width = "intermediate_size"};
+constexpr MoeKeys kDotsMoe{
+    .experts = "n_routed_experts",
+    .shared_count = "n_shared_experts",
+    .choice_bias = true,
+    .routing = {.scores = RouterScores::sigmoid, .normalise = false, .added_sum = 1e-20f},
+    .normalise = "norm_topk_prob",
+    .scale = "routed_scaling_factor",
+    .groups = true,
+    .layers = MoeKeys::Layers::after_dense};
+constexpr MoeKeys kExaoneMoe{.shared_count = "num_shared_experts",
+                             .default_shared = 1,
+                             .choice_bias = true,
+                             .routing = {.scores = RouterScores::sigmoid, .scale = 2.5f, .added_sum = 1e-20f},
+                             .normalise = "norm_topk_prob",
+                             .scale = "routed_scaling_factor",
+                             .groups = true,
+                             .layers = MoeKeys::Layers::listed,
+                             .default_dense = 1};
+constexpr MoeKeys kSolarMoe{.experts = "n_routed_experts",
+                            .shared_count = "n_shared_experts",
+                            .default_shared = 1,
+                            .choice_bias = true,
+                            .routing = {.scores = RouterScores::sigmoid, .added_sum = 1e-20f},
+                            .normalise = "norm_topk_prob",
+                            .scale = "routed_scaling_factor",
+                            .groups = true};
+constexpr MoeKeys kGptOssMoe{.intermediate = "intermediate_size", .clamped = true};
+constexpr MoeKeys kPhiMoe{
+    .intermediate = "intermediate_size",
+    .routing = {.scores = RouterScores::sparse_mixer, .normalise = false, .tolerance = 0.01f},
+    .tolerance = "router_jitter_noise"};
 
 struct Member {
   const char* model_type;
@@ -20,15 +81,18 @@ struct Member {
   // heads: queries and keys of each head are normalised; all_heads: those of all heads together; after_rope:
   // each head after the rotation.
   enum class QkNorm { none, heads, all_heads, after_rope } qk_norm = QkNorm::none;
+  const char* qk_norm_key = nullptr;  // only if it is true
   // Which layers have windows. all: every layer, if "sliding_window" is a number. by_type: those that
-  // "layer_types" names. switched...: only if "use_sliding_window" is set; then those that "layer_types"
-  // names, and without that key the layers from "max_window_layers" on (switched), every layer (switched_all,
-  // which does not read "layer_types"), the layers without positions (switched_still), or every other layer
-  // before "max_window_layers" (switched_turns).
+  // "layer_types" names, and without that key (late) those from "max_window_layers" on. switched...: only if
+  // "use_sliding_window" is set; then those that "layer_types" names, and without that key the layers from
+  // "max_window_layers" on (switched), every layer (switched_all, which does not read "layer_types"), the
+  // layers without positions (switched_still), or every other layer before "max_window_layers"
+  // (switched_turns).
   enum class Windows {
     none,
     all,
     by_type,
+    late,
     switched,
     switched_all,
     switched_still,
@@ -39,11 +103,11 @@ struct Member {
   // Which layers have rotary positions: all, those with windows, those with windows if "sliding_window" is a
   // number (otherwise all), or those that "no_rope_layers" lists with 1.
   enum class Turns { all, windowed, windowed_if_any, listed } turns = Turns::all;
-  bool neighbours_turn = false;  // see AttentionSpec
-  double partial = 0;            // the default of "partial_rotary_factor"; 0: whole heads turn
-  enum class Experts { none, all_layers, some_layers } experts = Experts::none;
-  bool shared_expert = false;
-  bool normalises = false;  // the chosen experts' weights add up to 1 whatever "norm_topk_prob" says
+  bool neighbours_turn = false;          // see AttentionSpec
+  double partial = 0;                    // the default of "partial_rotary_factor"; 0: whole heads turn
+  const char* rotary_dim_key = nullptr;  // how many dimensions turn, if there is no "partial_rotary_factor"
+  const MoeKeys* moe = nullptr;          // null: no layer is a mixture of experts
+  bool sinks = false;                    // see AttentionSpec
   LayerForm form = {};
   bool layer_norm = false, norm_bias = false, gated = true;
   bool multipliers = false;  // Granite's keys for embedding, residual stream, scores and logits
@@ -57,10 +121,18 @@ struct Member {
   bool own_head_dim = true;  // "head_dim" is read
   // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
   // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
-  // "dynamic" one with an "alpha" is a plain one with another base.
-  enum class Ropes { usual, scaled_without_windows, longrope, fixed_alpha } ropes = Ropes::usual;
+  // "dynamic" one with an "alpha" is a plain one with another base. mscale: as longrope, with the factor of
+  // the cosines and sines given. yarn: a config that describes none has gpt-oss' yarn.
+  enum class Ropes {
+    usual,
+    scaled_without_windows,
+    longrope,
+    mscale,
+    fixed_alpha,
+    yarn
+  } ropes = Ropes::usual;
   const char* parallel_key = nullptr;  // if it is true, the form is kParallel
-  const char* refused_key = nullptr;   // must be false
+  const char* refused_key = nullptr;   // must be absent, null or false
 };
 
 constexpr Member kMembers[] = {
@@ -83,7 +155,7 @@ constexpr Member kMembers[] = {
      .eps = 1e-5},
     {.model_type = "mixtral",
      .windows = Member::Windows::all,
-     .experts = Member::Experts::all_layers,
+     .moe = &kMixtralMoe,
      .kv_heads = 8,
      .context = 131072,
      .eps = 1e-5,
@@ -100,8 +172,7 @@ constexpr Member kMembers[] = {
      .bias = true,
      .o_bias = false,
      .windows = Member::Windows::switched_turns,
-     .experts = Member::Experts::some_layers,
-     .shared_expert = true,
+     .moe = &kQwen2Moe,
      .kv_heads = 16,
      .window = 4096,
      .context = 32768},
@@ -117,7 +188,7 @@ constexpr Member kMembers[] = {
      .bias_key = "attention_bias",
      .qk_norm = Member::QkNorm::heads,
      .windows = Member::Windows::switched_all,
-     .experts = Member::Experts::some_layers,
+     .moe = &kQwen3Moe,
      .kv_heads = 4,
      .window = 4096,
      .context = 32768},
@@ -131,8 +202,7 @@ constexpr Member kMembers[] = {
     {.model_type = "qwen3_vl_moe_text",
      .bias_key = "attention_bias",
      .qk_norm = Member::QkNorm::heads,
-     .experts = Member::Experts::some_layers,
-     .normalises = true,
+     .moe = &kQwen3VlMoe,
      .kv_heads = 16,
      .context = 128000,
      .theta = 500000},
@@ -296,6 +366,106 @@ constexpr Member kMembers[] = {
      .own_head_dim = false,
      .parallel_key = "use_parallel_residual",
      .refused_key = "qk_layernorm"},
+    {.model_type = "glm4_moe",
+     .bias_key = "attention_bias",
+     .o_bias = false,
+     .qk_norm = Member::QkNorm::heads,
+     .qk_norm_key = "use_qk_norm",
+     .partial = 0.5,
+     .moe = &kGlmMoe,
+     .kv_heads = 8,
+     .context = 131072,
+     .eps = 1e-5},
+    {.model_type = "minimax_m2",
+     .qk_norm = Member::QkNorm::all_heads,
+     .partial = 1,
+     .rotary_dim_key = "rotary_dim",
+     .moe = &kMinimaxMoe,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 196608,
+     .theta = 5e6},
+    {.model_type = "granitemoe", .bias_key = "attention_bias", .moe = &kGraniteMoe, .multipliers = true},
+    {.model_type = "granitemoeshared",
+     .bias_key = "attention_bias",
+     .moe = &kGraniteSharedMoe,
+     .multipliers = true},
+    {.model_type = "olmoe",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::all_heads,
+     .moe = &kOlMoe,
+     .context = 4096,
+     .eps = 1e-5,
+     .own_head_dim = false,
+     .refused_key = "clip_qkv"},
+    {.model_type = "ernie4_5_moe",
+     .bias_key = "use_bias",
+     .mlp_bias_key = "use_bias",
+     .neighbours_turn = true,
+     .moe = &kErnieMoe,
+     .kv_heads = 4,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 500000,
+     .tied = true},
+    {.model_type = "hunyuan_v1_moe",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::after_rope,
+     .moe = &kHunyuanMoe,
+     .form = {.q_norm = "query_layernorm", .k_norm = "key_layernorm"},
+     .eps = 1e-5,
+     .ropes = Member::Ropes::fixed_alpha},
+    {.model_type = "dots1",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::heads,
+     .windows = Member::Windows::late,
+     .moe = &kDotsMoe,
+     .kv_heads = 32,
+     .window = 4096},
+    {.model_type = "exaone_moe",
+     .qk_norm = Member::QkNorm::heads,
+     .windows = Member::Windows::by_type,
+     .pattern = 4,
+     .pattern_key = "sliding_window_pattern",
+     .turns = Member::Turns::windowed_if_any,
+     .moe = &kExaoneMoe,
+     .kv_heads = 32,
+     .window = 4096,
+     .eps = 1e-5},
+    {.model_type = "phimoe",
+     .bias_key = "attention_bias",
+     .windows = Member::Windows::all,
+     .moe = &kPhiMoe,
+     .layer_norm = true,
+     .norm_bias = true,
+     .kv_heads = 8,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 1e6,
+     .ropes = Member::Ropes::mscale},
+    {.model_type = "solar_open",
+     .bias_key = "attention_bias",
+     .o_bias = false,
+     .moe = &kSolarMoe,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 1e6},
+    {.model_type = "gpt_oss",
+     .bias_key = "attention_bias",
+     .bias = true,
+     .windows = Member::Windows::by_type,
+     .pattern = 2,
+     .moe = &kGptOssMoe,
+     .sinks = true,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .window = 128,
+     .context = 131072,
+     .eps = 1e-5,
+     .theta = 150000,
+     .ropes = Member::Ropes::yarn},
 };
 
 }  // namespace anabranch

@@ -154,7 +154,7 @@ void Model::drop_layers(std::span<const int> layers) {
 
 bool Model::can_skip_layers() const {
   const auto reads_another = [](const LayerSpec& layer) {
-    const auto* attention = std::get_if<AttentionSpec>(&layer.mixer);
+    const auto* attention = attention_of(layer.mixer);
     return attention && attention->kv_layer >= 0;
   };
   return !weights_.per_layer_inputs && std::ranges::none_of(spec_.layers, reads_another);

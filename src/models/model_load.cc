@@ -113,8 +113,8 @@ Result<nn::DecoderLayer> load_layer(const ModelBuilder& model, const Family& fam
                             model.spec.layers[static_cast<size_t>(layer)]);
 }
 
-OutputHead make_head(const ModelSpec& spec, ops::Weight weight) {
-  return OutputHead(std::move(weight), spec.logits_scale, spec.logits_soft_cap);
+OutputHead make_head(const ModelSpec& spec, ops::Weight weight, std::optional<Tensor> bias = {}) {
+  return OutputHead(std::move(weight), spec.logits_scale, spec.logits_soft_cap, std::move(bias));
 }
 
 // A model of the layers loaded so far, whose head is the embedding (ModelLoadOptions::begun).
@@ -169,15 +169,18 @@ Result<std::optional<nn::Mtp>> load_mtp(const ModelBuilder& model, const Family&
 }
 
 // Tensors that files may have and a model does not use.
-void ignore_the_rest(Checkpoint& checkpoint, int layers, bool has_mtp) {
+void ignore_the_rest(Checkpoint& checkpoint, const ModelSpec& spec, bool has_mtp) {
+  const auto layers = static_cast<int>(spec.layers.size());
   // Some files list the rotary frequencies; they repeat the config.
   for (int i = 0; i < layers; i++) checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
   if (has_mtp) {  // GGUF files may repeat the trunk's embedding and head
     checkpoint.ignore("mtp.embed_tokens.");
     checkpoint.ignore("mtp.lm_head.");
-  } else {
-    checkpoint.ignore("mtp.");
+    return;
   }
+  int count = 0;
+  for (const std::string& prefix : spec.names_of_mtp()) count += checkpoint.ignore(prefix);
+  if (count > 0) log_info("{}: {} tensors of the MTP head are left aside", checkpoint.path(), count);
 }
 
 }  // namespace
@@ -199,7 +202,13 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   if (!spec.tied_embeddings) {
     TRY(head_rows, checkpoint.take_matrix(kHeadMatrix, spec.vocab, spec.hidden));
   }
-  OutputHead head = make_head(spec, spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows));
+  std::optional<Tensor> head_bias;
+  if (checkpoint.has(kHeadBias)) {
+    TRY(const auto values, checkpoint.take(kHeadBias, {spec.vocab}));
+    head_bias = device.to_device(values);
+  }
+  OutputHead head = make_head(spec, spec.tied_embeddings ? embedding : ops::Weight::make(device, head_rows),
+                              std::move(head_bias));
   std::optional<nn::PerLayerInputs> per_layer_inputs;
   if (spec.per_layer_width > 0) {
     TRY(per_layer_inputs, family->build_per_layer_inputs(builder));
@@ -207,7 +216,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   TRY(auto mtp, load_mtp(builder, *family));
   if (shares_head) head.share(ranks, head_rows);
   if (options.draft_vocab) head.set_draft_vocab(device, head_rows, options.draft_vocab());
-  ignore_the_rest(checkpoint, static_cast<int>(spec.layers.size()), mtp.has_value());
+  ignore_the_rest(checkpoint, spec, mtp.has_value());
   TRY_VOID(checkpoint.finish());
   return std::make_unique<Model>(
       std::move(spec), ModelWeights{embedding, std::move(per_layer_inputs), std::move(ranks), std::move(norm),

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "checkpoint/checkpoint.h"
+#include "models/config.h"
 #include "models/family.h"
+#include "models/family_config.h"
 #include "ops/collective.h"
 #include "ops/table.h"
 
@@ -18,6 +20,17 @@ bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
   const auto flag = config.find("tie_word_embeddings");
   const bool either = spec.tied_embeddings || (flag != config.end() && *flag == true);
   return either && !checkpoint.has(kHeadMatrix);
+}
+
+// The MTP head of a family whose heads are not run.
+Result<void> read_mtp(const Checkpoint& checkpoint, ModelSpec& spec) {
+  const Json& config = checkpoint.config();
+  const bool nested = config.contains("text_config") && config["text_config"].is_object();
+  ConfigReader c(nested ? config["text_config"] : config, checkpoint.path());
+  const int usual = c.integer_or("num_mtp_layers", 0, 64, is_latent_member(spec.family) ? 1 : 0);
+  spec.mtp_layers = c.integer_or("num_nextn_predict_layers", 0, 64, usual);
+  if (spec.mtp_layers > 0) spec.mtp_unsupported = fmt::format("there is none for {}", spec.family);
+  return c.check();
 }
 
 // "eos_token_id" may be a number or a list, at the top or in text_config.
@@ -39,14 +52,21 @@ std::vector<int> read_eos(const Json& config) {
 // Why the device cannot run the layer's mixer or MLP, or empty.
 std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
-  if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer))
-    why = device.ops().attention_unsupported(attention->head_dim,
-                                             spec.ropes.at(static_cast<size_t>(layer.rope)));
-  if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer))
+  if (const auto* attention = attention_of(layer.mixer))
+    why = device.ops().attention_unsupported(
+        attention->head_dim, spec.ropes.at(static_cast<size_t>(layer.rope)), attention->sinks);
+  if (std::holds_alternative<LatentAttentionSpec>(layer.mixer) && !device.ops().linear_heads)
+    why = fmt::format("there are no kernels for latent attention on {}", device.name());
+  if (const auto* recurrence = recurrence_of(layer.mixer); why.empty() && recurrence)
     why = device.ops().recurrence_unsupported(*recurrence);
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
       why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
     why = fmt::format("there is no kernel for relu2, the MLP's activation, on {}", device.name());
+  const auto* moe = std::get_if<MoeSpec>(&layer.mlp);
+  if (moe && why.empty() && device.ops().mixture_unsupported)
+    why = device.ops().mixture_unsupported(moe->routing, moe->gated);
+  if (moe && why.empty() && (moe->expert_bias || moe->clamped) && !device.ops().expert_biases)
+    why = fmt::format("there are no kernels for experts with biases or a clamped unit on {}", device.name());
   return why;
 }
 
@@ -71,14 +91,26 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
 
 }  // namespace
 
+const AttentionSpec* attention_of(const MixerSpec& mixer) {
+  const auto* both = std::get_if<SideBySideSpec>(&mixer);
+  return both ? &both->attention : std::get_if<AttentionSpec>(&mixer);
+}
+
+const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer) {
+  const auto* both = std::get_if<SideBySideSpec>(&mixer);
+  return both ? &both->recurrence : std::get_if<ops::RecurrenceShape>(&mixer);
+}
+
 StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   StateLayout layout;
   for (const auto& layer : layers) {
-    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    const auto* a = attention_of(layer.mixer);
     if (a && a->kv_layer < 0)
       layout.emplace_back(
           KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
-    if (const auto* recurrence = std::get_if<ops::RecurrenceShape>(&layer.mixer)) {
+    if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer))
+      layout.emplace_back(KvLayout{1, latent->turned_dim + latent->rank, 0, latent->rank});
+    if (const auto* recurrence = recurrence_of(layer.mixer)) {
       ops::RecurrenceShape shape = *recurrence;
       if (shape.key_heads > 0) {
         const int values = shape.value_heads / shape.key_heads;
@@ -95,17 +127,27 @@ std::vector<int> ModelSpec::state_parts() const {
   std::vector<int> parts;
   int next = 0;
   for (const auto& layer : layers) {
-    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
-    const bool own = !std::holds_alternative<std::monostate>(layer.mixer) && !(a && a->kv_layer >= 0);
-    parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
-    next += own ? 1 : 0;
+    const auto* a = attention_of(layer.mixer);
+    const bool reads_another = a && a->kv_layer >= 0;
+    parts.push_back(reads_another ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
+    const bool latent = std::holds_alternative<LatentAttentionSpec>(layer.mixer);
+    next += (a && !reads_another) || latent ? 1 : 0;
+    next += recurrence_of(layer.mixer) ? 1 : 0;
   }
   return parts;
+}
+
+std::vector<std::string> ModelSpec::names_of_mtp() const {
+  std::vector<std::string> names = {"mtp.", "model.mtp_"};  // the second: Ernie's
+  for (size_t i = layers.size(); i < layers.size() + static_cast<size_t>(mtp_layers); i++)
+    names.push_back(fmt::format("model.layers.{}.", i));
+  return names;
 }
 
 Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device) {
   TRY(const Family* family, find_family(checkpoint));
   TRY(ModelSpec spec, family->read_config(checkpoint.config(), checkpoint.path()));
+  if (!family->build_mtp) TRY_VOID(read_mtp(checkpoint, spec));
   TRY_VOID(check_shapes(spec, device, checkpoint.path()));
   spec.eos = read_eos(checkpoint.config());
   spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);

@@ -1,11 +1,13 @@
 // config.json as plain values: everything a forward pass needs to know besides the weights.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "nn/normed_residual.h"
 #include "ops/experts.h"
 #include "ops/recurrence.h"
 #include "state/sequence_state.h"
@@ -25,13 +27,45 @@ struct AttentionSpec {
   bool output_gate = false;
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
+  bool sinks = false;            // each head has a learned score without a value (ops::ScoreSpec)
   bool v_norm = false;           // values are normalised, without a weight
   bool keys_are_values = false;  // there is no v_proj
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
+  // Factors of the projections' input, of the keys and of the output.
+  float in_scale = 1, key_scale = 1, out_scale = 1;
+};
+
+// Factors of a recurrence's projections: of their input, of each of their outputs, and of the mixer's output.
+struct RecurrenceScales {
+  float in = 1, z = 1, values = 1, keys = 1, queries = 1, a = 1, out = 1;
+};
+
+// Attention and a recurrence that read the same input (nn/side_by_side.h).
+struct SideBySideSpec {
+  AttentionSpec attention;
+  ops::RecurrenceShape recurrence;
+  RecurrenceScales scales;
+};
+
+// Multi-head latent attention (nn/latent_attention.h).
+struct LatentAttentionSpec {
+  int heads = 0;
+  int query_rank = 0;  // queries are projections of a row of this width; 0: of the layer's input
+  int rank = 0;        // of the latents
+  int plain_dim = 0, turned_dim = 0;  // of a head's queries and keys
+  int value_dim = 0;
+  bool bias = false;             // q_a_proj, kv_a_proj_with_mqa and o_proj have biases
+  bool neighbours_turn = false;  // see AttentionSpec
+  bool head_gate = false;        // each head's output is multiplied by the sigmoid of a projection
+  float scale = 0;               // of the scores
 };
 
 // monostate: the layer has no such part.
-using MixerSpec = std::variant<AttentionSpec, ops::RecurrenceShape, std::monostate>;
+using MixerSpec =
+    std::variant<AttentionSpec, LatentAttentionSpec, ops::RecurrenceShape, SideBySideSpec, std::monostate>;
+// The mixer's attention and its recurrence; null where it has none.
+const AttentionSpec* attention_of(const MixerSpec& mixer);
+const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer);
 
 struct MlpSpec {
   int intermediate = 0;
@@ -39,14 +73,22 @@ struct MlpSpec {
   bool bias = false;  // gate, up and down have biases
   bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
-  bool relu2 = false;  // without a gate: relu(up(x))^2 instead of gelu(up(x))
+  bool relu2 = false;                    // without a gate: relu(up(x))^2 instead of gelu(up(x))
+  float gate_scale = 1, down_scale = 1;  // factors of the outputs of both projections
 };
 
 struct MoeSpec {
   ops::RouterSpec routing;
   int experts = 0, intermediate = 0;
   int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
+  bool shared_gate = false;     // whose output is multiplied by a sigmoid
   ops::Activation activation = ops::Activation::silu;
+  bool gated = true;         // otherwise relu(up(x))^2 takes the place of activation(gate(x)) * up(x)
+  bool choice_bias = false;  // see ops::route()
+  int latent = 0;            // experts' inputs and outputs have so many values; 0 = the hidden size
+  bool bias = false;         // the shared expert and the projections of `latent` have biases
+  bool expert_bias = false;  // the router and the experts' matrices have biases
+  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate) * up, of the routed experts
 };
 
 // An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).
@@ -79,9 +121,12 @@ struct LayerSpec {
   MixerSpec mixer;
   FeedForwardSpec mlp;
   NormsSpec norms;
-  int rope = 0;  // index in ModelSpec::ropes; attention only
+  int rope = 0;  // index in ModelSpec::ropes; both kinds of attention only
   LayerForm form = {};
   float residual_scale = 1;  // multiplies what both parts add to the residual stream
+  std::optional<nn::NormedResidual> normed_residual = {};
+  // Of a recurrence with a constant decay: head h decays at the rate decay_factor * 2^(-8 (h + 1) / heads).
+  float decay_factor = 1;
 };
 
 struct ModelSpec {
@@ -99,11 +144,14 @@ struct ModelSpec {
   std::vector<int> eos;         // token ids that end a turn
   int mtp_layers = 0;           // as config.json states; the files may lack them
   std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
+  // What the names of the MTP head's tensors begin with, where it is not run: some files number its layers
+  // like the others, behind the last (DeepSeek, GLM, Ling).
+  std::vector<std::string> names_of_mtp() const;
 
-  // The parts of a sequence's state: one for each mixer that has its own memory, in order. For one rank of
-  // several, with its share of the heads.
+  // The parts of a sequence's state: one for each mixer that has its own memory, in order, and two for mixers
+  // side by side. For one rank of several, with its share of the heads.
   StateLayout state_layout(int rank = 0, int ranks = 1) const;
-  // For each layer, the part of the state that it uses.
+  // For each layer, the first part of the state that it uses.
   std::vector<int> state_parts() const;
 };
 

@@ -9,15 +9,17 @@ namespace anabranch {
 
 Tensor OutputHead::logits(const Tensor& hidden, const Ranks& ranks) const {
   const bool shared = !shares_.empty() && hidden.shape(0) <= ops::kFewRows;
-  return scaled_and_capped(shared ? logits_of_shares(hidden, ranks) : ops::linear(hidden, weight_));
+  return scaled_and_capped(shared ? logits_of_shares(hidden, ranks) : ops::linear(hidden, weight_), bias_);
 }
 
 Tensor OutputHead::draft_logits(const Tensor& hidden, const Ranks& ranks) const {
-  return draft_rows_ ? scaled_and_capped(ops::linear(hidden, *draft_rows_)) : logits(hidden, ranks);
+  return draft_rows_ ? scaled_and_capped(ops::linear(hidden, *draft_rows_), draft_bias_)
+                     : logits(hidden, ranks);
 }
 
-Tensor OutputHead::scaled_and_capped(const Tensor& products) const {
-  const Tensor logits = scale_ == 1 ? products : ops::scale(products, scale_);
+Tensor OutputHead::scaled_and_capped(const Tensor& products, const std::optional<Tensor>& bias) const {
+  const Tensor biased = bias ? ops::add_bias(products, *bias) : products;
+  const Tensor logits = scale_ == 1 ? biased : ops::scale(biased, scale_);
   return soft_cap_ > 0 ? ops::soft_cap(logits, soft_cap_) : logits;
 }
 
@@ -41,10 +43,16 @@ void OutputHead::set_draft_vocab(Device& device, const WeightSource& rows, const
     if (id < rows.rows) chosen.push_back(id);
   }
   draft_rows_.reset();
+  draft_bias_.reset();
   draft_vocab_.clear();
   if (chosen.empty() || static_cast<int64_t>(chosen.size()) == rows.rows) return;
   draft_rows_ = ops::Weight::make(device, select_rows(rows, chosen));
   draft_vocab_.assign(chosen.begin(), chosen.end());
+  if (!bias_) return;
+  const Tensor all = to_host(*bias_);
+  Tensor some = host_device().empty({static_cast<int>(chosen.size())}, Dtype::f32);
+  for (size_t i = 0; i < chosen.size(); i++) some.data<float>()[i] = all.data<float>()[chosen[i]];
+  draft_bias_ = device.to_device(some);
 }
 
 void OutputHead::share(const Ranks& ranks, const WeightSource& rows) {

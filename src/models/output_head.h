@@ -12,10 +12,11 @@ namespace anabranch {
 
 class OutputHead {
  public:
-  // weight [vocab, hidden]: the embedding itself when it is tied. scale and soft_cap: of the logits, in this
-  // order; 0 = no cap.
-  explicit OutputHead(ops::Weight weight, float scale = 1, float soft_cap = 0)
-      : weight_(std::move(weight)), scale_(scale), soft_cap_(soft_cap) {}
+  // weight [vocab, hidden]: the embedding itself when it is tied. bias [vocab], scale and soft_cap: of the
+  // logits, in this order; 0 = no cap.
+  explicit OutputHead(ops::Weight weight, float scale = 1, float soft_cap = 0,
+                      std::optional<Tensor> bias = {})
+      : weight_(std::move(weight)), bias_(std::move(bias)), scale_(scale), soft_cap_(soft_cap) {}
 
   // hidden [n, hidden], after the final norm -> logits [n, vocab] f32. ranks: those of share(), if it was
   // called.
@@ -37,9 +38,10 @@ class OutputHead {
 
  private:
   Tensor logits_of_shares(const Tensor& hidden, const Ranks& ranks) const;
-  Tensor scaled_and_capped(const Tensor& products) const;
+  Tensor scaled_and_capped(const Tensor& products, const std::optional<Tensor>& bias) const;
 
   ops::Weight weight_;
+  std::optional<Tensor> bias_, draft_bias_;  // the latter for draft_rows_
   float scale_, soft_cap_;
   std::vector<int> draft_vocab_;
   std::optional<ops::Weight> draft_rows_;

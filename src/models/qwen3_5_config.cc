@@ -29,14 +29,11 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec, bool next) {
       moe ? c.integer_or("intermediate_size", 1, 1 << 20, 0) : c.integer("intermediate_size", 1, 1 << 20);
   for (LayerSpec& layer : spec.layers) layer.mlp = MlpSpec{dense};
   if (!moe) return;
-  MoeSpec experts = read_moe(c, "moe_intermediate_size");
+  MoeKeys keys{.shared_gate = true};
+  if (next) keys.normalise = "norm_topk_prob", keys.layers = MoeKeys::Layers::stepped;
+  MoeSpec experts = read_moe(c, keys);
   experts.shared_intermediate = c.integer("shared_expert_intermediate_size", 1, 1 << 20);
-  if (!next) {
-    for (LayerSpec& layer : spec.layers) layer.mlp = experts;
-    return;
-  }
-  experts.routing.normalise = c.boolean_or("norm_topk_prob", true);
-  const auto sparse = sparse_layers(c, static_cast<int>(spec.layers.size()));
+  const auto sparse = sparse_layers(c, keys, static_cast<int>(spec.layers.size()));
   for (const int i : sparse) spec.layers[static_cast<size_t>(i)].mlp = experts;
   if (dense == 0 && sparse.size() < spec.layers.size())
     c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");

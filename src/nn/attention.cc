@@ -1,5 +1,6 @@
 #include "nn/attention.h"
 
+#include "nn/attention_spans.h"
 #include "ops/profile.h"
 
 namespace anabranch::nn {
@@ -10,20 +11,6 @@ Tensor norm_heads(const Tensor& x, const std::optional<Norm>& norm, int heads, i
   const int rows = x.shape(0);
   const auto normed = norm ? (*norm)(x.reshape({rows * heads, head_dim})) : x;
   return normed.reshape({rows, heads, head_dim});
-}
-
-// Joins all spans of a sequence into one, up to an image with bidirectional attention: keys and values are
-// read once, and a snapshot between spans only has a shorter length.
-std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part) {
-  std::vector<ops::AttentionSpan> spans;
-  for (size_t i = 0; i < batch.spans.size(); i++) {
-    const Span& span = batch.spans[i];
-    if (i > 0 && span.state == batch.spans[i - 1].state && !span.whole && !batch.spans[i - 1].whole)
-      spans.back().count += span.count;
-    else
-      spans.push_back({&span.state->attention(part).kv, span.begin, span.count, span.whole});
-  }
-  return spans;
 }
 
 }  // namespace
@@ -85,14 +72,7 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   inputs.heads = heads;
   inputs.scores = scores;
   const auto y = ops::attend(inputs, spans);
-  for (size_t i = 0; i < batch.spans.size(); i++) {
-    const Span& span = batch.spans[i];
-    if (!span.keep) continue;
-    int later = 0;  // later rows of the sequence, which are already in the cache
-    for (size_t next = i + 1; next < batch.spans.size() && batch.spans[next].state == span.state; next++)
-      later += batch.spans[next].count;
-    span.state->snapshot_layer(part, *span.keep, later);
-  }
+  keep_snapshots(batch, part);
   return y;
 }
 

@@ -9,15 +9,28 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Batch& batch, int part, c
     const Tensor normed = (*norm)(in);
     return run(Normed{normed, nullptr, batch.adapters});
   };
+  // What a part's output is added to: its input, or `rows` of it, if the residual stream goes through the
+  // norms.
+  const auto added_to = [&](const Tensor& in, const std::optional<Norm>& norm, float factor, Tensor& rows) {
+    if (!normed_residual) return &in;
+    rows = (*norm)(in);
+    if (factor != 1) rows = ops::scale(rows, factor);
+    return static_cast<const Tensor*>(&rows);
+  };
+  const NormedResidual factors =
+      normed_residual.value_or(NormedResidual{1, residual_scale, 1, residual_scale});
   // h = x + scale * post1(mixer(norm1(x)))
   // y = h + scale * post2(mlp(norm2(h)))   parallel: norm2(x)
   // The sums are computed together with a part's last product.
+  Tensor rows1, rows2;
+  const Tensor* to1 = added_to(x, norm1, factors.mixer_input, rows1);
   const Tensor h = with_input(x, norm1, [&](const Normed& in) {
-    return std::visit([&](const auto& m) { return m(in, batch, part, Residual(&x, post1, residual_scale)); },
-                      mixer);
+    const Residual residual(to1, post1, factors.mixer_output);
+    return std::visit([&](const auto& m) { return m(in, batch, part, residual); }, mixer);
   });
+  const Tensor* to2 = added_to(h, norm2, factors.mlp_input, rows2);
   Tensor y = with_input(parallel ? x : h, norm2, [&](const Normed& in) {
-    return std::visit([&](const auto& m) { return m(in, Residual(&h, post2, residual_scale)); }, mlp);
+    return std::visit([&](const auto& m) { return m(in, Residual(to2, post2, factors.mlp_output)); }, mlp);
   });
   if (per_layer) y = (*per_layer)(y, *input);
   return scale == 1 ? y : ops::scale(y, scale);

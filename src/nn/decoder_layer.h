@@ -6,14 +6,15 @@
 #include <variant>
 
 #include "nn/absent.h"
-#include "nn/attention.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp_and_moe.h"
+#include "nn/normed_residual.h"
 #include "nn/per_layer_input.h"
-#include "nn/recurrence.h"
+#include "nn/side_by_side.h"
 
 namespace anabranch::nn {
 
-using Mixer = std::variant<Attention, Recurrence, ShortConv, Absent>;
+using Mixer = std::variant<Attention, LatentAttention, Recurrence, ShortConv, SideBySide, Absent>;
 using FeedForward = std::variant<Mlp, Moe, MlpAndMoe, Absent>;
 
 struct DecoderLayer {
@@ -24,6 +25,7 @@ struct DecoderLayer {
   std::optional<Norm> post1 = {}, post2 = {};  // of the outputs that are added to the residual stream
   float residual_scale = 1;                    // multiplies these outputs
   bool parallel = false;                       // both parts read the layer's input
+  std::optional<NormedResidual> normed_residual = {};
 
   std::optional<PerLayerGate> per_layer = {};
   float scale = 1;  // of the output

@@ -95,23 +95,26 @@ Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* resi
   return std::move(output.y);
 }
 
+Tensor scaled_with_bias(const Linear& linear, Tensor product) {
+  if (linear.scale != 1) product = ops::scale(product, linear.scale);
+  return linear.bias ? ops::add_bias(product, *linear.bias) : product;
+}
+
 }  // namespace
 
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers) {
   auto outputs = multiply(input, layers);
   ops::add_low_rank(outputs);
   std::vector<Tensor> out;
-  for (size_t i = 0; i < layers.size(); i++) {
-    const auto& bias = layers[i]->bias;
-    out.push_back(bias ? ops::add_bias(outputs[i].y, *bias) : std::move(outputs[i].y));
-  }
+  for (size_t i = 0; i < layers.size(); i++)
+    out.push_back(scaled_with_bias(*layers[i], std::move(outputs[i].y)));
   return out;
 }
 
 ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Linear& up,
                              ops::Activation activation) {
   const Linear* const both[] = {&gate, &up};
-  if (gate.bias || !input.norm) {
+  if (gate.bias || !input.norm || gate.scale != 1 || up.scale != 1) {
     const auto y = project(input, both);
     return ops::swiglu(y[0], y[1], activation);
   }
@@ -123,9 +126,9 @@ ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Line
 
 Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,
            std::span<const AdapterRows> adapters) {
-  Tensor out = apply(linear, y, residual.is_fused() ? residual.x : nullptr, adapters);
-  if (linear.bias) out = ops::add_bias(out, *linear.bias);
-  return residual.is_fused() ? out : add(residual, out);
+  const bool fused = residual.is_fused() && linear.scale == 1;
+  const Tensor out = scaled_with_bias(linear, apply(linear, y, fused ? residual.x : nullptr, adapters));
+  return fused ? out : add(residual, out);
 }
 
 Tensor add(const Residual& residual, const Tensor& y) {

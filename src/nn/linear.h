@@ -41,6 +41,7 @@ struct Origin {
 struct Linear {
   ops::Weight weight;          // [out, in]
   std::optional<Tensor> bias;  // [out], for all outputs of the split linear
+  float scale = 1;             // of the product and of what adapters add to it, but not of the bias
   std::shared_ptr<const Share> share = {};
   // [all outputs, own inputs]: a copy of the matrix that is split by inputs, for few rows (ops/collective.h).
   std::optional<ops::Weight> own_inputs = {};
@@ -77,7 +78,7 @@ ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Line
                              ops::Activation activation);
 
 // x + scale * post(linear(y)), the end of a layer, with all outputs of a linear that is split. Without a norm
-// and a scale, the product and the sum are one kernel: (x + W y) + adapters + bias, in this order.
+// and scales, the product and the sum are one kernel: (x + W y) + adapters + bias, in this order.
 Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,
            std::span<const AdapterRows> adapters);
 // x + scale * post(y).

@@ -18,9 +18,16 @@ std::vector<ops::RecurrenceSpan> spans_of(const Batch& batch, int part) {
 }  // namespace
 
 std::vector<const Linear*> Recurrence::projections() const {
-  std::vector<const Linear*> layers = {&qkv, &z};
-  for (const auto* linear : {&b, &a})
+  std::vector<const Linear*> layers = {&qkv, z_low ? &*z_low : &z};
+  for (const auto* linear : {&b, a_low ? &a_low : &a})
     if (*linear) layers.push_back(&**linear);
+  return layers;
+}
+
+std::vector<const Linear*> Recurrence::after_low() const {
+  std::vector<const Linear*> layers;
+  if (z_low) layers.push_back(&z);
+  if (a_low) layers.push_back(&*a);
   return layers;
 }
 
@@ -28,7 +35,14 @@ Tensor Recurrence::operator()(const Normed& x, const Batch& batch, int part, con
   Device& device = x.x.device();
   const auto in = [&] {
     const ops::Stage stage(device, "recurrence: norm, in-projections");
-    return project(x, projections());
+    auto outputs = project(x, projections());
+    const auto project_again = [&](Tensor& low, const Linear& linear) {
+      const Linear* const layers[] = {&linear};
+      low = project(Normed{low, nullptr, x.adapters}, layers)[0];
+    };
+    if (z_low) project_again(outputs[1], z);
+    if (a_low) project_again(outputs.back(), *a);
+    return outputs;
   }();
   const ops::MatmulInput y = [&] {
     const ops::Stage stage(device, "recurrence: conv, gates, recurrence, norm");

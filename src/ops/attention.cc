@@ -11,7 +11,7 @@ namespace anabranch::ops {
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   require_f32("kv_append", "k", k, 3);
   require_shape("kv_append", "k", k, {k.shape(0), kv.kv_heads, kv.head_dim});
-  require_shape("kv_append", "v", v, k.shape());
+  if (kv.value_dim == 0) require_shape("kv_append", "v", v, k.shape());
   k.device().ops().kv_append(kv, k, v);
 }
 
@@ -22,7 +22,7 @@ KvBlockShapes kv_block_shapes(const Device& device, int kv_heads, int head_dim) 
 void kv_add_block(Device& device, PagedKv& kv) {
   const KvBlockShapes shapes = kv_block_shapes(device, kv.kv_heads, kv.head_dim);
   kv.k.push_back(device.zeros(shapes.k, device.kv_dtype()));
-  kv.v.push_back(device.zeros(shapes.v, device.kv_dtype()));
+  kv.v.push_back(kv.value_dim > 0 ? Tensor() : device.zeros(shapes.v, device.kv_dtype()));
 }
 
 int first_block_seen(int position, int window) {
@@ -49,8 +49,11 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
   require_f32("attention", "q", q, 3);
   require(kv.kv_heads > 0 && q.shape(1) % kv.kv_heads == 0 && q.shape(2) == kv.head_dim, "attention",
           "q of shape {} does not fit {} kv heads of {}.", q.shape(), kv.kv_heads, kv.head_dim);
+  require(kv.value_dim >= 0 && kv.value_dim <= kv.head_dim, "attention", "{} dimensions of {} are values.",
+          kv.value_dim, kv.head_dim);
   require(q.shape(0) <= kv.length, "attention", "q has {} rows, the cache only {} positions.", q.shape(0),
           kv.length);
+  if (!scores.sinks.empty()) require_shape("attention", "sinks", scores.sinks, {q.shape(1)});
   return q.device().ops().attention(q, kv, scores, whole);
 }
 
@@ -58,12 +61,14 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spa
   require(!spans.empty(), "attend", "there are no spans.");
   const int rows = in.q.shape(0), kv_heads = spans.front().kv->kv_heads,
             head_dim = spans.front().kv->head_dim;
+  require(spans.front().kv->value_dim == 0, "attend", "values must have rows of their own.");
   require(kv_heads > 0 && in.heads % kv_heads == 0, "attend", "{} heads do not fit {} kv heads.", in.heads,
           kv_heads);
   require_shape("attend", "q", in.q, {rows, in.heads * head_dim});
   require_shape("attend", "k", in.k, {rows, kv_heads * head_dim});
   require_shape("attend", "v", in.v, in.k.shape());
   if (in.gate) require_shape("attend", "gate", *in.gate, in.q.shape());
+  if (!in.scores.sinks.empty()) require_shape("attend", "sinks", in.scores.sinks, {in.heads});
   positions_of_row("attend", *in.rope, in.positions, rows);
   int covered = 0;
   for (const AttentionSpan& span : spans) {

@@ -22,9 +22,13 @@ struct PagedKv {
   int kv_heads = 0, head_dim = 0;
   int length = 0;            // filled positions
   std::vector<Tensor> k, v;  // one tensor per block; an empty tensor where the block was dropped
+  // Above 0: the values are the last value_dim dimensions of the keys, and the tensors in v are empty. Only
+  // for devices with OpTable::linear_heads.
+  int value_dim = 0;
 };
 
-// Appends k, v [T, Hkv, D] f32 at positions length .. length + T - 1. If the last block is shared (its
+// Appends k, v [T, Hkv, D] f32 (v is not read if values are a part of the keys) at positions length .. length
+// + T - 1. If the last block is shared (its
 // storage is referenced elsewhere), it is copied first.
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
 
@@ -49,18 +53,20 @@ void kv_truncate(PagedKv& kv, int length);
 
 // How scores are computed from queries and keys: scale * q k^T, then cap * tanh(score / cap) if soft_cap > 0
 // (Gemma 2). window > 0 limits a query to the last `window` positions, itself included (sliding-window
-// attention).
+// attention). sinks: a score for each query head that takes part in the softmax as if a position without a
+// value had it (attention sinks, Xiao et al. 2023; gpt-oss).
 struct ScoreSpec {
   float scale = 0;
   int window = 0;
   float soft_cap = 0;
+  Tensor sinks = {};  // [Hq] f32, or empty: there are none
 };
 
 // q [T, Hq, D] f32, where row t is at position kv.length - T + t (its own k, v are already appended) ->
-// softmax(scores) v over all positions up to its own: [T, Hq, D] f32. Query head h reads kv head h / (Hq /
-// Hkv). A row's result does not depend on T: blocks are visited in order with an online softmax (Milakov &
-// Gimelshein 2018; Dao 2022), the same for prefill and decode. whole: each row sees all kv.length positions,
-// including those after its own (images).
+// softmax(scores) v over all positions up to its own: [T, Hq, D or value_dim] f32. Query head h reads kv head
+// h / (Hq / Hkv). A row's result does not depend on T: blocks are visited in order with an online softmax
+// (Milakov & Gimelshein 2018; Dao 2022), the same for prefill and decode. whole: each row sees all kv.length
+// positions, including those after its own (images).
 Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole = false);
 
 // Rows [begin, begin + count) of a batch: the next tokens of a sequence. whole: the rows attend to each other

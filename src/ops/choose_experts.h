@@ -8,10 +8,10 @@
 
 namespace anabranch::ops {
 
-// Writes the row's experts and weights [top_k], as ops::route() defines them. Weights are computed in double
-// and rounded to f32 at the end.
+// Writes the row's experts and weights [top_k], as ops::route() defines them. Scores are computed in double,
+// and rounded to f32 before a bias is added and before they are compared; weights are rounded at the end.
 void choose_experts(std::span<const float> logits, const RouterSpec& spec, const float* expert_scale,
-                    int32_t* experts, float* weights);
+                    const float* choice_bias, int32_t* experts, float* weights);
 
 float sigmoid(float x);
 

@@ -22,6 +22,12 @@ Tensor add_bias(const Tensor& x, const Tensor& b);
 // with gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks & Gimpel 2016).
 enum class Activation { silu, gelu_tanh };
 
+// In place of activation(gate) * up: g * sigmoid(alpha * g) * (u + 1), where g is gate, at most limit, and u
+// is up, within -limit and limit (gpt-oss).
+struct ClampedGlu {
+  float alpha = 1.702f, limit = 7;
+};
+
 // activation(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation = Activation::silu);
 

@@ -15,19 +15,31 @@ constexpr int kExpertAlign = 16;
 struct ExpertMatrices {
   Weight weight;  // [experts * padded rows, in]
   int experts = 0;
-  int rows = 0;  // of one expert, without padding
+  int rows = 0;                     // of one expert, without padding
+  std::optional<Tensor> bias = {};  // [experts, rows] f32: of each expert, added to its product
 
   int padded_rows() const { return (rows + kExpertAlign - 1) / kExpertAlign * kExpertAlign; }
   // source: [experts * rows, in], without padding.
   static ExpertMatrices make(Device& device, const WeightSource& source, int experts);
 };
 
+constexpr int kMostGroups = 32;  // of experts
+
 struct RouterSpec {
-  enum class Scores { softmax, sigmoid };
+  // What a row's experts are chosen by and weighed with. sparse_mixer is Phi-3.5-MoE's: two experts, each
+  // weighed with a softmax over those that are not much worse and not chosen before.
+  enum class Scores { softmax, sigmoid, sparse_mixer };
   int top_k = 0;
   Scores scores = Scores::softmax;
-  bool normalise = true;  // the weights of a row's experts are divided by their sum
-  float scale = 1;        // then multiplied by this
+  bool normalise =
+      true;         // the weights of a row's experts are divided by max(their sum, least_sum) + added_sum
+  float scale = 1;  // then multiplied by this
+  float least_sum = 0, added_sum = 0;
+  // Experts are in so many groups of equal size, at least 2. Those of the top_groups groups whose two best
+  // scores have the largest sum can be chosen.
+  int groups = 1, top_groups = 1;
+  bool best_of_group = false;  // a group counts by its best score alone; not on GPUs
+  float tolerance = 0;         // sparse_mixer: how much worse, relative to the score
 };
 
 // The experts of each row in ascending order, and their weights.
@@ -37,13 +49,19 @@ struct Routing {
 };
 
 // Selects the top_k largest scores of each row of logits [M, E] f32; among equal ones the lower index. E is
-// at most kMostExperts. expert_scale [E]: multiplies the weights of each expert; may be null. A row with a
-// NaN gets experts 0 to top_k - 1 with NaN weights. Reference: Transformers' Qwen3MoeTopKRouter.
-Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale = nullptr);
+// at most kMostExperts. expert_scale [E]: multiplies the weights of each expert; choice_bias [E]: added to
+// the scores by which experts (and groups) are chosen, not to those by which they are weighed; both may be
+// null. A row with a NaN gets experts 0 to top_k - 1 with NaN weights. References: Transformers'
+// Qwen3MoeTopKRouter, DeepseekV3TopkRouter, and sparsemixer() of Phimoe.
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale = nullptr,
+              const Tensor* choice_bias = nullptr);
 
 struct Experts {
-  const ExpertMatrices *gate, *up, *down;    // [intermediate, H], [intermediate, H], [H, intermediate]
+  // [intermediate, H], [intermediate, H], [H, intermediate]. gate may be null: relu(up n)^2 then takes the
+  // place of activation(gate n) * up n.
+  const ExpertMatrices *gate, *up, *down;
   Activation activation = Activation::silu;  // the shared expert's too
+  std::optional<ClampedGlu> clamped = {};    // in place of activation(gate) * up; not the shared expert's
 };
 
 // An expert that every row uses.
@@ -54,10 +72,11 @@ struct SharedExpert {
 
 // y[m] = sum of weight * expert(norm(x[m])) over the row's experts in ascending order, then +
 // shared(norm(x[m]))
-// -> [M, H] f32; expert(n) = down (activation(gate n) * up n). An expert's output has the same bits as
-// linear_swiglu() and linear() of its matrices; the sums are of f32, each step one fused multiply-add. Throws
-// std::invalid_argument on shapes that do not fit.
-Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+// -> [M, H] f32; expert(n) = down (activation(gate n) * up n), with what Experts says of biases and clamping.
+// Without a norm, x is used as it is. An expert's output has the same bits as linear_swiglu() and linear() of
+// its matrices; the sums are of f32, each step one fused multiply-add. Throws std::invalid_argument on shapes
+// that do not fit.
+Tensor mix_experts(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared = nullptr);
 
 // All weights of a mixture layer.
@@ -65,14 +84,15 @@ struct MixtureWeights {
   const Weight* router;  // [experts, H]
   RouterSpec routing;
   Experts experts;
+  const Tensor* router_bias = nullptr;   // [experts]: added to the router's logits; may be null
   const RowNorm* router_norm = nullptr;  // norm of the router's input; null: the same norm as for the experts
-  const Tensor* expert_scale = nullptr;  // see route()
+  const Tensor *expert_scale = nullptr, *choice_bias = nullptr;  // see route()
   const Weight *gate = nullptr, *up = nullptr, *down = nullptr;  // the shared expert; null: there is none
   // [1, H]: multiplied with the router's input, gives gate_logits; may be null.
   const Weight* output_gate = nullptr;
 };
 
 // mix_experts() with the routing that route() computes from the router's logits; with add_x, plus x.
-Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights, bool add_x);
+Tensor mixture(const Tensor& x, const RowNorm* norm, const MixtureWeights& weights, bool add_x);
 
 }  // namespace anabranch::ops

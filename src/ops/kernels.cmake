@@ -24,7 +24,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(_avx2 -mavx2 -mfma -mf16c)
   set(_avx512 ${_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    list(APPEND _avx512 -Wno-maybe-uninitialized)  # GCC 12 warns about its own _mm512_undefined_ps
+    list(APPEND _avx512 -Wno-maybe-uninitialized -Wno-uninitialized)  # GCC 12 warns about its own _mm512_undefined_ps
   endif()
   set(_flags_avx512vnni ${_avx512} -mavx512vnni)
   set(_flags_avx512 ${_avx512})

@@ -26,9 +26,9 @@ struct OpTable {
   // The kernels in use, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Says why the backend has no kernels for attention with such heads and positions, or for such a
-  // recurrent layer; empty: it has them.
-  std::string (*attention_unsupported)(int head_dim, const Rope& rope);
+  // Says why the backend has no kernels for attention with such heads and positions (sinks: see ScoreSpec),
+  // or for such a recurrent layer; empty: it has them.
+  std::string (*attention_unsupported)(int head_dim, const Rope& rope, bool sinks);
   std::string (*recurrence_unsupported)(const RecurrenceShape& shape);
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
@@ -49,12 +49,21 @@ struct OpTable {
   // null: `chosen` is in the host's memory, or is never given
   Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
 
+  // heads.h; null: the backend has no models that need them
+  Tensor (*linear_heads)(const Tensor& x, const ExpertMatrices& matrices) = nullptr;
+  Tensor (*join_heads)(const Tensor& a, const Tensor& b) = nullptr;
+
   // experts.h; null: the backend has no kernels for mixtures of experts
-  Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
-  Tensor (*mix_experts)(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+  Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
+                   const Tensor* choice_bias) = nullptr;
+  // Says why the backend cannot run a mixture with such a router, and whose experts have a gate or not; null:
+  // it can run all.
+  std::string (*mixture_unsupported)(const RouterSpec& spec, bool gated) = nullptr;
+  Tensor (*mix_experts)(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                         const SharedExpert* shared) = nullptr;
+  bool expert_biases = false;  // they run routers and experts with biases, and ClampedGlu
   // null: built from the ops here
-  Tensor (*mixture)(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights,
+  Tensor (*mixture)(const Tensor& x, const RowNorm* norm, const MixtureWeights& weights,
                     bool add_x) = nullptr;
 
   // elementwise.h

@@ -29,6 +29,7 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
   const bool plain_name = name.find_first_of("<>{}[]\"\n") == name.npos;
   switch (format.tools) {
     case ToolFormat::none:
+    case ToolFormat::messages:  // the name is in a header, which is not demanded
       break;
     case ToolFormat::tagged:
       heads = json_heads(name);
@@ -50,6 +51,10 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
     case ToolFormat::gemma4:
     case ToolFormat::function_gemma:
       if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
+      break;
+    case ToolFormat::key_tags:
+      if (plain_name)
+        for (const char stop : {'\n', '<'}) heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
       break;
   }
   return heads;

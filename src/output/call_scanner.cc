@@ -4,6 +4,7 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "output/message_reader.h"
 #include "output/tool_json.h"
 #include "output/tool_names.h"
 #include "output/tool_schema.h"
@@ -67,9 +68,9 @@ void CallScanner::stop() {
 
 // Drops text up to the closing mark, or to the next call.
 Scan CallScanner::rest() {
-  const std::string_view close = format_ == ToolFormat::tagged ? kCallClose
-                                 : is_gemma(format_)           ? gemma_marks(format_).call_end
-                                                               : "";
+  const std::string_view close = format_ == ToolFormat::messages ? kMessageCallClose
+                                 : is_gemma(format_)             ? gemma_marks(format_).call_end
+                                                                 : call_closer(format_);
   size_t end = close.empty() ? text_.npos : text_.find(close, at_);
   size_t next = end == text_.npos ? end : end + close.size(), longest = close.size();
   for (const std::string_view opener : call_openers(format_)) {
@@ -92,10 +93,9 @@ void CallScanner::send(std::string_view json) {
   note_begun();
 }
 
-void CallScanner::send_text() {
-  if (!is_text_) return;
-  const auto text = value_->certain(text_);
-  if (text.size() <= text_sent_) return;
+// text: what is certain of the parameter's value.
+void CallScanner::send_text(std::string_view text) {
+  if (!is_text_ || text.size() <= text_sent_) return;
   if (text_sent_ == 0) send(member_start() + '"');
   const std::string quoted = json_string(text.substr(text_sent_));
   send(std::string_view(quoted).substr(1, quoted.size() - 2));
@@ -107,15 +107,16 @@ std::string CallScanner::member_start() const {
 }
 
 bool CallScanner::at_close() const {
-  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::gemma_close;
+  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::close ||
+         step_ == Step::after_pairs;
 }
 
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
   bool whole = step_ == Step::rest || at_close() || (step_ == Step::body && format_ == ToolFormat::plain);
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
-  if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
-      is_part_of_close(text_.substr(at_)))
+  if ((step_ == Step::parameter || step_ == Step::pair_key) && end_ == TextEnd::by_model && !key_.empty() &&
+      is_part_of_close(format_, text_.substr(at_)))
     whole = take_function();
   const bool json = step_ == Step::json || step_ == Step::arguments;
   at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
@@ -153,10 +154,16 @@ std::optional<Scan> CallScanner::step() {
     case Step::arguments:
       return arguments();
     case Step::gemma_name:
-    case Step::gemma_close:
       return gemma();
+    case Step::close:
+      return close();
     case Step::gemma_object:
       return gemma_object();
+    case Step::pair_name:
+    case Step::pair_key:
+    case Step::pair_value:
+    case Step::after_pairs:
+      return pairs();
     case Step::rest:
       return rest();
   }
@@ -201,9 +208,11 @@ std::optional<Scan> CallScanner::body() {
     step_ = Step::json;
   } else if (format_ == ToolFormat::tagged) {
     step_ = Step::function;
+  } else if (pair_tags(format_)) {
+    step_ = Step::pair_name;
   } else if (format_ == ToolFormat::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
     step_ = Step::fence;
-  } else if (format_ == ToolFormat::mistral) {
+  } else if (format_ == ToolFormat::mistral || format_ == ToolFormat::messages) {
     begin_ = at_;
     step_ = Step::mistral_name;
   } else {
@@ -263,8 +272,9 @@ std::optional<Scan> CallScanner::json() {
   const size_t value_end = at_;
   // Models leave brackets out. That a call ends there is certain only by its closing mark.
   std::string closers;
-  if (scan == Scan::broken && format_ == ToolFormat::tagged) {
-    const Scan close = match(kCallClose);
+  const std::string_view closer = call_closer(format_);
+  if (scan == Scan::broken && !closer.empty()) {
+    const Scan close = match(closer);
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
@@ -285,9 +295,10 @@ std::optional<Scan> CallScanner::after_json() {
   if (format_ == ToolFormat::plain) begin_ = at_;
   if (at_ == text_.size()) return Scan::more;
   const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
-  const bool tagged = format_ == ToolFormat::tagged;
+  const std::string_view closer = call_closer(format_);
+  const bool tagged = !closer.empty();
   if (tagged || format_ == ToolFormat::listed) {
-    const Scan close = match(tagged ? kCallClose : kListClose);
+    const Scan close = match(tagged ? closer : kListClose);
     if (close == Scan::complete) return close;
     if (close == Scan::broken && tagged && text_[at_] == '{' && !brackets) {
       step_ = Step::body;
@@ -327,21 +338,39 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
   if (name.empty()) return Scan::broken;
   begin_ = ++at_;
   if (step_ == Step::function_name) {
-    name_ = offered_name(*tools_, name);
-    open_ = {name_, "{"};
-    offered_ = streams_ && has_tool(*tools_, name_);
+    begin_function(name);
   } else {
     if (key_.empty()) expected_ = parameter_names(*tools_, name_);
-    key_ = name;
+    begin_parameter(name);
     expected_.erase(name);
     value_.emplace(begin_, exact_);
-    is_text_ = offered_ && must_be_text(*tools_, name_, key_);
-    text_sent_ = 0;
-    json_.reset();
-    if (may_be_structured(*tools_, name_, key_)) json_.emplace();
   }
   step_ = next_step;
   return std::nullopt;
+}
+
+void CallScanner::begin_function(std::string_view name) {
+  name_ = offered_name(*tools_, name);
+  open_ = {name_, "{"};
+  offered_ = streams_ && has_tool(*tools_, name_);
+}
+
+void CallScanner::begin_parameter(std::string_view name) {
+  key_ = name;
+  is_text_ = offered_ && must_be_text(*tools_, name_, key_);
+  text_sent_ = 0;
+  json_.reset();
+  if (may_be_structured(*tools_, name_, key_)) json_.emplace();
+}
+
+// Reads an object or list as the value that begins at begin_, because tags in it are text. False: it is not
+// complete. After it json_ is empty, and at_ is behind it; if it is none, at begin_.
+bool CallScanner::skip_structure() {
+  const Scan scan = next() ? json_->advance(text_, at_) : Scan::more;
+  if (scan == Scan::more && end_ == TextEnd::none) return false;
+  if (scan != Scan::complete || !lenient_json(trimmed(text_.substr(begin_, at_ - begin_)))) at_ = begin_;
+  json_.reset();
+  return true;
 }
 
 std::optional<Scan> CallScanner::parameter() {
@@ -367,28 +396,24 @@ std::optional<Scan> CallScanner::parameter() {
 }
 
 std::optional<Scan> CallScanner::value() {
-  if (json_) {  // tags inside an object or list are text
-    const Scan scan = next() ? json_->advance(text_, at_) : Scan::more;
-    if (scan == Scan::more && end_ == TextEnd::none) return scan;
-    if (scan == Scan::complete && lenient_json(trimmed(text_.substr(begin_, at_ - begin_))))
-      value_->skip(at_);
-    json_.reset();
+  if (json_) {
+    if (!skip_structure()) return Scan::more;
+    value_->skip(at_);
   }
   const Scan scan =
       value_->advance(text_, end_, [&](std::string_view key) { return expected_.contains(key); });
   if (scan != Scan::complete) {
-    if (scan == Scan::more) send_text();
+    if (scan == Scan::more) send_text(value_->certain(text_));
     if (scan == Scan::broken) at_ = text_.size();
     return scan;
   }
-  take_argument();
+  take_argument(value_->value(text_));
   at_ = value_->next();
   step_ = Step::parameter;
   return std::nullopt;
 }
 
-void CallScanner::take_argument() {
-  const auto value = value_->value(text_);
+void CallScanner::take_argument(std::string_view value) {
   auto json = typed_argument(*tools_, name_, key_, value);
   if (!json) return;
   if (text_sent_ > 0)
@@ -449,9 +474,10 @@ std::optional<Scan> CallScanner::mistral_name() {
   return std::nullopt;
 }
 
-// [CALL_ID]x[ARGS], [ARGS], or nothing before the object.
+// [CALL_ID]x[ARGS], [ARGS], or nothing before the object; <|message|> in messages.
 std::optional<Scan> CallScanner::call_id() {
-  constexpr std::string_view kId = "[CALL_ID]", kArguments = "[ARGS]";
+  constexpr std::string_view kId = "[CALL_ID]";
+  const std::string_view before = format_ == ToolFormat::messages ? "<|message|>" : "[ARGS]";
   size_t at = at_;
   if (text_.substr(at, kId.size()) == kId) {
     at += kId.size();
@@ -459,9 +485,9 @@ std::optional<Scan> CallScanner::call_id() {
     while (at < text_.size() && is_name_byte(text_[at]) && at - begin < kMaxNameBytes) ++at;
   }
   const auto rest = text_.substr(at);
-  const bool may = kArguments.substr(0, rest.size()) == rest || kId.substr(0, rest.size()) == rest;
-  if (rest.substr(0, kArguments.size()) == kArguments)
-    at_ = at + kArguments.size();
+  const bool may = before.substr(0, rest.size()) == rest || kId.substr(0, rest.size()) == rest;
+  if (rest.substr(0, before.size()) == before)
+    at_ = at + before.size();
   else if (may)
     return Scan::more;
   begin_ = at_;
@@ -491,17 +517,22 @@ std::optional<Scan> CallScanner::arguments() {
   if (call.arguments.empty() || (begins && !partial_->join(call))) return Scan::broken;
   calls_.push_back(std::move(call));
   partial_.reset();
-  return Scan::complete;
+  if (format_ != ToolFormat::messages) return Scan::complete;
+  step_ = Step::close;
+  return std::nullopt;
+}
+
+// The mark behind a whole call, which may be missing.
+std::optional<Scan> CallScanner::close() {
+  const size_t call_end = at_;
+  const std::string_view mark = is_gemma(format_) ? gemma_marks(format_).call_end : kMessageCallClose;
+  const Scan found = next() ? match(mark) : Scan::more;
+  if (found != Scan::complete) at_ = call_end;
+  return found == Scan::broken ? Scan::complete : found;
 }
 
 std::optional<Scan> CallScanner::gemma() {
   const GemmaMarks& marks = gemma_marks(format_);
-  if (step_ == Step::gemma_close) {
-    const size_t call_end = at_;
-    const Scan close = next() ? match(marks.call_end) : Scan::more;
-    if (close != Scan::complete) at_ = call_end;
-    return close == Scan::broken ? Scan::complete : close;
-  }
   if (name_.empty()) {
     if (!next()) return Scan::more;
     if (const Scan found = match("call:"); found != Scan::complete) return found;
@@ -529,7 +560,7 @@ std::optional<Scan> CallScanner::gemma_object() {
   if (!json || (begun() && !json->starts_with(open_.arguments))) return Scan::broken;
   open_ = {};
   calls_.push_back({name_, std::move(*json)});
-  step_ = Step::gemma_close;
+  step_ = Step::close;
   return std::nullopt;
 }
 

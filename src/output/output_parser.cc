@@ -5,6 +5,7 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "output/message_reader.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
@@ -44,11 +45,16 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
     all.push_back(format.reasoning->close);
     if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
   }
+  if (format.reasoning && format.reasoning->are_messages())
+    all.insert(all.end(), std::begin(kMessageMarks), std::end(kMessageMarks));
   if (tools == ToolFormat::tagged) add({kCallClose});
   if (tools == ToolFormat::mistral) add({"[ARGS]", "[CALL_ID]"});
   if (tools == ToolFormat::listed) add({kListClose});
   if (tools == ToolFormat::gemma4) add({"<tool_call|>", "<|\"|>"});
   if (tools == ToolFormat::function_gemma) add({"<end_function_call>", "<escape>"});
+  if (const PairTags* tags = pair_tags(tools))
+    for (const std::string_view mark : tags->marks())
+      if (!mark.empty()) all.push_back(mark);
   return all;
 }
 

@@ -21,15 +21,29 @@ std::vector<Marker> markers_of(const Tokenizer& tokenizer, const OutputRules& ru
 }
 
 ThoughtTracker tracker(const Tokenizer& tokenizer, const OutputRules& rules) {
-  if (!rules.format.reasoning) return {std::nullopt, std::nullopt, false};
+  using Begin = ThoughtTracker::Begin;
+  const Begin begin = rules.thinking_open ? Begin::thought : rules.goes_on ? Begin::answer : Begin::turn;
+  if (!rules.format.reasoning) return {std::nullopt, std::nullopt, begin};
   const ReasoningTags& tags = *rules.format.reasoning;
-  return {tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token), tokenizer.find(tags.close),
-          rules.thinking_open};
+  const auto close = tokenizer.find(tags.close);
+  if (auto messages = message_tokens(tags, tokenizer); messages && close)
+    return {std::move(*messages), *close, begin, false};
+  return {tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token), close, begin};
 }
 
 OutputRules with_tokens(const Tokenizer& tokenizer, OutputRules rules) {
   for (const Marker& marker : markers_of(tokenizer, rules)) rules.tokens.emplace_back(marker.text);
+  // They begin with a token.
+  if (rules.format.reasoning && rules.format.reasoning->are_messages())
+    rules.tokens.insert(rules.tokens.end(), {std::string(kMessageCallOpen), std::string(kThoughtOpen)});
   return rules;
+}
+
+std::optional<MessageReader> message_reader(const OutputRules& rules) {
+  using Part = MessageReader::Part;
+  if (!rules.format.reasoning || !rules.format.reasoning->are_messages()) return std::nullopt;
+  const Part begin = rules.thinking_open ? Part::thought : rules.goes_on ? Part::content : Part::header;
+  return MessageReader(begin, rules.reads_calls());
 }
 
 }  // namespace
@@ -42,7 +56,8 @@ OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop
       stop_tokens_(rules.stop_tokens),
       keep_stop_(rules.keep_stop),
       min_tokens_(rules.min_tokens),
-      parser_(with_tokens(tokenizer, rules)) {
+      parser_(with_tokens(tokenizer, rules)),
+      messages_(message_reader(rules)) {
   for (const Marker& marker : markers_of(tokenizer, rules)) markers_.push_back(marker.token);
 }
 
@@ -52,18 +67,47 @@ std::string OutputText::text_of(int token) {
   if (stop_token_found_ && !keep_stop_) return text;
   if (std::find(markers_.begin(), markers_.end(), token) != markers_.end()) {
     // The detokenizer would leave out a marker that the vocabulary calls special.
-    text = detokenizer_.flush();
-    parser_.mark(length_ + text.size());
-    text += tokenizer_.token_bytes(token);
+    text = take(detokenizer_.flush(), false);
+    text += take(tokenizer_.token_bytes(token), true);
   } else {
-    text = detokenizer_.push(token);
+    text = take(detokenizer_.push(token), false);
   }
-  length_ += text.size();
   if (thought_.accept(token, is_blank(tokenizer_.token_bytes(token)))) {
     const std::string before = stops_.flush();
     return stops_.stopped() ? before : before + text;
   }
-  return stops_.push(text, ++answer_tokens_ > min_tokens_).text;
+  answer_tokens_++;
+  return cut_at_stop(std::move(text));
+}
+
+// Text of the answer, up to a stop string. The tag that closes a thought before it is none of it.
+std::string OutputText::cut_at_stop(std::string text) {
+  std::string tag;
+  if (messages_ && text.starts_with(kThoughtClose)) {
+    tag = stops_.flush();
+    if (stops_.stopped()) return tag;
+    tag += kThoughtClose;
+    text.erase(0, kThoughtClose.size());
+  }
+  return tag + stops_.push(text, answer_tokens_ > min_tokens_).text;
+}
+
+std::string OutputText::take(std::string_view piece, bool mark) {
+  std::string text;
+  std::vector<size_t> marks;
+  if (messages_)
+    messages_->push(piece, mark, text, marks);
+  else
+    text = piece;
+  if (!messages_ && mark) marks.push_back(0);
+  place(text, marks);
+  return text;
+}
+
+// Tells the parser where in the text that follows marks begin.
+void OutputText::place(const std::string& text, const std::vector<size_t>& marks) {
+  for (const size_t at : marks) parser_.mark(length_ + at);
+  length_ += text.size();
 }
 
 std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
@@ -75,8 +119,15 @@ std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
 }
 
 std::vector<OutputEvent> OutputText::finish(bool cut) {
-  std::string text = detokenizer_.flush();
-  if (!thought_.inside()) text = stops_.push(text, answer_tokens_ > min_tokens_).text;
+  std::string text = take(detokenizer_.flush(), false);
+  if (messages_) {
+    std::string last;
+    std::vector<size_t> marks;
+    messages_->finish(last, marks);
+    place(last, marks);
+    text += last;
+  }
+  if (!thought_.inside()) text = cut_at_stop(std::move(text));
   if (!stopped()) text += stops_.flush();
   std::vector<OutputEvent> events;
   parser_.push(text, events);

@@ -2,10 +2,12 @@
 // content and tool calls.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "output/message_reader.h"
 #include "output/output_parser.h"
 #include "output/stop_matcher.h"
 #include "tokenizer/tokenizer.h"
@@ -32,6 +34,10 @@ class OutputText {
 
  private:
   std::string text_of(int token);
+  // The piece in the form for the parser. mark: it is a marker, which is a token.
+  std::string take(std::string_view piece, bool mark);
+  void place(const std::string& text, const std::vector<size_t>& marks);
+  std::string cut_at_stop(std::string text);
 
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
@@ -45,6 +51,7 @@ class OutputText {
   int answer_tokens_ = 0;
   bool stop_token_found_ = false;
   OutputParser parser_;
+  std::optional<MessageReader> messages_;
 };
 
 }  // namespace anabranch

@@ -1,5 +1,9 @@
 #include "output/reasoning.h"
 
+#include <utility>
+
+#include "output/message_reader.h"
+
 namespace anabranch {
 
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
@@ -7,13 +11,73 @@ std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
                                     {"[THINK]", "[/THINK]", ""},
                                     {"<seed:think>", "</seed:think>", ""},           // Seed-OSS
                                     {"<|START_THINKING|>", "<|END_THINKING|>", ""},  // Command R7B
-                                    {"<|channel>thought", "<channel|>", "<|channel>"}})
+                                    {"<|channel>thought", "<channel|>", "<|channel>"},
+                                    {std::string(kThoughtOpen), std::string(kThoughtClose), "<|channel|>",
+                                     "<|start|>assistant", "<|channel|>final<|message|>"}})
     if (tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token) && tokenizer.find(tags.close))
       return tags;
   return std::nullopt;
 }
 
+std::optional<MessageTokens> message_tokens(const ReasoningTags& tags, const Tokenizer& tokenizer) {
+  const auto start = tokenizer.find("<|start|>"), channel = tokenizer.find("<|channel|>"),
+             message = tokenizer.find("<|message|>");
+  if (!tags.are_messages() || !start || !channel || !message) return std::nullopt;
+  return MessageTokens{*start,
+                       *channel,
+                       *message,
+                       tokenizer.encode(kThoughtChannel, false),
+                       tokenizer.encode(tags.turn, true),
+                       tokenizer.encode(tags.answer, true)};
+}
+
+bool ThoughtTracker::opens(int token) const {
+  if (!messages_) return token == open_;
+  return header_ && channel_read_ == 0u && token == messages_->thought.front();
+}
+
+bool ThoughtTracker::accept_of_messages(int token) {
+  const MessageTokens& m = *messages_;
+  if (token == close_ || token == m.start || (token == m.channel && !header_)) {
+    const bool thought = inside_ || (header_ && !bare_ && (!headers_answer_ || turn_left_ > 0));
+    const bool starts = token == m.start;
+    if (inside_)
+      turn_left_ = m.turn.size() - (starts ? 1 : 0);
+    else if (turn_left_ > 0)
+      turn_left_--;
+    role_left_ = starts ? m.turn.size() - 1 : 0;
+    inside_ = bare_ = false;
+    header_ = true;
+    channel_read_.reset();
+    channel_seen_ = token == m.channel;
+    if (channel_seen_) channel_read_ = 0;
+    return thought;
+  }
+  if (inside_ || !header_) return inside_;
+  if (turn_left_ == m.turn.size()) turn_left_ = 0;  // <|start|> does not follow
+  const bool of_turn = turn_left_ > 0, of_role = role_left_ > 0;
+  if (of_turn) turn_left_--;
+  if (of_role) role_left_--;
+  bool text = false;
+  if (token == m.channel) {
+    channel_read_ = 0;
+    text = std::exchange(bare_, false);  // a reader takes the text as content now
+    channel_seen_ = true;
+  } else if (token == m.message) {
+    inside_ = channel_read_ == m.thought.size();
+    header_ = bare_ = false;
+  } else if (!channel_seen_ && !of_turn && !of_role) {
+    text = bare_ = true;
+  } else if (channel_read_ && *channel_read_ < m.thought.size() && token == m.thought[*channel_read_]) {
+    ++*channel_read_;
+  } else {
+    channel_read_.reset();
+  }
+  return of_turn || inside_ || !(headers_answer_ || text);
+}
+
 bool ThoughtTracker::accept(int token, bool blank) {
+  if (messages_) return accept_of_messages(token);
   if (token == open_) inside_ = true;
   if (!blank) blanks_left_ = 0;
   const bool thought = !answering();
@@ -25,11 +89,13 @@ bool ThoughtTracker::accept(int token, bool blank) {
   return thought;
 }
 
-std::vector<int> closing_tokens(const Tokenizer& tokenizer, const std::string& sentence, int close) {
+std::vector<int> closing_tokens(const Tokenizer& tokenizer, const std::string& sentence,
+                                const ReasoningTags& tags, bool answers) {
   constexpr const char* kSentence = "\n\nThat is enough thought. I will give the answer now.\n";
   std::vector<int> tokens = tokenizer.encode(sentence.empty() ? kSentence : sentence, false);
-  tokens.push_back(close);
-  for (const int token : tokenizer.encode("\n\n", false)) tokens.push_back(token);
+  tokens.push_back(*tokenizer.find(tags.close));
+  const std::string next = tags.are_messages() ? tags.turn + (answers ? tags.answer : "") : "\n\n";
+  for (const int token : tokenizer.encode(next, tags.are_messages())) tokens.push_back(token);
   return tokens;
 }
 

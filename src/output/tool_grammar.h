@@ -26,8 +26,13 @@ struct CallWishes {
 Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
                               const CallWishes& wishes, GrammarRules& rules);
 
+// The element for an answer that may stand where a call may: behind its header, if the format has messages.
+std::string answer_beside_calls(const OutputFormat& format, const Tokenizer& tokenizer,
+                                const std::string& answer, GrammarRules& rules);
+
 // Free text, with calls wherever the model opens one. Arguments satisfy the schema if the tool has "strict":
-// true; for other tools any are allowed. Errors: those of add_calls; unsupported unless calls are tagged.
+// true; for other tools any are allowed. Errors: those of add_calls; unsupported unless calls are tagged or
+// messages.
 Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
                                              const Json& tools, GrammarRules& rules);
 

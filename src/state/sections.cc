@@ -27,7 +27,7 @@ ArraySpec exact_block(const SectionFormat& format, SectionKind kind, const KvLay
 std::optional<ArraySpec> kv_spec(const SectionFormat& format, const SectionTag& tag) {
   const LayerLayout* layer = layer_of(format, tag);
   const auto* layout = layer ? std::get_if<KvLayout>(layer) : nullptr;
-  if (!layout) return std::nullopt;
+  if (!layout || (tag.kind == SectionKind::values && layout->value_dim > 0)) return std::nullopt;
   const ArraySpec exact = exact_block(format, tag.kind, *layout);
   if (format.kv == KvFormat::exact) return exact;
   return ArraySpec{{static_cast<int>(q8_bytes(exact.shape, exact.dtype, part_of(tag.kind)))}, Dtype::u8};
@@ -128,19 +128,19 @@ void write_kv_block(const SectionFormat& format, Stack stack, int layer, int blo
                 format.kv == KvFormat::q8 ? to_q8(host, part_of(kind), format.device->threads()) : host);
   };
   write(SectionKind::keys, kv.k.at(static_cast<size_t>(block)));
-  write(SectionKind::values, kv.v.at(static_cast<size_t>(block)));
+  if (kv.value_dim == 0) write(SectionKind::values, kv.v.at(static_cast<size_t>(block)));
 }
 
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
                    const StateSections& sections, ops::PagedKv& kv) {
   const Tensor* k = find_section(format, sections, tag_of(SectionKind::keys, stack, layer, block));
   const Tensor* v = find_section(format, sections, tag_of(SectionKind::values, stack, layer, block));
-  if (!k || !v) return false;
+  if (!k || (!v && kv.value_dim == 0)) return false;
   const KvLayout layout{kv.kv_heads, kv.head_dim};
   kv.k.resize(static_cast<size_t>(block)), kv.v.resize(static_cast<size_t>(block));
   Device& device = device_of(format, stack, layer);
   kv.k.push_back(block_on_device(format, SectionKind::keys, layout, *k, device));
-  kv.v.push_back(block_on_device(format, SectionKind::values, layout, *v, device));
+  kv.v.push_back(v ? block_on_device(format, SectionKind::values, layout, *v, device) : Tensor());
   return true;
 }
 

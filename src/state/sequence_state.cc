@@ -15,14 +15,19 @@ uint64_t sum_recurrent(const StateLayout& layout, uint64_t (*of)(const ops::Recu
   return bytes;
 }
 
+// Of one position.
+uint64_t kv_bytes(const KvLayout& kv, const Device& device) {
+  const uint64_t rows = kv.value_dim > 0 ? 1 : 2;
+  return rows * kv.kv_heads * kv.head_dim * anabranch::bytes_of(device.kv_dtype());
+}
+
 }  // namespace
 
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device) {
-  const uint64_t element = anabranch::bytes_of(device.kv_dtype());
   uint64_t bytes = 0;
   for (const auto& layer : layout) {
     const auto* kv = std::get_if<KvLayout>(&layer);
-    if (kv && !is_windowed(*kv)) bytes += 2ull * kv->kv_heads * kv->head_dim * element;
+    if (kv && !is_windowed(*kv)) bytes += kv_bytes(*kv, device);
   }
   return bytes;
 }
@@ -34,7 +39,7 @@ uint64_t fixed_bytes(const StateLayout& layout, const Device& device) {
     if (!kv || !is_windowed(*kv)) continue;
     // The window, the rest of its first block, and the tokens of a pass.
     const uint64_t positions = static_cast<uint64_t>(kv->window + kKvBlock + device.prefill_chunk());
-    windows += 2 * positions * kv->kv_heads * kv->head_dim * anabranch::bytes_of(device.kv_dtype());
+    windows += positions * kv_bytes(*kv, device);
   }
   return windows + recurrent_bytes(layout);
 }
@@ -64,6 +69,7 @@ SequenceState::SequenceState(std::span<Device* const> devices, const StateLayout
       AttentionState attention;
       attention.kv.kv_heads = kv->kv_heads;
       attention.kv.head_dim = kv->head_dim;
+      attention.kv.value_dim = kv->value_dim;
       attention.window = is_windowed(*kv) ? kv->window : 0;
       layers_.emplace_back(std::move(attention));
     } else {

@@ -27,9 +27,11 @@ struct Adapter;  // nn/adapter.h
 }
 
 // window: number of positions that a query sees, 0 = all. Blocks that no later query sees are dropped.
+// value_dim: see ops::PagedKv.
 struct KvLayout {
   int kv_heads = 0, head_dim = 0;
   int window = 0;
+  int value_dim = 0;
 };
 
 // Windows up to this size are stored completely in each cached state. The blocks of larger windows are stored

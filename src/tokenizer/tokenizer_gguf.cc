@@ -35,6 +35,7 @@ constexpr GgufPreTokenizer kPre[] = {
     {"llama-bpe", {kLlama3}, false, true, true},
     {"llama3", {kLlama3}, false, true, true},
     {"llama-v3", {kLlama3}, false, true, true},
+    {"lfm2", {kLlama3}, false, true, true},
     {"qwen2", {kQwen2}, true},
     {"deepseek-r1-qwen", {kQwen2}, false, false, true},
     {"qwen35", {kQwen35}, true},

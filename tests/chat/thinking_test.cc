@@ -59,7 +59,7 @@ TEST(ThinkingWish, ABoundWithoutRoomTurnsThinkingOff) {
   };
   for (const bool json : {false, true}) {
     const char* sentence = json ? "\n\nThat is enough thought. The answer is JSON and nothing else.\n" : "";
-    const size_t closing = closing_tokens(tokenizer, sentence, *tokenizer.find(tags.close)).size();
+    const size_t closing = closing_tokens(tokenizer, sentence, tags, false).size();
     int bound = 1;
     while (bound - (bound + 3) / 4 <= static_cast<int>(closing)) bound++;
     EXPECT_EQ(mode(bound, ThinkMode::on, json), ThinkMode::on) << bound;

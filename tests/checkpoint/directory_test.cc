@@ -294,6 +294,8 @@ TEST(Names, both_worlds_fold) {
   EXPECT_EQ(fold_name("model.mtp.fc.weight"), "mtp.fc.weight");
   EXPECT_EQ(fold_name("model.visual.patch.weight"), std::nullopt);
   EXPECT_EQ(fold_name("vision_tower.patch.weight"), std::nullopt);
+  EXPECT_EQ(fold_name("mm_projector.proj.0.weight"), std::nullopt);  // Kimi K2.5
+  EXPECT_EQ(fold_name("mm_projector.pre_norm.weight"), std::nullopt);
 }
 
 TEST(Names, of_vision_towers) {

@@ -1,6 +1,8 @@
 // Mixtures of experts as their checkpoints hold them: one matrix each, or fused.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/safetensors_writer.h"
@@ -61,6 +63,55 @@ TEST(Experts, fused_ones_are_cut) {
   EXPECT_EQ(values_of(*c, p + "up_proj.weight", {2, 2, 1}), (std::vector<float>{3, 4, 7, 8}));
   EXPECT_EQ(values_of(*c, p + "down_proj.weight", {2, 1, 2}), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_TRUE(c->finish().ok());
+}
+
+// The shapes of both matrices tell which way they are, also if one of them is square.
+TEST(Experts, fused_ones_with_the_inputs_first_are_turned) {
+  const auto counted = [](int count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    std::iota(values.begin(), values.end(), 1.0f);
+    return values;
+  };
+  struct Case {
+    int64_t width, inner;
+    bool turned;
+  };
+  for (const auto& [width, inner, turned] :
+       {Case{3, 2, true}, {3, 2, false}, {4, 2, true}, {4, 2, false}, {3, 3, true}, {3, 3, false}}) {
+    SafetensorsWriter w;
+    const auto size = static_cast<int>(2 * width * 2 * inner);
+    using Shape = std::vector<int64_t>;
+    w.f32("model.layers.0.mlp.experts.down_proj", turned ? Shape{2, inner, width} : Shape{2, width, inner},
+          counted(size / 2));
+    w.f32("model.layers.0.mlp.experts.gate_up_proj",
+          turned ? Shape{2, width, 2 * inner} : Shape{2, 2 * inner, width}, counted(size));
+    auto c = open(w);
+    ASSERT_TRUE(c);
+    const std::string p = "model.layers.0.mlp.switch_mlp.";
+    const auto up = values_of(*c, p + "up_proj.weight", {2, inner, width}),
+               down = values_of(*c, p + "down_proj.weight", {2, width, inner});
+    ASSERT_EQ(up.size(), static_cast<size_t>(size / 2));
+    for (int64_t e = 0; e < 2; e++)
+      for (int64_t i = 0; i < inner; i++)
+        for (int64_t h = 0; h < width; h++) {
+          const int64_t in_up =
+              turned ? (e * width + h) * 2 * inner + inner + i : (e * 2 * inner + inner + i) * width + h;
+          const int64_t in_down = turned ? (e * inner + i) * width + h : (e * width + h) * inner + i;
+          EXPECT_EQ(up[static_cast<size_t>((e * inner + i) * width + h)], static_cast<float>(1 + in_up));
+          EXPECT_EQ(down[static_cast<size_t>((e * width + h) * inner + i)], static_cast<float>(1 + in_down));
+        }
+  }
+}
+
+TEST(Experts, those_without_a_gate_are_renamed) {
+  SafetensorsWriter w;
+  w.f32("backbone.layers.1.mixer.experts.up_proj", {2, 1, 2}, {1, 2, 3, 4});
+  w.f32("backbone.layers.1.mixer.experts.down_proj", {2, 2, 1}, {5, 6, 7, 8});
+  auto c = open(w);
+  ASSERT_TRUE(c);
+  const std::string p = "model.layers.1.mlp.switch_mlp.";
+  EXPECT_EQ(values_of(*c, p + "up_proj.weight", {2, 1, 2}), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(values_of(*c, p + "down_proj.weight", {2, 2, 1}), (std::vector<float>{5, 6, 7, 8}));
 }
 
 TEST(Experts, without_data_cost_nothing) {

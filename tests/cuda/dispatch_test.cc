@@ -122,7 +122,7 @@ TEST(CudaDispatch, NormsOfFewRows) {
     const ExpertMatrices gate = stack(inner, width), up = stack(inner, width), down = stack(width, inner);
     const MixtureWeights w{&router, {.top_k = 2}, {&gate, &up, &down}};
     EXPECT_EQ(kernels_of([&] {
-                mixture(zeros(device, {1, width}), norm, w, true);
+                mixture(zeros(device, {1, width}), &norm, w, true);
               }),
               (std::vector<std::string>{"gemv", "few_gate_up", "few_down"}));
   });
@@ -157,7 +157,7 @@ TEST(CudaDispatch, MixturesOfExperts) {
     const auto launched = [&](int rows, const ExpertMatrices& second) {
       return launches_of([&, rows] {
         const Routing routing = route(zeros(device, {rows, count}), {.top_k = top_k});
-        mix_experts(zeros(device, {rows, width}), norm, routing, {&gate, &second, &down});
+        mix_experts(zeros(device, {rows, width}), &norm, routing, {&gate, &second, &down});
       });
     };
     const auto names = [](const std::vector<FakeLaunch>& launches) {

@@ -5,10 +5,12 @@
 #include <numeric>
 
 #include "cuda/emulated_card.h"
+#include "nn/decoder_layer.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/weight.h"
 #include "ops/cuda_cases.h"
 #include "ops/expert_mixtures.h"
+#include "ops/table.h"
 
 namespace anabranch::ops {
 namespace {
@@ -44,6 +46,85 @@ std::vector<float> logits_of(int experts, Random& random) {
   row(6)[experts - 1] = -std::numeric_limits<float>::infinity();
   row(7)[0] = std::numeric_limits<float>::infinity();
   return x;
+}
+
+// Biases, groups and bounds of the divisor, as the CPU has them; also of one row alone.
+TEST_F(EmulatedExperts, RouteByScoresAndGroups) {
+  Random random(9);
+  for (const auto& [experts, top_k, groups, top_groups] : {std::tuple{8, 2, 1, 1},
+                                                           {8, 2, 2, 1},
+                                                           {12, 3, 4, 2},
+                                                           {64, 6, 32, 7},
+                                                           {90, 8, 3, 1},
+                                                           {256, 8, 8, 4},
+                                                           {512, 10, 16, 3},
+                                                           {600, 5, 20, 20}}) {
+    const Tensor logits = to_tensor(logits_of(experts, random), {9, experts}),
+                 bias = to_tensor(random.vector(experts, 0.7f), {experts});
+    for (int option = 0; option < 16; option++) {
+      RouterSpec spec{top_k, option & 1 ? RouterSpec::Scores::sigmoid : RouterSpec::Scores::softmax,
+                      (option & 2) != 0, 2.5f};
+      spec.groups = groups, spec.top_groups = top_groups;
+      if (option & 4) spec.added_sum = 1e-6f, spec.least_sum = 0.3f;
+      const auto on = [&](Device& device, int begin, int end) {
+        const Tensor biases = device.to_device(bias);
+        return route(device.to_device(logits).slice_rows(begin, end), spec, nullptr,
+                     option & 8 ? &biases : nullptr);
+      };
+      const Routing got = on(card(), 0, 9), want = on(cpu_device(), 0, 9), alone = on(card(), 8, 9);
+      const auto what =
+          fmt::format("{} of {}, {} of {} groups, option {}", top_k, experts, top_groups, groups, option);
+      EXPECT_EQ(ints(got.experts), ints(want.experts)) << what;
+      const auto weights = to_vector(got.weights), wanted = to_vector(want.weights);
+      for (size_t i = 0; i < weights.size(); i++)
+        EXPECT_TRUE(std::isnan(wanted[i])
+                        ? std::isnan(weights[i])
+                        : std::fabs(weights[i] - wanted[i]) <= 2e-6 * std::fabs(wanted[i]) + 1e-30)
+            << what << " at " << i << ": " << weights[i] << ", not " << wanted[i];
+      expect_same_bits(alone.weights, got.weights.slice_rows(8, 9), what);
+    }
+  }
+}
+
+// Routers and experts without kernels are refused by name before a model is loaded.
+TEST_F(EmulatedExperts, RoutersWithoutKernels) {
+  const auto why = [&](RouterSpec spec, bool gated = true) {
+    return card().ops().mixture_unsupported(spec, gated);
+  };
+  const RouterSpec grouped{.top_k = 2, .groups = 4, .top_groups = 2};
+  RouterSpec best = grouped, alone{.top_k = 2, .best_of_group = true};
+  best.best_of_group = true;
+  EXPECT_EQ(why(grouped), "");
+  EXPECT_EQ(why(alone), "");
+  EXPECT_NE(why(best).find("groups of experts"), std::string::npos);
+  EXPECT_NE(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}).find("Phi-3.5-MoE"),
+            std::string::npos);
+  EXPECT_NE(why(grouped, false).find("without a gate"), std::string::npos);
+}
+
+// The sum with the residual stream is a part of a mixture's last kernel.
+TEST_F(EmulatedExperts, ALayerLaunchesNoSumOfItsOwn) {
+  Random random(3);
+  constexpr int kWidth = 64, kInner = 32, kCount = 4;
+  const auto matrix = [](int rows, int cols) {
+    return affine_matrix(rows, cols, 4, 32, ScaleType::bf16, false, 7).source();
+  };
+  const auto experts = [&](int rows, int cols) {
+    return ExpertMatrices::make(card(), matrix(kCount * rows, cols), kCount);
+  };
+  nn::DecoderLayer layer;
+  layer.mixer = nn::Absent();
+  layer.norm2 = nn::Norm{{there(random.vector(kWidth), {kWidth}), 1e-6f}};
+  layer.mlp = nn::Moe{.routing = {.top_k = 2},
+                      .router = Weight::make(card(), matrix(kCount, kWidth)),
+                      .gate = experts(kInner, kWidth),
+                      .up = experts(kInner, kWidth),
+                      .down = experts(kWidth, kInner)};
+  const Tensor x = there(random.vector(3 * kWidth), {3, kWidth});
+  fake_cards[0].launches.clear();
+  layer(x, Batch(), 0);
+  EXPECT_FALSE(fake_cards[0].launches.empty());
+  for (const FakeLaunch& launch : fake_cards[0].launches) EXPECT_NE(launch.kernel, "pairs");
 }
 
 TEST_F(EmulatedExperts, Route) {
@@ -359,7 +440,7 @@ TEST_F(EmulatedExperts, SplitExpertsGiveTheSameBits) {
     const Tensor x = device->to_device(random_tensor({40, m.width}, rng));
     const MixtureWeights w{&router, {.top_k = m.top_k}, {&loaded.gate.all, &loaded.up.all, &loaded.down.all}};
     const auto run = [&](int rows) {
-      return to_vector(mixture(x.slice_rows(0, rows), loaded.norm, w, false));
+      return to_vector(mixture(x.slice_rows(0, rows), &loaded.norm, w, false));
     };
     answers.push_back(run(40));  // of which missing experts come to the device first
     for (int i = 0; i < 300; i++) answers.back() = i % 64 == 0 ? run(40) : (run(1), answers.back());

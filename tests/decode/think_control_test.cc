@@ -30,6 +30,66 @@ class Control : public ::testing::Test {
   ThinkTokens tokens_{.open = kOpen, .close = kClose, .ends = {kEnd}, .blanks = {kBlank}, .traits = {}};
 };
 
+// Thoughts and answers that are messages (gpt-oss): a thought is <channel> name <message> ... <close>.
+TEST_F(Control, MessagesAreKeptApartByTheirHeaders) {
+  constexpr int kBegin = 20, kChannel = 21, kMessage = 22, kThought = 23, kRole = 24, kFinal = 25;
+  tokens_.open.reset();
+  tokens_.messages = MessageTokens{kBegin, kChannel, kMessage, {kThought}, {kBegin, kRole}, {}};
+  auto control = make({.budget = 3, .next = {kBegin, kRole}});
+  for (const int token : {kChannel, kThought, kMessage, kWord}) EXPECT_EQ(take(control, token), token);
+  EXPECT_TRUE(control.thinking());
+  EXPECT_EQ(take(control, kClose), kClose);
+  EXPECT_EQ(take_forced(control), (std::vector<int>{kBegin, kRole})) << "the next message's beginning";
+  EXPECT_FALSE(control.allows(kEnd)) << "no answer yet";
+  take(control, kChannel);
+  EXPECT_TRUE(control.allows(kThought)) << "the budget has room";
+  EXPECT_FALSE(control.answering());
+  for (const int token : {kFinal, kMessage}) take(control, token);
+  EXPECT_TRUE(control.answering());
+  EXPECT_EQ(control.answer_tokens(), 0);
+  take(control, kWord);
+  EXPECT_EQ(control.answer_tokens(), 1);
+
+  // Text without a header is an answer, which may end: at the beginning, in a completion, and behind a
+  // thought. A role is no answer.
+  for (const ThinkRules& rules : {ThinkRules{}, ThinkRules{.in_answer = true}}) {
+    auto bare = make(rules);
+    EXPECT_TRUE(bare.allows(kEnd));
+    for (const int token : {kWord, kWord + 1}) {
+      take(bare, token);
+      EXPECT_TRUE(bare.answering());
+      EXPECT_TRUE(bare.allows(kEnd));
+    }
+    EXPECT_EQ(bare.answer_tokens(), 2);
+    EXPECT_EQ(take(bare, kEnd), kEnd);
+  }
+  auto behind = make({.open = true, .next = {kBegin, kRole}});
+  take(behind, kWord);
+  take(behind, kClose);
+  take_forced(behind);
+  EXPECT_FALSE(behind.allows(kEnd));
+  take(behind, kWord);
+  EXPECT_TRUE(behind.allows(kEnd));
+  auto header = make({});
+  for (const int token : {kChannel, kFinal}) {
+    take(header, token);
+    EXPECT_FALSE(header.allows(kEnd)) << "within a header";
+  }
+  take(header, kMessage);
+  EXPECT_FALSE(header.allows(kEnd)) << "an answer without a token";
+
+  auto spent = make({.budget = 0});
+  take(spent, kChannel);
+  EXPECT_FALSE(spent.allows(kThought));
+  EXPECT_TRUE(spent.allows(kFinal));
+
+  auto grammar = make({.open = true, .headers_answer = true, .next = {kBegin, kRole}});
+  take(grammar, kWord);
+  take(grammar, kBegin);  // without the closing tag
+  EXPECT_EQ(take_forced(grammar), std::vector<int>{kRole});
+  EXPECT_TRUE(grammar.answering()) << "a grammar writes the header";
+}
+
 TEST_F(Control, TheAnswersBeginningIsForcedOnce) {
   auto control = make({.open = true, .budget = 2, .escape = {kStart}});
   take(control, kWord);

@@ -47,9 +47,20 @@ constexpr const char* kModels[] = {
     "granite_h_rope",
     "bamba",
     "olmo_hybrid_rope",
+    "falcon_h1_norm_after",
+    "minimax",
+    "kimi_linear",
+    "bailing_hybrid",
+    "lara_mini_biases",
     "glm4",
     "qwen2_moe",
     "hunyuan_v1_dense",
+    "deepseek_v3",
+    "minicpm3",
+    "glm4_moe",
+    "ernie4_5_moe",
+    "nemotron_h_moe",
+    "gpt_oss",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case
@@ -118,6 +129,19 @@ TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
       }
     });
     EXPECT_GT(errors, 50 / kEvery) << name;
+  }
+}
+
+// A text_config that does not fit, in a config of any family.
+TEST(HostileConfig, AnyTextConfigIsAnErrorOrRuns) {
+  const Json types = {nullptr, 3, "", "llama", "gemma3_text", "qwen3_5_text", "deepseek_v3", "nemotron_h"};
+  for (const char* name : kModels) {
+    const Variant model(name);
+    for (const Json& type : types) {
+      Json bad = model.config();
+      bad["text_config"] = type.is_null() ? Json::object() : Json{{"model_type", type}};
+      ASSERT_NO_THROW(model.outcome_of(bad)) << name << ": " << type;
+    }
   }
 }
 
@@ -222,6 +246,12 @@ TEST(HostileConfig, ErrorsSayWhatIsWrong) {
       {"bamba", "rope_parameters", {{"partial_rotary_factor", 0.25}}, "3 dimensions of each head turn"},
       {"olmo_hybrid", "layer_types", Json(Json::array_t(4, "linear_attention")), "each at least once"},
       {"olmo_hybrid", "layer_types", Json(Json::array_t(4, "full_attention")), "each at least once"},
+      {"deepseek_v3", "text_config", Json::object(), "model_type \"\" is not supported in text_config"},
+      {"deepseek_v3",
+       "text_config",
+       {{"model_type", "llama"}},
+       "model_type \"llama\" is not supported in text_config"},
+      {"glm4_moe", "n_shared_experts", 1024, "has shape"},
       {"llama_tied", "max_position_embeddings", 1, ""},
       {"llama_tied", "num_hidden_layers", 1025, "\"num_hidden_layers\" is 1025"},
       {"llama_tied", "num_hidden_layers", 5, "model.layers.4.self_attn.q_proj.weight\" is missing"},
@@ -279,6 +309,14 @@ TEST(HostileConfig, AnySizesAreAnErrorOrRunExactly) {
                             "num_experts_per_tok",
                             "top_k_experts",
                             "moe_intermediate_size",
+                            "n_routed_experts",
+                            "n_shared_experts",
+                            "n_group",
+                            "topk_group",
+                            "first_k_dense_replace",
+                            "moe_latent_size",
+                            "moe_num_experts",
+                            "moe_k",
                             "shared_expert_intermediate_size",
                             "decoder_sparse_step",
                             "full_attention_interval",
@@ -287,6 +325,12 @@ TEST(HostileConfig, AnySizesAreAnErrorOrRunExactly) {
                             "linear_value_head_dim",
                             "linear_num_key_heads",
                             "linear_num_value_heads",
+                            "linear_num_heads",
+                            "linear_head_dim",
+                            "kv_lora_rank",
+                            "qk_nope_head_dim",
+                            "v_head_dim",
+                            "mamba_d_ssm",
                             "mamba_num_heads",
                             "mamba_head_dim",
                             "mamba_n_heads",

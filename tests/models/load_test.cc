@@ -1,6 +1,10 @@
 // What a model reads beside its weights: ends of a turn, whether it has a head, a vocabulary for drafts.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "base/mapped_file.h"
+#include "checkpoint/safetensors_writer.h"
 #include "models/any_weights.h"
 #include "models/model.h"
 #include "ops/cpu/device.h"
@@ -77,6 +81,41 @@ TEST_F(LoadedModel, AModelOfTheFirstLayersRuns) {
     const auto model = Model::load(weights, *device_, options);
     ASSERT_TRUE(model) << model.error().message;
     EXPECT_EQ(layers, 3u) << pattern;
+  }
+}
+
+// Layers for prediction, numbered like the others or not, are left aside with tensors of any type, if the
+// config counts them.
+TEST(LayersForPrediction, AreLeftAside) {
+  namespace fs = std::filesystem;
+  for (const char* name : {"glm4_moe", "deepseek_v3", "glm4_moe_lite", "bailing_hybrid", "exaone_moe"}) {
+    const fs::path from = fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / name / "model";
+    Json config = parse_json(read_file((from / "config.json").string(), 1 << 20).value()).value();
+    const int layers = config["num_hidden_layers"];
+    const auto error_with = [&](int stated, const std::string& extra) {
+      const testing::TempDir dir;
+      fs::create_symlink(from / "model.safetensors", fs::path(dir.path()) / "model.safetensors");
+      config["num_nextn_predict_layers"] = stated;
+      dir.write("config.json", config.dump());
+      dir.write("model-2.safetensors", testing::SafetensorsWriter()
+                                           .f32(extra + "eh_proj.weight", {1, 2}, {1, 2})
+                                           .add(extra + "mlp.up_proj.weight", "F8_E5M2", {1, 2}, "12")
+                                           .bytes());
+      const auto checkpoint = Checkpoint::open(dir.path());
+      if (!checkpoint) return checkpoint.error().message;
+      const auto spec = read_model_spec(**checkpoint, ops::cpu_device());
+      if (!spec) return spec.error().message;
+      if (const auto types = (*checkpoint)->check_types(spec->names_of_mtp()); !types)
+        return types.error().message;
+      const auto model = Model::load(**checkpoint, ops::cpu_device());
+      return model ? std::string() : model.error().message;
+    };
+    const auto layer = [&](int i) { return fmt::format("model.layers.{}.", layers + i); };
+    EXPECT_EQ(error_with(1, layer(0)), "") << name;
+    EXPECT_EQ(error_with(2, layer(1)), "") << name;
+    EXPECT_NE(error_with(1, layer(1)).find(layer(1)), std::string::npos) << name;
+    EXPECT_NE(error_with(0, layer(0)).find(layer(0)), std::string::npos) << name;
+    EXPECT_EQ(error_with(1, "model.mtp_block.0."), "") << name;
   }
 }
 

@@ -230,7 +230,7 @@ Tensor fed(const DecoderLayer& layer, const Mlp& mlp, const Tensor& h, const Ten
 Tensor fed(const DecoderLayer& layer, const Moe& moe, const Tensor& h, const Tensor&) {
   const Tensor normed = (*layer.norm2)(h);
   const ops::Routing routing = ops::route(ops::linear(normed, moe.router), moe.routing);
-  Tensor y = ops::mix_experts(h, *layer.norm2, routing, {&moe.gate, &moe.up, &moe.down});
+  Tensor y = ops::mix_experts(h, &*layer.norm2, routing, {&*moe.gate, &moe.up, &moe.down});
   if (moe.shared) {  // the last of the sum: y + sigmoid(gate) * output
     const Tensor out =
         ops::linear(ops::swiglu(ops::linear(normed, moe.shared->gate), ops::linear(normed, moe.shared->up)),
@@ -252,8 +252,8 @@ Tensor fed(const DecoderLayer& layer, const MlpAndMoe& both, const Tensor& h, co
   const Last last = plain(both.mlp, (*layer.norm2)(h));
   const Moe& moe = both.moe;
   const Tensor logits = ops::linear((*moe.router_norm)(h), moe.router);
-  const Tensor mixed = ops::mix_experts(h, both.pre_moe, ops::route(logits, moe.routing, &*moe.expert_scale),
-                                        {&moe.gate, &moe.up, &moe.down, moe.activation});
+  const Tensor mixed = ops::mix_experts(h, &both.pre_moe, ops::route(logits, moe.routing, &*moe.expert_scale),
+                                        {&*moe.gate, &moe.up, &moe.down, moe.activation});
   return ops::add(
       h, (*layer.post2)(ops::add(both.post_mlp(plain_linear(last.y, last.linear)), both.post_moe(mixed))));
 }

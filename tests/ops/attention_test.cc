@@ -11,16 +11,45 @@ namespace {
 struct Layout {
   int heads, kv_heads, dim, window;
   float soft_cap = 0;
+  int value_dim = 0;
+  bool sinks = false;
   std::string name() const {
-    return fmt::format("{} / {} heads of {}, window {}, cap {}", heads, kv_heads, dim, window, soft_cap);
+    return fmt::format("{} / {} heads of {}, window {}, cap {}, values {}, sinks {}", heads, kv_heads, dim,
+                       window, soft_cap, value_dim, sinks);
   }
 };
 // Dims that fill the tiles of 16 and dims that do not, every size of group from 1 to 8, with and without
-// windows.
-const Layout kLayouts[] = {{4, 4, 16, 0},    {6, 2, 64, 0},   {8, 1, 32, 0},    {3, 3, 24, 0},
-                           {8, 2, 128, 100}, {2, 1, 20, 300}, {5, 1, 80, 0},    {6, 1, 96, 40},
-                           {8, 2, 256, 0},   {7, 1, 64, 257}, {9, 3, 64, 1},    {1, 1, 256, 256},
-                           {2, 1, 33, 0},    {1, 1, 257, 0},  {4, 2, 64, 0, 3}, {8, 1, 512, 300, 1.5f}};
+// windows, with values that are a part of the keys or not, with and without sinks.
+const Layout kLayouts[] = {{4, 4, 16, 0},
+                           {6, 2, 64, 0},
+                           {8, 1, 32, 0},
+                           {3, 3, 24, 0},
+                           {8, 2, 128, 100},
+                           {2, 1, 20, 300},
+                           {5, 1, 80, 0},
+                           {6, 1, 96, 40},
+                           {8, 2, 256, 0},
+                           {7, 1, 64, 257},
+                           {9, 3, 64, 1},
+                           {1, 1, 256, 256},
+                           {2, 1, 33, 0},
+                           {1, 1, 257, 0},
+                           {4, 2, 64, 0, 3},
+                           {8, 1, 512, 300, 1.5f},
+                           {4, 1, 40, 0, 0, 24},
+                           {5, 1, 33, 0, 0, 17},
+                           {20, 1, 96, 0, 0, 64},
+                           {2, 2, 18, 100, 0, 18},
+                           {3, 1, 288, 300, 2, 256},
+                           {6, 2, 24, 0, 0, 0, true},
+                           {4, 1, 64, 257, 0, 0, true}};
+
+ScoreSpec scores_of(Device& device, const Layout& l) {
+  ScoreSpec scores{0.3f, l.window, l.soft_cap};
+  Rng rng(7);
+  if (l.sinks) scores.sinks = device.to_device(random_tensor({l.heads}, rng, 9));
+  return scores;
+}
 
 struct Inputs {
   Tensor q, k, v;
@@ -38,6 +67,7 @@ PagedKv make_cache(const Layout& l) {
   PagedKv kv;
   kv.kv_heads = l.kv_heads;
   kv.head_dim = l.dim;
+  kv.value_dim = l.value_dim;
   return kv;
 }
 
@@ -51,7 +81,7 @@ Tensor run(Device& device, const Layout& l, const Inputs& inputs, const std::vec
   for (int t = 0; t < tokens;) {
     const int end = std::min(tokens, t + chunks[std::min(i++, chunks.size() - 1)]);
     kv_append(kv, in.k.slice_rows(t, end), in.v.slice_rows(t, end));
-    parts.push_back(attention(in.q.slice_rows(t, end), kv, {0.3f, l.window, l.soft_cap}));
+    parts.push_back(attention(in.q.slice_rows(t, end), kv, scores_of(device, l)));
     t = end;
   }
   return concat_rows(parts);
@@ -286,6 +316,24 @@ TEST(Attention, HugeValuesSaturate) {
   for (float y : to_vector(attention(all(1e-6f), kv, {1.0f}))) EXPECT_EQ(y, 65504.0f);
 }
 
+// Values that are a part of the keys take no memory, and give the bits that a copy of them gives.
+TEST(Attention, PartOfTheKeysAsValues) {
+  Rng rng(12);
+  const Layout l = {6, 1, 48, 0, 0, 48}, own = {6, 1, 48, 0};
+  Inputs in = make_inputs(l, 300, rng);
+  in.v = in.k;
+  for (const bool precise : {false, true}) {
+    Device& cpu = cpu_device(0, precise);
+    for (const int rows : {1, 5, 40})
+      expect_same_bits(attention(last_queries(cpu, in, 300, rows), filled_cache(cpu, l, in, 300), {0.3f}),
+                       attention(last_queries(cpu, in, 300, rows), filled_cache(cpu, own, in, 300), {0.3f}),
+                       fmt::format("{} rows", rows));
+    const PagedKv kv = filled_cache(cpu, l, in, 300);
+    EXPECT_EQ(kv.v.size(), 2u);
+    EXPECT_TRUE(kv.v[0].empty() && kv.v[1].empty());
+  }
+}
+
 TEST(Attention, RefusesWrongShapes) {
   PagedKv kv = make_cache({4, 2, 32, 0});
   const auto zeros = [](const Shape& shape) { return cpu_device().zeros(shape, Dtype::f32); };
@@ -295,6 +343,8 @@ TEST(Attention, RefusesWrongShapes) {
   EXPECT_THROW(attention(zeros({1, 3, 32}), kv, {1}), std::invalid_argument);
   EXPECT_THROW(attention(zeros({1, 4, 16}), kv, {1}), std::invalid_argument);
   EXPECT_THROW(kv_truncate(kv, 2), std::invalid_argument);
+  kv.value_dim = 33;
+  EXPECT_THROW(attention(zeros({1, 4, 32}), kv, {1}), std::invalid_argument);
 }
 
 }  // namespace

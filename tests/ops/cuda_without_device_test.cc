@@ -115,18 +115,19 @@ TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
 
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
   for (const int dim : {32, 64, 96, 128, 256, 512})
-    EXPECT_EQ(cuda::attention_unsupported(dim, {}), "") << dim;
-  for (const int dim : {0, 16, 80, 288, 480}) EXPECT_NE(cuda::attention_unsupported(dim, {}), "") << dim;
+    EXPECT_EQ(cuda::attention_unsupported(dim, {}, false), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 480})
+    EXPECT_NE(cuda::attention_unsupported(dim, {}, false), "") << dim;
   Rope dynamic{{1.0f, 0.5f}};
   dynamic.far_from = 100;
-  EXPECT_NE(cuda::attention_unsupported(64, dynamic), "");
+  EXPECT_NE(cuda::attention_unsupported(64, dynamic, false), "");
   for (const auto& shape : kDeltaShapes) EXPECT_EQ(cuda::recurrence_unsupported(shape), "");
   EXPECT_EQ(cuda::recurrence_unsupported({1, 1, 16, 256, 2}), "");
   for (const auto& [keys, values, taps] :
        {std::tuple{0, 32, 4}, {24, 32, 4}, {144, 32, 4}, {64, 0, 4}, {64, 48, 4}, {64, 64, 1}})
     EXPECT_NE(cuda::recurrence_unsupported({1, 1, keys, values, taps}), "")
         << keys << " " << values << " " << taps;
-  EXPECT_EQ(cpu_device().ops().attention_unsupported(80, {}), "");  // the CPU takes any
+  EXPECT_EQ(cpu_device().ops().attention_unsupported(80, {}, false), "");  // the CPU takes any
   EXPECT_EQ(cpu_device().ops().recurrence_unsupported({1, 1, 24, 24, 1}), "");
 }
 

@@ -59,7 +59,7 @@ struct Loaded {
   }
   Tensor mix(const Tensor& x, const Routing& routing, const SharedExpert* shared = nullptr) const {
     const Experts experts{&gate.all, &up.all, &down.all, activation};
-    return mix_experts(x, norm, routing, experts, shared);
+    return mix_experts(x, &norm, routing, experts, shared);
   }
   SharedExpert shared(const Tensor* gate_logits) const {
     return {&shared_gate, &shared_up, &shared_down, gate_logits};
@@ -115,7 +115,7 @@ inline void expect_mixture_of_parts(Device& device, const Mixture& m, std::initi
         const SharedExpert shared = loaded.shared(w.output_gate ? &logits[1] : nullptr);
         const Tensor y = loaded.mix(x, routing, with_shared ? &shared : nullptr);
         counted += static_cast<uint64_t>(2 * rows * m.top_k);
-        EXPECT_TRUE(bits_agree(to_vector(mixture(x, loaded.norm, w, more)), to_vector(more ? add(x, y) : y)))
+        EXPECT_TRUE(bits_agree(to_vector(mixture(x, &loaded.norm, w, more)), to_vector(more ? add(x, y) : y)))
             << m.width << " x " << m.inner << ", " << rows << " rows, shared " << with_shared << ", more "
             << more;
       }

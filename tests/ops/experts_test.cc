@@ -111,8 +111,8 @@ TEST_P(MixExperts, SameBitsAsOneExpertAfterTheOther) {
         const Tensor gate_logits = device.to_device(to_tensor(random.vector(rows, 2), {rows, 1}));
         const Routing routing = route(logits, {.top_k = kTopK});
         const SharedExpert shared{&m.shared_gate, &m.shared_up, &m.shared_down, &gate_logits};
-        const auto mixed = to_vector(mix_experts(x, m.norm, routing, m.experts(), &shared));
-        const auto routed = to_vector(mix_experts(x, m.norm, routing, m.experts()));
+        const auto mixed = to_vector(mix_experts(x, &m.norm, routing, m.experts(), &shared));
+        const auto routed = to_vector(mix_experts(x, &m.norm, routing, m.experts()));
         for (int r = 0; r < rows; r++) {
           const Tensor row = x.slice_rows(r, r + 1);
           const int32_t* chosen = routing.experts.data<int32_t>() + r * kTopK;
@@ -129,6 +129,33 @@ TEST_P(MixExperts, SameBitsAsOneExpertAfterTheOther) {
   }
 }
 
+// relu(up x)^2 in place of a gated unit, of x as it is.
+TEST_P(MixExperts, WithoutAGateAndWithoutANorm) {
+  for (const int threads : {1, 2}) {
+    Device& device = cpu_device(threads);
+    const Mixture m(device, GetParam(), 7);
+    Random random(4);
+    for (const int rows : {1, 2, 7, 64}) {
+      const Tensor x = device.to_device(to_tensor(random.vector(rows * kWidth), {rows, kWidth})),
+                   logits = device.to_device(to_tensor(random.vector(rows * kExperts, 3), {rows, kExperts}));
+      const Routing routing = route(logits, {.top_k = kTopK});
+      const auto mixed =
+          to_vector(mix_experts(x, nullptr, routing, {nullptr, &m.up->stacked, &m.down->stacked}));
+      for (int r = 0; r < rows; r++) {
+        std::vector<float> y(kWidth);
+        for (int i = r * kTopK; i < (r + 1) * kTopK; i++) {
+          const auto e = static_cast<size_t>(routing.experts.data<int32_t>()[i]);
+          const auto out =
+              to_vector(linear(relu2(linear(x.slice_rows(r, r + 1), m.up->alone[e])), m.down->alone[e]));
+          for (size_t h = 0; h < y.size(); h++)
+            y[h] = std::fma(routing.weights.data<float>()[i], out[h], y[h]);
+        }
+        ASSERT_TRUE(bits_agree(mixed.data() + r * kWidth, y.data(), kWidth)) << "row " << r << " of " << rows;
+      }
+    }
+  }
+}
+
 TEST_P(MixExperts, CountsTheRowsOfEachExpert) {
   const auto device = cpu::open_cpu(1, false);
   EXPECT_TRUE(device->expert_rows().empty());
@@ -140,7 +167,7 @@ TEST_P(MixExperts, CountsTheRowsOfEachExpert) {
                  logits = to_tensor(random.vector(rows * kExperts, 3), {rows, kExperts});
     const Routing routing = route(device->to_device(logits), {.top_k = kTopK});
     const Mixture& m = mixture == 0 ? first : second;
-    mix_experts(device->to_device(x), m.norm, routing, m.experts());
+    mix_experts(device->to_device(x), &m.norm, routing, m.experts());
     for (int i = 0; i < rows * kTopK; i++)
       wanted[static_cast<size_t>(mixture)][static_cast<size_t>(routing.experts.data<int32_t>()[i])]++;
   }
@@ -158,7 +185,7 @@ TEST_P(MixExperts, EveryTargetIsCloseToTheReference) {
     const Routing routing = route(device.to_device(to_tensor(logits, {kRows, kExperts})), {.top_k = kTopK});
     const SharedExpert shared{&m.shared_gate, &m.shared_up, &m.shared_down};
     return to_vector(
-        mix_experts(device.to_device(to_tensor(x, {kRows, kWidth})), m.norm, routing, m.experts(), &shared));
+        mix_experts(device.to_device(to_tensor(x, {kRows, kWidth})), &m.norm, routing, m.experts(), &shared));
   };
   const auto want = run(reference_device());
   float largest = 0;
@@ -203,11 +230,12 @@ struct Chosen {
 };
 
 Chosen choose(Device& device, const std::vector<float>& logits, const RouterSpec& spec,
-              const std::vector<float>& scale = {}) {
+              const std::vector<float>& scale = {}, const std::vector<float>& bias = {}) {
   const int count = static_cast<int>(logits.size());
-  const Tensor scales = scale.empty() ? Tensor() : device.to_device(to_tensor(scale, {count}));
-  const Routing routing =
-      route(device.to_device(to_tensor(logits, {1, count})), spec, scale.empty() ? nullptr : &scales);
+  const Tensor scales = scale.empty() ? Tensor() : device.to_device(to_tensor(scale, {count})),
+               biases = bias.empty() ? Tensor() : device.to_device(to_tensor(bias, {count}));
+  const Routing routing = route(device.to_device(to_tensor(logits, {1, count})), spec,
+                                scale.empty() ? nullptr : &scales, bias.empty() ? nullptr : &biases);
   const Tensor experts = to_host(routing.experts);
   return {{experts.data<int32_t>(), experts.data<int32_t>() + experts.size()}, to_vector(routing.weights)};
 }
@@ -238,17 +266,100 @@ TEST(Route, Sigmoid) {
   EXPECT_FLOAT_EQ(chosen.weights[1], static_cast<float>(1 / (1 + std::exp(-2.0))));
 }
 
+double sigmoid_of(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// The bias decides which experts are chosen, and in which groups they are, but not their weights.
+TEST(Route, ABiasChoosesAndDoesNotWeigh) {
+  const RouterSpec spec{.top_k = 2, .scores = RouterSpec::Scores::sigmoid, .scale = 3, .added_sum = 0.5f};
+  for (Device* device : cpu_and_reference()) {
+    const auto chosen = choose(*device, {2, 1, 0, -1}, spec, {}, {-1, 0, 0, 0.6f});
+    EXPECT_EQ(chosen.experts, (std::vector<int>{1, 3}));
+    const double one = sigmoid_of(1), three = sigmoid_of(-1), sum = one + three + 0.5;
+    EXPECT_FLOAT_EQ(chosen.weights[0], static_cast<float>(3 * one / sum));
+    EXPECT_FLOAT_EQ(chosen.weights[1], static_cast<float>(3 * three / sum));
+  }
+  // Of a softmax: Ernie's, whose divisor has a least value.
+  double all = 0;
+  for (const float x : {2, 1, 0, -1}) all += std::exp(x);
+  const double two = std::exp(0) / all, three = std::exp(-1) / all;
+  for (const float least : {1e-12f, 0.9f}) {
+    const auto chosen =
+        choose(cpu_device(), {2, 1, 0, -1}, {.top_k = 2, .least_sum = least}, {}, {-1, -1, 0, 0});
+    EXPECT_EQ(chosen.experts, (std::vector<int>{2, 3}));
+    EXPECT_FLOAT_EQ(chosen.weights[0], static_cast<float>(two / std::max<double>(two + three, least)));
+  }
+}
+
+// Groups of three: the first has the best expert, the second the best two, the third the best sum of all.
+TEST(Route, OnlyTheBestGroupsCount) {
+  const std::vector<float> logits = {4, -9, -9, 1, 1.5f, -9, 0.5f, 0.6f, 0.7f};
+  RouterSpec spec{.top_k = 2, .scores = RouterSpec::Scores::sigmoid, .normalise = false, .groups = 3};
+  const auto experts = [&](int top_groups, const std::vector<float>& bias = {}) {
+    spec.top_groups = top_groups;
+    return choose(cpu_device(), logits, spec, {}, bias).experts;
+  };
+  EXPECT_EQ(experts(1), (std::vector<int>{3, 4}));
+  EXPECT_EQ(experts(2), (std::vector<int>{3, 4}));
+  EXPECT_EQ(experts(3), (std::vector<int>{0, 4}));
+  EXPECT_EQ(experts(1, {0, 0, 0, 0, 0, 0, 1, 0, 0}), (std::vector<int>{6, 8}));
+  EXPECT_EQ(experts(1, {0, 0, 0, 0, 0, -1, 0, 0.2f, 0.2f}), (std::vector<int>{7, 8}));
+  // DeepSeek V2's: the group with the best expert.
+  spec.best_of_group = true;
+  EXPECT_EQ(experts(1), (std::vector<int>{0, 1}));
+  EXPECT_EQ(experts(2), (std::vector<int>{0, 4}));
+  EXPECT_EQ(choose(cpu_device(), {1, 3, 2}, {.top_k = 2, .groups = 3, .top_groups = 2, .best_of_group = true})
+                .experts,
+            (std::vector<int>{1, 2}))
+      << "groups of one expert";
+  // Equal groups: the first. Biases below every score do not let an excluded expert in.
+  EXPECT_EQ(choose(cpu_device(), {1, 1, 1, 1}, spec = {.top_k = 1, .groups = 2}).experts,
+            (std::vector<int>{0}));
+  spec = {.top_k = 2, .scores = RouterSpec::Scores::sigmoid, .groups = 2};
+  EXPECT_EQ(choose(cpu_device(), {5, 5, 4, 4}, spec, {}, {-9, -9, -10, -10}).experts,
+            (std::vector<int>{0, 1}));
+}
+
+// Weights from Transformers' sparsemixer().
+TEST(Route, SparseMixer) {
+  const RouterSpec spec{
+      .top_k = 2, .scores = RouterSpec::Scores::sparse_mixer, .normalise = false, .tolerance = 0.01f};
+  for (const auto& [logits, experts, weights] :
+       {std::tuple<std::vector<float>, std::vector<int>, std::vector<float>>{
+            {1, 1.02f, 0.99f, -3}, {0, 1}, {0.502499998f, 0.504999876f}},
+        {{2, 1, 1.98f, 1.97f}, {0, 2}, {0.33890903f, 0.502499998f}},
+        {{-1, -1.01f, -1.5f, -1.02f}, {0, 1}, {0.336672157f, 0.502499998f}},
+        {{0, 0.5f, 3, 2.9f}, {2, 3}, {1, 1}}}) {
+    const auto chosen = choose(cpu_device(), logits, spec);
+    EXPECT_EQ(chosen.experts, experts);
+    for (size_t i = 0; i < 2; i++) EXPECT_FLOAT_EQ(chosen.weights[i], weights[i]);
+  }
+}
+
 TEST(Route, TiesGoToTheLowerIndexAndNanToTheFirst) {
   EXPECT_EQ(choose(cpu_device(), {5, 7, 7, 7, 5}, {.top_k = 2}).experts, (std::vector<int>{1, 2}));
   const auto broken = choose(cpu_device(), {1, NAN, 3, 4}, {.top_k = 2});
   EXPECT_EQ(broken.experts, (std::vector<int>{0, 1}));
   EXPECT_TRUE(std::isnan(broken.weights[0]) && std::isnan(broken.weights[1]));
+  const auto endless = choose(cpu_device(), {1, 2, INFINITY, 4}, {.top_k = 2}, {}, {0, 0, 0, 0});
+  EXPECT_EQ(endless.experts, (std::vector<int>{0, 1}));
+  EXPECT_TRUE(std::isnan(endless.weights[0]) && std::isnan(endless.weights[1]));
 }
 
 TEST(Route, RefusesWhatDoesNotFit) {
   const Tensor logits = to_tensor({1, 2}, {1, 2});
   EXPECT_THROW(route(logits, {.top_k = 3}), std::invalid_argument);
   EXPECT_THROW(route(logits, {.top_k = 0}), std::invalid_argument);
+  EXPECT_THROW(route(logits, {.top_k = 1, .scores = RouterSpec::Scores::sparse_mixer}),
+               std::invalid_argument);
+  EXPECT_THROW(route(logits, {.top_k = 1}, nullptr, &logits), std::invalid_argument);
+  const Tensor twelve = to_tensor(std::vector<float>(12), {1, 12});
+  for (const auto& [groups, top_groups, top_k] :
+       {std::tuple{5, 1, 1}, {4, 5, 1}, {4, 1, 4}, {4, 0, 1}, {0, 0, 1}, {12, 2, 1}, {-1, -1, 1}})
+    EXPECT_THROW(route(twelve, {.top_k = top_k, .groups = groups, .top_groups = top_groups}),
+                 std::invalid_argument)
+        << groups << ", " << top_groups << ", " << top_k;
 }
 
 }  // namespace

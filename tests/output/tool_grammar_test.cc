@@ -5,6 +5,7 @@
 #include <random>
 
 #include "grammar/grammar.h"
+#include "output/message_reader.h"
 #include "output/output_parser.h"
 
 namespace anabranch {
@@ -122,6 +123,29 @@ TEST(ToolGrammar, TagsThatAreSpelled) {
   EXPECT_TRUE(calls.take(call(R"({"n": 3})") + "\n" + call(R"({"n": 4})") + " Done."));
   EXPECT_FALSE(calls.take("I add. " + call(R"({"n": "3"})")));
   EXPECT_FALSE(calls.take("I add. <tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>"));
+}
+
+// gpt-oss: the header decides between an answer and a call, whose marks are tokens.
+TEST(ToolGrammar, Messages) {
+  const ReasoningTags tags{std::string(kThoughtOpen), std::string(kThoughtClose), "<|channel|>",
+                           "<|start|>assistant", "<|channel|>final<|message|>"};
+  const OutputFormat format{.reasoning = tags, .tools = ToolFormat::messages};
+  Calls calls(format, {std::begin(kMessageMarks), std::end(kMessageMarks)});
+  const auto call = [](const std::string& arguments) {
+    return "<|channel|>commentary to=functions.add <|constrain|>json<|message|>" + arguments;
+  };
+  calls.force({.several = true, .forced = true});
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(call(R"({"n": "3"})")));
+  EXPECT_FALSE(calls.take(R"({"n": 3})"));
+  EXPECT_FALSE(calls.take("<|channel|>final<|message|>Three."));
+  EXPECT_FALSE(calls.take("<|channel|>commentary to=functions.other <|constrain|>json<|message|>{}"));
+  calls.offer();
+  EXPECT_TRUE(calls.take("<|channel|>final<|message|>It is <3>.\nÄ"));
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(call(R"({"n": 3.5})")));
+  EXPECT_FALSE(calls.take("It is 3."));
+  EXPECT_FALSE(calls.take("<|channel|>analysis<|message|>Hm."));
 }
 
 // Arguments of tools that are not strict are kept to what a grammar can keep, in both ways to write them.
@@ -355,6 +379,36 @@ TEST(ToolGrammar, MistralArguments) {
   EXPECT_FALSE(calls.take(add + add));
   calls.force({.several = true, .forced = true});
   EXPECT_TRUE(calls.take(add + add));
+}
+
+TEST(ToolGrammar, KeyTags) {
+  const auto pair = [](const std::string& key, const std::string& value, const std::string& line) {
+    return "<arg_key>" + key + "</arg_key>" + line + "<arg_value>" + value + "</arg_value>" + line;
+  };
+  const std::vector<std::string> marks = {"<tool_call>", "</tool_call>", "<arg_key>",
+                                          "</arg_key>",  "<arg_value>",  "</arg_value>"};
+  for (const auto& known : {marks, std::vector<std::string>()})
+    for (const std::string line : {"\n", ""}) {
+      Calls calls({.tools = ToolFormat::key_tags}, known);
+      const auto call = [&](const std::string& name, const std::string& pairs) {
+        return "<tool_call>" + name + line + pairs + "</tool_call>";
+      };
+      const std::string good = call("add", pair("n", "-3", line) + pair("unit", "km", line)),
+                        bad = call("add", pair("n", "three", line));
+      calls.force({.forced = true});
+      EXPECT_TRUE(calls.take(good));
+      EXPECT_TRUE(calls.take(call("note", pair("text", "a b", line))));
+      EXPECT_FALSE(calls.take(bad) || calls.take(call("add", "")) || calls.take(call("other", "")));
+      EXPECT_FALSE(calls.take(call("note", pair("text", "abcd", line))));
+      EXPECT_FALSE(calls.take(good + "\n" + good) || calls.take("So: " + good));
+      calls.force({.several = true, .forced = true});
+      EXPECT_TRUE(calls.take(good + "\n" + good));
+      calls.offer();
+      EXPECT_TRUE(calls.take("No call.") && calls.take("I add. " + good + "\n" + good + " Done."));
+      EXPECT_TRUE(calls.take(call("note", pair("x", "any <b> text\n", line))));
+      EXPECT_FALSE(calls.take("I add. " + bad) || calls.take("<tool_call>other\n</tool_call>"));
+      EXPECT_FALSE(calls.take(call("note", pair("x", "a</arg_value>b", line))));
+    }
 }
 
 TEST(ToolGrammar, WhatIsNotBuiltIsRefused) {

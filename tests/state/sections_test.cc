@@ -52,6 +52,31 @@ TEST(SectionsTest, FormsAreThoseOfRealStates) {
   }
 }
 
+// Values that are a part of the keys have no section.
+TEST(SectionsTest, KeysAloneAreARow) {
+  for (const KvFormat kind : {KvFormat::exact, KvFormat::q8}) {
+    SectionFormat format = format_on(ops::cpu_device(1), kind);
+    format.model[1] = KvLayout{1, 24, 0, 16};
+    ops::PagedKv kv{1, 24, 0, {}, {}, 16};
+    ops::Random random(2);
+    ops::kv_append(kv, format.device->to_device(ops::to_tensor(random.vector(3 * 24), {3, 1, 24})), Tensor());
+    StateSections sections;
+    write_kv_block(format, Stack::model, 1, 0, kv, sections);
+    ASSERT_EQ(sections.size(), 1u);
+    EXPECT_EQ(sections.begin()->first.kind, SectionKind::keys);
+    EXPECT_TRUE(section_spec(format, sections.begin()->first).has_value());
+    EXPECT_FALSE(section_spec(format, {SectionKind::values, Stack::model, 1, 0}).has_value());
+    ops::PagedKv again{1, 24, 3, {}, {}, 16};
+    ASSERT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, again));
+    EXPECT_EQ(again.v.size(), 1u);
+    EXPECT_TRUE(again.v[0].empty());
+    if (kind == KvFormat::q8) continue;
+    EXPECT_EQ(std::memcmp(kv.k[0].data<char>(), again.k[0].data<char>(), kv.k[0].nbytes()), 0);
+    ops::PagedKv wider{1, 24, 3, {}, {}};
+    EXPECT_FALSE(read_kv_block(format, Stack::model, 1, 0, sections, wider)) << "values of its own";
+  }
+}
+
 TEST(SectionsTest, ReadingFailsWithoutTheSection) {
   const SectionFormat format = format_on(ops::cpu_device(1));
   StateSections sections;

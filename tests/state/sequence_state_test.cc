@@ -419,6 +419,7 @@ TEST(SequenceState, DropsBlocksBehindAWindow) {
   EXPECT_EQ(dropped(state.attention(0).kv), 1);
   EXPECT_EQ(kv_bytes_per_token({KvLayout{1, 16, 300}, KvLayout{1, 16}}, device()), 64u);
   EXPECT_EQ(fixed_bytes({KvLayout{1, 16, 300}}, device()), (300u + 256 + device().prefill_chunk()) * 64);
+  EXPECT_EQ(kv_bytes_per_token({KvLayout{1, 20, 0, 12}}, device()), 40u) << "values are a part of the keys";
 }
 
 }  // namespace

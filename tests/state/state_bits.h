@@ -30,14 +30,15 @@ inline std::string bytes_of(const ops::PagedKv& kv) {
       continue;
     }
     const char* k = kv.k.at(p / ops::kKvBlock).data<char>();
-    const char* v = kv.v.at(p / ops::kKvBlock).data<char>();
+    const Tensor& values = kv.v.at(p / ops::kKvBlock);
+    const char* v = values.empty() ? nullptr : values.data<char>();  // those of latents are in the keys
     const int at = p % ops::kKvBlock;
     for (int h = 0; h < kv.kv_heads; h++)
       for (int i = 0; i < d; i++) {
         const int k_at = (h * ops::kKvBlock / kTile + at / kTile) * d * kTile + i * kTile + at % kTile;
         const int v_at = ((h * tiles + i / kTile) * ops::kKvBlock + at) * kTile + i % kTile;
         out.append(k + k_at * size, size);
-        out.append(v + v_at * size, size);
+        if (v) out.append(v + v_at * size, size);
       }
   }
   return out;

@@ -165,8 +165,32 @@ Result<QuantizedMatrix> read_model_opt(const QuantizedModule& m, const Quantizat
   return read_float4(m, factors, std::move(keep));
 }
 
+// ---- gpt-oss: NAME_blocks [experts, rows, cols / 32, 16] and NAME_scales [experts, rows, cols / 32], of U8.
+
+constexpr std::string_view kBlocksParts[] = {"_scales"};
+
+bool matches_blocks(const QuantizedModule& m) {
+  return m.main().dtype == "U8" && m.find("_scales");
+}
+
+Result<QuantizedMatrix> read_blocks(const QuantizedModule& m, const QuantizationContext&,
+                                    std::shared_ptr<const void> keep) {
+  const auto& blocks = m.main().shape;
+  const SafetensorsTensor& scales = *m.find("_scales");
+  const bool fits = blocks.size() == 4 && scales.dtype == "U8" && blocks[3] == 16 &&
+                    std::ranges::equal(std::span(blocks).first(3), scales.shape);
+  const int64_t cols = fits ? blocks[2] * 32 : 0;
+  if (cols == 0 || cols > INT32_MAX || blocks[0] == 0 || blocks[1] == 0)
+    return m.invalid("blocks {} and scales {} of {} do not go together as MXFP4", shape_text(blocks),
+                     shape_text(scales.shape), scales.dtype);
+  const Float4Tensor tensor{blocks[0] * blocks[1], cols, 32, ScaleType::e8m0, m.main().data.data(),
+                            scales.data.data()};
+  return QuantizedMatrix{"mxfp4", {blocks[0], blocks[1], cols}, float4_source(tensor, std::move(keep))};
+}
+
 }  // namespace
 
+const QuantizedLayout kBlocksLayout{"_blocks", kBlocksParts, matches_blocks, read_blocks};
 const QuantizedLayout kPackedFloat4Layout{".weight_packed", kPackedParts, matches_packed, read_packed};
 const QuantizedLayout kFloat4Layout{".weight", kModelOptParts, matches_model_opt, read_model_opt};
 

@@ -6,8 +6,8 @@ namespace anabranch {
 
 std::span<const QuantizedLayout* const> quantized_layouts() {
   static constexpr const QuantizedLayout* kAll[] = {
-      &kMlxLayout,  &kFp8Layout,          &kGptqLayout,   &kAwqLayout,  &kPackedIntLayout,
-      &kInt8Layout, &kPackedFloat4Layout, &kFloat4Layout, &kBnb4Layout, &kBnb8Layout};
+      &kMlxLayout,          &kFp8Layout,    &kGptqLayout,   &kAwqLayout,  &kPackedIntLayout, &kInt8Layout,
+      &kPackedFloat4Layout, &kFloat4Layout, &kBlocksLayout, &kBnb4Layout, &kBnb8Layout};
   return kAll;
 }
 

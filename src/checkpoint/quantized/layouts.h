@@ -31,6 +31,7 @@ extern const QuantizedLayout kPackedIntLayout;     // weight_packed (I32), weigh
 extern const QuantizedLayout kInt8Layout;          // weight (I8), weight_scale
 extern const QuantizedLayout kPackedFloat4Layout;  // weight_packed (U8), weight_scale, weight_global_scale
 extern const QuantizedLayout kFloat4Layout;        // weight (U8), weight_scale, weight_scale_2
+extern const QuantizedLayout kBlocksLayout;        // _blocks (U8), _scales: MXFP4 of gpt-oss
 extern const QuantizedLayout kBnb4Layout;          // weight (U8), weight.absmax, weight.quant_map, ...
 extern const QuantizedLayout kBnb8Layout;          // weight (I8), SCB
 

@@ -216,6 +216,7 @@ constexpr Method kMethods[] = {
     {"auto-round", parse_auto_round},
     {"intel/auto-round", parse_auto_round},
     {"bitsandbytes", parse_bitsandbytes},
+    {"mxfp4", [](Parser&) { return Result<void>(); }},
 };
 
 }  // namespace

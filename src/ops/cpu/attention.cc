@@ -39,17 +39,19 @@ Tensor& writable(Tensor& block) {
 // Appends tokens [t0, t1) to one block; the first goes to column `column`.
 struct Append {
   const CpuKernels& kernel;
-  const float *k, *v;
+  const float *k, *v;  // v: null if values are a part of the keys
   int64_t kv_heads, d;
   void *k_block, *v_block;
   int64_t t0, t1, column;
 };
 
-// Writes one token's converted keys and values to the tiles of its head (layout: ops/cpu/attention.h).
+// Writes one token's converted keys and values, if they have tiles, to those of its head (layout:
+// ops/cpu/attention.h).
 template <class T>
 void scatter(const T* k, const T* v, T* k_tiles, T* v_tiles, int64_t d, int64_t column) {
   T* to = k_tiles + column / kTile * kTile * d + column % kTile;
   for (int64_t i = 0; i < d; i++) to[i * kTile] = k[i];
+  if (!v) return;
   for (int64_t i = 0; i < d; i += kTile)
     std::memcpy(v_tiles + i * kKvBlock + column * kTile, v + i,
                 static_cast<size_t>(std::min(kTile, d - i)) * sizeof(T));
@@ -57,22 +59,22 @@ void scatter(const T* k, const T* v, T* k_tiles, T* v_tiles, int64_t d, int64_t 
 
 void append_f32(const Append& a, int64_t head) {
   float* k_tiles = static_cast<float*>(a.k_block) + head * a.d * kKvBlock;
-  float* v_tiles = static_cast<float*>(a.v_block) + head * padded(a.d) * kKvBlock;
+  float* v_tiles = static_cast<float*>(a.v_block) + (a.v ? head * padded(a.d) * kKvBlock : 0);
   for (int64_t t = a.t0; t < a.t1; t++) {
     const int64_t from = (t * a.kv_heads + head) * a.d;
-    scatter(a.k + from, a.v + from, k_tiles, v_tiles, a.d, a.column + t - a.t0);
+    scatter(a.k + from, a.v ? a.v + from : nullptr, k_tiles, v_tiles, a.d, a.column + t - a.t0);
   }
 }
 
 void append_f16(const Append& a, int64_t head) {
   auto* k_tiles = static_cast<uint16_t*>(a.k_block) + head * a.d * kKvBlock;
-  auto* v_tiles = static_cast<uint16_t*>(a.v_block) + head * padded(a.d) * kKvBlock;
+  auto* v_tiles = static_cast<uint16_t*>(a.v_block) + (a.v ? head * padded(a.d) * kKvBlock : 0);
   auto* k = static_cast<uint16_t*>(thread_scratch(0, static_cast<size_t>(4 * a.d)));
-  auto* v = k + a.d;
+  auto* v = a.v ? k + a.d : nullptr;
   for (int64_t t = a.t0; t < a.t1; t++) {
     const int64_t from = (t * a.kv_heads + head) * a.d;
     a.kernel.to_f16(a.k + from, k, a.d);
-    a.kernel.to_f16(a.v + from, v, a.d);
+    if (v) a.kernel.to_f16(a.v + from, v, a.d);
     scatter(k, v, k_tiles, v_tiles, a.d, a.column + t - a.t0);
   }
 }
@@ -210,12 +212,13 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   CpuDevice& device = cpu_device(k);
   const bool half = device.kv_dtype() == Dtype::f16;
   const int tokens = k.shape(0), d = kv.head_dim;
-  Append a{device.kernels(), k.data<float>(), v.data<float>(), kv.kv_heads, d, nullptr, nullptr, 0, 0, 0};
+  const float* values = kv.value_dim > 0 ? nullptr : v.data<float>();
+  Append a{device.kernels(), k.data<float>(), values, kv.kv_heads, d, nullptr, nullptr, 0, 0, 0};
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
     if (block == kv.k.size()) kv_add_block(device, kv);
     a.k_block = writable(kv.k[block]).data<char>();
-    a.v_block = writable(kv.v[block]).data<char>();
+    if (values) a.v_block = writable(kv.v[block]).data<char>();
     a.column = kv.length % kKvBlock;
     a.t0 = t;
     a.t1 = std::min<int64_t>(tokens, t + kKvBlock - a.column);
@@ -234,7 +237,8 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
 Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole) {
   CpuDevice& device = cpu_device(q);
   ThreadPool& threads = device.threads();
-  Tensor out = device.make(q.shape());
+  const int value_dim = kv.value_dim > 0 ? kv.value_dim : kv.head_dim;
+  Tensor out = device.make({q.shape(0), q.shape(1), value_dim});
   const int64_t tokens = q.shape(0);
   if (tokens == 0) return out;
   const size_t blocks = kv.k.size();
@@ -242,26 +246,28 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
   for (size_t b = 0; b < blocks; b++) {
     const bool there = !kv.k[b].empty();
     pointers[b] = there ? kv.k[b].data<char>() : nullptr;
-    pointers[blocks + b] = there ? kv.v[b].data<char>() : nullptr;
+    pointers[blocks + b] = there && kv.value_dim == 0 ? kv.v[b].data<char>() : nullptr;
   }
   Job job{device};
   AttentionArgs& a = job.args;
   a.k_blocks = pointers;
-  a.v_blocks = pointers + blocks;
+  a.v_blocks = kv.value_dim > 0 ? nullptr : pointers + blocks;
   a.half = kv.k.back().dtype() == Dtype::f16;
   a.kv_heads = kv.kv_heads;
   a.heads = q.shape(1);
   a.head_dim = kv.head_dim;
+  a.value_dim = value_dim;
   a.tokens = tokens;
   a.first_position = kv.length - tokens;
   a.window = scores.window;
   a.whole = whole;
   a.scale = scores.scale;
   a.soft_cap = scores.soft_cap;
+  a.sinks = scores.sinks.empty() ? nullptr : scores.sinks.data<float>();
   a.q = q.data<float>();
   a.out = out.data<float>();
   job.rows = tokens * job.group();
-  job.dp = padded(a.head_dim);
+  job.dp = padded(a.value_dim);
   job.row_block_size = std::clamp(job.rows * a.kv_heads / (4 * threads.size()), kMinRowBlock, kMaxRowBlock) /
                        kRowStep * kRowStep;
   job.row_blocks = (job.rows + job.row_block_size - 1) / job.row_block_size;

@@ -173,6 +173,20 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
   return y;
 }
 
+Tensor join_heads(const Tensor& a, const Tensor& b) {
+  CpuDevice& device = cpu_device(a);
+  const int64_t of_a = a.shape(2), of_b = b.shape(2), heads = int64_t{a.shape(0)} * a.shape(1);
+  Tensor y = device.make({a.shape(0), a.shape(1), a.shape(2) + b.shape(2)});
+  over_rows(device, heads, of_a + of_b, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; h++) {
+      float* to = y.data<float>() + h * (of_a + of_b);
+      std::copy_n(a.data<float>() + h * of_a, of_a, to);
+      std::copy_n(b.data<float>() + h * of_b, of_b, to + of_a);
+    }
+  });
+  return y;
+}
+
 Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries) {
   CpuDevice& device = cpu_device(x);
   Tensor y = device.make(x.shape());

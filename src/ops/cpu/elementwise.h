@@ -20,6 +20,7 @@ Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
 Tensor take_rows(const Tensor& x, std::span<const int> rows);
 Tensor concat_rows(const std::vector<Tensor>& parts);
+Tensor join_heads(const Tensor& a, const Tensor& b);
 Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
 }  // namespace anabranch::ops::cpu

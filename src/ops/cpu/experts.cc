@@ -24,6 +24,10 @@ PackedMatrix matrix_of(const ExpertMatrices& all, int expert) {
   return m;
 }
 
+const float* bias_of(const ExpertMatrices& all, int expert) {
+  return all.bias ? all.bias->data<float>() + int64_t{expert} * all.rows : nullptr;
+}
+
 // The product of one expert's rows with its matrix, or with gate and up. Row i of the input is row
 // row_list[i] of x, or row i if row_list is null.
 struct Product {
@@ -31,8 +35,12 @@ struct Product {
   const float* x = nullptr;
   const int* row_list = nullptr;
   int64_t rows = 0;
-  float* y = nullptr;  // [rows, weight.rows]
+  float* y = nullptr;  // [rows, weight.rows]; row i begins at y + i * y_stride, if that is not 0
   std::optional<Activation> glu = {};
+  bool relu2 = false;                               // of the product, in place of a gated unit
+  const float *bias = nullptr, *up_bias = nullptr;  // null: none
+  const ClampedGlu* clamped = nullptr;              // in place of `glu`, which is set, too
+  int64_t y_stride = 0;
 
   // Filled by run():
   Prepared prepared[2] = {};  // x in the format for weight, and for up if that differs
@@ -108,6 +116,7 @@ void run(CpuDevice& device, std::vector<Product>& products) {
   int64_t units = 0;
   for (Product& p : products) {
     p.part = make_part(device, p.weight, p.prepared[0], p.y);
+    if (p.y_stride > 0) p.part.task.y_stride = p.y_stride;
     p.part.first_unit = units;
     units += p.part.units();
   }
@@ -117,9 +126,13 @@ void run(CpuDevice& device, std::vector<Product>& products) {
       const Product& p = products[i];
       LinearTask task = p.part.unit(u - p.part.first_unit);
       run_task(device.kernels(), task, p.part.int8);
+      const int64_t row_begin = task.tile_begin * p.tile_rows(),
+                    row_end = std::min(p.rows, task.tile_end * p.tile_rows());
+      if (p.bias) add_bias_to(device.kernels(), task, p.bias, row_begin, row_end);
       if (p.glu)
-        apply_up(device.kernels(), task, p.up, p.up_input(), *p.glu, task.tile_begin * p.tile_rows(),
-                 std::min(p.rows, task.tile_end * p.tile_rows()));
+        apply_up(device.kernels(), task, {p.up, p.up_input(), p.up_bias, p.clamped}, *p.glu, row_begin,
+                 row_end);
+      if (p.relu2) apply_relu2(device.kernels(), task, row_begin, row_end);
     }
   });
 }
@@ -154,9 +167,9 @@ SortedPairs sort_pairs(const Routing& routing, int experts) {
 void show_observer(InputObserver& observer, const Tensor& normed, const Tensor& inner,
                    const Tensor& shared_inner, const SortedPairs& sorted, const Experts& experts,
                    const SharedExpert* shared) {
-  const int64_t width = normed.shape(1), intermediate = experts.gate->rows;
+  const int64_t width = normed.shape(1), intermediate = experts.up->rows;
   std::vector<float> gathered;
-  for (int e = 0; e < experts.gate->experts; e++) {
+  for (int e = 0; e < experts.up->experts; e++) {
     const int begin = sorted.begins[static_cast<size_t>(e)], end = sorted.begins[static_cast<size_t>(e) + 1];
     if (begin == end) continue;
     gathered.clear();
@@ -164,7 +177,7 @@ void show_observer(InputObserver& observer, const Tensor& normed, const Tensor& 
       const float* row = normed.data<float>() + sorted.rows[static_cast<size_t>(i)] * width;
       gathered.insert(gathered.end(), row, row + width);
     }
-    observer.observe(experts.gate->weight, e, gathered.data(), end - begin);
+    if (experts.gate) observer.observe(experts.gate->weight, e, gathered.data(), end - begin);
     observer.observe(experts.up->weight, e, gathered.data(), end - begin);
     observer.observe(experts.down->weight, e, inner.data<float>() + begin * intermediate, end - begin);
   }
@@ -182,19 +195,30 @@ struct Outputs {
 Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& sorted,
                     const Experts& experts, const SharedExpert* shared) {
   const int rows = normed.shape(0), width = normed.shape(1), pairs = static_cast<int>(sorted.rows.size()),
-            intermediate = experts.gate->rows;
+            intermediate = experts.up->rows;
   Tensor inner = device.make({pairs, intermediate}), shared_inner;
   Outputs out{device.make({pairs, width}), {}};
   std::vector<Product> first, second;  // gate and up; down
-  for (int e = 0; e < experts.gate->experts; e++) {
+  for (int e = 0; e < experts.up->experts; e++) {
     const int64_t begin = sorted.begins[static_cast<size_t>(e)],
                   count = sorted.begins[static_cast<size_t>(e) + 1] - begin;
     if (count == 0) continue;
     float* middle = inner.data<float>() + begin * intermediate;
-    first.push_back({matrix_of(*experts.gate, e), matrix_of(*experts.up, e), normed.data<float>(),
-                     sorted.rows.data() + begin, count, middle, experts.activation});
+    const ExpertMatrices& outer = experts.gate ? *experts.gate : *experts.up;
+    Product in{.weight = matrix_of(outer, e), .x = normed.data<float>()};
+    in.row_list = sorted.rows.data() + begin, in.rows = count, in.y = middle;
+    in.bias = bias_of(outer, e);
+    if (experts.gate) {
+      in.up = matrix_of(*experts.up, e), in.glu = experts.activation;
+      in.up_bias = bias_of(*experts.up, e);
+      if (experts.clamped) in.clamped = &*experts.clamped;
+    } else {
+      in.relu2 = true;
+    }
+    first.push_back(in);
     second.push_back(
         {matrix_of(*experts.down, e), {}, middle, nullptr, count, out.pairs.data<float>() + begin * width});
+    second.back().bias = bias_of(*experts.down, e);
   }
   if (shared) {
     shared_inner = device.make({rows, static_cast<int>(shared->gate->out_features())});
@@ -213,14 +237,36 @@ Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& 
 
 }  // namespace
 
-Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
+  CpuDevice& device = cpu_device(x);
+  const int rows = x.shape(0), heads = matrices.experts, out = matrices.rows;
+  Tensor y = device.make({rows, heads * out});
+  if (rows == 0) return y;
+  // x as [rows * heads, in]: the rows of each head.
+  std::vector<int> lists(static_cast<size_t>(rows) * static_cast<size_t>(heads));
+  for (size_t i = 0; i < lists.size(); i++)
+    lists[i] = static_cast<int>(i) % rows * heads + static_cast<int>(i) / rows;
+  std::vector<Product> products;
+  for (int h = 0; h < heads; h++) {
+    Product product{matrix_of(matrices, h),           {},   x.data<float>(),
+                    lists.data() + int64_t{h} * rows, rows, y.data<float>() + int64_t{h} * out};
+    product.y_stride = int64_t{heads} * out;
+    products.push_back(product);
+  }
+  run(device, products);
+  return y;
+}
+
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
+              const Tensor* choice_bias) {
   CpuDevice& device = cpu_device(logits);
   const int rows = logits.shape(0), experts = logits.shape(1);
   Routing out{device.empty({rows, spec.top_k}, Dtype::i32), device.make({rows, spec.top_k})};
   const float* scale = expert_scale ? expert_scale->data<float>() : nullptr;
+  const float* bias = choice_bias ? choice_bias->data<float>() : nullptr;
   const auto body = [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++)
-      choose_experts({logits.data<float>() + r * experts, static_cast<size_t>(experts)}, spec, scale,
+      choose_experts({logits.data<float>() + r * experts, static_cast<size_t>(experts)}, spec, scale, bias,
                      out.experts.data<int32_t>() + r * spec.top_k,
                      out.weights.data<float>() + r * spec.top_k);
   };
@@ -229,15 +275,16 @@ Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert
   return out;
 }
 
-Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+Tensor mix_experts(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared) {
   CpuDevice& device = cpu_device(x);
   const int rows = x.shape(0), width = x.shape(1), top_k = routing.experts.shape(1);
   Tensor y = device.make(x.shape());
   if (rows == 0) return y;
-  const SortedPairs sorted = sort_pairs(routing, experts.gate->experts);
-  device.count_experts(packed(experts.gate->weight).data, sorted.begins);
-  const Outputs out = run_experts(device, cpu::rms_norm(x, norm.weight, norm.eps), sorted, experts, shared);
+  const SortedPairs sorted = sort_pairs(routing, experts.up->experts);
+  const Tensor normed = norm ? cpu::rms_norm(x, norm->weight, norm->eps) : x;
+  device.count_experts(packed(experts.up->weight).data, sorted.begins);
+  const Outputs out = run_experts(device, normed, sorted, experts, shared);
   const float* weights = routing.weights.data<float>();
   const auto combine = [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++) {

@@ -92,15 +92,17 @@ struct LowRankTask {
 // One layer's cache, for the kernels; blocks of 256 positions.
 struct AttentionArgs {
   const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/cpu/attention.h)
-  const void* const* v_blocks = nullptr;  // each [Hkv, ceil(D / 16), 256, 16]
-  bool half = true;                       // f16, else f32
-  int64_t kv_heads = 0, heads = 0, head_dim = 0;
+  // Each [Hkv, ceil(D / 16), 256, 16]; null: values are the last value_dim dimensions of the keys.
+  const void* const* v_blocks = nullptr;
+  bool half = true;  // f16, else f32
+  int64_t kv_heads = 0, heads = 0, head_dim = 0, value_dim = 0;
   int64_t tokens = 0, first_position = 0;  // query row t is at position first_position + t
   int64_t window = 0;
   bool whole = false;             // rows see all positions up to the last row's
   float scale = 0, soft_cap = 0;  // see ScoreSpec (ops/attention.h)
+  const float* sinks = nullptr;   // [Hq]; null: none
   const float* q = nullptr;       // [T, Hq, D]
-  float* out = nullptr;           // [T, Hq, D]
+  float* out = nullptr;           // [T, Hq, value_dim]
 };
 
 // The partial softmax of some rows over the blocks seen so far: accumulators relative to the maximum. Before
@@ -108,7 +110,7 @@ struct AttentionArgs {
 struct AttentionPartial {
   float* max;  // [rows, padded to a multiple of 16]
   float* sum;  // the same shape
-  float* acc;  // [rows, padded head_dim]
+  float* acc;  // [rows, padded value_dim]
 };
 
 // Entries of draft tokens, f32: k [n, Hk, Dk], delta [n, Hv, Dv], decay [n, Hv] or [n, Hv, Dk], rows [n, C].
@@ -175,6 +177,7 @@ struct CpuKernels {
   void (*add_scaled)(const float* x, float scale, float* y, int64_t count);
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
   void (*geglu)(const float* gate, const float* up, float* y, int64_t count);  // with gelu_tanh
+  void (*clamped_glu)(const float* gate, const float* up, float alpha, float limit, float* y, int64_t count);
   void (*scale)(const float* x, float factor, float* y, int64_t count);
   void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);

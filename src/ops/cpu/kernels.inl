@@ -47,6 +47,7 @@ static const CpuKernels kTable = {
     .add_scaled = add_scaled,
     .swiglu = swiglu,
     .geglu = geglu,
+    .clamped_glu = clamped_glu,
     .scale = scale_array,
     .soft_cap = soft_cap,
     .sigmoid_gate = sigmoid_gate,

@@ -7,6 +7,7 @@
 //   probabilities: p_j = 2^(s_j - m), 0 where masked;  l = sum of p_j (lane sums in order, then reduce_add)
 //   values: o = sum over j of p_j v_j, in the order of j
 //   merge: m' = max(m1, m2);  l' = l1 2^(m1 - m') + l2 2^(m2 - m');  o' likewise
+//   finish: o / l; an attention sink is merged into l alone (factor_with_sink)
 // A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all positions.
 // (This requires finite v: f16 keys and values saturate; with fp32 ones an infinite v reaches rows of its
 // tile that cannot see it.)
@@ -22,7 +23,7 @@ FN int64_t padded(int64_t n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 FN int64_t padded_dim(const AttentionArgs& a) {
-  return padded(a.head_dim);
+  return padded(a.value_dim);
 }
 
 // Number of adjacent tiles for MR rows: enough accumulators to hide the latency of fma, few enough for the
@@ -221,6 +222,20 @@ FN void convert(const uint16_t* from, float* to, int64_t count, uintptr_t ahead)
   }
 }
 
+// Converts the key tile at `from`, [dims][16 positions], to rows [16 positions][16 dims]; dims beyond `dims`
+// are 0.
+template <class T>
+static void transpose(const T* from, int64_t dims, float* to) {
+  alignas(64) float tile[kLanes * kLanes];
+  for (int64_t i = 0; i < kLanes; i++)
+    store(tile + i * kLanes, i < dims ? load_value(from + i * kLanes) : zero());
+  for (int64_t j = 0; j < kLanes; j += 4) {
+    F columns[4];
+    load_columns(tile + j, kLanes, columns);
+    UNROLL for (int n = 0; n < 4; n++) store(to + (j + n) * kLanes, columns[n]);
+  }
+}
+
 // One block of one kv head for rows [begin, end): the data shared by the steps below.
 struct BlockTask {
   const AttentionArgs& a;
@@ -289,13 +304,31 @@ FN void softmax_rows(const BlockTask& task, float* max, float* sum) {
   }
 }
 
+// Computes all value tiles. Values that are a part of the keys at k are converted to tiles of their own
+// first.
+template <class T>
+static void value_steps_of_keys(const BlockTask& task, const T* k, const AttentionPartial& into,
+                                const float* keep, const float* take) {
+  const AttentionArgs& a = task.a;
+  const int64_t d = a.head_dim, groups = padded_dim(a) / kLanes;
+  const int64_t first = task.seen.lo / kLanes, last = (task.seen.hi + kLanes - 1) / kLanes;
+  for (int64_t g = 0; g < groups; g += kConvertedTiles) {
+    const int64_t end = smaller(groups, g + kConvertedTiles);
+    for (int64_t p = first; p < last; p++)
+      for (int64_t t = g; t < end; t++)
+        transpose(k + (p * d + d - a.value_dim + t * kLanes) * kLanes, a.value_dim - t * kLanes,
+                  task.converted + ((t - g) * kBlock + p * kLanes) * kLanes);
+    value_step<float>(task, into.acc, task.converted, keep, take, g, end, 0);
+  }
+}
+
 template <class T>
 static void attention_block_of(const BlockTask& task, const T* k, const T* v, const T* next_k,
                                const AttentionPartial& into, float* scales) {
   const int64_t d = task.a.head_dim, n = padded(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
   float *max = scales, *sum = scales + n, *keep = scales + 2 * n, *take = scales + 3 * n;
   // Few rows: every row tile converts each tile again, in registers.
-  const uintptr_t to_values = reinterpret_cast<uintptr_t>(v) - reinterpret_cast<uintptr_t>(k);
+  const uintptr_t to_values = reinterpret_cast<uintptr_t>(v ? v : next_k) - reinterpret_cast<uintptr_t>(k);
   const uintptr_t to_next = reinterpret_cast<uintptr_t>(next_k) - reinterpret_cast<uintptr_t>(v);
   const bool direct = sizeof(T) == 4 || task.tiles.count <= 2;
   const int64_t first = task.seen.lo / kLanes, last = (task.seen.hi + kLanes - 1) / kLanes;
@@ -311,7 +344,9 @@ static void attention_block_of(const BlockTask& task, const T* k, const T* v, co
   softmax_rows(task, max, sum);
   for (int64_t r = 0; r < n; r += kLanes)
     merge_scales(into.max + r, into.sum + r, max + r, sum + r, keep + r, take + r);
-  if (direct) {
+  if (!v) {
+    value_steps_of_keys(task, k, into, keep, take);
+  } else if (direct) {
     value_step(task, into.acc, v, keep, take, 0, groups, to_next);
   } else if constexpr (sizeof(T) == 2) {
     for (int64_t g = 0; g < groups; g += kConvertedTiles) {
@@ -343,12 +378,13 @@ static void attention_block(const AttentionArgs& a, int64_t kv_head, int64_t row
   const int64_t k_at = kv_head * a.head_dim * kBlock, v_at = kv_head * padded_dim(a) * kBlock;
   if (a.half) {
     const auto* k = static_cast<const uint16_t*>(a.k_blocks[block]) + k_at;
+    const auto* v = a.v_blocks ? static_cast<const uint16_t*>(a.v_blocks[block]) + v_at : nullptr;
     const auto* next = static_cast<const uint16_t*>(next_keys);
-    attention_block_of(task, k, static_cast<const uint16_t*>(a.v_blocks[block]) + v_at, next ? next : k, into,
-                       scales);
+    attention_block_of(task, k, v, next ? next : k, into, scales);
   } else {
     const auto* k = static_cast<const float*>(a.k_blocks[block]) + k_at;
-    attention_block_of(task, k, static_cast<const float*>(a.v_blocks[block]) + v_at, k, into, scales);
+    const auto* v = a.v_blocks ? static_cast<const float*>(a.v_blocks[block]) + v_at : nullptr;
+    attention_block_of(task, k, v, k, into, scales);
   }
 }
 
@@ -365,13 +401,23 @@ static void attention_merge(const AttentionArgs& a, int64_t rows, const Attentio
   }
 }
 
+// 2^(m - M) / (l 2^(m - M) + 2^(s - M)) with M = max(m, s), s the sink's score in the units of m: the factor
+// of an accumulator, where the sink counts in the sum but has no value.
+FN F factor_with_sink(float max_of_scores, float sum, float sink) {
+  const F m = splat(max_of_scores), s = splat(sink * 1.44269504f), most = max(m, s);
+  const F keep = exp2(sub(m, most));
+  return div(keep, fma(splat(sum), keep, exp2(sub(s, most))));
+}
+
 static void attention_finish(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
                              const AttentionPartial& from) {
-  const int64_t d = a.head_dim, dp = padded_dim(a), per_kv = a.heads / a.kv_heads;
+  const int64_t d = a.value_dim, dp = padded_dim(a), per_kv = a.heads / a.kv_heads;
   for (int64_t r = row_begin; r < row_end; r++) {
-    float* to = a.out + ((r / per_kv) * a.heads + kv_head * per_kv + r % per_kv) * d;
-    const F inverse = splat(1.0f / from.sum[r - row_begin]);
+    const int64_t head = kv_head * per_kv + r % per_kv, row = r - row_begin;
+    float* to = a.out + ((r / per_kv) * a.heads + head) * d;
+    const F inverse =
+        a.sinks ? factor_with_sink(from.max[row], from.sum[row], a.sinks[head]) : splat(1.0f / from.sum[row]);
     for (int64_t j = 0; j < d; j += kLanes)
-      store_upto(to + j, add(mul(load(from.acc + (r - row_begin) * dp + j), inverse), zero()), d - j);
+      store_upto(to + j, add(mul(load(from.acc + row * dp + j), inverse), zero()), d - j);
   }
 }

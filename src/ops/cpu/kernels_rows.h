@@ -70,6 +70,16 @@ static void geglu(const float* gate, const float* up, float* y, int64_t count) {
     store_upto(y + i, mul(gelu_tanh(load_upto(gate + i, count - i)), load_upto(up + i, count - i)),
                count - i);
 }
+static void clamped_glu(const float* gate, const float* up, float alpha, float limit, float* y,
+                        int64_t count) {
+  const F most = splat(limit), least = splat(-limit), factor = splat(-alpha), one = splat(1.0f);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const F g = min(most, load_upto(gate + i, count - i));
+    const F u = max(least, min(most, load_upto(up + i, count - i)));
+    const F glu = div(g, add(one, exp(mul(g, factor))));
+    store_upto(y + i, mul(add(u, one), glu), count - i);
+  }
+}
 static void gelu_tanh_array(const float* x, float, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, gelu_tanh(load_upto(x + i, count - i)), count - i);

@@ -124,7 +124,7 @@ void run_unit(const Job& job, const Inputs& in, const WorkList& work, int64_t un
   const int64_t row_begin = task.tile_begin * height, row_end = std::min(job.rows, task.tile_end * height);
   if (job.residual) add_residual(job, task, row_begin, row_end);
   if (job.glu)
-    apply_up(job.device.kernels(), task, packed(*job.weights[1]), *in.of[1], *job.glu, row_begin, row_end);
+    apply_up(job.device.kernels(), task, {packed(*job.weights[1]), *in.of[1]}, *job.glu, row_begin, row_end);
 }
 
 void run(const Job& job) {

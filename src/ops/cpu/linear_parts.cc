@@ -125,21 +125,52 @@ GluKernel glu_kernel(const CpuKernels& k, Activation activation) {
   return activation == Activation::gelu_tanh ? k.geglu : k.swiglu;
 }
 
-void apply_up(const CpuKernels& k, const LinearTask& gate, const PackedMatrix& up_weight,
-              const Prepared& input, Activation activation, int64_t row_begin, int64_t row_end) {
-  const int64_t first = gate.panel_begin * kPanelRows,
-                count = std::min(gate.panel_end * kPanelRows, gate.weight->rows) - first;
+namespace {
+
+int64_t first_output(const LinearTask& task) {
+  return task.panel_begin * kPanelRows;
+}
+
+int64_t outputs_of(const LinearTask& task) {
+  return std::min(task.panel_end * kPanelRows, task.weight->rows) - first_output(task);
+}
+
+}  // namespace
+
+void add_bias_to(const CpuKernels& k, const LinearTask& task, const float* bias, int64_t row_begin,
+                 int64_t row_end) {
+  const int64_t first = first_output(task);
+  for (int64_t r = row_begin; r < row_end; r++) {
+    float* y = task.y + r * task.y_stride + first;
+    k.add(y, bias + first, y, outputs_of(task));
+  }
+}
+
+void apply_relu2(const CpuKernels& k, const LinearTask& task, int64_t row_begin, int64_t row_end) {
+  for (int64_t r = row_begin; r < row_end; r++) {
+    float* y = task.y + r * task.y_stride + first_output(task);
+    k.relu2(y, 0, y, outputs_of(task));
+  }
+}
+
+void apply_up(const CpuKernels& k, const LinearTask& gate, const UpHalf& half, Activation activation,
+              int64_t row_begin, int64_t row_end) {
+  const int64_t first = first_output(gate), count = outputs_of(gate);
   auto* block = static_cast<float*>(
       thread_scratch(2, static_cast<size_t>((row_end - row_begin) * count) * sizeof(float)));
   LinearTask up = gate;
-  up.weight = &up_weight;
-  up.input = &input.a;
+  up.weight = &half.weight;
+  up.input = &half.input.a;
   up.y = block - (row_begin * count + first);
   up.y_stride = count;
-  run_task(k, up, input.int8);
+  run_task(k, up, half.input.int8);
+  if (half.bias) add_bias_to(k, up, half.bias, row_begin, row_end);
   for (int64_t r = row_begin; r < row_end; r++) {
-    float* y = gate.y + r * gate.y_stride + first;
-    glu_kernel(k, activation)(y, block + (r - row_begin) * count, y, count);
+    float *y = gate.y + r * gate.y_stride + first, *other = block + (r - row_begin) * count;
+    if (half.clamped)
+      k.clamped_glu(y, other, half.clamped->alpha, half.clamped->limit, y, count);
+    else
+      glu_kernel(k, activation)(y, other, y, count);
   }
 }
 

@@ -50,10 +50,23 @@ void run_task(const CpuKernels& kernels, LinearTask& task, bool int8);
 using GluKernel = void (*)(const float* gate, const float* up, float* y, int64_t count);
 GluKernel glu_kernel(const CpuKernels& kernels, Activation activation);
 
-// Called after `gate` has been run: computes the same block of the product with `up`, whose prepared input is
-// `input`, then y = activation(y) * that product for rows [row_begin, row_end). Uses thread_scratch(1) and
-// (2).
-void apply_up(const CpuKernels& kernels, const LinearTask& gate, const PackedMatrix& up,
-              const Prepared& input, Activation activation, int64_t row_begin, int64_t row_end);
+// Adds a bias [out] to rows [row_begin, row_end) of the block of y that the task has written.
+void add_bias_to(const CpuKernels& kernels, const LinearTask& task, const float* bias, int64_t row_begin,
+                 int64_t row_end);
+// y = relu(y)^2 of the block of a task that has been run.
+void apply_relu2(const CpuKernels& kernels, const LinearTask& task, int64_t row_begin, int64_t row_end);
+
+// The second half of a gated linear unit.
+struct UpHalf {
+  const PackedMatrix& weight;
+  const Prepared& input;
+  const float* bias = nullptr;          // null: none
+  const ClampedGlu* clamped = nullptr;  // null: activation(gate) * up
+};
+// Called after `gate` has been run: computes the same block of the product with `up`, then y =
+// activation(y) * that product, or what `clamped` says, for rows [row_begin, row_end). Uses thread_scratch(1)
+// and (2).
+void apply_up(const CpuKernels& kernels, const LinearTask& gate, const UpHalf& up, Activation activation,
+              int64_t row_begin, int64_t row_end);
 
 }  // namespace anabranch::ops::cpu

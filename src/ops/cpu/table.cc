@@ -15,7 +15,7 @@ namespace anabranch::ops {
 const OpTable& cpu_ops() {
   static const OpTable table{
       .kernels_name = [](Device& device) -> std::string { return cpu::cpu_device(device).kernels().name; },
-      .attention_unsupported = [](int, const Rope&) { return std::string(); },
+      .attention_unsupported = [](int, const Rope&, bool) { return std::string(); },
       .recurrence_unsupported = [](const RecurrenceShape&) { return std::string(); },
       .make_weight = [](Device& device, const WeightSource& source)
           -> std::shared_ptr<const Weight::Storage> { return cpu::pack(cpu::cpu_device(device), source); },
@@ -24,8 +24,11 @@ const OpTable& cpu_ops() {
       .linear_add = cpu::linear_add,
       .linear_swiglu = cpu::linear_swiglu,
       .embed = cpu::embed,
+      .linear_heads = cpu::linear_heads,
+      .join_heads = cpu::join_heads,
       .route = cpu::route,
       .mix_experts = cpu::mix_experts,
+      .expert_biases = true,
       .rms_norm = cpu::rms_norm,
       .layer_norm = cpu::layer_norm,
       .gelu = cpu::gelu,

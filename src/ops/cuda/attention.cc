@@ -23,7 +23,7 @@ constexpr int kTogether = 64, kRound = 1024;   // parts that combine() loads, an
 struct KernelShape {
   int head_dim, stages;
   KernelShape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
-    const std::string reason = attention_unsupported(dim, {});
+    const std::string reason = attention_unsupported(dim, {}, false);
     require(reason.empty(), kOp, "{}.", reason);
   }
   Variant variant() const { return AttentionVariant{.head_dim = head_dim, .stages = stages}; }
@@ -145,6 +145,7 @@ class LaunchSpans {
 };
 
 void set_scores(AttendArgs& args, const ScoreSpec& scores) {
+  require(scores.sinks.empty(), kOp, "there are no kernels for attention sinks on CUDA.");
   args.window = scores.window;
   args.scale = scores.scale * kLog2E;
   args.soft_cap = scores.soft_cap * kLog2E;

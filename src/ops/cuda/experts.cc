@@ -148,21 +148,22 @@ struct Inputs {
   MatmulInput lanes, packed;
 };
 
-Inputs norm_inputs(CudaDevice& on, const Tensor& x, const RowNorm& norm, bool packed) {
+Inputs norm_inputs(CudaDevice& on, const Tensor& x, const RowNorm* norm, bool packed) {
   const int rows = x.shape(0), width = x.shape(1);
   Inputs in{make_lanes(on, rows, width, false), x};
   const bool same = layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows are by lanes
   packed = packed && !same;
   in.packed = packed ? make_packed(on, rows, width) : in.lanes;
-  norm_rows(on, x, &norm, nullptr, packed ? &in.packed : nullptr, &in.lanes);
+  norm_rows(on, x, norm, nullptr, packed ? &in.packed : nullptr, &in.lanes);
   return in;
 }
 
 RouteArgs route_args(CudaDevice& on, const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
-                     const Routing& out) {
+                     const Tensor* choice_bias, const Routing& out) {
   RouteArgs args{};
   args.logits = on.data(logits, "route");
   if (expert_scale) args.expert_scale = on.data(*expert_scale, "route");
+  if (choice_bias) args.choice_bias = on.data(*choice_bias, "route");
   args.chosen = on.data<int>(out.experts, "route");
   args.weights = on.data(out.weights, "route");
   args.rows = logits.shape(0);
@@ -170,7 +171,11 @@ RouteArgs route_args(CudaDevice& on, const Tensor& logits, const RouterSpec& spe
   args.top_k = spec.top_k;
   args.sigmoid = spec.scores == RouterSpec::Scores::sigmoid;
   args.normalise = spec.normalise;
+  args.groups = spec.groups;
+  args.top_groups = spec.top_groups;
   args.scale = spec.scale;
+  args.least_sum = spec.least_sum;
+  args.added_sum = spec.added_sum;
   return args;
 }
 
@@ -252,7 +257,7 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   const Routing chosen = empty_routing(on, rows, top_k);
   const MatmulInput inner = make_lanes(on, pairs, experts.gate->rows, true);
   const auto memory = [](const Weight* weight) { return weight ? stored(*weight).memory.get() : nullptr; };
-  FewGateUpArgs first{route_args(on, logits[0], w.routing, w.expert_scale, chosen),
+  FewGateUpArgs first{route_args(on, logits[0], w.routing, w.expert_scale, w.choice_bias, chosen),
                       {memory(&experts.gate->weight), memory(&experts.up->weight)},
                       {memory(w.gate), memory(w.up)},
                       {stored(experts.gate->weight).table(), stored(experts.up->weight).table()}};
@@ -287,25 +292,35 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
 
 }  // namespace
 
-Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
+std::string mixture_unsupported(const RouterSpec& spec, bool gated) {
+  if (!gated) return "there are no CUDA kernels for experts without a gate";
+  if (spec.scores == RouterSpec::Scores::sparse_mixer)
+    return "there are no CUDA kernels for the router of Phi-3.5-MoE";
+  if (spec.best_of_group && spec.groups > 1)
+    return "there are no CUDA kernels for groups of experts that count by their best one";
+  return {};
+}
+
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
+              const Tensor* choice_bias) {
   CudaDevice& on = cuda_device(logits);
   const int rows = logits.shape(0);
   const Routing out = empty_routing(on, rows, spec.top_k);
   if (rows == 0) return out;
-  const RouteArgs args = route_args(on, logits, spec, expert_scale, out);
+  const RouteArgs args = route_args(on, logits, spec, expert_scale, choice_bias, out);
   constexpr int kWarps = 4;
   on.launch(kRouting, "route", {static_cast<unsigned>((rows + kWarps - 1) / kWarps)}, 32 * kWarps, 0, &args);
   return out;
 }
 
-Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+Tensor mix_experts(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared) {
   CudaDevice& on = cuda_device(x);
   if (x.shape(0) == 0) return on.empty(x.shape(), Dtype::f32);
   return mix(on, norm_inputs(on, x, norm, shared != nullptr), routing, experts, shared, nullptr);
 }
 
-Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bool add_x) {
+Tensor mixture(const Tensor& x, const RowNorm* norm, const MixtureWeights& w, bool add_x) {
   CudaDevice& on = cuda_device(x);
   if (x.shape(0) == 0) return on.empty(x.shape(), Dtype::f32);
   move_experts(on, w.experts);
@@ -314,16 +329,16 @@ Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bo
   const std::span routers(both, w.output_gate ? 2 : 1);
   const Tensor* residual = add_x ? &x : nullptr;
   const bool few = takes_few(rows, w);
-  if (few && !w.router_norm && normed_by_blocks(rows, width)) {
+  if (few && norm && !w.router_norm && normed_by_blocks(rows, width)) {
     const MatmulInput lanes = make_lanes(on, rows, width, false);
-    return mix_few(on, lanes, linear_of_few(x, routers, norm, lanes), w, residual);
+    return mix_few(on, lanes, linear_of_few(x, routers, *norm, lanes), w, residual);
   }
   const Inputs in = norm_inputs(on, x, norm, w.gate || !w.router_norm);
   const auto logits = cuda::linear(w.router_norm ? MatmulInput(x) : in.packed, routers, w.router_norm);
   if (few) return mix_few(on, in.lanes, logits, w, residual);
   const SharedExpert shared{w.gate, w.up, w.down, w.output_gate ? &logits[1] : nullptr};
-  return mix(on, in, cuda::route(logits[0], w.routing, w.expert_scale), w.experts, w.gate ? &shared : nullptr,
-             residual);
+  return mix(on, in, cuda::route(logits[0], w.routing, w.expert_scale, w.choice_bias), w.experts,
+             w.gate ? &shared : nullptr, residual);
 }
 
 }  // namespace anabranch::ops::cuda

@@ -4,7 +4,8 @@
 
 namespace anabranch::ops::cuda {
 
-std::string attention_unsupported(int head_dim, const Rope& rope) {
+std::string attention_unsupported(int head_dim, const Rope& rope, bool sinks) {
+  if (sinks) return "attention sinks are not run on CUDA";
   if (rope.is_dynamic()) return "there are no kernels for dynamic ropes on CUDA";
   if (head_dim > 0 && head_dim % 32 == 0 && (head_dim <= 256 || head_dim == 512)) return "";
   return fmt::format("on CUDA a head of attention must have 32, 64, .. 256 or 512 dimensions, not {}",

@@ -10,7 +10,7 @@
 namespace anabranch::ops::cuda {
 
 // See OpTable: the reason why there are no kernels for it, or empty.
-std::string attention_unsupported(int head_dim, const Rope& rope);
+std::string attention_unsupported(int head_dim, const Rope& rope, bool sinks);
 std::string recurrence_unsupported(const RecurrenceShape& shape);
 
 }  // namespace anabranch::ops::cuda

@@ -27,6 +27,7 @@ const OpTable& cuda_ops() {
                                 .embed = cuda::embed,
                                 .embed_chosen = cuda::embed_chosen,
                                 .route = cuda::route,
+                                .mixture_unsupported = cuda::mixture_unsupported,
                                 .mix_experts = cuda::mix_experts,
                                 .mixture = cuda::mixture,
                                 .rms_norm = cuda::rms_norm,

@@ -35,7 +35,7 @@ KvBlockShapes kv_block_shapes(int kv_heads, int head_dim) {
 }
 
 void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
-  const mx::array k = as_mlx(k_rows), v = as_mlx(v_rows);
+  const mx::array k = as_mlx(k_rows);
   const int tokens = k.shape(0), heads = kv.kv_heads, d = kv.head_dim;
   std::vector<mx::array> changed;
   for (int t = 0; t < tokens;) {
@@ -44,9 +44,11 @@ void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
     const int column = kv.length % kKvBlock, count = std::min(tokens - t, kKvBlock - column);
     const auto rows = [&](const mx::array& x) { return mx::slice(x, {t, 0, 0}, {t + count, heads, d}); };
     kv.k[block] = updated(kv.k[block], mx::transpose(rows(k), {1, 2, 0}), {0, 0, column});
-    kv.v[block] = updated(kv.v[block], mx::transpose(rows(v), {1, 0, 2}), {0, column, 0});
     changed.push_back(as_mlx(kv.k[block]));
-    changed.push_back(as_mlx(kv.v[block]));
+    if (kv.value_dim == 0) {
+      kv.v[block] = updated(kv.v[block], mx::transpose(rows(as_mlx(v_rows)), {1, 0, 2}), {0, column, 0});
+      changed.push_back(as_mlx(kv.v[block]));
+    }
     kv.length += count;
     t += count;
   }
@@ -56,7 +58,11 @@ void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
 Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec, bool whole) {
   const mx::array q = as_mlx(queries);
   const int tokens = q.shape(0), heads = q.shape(1), d = q.shape(2), per_kv = heads / kv.kv_heads;
-  const auto keys = mx::concatenate(as_mlx_all(kv.k), 2), values = mx::concatenate(as_mlx_all(kv.v), 1);
+  const auto keys = mx::concatenate(as_mlx_all(kv.k), 2);
+  const int value_dim = kv.value_dim > 0 ? kv.value_dim : d;
+  const auto values = kv.value_dim > 0
+                          ? mx::transpose(mx::slice(keys, {0, d - value_dim, 0}, keys.shape()), {0, 2, 1})
+                          : mx::concatenate(as_mlx_all(kv.v), 1);
   const int columns = keys.shape(2), first = kv.length - tokens;
   const int dropped = static_cast<int>(kv.k.size()) * kKvBlock - columns;
   // [Hkv, per_kv, T, D] x [Hkv, 1, D, L]
@@ -70,8 +76,15 @@ Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec
   if (spec.window > 0)
     visible = mx::logical_and(visible, mx::greater(at, mx::subtract(own, mx::array(spec.window))));
   scores = mx::where(visible, scores, mx::array(-std::numeric_limits<float>::infinity()));
-  const auto mixed = mx::matmul(mx::softmax(scores, -1, true), mx::expand_dims(values, 1));
-  return from_mlx(queries.device(), mx::reshape(mx::transpose(mixed, {2, 0, 1, 3}), {tokens, heads, d}));
+  if (!spec.sinks.empty()) {
+    const auto sinks = mx::reshape(as_mlx(spec.sinks), {kv.kv_heads, per_kv, 1, 1});
+    scores = mx::concatenate({scores, mx::broadcast_to(sinks, {kv.kv_heads, per_kv, tokens, 1})}, 3);
+  }
+  const auto all = mx::softmax(scores, -1, true);
+  const auto weights = mx::slice(all, {0, 0, 0, 0}, {kv.kv_heads, per_kv, tokens, columns});
+  const auto mixed = mx::matmul(weights, mx::expand_dims(values, 1));
+  return from_mlx(queries.device(),
+                  mx::reshape(mx::transpose(mixed, {2, 0, 1, 3}), {tokens, heads, value_dim}));
 }
 
 }  // namespace anabranch::ops::reference

@@ -21,7 +21,17 @@ mx::array product_with_rows(const mx::array& x, const ReferenceWeight& w, int be
 }
 
 mx::array product(const mx::array& x, const ExpertMatrices& m, int expert) {
-  return product_with_rows(x, stored(m.weight), expert * m.padded_rows(), m.rows);
+  const mx::array y = product_with_rows(x, stored(m.weight), expert * m.padded_rows(), m.rows);
+  if (!m.bias) return y;
+  return mx::add(y, mx::slice(as_mlx(*m.bias), {expert, 0}, {expert + 1, m.rows}));
+}
+
+// What goes into an expert's down product.
+mx::array glu(const mx::array& gate, const mx::array& up, const Experts& experts) {
+  if (!experts.clamped) return mx::multiply(activated(gate, experts.activation), up);
+  const mx::array most(experts.clamped->limit), least(-experts.clamped->limit), alpha(experts.clamped->alpha);
+  const mx::array g = mx::minimum(gate, most), u = mx::clip(up, least, most);
+  return mx::multiply(mx::multiply(g, mx::sigmoid(mx::multiply(g, alpha))), mx::add(u, mx::array(1.0f)));
 }
 
 struct ExpertRows {
@@ -48,31 +58,46 @@ mx::array column(const std::vector<float>& values) {
 
 }  // namespace
 
-Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
+  const int rows = x.shape(0), in = x.shape(1) / matrices.experts;
+  std::vector<mx::array> parts;
+  for (int h = 0; h < matrices.experts; h++)
+    parts.push_back(product(mx::slice(as_mlx(x), {0, h * in}, {rows, (h + 1) * in}), matrices, h));
+  return from_mlx(x.device(), mx::concatenate(parts, 1));
+}
+
+Tensor join_heads(const Tensor& a, const Tensor& b) {
+  return from_mlx(a.device(), mx::concatenate({as_mlx(a), as_mlx(b)}, 2));
+}
+
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
+              const Tensor* choice_bias) {
   const Tensor host = to_host(logits);
-  const Tensor scale = expert_scale ? to_host(*expert_scale) : Tensor();
+  const Tensor scale = expert_scale ? to_host(*expert_scale) : Tensor(),
+               bias = choice_bias ? to_host(*choice_bias) : Tensor();
   const int rows = host.shape(0), experts = host.shape(1);
   Tensor chosen = host_device().empty({rows, spec.top_k}, Dtype::i32),
          weights = host_device().empty({rows, spec.top_k}, Dtype::f32);
   for (int r = 0; r < rows; r++)
     choose_experts({host.data<float>() + r * experts, static_cast<size_t>(experts)}, spec,
-                   expert_scale ? scale.data<float>() : nullptr, chosen.data<int32_t>() + r * spec.top_k,
-                   weights.data<float>() + r * spec.top_k);
+                   expert_scale ? scale.data<float>() : nullptr, choice_bias ? bias.data<float>() : nullptr,
+                   chosen.data<int32_t>() + r * spec.top_k, weights.data<float>() + r * spec.top_k);
   return {logits.device().to_device(chosen), logits.device().to_device(weights)};
 }
 
-Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+Tensor mix_experts(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared) {
   Device& device = x.device();
-  const mx::array normed = as_mlx(rms_norm(x, norm.weight, norm.eps));
+  const mx::array normed = as_mlx(norm ? rms_norm(x, norm->weight, norm->eps) : x);
   mx::array y = mx::zeros({x.shape(0), x.shape(1)}, mx::float32);
-  const auto rows = rows_of_experts(routing, experts.gate->experts);
-  for (int e = 0; e < experts.gate->experts; e++) {
+  const auto rows = rows_of_experts(routing, experts.up->experts);
+  for (int e = 0; e < experts.up->experts; e++) {
     const ExpertRows& of = rows[static_cast<size_t>(e)];
     if (of.rows.empty()) continue;
     const mx::array in = copy_rows(normed, of.rows);
-    const mx::array inner = mx::multiply(activated(product(in, *experts.gate, e), experts.activation),
-                                         product(in, *experts.up, e));
+    const mx::array up = product(in, *experts.up, e);
+    const mx::array inner = experts.gate ? glu(product(in, *experts.gate, e), up, experts)
+                                         : mx::square(mx::maximum(up, mx::array(0.0f)));
     const mx::array out = mx::multiply(product(inner, *experts.down, e), column(of.weights));
     const mx::array at(of.rows.begin(), {static_cast<int>(of.rows.size())}, mx::int32);
     y = mx::scatter_add(y, at, mx::expand_dims(out, 1), 0);

@@ -85,12 +85,12 @@ struct ExpertTile {
   int expert, first, count;
 };
 struct RouteArgs {
-  const float* logits;        // [rows, experts]
-  const float* expert_scale;  // [experts], or null
-  int* chosen;                // [rows, top_k]
+  const float* logits;                      // [rows, experts]
+  const float *expert_scale, *choice_bias;  // [experts], or null
+  int* chosen;                              // [rows, top_k]
   float* weights;
-  int rows, experts, top_k, sigmoid, normalise;
-  float scale;
+  int rows, experts, top_k, sigmoid, normalise, groups, top_groups;
+  float scale, least_sum, added_sum;
 };
 // Sorts the (row, expert) pairs by expert, then by row. Expert e's tiles of up to `tile_rows` pairs begin at
 // slot e + its first position / tile_rows, or (compact) at its first position.
