@@ -329,8 +329,8 @@ class Builder {
     return false;
   }
 
-  // One number for all layers. For Gemma 4, whose layers differ, the first entry, and for Nemotron-H, in which
-  // few layers have an MLP, the largest; gguf_gemma.cc and gguf_mamba.cc read all of them.
+  // One number for all layers. For Gemma 4, whose layers differ, the first entry, and for Nemotron-H, in
+  // which few layers have an MLP, the largest; gguf_gemma.cc and gguf_mamba.cc read all of them.
   Result<int64_t> of_layers(const char* key, int64_t least, int64_t fallback) const {
     const Json* value = m_.find(key);
     const bool gemma4 = out_.arch == GgufArch::gemma4;

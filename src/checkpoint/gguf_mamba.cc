@@ -19,8 +19,8 @@ struct MambaKeys {
 };
 constexpr MambaKeys kGraniteKeys{"mamba_n_heads", "mamba_d_head", "mamba_n_groups",
                                  "mamba_d_state", "mamba_d_conv", "mamba_conv_bias"};
-constexpr MambaKeys kNemotronKeys{
-    "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel", "use_conv_bias"};
+constexpr MambaKeys kNemotronKeys{"mamba_num_heads", "mamba_head_dim", "n_groups",
+                                  "ssm_state_size",  "conv_kernel",    "use_conv_bias"};
 
 Result<void> add_mamba_sizes(const GgufMetadata& m, const MambaKeys& keys, GgufConfig& out) {
   Json& c = out.config;
