@@ -22,6 +22,18 @@ def nemotron_h(layers, **over):
         "conv_kernel": 4, "tie_word_embeddings": False} | over
 
 
+def nemotron_h_gguf(pattern, **over):
+    """With a letter for each layer, as in published files, which llama.cpp's converter reads."""
+    config = nemotron_h([], hidden_size=64, intermediate_size=96, head_dim=32, mamba_num_heads=4, mamba_head_dim=32,
+                        hybrid_override_pattern=pattern, num_hidden_layers=len(pattern), layer_norm_epsilon=1e-5, **over)
+    del config["layers_block_type"]
+    return config
+
+
+GRANITE_GGUF = {"hidden_size": 64, "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_expand": 2, "mamba_d_conv": 4, "mamba_n_groups": 2,
+                "rms_norm_eps": 1e-5, "position_embedding_type": "nope"}
+
+
 def granite_h(layers, **over):
     return COMMON | {
         "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid", "layer_types": layers,
@@ -120,6 +132,21 @@ HYBRID_CASES = {
         moe_intermediate_size=20, moe_shared_expert_intermediate_size=28, moe_latent_size=16, mlp_bias=True)),
     "granite_h_moe": dict(config=granite_h(
         [MAMBA, FULL, MAMBA], num_local_experts=6, num_experts_per_tok=2, intermediate_size=20, shared_intermediate_size=28)),
+    # As published, with the names of layers and the keys that llama.cpp's converter reads.
+    "granite_h_gguf": dict(config=granite_h(["mamba", "attention", "mamba"], **GRANITE_GGUF, shared_intermediate_size=96,
+                                            intermediate_size=96), world="gguf", dtype="q8_0"),
+    "granite_h_moe_gguf": dict(config=granite_h(
+        ["attention", "mamba"], **GRANITE_GGUF | {"mamba_n_groups": 1}, num_local_experts=4, num_experts_per_tok=2,
+        intermediate_size=32, shared_intermediate_size=64, tie_word_embeddings=False), world="gguf", dtype="q8_0"),
+    "lfm2_moe_gguf": dict(config=lfm2(
+        [CONV, FULL, CONV], architectures=["Lfm2MoeForCausalLM"], model_type="lfm2_moe", hidden_size=64, intermediate_size=96,
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, num_dense_layers=1, conv_L_cache=3, conv_bias=False),
+        world="gguf", dtype="q8_0"),
+    "nemotron_h_gguf": dict(config=nemotron_h_gguf("M-*-M"), world="gguf", dtype="q8_0"),
+    "nemotron_h_moe_gguf": dict(config=nemotron_h_gguf(
+        "ME*E", n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=2, topk_group=1, routed_scaling_factor=2.5,
+        norm_topk_prob=True, moe_intermediate_size=32, moe_shared_expert_intermediate_size=64, moe_latent_size=32),
+        world="gguf", dtype="q8_0"),
     "bamba": dict(config=bamba([MAMBA, FULL, MAMBA])),
     "olmo_hybrid": dict(config=olmo_hybrid([MAMBA, MAMBA, MAMBA, FULL]), long=True),
     "olmo_hybrid_rope": dict(config=olmo_hybrid(

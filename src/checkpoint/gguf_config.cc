@@ -28,6 +28,11 @@ constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
                                 .shared_count = "moe_num_shared_experts",
                                 .dense = "moe_layer_start_index",
                                 .step = "moe_layer_interval"};
+constexpr GgufMoe kLfm2Experts{.dense = "num_dense_layers", .sigmoid = true};
+constexpr GgufMoe kNemotronExperts{.experts = "n_routed_experts",
+                                   .shared_width = "moe_shared_expert_intermediate_size",
+                                   .sigmoid = true,
+                                   .deep = true};
 
 struct ArchName {
   const char* gguf;
@@ -98,6 +103,18 @@ constexpr ArchName kArchs[] = {
      "Ernie4_5_MoeForCausalLM",
      {.use_bias = true, .moe = &kErnieExperts}},
     {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
+    {"lfm2moe", GgufArch::lfm2, "lfm2_moe", "Lfm2MoeForCausalLM", {.moe = &kLfm2Experts}},
+    {"granitehybrid",
+     GgufArch::granite_h,
+     "granitemoehybrid",
+     "GraniteMoeHybridForCausalLM",
+     {.multipliers = true, .moe = &kGraniteExperts}},
+    {"nemotron_h", GgufArch::nemotron_h, "nemotron_h", "NemotronHForCausalLM"},
+    {"nemotron_h_moe",
+     GgufArch::nemotron_h,
+     "nemotron_h",
+     "NemotronHForCausalLM",
+     {.moe = &kNemotronExperts}},
     {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
@@ -154,6 +171,7 @@ class Builder {
     add_tokens();
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
     if (out_.arch == GgufArch::lfm2) TRY_VOID(add_lfm2());
+    if (has_mamba(out_.arch)) TRY_VOID(add_gguf_mamba(m_, blocks_, recurrent_, out_));
     if (gemma) TRY_VOID(add_gguf_gemma(m_, out_));
     return std::move(out_);
   }
@@ -272,11 +290,12 @@ class Builder {
     return m_.real(key, 1e-6);
   }
 
-  // In files of LFM2, and Ollama's of hybrid models, it is a list, in which layers without attention have 0.
+  // In files of models with other mixers, and Ollama's of Qwen's hybrids, it is a list, in which layers
+  // without attention have 0.
   Result<int64_t> read_kv_heads() {
     constexpr const char* kKey = "attention.head_count_kv";
     const Json* value = m_.find(kKey);
-    const bool mixed = is_hybrid(out_.arch) || out_.arch == GgufArch::lfm2;
+    const bool mixed = is_hybrid(out_.arch) || out_.arch == GgufArch::lfm2 || has_mamba(out_.arch);
     if (!mixed || !value || !value->is_array()) return of_layers(kKey, 1, out_.heads);
     TRY(const auto list, m_.integers(kKey, blocks_, 0));
     int64_t heads = 0;
@@ -310,14 +329,15 @@ class Builder {
     return false;
   }
 
-  // One number for all layers. For Gemma 4, whose layers differ, the first entry; gguf_gemma.cc reads all of
-  // them.
+  // One number for all layers. For Gemma 4, whose layers differ, the first entry, and for Nemotron-H, in
+  // which few layers have an MLP, the largest; gguf_gemma.cc and gguf_mamba.cc read all of them.
   Result<int64_t> of_layers(const char* key, int64_t least, int64_t fallback) const {
     const Json* value = m_.find(key);
-    if (out_.arch != GgufArch::gemma4 || !value || !value->is_array())
+    const bool gemma4 = out_.arch == GgufArch::gemma4;
+    if ((!gemma4 && out_.arch != GgufArch::nemotron_h) || !value || !value->is_array())
       return m_.integer(key, least, fallback);
-    TRY(const auto list, m_.integers(key, out_.layers, least));
-    return list.front();
+    TRY(const auto list, m_.integers(key, gemma4 ? out_.layers : blocks_, least));
+    return gemma4 ? list.front() : *std::ranges::max_element(list);
   }
 
   // A llama with experts is Mixtral. Its experts have the width of feed_forward_length.
@@ -420,6 +440,7 @@ class Builder {
     Json& c = out_.config;
     TRY(c["conv_L_cache"], m_.integer("shortconv.l_cache", 1));
     c["conv_bias"] = in_any_layer("shortconv.conv.bias");
+    c["use_expert_bias"] = in_any_layer("exp_probs_b.bias");
     c["block_auto_adjust_ff_dim"] = false;
     c["norm_eps"] = c["rms_norm_eps"];
     c.erase("rms_norm_eps");

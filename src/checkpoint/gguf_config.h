@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -23,6 +24,8 @@ enum class GgufArch {
   starcoder2,
   hunyuan,
   lfm2,
+  granite_h,
+  nemotron_h,
   deepseek2,
   qwen35,
   qwen3next,
@@ -37,13 +40,16 @@ constexpr bool is_gemma(GgufArch arch) {
 constexpr bool is_hybrid(GgufArch arch) {
   return arch == GgufArch::qwen35 || arch == GgufArch::qwen3next;
 }
+constexpr bool has_mamba(GgufArch arch) {
+  return arch == GgufArch::granite_h || arch == GgufArch::nemotron_h;
+}
 
 struct GgufConfig {
   GgufArch arch = GgufArch::llama;
   int64_t layers = 0;  // without those of the MTP module
   int64_t heads = 0, kv_heads = 0;
   int64_t experts = 0;  // 0: not a mixture
-  // The recurrent layers of qwen35 and qwen3next.
+  // The recurrent layers of qwen35 and qwen3next; those of granite_h and nemotron_h have linear_value_heads.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
   // The order is (j, key head), not (key head, j); j counts the value heads of a key head.
   bool value_heads_by_turns = false;
@@ -89,6 +95,11 @@ Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& pat
 // means, and its mixtures.
 Result<void> add_gguf_latent(const GgufMetadata& metadata, GgufConfig& out);
 Result<void> finish_gguf_latent(const GgufMetadata& metadata, GgufConfig& out);
+
+// The layers of Granite 4.0-H and Nemotron-H (gguf_mamba.cc). recurrent: those without key heads, of all
+// `blocks` that the file has; empty if there are none.
+Result<void> add_gguf_mamba(const GgufMetadata& metadata, int64_t blocks, const std::vector<bool>& recurrent,
+                            GgufConfig& out);
 
 // Parts of read_gguf_config(): the rope of every architecture except gemma4 (gguf_rope.cc), and the settings
 // that only members of the Llama family, or some with experts (gguf_member.cc), or Gemma (gguf_gemma.cc)

@@ -134,10 +134,12 @@ class Translator {
     const auto layer = split_gguf_layer(tensor.name);
     if (!layer) return entry;
     const std::string_view part = layer->second;
-    if (config_.arch == GgufArch::llama && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
+    const bool turned = config_.arch == GgufArch::llama || has_mamba(config_.arch);
+    if (turned && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
       return undo_rotary(tensor, part.starts_with("attn_q.") ? config_.heads : config_.kv_heads,
                          std::move(entry));
     if (is_hybrid(config_.arch)) return undo_hybrid(tensor, part, std::move(entry));
+    if (has_mamba(config_.arch)) return undo_mamba(tensor, part, std::move(entry));
     return entry;
   }
 
@@ -191,11 +193,21 @@ class Translator {
     return entry;
   }
 
+  // Vectors of Mamba2 are matrices in the file: of one column, or of a row for each group.
+  Result<Entry> undo_mamba(const GgufTensor& tensor, std::string_view part, Entry entry) const {
+    if (part != "ssm_a" && part != "ssm_d" && part != "ssm_norm.weight") return entry;
+    const int64_t size = entry.source.rows * entry.source.cols;
+    entry.info.shape = {size};
+    entry.source = gguf_source(*tensor.type, tensor.data.data(), 1, size, file_.keep);
+    return part == "ssm_a" ? undo_decay(tensor, std::move(entry)) : std::move(entry);
+  }
+
   // ssm_a = -exp(A_log)
   Result<Entry> undo_decay(const GgufTensor& tensor, Entry entry) const {
-    if (tensor.shape.size() != 1 || tensor.shape[0] != config_.linear_value_heads || !entry.source.read_dense)
+    const int64_t heads = config_.linear_value_heads;
+    if (entry.info.shape != std::vector<int64_t>{heads} || !entry.source.read_dense)
       return wrong_shape(tensor);
-    std::vector<float> values(tensor.shape[0], -1.0f);
+    std::vector<float> values(static_cast<size_t>(heads), -1.0f);
     if (file_.extent == Extent::whole) entry.source.read_dense(0, 1, values.data());
     for (float v : values)
       if (!(v < 0) || !std::isfinite(v))
@@ -203,10 +215,10 @@ class Translator {
                           file_.path, shown(tensor.name), v);
     entry.source.kind = WeightKind::f32;
     entry.info.type = "F32";
-    entry.source.read_dense = [read = entry.source.read_dense, n = tensor.shape[0]](
-                                  int64_t first, int64_t count, float* out) {
+    entry.source.read_dense = [read = entry.source.read_dense, heads](int64_t first, int64_t count,
+                                                                      float* out) {
       read(first, count, out);
-      for (int64_t i = 0; i < count * n; i++) out[i] = std::log(-out[i]);
+      for (int64_t i = 0; i < count * heads; i++) out[i] = std::log(-out[i]);
     };
     return entry;
   }

@@ -84,6 +84,37 @@ constexpr NamePair kLfm2[] = {
     {"shortconv.out_proj", "conv.out_proj"},
     {"ffn_norm", "ffn_norm"},
 };
+constexpr NamePair kGraniteH[] = {
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.shared_expert.gate_proj"},
+    {"ffn_up", "mlp.shared_expert.up_proj"},
+    {"ffn_down", "mlp.shared_expert.down_proj"},
+    {"ssm_in", "mamba.in_proj"},
+    {"ssm_conv1d", "mamba.conv1d"},
+    {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_a", "mamba.A_log"},
+    {"ssm_d", "mamba.D"},
+    {"ssm_norm", "mamba.norm"},
+    {"ssm_out", "mamba.out_proj"},
+};
+constexpr NamePair kNemotronH[] = {
+    {"attn_norm", "norm"},
+    {"attn_q", "mixer.q_proj"},
+    {"attn_k", "mixer.k_proj"},
+    {"attn_v", "mixer.v_proj"},
+    {"attn_output", "mixer.o_proj"},
+    {"ffn_up", "mixer.up_proj"},
+    {"ffn_down", "mixer.down_proj"},
+    {"ssm_in", "mixer.in_proj"},
+    {"ssm_conv1d", "mixer.conv1d"},
+    {"ssm_dt.bias", "mixer.dt_bias"},
+    {"ssm_a", "mixer.A_log"},
+    {"ssm_d", "mixer.D"},
+    {"ssm_norm", "mixer.norm"},
+    {"ssm_out", "mixer.out_proj"},
+    {"ffn_latent_down", "mlp.fc1_latent_proj"},
+    {"ffn_latent_up", "mlp.fc2_latent_proj"},
+};
 constexpr NamePair kGemma[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
@@ -167,6 +198,10 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kHunyuan;
     case GgufArch::lfm2:
       return kLfm2;
+    case GgufArch::granite_h:
+      return kGraniteH;
+    case GgufArch::nemotron_h:
+      return kNemotronH;
     case GgufArch::deepseek2:
       return kDeepseek2;
     default:

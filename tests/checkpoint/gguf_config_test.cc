@@ -330,6 +330,88 @@ TEST(GgufConfig, KeyHeadsOfHybridsOfOllama) {
                "differs from layer to layer");
 }
 
+// Three layers: Mamba2, attention, and Mamba2 or an MLP.
+Writer mamba(const std::string& arch, const std::vector<int32_t>& widths) {
+  Writer w(arch, 3);
+  w.set("ssm.conv_kernel", 4).set("ssm.state_size", 8).set("ssm.group_count", 1);
+  w.set("ssm.time_step_rank", 2).set("ssm.inner_size", 24).list("attention.head_count_kv", {0, 2, 0});
+  if (!widths.empty()) w.list("feed_forward_length", widths);
+  return w;
+}
+
+TEST(GgufMamba, Granite) {
+  Writer w = mamba("granitehybrid", {32, 32, 32});
+  w.real("attention.scale", 0.25).real("logit_scale", 8).flag("rope.scaling.finetuned", false);
+  const Json c = config_of(w);
+  EXPECT_EQ(c["layer_types"], Json({"mamba", "attention", "mamba"}));
+  EXPECT_EQ(c["mamba_n_heads"], 2);
+  EXPECT_EQ(c["mamba_d_head"], 12);
+  EXPECT_EQ(c["mamba_conv_bias"], false);
+  EXPECT_EQ(c["num_local_experts"], 0);
+  EXPECT_EQ(c["shared_intermediate_size"], 32);
+  EXPECT_EQ(c["attention_multiplier"], 0.25);
+  EXPECT_EQ(c["embedding_multiplier"], 1.0);
+  EXPECT_EQ(c["logits_scaling"], 8.0);
+  EXPECT_EQ(c["position_embedding_type"], "nope");
+  const Json turning = config_of(mamba("granitehybrid", {32, 32, 32}).vector("blk.2.ssm_conv1d.bias", {0}));
+  EXPECT_EQ(turning["position_embedding_type"], "rope");
+  EXPECT_EQ(turning["mamba_conv_bias"], true);
+  EXPECT_ERROR(mamba("granitehybrid", {32, 32, 16}), "differs from layer to layer");
+}
+
+TEST(GgufMamba, Nemotron) {
+  const Json c = config_of(mamba("nemotron_h", {0, 0, 48}));
+  EXPECT_EQ(c["layers_block_type"], Json({"mamba", "attention", "mlp"}));
+  EXPECT_EQ(c["intermediate_size"], 48);
+  EXPECT_EQ(c["mamba_head_dim"], 12);
+  EXPECT_FALSE(c.contains("rms_norm_eps"));
+  EXPECT_ERROR(mamba("nemotron_h", {0, 48}), "one entry for each layer");
+  EXPECT_ERROR(mamba("nemotron_h", {0, 0, 0}), "feed_forward_length");
+  EXPECT_ERROR(mamba("nemotron_h", {16, 0, 48}), "MLPs of 16 and 48 values");
+
+  Writer w = mamba("nemotron_h_moe", {0, 0, 16});
+  w.set("expert_count", 4).set("expert_used_count", 2).set("expert_feed_forward_length", 16);
+  w.set("moe_latent_size", 8).set("expert_group_count", 2).set("expert_group_used_count", 1);
+  const Json moe = config_of(w.real("expert_weights_scale", 2.5));
+  EXPECT_EQ(moe["layers_block_type"], Json({"mamba", "attention", "moe"}));
+  EXPECT_EQ(moe["n_routed_experts"], 4);
+  EXPECT_EQ(moe["moe_latent_size"], 8);
+  EXPECT_EQ(moe["n_group"], 2);
+  EXPECT_EQ(moe["routed_scaling_factor"], 2.5);
+}
+
+TEST(GgufMamba, MissingSizesAreNamed) {
+  for (const char* arch : {"granitehybrid", "nemotron_h"}) {
+    const std::vector<const char*> sizes = {"ssm.conv_kernel", "ssm.state_size", "ssm.group_count",
+                                            "ssm.time_step_rank", "ssm.inner_size"};
+    for (const char* left_out : sizes) {
+      Writer w(arch);
+      w.set("feed_forward_length", 32);
+      for (const char* size : sizes)
+        if (size != left_out) w.set(size, 4);
+      EXPECT_ERROR(w, std::string(left_out) + "\" is missing");
+    }
+    EXPECT_ERROR(mamba(arch, {}), "feed_forward_length\" is missing");
+    EXPECT_ERROR(Writer(arch).set("feed_forward_length", 0), "feed_forward_length");
+  }
+}
+
+TEST(GgufConfig, Lfm2WithExperts) {
+  Writer w("lfm2moe");
+  w.set("feed_forward_length", 96).list("attention.head_count_kv", {0, 2}).set("shortconv.l_cache", 3);
+  w.set("expert_count", 4).set("expert_used_count", 2).set("expert_gating_func", 2);
+  w.set("expert_feed_forward_length", 16).set("leading_dense_block_count", 1);
+  const Json c = config_of(w);
+  EXPECT_EQ(c["model_type"], "lfm2_moe");
+  EXPECT_EQ(c["layer_types"], Json({"conv", "full_attention"}));
+  EXPECT_EQ(c["num_dense_layers"], 1);
+  EXPECT_EQ(c["intermediate_size"], 96);
+  EXPECT_EQ(c["moe_intermediate_size"], 16);
+  EXPECT_EQ(c["use_expert_bias"], false);
+  EXPECT_EQ(config_of(w.vector("blk.1.exp_probs_b.bias", {0, 0, 0, 0}))["use_expert_bias"], true);
+  EXPECT_ERROR(w.real("expert_weights_scale", 2), "expert_weights_scale");
+}
+
 TEST(GgufConfig, LayersOfTheMtpModule) {
   const auto counts = [](const Writer& w) {
     const auto config = read(w);

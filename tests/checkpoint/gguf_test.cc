@@ -367,6 +367,28 @@ TEST(Gguf, every_truncation_is_an_error) {
   for (size_t n = 0; n < whole.size(); n++) ASSERT_NE(open_error(whole.substr(0, n)), "") << n;
 }
 
+// Mamba2's decays are a matrix of one column, one for each head.
+TEST(Gguf, granite_decays_must_fit) {
+  const auto with = [](std::vector<uint64_t> shape, const std::vector<float>& decays) {
+    GgufWriter w;
+    w.text("general.architecture", "granitehybrid").u32("granitehybrid.block_count", 1);
+    for (const char* key : {"context_length", "embedding_length", "feed_forward_length", "ssm.conv_kernel",
+                            "ssm.state_size", "ssm.inner_size"})
+      w.u32(std::string("granitehybrid.") + key, 32);
+    w.u32("granitehybrid.attention.head_count", 2).u32("granitehybrid.ssm.group_count", 1);
+    w.u32("granitehybrid.ssm.time_step_rank", 2);
+    w.f32("granitehybrid.attention.layer_norm_rms_epsilon", 1e-6f);
+    w.tensor("token_embd.weight", {32, 1}, 0, kRow);
+    std::string bytes;
+    for (const float decay : decays) bytes += le(decay);
+    return open_error(w.tensor("blk.0.ssm_a", shape, 0, bytes).bytes());
+  };
+  EXPECT_EQ(with({1, 2}, {-1, -0.5f}), "");
+  EXPECT_EQ(with({2}, {-1, -0.5f}), "");
+  EXPECT_NE(with({1, 2}, {-1, 0.5f}).find("a decay of 0.5 is not below zero"), std::string::npos);
+  EXPECT_NE(with({1, 3}, {-1, -2, -3}).find("\"blk.0.ssm_a\": shape"), std::string::npos);
+}
+
 TEST(Gguf, qwen35_decay_must_be_negative) {
   GgufWriter w;
   w.text("general.architecture", "qwen35").u32("qwen35.block_count", 1).u32("qwen35.context_length", 64);
