@@ -64,7 +64,8 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
       break;
     case ToolFormat::key_tags:
       if (plain_name)
-        for (const char stop : {'\n', '<'}) heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
+        for (const char* stop : {"\n", "<arg_key>", "</tool_call>"})
+          heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
       break;
   }
   return heads;

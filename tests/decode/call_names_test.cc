@@ -175,10 +175,8 @@ std::string arguments_behind(const Form& form, const std::string& text) {
   const std::string list = text.find('[', text.find(form.begin) + form.begin.size()) != text.npos ? "]" : "";
   if (form.form == ToolFormat::minimax)
     return "\n<parameter name=\"x\">1</parameter>\n</invoke>\n" + form.closer;
-  if (form.form == ToolFormat::key_tags) {
-    const std::string pair = "<arg_key>x</arg_key><arg_value>1</arg_value>" + form.closer;
-    return pair.substr(text.ends_with('\n') ? 0 : text.ends_with('<') ? 1 : 9);
-  }
+  if (form.form == ToolFormat::key_tags)
+    return (text.ends_with('\n') ? "<arg_key>" : "") + ("x</arg_key><arg_value>1</arg_value>" + form.closer);
   if (text.ends_with('(')) return "x=1)" + list + form.closer;
   if (text.ends_with('>')) return "\n<parameter=x>\n1\n</parameter>\n</function>\n" + form.closer;
   if (text.ends_with('"'))
@@ -209,10 +207,11 @@ TEST(CallNames, ACallNamesAToolOfTheRequest) {
       }
       ASSERT_TRUE(answer.finish_name(random)) << answer.tokenizer.decode(answer.written, false);
       const std::string text = answer.tokenizer.decode(answer.written, false);
-      ASSERT_TRUE(answer.write(arguments_behind(form, text))) << text;
+      const bool ended = form.form == ToolFormat::key_tags && text.ends_with(form.closer);
+      ASSERT_TRUE(ended || answer.write(arguments_behind(form, text))) << text;
       const auto calls = answer.parsed().calls;
       ASSERT_EQ(calls.size(), 1u) << answer.tokenizer.decode(answer.written, false);
-      EXPECT_EQ(parse_json(calls[0].arguments).value(), Json({{"x", 1}}))
+      EXPECT_EQ(parse_json(calls[0].arguments).value(), ended ? Json::object() : Json({{"x", 1}}))
           << answer.tokenizer.decode(answer.written, false);
       EXPECT_TRUE(i > 0 || calls[0].name == "get") << calls[0].name;
       called.insert(calls[0].name);
