@@ -109,12 +109,16 @@ constexpr ArchName kArchs[] = {
      "granitemoehybrid",
      "GraniteMoeHybridForCausalLM",
      {.multipliers = true, .moe = &kGraniteExperts}},
-    {"nemotron_h", GgufArch::nemotron_h, "nemotron_h", "NemotronHForCausalLM"},
+    {"nemotron_h",
+     GgufArch::nemotron_h,
+     "nemotron_h",
+     "NemotronHForCausalLM",
+     {.layer_norm_eps = "layer_norm_epsilon"}},
     {"nemotron_h_moe",
      GgufArch::nemotron_h,
      "nemotron_h",
      "NemotronHForCausalLM",
-     {.moe = &kNemotronExperts}},
+     {.layer_norm_eps = "layer_norm_epsilon", .moe = &kNemotronExperts}},
     {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
     {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
@@ -281,10 +285,12 @@ class Builder {
                       path_, scale, usual, arch_.model_type);
   }
 
-  // Ollama's files of Gemma lack it.
+  // Ollama's files of Gemma lack it. Files of Nemotron-H have it under either name.
   Result<double> read_eps() const {
-    const char* key =
-        arch_.member.layer_norm_eps ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    constexpr const char* kRms = "attention.layer_norm_rms_epsilon";
+    const bool rms =
+        !arch_.member.layer_norm_eps || (out_.arch == GgufArch::nemotron_h && m_.find(kRms) != nullptr);
+    const char* key = rms ? kRms : "attention.layer_norm_epsilon";
     if (!m_.find(key) && !is_gemma(out_.arch))
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\" is missing", path_, arch_.gguf, key);
     return m_.real(key, 1e-6);

@@ -60,8 +60,6 @@ Result<void> add_nemotron_layers(const GgufMetadata& m, int64_t blocks, const st
                                  GgufConfig& out) {
   Json& c = out.config;
   TRY(const auto widths, m.integers("feed_forward_length", blocks, 0));
-  c["layer_norm_epsilon"] = c["rms_norm_eps"];
-  c.erase("rms_norm_eps");
   Json types = Json::array();
   for (size_t i = 0; i < static_cast<size_t>(out.layers); i++) {
     if (widths[i] != 0 && widths[i] != c["intermediate_size"])

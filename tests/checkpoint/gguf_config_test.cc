@@ -364,7 +364,7 @@ TEST(GgufMamba, Nemotron) {
   EXPECT_EQ(c["layers_block_type"], Json({"mamba", "attention", "mlp"}));
   EXPECT_EQ(c["intermediate_size"], 48);
   EXPECT_EQ(c["mamba_head_dim"], 12);
-  EXPECT_FALSE(c.contains("rms_norm_eps"));
+  EXPECT_FLOAT_EQ(c["layer_norm_epsilon"].get<float>(), 1e-6f);
   EXPECT_ERROR(mamba("nemotron_h", {0, 48}), "one entry for each layer");
   EXPECT_ERROR(mamba("nemotron_h", {0, 0, 0}), "feed_forward_length");
   EXPECT_ERROR(mamba("nemotron_h", {16, 0, 48}), "MLPs of 16 and 48 values");
