@@ -38,15 +38,6 @@ ThinkContext think_context(const ChatRequest& request, std::string_view user, co
           .stop = request.options.stop};
 }
 
-// The level for the template. gpt-oss, whose thoughts are messages, was trained with three.
-std::string effort_of(const ThinkingWish& wish, const OutputFormat& format) {
-  if (!format.reasoning || !format.reasoning->are_messages()) return wish.effort;
-  for (const auto& [level, known] :
-       {std::pair{"none", "low"}, {"minimal", "low"}, {"xhigh", "high"}, {"max", "high"}})
-    if (wish.effort == level) return known;
-  return wish.effort;
-}
-
 }  // namespace
 
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
@@ -140,7 +131,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
                         context);
   if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
       !request.chat.extra.contains("reasoning_effort"))
-    request.chat.extra["reasoning_effort"] = effort_of(wish, format_);
+    request.chat.extra["reasoning_effort"] = known_effort(wish.effort, format_.reasoning);
   const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
     return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit, images,

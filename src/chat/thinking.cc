@@ -16,6 +16,12 @@ ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults) {
   return wish;
 }
 
+std::string known_effort(const std::string& level, const std::optional<ReasoningTags>& tags) {
+  if (!tags || !tags->are_messages()) return level;
+  if (level == "none" || level == "minimal") return "low";
+  return level == "xhigh" || level == "max" ? "high" : level;
+}
+
 Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplate& chat,
                                      const std::optional<ReasoningTags>& tags, std::string_view user,
                                      const CompilePrompt& compile) {

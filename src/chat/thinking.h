@@ -27,6 +27,9 @@ struct ThinkingWish {
 // Fills fields that the request leaves open from the server's flags.
 ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults);
 
+// The level for the template. gpt-oss, whose thoughts are messages, was trained with low, medium and high.
+std::string known_effort(const std::string& level, const std::optional<ReasoningTags>& tags);
+
 // Whether a chat thinks, and why. `enabled`: the template was asked to think; the model may still decide
 // otherwise.
 struct ThinkReport {

@@ -4,6 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/white_space.h"
+#include "output/message_reader.h"
+
 namespace anabranch {
 namespace {
 
@@ -35,6 +38,12 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
                      const ThinkControl& control)
     : tokenizer_(tokenizer), tokens_(tokens), control_(control), heads_(rules.format, *rules.tools) {
   if (heads_.empty()) return;
+  if (rules.format.tools == ToolFormat::messages) {
+    for (const std::string_view mark : kMessageMarks)
+      if (const auto token = tokenizer.find(mark)) marks_.push_back(*token);
+    if (!rules.goes_on && !rules.thinking_open) position_.header = Header::bare;
+    return;
+  }
   for (const std::string_view opener : call_openers(rules.format.tools)) {
     if (!heads_.has(opener)) continue;
     openers_.push_back(
@@ -50,16 +59,47 @@ bool CallNames::move(Position& position, int token) const {
         return true;
       }
   const std::string_view bytes = tokenizer_.token_bytes(token);
+  if (std::ranges::find(marks_, token) != marks_.end()) return read_mark(position, bytes);
   if (position.head && bytes.empty()) return false;
   for (const char byte : bytes)
     if (!(position.head ? read_head(position, byte) : read_text(position, byte))) return false;
   return true;
 }
 
+// Reads a mark of a message. False: it stands within a name.
+bool CallNames::read_mark(Position& position, std::string_view mark) const {
+  const bool channel = mark == "<|channel|>", text = mark == "<|message|>";
+  const bool goes_on = channel || text || mark == "<|constrain|>";
+  if (position.head && !(goes_on && heads_.read(*position.head, "<") == CallHeads::Step::complete))
+    return false;
+  position.head.reset();
+  position.tail.clear();
+  if (text)
+    position.header = Header::none;
+  else if (channel)
+    position.header = Header::channel;
+  else if (!goes_on)
+    position.header = mark == "<|start|>" ? Header::role : Header::bare;
+  return true;
+}
+
+// Whether a recipient follows, as MessageReader reads it: first of all or behind the role, or anywhere behind
+// the channel.
+bool CallNames::names_recipient(const Position& position) const {
+  std::string_view before = position.tail;
+  constexpr std::string_view kRecipient = "to=";
+  if (position.header == Header::none || !before.ends_with(kRecipient)) return false;
+  before.remove_suffix(kRecipient.size());
+  if (position.header == Header::channel) return before.empty() || is_space(before.back());
+  const bool behind_role = position.header == Header::role && trimmed(before) == "assistant";
+  return position.tail.size() < kTail && (is_blank(before) || behind_role);
+}
+
 // Reads a byte behind an opener. False: no tool's call goes on like this.
 bool CallNames::read_head(Position& position, char byte) const {
+  if (!marks_.empty() && byte == '<') return false;  // spelled, it is no mark
   const auto step = heads_.read(*position.head, {&byte, 1});
-  if (step == CallHeads::Step::complete) position = {.closer = position.closer};
+  if (step == CallHeads::Step::complete) position = {.header = position.header, .closer = position.closer};
   return step != CallHeads::Step::broken;
 }
 
@@ -67,6 +107,7 @@ bool CallNames::read_head(Position& position, char byte) const {
 bool CallNames::read_text(Position& position, char byte) const {
   if (position.tail.size() == kTail) position.tail.erase(0, 1);
   position.tail += byte;
+  if (names_recipient(position)) position.head = heads_.begin("");
   const auto ends = [&](std::string_view mark) { return position.tail.ends_with(mark); };
   if (!position.closer.empty()) {
     if (ends(position.closer)) position.closer = {};
@@ -113,14 +154,14 @@ size_t CallNames::fitting(std::span<const int> draft) {
 
 void CallNames::follow(int token) {
   // A beginning can break here if the token was forced or is the client's own.
-  if (!move(position_, token) || (position_.head && !goes_on())) position_ = {};
+  if (!move(position_, token) || (position_.head && !goes_on())) position_ = {.header = position_.header};
 }
 
 Ending CallNames::accept(int token, Ending before) {
-  if (control_.answer_tokens() > answered_) {
-    answered_ = control_.answer_tokens();
-    follow(token);
-  }
+  const bool answers = control_.answer_tokens() > answered_;
+  answered_ = control_.answer_tokens();
+  // The headers of messages, which name the calls, do not count as answer.
+  if (answers || (!marks_.empty() && !control_.thinking())) follow(token);
   return before;
 }
 

@@ -50,8 +50,12 @@ class CallNames final : public Constraint {
     std::string_view closer;   // ends the call; empty: spelled openers open another one at once
     std::optional<int> token;  // then only this token opens a call; the same characters are text
   };
+  // Where in a message (ToolFormat::messages) a recipient may be named: in no text, in a header before its
+  // role, behind <|start|>, and behind <|channel|>.
+  enum class Header { none, bare, role, channel };
   struct Position {
     std::optional<CallHeads::Position> head;  // within the beginning of a call
+    Header header = Header::none;
     std::string_view closer;  // within a call: text up to here is arguments, unless an opener's token comes
     std::string tail;         // the last bytes, as many as an opener or a closer has
   };
@@ -59,6 +63,8 @@ class CallNames final : public Constraint {
   bool move(Position& position, int token) const;
   bool read_head(Position& position, char byte) const;
   bool read_text(Position& position, char byte) const;
+  bool read_mark(Position& position, std::string_view mark) const;
+  bool names_recipient(const Position& position) const;
   bool goes_on() const;
 
   const Tokenizer& tokenizer_;
@@ -66,6 +72,7 @@ class CallNames final : public Constraint {
   const ThinkControl& control_;
   CallHeads heads_;
   std::vector<Opener> openers_;
+  std::vector<int> marks_;  // the tokens of kMessageMarks, if calls are messages
   Position position_;
   int answered_ = 0;  // tokens of the answer that were seen
 };

@@ -29,7 +29,11 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
   const bool plain_name = name.find_first_of("<>{}[]\"\n") == name.npos;
   switch (format.tools) {
     case ToolFormat::none:
-    case ToolFormat::messages:  // the name is in a header, which is not demanded
+      break;
+    case ToolFormat::messages:  // behind the name the header goes on with a mark, or with its type
+      if (plain_name && name.find_first_of(kSpace) == name.npos)
+        for (const char* prefix : {"functions.", ""})
+          for (const char* stop : {" ", "<"}) heads.push_back(fmt::format("{}{}{}", prefix, name, stop));
       break;
     case ToolFormat::tagged:
       heads = json_heads(name);

@@ -77,6 +77,18 @@ TEST(ThinkingWish, ABoundWithoutRoomTurnsThinkingOff) {
 }
 
 // A start of the answer that has a stop string in it, also over its parts, would end the answer.
+TEST(ThinkingWish, LevelsForTheTemplate) {
+  const ReasoningTags messages{.turn = "<|start|>assistant"};
+  const std::pair<const char*, const char*> levels[] = {
+      {"none", "low"},  {"minimal", "low"}, {"low", "low"}, {"medium", "medium"},
+      {"high", "high"}, {"xhigh", "high"},  {"max", "high"}};
+  for (const auto& [level, known] : levels) {
+    EXPECT_EQ(known_effort(level, messages), known);
+    EXPECT_EQ(known_effort(level, ReasoningTags()), level);
+    EXPECT_EQ(known_effort(level, std::nullopt), level);
+  }
+}
+
 TEST(ThinkOptions, AStopStringTakesTheAnswersStartAway) {
   const ChosenPrompt chosen;
   const auto options = [&](const std::vector<std::string>& stop,

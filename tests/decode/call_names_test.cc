@@ -9,6 +9,7 @@
 #include <set>
 
 #include "fake_tokenizer.h"
+#include "output/message_reader.h"
 #include "output/output_text.h"
 #include "tools_named.h"
 
@@ -21,6 +22,7 @@ struct Answer {
     tokenizer.tags.texts = std::move(marks);
     rules.format.tools = form;
     rules.tools = std::make_shared<const Json>(tools_named(names));
+    if (form == ToolFormat::messages) rules.format.reasoning = find_reasoning_tags(tokenizer);
     by_byte = TokensByByte(tokenizer, kFakeVocab);
     restart();
   }
@@ -78,6 +80,8 @@ struct Answer {
 };
 
 const std::vector<std::string> kNames = {"get", "get_time", "get-weather", "zip"};
+
+const std::vector<std::string> kMarks(std::begin(kMessageMarks), std::end(kMessageMarks));
 
 struct Form {
   ToolFormat form;
@@ -143,11 +147,19 @@ std::vector<Form> forms() {
        "get_tim<arg_key>",
        "get\n<arg_key>",
        "</tool_call>"},
+      {ToolFormat::messages, kMarks, "<|channel|>commentary to=", "functions.gets<|message|>",
+       "functions.get<|message|>", "<|call|>"},
+      {ToolFormat::messages, kMarks, "<|channel|>analysis to=", "time <|constrain|>",
+       "get <|constrain|>json<|message|>", "<|call|>"},
+      {ToolFormat::messages, kMarks, " to=", "functions.zipper<|channel|>", "functions.get<|channel|>",
+       "<|call|>"},
   };
 }
 
 // The arguments {"x": 1} behind a call's beginning, as its last byte demands them, and the end of the call.
 std::string arguments_behind(const Form& form, const std::string& text) {
+  if (form.form == ToolFormat::messages)
+    return (text.ends_with("<|message|>") ? "" : "<|message|>") + std::string("{\"x\": 1}") + form.closer;
   const std::string list = text.find('[', text.find(form.begin) + form.begin.size()) != text.npos ? "]" : "";
   if (text.ends_with('>')) return "\n<parameter=x>\n1\n</parameter>\n</function>\n" + form.closer;
   if (text.ends_with('"'))
@@ -202,6 +214,62 @@ TEST(CallNames, TextAndArgumentsAreFree) {
   EXPECT_TRUE(answer.write("\n<function=nothing>\n</function>")) << "it could be text of the arguments";
   EXPECT_TRUE(answer.write("\n</tool_call>\n"));
   EXPECT_FALSE(answer.write("<function=nothing>")) << "a call without the mark around it";
+}
+
+TEST(CallNames, OnlyHeadersOfMessagesNameCalls) {
+  Answer answer(ToolFormat::messages, kMarks, kNames);
+  const std::string next = "<|end|><|start|>assistant";
+  const auto writes = [&](const std::string& text) {
+    answer.restart();
+    return answer.write(text);
+  };
+  EXPECT_TRUE(writes("<|channel|>final<|message|>I write to=functions.nothing, and assistant to=no."));
+  EXPECT_TRUE(writes("Set to=functions.nothing")) << "no header";
+  EXPECT_TRUE(writes("<|channel|>commentaryto=nothing<|message|>")) << "one word";
+  EXPECT_TRUE(writes("<|channel|>commentary to=get<|message|>{\"to\": \" to=no\"}<|call|>"));
+  const std::vector<std::string> headers = {
+      " to=",
+      "<|start|>assistant to=",
+      "<|channel|>commentary to=",
+      "<|channel|>final<|message|>A" + next + " to=",
+      "<|channel|>final<|message|>A" + next + "<|channel|>commentary to=",
+      "<|channel|>final<|message|>A<|channel|>commentary json to="};
+  for (const std::string& header : headers) {
+    EXPECT_TRUE(writes(header + "functions.get_time<|channel|>")) << header;
+    EXPECT_TRUE(writes(header + "zip ")) << header;
+    for (const char* wrong : {"functions.get_tim<|message|>", "functions.nothing", "Get", "get<|end|>",
+                              "get<|call|>", "get<|start|>", "<|message|>", " get", "functions.get\n"})
+      EXPECT_FALSE(writes(header + wrong)) << header << wrong;
+    ASSERT_TRUE(writes(header + "get"));
+    EXPECT_FALSE(answer.calls->allows('<')) << "spelled, it is no mark";
+  }
+  // An answer that the prompt begins.
+  answer.rules.goes_on = true;
+  EXPECT_TRUE(writes(" to=functions.nothing"));
+  EXPECT_FALSE(writes("A" + next + " to=functions.nothing"));
+}
+
+// With the tokens of thoughts, whose headers do not count as answer.
+TEST(CallNames, HeadersBehindThoughtsNameCalls) {
+  Answer answer(ToolFormat::messages, kMarks, kNames);
+  const auto find = [&](const char* mark) { return *answer.tokenizer.find(mark); };
+  answer.think.close = find("<|end|>");
+  answer.think.messages = message_tokens(*answer.rules.format.reasoning, answer.tokenizer);
+  ASSERT_TRUE(answer.think.messages);
+  answer.think.messages->turn = answer.tokenizer.tokens_of("<|start|>assistant");
+  const std::string thought = "<|channel|>analysis<|message|>I could do to=functions.nothing.<|end|>";
+  for (const char* header : {"<|start|>assistant to=", "<|start|>assistant<|channel|>commentary to="})
+    for (const bool open : {false, true}) {
+      const auto writes = [&](const std::string& name) {
+        answer.rules.thinking_open = open;
+        answer.control.emplace(answer.think, ThinkRules{.open = open, .closing = {*answer.think.close}});
+        answer.calls.emplace(answer.tokenizer, answer.by_byte, answer.rules, *answer.control);
+        EXPECT_TRUE(answer.write((open ? "to=no<|end|>" : thought) + header)) << header;
+        return answer.write(name);
+      };
+      EXPECT_TRUE(writes("functions.get<|message|>")) << header;
+      EXPECT_FALSE(writes("functions.nothing")) << header;
+    }
 }
 
 TEST(CallNames, WhiteSpaceBeforeANameEnds) {
