@@ -21,6 +21,17 @@ Result<std::string> add_parameters(const Json& schema, const ParameterTags& tags
   return SchemaWriter(schema, rules, where, keep).parameters(tags);
 }
 
+Result<std::string> add_keyword_arguments(const Json& schema, GrammarRules& rules, const std::string& where,
+                                          Keep keep) {
+  return SchemaWriter(schema, rules, where, keep).keyword_arguments();
+}
+
+std::string add_any_keyword_arguments(GrammarRules& rules) {
+  const std::string one =
+      rules.add("argument", fmt::format("[a-zA-Z_] [a-zA-Z0-9_]* \"=\" {}", add_any("value", rules)));
+  return rules.add("arguments", fmt::format("\"(\" ({0} (\", \" {0})*)? \")\"", one));
+}
+
 ParameterTags function_tags() {
   return {"\"<parameter=\"", "\">\\n\"", "\"\\n</parameter>\\n\"", "</parameter>", true};
 }

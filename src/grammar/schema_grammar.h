@@ -39,5 +39,10 @@ Result<std::string> text_to_tag(const ParameterTags& tags, GrammarRules& rules);
 // The parameters of a call, in the schema's order.
 Result<std::string> add_parameters(const Json& schema, const ParameterTags& tags, GrammarRules& rules,
                                    const std::string& where = "#", Keep keep = Keep::all);
+// The arguments of a call in Python's notation, in the schema's order: (NAME=VALUE, ...), with JSON's values.
+Result<std::string> add_keyword_arguments(const Json& schema, GrammarRules& rules,
+                                          const std::string& where = "#", Keep keep = Keep::all);
+// The same for any names and values.
+std::string add_any_keyword_arguments(GrammarRules& rules);
 
 }  // namespace anabranch

@@ -14,9 +14,14 @@ bool is_name_of_parameter(std::string_view name) {
   return name.find_first_of("<>\n") == name.npos;
 }
 
+// A name in Python's notation as readers know it (output/call_python.cc).
+bool is_keyword(std::string_view name) {
+  return !name.empty() && name.find_first_of("()[]{}\"'=,;<> \t\r\n") == name.npos;
+}
+
 // Leaves out the parameters with names that cannot be written.
-void leave_out_names(Json& schema) {
-  const auto bad = [](const std::string& name) { return !is_name_of_parameter(name); };
+void leave_out_names(Json& schema, bool (*may_name)(std::string_view)) {
+  const auto bad = [&](const std::string& name) { return !may_name(name); };
   std::vector<std::string> names;
   for (const auto& [name, value] : part_of(schema, "properties").items())
     if (bad(name)) names.push_back(name);
@@ -81,18 +86,28 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
   return rules_.add("value", fmt::format("{} | {}", text, element));
 }
 
-Result<std::string> SchemaWriter::parameters(const ParameterTags& tags) {
-  tags_ = &tags;
+Result<std::string> SchemaWriter::written_parameters(const std::function<Element(const Json&)>& write) {
   TRY_VOID(finite_.find(where_));
   TRY(Json flat, document_.flatten(document_.root(), where_));
   if (flat == false) return unsatisfiable(where_);
   if (flat == true) flat = Json::object();
-  return concluded(kept(std::move(flat), [&](const Json& rest) { return flat_parameters(rest); }));
+  return concluded(kept(std::move(flat), write));
 }
 
-Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
+Result<std::string> SchemaWriter::parameters(const ParameterTags& tags) {
+  tags_ = &tags;
+  return written_parameters([&](const Json& rest) { return flat_parameters(rest); });
+}
+
+Result<std::string> SchemaWriter::keyword_arguments() {
+  return written_parameters([&](const Json& rest) { return flat_keywords(rest); });
+}
+
+Result<std::vector<Member>> SchemaWriter::parameter_members(const Json& flat,
+                                                            bool (*may_name)(std::string_view),
+                                                            const WriteMember& write) {
   TRY(Json schema, with_listed_names(flat, where_));
-  if (keep_ == Keep::possible) leave_out_names(schema);
+  if (keep_ == Keep::possible) leave_out_names(schema, may_name);
   TRY_VOID(check_keywords(schema, where_));
   TRY(const TypeSet wanted, types_of(schema, where_));
   if (!wanted[kObject])
@@ -104,19 +119,38 @@ Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
                                  "is not supported for the parameters of a call as this model writes it");
   std::vector<Member> members;
   std::vector<std::string> names;
+  const auto named = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
+    if (!may_name(name))
+      return unsupported_keyword(place, "properties", "has a name with a character that ends it in a call");
+    return write(name, one, place);
+  };
+  TRY(const bool possible, named_members(schema, where_, named, members, names));
+  if (!possible) return unsatisfiable(where_);
+  return members;
+}
+
+Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
   const auto write = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
-    if (!is_name_of_parameter(name))
-      return unsupported_keyword(place, "properties", "has a name with <, > or a line end");
     TRY(const std::string element, bare(one, place));
     if (element.empty()) return element;
     return fmt::format("{} {} {} {} {}", tags_->open, literal(name), tags_->name_end, element, tags_->close);
   };
-  TRY(const bool possible, named_members(schema, where_, write, members, names));
-  if (!possible) return unsatisfiable(where_);
+  TRY(const auto members, parameter_members(flat, is_name_of_parameter, write));
   std::string out = "\"\"";
   for (const Member& member : members)
     out += member.required ? " " + member.text : fmt::format(" ({})?", member.text);
   return rules_.add("parameters", out);
+}
+
+Result<std::string> SchemaWriter::flat_keywords(const Json& flat) {
+  const auto write = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
+    TRY(const std::string element, value(one, place));
+    return element.empty() ? element : fmt::format("{} {}", literal(name + "="), element);
+  };
+  Members members;
+  TRY(members.named, parameter_members(flat, is_keyword, write));
+  members.close = ")";
+  return rules_.add("arguments", fmt::format("\"(\" {}", MembersWriter(members, rules_).add()));
 }
 
 }  // namespace anabranch

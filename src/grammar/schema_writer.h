@@ -33,6 +33,8 @@ class SchemaWriter {
   Result<std::string> whole();
   // The whole schema as the parameters of a call (add_parameters). An error if no call satisfies it.
   Result<std::string> parameters(const ParameterTags& tags);
+  // The same for add_keyword_arguments.
+  Result<std::string> keyword_arguments();
 
  private:
   using Element = Result<std::string>;
@@ -70,7 +72,12 @@ class SchemaWriter {
   // A member with a name that is none of `names`.
   Element other_member(const Json& flat, const std::vector<std::string>& names, const std::string& where);
 
+  Element written_parameters(const std::function<Element(const Json&)>& write);
   Element flat_parameters(const Json& flat);
+  Element flat_keywords(const Json& flat);
+  // `write` is given only names for which `may_name` holds.
+  Result<std::vector<Member>> parameter_members(const Json& flat, bool (*may_name)(std::string_view),
+                                                const WriteMember& write);
   // A value between tags: strings are written without quotes.
   Element bare(const Json& schema, const std::string& where);
   // The same for a flat schema. named: the types that the whole schema of the value names.

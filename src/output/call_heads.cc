@@ -44,10 +44,13 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
       break;
     case ToolFormat::mistral:
     case ToolFormat::listed:
+    case ToolFormat::python:
       for (const std::string& head : json_heads(name)) {
         heads.push_back(head);
         heads.push_back(fmt::format("{}[{}", kBlanks, head));
       }
+      if (plain_name && format.tools == ToolFormat::python)
+        for (const char* open : {"", "["}) heads.push_back(fmt::format("{0}{1}{0}{2}(", kBlanks, open, name));
       if (plain_name && format.tools == ToolFormat::mistral)
         for (const char* stop : {"[ARGS]", "[CALL_ID]", "{"})
           heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
@@ -56,9 +59,13 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
     case ToolFormat::function_gemma:
       if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
       break;
+    case ToolFormat::minimax:
+      if (plain_name) heads.push_back(fmt::format("{}<invoke name=\"{}\">", kBlanks, name));
+      break;
     case ToolFormat::key_tags:
       if (plain_name)
-        for (const char stop : {'\n', '<'}) heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
+        for (const char* stop : {"\n", "<arg_key>", "</tool_call>"})
+          heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
       break;
   }
   return heads;

@@ -108,7 +108,7 @@ std::string CallScanner::member_start() const {
 
 bool CallScanner::at_close() const {
   return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::close ||
-         step_ == Step::after_pairs;
+         step_ == Step::after_pairs || step_ == Step::after_python;
 }
 
 // The model may stop after a whole call without closing the block.
@@ -164,6 +164,10 @@ std::optional<Scan> CallScanner::step() {
     case Step::pair_value:
     case Step::after_pairs:
       return pairs();
+    case Step::python_name:
+    case Step::python_arguments:
+    case Step::after_python:
+      return python();
     case Step::rest:
       return rest();
   }
@@ -196,6 +200,16 @@ std::optional<Scan> CallScanner::opener() {
 
 std::optional<Scan> CallScanner::body() {
   if (!next()) return Scan::more;
+  if (format_ == ToolFormat::python && text_[at_] != '{') {
+    const size_t inside = text_.find_first_not_of(kSpace, text_[at_] == '[' ? at_ + 1 : at_);
+    if (inside == text_.npos) return Scan::more;
+    if (text_[inside] != '{') {
+      list_open_ = inside > at_;
+      at_ = inside;
+      step_ = Step::python_name;
+      return std::nullopt;
+    }
+  }
   if (text_[at_] == '{' || text_[at_] == '[') {
     // Qwen2.5-Coder's template shows calls with doubled braces. after_json() skips those that close.
     const size_t second = text_[at_] == '{' ? text_.find_first_not_of(kSpace, at_ + 1) : at_;
@@ -420,12 +434,17 @@ void CallScanner::take_argument(std::string_view value) {
     send(json_string(value.substr(text_sent_)).substr(1));
   else if (offered_)
     send(member_start() + *json);
+  keep_argument(std::move(*json));
+}
+
+// The last value under a name counts.
+void CallScanner::keep_argument(std::string json) {
   const auto same = std::find_if(arguments_.begin(), arguments_.end(),
                                  [&](const auto& argument) { return argument.first == key_; });
   if (same != arguments_.end())
-    same->second = std::move(*json);
+    same->second = std::move(json);
   else
-    arguments_.emplace_back(key_, std::move(*json));
+    arguments_.emplace_back(key_, std::move(json));
 }
 
 // Adds the call whose <function=...> was just read. False: its arguments are nested too deeply.

@@ -14,6 +14,7 @@
 #include "output/parameter_value.h"
 #include "output/tool_call.h"
 #include "output/tool_gemma.h"
+#include "output/tool_python.h"
 
 namespace anabranch {
 
@@ -65,6 +66,9 @@ class CallScanner {
     pair_key,
     pair_value,
     after_pairs,
+    python_name,
+    python_arguments,
+    after_python,
     fence,  // ``` and a language
     rest,   // of a block whose call has begun and then broke
   };
@@ -93,6 +97,11 @@ class CallScanner {
   std::optional<Scan> pair_key();
   std::optional<Scan> pair_value();
   std::optional<Scan> after_pairs();
+  // Those of call_python.cc.
+  std::optional<Scan> python();
+  std::optional<Scan> python_name();
+  std::optional<Scan> python_arguments();
+  std::optional<Scan> after_python();
   Scan rest();
   Scan at_end();
   void give_up();
@@ -105,6 +114,7 @@ class CallScanner {
   bool take_calls(std::string_view json, const std::string& closers);
   bool take_function();
   void take_argument(std::string_view value);
+  void keep_argument(std::string json);
   void begin_function(std::string_view name);
   void begin_parameter(std::string_view name);
   bool skip_structure();
@@ -125,6 +135,8 @@ class CallScanner {
   bool fenced_ = false;
   std::optional<LenientScan> json_;
   std::optional<GemmaArguments> gemma_;
+  std::optional<PythonScan> python_;
+  bool list_open_ = false;  // the bracket of a list in Python's notation is open
   std::optional<ValueScan> value_;
   std::string name_, key_;
   std::set<std::string, std::less<>> expected_;  // parameters of name_ that it does not have yet

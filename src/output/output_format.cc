@@ -36,6 +36,8 @@ ToolFormat format_in(const std::string& text) {
   if (has("[TOOL_CALLS]")) return ToolFormat::mistral;
   if (has("<|tool_call|>")) return ToolFormat::listed;
   if (has("<arg_key>key</arg_key>")) return ToolFormat::key_tags;
+  if (has("<|tool_call_start|>")) return ToolFormat::python;
+  if (has("<invoke name=\"probe_f\">")) return ToolFormat::minimax;
   if (has("<tool_call>") || has("<function=probe_f>")) return ToolFormat::tagged;
   if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
     return ToolFormat::plain;
@@ -64,6 +66,8 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
                                  {"[TOOL_CALLS]", ToolFormat::mistral},
                                  {"<|tool_call|>", ToolFormat::listed},
                                  {"<arg_key>", ToolFormat::key_tags},
+                                 {"<minimax:tool_call>", ToolFormat::minimax},
+                                 {"<|tool_call_start|>", ToolFormat::python},
                                  {"<tool_call>", ToolFormat::tagged},
                                  {"<|python_tag|>", ToolFormat::plain},
                                  {"<start_of_turn>", ToolFormat::plain}})
@@ -94,12 +98,17 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
       return {kMessageCallOpen};
     case ToolFormat::key_tags:
       return {"<tool_call>"};
+    case ToolFormat::minimax:
+      return {"<minimax:tool_call>"};
+    case ToolFormat::python:
+      return {"<|tool_call_start|>"};
   }
   return {};
 }
 
 std::string_view call_closer(ToolFormat format, std::string_view opener) {
   if (format == ToolFormat::tagged) return opener == kFunctionOpen ? kFunctionClose : kCallClose;
+  if (format == ToolFormat::python) return "<|tool_call_end|>";
   const PairTags* tags = pair_tags(format);
   if (!tags) return "";
   return tags->block_close.empty() ? tags->call_close : tags->block_close;
@@ -114,6 +123,9 @@ bool is_part_of_close(ToolFormat format, std::string_view rest) {
 const PairTags* pair_tags(ToolFormat format) {
   static constexpr PairTags kKeyTags{"",         "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
                                      kCallClose, ""};
+  static constexpr PairTags kMiniMax{"<invoke name=\"", "\">",       "<parameter name=\"",  "\">", "",
+                                     "</parameter>",    "</invoke>", "</minimax:tool_call>"};
+  if (format == ToolFormat::minimax) return &kMiniMax;
   return format == ToolFormat::key_tags ? &kKeyTags : nullptr;
 }
 
@@ -121,7 +133,8 @@ std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokeni
   std::vector<std::string_view> marks = call_openers(format.tools);
   for (const char* mark :
        {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]", "<tool_call|>",
-        "<|tool_response>", "<tool_response|>", "<end_function_call>", "<|\"|>", "<escape>"})
+        "<|tool_response>", "<tool_response|>", "<end_function_call>", "<|\"|>", "<escape>",
+        "<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>"})
     marks.push_back(mark);
   if (format.reasoning && format.reasoning->are_messages())
     marks.insert(marks.end(), std::begin(kMessageMarks), std::end(kMessageMarks));

@@ -23,6 +23,9 @@ enum class ToolFormat {
   function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
   messages,  // <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|> (gpt-oss)
   key_tags,  // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call> (GLM-4.5)
+  minimax,   // <minimax:tool_call><invoke name="NAME"><parameter name="KEY">...</parameter></invoke>
+             // </minimax:tool_call>, several <invoke> in a block (MiniMax M2)
+  python,    // <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|> (LFM2)
 };
 
 // The marks of ToolFormat::tagged that several files look for.

@@ -30,7 +30,7 @@ class CallWriter {
       TRY(const std::string call, calls(tools, {}));
       return rules_.add("free_text", fmt::format("{} | {}", answer_header("[^\\u0000]*"), call));
     }
-    if (format_.tools != ToolFormat::tagged && !pair_tags(format_.tools)) return not_built("strict tools");
+    if (call_closer(format_.tools).empty()) return not_built("strict tools");
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
@@ -108,6 +108,12 @@ class CallWriter {
     return out.ok() || strict ? out : any_parameters();
   }
 
+  Result<std::string> keywords(const Json& schema, const std::string& where, bool strict) {
+    if (schema == kAnyArguments || schema == Json::object()) return add_any_keyword_arguments(rules_);
+    auto out = add_keyword_arguments(schema, rules_, where, strict ? Keep::all : Keep::possible);
+    return out.ok() || strict ? out : add_any_keyword_arguments(rules_);
+  }
+
   // One call, without the marks around it.
   Result<std::string> call(const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
@@ -125,6 +131,12 @@ class CallWriter {
                            mark(pair->call_close));
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
+    if (format_.tools == ToolFormat::python) {
+      if (name.find_first_of("()[]{}\"'=,;<> \t\r\n") != name.npos)
+        return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
+      TRY(const std::string arguments, keywords(schema, where, is_strict(function)));
+      return fmt::format("{} {}", literal(name), arguments);
+    }
     TRY(const std::string arguments, object(schema, where, is_strict(function)));
     if (format_.tools == ToolFormat::messages)
       return fmt::format("{} {} {} \"json\" {} {}", mark("<|channel|>"),
@@ -140,6 +152,9 @@ class CallWriter {
   // The calls of a block behind its opener, with the closing mark; one if the format has one in each block.
   std::string block(const std::string& call, bool several) const {
     const PairTags* pair = pair_tags(format_.tools);
+    if (format_.tools == ToolFormat::python)
+      return fmt::format("\"[\" {}{} \"]\" {}", call, several ? fmt::format(" (\", \" {})*", call) : "",
+                         mark(call_closer(format_.tools)));
     if (!pair) return fmt::format("\"\\n\" {} \"\\n\" {}", call, mark(call_closer(format_.tools)));
     if (pair->block_close.empty()) return call;
     const std::string more = several ? fmt::format("(\"\\n\" {})* ", call) : "";
@@ -151,6 +166,8 @@ class CallWriter {
     switch (format_.tools) {
       case ToolFormat::tagged:
       case ToolFormat::key_tags:
+      case ToolFormat::minimax:
+      case ToolFormat::python:
         one = fmt::format("{} {}", mark(call_openers(format_.tools)[0]), block(call, several));
         between = "\"\\n\"";
         break;

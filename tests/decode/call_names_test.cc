@@ -142,10 +142,10 @@ std::vector<Form> forms() {
        "call:get{",
        "<end_function_call>"},
       {ToolFormat::key_tags,
-       {"<tool_call>", "</tool_call>", "<arg_key>"},
+       {"<tool_call>", "<arg_key>"},
        "<tool_call>",
        "get_tim<arg_key>",
-       "get\n<arg_key>",
+       "get<arg_key>",
        "</tool_call>"},
       {ToolFormat::messages, kMarks, "<|channel|>commentary to=", "functions.gets<|message|>",
        "functions.get<|message|>", "<|call|>"},
@@ -153,6 +153,18 @@ std::vector<Form> forms() {
        "get <|constrain|>json<|message|>", "<|call|>"},
       {ToolFormat::messages, kMarks, " to=", "functions.zipper<|channel|>", "functions.get<|channel|>",
        "<|call|>"},
+      {ToolFormat::minimax,
+       {"<minimax:tool_call>", "</minimax:tool_call>"},
+       "<minimax:tool_call>",
+       "\n<invoke name=\"gets\">",
+       "\n<invoke name=\"get\">",
+       "</minimax:tool_call>"},
+      {ToolFormat::python,
+       {"<|tool_call_start|>", "<|tool_call_end|>"},
+       "<|tool_call_start|>",
+       "[gets(",
+       "[get(",
+       "<|tool_call_end|>"},
   };
 }
 
@@ -161,6 +173,11 @@ std::string arguments_behind(const Form& form, const std::string& text) {
   if (form.form == ToolFormat::messages)
     return (text.ends_with("<|message|>") ? "" : "<|message|>") + std::string("{\"x\": 1}") + form.closer;
   const std::string list = text.find('[', text.find(form.begin) + form.begin.size()) != text.npos ? "]" : "";
+  if (form.form == ToolFormat::minimax)
+    return "\n<parameter name=\"x\">1</parameter>\n</invoke>\n" + form.closer;
+  if (form.form == ToolFormat::key_tags)
+    return (text.ends_with('\n') ? "<arg_key>" : "") + ("x</arg_key><arg_value>1</arg_value>" + form.closer);
+  if (text.ends_with('(')) return "x=1)" + list + form.closer;
   if (text.ends_with('>')) return "\n<parameter=x>\n1\n</parameter>\n</function>\n" + form.closer;
   if (text.ends_with('"'))
     return std::string(form.form == ToolFormat::plain ? ", \"parameters\"" : ", \"arguments\"") +
@@ -190,10 +207,11 @@ TEST(CallNames, ACallNamesAToolOfTheRequest) {
       }
       ASSERT_TRUE(answer.finish_name(random)) << answer.tokenizer.decode(answer.written, false);
       const std::string text = answer.tokenizer.decode(answer.written, false);
-      ASSERT_TRUE(answer.write(arguments_behind(form, text))) << text;
+      const bool ended = form.form == ToolFormat::key_tags && text.ends_with(form.closer);
+      ASSERT_TRUE(ended || answer.write(arguments_behind(form, text))) << text;
       const auto calls = answer.parsed().calls;
       ASSERT_EQ(calls.size(), 1u) << answer.tokenizer.decode(answer.written, false);
-      EXPECT_EQ(parse_json(calls[0].arguments).value(), Json({{"x", 1}}))
+      EXPECT_EQ(parse_json(calls[0].arguments).value(), ended ? Json::object() : Json({{"x", 1}}))
           << answer.tokenizer.decode(answer.written, false);
       EXPECT_TRUE(i > 0 || calls[0].name == "get") << calls[0].name;
       called.insert(calls[0].name);

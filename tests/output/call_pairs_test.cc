@@ -1,6 +1,8 @@
 // Calls whose arguments stand between tags of their own.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "output/output_parser.h"
 #include "output/streamed.h"
 
@@ -125,6 +127,162 @@ TEST(KeyTags, Streams) {
   ASSERT_EQ(broken.calls.size(), 1u);
   EXPECT_FALSE(parse_json(broken.calls[0].arguments).ok());
   expect_at_any_cut(call + "<arg_key></arg_key></tool_call>Bye", pair_rules(kKeyTags), broken);
+}
+
+std::string invoke(const std::string& name, const NamesAndArguments& parameters) {
+  std::string out = "<invoke name=\"" + name + "\">\n";
+  for (const auto& [key, value] : parameters)
+    out += "<parameter name=\"" + key + "\">" + value + "</parameter>\n";
+  return out + "</invoke>\n";
+}
+std::string minimax_block(const std::string& inside) {
+  return "<minimax:tool_call>\n" + inside + "</minimax:tool_call>";
+}
+
+TEST(MiniMaxCalls, AreRead) {
+  constexpr auto kForm = ToolFormat::minimax;
+  const std::string first = invoke("f", {{"path", "12"}, {"limit", "3"}, {"obj", "{\"a\": \"</invoke>\"}"}});
+  const std::string arguments = R"({"path": "12", "limit": 3, "obj": {"a": "</invoke>"}})";
+  expect_calls(kForm, minimax_block(first), {{"f", arguments}});
+  expect_calls(kForm, "I look.\n" + minimax_block(first + invoke("now", {})) + "\nSo.",
+               {{"f", arguments}, {"now", "{}"}}, "I look.So.");
+  expect_calls(kForm, minimax_block(first) + minimax_block(invoke("other", {{"a", "1"}})),
+               {{"f", arguments}, {"other", R"({"a": 1})"}});
+  for (const std::string value :
+       {"a</parameter>b", "</parameter></par", "<invoke name=\"now\">", " a\n", "</minimax:tool_call>"})
+    expect_calls(kForm, minimax_block(invoke("f", {{"path", value}})),
+                 {{"f", dump_json(Json{{"path", value}})}});
+  // The closing mark is missing, or comes after text.
+  expect_calls(kForm, "<minimax:tool_call>\n" + first, {{"f", arguments}});
+  expect_calls(kForm, "<minimax:tool_call>\n" + first + "Bye", {{"f", arguments}}, "Bye");
+  const std::string text(200, 'y');
+  expect_calls(kForm, minimax_block(invoke("f", {{"path", text}}) + first),
+               {{"f", dump_json(Json{{"path", text}})}, {"f", arguments}});
+}
+
+TEST(MiniMaxCalls, WhatOnlyLooksLikeACall) {
+  for (const std::string& inside :
+       {std::string(""), std::string("invoke"), std::string("<invoke name=\"\">\n</invoke>\n"),
+        std::string("<invoke>f</invoke>"), invoke("no", {}), std::string("<invoke name=\"f\">text</invoke>"),
+        std::string("<invoke name=\"f\">\n<parameter name=\"\">a</parameter></invoke>")})
+    expect_text(ToolFormat::minimax, minimax_block(inside));
+  expect_text(ToolFormat::minimax, "Write " + invoke("now", {}) + "alone.");
+  expect_text(ToolFormat::minimax, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>");
+}
+
+constexpr auto kPython = ToolFormat::python;
+
+std::string listed_python(const std::string& inside) {
+  return "<|tool_call_start|>[" + inside + "]<|tool_call_end|>";
+}
+
+TEST(PythonCalls, AreRead) {
+  const auto reads = [](const std::string& inside, const std::string& arguments) {
+    expect_calls(kPython, listed_python("f(" + inside + ")"), {{"f", arguments}});
+  };
+  reads("", "{}");
+  reads("path=\"a.txt\", limit=3", R"({"path": "a.txt", "limit": 3})");
+  reads("path='it\\'s', on=True,", R"({"path": "it's", "on": true})");
+  reads(" path = \"a, b)\" ,\n limit = -7 ", R"j({"path": "a, b)", "limit": -7})j");
+  reads("obj={'a': [1, None, True], \"b\": ')'}", R"j({"obj": {"a": [1, null, true], "b": ")"}})j");
+  reads("free=[1, 'x'], on=False", R"({"free": [1, "x"], "on": false})");
+  reads("free=None, path=None", R"({"free": null})");
+  reads("free=2.5", R"({"free": 2.5})");
+  reads("limit=1, limit=2", R"({"limit": 2})");
+  reads("path='''a'b\"\n''', limit=0", R"({"path": "a'b\"\n", "limit": 0})");
+  reads("path='', limit=0", R"({"path": "", "limit": 0})");
+  reads(R"(path="\n\t\\\"\x41\u00e9\ud83d\ude00\U0001F600\d\/")", R"({"path": "\n\t\\\"Aé😀😀\\d\\/"})");
+  reads("path='é]<|tool_call_end|>'", R"({"path": "é]<|tool_call_end|>"})");
+}
+
+TEST(PythonCalls, StringsStayStrings) {
+  for (const std::string value : {"12", "true", "None", "[1]", "{}"})
+    for (const std::string quote : {"\"", "'"})
+      expect_calls(kPython, listed_python("f(path=" + quote + value + quote + ", free='7')"),
+                   {{"f", dump_json(Json{{"path", value}, {"free", "7"}})}});
+  expect_calls(kPython, listed_python("f(path=12)"), {{"f", R"({"path": "12"})"}});
+  expect_calls(kPython, listed_python("f(limit='12')"), {{"f", R"({"limit": 12})"}});
+}
+
+TEST(PythonCalls, SeveralCalls) {
+  const NamesAndArguments three = {{"f", R"({"limit": 1})"}, {"now", "{}"}, {"a.b", R"({"x": "y"})"}};
+  expect_calls(kPython, "See:" + listed_python("f(limit=1), now(),\na.b(x='y')") + "Done.", three,
+               "See:Done.");
+  expect_calls(kPython, listed_python("f(limit=1)") + "\n" + listed_python("now(), a.b(x='y')"), three);
+  expect_calls(kPython, "<|tool_call_start|>now()<|tool_call_end|>", {{"now", "{}"}});
+  expect_calls(kPython, "<|tool_call_start|>[now()]", {{"now", "{}"}});
+  expect_calls(kPython, listed_python("{\"name\": \"f\", \"arguments\": {\"limit\": 1}}"), {three[0]});
+  EXPECT_EQ(cut("<|tool_call_start|>[f(limit=1", pair_rules(kPython)), ParsedOutput());
+}
+
+TEST(PythonCalls, WhatOnlyLooksLikeACall) {
+  for (const std::string& inside :
+       {std::string(""), std::string("f"), std::string("f(1)"), std::string("f(path)"), std::string("f(=1)"),
+        std::string("f(path='a' 'b')"), std::string("f(path='a' + 'b')"), std::string("f(,)"),
+        std::string("f(limit=1,,on=True)"), std::string("f(path='a)"), std::string("f(free=(1, 2))"),
+        std::string("f(free=[1)"), std::string("f(\"path\"=1)"), std::string("f (limit=1)"),
+        std::string("f(free={a b})"), std::string("f(limit=)"), std::string("(limit=1)"),
+        std::string(257, 'f') + "()"})
+    expect_text(kPython, listed_python(inside));
+  expect_text(kPython, "Call [f(limit=1)] or f(path='a').");
+}
+
+// Any mixture of their parts gives the same in pieces, and calls whose arguments are objects or begin as one.
+TEST(CallsInTheirOwnTags, AnyText) {
+  const std::pair<ToolFormat, std::vector<std::string>> forms[] = {
+      {kKeyTags,
+       {"<tool_call>", "</tool_call>", "f", "now", "\n", "<arg_key>", "</arg_key>", "<arg_value>",
+        "</arg_value>", "path", "limit", "obj", "3", "{\"a\": ", "}", "<", "é",
+        "<tool_call>f<arg_key>path</arg_key><arg_value>01234567890123456789012345678901234567890123456789"}},
+      {ToolFormat::minimax,
+       {"<minimax:tool_call>", "</minimax:tool_call>", "<invoke name=\"f\">", "<invoke name=\"", "</invoke>",
+        "\n", "<parameter name=\"path\">", "<parameter name=\"obj\">", "</parameter>", "\">", "now",
+        "{\"a\": ", "}", "<",
+        "<minimax:tool_call><invoke name=\"f\"><parameter "
+        "name=\"path\">01234567890123456789012345678901234567890"}},
+      {kPython,
+       {"<|tool_call_start|>",
+        "<|tool_call_end|>",
+        "[",
+        "]",
+        "f(",
+        "now(",
+        ")",
+        ", ",
+        "path=",
+        "limit=",
+        "obj=",
+        "'",
+        "\"",
+        "\\",
+        "3",
+        "{'a': ",
+        "}",
+        "None",
+        "\n",
+        "é",
+        "<|tool_call_start|>[f(path='"}}};
+  std::mt19937 rng(7);
+  int calls = 0;
+  for (const auto& [form, parts] : forms) {
+    const OutputRules rules = pair_rules(form);
+    for (int round = 0; round < 1500; ++round) {
+      std::string text = parts[0];
+      for (size_t n = 4 + rng() % 14; n > 0; --n) text += parts[rng() % parts.size()];
+      const ParsedOutput whole = parse_output(text, rules);
+      std::vector<std::string> characters, halves(2);
+      for (const char c : text) {
+        if ((c & 0xC0) != 0x80) characters.emplace_back();
+        characters.back() += c;
+      }
+      const size_t middle = rng() % characters.size();
+      for (size_t i = 0; i < characters.size(); i++) halves[i < middle ? 0 : 1] += characters[i];
+      ASSERT_EQ(streamed(characters, rules), whole) << text;
+      ASSERT_EQ(streamed(halves, rules), whole) << text;
+      calls += static_cast<int>(whole.calls.size());
+    }
+  }
+  EXPECT_GT(calls, 100);
 }
 
 }  // namespace

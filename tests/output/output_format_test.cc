@@ -76,6 +76,39 @@ TEST(OutputFormat, TemplatesRoundTrip) {
   }
 }
 
+// Templates that write calls as MiniMax M2's and LFM2.5's do.
+TEST(OutputFormat, CallsOfMiniMaxAndLfm) {
+  const std::pair<ToolFormat, const char*> forms[] = {
+      {ToolFormat::minimax, R"({% for m in messages %}{{ m.content or '' }}{% if m.tool_calls %}
+<minimax:tool_call>
+{% for c in m.tool_calls %}<invoke name="{{ c.function.name }}">
+{% for k, v in c.function.arguments.items() %}<parameter name="{{ k }}">{{ v if v is string else v | tojson }}</parameter>
+{% endfor %}</invoke>
+{% endfor %}</minimax:tool_call>{% endif %}{% endfor %})"},
+      {ToolFormat::python,
+       R"({% for m in messages %}{{ m.content or '' }}{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}{{ ', ' if not loop.last }}{% endfor %}){{ ', ' if not loop.last }}{% endfor %}]<|tool_call_end|>{% endif %}{% endfor %})"}};
+  const auto tools = std::make_shared<const Json>(Json::parse(R"([{"type": "function", "function": {
+      "name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}])"));
+  Json calls = Json::array();
+  for (const Json& city : {Json("Sankt \"P\"\n<a>"), Json("12")})
+    calls.push_back({{"type", "function"},
+                     {"function", {{"name", "weather"}, {"arguments", {{"city", city}, {"days", 3}}}}}});
+  for (const auto& [form, source] : forms) {
+    const auto chat = ChatTemplate::parse(source, "<s>", "</s>");
+    ASSERT_TRUE(chat.ok());
+    const OutputFormat format = find_output_format(chat->get(), *vocabulary({"<tool_call>", "a"}));
+    EXPECT_EQ(format.tools, form);
+    const auto pieces = (*chat)->render(
+        Json::array({{{"role", "assistant"}, {"content", "So."}, {"tool_calls", calls}}}), *tools, {});
+    ASSERT_TRUE(pieces.ok()) << pieces.error().message;
+    const ParsedOutput parsed = parse_output(join(*pieces), {format, tools, false});
+    EXPECT_EQ(parsed.content, "So.");
+    ASSERT_EQ(parsed.calls.size(), 2u) << join(*pieces);
+    for (size_t i = 0; i < 2; i++)
+      EXPECT_EQ(Json::parse(parsed.calls[i].arguments), calls[i]["function"]["arguments"]) << join(*pieces);
+  }
+}
+
 // Without a template that renders calls, the vocabulary says the format.
 TEST(OutputFormat, TokensOfGraniteAndPhi) {
   EXPECT_EQ(find_output_format(nullptr, *vocabulary({"<|tool_call|>", "a"})).tools, ToolFormat::listed);
@@ -136,6 +169,8 @@ TEST(OutputFormat, FromTheVocabulary) {
   EXPECT_EQ(form({"[TOOL_CALLS]", "[THINK]", "[/THINK]"}).reasoning->open, "[THINK]");
   EXPECT_EQ(form({"<start_of_turn>"}).tools, kPlain);
   EXPECT_EQ(form({"<tool_call>", "<arg_key>"}).tools, ToolFormat::key_tags);
+  EXPECT_EQ(form({"<minimax:tool_call>"}).tools, ToolFormat::minimax);
+  EXPECT_EQ(form({"<|tool_call_start|>"}).tools, ToolFormat::python);
   // A template that knows no calls: the vocabulary decides.
   EXPECT_EQ(find_output_format(chat_template("phi3.5").get(), *vocabulary({"<tool_call>"})).tools, kTagged);
 }

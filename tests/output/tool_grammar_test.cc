@@ -411,6 +411,53 @@ TEST(ToolGrammar, KeyTags) {
     }
 }
 
+TEST(ToolGrammar, MiniMax) {
+  for (const auto& known : {std::vector<std::string>{"<minimax:tool_call>", "</minimax:tool_call>"}, {}}) {
+    Calls calls({.tools = ToolFormat::minimax}, known);
+    const auto call = [](const std::string& name, const std::string& key, const std::string& value) {
+      return "<invoke name=\"" + name + "\">\n<parameter name=\"" + key + "\">" + value +
+             "</parameter>\n</invoke>\n";
+    };
+    const auto block = [](const std::string& inside) {
+      return "<minimax:tool_call>\n" + inside + "</minimax:tool_call>";
+    };
+    const std::string add = call("add", "n", "3");
+    calls.force({.forced = true});
+    EXPECT_TRUE(calls.take(block(add)) && calls.take(block(call("note", "text", "a b"))));
+    EXPECT_FALSE(calls.take(block(call("add", "n", "x"))) || calls.take(block(call("note", "text", "abcd"))));
+    EXPECT_FALSE(calls.take(block(add + add)) || calls.take(block("")) || calls.take(add));
+    calls.force({.several = true, .forced = true});
+    EXPECT_TRUE(calls.take(block(add + add)));
+    calls.offer();
+    EXPECT_TRUE(calls.take("No call.") &&
+                calls.take("So: " + block(add + call("note", "x", "free")) + " Done."));
+    EXPECT_FALSE(calls.take("So: " + block(call("add", "n", "x"))));
+    EXPECT_FALSE(calls.take(block(call("note", "x", "a</parameter>b"))));
+  }
+}
+
+TEST(ToolGrammar, PythonCalls) {
+  for (const auto& known : {std::vector<std::string>{"<|tool_call_start|>", "<|tool_call_end|>"}, {}}) {
+    Calls calls({.tools = ToolFormat::python}, known);
+    const auto list = [](const std::string& inside) {
+      return "<|tool_call_start|>[" + inside + "]<|tool_call_end|>";
+    };
+    calls.force({.forced = true});
+    EXPECT_TRUE(calls.take(list("add(n=3, unit=\"km\")")) && calls.take(list("add(n=-3)")));
+    EXPECT_TRUE(calls.take(list("note(text=\"a\\\"b\")")));
+    EXPECT_FALSE(calls.take(list("add(n=\"3\")")) || calls.take(list("add()")) ||
+                 calls.take(list("other()")));
+    EXPECT_FALSE(calls.take(list("note(text=\"abcd\")")) || calls.take(list("add(unit=\"km\")")));
+    EXPECT_FALSE(calls.take(list("add(n=3), add(n=4)")) || calls.take("add(n=3)"));
+    calls.force({.several = true, .forced = true});
+    EXPECT_TRUE(calls.take(list("add(n=3), add(n=4)")));
+    calls.offer();
+    EXPECT_TRUE(calls.take("No.") && calls.take("So: " + list("add(n=3), note(a=1, b=[true])") + " Done."));
+    EXPECT_TRUE(calls.take(list("note()")));
+    EXPECT_FALSE(calls.take(list("add(n=true)")) || calls.take(list("note(1)")));
+  }
+}
+
 TEST(ToolGrammar, WhatIsNotBuiltIsRefused) {
   GrammarRules rules;
   const MarkTokenizer tokenizer({"<|tool_call>"});

@@ -1,0 +1,78 @@
+// Reads calls in Python's notation, alone or in a list.
+#include <algorithm>
+
+#include "base/white_space.h"
+#include "output/call_scanner.h"
+#include "output/tool_names.h"
+
+namespace anabranch {
+namespace {
+
+constexpr size_t kMaxKeywords = 1024;
+constexpr std::string_view kNoName = "()[]{}\"'=,;<> \t\r\n";
+
+}  // namespace
+
+std::optional<Scan> CallScanner::python() {
+  if (step_ == Step::python_name) return python_name();
+  return step_ == Step::python_arguments ? python_arguments() : after_python();
+}
+
+std::optional<Scan> CallScanner::python_name() {
+  if (!next()) return Scan::more;
+  const auto rest = text_.substr(at_);
+  const size_t size = std::min(rest.find_first_of(kNoName), rest.size());
+  if (size > kMaxNameBytes) return Scan::broken;
+  if (size == rest.size()) return Scan::more;
+  if (size == 0 || rest[size] != '(') return Scan::broken;
+  name_ = offered_name(*tools_, rest.substr(0, size));
+  begin_ = at_ += size;
+  python_.emplace();
+  step_ = Step::python_arguments;
+  return std::nullopt;
+}
+
+std::optional<Scan> CallScanner::python_arguments() {
+  const Scan scan = python_->advance(text_, at_);
+  if (scan != Scan::complete) return scan;
+  std::vector<size_t> ends = python_->commas();
+  ends.push_back(at_ - 1);
+  if (ends.size() > kMaxKeywords) return Scan::broken;
+  size_t begin = begin_ + 1;
+  for (const size_t end : ends) {
+    const auto argument = trimmed(text_.substr(begin, end - begin));
+    begin = end + 1;
+    if (argument.empty() && end == ends.back()) break;  // behind the last comma, or between parentheses
+    const size_t sign = std::min(argument.find('='), argument.size());
+    key_ = trimmed(argument.substr(0, sign));
+    if (sign == argument.size() || key_.empty() || key_.find_first_of(kNoName) != key_.npos)
+      return Scan::broken;
+    auto value = python_value(*tools_, name_, key_, trimmed(argument.substr(sign + 1)));
+    if (value.error) return Scan::broken;
+    if (value.json) keep_argument(std::move(*value.json));
+  }
+  if (!take_function()) return Scan::broken;
+  step_ = Step::after_python;
+  return std::nullopt;
+}
+
+std::optional<Scan> CallScanner::after_python() {
+  const size_t call_end = at_;
+  Scan close = next() ? Scan::broken : Scan::more;
+  if (close == Scan::broken && list_open_ && text_[at_] == ']') {
+    ++at_;
+    list_open_ = false;
+    return std::nullopt;
+  }
+  if (close == Scan::broken && list_open_ && text_[at_] == ',') {
+    if (calls_.size() >= kMaxCalls) return Scan::broken;
+    ++at_;
+    step_ = Step::python_name;
+    return std::nullopt;
+  }
+  if (close == Scan::broken) close = match(call_closer(format_));
+  if (close != Scan::complete) at_ = call_end;
+  return close == Scan::broken ? Scan::complete : close;
+}
+
+}  // namespace anabranch
