@@ -49,6 +49,8 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
   const char* experts = own ? keys.experts : experts_key(c);
   const char* top_k = c.has(keys.top_k) || !c.has("num_experts_per_tok") ? keys.top_k : "num_experts_per_tok";
   spec.experts = c.integer(experts, 1, ops::kMostExperts);
+  ops::RouterSpec& routing = spec.routing = keys.routing;
+  routing.top_k = integer_of_layer(c, top_k, layer, 1, ops::kMostExperts);
   spec.intermediate = c.integer(keys.intermediate, 1, 1 << 20);
   if (keys.shared_width)
     spec.shared_intermediate = c.integer_or(keys.shared_width, 0, 1 << 20, keys.default_shared);
@@ -68,8 +70,6 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
     spec.clamped = {static_cast<float>(c.number_or("swiglu_alpha", -1e4, 1e4, usual.alpha)),
                     static_cast<float>(c.number_or("swiglu_limit", 0, 1e9, usual.limit))};
   }
-  ops::RouterSpec& routing = spec.routing = keys.routing;
-  routing.top_k = integer_of_layer(c, top_k, layer, 1, ops::kMostExperts);
   if (routing.top_k > spec.experts) c.invalid(fmt::format("{} is above {}", top_k, experts));
   if (routing.scores == ops::RouterSpec::Scores::sparse_mixer && routing.top_k != 2)
     c.invalid(fmt::format("{} is {}, but this family's router chooses 2", top_k, routing.top_k));

@@ -230,7 +230,7 @@ TEST(HostileConfig, ErrorsSayWhatIsWrong) {
       {"phi3_window", "partial_rotary_factor", 0.6, "7 dimensions of each head turn"},
       {"exaone4", "sliding_window_pattern", "LLG", "\"sliding_window_pattern\" is \"LLG\""},
       {"cohere2", "logit_scale", 0, "\"logit_scale\" is 0"},
-      {"stablelm", "qk_layernorm", true, "\"qk_layernorm\" is true"},
+      {"stablelm", "qk_layernorm", true, "\"qk_layernorm\" is not false"},
       {"qwen2_moe", "sliding_window", 0, ""},
       {"nemotron_h", "head_dim", 1, "\"head_dim\" is 1, but a whole number from 2"},
       {"granite_h", "num_attention_heads", 48,
