@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!schema.ok()) return 0;
   for (const bool call : {false, true}) {
     GrammarRules rules;
-    const auto element = call ? add_parameters(*schema, rules) : add_schema(*schema, rules);
+    const auto element = call ? add_parameters(*schema, function_tags(), rules) : add_schema(*schema, rules);
     CHECK(!element.ok() || !element->empty());
     if (element.ok()) rules.text(*element);
   }

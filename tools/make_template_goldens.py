@@ -125,9 +125,11 @@ def render_conversation(template, parts, thinking_parts, conversation):
         for alias in ("thinking", "reasoning"):
             if m.get("reasoning_content") is None and m.get(alias) is not None:
                 m["reasoning_content"] = m[alias]
-        text_with_calls = "tool_calls" in m and m.get("content", "") != ""
-        if takes_thinking_key(template) and isinstance(m.get("reasoning_content"), str) and not text_with_calls:
-            m.setdefault("thinking", m["reasoning_content"])
+        thought, text = m.get("reasoning_content"), m.get("content")
+        if takes_thinking_key(template) and isinstance(thought, str):
+            if m["role"] == "assistant" and thought and m.get("tool_calls") and isinstance(text, str):
+                m["thinking"], m["content"] = thought + ("\n\n" + text if text else ""), ""
+            m.setdefault("thinking", thought)
     if thinking_parts:
         reasoning_to_parts(given)
     if not parts:

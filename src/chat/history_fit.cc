@@ -156,11 +156,14 @@ size_t split_calls(const Json& messages, size_t at, Json& out) {
 
 // One call in each message, and no text beside calls, as far as the template wants that.
 Json with_split_calls(const Json& messages, const TemplateTraits& traits) {
+  size_t last = messages.size();  // no answer follows from here on
+  while (last > 0 && (!is_answer(messages[last - 1]) || count_calls(messages[last - 1]) > 0)) last--;
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); i++) {
     Json message = messages[i];
     const size_t calls = count_calls(message);
-    if (calls > 0 && !traits.text_with_calls && has_text(message)) {
+    const bool takes_text = traits.text_with_calls || (traits.text_with_last_calls && i >= last);
+    if (calls > 0 && !takes_text && has_text(message)) {
       Json text = message;
       text.erase("tool_calls");
       message["content"] = "";

@@ -200,7 +200,8 @@ TemplateTraits probe_template(const ChatTemplate& chat) {
   traits.without_user =
       traits.without_user && prober.takes({"CT"}) && (!traits.system || prober.takes({"SCT", "SCTA"}));
   traits.several_calls = prober.takes({"UDTT", "UDTTAU"});
-  traits.text_with_calls = prober.takes({"UBT", "UBTAU"});
+  traits.text_with_last_calls = prober.takes({"UBT"});
+  traits.text_with_calls = traits.text_with_last_calls && prober.takes({"UBTAU"});
   traits.text_before_calls = prober.takes({"UACT", "UACTAU"});
   traits.calls_after_calls = prober.takes({"UCCTT", "UCCTTAU"});
   traits.answer_after_call = prober.takes({"UCA", "UCAU"});

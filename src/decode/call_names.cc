@@ -35,11 +35,10 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
                      const ThinkControl& control)
     : tokenizer_(tokenizer), tokens_(tokens), control_(control), heads_(rules.format, *rules.tools) {
   if (heads_.empty()) return;
-  const bool tagged = rules.format.tools == ToolFormat::tagged;
   for (const std::string_view opener : call_openers(rules.format.tools)) {
     if (!heads_.has(opener)) continue;
-    const std::string_view closer = opener == kFunctionOpen ? kFunctionClose : kCallClose;
-    openers_.push_back({std::string(opener), tagged ? closer : "", tokenizer.find(opener)});
+    openers_.push_back(
+        {std::string(opener), call_closer(rules.format.tools, opener), tokenizer.find(opener)});
   }
 }
 

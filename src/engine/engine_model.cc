@@ -232,7 +232,8 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
   if (!think_tokens_.close) return rules;
   rules.closing = closing_tokens(tokenizer(), wanted.closing, *reasoning_, !rules.may_call);
   if (const auto& messages = think_tokens_.messages) {
-    rules.in_answer = request.output.goes_on && !rules.open;
+    // Text completions, whose output has no format, are answers.
+    rules.in_answer = (request.output.goes_on || !request.output.format.reasoning) && !rules.open;
     rules.headers_answer = request.grammar && rules.may_call;
     rules.next = messages->turn;
     if (!rules.may_call)

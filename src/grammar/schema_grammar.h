@@ -24,12 +24,20 @@ Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const st
                                Keep keep = Keep::all);
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);
-// The text of a parameter between its tags: any text without a line that is its closing tag, since readers
-// take that for the end (output/parameter_value.h).
-Result<std::string> text_to_tag(GrammarRules& rules);
-// The parameters of a call in Qwen's format: <parameter=NAME>\n...\n</parameter>\n for each property. Strings
-// have no quotes.
-Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#",
-                                   Keep keep = Keep::all);
+// How a format writes a parameter of a call: open NAME name_end VALUE close, each the text of an element.
+// Strings have no quotes.
+struct ParameterTags {
+  std::string open, name_end, close;
+  std::string tag;     // the closing tag, which ends a value for a reader
+  bool lines = false;  // only on a line of its own
+};
+// Qwen's: <parameter=NAME>\n...\n</parameter>\n
+ParameterTags function_tags();
+// The text of a parameter between its tags: any text without its closing tag, or, if `lines`, without a line
+// that is it (output/parameter_value.h).
+Result<std::string> text_to_tag(const ParameterTags& tags, GrammarRules& rules);
+// The parameters of a call, in the schema's order.
+Result<std::string> add_parameters(const Json& schema, const ParameterTags& tags, GrammarRules& rules,
+                                   const std::string& where = "#", Keep keep = Keep::all);
 
 }  // namespace anabranch

@@ -61,7 +61,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
     if (named[kObject]) others += "{";
     if (!others.empty()) others += " \\n\\t\"";
   }
-  TRY(const std::string free, text_to_tag(rules_));
+  TRY(const std::string free, text_to_tag(*tags_, rules_));
   const std::string plain =
       others.empty() ? free : rules_.add("text", fmt::format("\"\" | [^<{}] {}", others, free));
   if (!others.empty())
@@ -81,7 +81,8 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
   return rules_.add("value", fmt::format("{} | {}", text, element));
 }
 
-Result<std::string> SchemaWriter::parameters() {
+Result<std::string> SchemaWriter::parameters(const ParameterTags& tags) {
+  tags_ = &tags;
   TRY_VOID(finite_.find(where_));
   TRY(Json flat, document_.flatten(document_.root(), where_));
   if (flat == false) return unsatisfiable(where_);
@@ -108,8 +109,7 @@ Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
       return unsupported_keyword(place, "properties", "has a name with <, > or a line end");
     TRY(const std::string element, bare(one, place));
     if (element.empty()) return element;
-    return fmt::format("{} {} \"\\n</parameter>\\n\"", literal(fmt::format("<parameter={}>\n", name)),
-                       element);
+    return fmt::format("{} {} {} {} {}", tags_->open, literal(name), tags_->name_end, element, tags_->close);
   };
   TRY(const bool possible, named_members(schema, where_, write, members, names));
   if (!possible) return unsatisfiable(where_);

@@ -17,6 +17,7 @@
 #include "grammar/grammar_rules.h"
 #include "grammar/schema_document.h"
 #include "grammar/schema_finite.h"
+#include "grammar/schema_grammar.h"
 #include "grammar/schema_keywords.h"
 #include "grammar/schema_members.h"
 
@@ -31,7 +32,7 @@ class SchemaWriter {
   // Values of the whole schema. An error if there are none.
   Result<std::string> whole();
   // The whole schema as the parameters of a call (add_parameters). An error if no call satisfies it.
-  Result<std::string> parameters();
+  Result<std::string> parameters(const ParameterTags& tags);
 
  private:
   using Element = Result<std::string>;
@@ -87,7 +88,8 @@ class SchemaWriter {
   const Keep keep_;
   const SchemaDocument document_;
   FiniteSchemas finite_;
-  std::map<std::string, Rule> refs_;  // by pointer, or another key (shared())
+  const ParameterTags* tags_ = nullptr;  // of parameters()
+  std::map<std::string, Rule> refs_;     // by pointer, or another key (shared())
   int nodes_ = 0, depth_ = 0;
   // How many objects and arrays enclose the current schema. A schema may refer to itself only at a deeper
   // level: there the opening bracket is already written.

@@ -22,7 +22,7 @@ constexpr const char* kProbe = "a7f3 probe";
 // The format of messages that the template accepts.
 struct MessageFormat {
   bool parts = true;             // content may be a list of parts
-  bool thinking_key = false;     // the reasoning's key is "thinking"
+  bool thinking_key = false;     // the reasoning's key is "thinking"; with calls, it takes no text beside it
   bool thinking_parts = false;   // reasoning is such a part: {"type": "thinking", "thinking": ...}
   bool parsed_arguments = true;  // a tool call's arguments are an object
 };
@@ -107,17 +107,40 @@ Json with_thinking_part(const Json& message, const Json& reasoning) {
   return parts;
 }
 
+// The text, too, as reasoning.
+Json with_text_as_thinking(const Json& message, const std::string& reasoning) {
+  const Json content = message.value("content", Json());
+  std::string thinking = reasoning;
+  const auto add = [&](const std::string& text) { thinking += (thinking.empty() ? "" : "\n\n") + text; };
+  if (content.is_string() && content != "") add(content.get_ref<const std::string&>());
+  if (only_text_parts(content))
+    for (const Json& part : content) add(part["text"].get_ref<const std::string&>());
+  Json out = message;
+  out["thinking"] = std::move(thinking);
+  out["content"] = "";
+  return out;
+}
+
+bool has_calls(const Json& message) {
+  const auto calls = message.find("tool_calls");
+  return calls != message.end() && calls->is_array() && !calls->empty();
+}
+
 Value message_value(const Json& given, const MessageFormat& format, bool& parsed_any) {
   if (!given.is_object()) jinja::fail("a message is not an object");
   const Json* reasoning = reasoning_of(given);
-  const bool as_part = format.thinking_parts && reasoning && reasoning->is_string() && *reasoning != "" &&
-                       given.value("role", Json()) == "assistant";
+  const bool thinks =
+      reasoning && reasoning->is_string() && *reasoning != "" && given.value("role", Json()) == "assistant";
+  const Json content = given.value("content", Json());
   Json changed;
-  if (as_part) {
+  if (thinks && format.thinking_parts) {
     changed = given;
     changed["content"] = with_thinking_part(given, *reasoning);
+  } else if (thinks && format.thinking_key && has_calls(given) &&
+             (content.is_string() || only_text_parts(content))) {
+    changed = with_text_as_thinking(given, reasoning->get_ref<const std::string&>());
   }
-  const Json& message = as_part ? changed : given;
+  const Json& message = changed.is_null() ? given : changed;
   Pairs pairs;
   for (const auto& [key, item] : message.get_ref<const Json::object_t&>()) {
     Value value;
@@ -136,10 +159,8 @@ Value message_value(const Json& given, const MessageFormat& format, bool& parsed
   }
   if (reasoning && !(message.contains("reasoning_content") && !message["reasoning_content"].is_null()))
     pairs.emplace_back(own("reasoning_content"), jinja::from_json(*reasoning));
-  // gpt-oss' template tests whether the key exists, and refuses it beside a text with calls.
-  const bool text_with_calls = message.contains("tool_calls") && message.value("content", Json("")) != "";
-  if (format.thinking_key && reasoning && reasoning->is_string() && !text_with_calls &&
-      !message.contains("thinking"))
+  // gpt-oss' template tests whether the key exists.
+  if (format.thinking_key && reasoning && reasoning->is_string() && !message.contains("thinking"))
     pairs.emplace_back(own("thinking"), jinja::from_json(*reasoning));
   return jinja::make_dict(std::move(pairs));
 }

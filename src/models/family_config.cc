@@ -55,7 +55,8 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
   if (keys.shared_count) {
     const int count = c.integer_or(keys.shared_count, 0, 1024, keys.default_shared);
     if (int64_t{count} * spec.intermediate > 1 << 20)
-      c.invalid(fmt::format("{} experts of {} are too wide ({})", count, spec.intermediate, keys.shared_count));
+      c.invalid(
+          fmt::format("{} experts of {} are too wide ({})", count, spec.intermediate, keys.shared_count));
     else
       spec.shared_intermediate = count * spec.intermediate;
   }

@@ -212,20 +212,16 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
 }
 
 // How many of a head's dimensions turn.
-int turned_dims(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
+int dims_that_turn(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
   if (member.partial == 0) {
     require_whole_heads(c, own);
     return head_dim;
   }
-  ConfigReader rope(own, "rope parameters");
   const double usual =
       member.rotary_dim_key
           ? c.number_or(member.rotary_dim_key, 0, head_dim, head_dim * member.partial) / head_dim
           : member.partial;
-  const double part =
-      rope.number_or("partial_rotary_factor", 0, 1, c.number_or("partial_rotary_factor", 0, 1, usual));
-  if (auto checked = rope.check(); !checked) c.invalid(checked.error().message);
-  return static_cast<int>(head_dim * part);
+  return turned_dims(c, own, head_dim, usual);
 }
 
 // A rope for each kind of layers: with windows and without, if the config has one for each kind; and one that
@@ -247,7 +243,7 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
           {std::vector<float>(static_cast<size_t>(std::max(1, attention.head_dim / 2)), 0.0f)});
       continue;
     }
-    const int turned = turned_dims(c, member, attention.head_dim, own);
+    const int turned = dims_that_turn(c, member, attention.head_dim, own);
     const RopeConfig rope = read_rope(c, own, turned, member.theta);
     if (rope.rope.query_beta != 0 && turned < attention.head_dim)
       c.unsupported("llama_4_scaling_beta", fmt::format("{}", rope.rope.query_beta),

@@ -20,16 +20,6 @@ ops::RecurrenceShape lightning(const AttentionSpec& attention) {
   return shape;
 }
 
-// "rotary_dim" dimensions of each head turn, unless there is a "partial_rotary_factor".
-int turned_dims(ConfigReader& c, const Json& parameters, int head_dim) {
-  const double usual = static_cast<double>(c.integer_or("rotary_dim", 0, head_dim, head_dim)) / head_dim;
-  ConfigReader rope(parameters, "rope parameters");
-  const double part =
-      rope.number_or("partial_rotary_factor", 0, 1, c.number_or("partial_rotary_factor", 0, 1, usual));
-  if (auto checked = rope.check(); !checked) c.invalid(checked.error().message);
-  return static_cast<int>(head_dim * part);
-}
-
 nn::NormedResidual read_residual(ConfigReader& c, const std::string& mixer) {
   const auto factor = [&](const std::string& key) {
     return static_cast<float>(c.number_or(key.c_str(), -1e9, 1e9, 1));
@@ -66,7 +56,9 @@ void read_minimax(ConfigReader& c, const Json&, ModelSpec& spec) {
     spec.layers.push_back(std::move(layer));
   }
   const Json parameters = rope_parameters_of(c, "full_attention");
-  read_one_rope(c, parameters, turned_dims(c, parameters, attention.head_dim), 1e6, spec);
+  const double usual = c.integer_or("rotary_dim", 0, attention.head_dim, attention.head_dim);
+  read_one_rope(c, parameters, turned_dims(c, parameters, attention.head_dim, usual / attention.head_dim),
+                1e6, spec);
 }
 
 }  // namespace anabranch::hybrid

@@ -142,6 +142,14 @@ Json rope_parameters_of(ConfigReader& config, const char* kind) {
   return out;
 }
 
+int turned_dims(ConfigReader& config, const Json& parameters, int head_dim, double usual) {
+  ConfigReader rope(parameters, "rope parameters");
+  const double part =
+      rope.number_or("partial_rotary_factor", 0, 1, config.number_or("partial_rotary_factor", 0, 1, usual));
+  if (auto checked = rope.check(); !checked) config.invalid(checked.error().message);
+  return static_cast<int>(head_dim * part);
+}
+
 void require_whole_heads(ConfigReader& config, const Json& parameters) {
   ConfigReader rope(parameters, "rope parameters");
   for (ConfigReader* each : {&config, &rope})

@@ -23,6 +23,10 @@ Json rope_parameters_of(ConfigReader& config, const char* kind);
 // position has the frequencies of a sequence that ends with it.
 RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_dims, double default_theta);
 
+// How many of a head's dimensions turn: the share "partial_rotary_factor" of the rope's keys or of the
+// config, or `usual` where neither states it.
+int turned_dims(ConfigReader& config, const Json& parameters, int head_dim, double usual);
+
 // Remembers an error in `config` if only a part of each head is rotated.
 void require_whole_heads(ConfigReader& config, const Json& parameters);
 

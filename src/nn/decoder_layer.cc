@@ -9,7 +9,8 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Batch& batch, int part, c
     const Tensor normed = (*norm)(in);
     return run(Normed{normed, nullptr, batch.adapters});
   };
-  // What a part's output is added to: its input, or `rows` of it, if the residual stream goes through the norms.
+  // What a part's output is added to: its input, or `rows` of it, if the residual stream goes through the
+  // norms.
   const auto added_to = [&](const Tensor& in, const std::optional<Norm>& norm, float factor, Tensor& rows) {
     if (!normed_residual) return &in;
     rows = (*norm)(in);

@@ -52,6 +52,10 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
     case ToolFormat::function_gemma:
       if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
       break;
+    case ToolFormat::key_tags:
+      if (plain_name)
+        for (const char stop : {'\n', '<'}) heads.push_back(fmt::format("{}{}{}", kBlanks, name, stop));
+      break;
   }
   return heads;
 }

@@ -68,10 +68,9 @@ void CallScanner::stop() {
 
 // Drops text up to the closing mark, or to the next call.
 Scan CallScanner::rest() {
-  const std::string_view close = format_ == ToolFormat::tagged     ? kCallClose
-                                 : is_gemma(format_)               ? gemma_marks(format_).call_end
-                                 : format_ == ToolFormat::messages ? kMessageCallClose
-                                                                   : "";
+  const std::string_view close = format_ == ToolFormat::messages ? kMessageCallClose
+                                 : is_gemma(format_)             ? gemma_marks(format_).call_end
+                                                                 : call_closer(format_);
   size_t end = close.empty() ? text_.npos : text_.find(close, at_);
   size_t next = end == text_.npos ? end : end + close.size(), longest = close.size();
   for (const std::string_view opener : call_openers(format_)) {
@@ -94,10 +93,9 @@ void CallScanner::send(std::string_view json) {
   note_begun();
 }
 
-void CallScanner::send_text() {
-  if (!is_text_) return;
-  const auto text = value_->certain(text_);
-  if (text.size() <= text_sent_) return;
+// text: what is certain of the parameter's value.
+void CallScanner::send_text(std::string_view text) {
+  if (!is_text_ || text.size() <= text_sent_) return;
   if (text_sent_ == 0) send(member_start() + '"');
   const std::string quoted = json_string(text.substr(text_sent_));
   send(std::string_view(quoted).substr(1, quoted.size() - 2));
@@ -109,15 +107,16 @@ std::string CallScanner::member_start() const {
 }
 
 bool CallScanner::at_close() const {
-  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::close;
+  return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::close ||
+         step_ == Step::after_pairs;
 }
 
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
   bool whole = step_ == Step::rest || at_close() || (step_ == Step::body && format_ == ToolFormat::plain);
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
-  if (step_ == Step::parameter && end_ == TextEnd::by_model && !key_.empty() &&
-      is_part_of_close(text_.substr(at_)))
+  if ((step_ == Step::parameter || step_ == Step::pair_key) && end_ == TextEnd::by_model && !key_.empty() &&
+      is_part_of_close(format_, text_.substr(at_)))
     whole = take_function();
   const bool json = step_ == Step::json || step_ == Step::arguments;
   at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
@@ -160,6 +159,11 @@ std::optional<Scan> CallScanner::step() {
       return close();
     case Step::gemma_object:
       return gemma_object();
+    case Step::pair_name:
+    case Step::pair_key:
+    case Step::pair_value:
+    case Step::after_pairs:
+      return pairs();
     case Step::rest:
       return rest();
   }
@@ -204,6 +208,8 @@ std::optional<Scan> CallScanner::body() {
     step_ = Step::json;
   } else if (format_ == ToolFormat::tagged) {
     step_ = Step::function;
+  } else if (pair_tags(format_)) {
+    step_ = Step::pair_name;
   } else if (format_ == ToolFormat::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
     step_ = Step::fence;
   } else if (format_ == ToolFormat::mistral || format_ == ToolFormat::messages) {
@@ -266,8 +272,9 @@ std::optional<Scan> CallScanner::json() {
   const size_t value_end = at_;
   // Models leave brackets out. That a call ends there is certain only by its closing mark.
   std::string closers;
-  if (scan == Scan::broken && format_ == ToolFormat::tagged) {
-    const Scan close = match(kCallClose);
+  const std::string_view closer = call_closer(format_);
+  if (scan == Scan::broken && !closer.empty()) {
+    const Scan close = match(closer);
     if (close == Scan::more) return close;
     if (close == Scan::complete) closers = json_->missing();
   }
@@ -288,9 +295,10 @@ std::optional<Scan> CallScanner::after_json() {
   if (format_ == ToolFormat::plain) begin_ = at_;
   if (at_ == text_.size()) return Scan::more;
   const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
-  const bool tagged = format_ == ToolFormat::tagged;
+  const std::string_view closer = call_closer(format_);
+  const bool tagged = !closer.empty();
   if (tagged || format_ == ToolFormat::listed) {
-    const Scan close = match(tagged ? kCallClose : kListClose);
+    const Scan close = match(tagged ? closer : kListClose);
     if (close == Scan::complete) return close;
     if (close == Scan::broken && tagged && text_[at_] == '{' && !brackets) {
       step_ = Step::body;
@@ -330,21 +338,39 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
   if (name.empty()) return Scan::broken;
   begin_ = ++at_;
   if (step_ == Step::function_name) {
-    name_ = offered_name(*tools_, name);
-    open_ = {name_, "{"};
-    offered_ = streams_ && has_tool(*tools_, name_);
+    begin_function(name);
   } else {
     if (key_.empty()) expected_ = parameter_names(*tools_, name_);
-    key_ = name;
+    begin_parameter(name);
     expected_.erase(name);
     value_.emplace(begin_, exact_);
-    is_text_ = offered_ && must_be_text(*tools_, name_, key_);
-    text_sent_ = 0;
-    json_.reset();
-    if (may_be_structured(*tools_, name_, key_)) json_.emplace();
   }
   step_ = next_step;
   return std::nullopt;
+}
+
+void CallScanner::begin_function(std::string_view name) {
+  name_ = offered_name(*tools_, name);
+  open_ = {name_, "{"};
+  offered_ = streams_ && has_tool(*tools_, name_);
+}
+
+void CallScanner::begin_parameter(std::string_view name) {
+  key_ = name;
+  is_text_ = offered_ && must_be_text(*tools_, name_, key_);
+  text_sent_ = 0;
+  json_.reset();
+  if (may_be_structured(*tools_, name_, key_)) json_.emplace();
+}
+
+// Reads an object or list as the value that begins at begin_, because tags in it are text. False: it is not
+// complete. After it json_ is empty, and at_ is behind it; if it is none, at begin_.
+bool CallScanner::skip_structure() {
+  const Scan scan = next() ? json_->advance(text_, at_) : Scan::more;
+  if (scan == Scan::more && end_ == TextEnd::none) return false;
+  if (scan != Scan::complete || !lenient_json(trimmed(text_.substr(begin_, at_ - begin_)))) at_ = begin_;
+  json_.reset();
+  return true;
 }
 
 std::optional<Scan> CallScanner::parameter() {
@@ -370,28 +396,24 @@ std::optional<Scan> CallScanner::parameter() {
 }
 
 std::optional<Scan> CallScanner::value() {
-  if (json_) {  // tags inside an object or list are text
-    const Scan scan = next() ? json_->advance(text_, at_) : Scan::more;
-    if (scan == Scan::more && end_ == TextEnd::none) return scan;
-    if (scan == Scan::complete && lenient_json(trimmed(text_.substr(begin_, at_ - begin_))))
-      value_->skip(at_);
-    json_.reset();
+  if (json_) {
+    if (!skip_structure()) return Scan::more;
+    value_->skip(at_);
   }
   const Scan scan =
       value_->advance(text_, end_, [&](std::string_view key) { return expected_.contains(key); });
   if (scan != Scan::complete) {
-    if (scan == Scan::more) send_text();
+    if (scan == Scan::more) send_text(value_->certain(text_));
     if (scan == Scan::broken) at_ = text_.size();
     return scan;
   }
-  take_argument();
+  take_argument(value_->value(text_));
   at_ = value_->next();
   step_ = Step::parameter;
   return std::nullopt;
 }
 
-void CallScanner::take_argument() {
-  const auto value = value_->value(text_);
+void CallScanner::take_argument(std::string_view value) {
   auto json = typed_argument(*tools_, name_, key_, value);
   if (!json) return;
   if (text_sent_ > 0)

@@ -61,6 +61,10 @@ class CallScanner {
     gemma_name,
     gemma_object,
     close,
+    pair_name,  // of a call in the format's PairTags
+    pair_key,
+    pair_value,
+    after_pairs,
     fence,  // ``` and a language
     rest,   // of a block whose call has begun and then broke
   };
@@ -83,18 +87,27 @@ class CallScanner {
   std::optional<Scan> gemma();
   std::optional<Scan> close();
   std::optional<Scan> gemma_object();
+  // Those of call_pairs.cc.
+  std::optional<Scan> pairs();
+  std::optional<Scan> pair_name();
+  std::optional<Scan> pair_key();
+  std::optional<Scan> pair_value();
+  std::optional<Scan> after_pairs();
   Scan rest();
   Scan at_end();
   void give_up();
   void note_begun() { streamed_ = streamed_ || begun(); }
   // Each adds what has become certain of the arguments to open_.
-  void send_text();
+  void send_text(std::string_view certain);
   void send(std::string_view json);
   std::string member_start() const;
   // closers: brackets that the model left out at the end of `json`.
   bool take_calls(std::string_view json, const std::string& closers);
   bool take_function();
-  void take_argument();
+  void take_argument(std::string_view value);
+  void begin_function(std::string_view name);
+  void begin_parameter(std::string_view name);
+  bool skip_structure();
 
   // Whether `literal` is at at_; if so (`complete`), moves past it.
   Scan match(std::string_view literal);

@@ -8,19 +8,31 @@ namespace anabranch {
 namespace {
 
 constexpr size_t kMaxHeader = 1024;     // what is longer is cut
-constexpr size_t kMaxBareHeader = 256;  // so much text without a mark is no header
-constexpr std::string_view kChannel = "<|channel|>", kRecipient = "to=", kFunctions = "functions.";
+constexpr size_t kMaxBareHeader = 256;  // so much text without a channel is no header
+constexpr std::string_view kStart = "<|start|>", kRole = "assistant", kChannel = "<|channel|>",
+                           kRecipient = "to=", kFunctions = "functions.";
 
 // The word at `at`, up to white space or a mark.
 std::string_view word_at(std::string_view text, size_t at) {
   return text.substr(at, text.find_first_of(" \t\r\n<", at) - at);
 }
 
-// Whom the message goes to; empty: to the user.
+// The header behind its role.
+std::string_view without_role(std::string_view header) {
+  if (!header.starts_with(kStart)) return header;
+  header.remove_prefix(kStart.size());
+  if (header.starts_with(kRole)) header.remove_prefix(kRole.size());
+  return header;
+}
+
+// Whom the message goes to; empty: to the user. The recipient stands behind the role or behind the channel.
 std::string_view recipient_in(std::string_view header) {
-  for (size_t at = header.find(kRecipient); at != header.npos; at = header.find(kRecipient, at + 1))
-    if (at == 0 || is_space(header[at - 1]) || header[at - 1] == '>')
-      return word_at(header, at + kRecipient.size());
+  header = without_role(header);
+  const size_t channel = std::min(header.find(kChannel), header.size());
+  const std::string_view first = trimmed(header.substr(0, channel));
+  if (first.starts_with(kRecipient)) return word_at(first, kRecipient.size());
+  for (size_t at = header.find(kRecipient, channel); at != header.npos; at = header.find(kRecipient, at + 1))
+    if (is_space(header[at - 1]) || header[at - 1] == '>') return word_at(header, at + kRecipient.size());
   return {};
 }
 
@@ -29,6 +41,15 @@ std::string_view channel_in(std::string_view header) {
   if (at == header.npos) return {};
   const size_t begin = header.find_first_not_of(kSpace, at + kChannel.size());
   return begin == header.npos ? std::string_view() : word_at(header, begin);
+}
+
+// What of the header is text of the answer, because it has neither a channel nor a recipient.
+std::string_view text_in(std::string_view header) {
+  if (header.find(kChannel) != header.npos) return {};
+  if (header.starts_with(kStart) && kRole.starts_with(header.substr(kStart.size()))) return {};
+  const bool whole = header.size() <= kMaxHeader;
+  header = without_role(header);
+  return whole && trimmed(header).starts_with(kRecipient) ? std::string_view() : header;
 }
 
 }  // namespace
@@ -70,22 +91,20 @@ void MessageReader::begin_message(std::string& out, std::vector<size_t>& marks) 
     thought_open_ = true;
     return;
   }
+  if (!call) return begin_content(out, marks);
   close_thought(out, marks);
-  part_ = call ? Part::call : Part::content;
-  if (!call) {
-    if (has_content_) out += "\n\n";
-    has_content_ = true;
-    return;
-  }
+  part_ = Part::call;
   has_content_ = false;
   if (recipient.starts_with(kFunctions)) recipient.remove_prefix(kFunctions.size());
   marks.push_back(out.size());
   out.append(kMessageCallOpen).append(recipient).append("<|message|>");
 }
 
-// Whether the header is only text, and the first of the answer.
-bool MessageReader::is_bare() const {
-  return part_ == Part::header && !seen_header_ && recipient_in(header_).empty();
+void MessageReader::begin_content(std::string& out, std::vector<size_t>& marks) {
+  close_thought(out, marks);
+  part_ = Part::content;
+  if (has_content_) out += "\n\n";
+  has_content_ = true;
 }
 
 void MessageReader::push(std::string_view text, bool mark, std::string& out, std::vector<size_t>& marks) {
@@ -94,8 +113,9 @@ void MessageReader::push(std::string_view text, bool mark, std::string& out, std
       out += text;
       return;
     }
-    header_ += text.substr(0, kMaxHeader - std::min(kMaxHeader, header_.size()));
-    if (is_bare() && header_.size() > kMaxBareHeader) finish(out);
+    header_ += text;
+    if (text_in(header_).size() > kMaxBareHeader) finish(out, marks);
+    header_.resize(std::min(kMaxHeader, header_.size()));
     return;
   }
   if (text == "<|message|>") {
@@ -103,19 +123,19 @@ void MessageReader::push(std::string_view text, bool mark, std::string& out, std
   } else if (text == "<|constrain|>") {
     if (part_ == Part::header) header_ += ' ';
   } else {
+    finish(out, marks);
     if (part_ != Part::header) end_message(out, marks);
-    header_.resize(text == kChannel ? header_.size() : 0);
-    if (text == kChannel) header_ += text;
+    if (text != kChannel) header_.clear();
+    if (text == kChannel || text == kStart) header_ += text;
   }
-  seen_header_ = true;
 }
 
-void MessageReader::finish(std::string& out) {
-  if (!is_bare()) return;
-  out += header_;
+void MessageReader::finish(std::string& out, std::vector<size_t>& marks) {
+  const std::string_view text = text_in(header_);
+  if (part_ != Part::header || is_blank(text)) return;
+  begin_content(out, marks);
+  out += text;
   header_.clear();
-  part_ = Part::content;
-  has_content_ = true;
 }
 
 }  // namespace anabranch

@@ -3,7 +3,8 @@
 //   [<|start|>ROLE][ to=RECIPIENT]<|channel|>CHANNEL[ to=RECIPIENT][ <|constrain|>TYPE]<|message|>TEXT<|end|>
 //
 // The channel analysis has thoughts; what goes to a recipient is a call; all else is content. <|call|> and
-// <|return|> end a message, too, and <|start|> begins another one.
+// <|return|> end a message, too, and <|start|> begins another one. Text where a header should stand, without
+// <|channel|> and a recipient, is content.
 #pragma once
 
 #include <string>
@@ -33,19 +34,18 @@ class MessageReader {
   // mark: the text is one of kMessageMarks, as a token. Appends to `out`, and to `marks` where in `out` a
   // mark begins.
   void push(std::string_view text, bool mark, std::string& out, std::vector<size_t>& marks);
-  // Call when no text follows. Text of a model that writes no headers is content.
-  void finish(std::string& out);
+  // Call when no text follows.
+  void finish(std::string& out, std::vector<size_t>& marks);
 
  private:
   void end_message(std::string& out, std::vector<size_t>& marks);
   void begin_message(std::string& out, std::vector<size_t>& marks);
   void close_thought(std::string& out, std::vector<size_t>& marks);
-  bool is_bare() const;
+  void begin_content(std::string& out, std::vector<size_t>& marks);
 
   Part part_;
   bool reads_calls_;
-  std::string header_;         // so far, with the mark of the channel
-  bool seen_header_ = false;   // a mark came
+  std::string header_;         // so far, with the marks <|start|> and <|channel|>
   bool thought_open_ = false;  // its closing tag is not written yet
   bool has_content_ = false;   // content came, and no call since
 };

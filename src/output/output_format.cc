@@ -35,6 +35,7 @@ ToolFormat format_in(const std::string& text) {
   if (has("<start_function_call>call:probe_f{")) return ToolFormat::function_gemma;
   if (has("[TOOL_CALLS]")) return ToolFormat::mistral;
   if (has("<|tool_call|>")) return ToolFormat::listed;
+  if (has("<arg_key>key</arg_key>")) return ToolFormat::key_tags;
   if (has("<tool_call>") || has("<function=probe_f>")) return ToolFormat::tagged;
   if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
     return ToolFormat::plain;
@@ -62,6 +63,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
                                  {"<|constrain|>", ToolFormat::messages},
                                  {"[TOOL_CALLS]", ToolFormat::mistral},
                                  {"<|tool_call|>", ToolFormat::listed},
+                                 {"<arg_key>", ToolFormat::key_tags},
                                  {"<tool_call>", ToolFormat::tagged},
                                  {"<|python_tag|>", ToolFormat::plain},
                                  {"<start_of_turn>", ToolFormat::plain}})
@@ -90,8 +92,29 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
       return {"<start_function_call>"};
     case ToolFormat::messages:
       return {kMessageCallOpen};
+    case ToolFormat::key_tags:
+      return {"<tool_call>"};
   }
   return {};
+}
+
+std::string_view call_closer(ToolFormat format, std::string_view opener) {
+  if (format == ToolFormat::tagged) return opener == kFunctionOpen ? kFunctionClose : kCallClose;
+  const PairTags* tags = pair_tags(format);
+  if (!tags) return "";
+  return tags->block_close.empty() ? tags->call_close : tags->block_close;
+}
+
+bool is_part_of_close(ToolFormat format, std::string_view rest) {
+  const PairTags* tags = pair_tags(format);
+  return tags ? tags->call_close.starts_with(rest)
+              : kFunctionClose.starts_with(rest) || kCallClose.starts_with(rest);
+}
+
+const PairTags* pair_tags(ToolFormat format) {
+  static constexpr PairTags kKeyTags{"",         "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+                                     kCallClose, ""};
+  return format == ToolFormat::key_tags ? &kKeyTags : nullptr;
 }
 
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
@@ -102,6 +125,8 @@ std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokeni
     marks.push_back(mark);
   if (format.reasoning && format.reasoning->are_messages())
     marks.insert(marks.end(), std::begin(kMessageMarks), std::end(kMessageMarks));
+  if (const PairTags* tags = pair_tags(format.tools))
+    for (const std::string_view mark : tags->marks()) marks.push_back(mark);
   if (format.reasoning)
     for (const std::string* tag :
          {&format.reasoning->open, &format.reasoning->close, &format.reasoning->open_token})

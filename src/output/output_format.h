@@ -1,6 +1,7 @@
 // How a model marks reasoning and tool calls in its output.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ enum class ToolFormat {
   gemma4,          // <|tool_call>call:NAME{key:<|"|>text<|"|>}<tool_call|>
   function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
   messages,  // <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|> (gpt-oss)
+  key_tags,  // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call> (GLM-4.5)
 };
 
 // The marks of ToolFormat::tagged that several files look for.
@@ -28,6 +30,19 @@ inline constexpr std::string_view kCallClose = "</tool_call>",
                                   kFunctionOpen = "<function=", kFunctionClose = "</function>";
 // The closing mark of ToolFormat::listed, which some models leave out.
 inline constexpr std::string_view kListClose = "<|/tool_call|>";
+
+// The tags of formats that write each argument between tags of its own, and no JSON around them.
+struct PairTags {
+  std::string_view call_open, name_end;  // around a call's name; empty: it ends at a line end or tag
+  std::string_view key_open, key_close, value_open, value_close;
+  std::string_view call_close, block_close;  // an empty block_close: a block is one call
+  // Those that may be tokens of the vocabulary; some are empty.
+  std::array<std::string_view, 6> marks() const {
+    return {key_open, key_close, value_open, value_close, call_close, block_close};
+  }
+};
+// Null: the format has none.
+const PairTags* pair_tags(ToolFormat format);
 
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content
@@ -40,6 +55,10 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
 
 // The marks that open a call anywhere in the output. (Calls without a mark must begin the answer.)
 std::vector<std::string_view> call_openers(ToolFormat format);
+// The mark that closes a block of calls behind the opener; empty: none does for certain.
+std::string_view call_closer(ToolFormat format, std::string_view opener = "");
+// Whether the rest of a text that the model ended is nothing, or the beginning of a tag that closes a call.
+bool is_part_of_close(ToolFormat format, std::string_view rest);
 
 // Tokens that mark thoughts, calls and their results. A grammar's text never contains them.
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);

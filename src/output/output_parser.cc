@@ -52,6 +52,9 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
   if (tools == ToolFormat::listed) add({kListClose});
   if (tools == ToolFormat::gemma4) add({"<tool_call|>", "<|\"|>"});
   if (tools == ToolFormat::function_gemma) add({"<end_function_call>", "<escape>"});
+  if (const PairTags* tags = pair_tags(tools))
+    for (const std::string_view mark : tags->marks())
+      if (!mark.empty()) all.push_back(mark);
   return all;
 }
 

@@ -76,7 +76,20 @@ std::string OutputText::text_of(int token) {
     const std::string before = stops_.flush();
     return stops_.stopped() ? before : before + text;
   }
-  return stops_.push(text, ++answer_tokens_ > min_tokens_).text;
+  answer_tokens_++;
+  return cut_at_stop(std::move(text));
+}
+
+// Text of the answer, up to a stop string. The tag that closes a thought before it is none of it.
+std::string OutputText::cut_at_stop(std::string text) {
+  std::string tag;
+  if (messages_ && text.starts_with(kThoughtClose)) {
+    tag = stops_.flush();
+    if (stops_.stopped()) return tag;
+    tag += kThoughtClose;
+    text.erase(0, kThoughtClose.size());
+  }
+  return tag + stops_.push(text, answer_tokens_ > min_tokens_).text;
 }
 
 std::string OutputText::take(std::string_view piece, bool mark) {
@@ -87,9 +100,14 @@ std::string OutputText::take(std::string_view piece, bool mark) {
   else
     text = piece;
   if (!messages_ && mark) marks.push_back(0);
+  place(text, marks);
+  return text;
+}
+
+// Tells the parser where in the text that follows marks begin.
+void OutputText::place(const std::string& text, const std::vector<size_t>& marks) {
   for (const size_t at : marks) parser_.mark(length_ + at);
   length_ += text.size();
-  return text;
 }
 
 std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
@@ -102,8 +120,14 @@ std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
 
 std::vector<OutputEvent> OutputText::finish(bool cut) {
   std::string text = take(detokenizer_.flush(), false);
-  if (messages_) messages_->finish(text);
-  if (!thought_.inside()) text = stops_.push(text, answer_tokens_ > min_tokens_).text;
+  if (messages_) {
+    std::string last;
+    std::vector<size_t> marks;
+    messages_->finish(last, marks);
+    place(last, marks);
+    text += last;
+  }
+  if (!thought_.inside()) text = cut_at_stop(std::move(text));
   if (!stopped()) text += stops_.flush();
   std::vector<OutputEvent> events;
   parser_.push(text, events);

@@ -36,6 +36,8 @@ class OutputText {
   std::string text_of(int token);
   // The piece in the form for the parser. mark: it is a marker, which is a token.
   std::string take(std::string_view piece, bool mark);
+  void place(const std::string& text, const std::vector<size_t>& marks);
+  std::string cut_at_stop(std::string text);
 
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;

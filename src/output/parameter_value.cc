@@ -41,10 +41,6 @@ bool may_be_nearly_close(std::string_view line) {
 
 }  // namespace
 
-bool is_part_of_close(std::string_view rest) {
-  return kFunctionClose.starts_with(rest) || kCallClose.starts_with(rest);
-}
-
 Scan ValueScan::advance(std::string_view text, TextEnd end,
                         const std::function<bool(std::string_view)>& expected) {
   text_ = text;
@@ -119,7 +115,8 @@ Scan ValueScan::closer() {
   const End here{at_, at_ + kClose.size()};
   look_ = std::min(text_.find_first_not_of(kSpace, std::max(look_, here.next)), text_.size());
   // The model ended its turn here: only marks are missing.
-  bool ends = text_end_ == TextEnd::by_model && is_part_of_close(text_.substr(look_)), may = false;
+  bool ends = text_end_ == TextEnd::by_model && is_part_of_close(ToolFormat::tagged, text_.substr(look_)),
+       may = false;
   for (const std::string_view follower : kFollowers) {
     const Scan found = begins_with(text_.substr(look_), follower);
     ends = ends || found == Scan::complete;

@@ -12,10 +12,6 @@ namespace anabranch {
 // How a text ends: not yet, by the model, or by something else.
 enum class TextEnd { none, by_model, cut };
 
-// Whether the rest of a text that the model ended is nothing, or the beginning of a closing tag behind a
-// value.
-bool is_part_of_close(std::string_view rest);
-
 // The value may itself contain tags. It ends at the first </parameter> after which a parameter or a closing
 // tag follows, but not at one of a whole call that the value contains.
 //

@@ -1,5 +1,7 @@
 #include "output/reasoning.h"
 
+#include <utility>
+
 #include "output/message_reader.h"
 
 namespace anabranch {
@@ -36,32 +38,42 @@ bool ThoughtTracker::opens(int token) const {
 
 bool ThoughtTracker::accept_of_messages(int token) {
   const MessageTokens& m = *messages_;
-  if (token == close_ || token == m.start) {
-    const bool thought = inside_ || (header_ && (!headers_answer_ || turn_left_ > 0));
+  if (token == close_ || token == m.start || (token == m.channel && !header_)) {
+    const bool thought = inside_ || (header_ && !bare_ && (!headers_answer_ || turn_left_ > 0));
     const bool starts = token == m.start;
     if (inside_)
       turn_left_ = m.turn.size() - (starts ? 1 : 0);
     else if (turn_left_ > 0)
       turn_left_--;
-    inside_ = false;
+    role_left_ = starts ? m.turn.size() - 1 : 0;
+    inside_ = bare_ = false;
     header_ = true;
     channel_read_.reset();
+    channel_seen_ = token == m.channel;
+    if (channel_seen_) channel_read_ = 0;
     return thought;
   }
   if (inside_ || !header_) return inside_;
-  const bool of_turn = turn_left_ > 0;
+  if (turn_left_ == m.turn.size()) turn_left_ = 0;  // <|start|> does not follow
+  const bool of_turn = turn_left_ > 0, of_role = role_left_ > 0;
   if (of_turn) turn_left_--;
+  if (of_role) role_left_--;
+  bool text = false;
   if (token == m.channel) {
     channel_read_ = 0;
+    text = std::exchange(bare_, false);  // a reader takes the text as content now
+    channel_seen_ = true;
   } else if (token == m.message) {
     inside_ = channel_read_ == m.thought.size();
-    header_ = false;
+    header_ = bare_ = false;
+  } else if (!channel_seen_ && !of_turn && !of_role) {
+    text = bare_ = true;
   } else if (channel_read_ && *channel_read_ < m.thought.size() && token == m.thought[*channel_read_]) {
     ++*channel_read_;
   } else {
     channel_read_.reset();
   }
-  return !headers_answer_ || of_turn || inside_;
+  return of_turn || inside_ || !(headers_answer_ || text);
 }
 
 bool ThoughtTracker::accept(int token, bool blank) {

@@ -38,8 +38,8 @@ class ThoughtTracker {
   // differs between turn and answer only with messages.
   ThoughtTracker(std::optional<int> open, std::optional<int> close, Begin begin)
       : open_(open), close_(close), inside_(begin == Begin::thought && close) {}
-  // With messages, the headers count as thought. headers_answer: as answer, but for the turn that follows a
-  // thought.
+  // With messages, the headers count as thought, but text before the mark of the channel is answer.
+  // headers_answer: headers count as answer, too, but for the turn that follows a thought.
   ThoughtTracker(MessageTokens messages, int close, Begin begin, bool headers_answer)
       : close_(close),
         inside_(begin == Begin::thought),
@@ -51,7 +51,7 @@ class ThoughtTracker {
   bool accept(int token, bool blank);
   bool inside() const { return inside_; }
   bool answering() const {
-    return !inside_ && blanks_left_ == 0 && (!header_ || (headers_answer_ && turn_left_ == 0));
+    return !inside_ && blanks_left_ == 0 && (!header_ || bare_ || (headers_answer_ && turn_left_ == 0));
   }
   // Whether the token begins another thought.
   bool opens(int token) const;
@@ -65,7 +65,10 @@ class ThoughtTracker {
   int blanks_left_ = 0;
   std::optional<MessageTokens> messages_ = {};
   bool header_ = false, headers_answer_ = false;
+  bool channel_seen_ = false;                // the mark of the channel stands in the header
+  bool bare_ = false;                        // text stands in the header, and not that mark
   size_t turn_left_ = 0;                     // tokens of `turn` that are to come behind a thought
+  size_t role_left_ = 0;                     // tokens of the role that are to come behind <|start|>
   std::optional<size_t> channel_read_ = {};  // tokens of the thoughts' channel that were read, and no others
 };
 

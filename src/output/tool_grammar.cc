@@ -30,18 +30,18 @@ class CallWriter {
       TRY(const std::string call, calls(tools, {}));
       return rules_.add("free_text", fmt::format("{} | {}", answer_header("[^\\u0000]*"), call));
     }
-    if (format_.tools != ToolFormat::tagged) return not_built("strict tools");
+    if (format_.tools != ToolFormat::tagged && !pair_tags(format_.tools)) return not_built("strict tools");
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
       TRY(const std::string element, call(function, parameters_of(function, false)));
       any += (any.empty() ? "" : " | ") + element;
     }
-    const std::string body =
-        rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark(kCallClose)));
-    const auto opener = tokenizer_.find("<tool_call>");
+    const std::string body = rules_.add("call_body", block(rules_.add("call", any), true));
+    const std::string_view mark = call_openers(format_.tools)[0];
+    const auto opener = tokenizer_.find(mark);
     if (!opener)  // the model spells it with ordinary tokens
-      return rules_.add("free_text", fmt::format("TagDispatch((\"<tool_call>\", {}))", body));
+      return rules_.add("free_text", fmt::format("TagDispatch(({}, {}))", literal(mark), body));
     // Marks that the model must not write in free text.
     std::string excluded;
     for (const int id : mark_tokens(format_, tokenizer_))
@@ -78,9 +78,22 @@ class CallWriter {
 
   // Parameters with any names and values, for tools whose arguments are not constrained.
   Result<std::string> any_parameters() {
-    TRY(const std::string text, text_to_tag(rules_));
+    const ParameterTags tags = parameter_tags();
+    TRY(const std::string text, text_to_tag(tags, rules_));
     return rules_.add("any_parameters",
-                      fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
+                      fmt::format("({} [^<>\\n]+ {} {} {})*", tags.open, tags.name_end, text, tags.close));
+  }
+
+  ParameterTags parameter_tags() const {
+    const PairTags* pair = pair_tags(format_.tools);
+    if (!pair) return function_tags();
+    // GLM-4.7 writes no line ends between tags.
+    const std::string name_end =
+        pair->value_open.empty()
+            ? mark(pair->key_close)
+            : fmt::format("{} \"\\n\"? {}", mark(pair->key_close), mark(pair->value_open));
+    return {mark(pair->key_open), name_end, fmt::format("{} \"\\n\"?", mark(pair->value_close)),
+            std::string(pair->value_close)};
   }
 
   // The arguments of a call. For a tool that is not strict they are kept to the schema as far as possible,
@@ -91,7 +104,7 @@ class CallWriter {
   }
   Result<std::string> parameters(const Json& schema, const std::string& where, bool strict) {
     if (schema == kAnyArguments || schema == Json::object()) return any_parameters();
-    auto out = add_parameters(schema, rules_, where, strict ? Keep::all : Keep::possible);
+    auto out = add_parameters(schema, parameter_tags(), rules_, where, strict ? Keep::all : Keep::possible);
     return out.ok() || strict ? out : any_parameters();
   }
 
@@ -99,10 +112,17 @@ class CallWriter {
   Result<std::string> call(const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
     const std::string where = fmt::format("the parameters of {}: #", name);
-    if (format_.function_tags) {
+    const PairTags* pair = pair_tags(format_.tools);
+    if (format_.function_tags || pair) {
       if (name.find_first_of("<>\n") != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
       TRY(const std::string arguments, parameters(schema, where, is_strict(function)));
+      if (pair && pair->name_end.empty())
+        return fmt::format("{} \"\\n\"? {} {}", literal(name), arguments, mark(pair->call_close));
+      if (pair)
+        return fmt::format("{} {} {}",
+                           literal(fmt::format("{}{}{}\n", pair->call_open, name, pair->name_end)), arguments,
+                           mark(pair->call_close));
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
     TRY(const std::string arguments, object(schema, where, is_strict(function)));
@@ -117,11 +137,21 @@ class CallWriter {
     return fmt::format("{} {} \"}}\"", literal(begin), arguments);
   }
 
+  // The calls of a block behind its opener, with the closing mark; one if the format has one in each block.
+  std::string block(const std::string& call, bool several) const {
+    const PairTags* pair = pair_tags(format_.tools);
+    if (!pair) return fmt::format("\"\\n\" {} \"\\n\" {}", call, mark(call_closer(format_.tools)));
+    if (pair->block_close.empty()) return call;
+    const std::string more = several ? fmt::format("(\"\\n\" {})* ", call) : "";
+    return fmt::format("\"\\n\" {} {}\"\\n\" {}", call, more, mark(pair->block_close));
+  }
+
   Result<std::string> wrapped(const std::string& call, bool several) {
     std::string one, between;
     switch (format_.tools) {
       case ToolFormat::tagged:
-        one = fmt::format("{} \"\\n\" {} \"\\n\" {}", mark("<tool_call>"), call, mark(kCallClose));
+      case ToolFormat::key_tags:
+        one = fmt::format("{} {}", mark(call_openers(format_.tools)[0]), block(call, several));
         between = "\"\\n\"";
         break;
       case ToolFormat::messages:  // a call ends the turn

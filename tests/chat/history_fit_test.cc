@@ -377,6 +377,22 @@ TEST(HistoryFit, SeveralCallsBecomeTurnsOfOne) {
   EXPECT_EQ(turns[5], "\"W4W\"");
 }
 
+// gpt-oss' template leaves out the text beside a call when an answer follows. Such a text becomes an answer
+// of its own; beside the calls of the last turn it stays part of the thought.
+TEST(HistoryFit, ThoughtsOfTheLastCallsStay) {
+  Json messages = talk("UBTAUBTBT").messages;
+  for (const size_t at : {1, 5, 7}) messages[at]["reasoning_content"] = fmt::format("Thought {}.", at);
+  const std::string prompt = rendered(*models().at("gpt_oss").fitted, messages, kTools);
+  const std::string thought = "<|start|>assistant<|channel|>analysis<|message|>";
+  EXPECT_EQ(count(prompt, "<|channel|>final<|message|>W1W<|end|><|start|>assistant to=functions.look"), 1)
+      << prompt;
+  EXPECT_EQ(count(prompt, thought + "Thought 5.\n\nW6W<|end|><|start|>assistant to=functions.look"), 1)
+      << prompt;
+  EXPECT_EQ(count(prompt, thought + "Thought 7.\n\nW9W<|end|><|start|>assistant to=functions.look"), 1)
+      << prompt;
+  EXPECT_EQ(count(prompt, "Thought 1."), 0) << "an answer followed";
+}
+
 // A template that writes neither calls nor arguments as objects.
 TEST(HistoryFit, CallsAsTheTemplateTakesThem) {
   const std::string plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}";

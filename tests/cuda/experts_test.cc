@@ -5,10 +5,12 @@
 #include <numeric>
 
 #include "cuda/emulated_card.h"
+#include "nn/decoder_layer.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/weight.h"
 #include "ops/cuda_cases.h"
 #include "ops/expert_mixtures.h"
+#include "ops/table.h"
 
 namespace anabranch::ops {
 namespace {
@@ -94,23 +96,27 @@ TEST_F(EmulatedExperts, RoutersWithoutKernels) {
   best.best_of_group = true;
   EXPECT_EQ(why(grouped), "");
   EXPECT_EQ(why(alone), "");
-  EXPECT_HAS(why(best), "groups of experts");
-  EXPECT_HAS(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}), "Phi-3.5-MoE");
-  EXPECT_HAS(why(grouped, false), "without a gate");
+  EXPECT_NE(why(best).find("groups of experts"), std::string::npos);
+  EXPECT_NE(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}).find("Phi-3.5-MoE"),
+            std::string::npos);
+  EXPECT_NE(why(grouped, false).find("without a gate"), std::string::npos);
 }
 
 // The sum with the residual stream is a part of a mixture's last kernel.
 TEST_F(EmulatedExperts, ALayerLaunchesNoSumOfItsOwn) {
   Random random(3);
   constexpr int kWidth = 64, kInner = 32, kCount = 4;
+  const auto matrix = [](int rows, int cols) {
+    return affine_matrix(rows, cols, 4, 32, ScaleType::bf16, false, 7).source();
+  };
   const auto experts = [&](int rows, int cols) {
-    return ExpertMatrices::make(card(), matrix_of(kCount * rows, cols, random), kCount);
+    return ExpertMatrices::make(card(), matrix(kCount * rows, cols), kCount);
   };
   nn::DecoderLayer layer;
   layer.mixer = nn::Absent();
   layer.norm2 = nn::Norm{{there(random.vector(kWidth), {kWidth}), 1e-6f}};
   layer.mlp = nn::Moe{.routing = {.top_k = 2},
-                      .router = Weight::make(card(), matrix_of(kCount, kWidth, random)),
+                      .router = Weight::make(card(), matrix(kCount, kWidth)),
                       .gate = experts(kInner, kWidth),
                       .up = experts(kInner, kWidth),
                       .down = experts(kWidth, kInner)};

@@ -137,6 +137,12 @@ std::vector<Form> forms() {
        "call:x{",
        "call:get{",
        "<end_function_call>"},
+      {ToolFormat::key_tags,
+       {"<tool_call>", "</tool_call>", "<arg_key>"},
+       "<tool_call>",
+       "get_tim<arg_key>",
+       "get\n<arg_key>",
+       "</tool_call>"},
   };
 }
 

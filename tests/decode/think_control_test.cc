@@ -50,6 +50,34 @@ TEST_F(Control, MessagesAreKeptApartByTheirHeaders) {
   take(control, kWord);
   EXPECT_EQ(control.answer_tokens(), 1);
 
+  // Text without a header is an answer, which may end: at the beginning, in a completion, and behind a
+  // thought. A role is no answer.
+  for (const ThinkRules& rules : {ThinkRules{}, ThinkRules{.in_answer = true}}) {
+    auto bare = make(rules);
+    EXPECT_TRUE(bare.allows(kEnd));
+    for (const int token : {kWord, kWord + 1}) {
+      take(bare, token);
+      EXPECT_TRUE(bare.answering());
+      EXPECT_TRUE(bare.allows(kEnd));
+    }
+    EXPECT_EQ(bare.answer_tokens(), 2);
+    EXPECT_EQ(take(bare, kEnd), kEnd);
+  }
+  auto behind = make({.open = true, .next = {kBegin, kRole}});
+  take(behind, kWord);
+  take(behind, kClose);
+  take_forced(behind);
+  EXPECT_FALSE(behind.allows(kEnd));
+  take(behind, kWord);
+  EXPECT_TRUE(behind.allows(kEnd));
+  auto header = make({});
+  for (const int token : {kChannel, kFinal}) {
+    take(header, token);
+    EXPECT_FALSE(header.allows(kEnd)) << "within a header";
+  }
+  take(header, kMessage);
+  EXPECT_FALSE(header.allows(kEnd)) << "an answer without a token";
+
   auto spent = make({.budget = 0});
   take(spent, kChannel);
   EXPECT_FALSE(spent.allows(kThought));

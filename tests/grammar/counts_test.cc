@@ -347,7 +347,7 @@ TEST(Counts, StringsWithoutQuotes) {
       parse_json(R"({"type":"object","properties":{"a":{"type":"string","minLength":3,"maxLength":5},
     "b":{"type":["string","null"],"minLength":30}},"required":["a"]})")
           .value(),
-      rules);
+      function_tags(), rules);
   ASSERT_TRUE(element.ok());
   GrammarCompiler compiler(mixed_vocabulary());
   const auto grammar = compiler.compile(rules.text(*element));

@@ -173,8 +173,8 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
 TEST(SchemaGrammar, BareConstantsAreReadAsTheyAre) {
   const auto error = [](const char* parameter) {
     GrammarRules rules;
-    const auto element =
-        add_parameters({{"type", "object"}, {"properties", {{"a", parse_json(parameter).value()}}}}, rules);
+    const auto element = add_parameters(
+        {{"type", "object"}, {"properties", {{"a", parse_json(parameter).value()}}}}, function_tags(), rules);
     return element.ok() ? "" : element.error().message;
   };
   for (const char* good : {R"({"enum":["1","2"]})", R"({"enum":["a",2]})", R"({"enum":["None",2]})",

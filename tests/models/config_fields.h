@@ -50,7 +50,6 @@ struct Description {
   void mlp(std::monostate) { add("none"); }
   void mlp(const MlpSpec& m) {
     add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
-  }
         m.relu2, m.gate_scale, m.down_scale);
   }
   void mlp(const MoeSpec& m) {

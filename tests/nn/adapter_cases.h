@@ -103,7 +103,7 @@ inline void expect_adapted_rows_stand_alone(Device& device) {
     for (const RowsOfAdapters& part : batch) count += part.count;
     SCOPED_TRACE(::testing::Message() << count << " rows");
     const Tensor x = layers.tensor({count, AdaptedLayers::kIn}), residual = layers.tensor({count, 40});
-    const Linear up{layers.weight(40, AdaptedLayers::kIn), {}, {}, {}, layers.layer(0).origin};
+    const Linear up{layers.weight(40, AdaptedLayers::kIn), {}, 1, {}, {}, layers.layer(0).origin};
     const auto got = layers.run(x, rows), base = layers.run(x, {});
     const Tensor one = layers.run_alone(x, residual, rows), one_base = layers.run_alone(x, residual, {});
     const auto row_of = [](const Tensor& y, int row) { return ops::to_vector(y.slice_rows(row, row + 1)); };

@@ -41,7 +41,7 @@ TEST(AdaptedLayers, AddTheirProducts) {
 TEST(AdaptedLayers, HalfOfAGateMayBeAdapted) {
   for (Device* device : ops::cpu_and_reference()) {
     AdaptedLayers layers(*device);
-    const Linear up{layers.weight(40, AdaptedLayers::kIn), {}, {}, {}, std::make_shared<Origin>()};
+    const Linear up{layers.weight(40, AdaptedLayers::kIn), {}, 1, {}, {}, std::make_shared<Origin>()};
     const ops::Weight last = layers.weight(3, 40);
     const Tensor x = layers.tensor({3, AdaptedLayers::kIn});
     // Packed results have no values to compare: their product with a matrix has.

@@ -213,6 +213,12 @@ Last plain(const Recurrence& g, const Tensor& x) {
 Last plain(const ShortConv&, const Tensor&) {
   throw std::logic_error("a short convolution");
 }
+Last plain(const LatentAttention&, const Tensor&) {
+  throw std::logic_error("latent attention");
+}
+Last plain(const SideBySide&, const Tensor&) {
+  throw std::logic_error("two mixers");
+}
 Last plain(const Absent&, const Tensor&) {
   throw std::logic_error("a layer without a mixer");
 }

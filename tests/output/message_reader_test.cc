@@ -153,6 +153,44 @@ TEST(Messages, TextWithoutAHeaderIsContent) {
   const std::string text(700, 'a');
   EXPECT_EQ(read(text).content, text);
   EXPECT_EQ(read("<|channel|>final"), (ParsedOutput{"", "", {}}));  // cut in a header
+  EXPECT_EQ(read(" to=functions.wea"), (ParsedOutput{"", "", {}}));
+  EXPECT_EQ(read("<|start|>assist"), (ParsedOutput{"", "", {}}));
+  EXPECT_EQ(read("Set to=functions.x, to=5").content, "Set to=functions.x, to=5");
+  EXPECT_EQ(read(" to=" + std::string(1100, 'b')).content.size(), 1104u) << "no recipient is that long";
+}
+
+// Nothing is lost where a header should stand, whatever mark comes before or after.
+TEST(Messages, TextWithoutAHeaderIsContentBehindOtherMessages) {
+  const std::string thought = "<|channel|>analysis<|message|>Hm.<|end|>", start = "<|start|>assistant";
+  const std::string many(700, 'a');
+  for (const std::string& text : {std::string("Yes it is."), many})
+    for (const std::string& between : {std::string(), start, "\n" + start})
+      for (const char* end : {"", "<|end|>", "<|return|>", "<|end|>\n"}) {
+        EXPECT_EQ(read(thought + between + text + end), (ParsedOutput{"Hm.", text, {}})) << between << end;
+        EXPECT_EQ(read("<|channel|>final<|message|>A<|end|>" + between + text + end),
+                  (ParsedOutput{"", "A\n\n" + text, {}}))
+            << between << end;
+      }
+  EXPECT_EQ(read("I look.<|channel|>commentary to=functions.weather<|message|>{\"city\": \"Rom\"}<|call|>"),
+            (ParsedOutput{"", "I look.", {{"weather", "{\"city\": \"Rom\"}"}}}));
+  EXPECT_EQ(read("One.<|end|>" + start + "<|channel|>final<|message|>Two.").content, "One.\n\nTwo.");
+  EXPECT_EQ(read(thought + start + "<|end|>" + start + "<|channel|>final<|message|>Two."),
+            (ParsedOutput{"Hm.", "Two.", {}}));
+}
+
+TEST(Messages, StopStringsCountInTextWithoutAHeader) {
+  const std::string thought = "<|channel|>analysis<|message|>A STOP.<|end|>";
+  for (const std::string& before : {std::string(), thought, thought + "<|start|>assistant"})
+    for (const std::string& after : {std::string(), std::string("<|end|>"), std::string(400, 'b')}) {
+      OutputText text(words().get(), {"STOP", "end"}, rules());
+      ParsedOutput parsed;
+      for (const int token : words().tokens(before + "Yes STOP no" + after))
+        for (const auto& event : text.push({&token, 1})) parsed.add(event);
+      for (const auto& event : text.finish()) parsed.add(event);
+      EXPECT_EQ(parsed, (ParsedOutput{before.empty() ? "" : "A STOP.", "Yes ", {}})) << before << after;
+      EXPECT_TRUE(text.stopped());
+      EXPECT_EQ(text.stop_found(), "STOP") << "the closing tag is no text";
+    }
 }
 
 TEST(Messages, AnOutputMayBeginWithinAMessage) {
@@ -198,6 +236,34 @@ TEST(Messages, TheTemplateRoundTripsAndShowsThoughtsBeforeCalls) {
       join(*next).ends_with("to=assistant<|channel|>commentary<|message|>\"Sun\"<|end|><|start|>assistant"));
 }
 
+// A text before the call is sent back as part of its thought, because the template takes only one of both.
+TEST(Messages, TheTemplateKeepsTheTextBesideACall) {
+  Json messages = Json::parse(R"([
+      {"role": "user", "content": "Weather?"},
+      {"role": "assistant", "content": "I look.", "reasoning_content": "I need the tool.", "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Rom\"}"}}]},
+      {"role": "tool", "tool_call_id": "a", "content": "Sun"}])");
+  TemplateOptions options;
+  options.now = 0;
+  const auto rendered = [&] {
+    const auto pieces = gpt_oss()->render(messages, *kTools, options);
+    const std::string text = pieces.ok() ? join(*pieces) : pieces.error().message,
+                      role = "<|start|>assistant";
+    const size_t at = text.find(role);
+    return at == text.npos ? text : text.substr(at + role.size(), text.find("<|call|>") - at - role.size());
+  };
+  const std::vector<ToolCall> call = {{"weather", "{\"city\": \"Rom\"}"}};
+  EXPECT_EQ(read(rendered()), (ParsedOutput{"I need the tool.\n\nI look.", "", call}));
+  messages[1]["content"] =
+      Json::parse(R"([{"type": "text", "text": "I"}, {"type": "text", "text": "look."}])");
+  EXPECT_EQ(read(rendered()), (ParsedOutput{"I need the tool.\n\nI\n\nlook.", "", call}));
+  messages[1]["thinking"] = "Other.";
+  messages[1].erase("reasoning_content");
+  EXPECT_EQ(read(rendered()), (ParsedOutput{"Other.\n\nI\n\nlook.", "", call}));
+  messages[1].erase("thinking");
+  EXPECT_EQ(read(rendered()), (ParsedOutput{"I\nlook.", "", call}));
+}
+
 // By token: which belong to thoughts and headers, and which to the answer.
 TEST(Messages, TheTrackerTellsThoughtsFromAnswers) {
   const Tokenizer& tokenizer = words().get();
@@ -225,6 +291,21 @@ TEST(Messages, TheTrackerTellsThoughtsFromAnswers) {
   // A grammar writes the headers: only the turn behind a thought does not count.
   EXPECT_EQ(shown(tracker(Begin::thought, true), "ab<|end|>" + next + final),
             "IIt" + std::string(10, 't') + std::string(9, 'A'));
+  // Text without a header is answer, also behind a thought; a role is none.
+  EXPECT_EQ(shown(tracker(Begin::turn, false), "abc<|end|>"), "AAAA");
+  EXPECT_EQ(shown(tracker(Begin::thought, false), "a<|end|>" + next + "xy"),
+            "It" + std::string(10, 't') + "AA");
+  EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|>final<|message|>a<|end|>" + next + "<|channel|>f"),
+            std::string(7, 't') + "AA" + std::string(12, 't'));
+  // The mark of a channel begins a header anywhere.
+  EXPECT_EQ(shown(tracker(Begin::answer, false), "a" + thought + "b"),
+            "AA" + std::string(8, 't') + "IIIt" + "A");
+  EXPECT_EQ(shown(tracker(Begin::thought, false), "a<|channel|>final<|message|>b"),
+            "It" + std::string(6, 't') + "A");
+  auto bare = tracker(Begin::turn, false);
+  EXPECT_FALSE(bare.answering());
+  bare.accept(words().tokens("a")[0], false);
+  EXPECT_TRUE(bare.answering());
   auto closed = tracker(Begin::turn, false);
   EXPECT_FALSE(closed.opens(words().tokens("a")[0]));
   closed.accept(*tokenizer.find("<|channel|>"), false);

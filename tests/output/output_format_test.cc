@@ -42,6 +42,7 @@ TEST(OutputFormat, TemplatesRoundTrip) {
                                                       {"qwen3_coder", kTagged},
                                                       {"anabranch_hybrid", kTagged},
                                                       {"mistral_nemo", kMistral},
+                                                      {"glm4.6", ToolFormat::key_tags},
                                                       {"mistral_small_3.2", kMistral},
                                                       {"mistral_v0.3_like", kMistral},
                                                       {"llama3.2_like", kPlain}};
@@ -134,6 +135,7 @@ TEST(OutputFormat, FromTheVocabulary) {
   EXPECT_EQ(gemma.reasoning->open, "<|channel>thought");
   EXPECT_EQ(form({"[TOOL_CALLS]", "[THINK]", "[/THINK]"}).reasoning->open, "[THINK]");
   EXPECT_EQ(form({"<start_of_turn>"}).tools, kPlain);
+  EXPECT_EQ(form({"<tool_call>", "<arg_key>"}).tools, ToolFormat::key_tags);
   // A template that knows no calls: the vocabulary decides.
   EXPECT_EQ(find_output_format(chat_template("phi3.5").get(), *vocabulary({"<tool_call>"})).tools, kTagged);
 }

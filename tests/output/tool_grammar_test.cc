@@ -381,6 +381,36 @@ TEST(ToolGrammar, MistralArguments) {
   EXPECT_TRUE(calls.take(add + add));
 }
 
+TEST(ToolGrammar, KeyTags) {
+  const auto pair = [](const std::string& key, const std::string& value, const std::string& line) {
+    return "<arg_key>" + key + "</arg_key>" + line + "<arg_value>" + value + "</arg_value>" + line;
+  };
+  const std::vector<std::string> marks = {"<tool_call>", "</tool_call>", "<arg_key>",
+                                          "</arg_key>",  "<arg_value>",  "</arg_value>"};
+  for (const auto& known : {marks, std::vector<std::string>()})
+    for (const std::string line : {"\n", ""}) {
+      Calls calls({.tools = ToolFormat::key_tags}, known);
+      const auto call = [&](const std::string& name, const std::string& pairs) {
+        return "<tool_call>" + name + line + pairs + "</tool_call>";
+      };
+      const std::string good = call("add", pair("n", "-3", line) + pair("unit", "km", line)),
+                        bad = call("add", pair("n", "three", line));
+      calls.force({.forced = true});
+      EXPECT_TRUE(calls.take(good));
+      EXPECT_TRUE(calls.take(call("note", pair("text", "a b", line))));
+      EXPECT_FALSE(calls.take(bad) || calls.take(call("add", "")) || calls.take(call("other", "")));
+      EXPECT_FALSE(calls.take(call("note", pair("text", "abcd", line))));
+      EXPECT_FALSE(calls.take(good + "\n" + good) || calls.take("So: " + good));
+      calls.force({.several = true, .forced = true});
+      EXPECT_TRUE(calls.take(good + "\n" + good));
+      calls.offer();
+      EXPECT_TRUE(calls.take("No call.") && calls.take("I add. " + good + "\n" + good + " Done."));
+      EXPECT_TRUE(calls.take(call("note", pair("x", "any <b> text\n", line))));
+      EXPECT_FALSE(calls.take("I add. " + bad) || calls.take("<tool_call>other\n</tool_call>"));
+      EXPECT_FALSE(calls.take(call("note", pair("x", "a</arg_value>b", line))));
+    }
+}
+
 TEST(ToolGrammar, WhatIsNotBuiltIsRefused) {
   GrammarRules rules;
   const MarkTokenizer tokenizer({"<|tool_call>"});

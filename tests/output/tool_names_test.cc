@@ -53,6 +53,9 @@ TEST(ToolNames, ACallByAShortNameComesOutWithTheWholeOne) {
             "s__add{\"a\": 1, \"b\": \"1\"}");
   EXPECT_EQ(call(ToolFormat::plain, "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"), "s__add{\"a\": 1}");
   EXPECT_EQ(call(ToolFormat::mistral, "[TOOL_CALLS]add[ARGS]{\"a\": 1}"), "s__add{\"a\": 1}");
+  EXPECT_EQ(call(ToolFormat::key_tags,
+                 "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"),
+            "s__add{\"a\": 1}");
   EXPECT_EQ(call(ToolFormat::gemma4, "<|tool_call>call:add{a:1}<tool_call|>"), "s__add{\"a\":1}");
   EXPECT_EQ(call(ToolFormat::tagged, "<tool_call>\n{\"name\": \"sub\", \"arguments\": {}}\n</tool_call>"),
             "sub{}");
