@@ -45,7 +45,7 @@ TEST_F(EmulatedLowRank, LaunchesOfALayer) {
   nn::AdaptedLayers layers(card());
   const nn::Adapter *a = layers.make({4, 9, 2}), *b = layers.make({1, 0, 3});
   const nn::AdapterRows rows[] = {{a, 1, 0, 1}, {b, 1, 1, 2}, {a, 1, 1, 1}};
-  const nn::Linear up{layers.weight(40, nn::AdaptedLayers::kIn), {}, {}, {}, layers.layer(0).origin};
+  const nn::Linear up{.weight = layers.weight(40, nn::AdaptedLayers::kIn), .origin = layers.layer(0).origin};
   const auto kernels = [&](const auto& run) {
     launches().clear();
     run();
