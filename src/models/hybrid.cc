@@ -107,7 +107,7 @@ Result<nn::Linear> take_joined(const ModelBuilder& builder,
   return nn::Linear{ops::Weight::make(builder.device, join_rows(std::move(sources))), {}};
 }
 
-// The convolution of queries, keys and values, in one tensor or in three.
+// The convolution of queries, keys and values, in one tensor or in three, whose names differ in MLX's files.
 Result<Tensor> take_three_convs(Checkpoint& checkpoint, const std::string& p,
                                 const ops::RecurrenceShape& shape) {
   const int keys = shape.key_heads * shape.key_dim, channels = shape.conv_channels(),
@@ -116,10 +116,9 @@ Result<Tensor> take_three_convs(Checkpoint& checkpoint, const std::string& p,
     return take_conv(checkpoint, p + "conv1d.weight", channels, kernel);
   Tensor all = host_device().empty({kernel, channels}, Dtype::f32);
   int begin = 0;
-  for (const auto& [name, count] : {std::pair{"q_conv1d.weight", keys},
-                                    {"k_conv1d.weight", keys},
-                                    {"v_conv1d.weight", channels - 2 * keys}}) {
-    TRY(const auto taps, take_conv(checkpoint, p + name, count, kernel));
+  const char* suffix = checkpoint.has(p + "q_conv.conv.weight") ? "_conv.conv.weight" : "_conv1d.weight";
+  for (const auto& [name, count] : {std::pair{"q", keys}, {"k", keys}, {"v", channels - 2 * keys}}) {
+    TRY(const auto taps, take_conv(checkpoint, p + name + suffix, count, kernel));
     for (int t = 0; t < kernel; t++)
       std::copy_n(taps.data<float>() + t * count, count, all.data<float>() + t * channels + begin);
     begin += count;
@@ -289,10 +288,20 @@ Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, 
   return nn::Mixer(std::move(recurrence));
 }
 
+// mlx-lm writes LFM2's dense layers beside mixtures, and Granites without experts, with the usual names.
+LayerForm form_of_mlp(const Checkpoint& checkpoint, const std::string& p, LayerForm form) {
+  const LayerForm usual;
+  const auto has = [&](const char* mlp) { return checkpoint.has(p + mlp + usual.gate + ".weight"); };
+  if (!has(form.mlp) && has(usual.mlp)) form.mlp = usual.mlp;
+  if (has(form.mlp)) form.gate = usual.gate, form.up = usual.up, form.down = usual.down;
+  return form;
+}
+
 Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::string& p,
                                      const LayerSpec& layer) {
   TRY(auto mixer, take_mixer(builder, p, layer));
-  TRY(auto mlp, take_feed_forward(builder, p + layer.form.mlp, layer.mlp, layer.form));
+  const LayerForm form = form_of_mlp(builder.checkpoint, p, layer.form);
+  TRY(auto mlp, take_feed_forward(builder, p + form.mlp, layer.mlp, form));
   return join_layer(builder, p, layer, std::move(mixer), std::move(mlp));
 }
 

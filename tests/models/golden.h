@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "models/model.h"
+#include "ops/testing.h"
 
 namespace anabranch::golden {
 
