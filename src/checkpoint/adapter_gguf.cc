@@ -46,7 +46,7 @@ Result<GgufModel> model_of(GgufArch arch, const Json& base_config, const std::st
   const Json& config = text != base_config.end() && text->is_object() ? *text : base_config;
   GgufModel out;
   out.arch = arch;
-  if (arch == GgufArch::llama) {
+  if (turns_rows(arch)) {
     TRY(out.heads, head_number(config, "num_attention_heads", path));
     const bool grouped = config.contains("num_key_value_heads") && !config["num_key_value_heads"].is_null();
     TRY(out.kv_heads, head_number(config, grouped ? "num_key_value_heads" : "num_attention_heads", path));

@@ -43,6 +43,10 @@ constexpr bool is_hybrid(GgufArch arch) {
 constexpr bool has_mamba(GgufArch arch) {
   return arch == GgufArch::granite_h || arch == GgufArch::nemotron_h;
 }
+// Whether llama.cpp's converter writes the rows of queries and keys as pairs that turn, not as halves.
+constexpr bool turns_rows(GgufArch arch) {
+  return arch == GgufArch::llama || has_mamba(arch);
+}
 
 struct GgufConfig {
   GgufArch arch = GgufArch::llama;

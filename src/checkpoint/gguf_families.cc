@@ -357,7 +357,7 @@ class Changer {
     if (m_.shifted_norms && is_shifted_norm(info_.name) && info_.norms == NormConvention::offset)
       out_.add = 1;
     const bool query = part_.starts_with("attn_q."), key = part_.starts_with("attn_k.");
-    if (m_.arch == GgufArch::llama && (query || key)) TRY_VOID(turn(query ? m_.heads : m_.kv_heads));
+    if (turns_rows(m_.arch) && (query || key)) TRY_VOID(turn(query ? m_.heads : m_.kv_heads));
     if (is_hybrid(m_.arch)) TRY_VOID(change_recurrent());
     return std::move(out_);
   }

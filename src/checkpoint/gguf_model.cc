@@ -134,7 +134,7 @@ class Translator {
     const auto layer = split_gguf_layer(tensor.name);
     if (!layer) return entry;
     const std::string_view part = layer->second;
-    const bool turned = config_.arch == GgufArch::llama || has_mamba(config_.arch);
+    const bool turned = turns_rows(config_.arch);
     if (turned && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
       return undo_rotary(tensor, part.starts_with("attn_q.") ? config_.heads : config_.kv_heads,
                          std::move(entry));

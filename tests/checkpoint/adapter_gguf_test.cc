@@ -193,6 +193,17 @@ TEST(AdapterGguf, value_head_order_is_undone) {
                           {"blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj", 16, 5}});
 }
 
+TEST(AdapterGguf, rotary_order_of_hybrids_is_undone) {
+  for (const char* arch : {"granitehybrid", "nemotron_h", "nemotron_h_moe"}) {
+    GgufWriter w = gguf_adapter(arch);
+    w.tensor("blk.0.attn_k.weight.lora_a", {1, 1}, 0, floats({1}));
+    w.tensor("blk.0.attn_k.weight.lora_b", {1, 4}, 0, floats({1, 2, 3, 4}));
+    const auto file = read_gguf_of(w, {{"num_attention_heads", 2}, {"num_key_value_heads", 1}});
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    EXPECT_EQ(values(file->modules.begin()->second.up), (std::vector<float>{1, 3, 2, 4})) << arch;
+  }
+}
+
 TEST(AdapterGguf, order_needs_the_base_models_heads) {
   GgufWriter llama = gguf_adapter("llama");
   llama.tensor("blk.0.attn_k.weight.lora_a", {1, 1}, 0, floats({1}));
