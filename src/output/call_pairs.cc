@@ -19,6 +19,23 @@ size_t next_tag(std::string_view text, size_t at) {
   return at + std::min(spaces.find_first_not_of(kSpace), spaces.size());
 }
 
+// Whether the text begins with one of the tags, of which some may be empty: there is none.
+Scan begins_with_any(std::string_view text, std::initializer_list<std::string_view> tags) {
+  Scan out = Scan::broken;
+  for (const std::string_view tag : tags) {
+    const Scan scan = tag.empty() ? Scan::broken : begins_with(text, tag);
+    if (scan == Scan::complete) return scan;
+    if (scan == Scan::more) out = scan;
+  }
+  return out;
+}
+
+// What stands behind a call whose closing tag the model forgot: the end of the block, or another call.
+Scan begins_behind_call(ToolFormat format, std::string_view text) {
+  const PairTags& tags = *pair_tags(format);
+  return begins_with_any(text, {tags.block_close, tags.call_open, call_openers(format)[0]});
+}
+
 }  // namespace
 
 std::optional<Scan> CallScanner::pairs() {
@@ -56,10 +73,14 @@ std::optional<Scan> CallScanner::pair_name() {
 std::optional<Scan> CallScanner::pair_key() {
   const PairTags& tags = *pair_tags(format_);
   if (!next()) return Scan::more;
-  const Scan close = begins_with(text_.substr(at_), tags.call_close);
+  Scan close = begins_with(text_.substr(at_), tags.call_close);
+  const bool closed = close == Scan::complete;
+  if (!closed)
+    if (const Scan behind = begins_behind_call(format_, text_.substr(at_)); behind != Scan::broken)
+      close = behind;
   if (close == Scan::complete) {
     if (key_.empty() && !has_tool(*tools_, name_)) return Scan::broken;
-    at_ += tags.call_close.size();
+    if (closed) at_ += tags.call_close.size();
     if (!take_function()) return Scan::broken;
     step_ = Step::after_pairs;
     return std::nullopt;
@@ -84,7 +105,8 @@ std::optional<Scan> CallScanner::pair_key() {
   return std::nullopt;
 }
 
-// A value ends at the first closing tag behind which another pair or the end of the call follows.
+// A value ends at the first closing tag behind which another pair, the end of the call, or, if that is
+// forgotten, the end of the block or another call follows.
 std::optional<Scan> CallScanner::pair_value() {
   const PairTags& tags = *pair_tags(format_);
   if (json_ && !skip_structure()) return Scan::more;
@@ -94,7 +116,9 @@ std::optional<Scan> CallScanner::pair_value() {
     if (close == Scan::complete) {
       const size_t behind = at_ + tags.value_close.size();
       const auto rest = text_.substr(next_tag(text_, behind));
-      const Scan key = begins_with(rest, tags.key_open), end = begins_with(rest, tags.call_close);
+      const Scan key = begins_with(rest, tags.key_open), call = begins_behind_call(format_, rest);
+      Scan end = begins_with(rest, tags.call_close);
+      if (call == Scan::complete || (call == Scan::more && end == Scan::broken)) end = call;
       if (key == Scan::complete || end == Scan::complete ||
           (end_ == TextEnd::by_model && end == Scan::more)) {
         take_argument(text_.substr(begin_, at_ - begin_));

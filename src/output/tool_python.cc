@@ -1,5 +1,7 @@
 #include "output/tool_python.h"
 
+#include <cctype>
+
 #include "base/white_space.h"
 #include "output/begins_with.h"
 #include "output/lenient_json.h"
@@ -67,13 +69,24 @@ std::string quotes_at(std::string_view text) {
   return text.starts_with(three) ? three : three.substr(0, 1);
 }
 
+// Whether a string ends with the quote before this text. Models write quotes in it without a backslash: a
+// word goes on behind those, but never behind a string.
+Scan ends_string(std::string_view behind) {
+  const size_t at = behind.find_first_not_of(kSpace);
+  if (at == behind.npos) return Scan::more;
+  const auto c = static_cast<unsigned char>(behind[at]);
+  return std::isalnum(c) || c == '_' || c >= 0x80 ? Scan::broken : Scan::complete;
+}
+
 // The text of a string literal; nullopt if this is not exactly one.
 std::optional<std::string> string_literal(std::string_view text) {
   const std::string quotes = quotes_at(text);
   std::string out;
   for (size_t at = quotes.size(); at < text.size();) {
-    if (text.substr(at).starts_with(quotes))
-      return at + quotes.size() == text.size() ? std::optional(out) : std::nullopt;
+    const bool quoted = text.substr(at).starts_with(quotes);
+    if (quoted && at + quotes.size() == text.size()) return out;
+    if (quoted && (quotes.size() > 1 || ends_string(text.substr(at + 1)) != Scan::broken))
+      return std::nullopt;
     const char c = text[at++];
     if (c == '\\' && at < text.size())
       unescape(text, at, out);
@@ -91,7 +104,8 @@ Scan PythonScan::advance(std::string_view text, size_t& at) {
     if (escaped_ || (!quote_.empty() && c == '\\')) {
       escaped_ = !escaped_;
     } else if (!quote_.empty()) {
-      const Scan end = begins_with(text.substr(at), quote_);
+      Scan end = begins_with(text.substr(at), quote_);
+      if (end == Scan::complete && quote_.size() == 1) end = ends_string(text.substr(at + 1));
       if (end == Scan::more) return end;
       if (end == Scan::complete) {
         at += quote_.size();

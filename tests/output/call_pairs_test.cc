@@ -94,6 +94,16 @@ TEST(KeyTags, WithoutTheClosingTag) {
   EXPECT_EQ(cut(call, pair_rules(kKeyTags)), ParsedOutput());
 }
 
+// Another call begins where the closing tag is missing: it is no part of the value.
+TEST(KeyTags, AnotherCallWithoutTheClosingTag) {
+  const std::string first = "<tool_call>f\n" + glm_pair("path", "a");
+  expect_calls(kKeyTags, first + "<tool_call>f\n" + glm_pair("limit", "3") + "</tool_call>\nDone.",
+               {{"f", R"({"path": "a"})"}, {"f", R"({"limit": 3})"}}, "Done.");
+  const std::string value = "a</arg_value>\n<tool_cal l>";
+  expect_calls(kKeyTags, "<tool_call>f\n" + glm_pair("path", value) + "</tool_call>",
+               {{"f", dump_json(Json{{"path", value}})}});
+}
+
 TEST(KeyTags, WhatOnlyLooksLikeACall) {
   for (const std::string& inside :
        {std::string("other\n"), std::string("no"), std::string("f is a tool\n" + glm_pair("path", "a")),
@@ -160,6 +170,16 @@ TEST(MiniMaxCalls, AreRead) {
                {{"f", dump_json(Json{{"path", text}})}, {"f", arguments}});
 }
 
+// Without </invoke> the block's end, or another call, ends the call.
+TEST(MiniMaxCalls, WithoutTheClosingTag) {
+  constexpr auto kForm = ToolFormat::minimax;
+  const std::string open = "<invoke name=\"f\">\n<parameter name=\"path\">a</parameter>\n";
+  expect_calls(kForm, minimax_block(open) + "\nDone.", {{"f", R"({"path": "a"})"}}, "Done.");
+  expect_calls(kForm, minimax_block(open + invoke("f", {{"limit", "3"}})),
+               {{"f", R"({"path": "a"})"}, {"f", R"({"limit": 3})"}});
+  expect_calls(kForm, minimax_block("<invoke name=\"now\">\n"), {{"now", "{}"}});
+}
+
 TEST(MiniMaxCalls, WhatOnlyLooksLikeACall) {
   for (const std::string& inside :
        {std::string(""), std::string("invoke"), std::string("<invoke name=\"\">\n</invoke>\n"),
@@ -193,6 +213,8 @@ TEST(PythonCalls, AreRead) {
   reads("path='', limit=0", R"({"path": "", "limit": 0})");
   reads(R"(path="\n\t\\\"\x41\u00e9\ud83d\ude00\U0001F600\d\/")", R"({"path": "\n\t\\\"Aé😀😀\\d\\/"})");
   reads("path='é]<|tool_call_end|>'", R"({"path": "é]<|tool_call_end|>"})");
+  reads("path='it's the dogs' bone', limit=1", R"({"path": "it's the dogs' bone", "limit": 1})");
+  reads("path=\"say \"hi\" twice\" , on=True", R"({"path": "say \"hi\" twice", "on": true})");
 }
 
 TEST(PythonCalls, StringsStayStrings) {
