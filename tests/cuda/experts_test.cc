@@ -1,6 +1,7 @@
 // The arithmetic of mixtures of experts on CUDA, by kernels that the emulator runs on the CPU.
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <numeric>
 
@@ -106,8 +107,9 @@ TEST_F(EmulatedExperts, RoutersWithoutKernels) {
 TEST_F(EmulatedExperts, ALayerLaunchesNoSumOfItsOwn) {
   Random random(3);
   constexpr int kWidth = 64, kInner = 32, kCount = 4;
-  const auto matrix = [](int rows, int cols) {
-    return affine_matrix(rows, cols, 4, 32, ScaleType::bf16, false, 7).source();
+  std::deque<Matrix> matrices;  // which their sources read
+  const auto matrix = [&](int rows, int cols) {
+    return matrices.emplace_back(affine_matrix(rows, cols, 4, 32, ScaleType::bf16, false, 7)).source();
   };
   const auto experts = [&](int rows, int cols) {
     return ExpertMatrices::make(card(), matrix(kCount * rows, cols), kCount);
