@@ -74,8 +74,10 @@ TEST_P(GoldenCpu, SameBitsForAnyRowsAndThreads) {
   }
 }
 
+// By the reference from short prompts only, token by token as it goes.
 TEST_P(Golden, GreedyContinuationEqualsTransformers) {
   for (const auto& run : golden_.runs) {
+    if (std::get<1>(GetParam()) == DeviceKind::reference && run.prompt.size() > 20) continue;
     auto state = model_->make_state();
     auto tokens = run.prompt;
     std::vector<int> produced;
