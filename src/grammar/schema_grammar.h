@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -15,6 +16,9 @@
 #include "grammar/schema_keywords.h"
 
 namespace anabranch {
+
+// What ends a name in Python's notation; no name of a call or of its arguments has one of these.
+inline constexpr std::string_view kEndsPythonName = "()[]{}\"'=,;<> \t\r\n";
 
 // Adds rules for the values of the schema; returns the element that stands for them in other rules. Errors:
 // invalid (it is not a schema, or nothing satisfies it), unsupported (a keyword cannot be enforced),

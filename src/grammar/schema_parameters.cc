@@ -14,9 +14,8 @@ bool is_name_of_parameter(std::string_view name) {
   return name.find_first_of("<>\n") == name.npos;
 }
 
-// A name in Python's notation as readers know it (output/call_python.cc).
 bool is_keyword(std::string_view name) {
-  return !name.empty() && name.find_first_of("()[]{}\"'=,;<> \t\r\n") == name.npos;
+  return !name.empty() && name.find_first_of(kEndsPythonName) == name.npos;
 }
 
 // Leaves out the parameters with names that cannot be written.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/white_space.h"
+#include "grammar/schema_grammar.h"
 #include "output/call_scanner.h"
 #include "output/tool_names.h"
 
@@ -9,7 +10,6 @@ namespace anabranch {
 namespace {
 
 constexpr size_t kMaxKeywords = 1024;
-constexpr std::string_view kNoName = "()[]{}\"'=,;<> \t\r\n";
 
 }  // namespace
 
@@ -21,7 +21,7 @@ std::optional<Scan> CallScanner::python() {
 std::optional<Scan> CallScanner::python_name() {
   if (!next()) return Scan::more;
   const auto rest = text_.substr(at_);
-  const size_t size = std::min(rest.find_first_of(kNoName), rest.size());
+  const size_t size = std::min(rest.find_first_of(kEndsPythonName), rest.size());
   if (size > kMaxNameBytes) return Scan::broken;
   if (size == rest.size()) return Scan::more;
   if (size == 0 || rest[size] != '(') return Scan::broken;
@@ -45,7 +45,7 @@ std::optional<Scan> CallScanner::python_arguments() {
     if (argument.empty() && end == ends.back()) break;  // behind the last comma, or between parentheses
     const size_t sign = std::min(argument.find('='), argument.size());
     key_ = trimmed(argument.substr(0, sign));
-    if (sign == argument.size() || key_.empty() || key_.find_first_of(kNoName) != key_.npos)
+    if (sign == argument.size() || key_.empty() || key_.find_first_of(kEndsPythonName) != key_.npos)
       return Scan::broken;
     auto value = python_value(*tools_, name_, key_, trimmed(argument.substr(sign + 1)));
     if (value.error) return Scan::broken;

@@ -132,7 +132,7 @@ class CallWriter {
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
     if (format_.tools == ToolFormat::python) {
-      if (name.find_first_of("()[]{}\"'=,;<> \t\r\n") != name.npos)
+      if (name.find_first_of(kEndsPythonName) != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
       TRY(const std::string arguments, keywords(schema, where, is_strict(function)));
       return fmt::format("{} {}", literal(name), arguments);
