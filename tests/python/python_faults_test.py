@@ -1,6 +1,7 @@
 """What the Python package does when the server does not: it loads for ever, is gone, or answers nonsense."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -163,12 +164,22 @@ def test_a_fork_while_a_thread_waits_does_not_hang(stub):
 # --- Servers that are gone.
 
 
+def taken(port):
+    """A socket that listens at the port, once nobody else has it: others' connections may begin there meanwhile."""
+
+    def listen():
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", port))
+
+    return wait_for(listen, "the port is in use")
+
+
 def test_the_key_is_not_for_who_has_the_port_next():
     with start() as model:
         group, port = model._server._process.pid, model._server.port
         os.killpg(group, signal.SIGKILL)
         wait_for(model._server.has_ended, "the server's end", 10)
-        with socket.create_server(("127.0.0.1", port)) as other:
+        with taken(port) as other:
             heard = []
 
             def listen():
