@@ -392,6 +392,8 @@ CASES |= {
                          mlp_layer_types=["sparse", "dense", "sparse"], num_hidden_layers=3),
     "glm4_moe_gguf": member("glm4_moe", "Glm4Moe", **WIDE_DEEP, n_shared_experts=1, first_k_dense_replace=1, use_qk_norm=True, head_dim=32,
                             partial_rotary_factor=0.5, num_nextn_predict_layers=0),
+    "hunyuan_v1_moe_gguf": member("hunyuan_v1_moe", "HunYuanMoEV1", num_experts=4, moe_topk=[2, 2], num_shared_expert=[1, 1],
+                                  moe_intermediate_size=[32, 32], head_dim=32, **WIDE),
     "dots1_gguf": member("dots1", "Dots1", **WIDE_DEEP, n_shared_experts=2, first_k_dense_replace=1, head_dim=32, sliding_window=None),
     "exaone_moe_gguf": member("exaone_moe", "ExaoneMoe", **{k: v for k, v in WIDE_DEEP.items() if k != "n_routed_experts"}, num_experts=8,
                               num_shared_experts=1, scoring_func="sigmoid", sliding_window=21, sliding_window_pattern=2, head_dim=32,

@@ -157,6 +157,8 @@ HYBRID_CASES = {
         2, attention_bias=True, mlp_bias=True, mamba_proj_bias=True, projectors_bias=True, mamba_conv_bias=False,
         mamba_rms_norm=True, mamba_d_ssm=None, mamba_expand=1, mamba_n_heads=3, mamba_n_groups=3, mamba_d_conv=3,
         tie_word_embeddings=True), dtype="f32"),
+    "falcon_h1_gguf": dict(config=falcon_h1(
+        2, mamba_d_head=10, mamba_d_conv=4, mamba_rms_norm=True, mamba_norm_before_gate=False), world="gguf", dtype="f32"),
     "minimax": dict(config=minimax([MAMBA, FULL, MAMBA, MAMBA]), long=True, dtype="f32"),
     "minimax_window": dict(config=minimax([FULL, MAMBA, FULL], sliding_window=30, tie_word_embeddings=True), dtype="f32"),
     "lara_mini": dict(config=lara_mini([MAMBA, "sliding_attention", MAMBA, FULL]), long=True),

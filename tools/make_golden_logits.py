@@ -369,7 +369,7 @@ def write_model(path, case, tensors):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as tmp:
             plain = pathlib.Path(tmp) / "m"
-            mixture = case["config"].get("num_experts_per_tok") and case.get("drawn") and not case.get("mxfp4")
+            mixture = (case["config"].get("num_experts_per_tok") or case["config"].get("moe_topk")) and case.get("drawn") and not case.get("mxfp4")
             write_model(plain, {"config": case["config"], "world": "published" if mixture else "hf", "mxfp4": case.get("mxfp4")}, tensors)
             kind = case.get("dtype", "f16")
             subprocess.run([sys.executable, HERE / "llama_cpp_gguf.py", os.environ["LLAMA_CPP"], plain, path.with_suffix(".gguf"), kind],

@@ -23,14 +23,27 @@ namespace anabranch {
 namespace {
 
 constexpr const char* kSideFiles[] = {
-    "tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
-    "generation_config.json",  "added_tokens.json",     "vocab.json",          "merges.txt",
-    "special_tokens_map.json", "tokenizer.model",       "tokenizer.model.v1",  "tokenizer.model.v2",
-    "tokenizer.model.v3",      "tokenizer.model.v7",    "tekken.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.model",
+    "tokenizer.model.v1",
+    "tokenizer.model.v2",
+    "tokenizer.model.v3",
+    "tokenizer.model.v7",
+    "tekken.json",
+    "tiktoken.model",
+    "hy.tiktoken",
 };
 // Each of these files is a vocabulary, alone or with the small files.
 constexpr std::string_view kVocabularies[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
-                                              "vocab.json"};
+                                              "tiktoken.model", "hy.tiktoken",     "vocab.json"};
 
 class Converter {
  public:

@@ -22,6 +22,7 @@ constexpr GgufMoe kMinimaxExperts{
     .experts = "num_local_experts", .width = "intermediate_size", .sigmoid = true};
 constexpr GgufMoe kGraniteExperts{
     .experts = "num_local_experts", .width = "intermediate_size", .shared_width = "shared_intermediate_size"};
+constexpr GgufMoe kHunyuanExperts{.top_k = "moe_topk", .width = "intermediate_size"};
 constexpr GgufMoe kPlainExperts{.width = "intermediate_size"};
 constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
                                 .top_k = "moe_k",
@@ -58,6 +59,11 @@ constexpr ArchName kArchs[] = {
     {"ernie4_5", GgufArch::qwen2, "ernie4_5", "Ernie4_5ForCausalLM", {.use_bias = true}},
     {"exaone4", GgufArch::post_norm, "exaone4", "Exaone4ForCausalLM", {.windows = true, .period = 4}},
     {"hunyuan-dense", GgufArch::hunyuan, "hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"},
+    {"hunyuan-moe",
+     GgufArch::hunyuan,
+     "hunyuan_v1_moe",
+     "HunYuanMoEV1ForCausalLM",
+     {.moe = &kHunyuanExperts}},
     {"cohere2",
      GgufArch::qwen2,
      "cohere2",
@@ -109,6 +115,7 @@ constexpr ArchName kArchs[] = {
      "granitemoehybrid",
      "GraniteMoeHybridForCausalLM",
      {.multipliers = true, .moe = &kGraniteExperts}},
+    {"falcon-h1", GgufArch::falcon_h1, "falcon_h1", "FalconH1ForCausalLM"},
     {"nemotron_h",
      GgufArch::nemotron_h,
      "nemotron_h",

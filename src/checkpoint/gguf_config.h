@@ -26,6 +26,7 @@ enum class GgufArch {
   lfm2,
   granite_h,
   nemotron_h,
+  falcon_h1,
   deepseek2,
   qwen35,
   qwen3next,
@@ -41,11 +42,11 @@ constexpr bool is_hybrid(GgufArch arch) {
   return arch == GgufArch::qwen35 || arch == GgufArch::qwen3next;
 }
 constexpr bool has_mamba(GgufArch arch) {
-  return arch == GgufArch::granite_h || arch == GgufArch::nemotron_h;
+  return arch == GgufArch::granite_h || arch == GgufArch::nemotron_h || arch == GgufArch::falcon_h1;
 }
 // Whether llama.cpp's converter writes the rows of queries and keys as pairs that turn, not as halves.
 constexpr bool turns_rows(GgufArch arch) {
-  return arch == GgufArch::llama || has_mamba(arch);
+  return arch == GgufArch::llama || arch == GgufArch::granite_h || arch == GgufArch::nemotron_h;
 }
 
 struct GgufConfig {
@@ -53,7 +54,7 @@ struct GgufConfig {
   int64_t layers = 0;  // without those of the MTP module
   int64_t heads = 0, kv_heads = 0;
   int64_t experts = 0;  // 0: not a mixture
-  // The recurrent layers of qwen35 and qwen3next; those of granite_h and nemotron_h have linear_value_heads.
+  // The recurrent layers of qwen35 and qwen3next; those with Mamba2 have linear_value_heads.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
   // The order is (j, key head), not (key head, j); j counts the value heads of a key head.
   bool value_heads_by_turns = false;

@@ -1,4 +1,4 @@
-// GGUF metadata of Granite 4.0-H and Nemotron-H: the sizes of Mamba2 and which layers have it.
+// GGUF metadata of Granite 4.0-H, Nemotron-H and Falcon-H1: the sizes of Mamba2 and which layers have it.
 #include <algorithm>
 
 #include "checkpoint/gguf_config.h"
@@ -17,8 +17,8 @@ bool has_part(const GgufMetadata& m, const GgufConfig& config, const char* part)
 struct MambaKeys {
   const char *heads, *head_dim, *groups, *state, *taps, *conv_bias;
 };
-constexpr MambaKeys kGraniteKeys{"mamba_n_heads", "mamba_d_head", "mamba_n_groups",
-                                 "mamba_d_state", "mamba_d_conv", "mamba_conv_bias"};
+constexpr MambaKeys kMambaKeys{"mamba_n_heads", "mamba_d_head", "mamba_n_groups",
+                               "mamba_d_state", "mamba_d_conv", "mamba_conv_bias"};
 constexpr MambaKeys kNemotronKeys{"mamba_num_heads", "mamba_head_dim", "n_groups",
                                   "ssm_state_size",  "conv_kernel",    "use_conv_bias"};
 
@@ -75,14 +75,24 @@ Result<void> add_nemotron_layers(const GgufMetadata& m, int64_t blocks, const st
   return {};
 }
 
+// The converter multiplies all factors into the weights, and runs the norm only behind the gate.
+void add_falcon_mixer(const GgufMetadata& m, GgufConfig& out) {
+  Json& c = out.config;
+  c["mamba_d_ssm"] = c["mamba_n_heads"].get<int64_t>() * c["mamba_d_head"].get<int64_t>();
+  c["mamba_rms_norm"] = has_part(m, out, "ssm_norm.weight");
+  c["mamba_norm_before_gate"] = false;
+}
+
 }  // namespace
 
 Result<void> add_gguf_mamba(const GgufMetadata& m, int64_t blocks, const std::vector<bool>& recurrent,
                             GgufConfig& out) {
-  const bool granite = out.arch == GgufArch::granite_h;
-  TRY_VOID(add_mamba_sizes(m, granite ? kGraniteKeys : kNemotronKeys, out));
-  if (granite) return add_granite_layers(m, recurrent, out);
-  return add_nemotron_layers(m, blocks, recurrent, out);
+  const bool nemotron = out.arch == GgufArch::nemotron_h;
+  TRY_VOID(add_mamba_sizes(m, nemotron ? kNemotronKeys : kMambaKeys, out));
+  if (nemotron) return add_nemotron_layers(m, blocks, recurrent, out);
+  if (out.arch == GgufArch::granite_h) return add_granite_layers(m, recurrent, out);
+  add_falcon_mixer(m, out);
+  return {};
 }
 
 }  // namespace anabranch

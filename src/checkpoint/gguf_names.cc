@@ -97,6 +97,20 @@ constexpr NamePair kGraniteH[] = {
     {"ssm_norm", "mamba.norm"},
     {"ssm_out", "mamba.out_proj"},
 };
+constexpr NamePair kFalconH1[] = {
+    {"ffn_norm.weight", "pre_ff_layernorm.weight"},
+    {"ffn_norm", "pre_ff_layernorm.weight"},  // as llama.cpp writes it
+    {"ffn_gate", "feed_forward.gate_proj"},
+    {"ffn_up", "feed_forward.up_proj"},
+    {"ffn_down", "feed_forward.down_proj"},
+    {"ssm_in", "mamba.in_proj"},
+    {"ssm_conv1d", "mamba.conv1d"},
+    {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_a", "mamba.A_log"},
+    {"ssm_d", "mamba.D"},
+    {"ssm_norm", "mamba.norm"},
+    {"ssm_out", "mamba.out_proj"},
+};
 constexpr NamePair kNemotronH[] = {
     {"attn_norm", "norm"},
     {"attn_q", "mixer.q_proj"},
@@ -202,6 +216,8 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kGraniteH;
     case GgufArch::nemotron_h:
       return kNemotronH;
+    case GgufArch::falcon_h1:
+      return kFalconH1;
     case GgufArch::deepseek2:
       return kDeepseek2;
     default:

@@ -183,9 +183,9 @@ Result<ModelFiles> choose_named(const std::vector<std::string>& paths, const Mod
 // All small files beside the weights that the model or its tokenizer may need. Files that only other tools
 // use are included, because they share the store.
 bool is_side_file(std::string_view path) {
-  return is_at_top(path) &&
-         (path.ends_with(".json") || path.ends_with(".jinja") || path.starts_with("tokenizer.model") ||
-          path == "merges.txt" || path == "vocab.txt");
+  return is_at_top(path) && (path.ends_with(".json") || path.ends_with(".jinja") ||
+                             path.starts_with("tokenizer.model") || path == "tiktoken.model" ||
+                             path.ends_with(".tiktoken") || path == "merges.txt" || path == "vocab.txt");
 }
 
 // Whether the file has weights of the model. Excludes the same weights under another project's names, and
@@ -287,7 +287,8 @@ Error no_weights(const std::vector<std::string>& paths, const ModelName& name) {
 
 bool has_tokenizer(const std::vector<std::string>& paths) {
   const auto is_whole = [](const std::string& path) {  // Mistral has tokenizer.model.v3 and the like
-    return path == "tokenizer.json" || path == "tekken.json" || path.starts_with("tokenizer.model");
+    return path == "tokenizer.json" || path == "tekken.json" || path == "tiktoken.model" ||
+           path == "hy.tiktoken" || path.starts_with("tokenizer.model");
   };
   return std::ranges::any_of(paths, is_whole) ||
          (contains(paths, "vocab.json") && contains(paths, "merges.txt"));

@@ -38,6 +38,7 @@ struct AttentionSpec {
 // Factors of a recurrence's projections: of their input, of each of their outputs, and of the mixer's output.
 struct RecurrenceScales {
   float in = 1, z = 1, values = 1, keys = 1, queries = 1, a = 1, out = 1;
+  bool operator==(const RecurrenceScales&) const = default;
 };
 
 // Attention and a recurrence that read the same input (nn/side_by_side.h).

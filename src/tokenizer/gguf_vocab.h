@@ -18,7 +18,7 @@ enum GgufTokenType { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, 
 // The meaning of a name in tokenizer.ggml.pre.
 struct GgufPreTokenizer {
   std::string_view name;
-  std::array<std::string_view, 3> patterns;  // applied one after another, all isolated; empty: unused
+  std::array<std::string_view, 6> patterns;  // applied one after another, all isolated; empty: unused
   bool nfc = false;
   bool ignore_merges = false;
   bool add_bos = false;  // when the file does not say

@@ -39,8 +39,9 @@ class Tokenizer {
   // tokenizer_json: path of tokenizer.json; tokenizer_config.json beside it is read for bos/eos/add_bos if
   // there.
   static Result<std::shared_ptr<const Tokenizer>> from_file(const std::string& tokenizer_json);
-  // The tokenizer in a model's directory: tokenizer.json, or else tekken.json (Mistral), tokenizer.model
-  // (SentencePiece), or vocab.json with merges.txt (GPT-2, Qwen2), with the small files beside them. Errors:
+  // The tokenizer in a model's directory: tokenizer.json, or else tekken.json (Mistral), a file of
+  // tiktoken (Kimi, Hunyuan), tokenizer.model (SentencePiece), or vocab.json with merges.txt (GPT-2, Qwen2),
+  // with the small files beside them. Errors:
   // not_found (no such file), and those of the readers, which name the file.
   static Result<std::shared_ptr<const Tokenizer>> from_directory(const std::string& directory);
   static Result<std::shared_ptr<const Tokenizer>> from_gguf(const GgufVocab& vocab);

@@ -11,51 +11,6 @@
 namespace anabranch {
 namespace {
 
-// The patterns are those of the models' tokenizer.json files.
-constexpr std::string_view kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen35 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kSeed =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kDeepSeek3 =
-    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-constexpr GgufPreTokenizer kPre[] = {
-    {"gpt-2", {kGpt2Pattern}},
-    {"gpt2", {kGpt2Pattern}},
-    {"smollm", {R"(\p{N})", kGpt2Pattern}},
-    {"starcoder", {R"(\p{N})", kGpt2Pattern}},
-    {"llama-bpe", {kLlama3}, false, true, true},
-    {"llama3", {kLlama3}, false, true, true},
-    {"llama-v3", {kLlama3}, false, true, true},
-    {"lfm2", {kLlama3}, false, true, true},
-    {"qwen2", {kQwen2}, true},
-    {"deepseek-r1-qwen", {kQwen2}, false, false, true},
-    {"qwen35", {kQwen35}, true},
-    {"deepseek-v3", {R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)", kDeepSeek3}, false, false, true},
-    {"tekken", {kTekken}, false, true, true},
-    {"gpt-4o", {kGpt4o}},
-    {"llama4", {kGpt4o}, false, false, true},
-    {"olmo", {kGpt2Pattern}},
-    {"exaone4", {kGpt2Pattern}},
-    {"refact", {R"(\p{N})", kGpt2Pattern}},  // Granite
-    {"command-r", {R"(\p{N})", kGpt2Pattern}, true},
-    {"dbrx", {kLlama3}},       // OLMo 2, Phi-4
-    {"smaug-bpe", {kLlama3}},  // SmolLM3
-    {"chatglm-bpe", {kLlama3}},
-    {"glm4", {kLlama3}, false, true},
-    {"stablelm2", {kQwen2}},
-    {"hunyuan-dense", {R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)", kDeepSeek3}},
-    {"seed-coder", {kSeed}},
-};
-
 // Vocabularies that are recognised by the architecture and a token. The first matching row counts.
 struct PlainFamily {
   std::string_view architecture, token, pre;
@@ -205,22 +160,6 @@ Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
 }
 
 }  // namespace
-
-std::span<const GgufPreTokenizer> gguf_pre_tokenizers() {
-  return kPre;
-}
-
-Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name) {
-  std::string known;
-  for (const GgufPreTokenizer& entry : kPre) {
-    if (entry.name == name) return &entry;
-    known += fmt::format("{}{}", known.empty() ? "" : " ", entry.name);
-  }
-  return make_error(
-      ErrorKind::unsupported,
-      "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", shown(name),
-      known);
-}
 
 Result<const GgufPreTokenizer*> gguf_pre_tokenizer(const GgufVocab& v) {
   if (!v.pre.empty() && v.pre != "default") return find_gguf_pre_tokenizer(v.pre);

@@ -100,5 +100,17 @@ TEST(MlxNames, ConvolutionsOfKimiLinear) {
   EXPECT_GE(changed, 3);
 }
 
+// mlx-lm multiplies the config's factors into the weights.
+TEST(MlxNames, FalconH1IsRefused) {
+  const fs::path path = renamed("falcon_h1", [](Json& header, const std::string& name, const Json& tensor) {
+    header[name] = tensor;
+    if (name.ends_with("conv1d.weight")) std::swap(header[name]["shape"][1], header[name]["shape"][2]);
+  });
+  const auto checkpoint = Checkpoint::open(path.string()).value();
+  const auto model = Model::load(*checkpoint, ops::cpu_device());
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("MLX's layout"), std::string::npos) << model.error().message;
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -1,12 +1,14 @@
 // Vocabularies of GGUF files: as tokenizers, and written as Hugging Face's files.
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
 #include "tokenizer/components.h"
 #include "tokenizer/gguf_export.h"
 #include "tokenizer/gguf_files.h"
+#include "tokenizer/gguf_vocab.h"
 
 namespace anabranch {
 namespace {
@@ -43,6 +45,91 @@ TEST(GgufTokenizer, PreTokenizersAsInTokenizerJson) {
       EXPECT_EQ((*made)->encode(text.get<std::string>(), true),
                 expected->encode(text.get<std::string>(), true))
           << text;
+  }
+}
+
+// The words are those of Hugging Face's pre-tokenizers with the models' patterns.
+TEST(GgufTokenizer, CutsTextsAsTheModelsDo) {
+  const std::array<std::string, 3> texts = {"I'LL pay $1,234.56 für 漢字kana北京abc 12345678",
+                                            "x = [\"a_b\"];\r\n\t  def f():\n\n  y  ",
+                                            "안녕 नमस्ते Ünï ǅ！（好）、  …!?  9"};
+  struct Row {
+    const char* name;
+    std::array<const char*, 3> words;
+  };
+  const Row rows[] = {
+      {"falcon-h1",
+       {"I|'LL| pay| $|1|,|234|.|56| für| 漢字kana北京abc| |123|456|78",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस|्त|े| Ünï| ǅ|！（|好|）、| | …!?| | |9"}},
+      {"minicpm5",
+       {"I|'LL| pay| $|1|,|234|.|56| für| 漢字kana北京abc| |123|456|78",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस|्त|े| Ünï| ǅ|！（|好|）、| | …!?|  |9"}},
+      {"kimi-k2",
+       {"I'LL| pay| $|1|,|234|.|56| für| |漢字|kana|北京|abc| |123|456|78",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस्ते| Ünï| ǅ|！（|好|）、| | …!?| | |9"}},
+      {"youtu",
+       {"I'LL| pay| $|1|,|2|3|4|.|5|6| für| |漢字|kana|北京|abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस्ते| Ünï| ǅ|！|（|好|）|、|  |…|!?| | |9"}},
+      {"deepseek-llm",
+       {"I|'|LL| pay| $|1|,|234|.|56| f|ü|r| |漢字|kana|北京|abc| |12345678",
+        "x| =| [\"|a|_|b|\"];|\r|\n|\t | def| f|():|\n|\n| | y|  ",
+        "안녕| |नमस्ते| Ü|n|ï| ǅ|！（|好|）|、|  |…|!?|  |9"}},
+      {"deepseek-coder",
+       {"I|'|LL| pay| $|1|,|2|3|4|.|5|6| für| |漢字|kana|北京|abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"|a|_|b|\"];|\r|\n|\t | def| f|():|\n|\n| | y|  ",
+        "안녕| |नमस|्|त|े| Ünï| ǅ|！（|好|）|、| | |…|!?|  |9"}},
+      {"minimax-m2",
+       {"I'LL| pay| $|1|,|234|.|56| für| 漢字kana北京abc| |123|456|78",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस्ते| Ünï| ǅ|！（|好|）、| | …!?| | |9"}},
+      {"exaone-moe",
+       {"I|'LL| pay| $|1|,|2|3|4|.|5|6| für 漢字kana北京abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"|a|_b|\"];\r|\n|\t | def f|():\n|\n| | y|  ", "안녕 नमस्ते Ünï ǅ|！（|好|）、| | …!?| | |9"}},
+      {"tiny_aya",
+       {"I'LL| pay| $|1|,|234|.|56| für| 漢字kana北京abc| |12|345|678",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस्ते| Ünï| ǅ|！（|好|）、| | …!?|  |9"}},
+      {"viking",
+       {"I'LL| pay| $|1|,|2|3|4|.|5|6| für| 漢字kana北京abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"a_b\"];|\r\n\t | def| f|()|:|\n\n | y|  ", "안녕| नमस्ते| Ünï| ǅ！（好）|、  …!? | |9"}},
+      {"laguna",
+       {"I|'LL| pay| $|1|,|2|3|4|.|5|6| für| 漢字kana北京abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"|a|_b|\"];\r|\n|\t | def| f|():|\n\n| | y|  ",
+        "안녕| नमस|्त|े| Ünï| ǅ|！（|好|）、| | …!?| | |9"}},
+      {"mellum2",
+       {"I|'|LL| pay| $|1|,|2|3|4|.|5|6| für| 漢字kana北京abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"|a|_|b|\"];|\r\n\t | def| f|():|\n\n | y|  ",
+        "안녕| नमस|्|त|े| Ünï| ǅ|！（|好|）、| | …!?|  |9"}},
+      {"hunyuan",
+       {"I|'LL| pay| $|1|,|2|3|4|.|5|6| für| 漢字kana北京abc| |1|2|3|4|5|6|7|8",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस|्त|े| Ünï| ǅ|！（|好|）、| | …!?| | |9"}},
+      {"joyai-llm",
+       {"I|'LL| pay| $|1|,|234|.|56| für| |漢字|kana|北京|abc| |123|456|78",
+        "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
+        "안녕| नमस्ते| Ünï| ǅ|！（|好|）、| | …!?|  |9"}},
+      {"phi-2",
+       {"I|'|LL| pay| $|1|,|234|.|56| für| 漢字kana北京abc| 12345678",
+        "x| =| [\"|a|_|b|\"];|\r\n\t | def| f|():|\n\n | y|  ",
+        "안녕| नमस|्|त|े| Ünï| ǅ|！（|好|）、| | …!?| | 9"}},
+  };
+  for (const Row& row : rows) {
+    const GgufPreTokenizer* pre = find_gguf_pre_tokenizer(row.name).value();
+    std::vector<PreTokenizerStep> steps;
+    for (const std::string_view pattern : pre->patterns)
+      if (!pattern.empty()) steps.emplace_back().pattern.push_back(Regex::compile(pattern).value());
+    const PreTokenizer cut(std::move(steps));
+    for (size_t i = 0; i < texts.size(); i++) {
+      const auto words = cut.apply(texts[i], true);
+      std::string joined;
+      for (const auto& [begin, end, at_start] : words.ranges)
+        joined += (begin == 0 ? "" : "|") + words.text.substr(begin, end - begin);
+      EXPECT_EQ(joined, row.words[i]) << row.name;
+    }
   }
 }
 
@@ -135,10 +222,9 @@ TEST(GgufFiles, ByteLevelVocabulariesGiveTheSameTokens) {
     vocab.types.push_back(type);
   }
   vocab.eos = static_cast<int>(vocab.tokens.size()) - 3;
-  for (const char* pre :
-       {"gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35", "deepseek-v3", "tekken", "gpt-4o"}) {
-    SCOPED_TRACE(pre);
-    vocab.pre = pre;
+  for (const GgufPreTokenizer& pre : gguf_pre_tokenizers()) {
+    SCOPED_TRACE(pre.name);
+    vocab.pre = pre.name;
     vocab.bos = -1;
     expect_same(vocab);
     vocab.bos = vocab.eos;  // with BOS before a text where the name says so
@@ -201,14 +287,16 @@ TEST(GgufExport, ByteLevelVocabulariesComeBack) {
     vocab.types.push_back(type);
   }
   vocab.bos = vocab.eos = static_cast<int>(vocab.tokens.size()) - 2;
-  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-r1-qwen", "qwen35",
-                          "deepseek-v3", "tekken", "gpt-4o"}) {
-    SCOPED_TRACE(pre);
-    vocab.pre = pre;
+  for (const GgufPreTokenizer& pre : gguf_pre_tokenizers()) {
+    SCOPED_TRACE(pre.name);
+    vocab.pre = pre.name;
     const auto out = exported(vocab);
     ASSERT_TRUE(out.ok()) << out.error().message;
     EXPECT_EQ(out->model, "gpt2");
-    EXPECT_EQ(out->pre, pre);
+    const GgufPreTokenizer* found =
+        find_gguf_pre_tokenizer(out->pre).value();  // the first of those that mean the same
+    EXPECT_EQ(found->patterns, pre.patterns);
+    EXPECT_EQ(found->ignore_merges, pre.ignore_merges);
     EXPECT_EQ(out->tokens, vocab.tokens);
     EXPECT_EQ(out->types, vocab.types);
     EXPECT_EQ(out->merges, vocab.merges);
