@@ -368,6 +368,7 @@ CASES |= {
     "exaone4_gguf": member("exaone4", "Exaone4", sliding_window=23, layer_types=["sliding_attention", "full_attention"],
                            **WIDE),
     "hunyuan_v1_dense_gguf": member("hunyuan_v1_dense", "HunYuanDenseV1", head_dim=32, **WIDE),
+    "cohere_gguf": member("cohere", "Cohere", logit_scale=0.4, tie_word_embeddings=True, use_qk_norm=False, **WIDE),
     "cohere2_gguf": member("cohere2", "Cohere2", sliding_window=18, rotary_pct=1.0, logit_scale=0.7,
                            tie_word_embeddings=True, **WIDE | {"num_hidden_layers": 4}),
     "starcoder2_gguf": member("starcoder2", "Starcoder2", hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True, **WIDE),

@@ -45,7 +45,10 @@ struct ArchName {
 constexpr ArchName kArchs[] = {
     {"llama", GgufArch::llama, "llama", "LlamaForCausalLM"},
     {"mistral3", GgufArch::llama, "mistral", "MistralForCausalLM"},
+    {"internlm2", GgufArch::llama, "llama", "LlamaForCausalLM"},  // the converter takes its wqkv apart
+    {"minicpm", GgufArch::llama, "granite", "GraniteForCausalLM", {.multipliers = true}},
     {"qwen2", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
+    {"qwen2vl", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},  // without its images
     {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
     {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
     {"qwen2moe", GgufArch::qwen2, "qwen2_moe", "Qwen2MoeForCausalLM", {.normalises = false}},
@@ -64,6 +67,11 @@ constexpr ArchName kArchs[] = {
      "hunyuan_v1_moe",
      "HunYuanMoEV1ForCausalLM",
      {.moe = &kHunyuanExperts}},
+    {"command-r",
+     GgufArch::qwen2,
+     "cohere",
+     "CohereForCausalLM",
+     {.layer_norm_eps = "layer_norm_eps", .logit_scale = true}},
     {"cohere2",
      GgufArch::qwen2,
      "cohere2",

@@ -131,13 +131,20 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
   if (member.multipliers) TRY_VOID(add_multipliers(m, out));
   if (member.logit_scale) {
     TRY(c["logit_scale"], m.real("logit_scale", 1));
+    c["use_qk_norm"] = m.tensor("blk.0.attn_q_norm.weight") != nullptr;
   }
   if (member.yarn) {
     Json& scaling = c["rope_scaling"];
     if (!scaling.is_object()) scaling = {{"rope_type", "default"}};
     scaling["truncate"] = false;
   }
-  if (!member.partial) return {};
+  if (!member.partial) {
+    for (const char* name : {kNearRopeFactors, kFarRopeFactors})
+      if (m.tensor(name))
+        return make_error(ErrorKind::unsupported, "{}: \"{}\" cannot be run in {}", m.path(), name,
+                          c["model_type"].dump());
+    return {};
+  }
   // The least number whose product with head_dim, cut to an integer, is the number of turned dimensions.
   const auto head_dim = c["head_dim"].get<double>();
   const double turned = std::round(c.value("partial_rotary_factor", 1.0) * head_dim);

@@ -104,6 +104,47 @@ std::vector<float> llama3_divisors(double factor, double original) {
   return out;
 }
 
+// Names of architectures that compute what another one does.
+TEST(GgufConfig, OthersWithAnotherName) {
+  struct Row {
+    const char *name, *same, *model_type;
+  };
+  for (const auto& [name, same, model_type] : {Row{"internlm2", "llama", "llama"},
+                                               {"qwen2vl", "qwen2", "qwen2"},
+                                               {"minicpm", "granite", "granite"}}) {
+    SCOPED_TRACE(name);
+    const auto writer = [](const char* arch) {
+      Writer w(arch);
+      w.set("feed_forward_length", 32).real("rope.freq_base", 500000);
+      if (std::string_view(arch) == "minicpm" || std::string_view(arch) == "granite")
+        w.real("embedding_scale", 12).real("residual_scale", 0.25f).real("logit_scale", 9);
+      return w;
+    };
+    const Json config = config_of(writer(name));
+    EXPECT_EQ(config, config_of(writer(same)));
+    EXPECT_EQ(config["model_type"], model_type);
+  }
+  const Json config =
+      config_of(Writer("minicpm").set("feed_forward_length", 32).real("residual_scale", 0.25f));
+  EXPECT_EQ(config["residual_multiplier"], 0.25);
+  EXPECT_NEAR(config["attention_multiplier"].get<double>(), 1 / std::sqrt(32.0), 1e-7);
+}
+
+TEST(GgufConfig, DivisorsForFarPositionsAreNotLeftOut) {
+  for (const char* arch : {"minicpm", "llama", "qwen2"})
+    for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"})
+      EXPECT_ERROR(Writer(arch).set("feed_forward_length", 32).vector(name, std::vector<float>(16, 2.0f)),
+                   name);
+}
+
+TEST(GgufConfig, CommandRWithNormsOfQueriesSaysSo) {
+  const auto writer = [] {
+    return Writer("command-r").set("feed_forward_length", 32).real("attention.layer_norm_epsilon", 1e-5f);
+  };
+  EXPECT_EQ(config_of(writer())["use_qk_norm"], false);
+  EXPECT_EQ(config_of(writer().vector("blk.0.attn_q_norm.weight", {1}))["use_qk_norm"], true);
+}
+
 TEST(GgufRope, DivisorsOfLlama3AreItsParameters) {
   for (const double factor : {8.0, 32.0}) {
     const Json scaling =
