@@ -27,8 +27,8 @@ def convert(llama_cpp, directory, out, kind="f16"):
     tokens = config.get("text_config", config)["vocab_size"]  # Gemma's table is cut to the vocabulary
     (directory / "tokenizer.json").write_text(json.dumps(
         {"model": {"vocab": {str(i): i for i in range(tokens)}}, "added_tokens": []}))
-    if config["model_type"] == "nemotron_h" and "num_experts_per_tok" not in config:
-        # Transformers' defaults have experts, which would make a file of nemotron_h_moe.
+    if config["model_type"] == "gpt_neox" or config["model_type"] == "nemotron_h" and "num_experts_per_tok" not in config:
+        # Transformers' defaults have experts, which would make a file of nemotron_h_moe, and other keys for GPT-NeoX's rope.
         conversion.ModelBase.load_hparams = staticmethod(lambda *_, **__: dict(config))
     hparams = conversion.ModelBase.load_hparams(directory, False)
     model_class = conversion.get_model_class(

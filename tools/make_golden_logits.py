@@ -38,6 +38,7 @@ from transformers.models.mistral4 import modeling_mistral4 as mistral4
 
 from golden_cases import CASES
 from golden_hybrids import HYBRID_CASES, is_hybrid, random_hybrid
+from golden_more import MORE_CASES
 
 HERE = pathlib.Path(__file__).parent
 BF16 = ml_dtypes.bfloat16
@@ -229,15 +230,20 @@ def drawn_weights(config, rng):
     tied, out = config["tie_word_embeddings"], {}
     for name, tensor in model.state_dict().items():
         shape, gain = tuple(tensor.shape), 1.5
-        if name.endswith(("bias", ".sinks")):
+        if not shape:  # of xIELU
+            values = np.array(0.4 if name.endswith(".beta") else -0.05)
+        elif name.endswith(("bias", ".sinks")):
             values = rng.standard_normal(shape) * (1.5 if name.endswith(".sinks") else 0.3)
         elif name.endswith(("experts.gate_up_proj", "experts.down_proj")) and config["model_type"] == "gpt_oss":
             # Transposed. Large gates, which are clamped now and then.
             values = rng.standard_normal(shape) * (4.5 if "gate_up" in name else 0.7) / math.sqrt(shape[1])
+        elif len(shape) == 1 and config["model_type"] in ("gemma", "vaultgemma", "nemotron"):  # 1 is added to it
+            values = rng.uniform(-0.5, 0.5, shape) + (4 if tied and name == "model.norm.weight" else 0)
         elif len(shape) == 1:  # of a norm; tied: a large one at the end, or a token would only ask for itself
             values = rng.uniform(0.5, 1.5, shape) + (4 if tied and name == "model.norm.weight" else 0)
         elif name == "model.embed_tokens.weight":
             values = rng.standard_normal(shape) * 2 / math.sqrt(shape[1]) / config.get("embedding_multiplier", 1)
+            values /= math.sqrt(shape[1]) if config["model_type"] in ("gemma", "vaultgemma") else 1  # multiplies it
         elif name == "lm_head.weight":
             if tied:
                 continue
@@ -551,4 +557,4 @@ def write_cases(doc, cases, write):
 
 
 if __name__ == "__main__":
-    write_cases(__doc__, CASES | HYBRID_CASES, write_case)
+    write_cases(__doc__, CASES | MORE_CASES | HYBRID_CASES, write_case)

@@ -48,7 +48,6 @@ constexpr ArchName kArchs[] = {
     {"internlm2", GgufArch::llama, "llama", "LlamaForCausalLM"},  // the converter takes its wqkv apart
     {"minicpm", GgufArch::llama, "granite", "GraniteForCausalLM", {.multipliers = true}},
     {"qwen2", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
-    {"qwen2vl", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},  // without its images
     {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
     {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
     {"qwen2moe", GgufArch::qwen2, "qwen2_moe", "Qwen2MoeForCausalLM", {.normalises = false}},
@@ -141,6 +140,33 @@ constexpr ArchName kArchs[] = {
     {"gemma2", GgufArch::gemma2, "gemma2", "Gemma2ForCausalLM"},
     {"gemma3", GgufArch::gemma3, "gemma3_text", "Gemma3ForCausalLM"},
     {"gemma4", GgufArch::gemma4, "gemma4_text", "Gemma4ForCausalLM"},
+    {"gemma", GgufArch::qwen3, "gemma", "GemmaForCausalLM", {.activation = "gelu_pytorch_tanh"}},
+    {"arcee", GgufArch::llama, "arcee", "ArceeForCausalLM", {.activation = "relu2"}},
+    {"olmo", GgufArch::llama, "olmo", "OlmoForCausalLM", {.layer_norm_eps = "layer_norm_eps"}},
+    {"apertus", GgufArch::apertus, "apertus", "ApertusForCausalLM", {.activation = "xielu", .xielu = true}},
+    {"nemotron",
+     GgufArch::qwen3,
+     "nemotron",
+     "NemotronForCausalLM",
+     {.layer_norm_eps = "norm_eps", .partial = true, .activation = "relu2"}},
+    {"jais2",
+     GgufArch::qwen3,
+     "jais2",
+     "Jais2ForCausalLM",
+     {.layer_norm_eps = "layer_norm_eps", .activation = "relu2"}},
+    {"phi2",
+     GgufArch::phi2,
+     "phi",
+     "PhiForCausalLM",
+     {.layer_norm_eps = "layer_norm_eps", .partial = true, .activation = "gelu_new"}},
+    {"gptneox",
+     GgufArch::gptneox,
+     "gpt_neox",
+     "GPTNeoXForCausalLM",
+     {.layer_norm_eps = "layer_norm_eps", .partial = true, .activation = "gelu", .neox_keys = true}},
+    // Without their images.
+    {"qwen2vl", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
+    {"qwen25vl", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
 };
 
 Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path) {
@@ -176,10 +202,12 @@ class Builder {
     c["model_type"] = arch_.model_type;
     const bool gemma = is_gemma(out_.arch);
     TRY_VOID(check_neutral());
+    TRY_VOID(check_sections());
     TRY_VOID(count_layers());
     TRY_VOID(add_shapes());
     if (!gemma) {
-      c["hidden_act"] = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
+      const char* usual = arch_.member.ungated ? "gelu_pytorch_tanh" : "silu";
+      c["hidden_act"] = arch_.member.activation ? arch_.member.activation : usual;
       c["sliding_window"] = nullptr;
     }
     if (latent_) TRY_VOID(add_gguf_latent(m_, out_));
@@ -229,6 +257,14 @@ class Builder {
                         path_, arch_.gguf, key.name, value->dump(), arch_.model_type);
     }
     return {};
+  }
+
+  // In files of GLM-4V the rows of queries and keys are in another order than in those of GLM-4.
+  Result<void> check_sections() const {
+    const Json* sections = arch_.arch == GgufArch::glm4 ? m_.find("rope.dimension_sections") : nullptr;
+    if (!sections) return {};
+    return make_error(ErrorKind::unsupported, "{}: a {} with \"rope.dimension_sections\" cannot be read",
+                      path_, arch_.gguf);
   }
 
   // The MTP module's layers follow the others in llama.cpp's files. In Ollama's they have names of their own.

@@ -28,6 +28,9 @@ enum class GgufArch {
   nemotron_h,
   falcon_h1,
   deepseek2,
+  apertus,
+  phi2,
+  gptneox,
   qwen35,
   qwen3next,
   gemma2,
@@ -83,7 +86,10 @@ struct GgufMember {
   bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
   const GgufMoe* moe = nullptr;
-  bool yarn = false;  // its yarn has no truncated bounds (gpt-oss)
+  bool yarn = false;                 // its yarn has no truncated bounds (gpt-oss)
+  const char* activation = nullptr;  // of the MLP, if it is not silu or that of `ungated`
+  // GPT-NeoX's keys for the rope and for parts side by side; the factors of xIELU (Apertus).
+  bool neox_keys = false, xielu = false;
 };
 
 // The tensors with the divisors of a rope's frequencies. Their values become part of the config.

@@ -74,6 +74,23 @@ Result<void> add_multipliers(const GgufMetadata& m, GgufConfig& out) {
   return {};
 }
 
+// The factors of xIELU of each layer, which in other files are tensors.
+Result<void> add_xielu(const GgufMetadata& m, GgufConfig& out) {
+  struct Factor {
+    const char *gguf, *config;
+  };
+  for (const auto& [gguf, config] :
+       {Factor{"xielu.alpha_p", "xielu_alpha_p"}, Factor{"xielu.alpha_n", "xielu_alpha_n"},
+        Factor{"xielu.beta", "xielu_beta"}, Factor{"xielu.eps", "xielu_eps"}}) {
+    const Json* values = m.find_whole(gguf);
+    if (!values) return make_error(ErrorKind::invalid, "{}: metadata \"{}\" is missing", m.path(), gguf);
+    // One number is that of all layers.
+    out.config[config] =
+        values->is_array() ? *values : Json(Json::array_t(static_cast<size_t>(out.layers), *values));
+  }
+  return {};
+}
+
 // The size of this dimension of the first layer's tensor of this name; 0: no layer has it.
 int64_t size_in_any_layer(const GgufMetadata& m, const GgufConfig& out, const char* part, size_t dimension) {
   for (int64_t i = 0; i < out.layers; i++)
@@ -138,6 +155,13 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
     if (!scaling.is_object()) scaling = {{"rope_type", "default"}};
     scaling["truncate"] = false;
   }
+  if (member.xielu) TRY_VOID(add_xielu(m, out));
+  // A config that states no rope means a scaled one.
+  if (member.xielu && !c.contains("rope_scaling")) c["rope_scaling"] = {{"rope_type", "default"}};
+  if (member.neox_keys) {
+    c["rotary_emb_base"] = c["rope_theta"];
+    TRY(c["use_parallel_residual"], m.flag("use_parallel_residual", true));
+  }
   if (!member.partial) {
     for (const char* name : {kNearRopeFactors, kFarRopeFactors})
       if (m.tensor(name))
@@ -151,6 +175,7 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
   double part = turned / head_dim;
   while (std::floor(head_dim * part) < turned) part = std::nextafter(part, 2.0);
   c["partial_rotary_factor"] = part;
+  if (member.neox_keys) c["rotary_pct"] = part;
   return add_longrope(m, out);
 }
 

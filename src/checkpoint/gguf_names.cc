@@ -14,6 +14,7 @@ constexpr NamePair kTop[] = {
     {"output_norm.weight", "model.norm.weight"},
     {"output_norm.bias", "model.norm.bias"},
     {"output.weight", "lm_head.weight"},
+    {"output.bias", "lm_head.bias"},
     {"token_embd_norm.weight", "model.norm.weight"},  // LFM2
     // Gemma 4
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
@@ -59,6 +60,15 @@ constexpr NamePair kGlm4[] = {{"post_attention_norm", "post_self_attn_layernorm"
                               {"ffn_up", "mlp.gate_up_proj"}};
 constexpr NamePair kStarcoder2[] = {
     {"ffn_norm", "post_attention_layernorm"}, {"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
+constexpr NamePair kApertus[] = {{"attn_norm", "attention_layernorm"}, {"ffn_norm", "feedforward_layernorm"}};
+constexpr NamePair kPhi2[] = {{"attn_qkv", "self_attn.qkv_proj"},
+                              {"attn_output", "self_attn.dense"},
+                              {"ffn_up", "mlp.fc1"},
+                              {"ffn_down", "mlp.fc2"}};
+constexpr NamePair kGptNeox[] = {{"ffn_norm", "post_attention_layernorm"},
+                                 {"attn_qkv", "self_attn.qkv_proj"},
+                                 {"ffn_up", "mlp.dense_h_to_4h"},
+                                 {"ffn_down", "mlp.dense_4h_to_h"}};
 constexpr NamePair kDeepseek2[] = {{"ffn_norm", "post_attention_layernorm"},
                                    {"attn_q_a", "self_attn.q_a_proj"},
                                    {"attn_q_a_norm", "self_attn.q_a_layernorm"},
@@ -220,6 +230,12 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kFalconH1;
     case GgufArch::deepseek2:
       return kDeepseek2;
+    case GgufArch::apertus:
+      return kApertus;
+    case GgufArch::phi2:
+      return kPhi2;
+    case GgufArch::gptneox:
+      return kGptNeox;
     default:
       return kLlama;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/file_bytes.h"
+#include "checkpoint/names.h"
 
 namespace anabranch {
 
@@ -50,7 +51,17 @@ constexpr std::string_view kPlainFamilies[] = {"llama",
                                                "gemma4",
                                                "gemma4_text",
                                                "gemma4_unified",
-                                               "gemma4_unified_text"};
+                                               "gemma4_unified_text",
+                                               "gemma",
+                                               "vaultgemma",
+                                               "arcee",
+                                               "cwm",
+                                               "olmo",
+                                               "hyperclovax",
+                                               "jais2",
+                                               "nemotron",
+                                               "phi",
+                                               "gpt_neox"};
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::ranges::find(names, name) != names.end();
@@ -100,8 +111,8 @@ Result<std::string> MlxLayout::name(const std::string& hf_name) const {
 int MlxLayout::norm_shift(std::string_view hf_name, NormConvention norms) const {
   if (!is_shifted_norm(hf_name)) return 0;
   if (hybrid_) return norms == NormConvention::offset ? 1 : 0;
-  const bool gemma = family_ == "gemma2" || family_.starts_with("gemma3");
-  return gemma && norms == NormConvention::plain ? -1 : 0;
+  const bool offset = keeps_offset_norms(family_) && !family_.starts_with("gemma4");
+  return offset && norms == NormConvention::plain ? -1 : 0;
 }
 
 std::vector<int64_t> MlxLayout::shape(std::string_view hf_name, const std::vector<int64_t>& shape) const {

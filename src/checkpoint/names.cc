@@ -74,14 +74,16 @@ std::string common_moe_name(std::string name) {
   return name;
 }
 
-// The final norm and the embedding of Nemotron-H, LFM2, Bamba and Ling, norms in OLMo Hybrid's layers, and
-// Ling's attention.
+// The final norm and the embedding of Nemotron-H, LFM2, Bamba, Ling, Phi and GPT-NeoX, norms in OLMo Hybrid's
+// layers, and the attention of Ling and GPT-NeoX.
 std::string common_name(std::string_view rest) {
   for (const auto& [own, common] : {Names{"embeddings.", "embed_tokens."},
                                     {"word_embeddings.", "embed_tokens."},
+                                    {"embed_in.", "embed_tokens."},
                                     {"norm_f.", "norm."},
                                     {"embedding_norm.", "norm."},
-                                    {"final_layernorm.", "norm."}})
+                                    {"final_layernorm.", "norm."},
+                                    {"final_layer_norm.", "norm."}})
     if (strip(rest, own)) return std::string(common) + std::string(rest);
   std::string name(rest);
   for (const auto& [own, common] : {Names{".attention_layer_norm.", ".input_layernorm."},
@@ -97,11 +99,16 @@ std::string common_name(std::string_view rest) {
 std::optional<std::string> fold_name(std::string_view name) {
   std::string_view rest = name;
   strip(rest, "language_model.");
-  const bool in_model = strip(rest, "model.") || strip(rest, "backbone.");
-  if (in_model) strip(rest, "language_model.");
-  for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
-                                  "mm_projector.", "embed_vision.", "audio_tower.", "embed_audio."})
+  const bool in_model = strip(rest, "model.") || strip(rest, "backbone.") || strip(rest, "gpt_neox.");
+  if (in_model && !strip(rest, "language_model.")) strip(rest, "text_model.");
+  if (rest == "embed_out.weight") return "lm_head.weight";  // GPT-NeoX
+  for (std::string_view vision :
+       {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.", "mm_projector.",
+        "embed_vision.", "audio_tower.", "embed_audio.", "connector.", "image_newline"})
     if (rest.starts_with(vision)) return std::nullopt;
+  // Mistral's own files have other parts of a tower under these names, alone (mistral_native.cc).
+  if (in_model && (rest.starts_with("vision_encoder.") || rest.starts_with("vision_projection.")))
+    return std::nullopt;
   // The head and the MTP module are siblings of the model, wherever a conversion nested them. Embedding
   // models have no head, and are saved without the prefix around the layers.
   const bool alone =
@@ -123,6 +130,10 @@ std::optional<std::string> vision_name(std::string_view name) {
 bool is_mtp_name(std::string_view name) {
   const auto folded = fold_name(name);
   return folded && folded->starts_with("mtp.");
+}
+
+bool keeps_offset_norms(std::string_view model_type) {
+  return model_type.starts_with("gemma") || model_type == "vaultgemma" || model_type == "nemotron";
 }
 
 bool natural_less(std::string_view a, std::string_view b) {

@@ -16,6 +16,10 @@ std::optional<std::string> vision_name(std::string_view name);
 // Whether the name belongs to the multi-token prediction head.
 bool is_mtp_name(std::string_view name);
 
+// Whether all tools store the w of this model's norms, which multiply by 1 + w, in safetensors files. (MLX
+// stores 1 + w of other models.)
+bool keeps_offset_norms(std::string_view model_type);
+
 // "layers.2" before "layers.10".
 bool natural_less(std::string_view a, std::string_view b);
 

@@ -230,12 +230,12 @@ Result<ParsedEntries> read_parsed(const Json& config, const std::string& config_
                                   std::vector<ParsedFile> files) {
   RawTensors raw;
   const NormConvention norms = convention_of_all(files).value_or(NormConvention::offset);
-  // MLX's conversions of Gemma keep w, unlike those of hybrid models.
-  const bool gemma = string_at(config, "model_type").starts_with("gemma");
+  // MLX's conversions of some keep w, unlike those of hybrid models.
+  const bool offset = keeps_offset_norms(string_at(config, "model_type"));
   for (auto& file : files) {
     complete_mtp_names(file.content);
     const NormConvention own = norm_evidence(file.content).value_or(norms);
-    TRY_VOID(add_raw(file, gemma ? NormConvention::offset : own, raw));
+    TRY_VOID(add_raw(file, offset ? NormConvention::offset : own, raw));
   }
   TRY(const auto quantization, quantization_of(config, config_path, raw));
   TRY(auto entries, join_tensors(raw, quantization, config_path, fold_name));

@@ -9,25 +9,11 @@
 namespace anabranch {
 namespace {
 
-// The type of a model with a tower whose text model has latent attention: that of the text model. MiniMax M2
-// has MiniMax-01's type in published files.
-std::string text_type(const Json& config) {
-  const std::string outer = string_at(config, "model_type");
-  if (outer == "minimax" && config.contains("architectures") &&
-      config["architectures"] == Json::array({"MiniMaxM2ForCausalLM"}))
-    return "minimax_m2";
-  const auto text = config.find("text_config");
-  if ((outer != "mistral3" && outer != "kimi_k25") || text == config.end() || !text->is_object())
-    return outer;
-  const std::string inner = string_at(*text, "model_type");
-  return is_latent_member(inner) ? inner : outer;
-}
-
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
-  for (const char* name :
-       {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"})
+  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified",
+                           "gemma4_unified_text", "vaultgemma"})
     if (model_type == name) return &gemma_family();
   if (const Family* hybrid = find_hybrid_family(model_type)) return hybrid;
   if (const Family* latent = find_latent_family(model_type)) return latent;
@@ -42,16 +28,23 @@ WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
 }  // namespace
 
 Result<const Family*> find_family(const Checkpoint& checkpoint) {
-  const std::string type = text_type(checkpoint.config());
+  const std::string outer = string_at(checkpoint.config(), "model_type"),
+                    type = text_type_of(checkpoint.config());
   if (type.empty())
     return make_error(ErrorKind::invalid, "{}: config.json has no \"model_type\"", checkpoint.path());
-  const Family* family = family_named(type);
+  const bool is_text =
+      !find_outer_type(outer) || is_llama_member(type) || is_latent_member(type) || is_hybrid_member(type);
+  const Family* family = is_text ? family_named(type) : nullptr;
+  if (!family && find_outer_type(outer))
+    return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config of {}",
+                      checkpoint.path(), shown(type), outer);
   if (!family)
     return make_error(
         ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; {}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
-        "gemma3 and gemma4 are",
-        checkpoint.path(), shown(type), llama_member_names(), hybrid_names(), latent_names());
+        "{}: model_type \"{}\" is not supported; {}{}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+        "gemma3, gemma4 and vaultgemma are",
+        checkpoint.path(), shown(type), outer_type_names(), llama_member_names(), hybrid_names(),
+        latent_names());
   return family;
 }
 
@@ -172,6 +165,11 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
 
 Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
                            const NormsSpec& norms) {
+  if (norms.weightless) {
+    nn::Norm plain{{builder.device.to_device(filled(size, 1)), norms.eps}};
+    if (norms.layer_norm) plain.bias = builder.device.to_device(filled(size, 0));
+    return plain;
+  }
   const auto info = builder.checkpoint.find(name + ".weight");
   std::optional<Tensor> bias;
   if (norms.bias) {
@@ -236,6 +234,20 @@ std::vector<int64_t> pairs_apart(const std::vector<int64_t>& rows, int head_dim,
   return out;
 }
 
+// Finds rows of queries, keys and values in a matrix in which each head's follow each other. The rows are
+// given for three matrices, and returned less the place at which take_projection() expects these to begin.
+void rows_of_heads(int head_dim, int width, std::vector<int64_t>& queries, std::vector<int64_t>& keys,
+                   std::vector<int64_t>& values) {
+  int64_t part = 0;
+  for (auto* rows : {&queries, &keys, &values}) {
+    for (int64_t& row : *rows) {
+      const int64_t head = row / head_dim, i = row % head_dim;
+      row = (3 * head + part) * head_dim + i - part * width;
+    }
+    part++;
+  }
+}
+
 }  // namespace
 
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
@@ -249,7 +261,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   append_rows(query_rows, by_queries.first(rank), by_queries.last(rank));
   append_rows(key_rows, by_keys.first(rank), by_keys.last(rank));
   const ops::Rope& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
-  const std::vector<int64_t> value_rows = key_rows;
+  std::vector<int64_t> value_rows = key_rows;
   if (a.neighbours_turn) {
     const int turned = 2 * static_cast<int>(rope.inv_freq.size());
     query_rows = pairs_apart(query_rows, a.head_dim, turned);
@@ -270,7 +282,12 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.rope = rope;
   out.norms_all_heads = a.norms_all_heads;
   out.norms_after_rope = a.norms_after_rope;
-  TRY(const auto shared, take_shared(builder, prefix + "qkv_proj", width + 2 * kv_width, a.qkv_bias));
+  const char* by_heads = layer.form.qkv_by_heads;
+  TRY(auto shared, take_shared(builder, prefix + "qkv_proj", width + 2 * kv_width, a.qkv_bias));
+  if (by_heads && !shared) {
+    TRY(shared, take_shared(builder, prefix + by_heads, width + 2 * kv_width, a.qkv_bias));
+    if (shared) rows_of_heads(a.head_dim, kv_width, query_rows, key_rows, value_rows);
+  }
   if (a.output_gate) {
     TRY(auto both, builder.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
     std::vector<int64_t> first_rows, gate_rows;
@@ -311,6 +328,36 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   return out;
 }
 
+namespace {
+
+// softplus(x) = log(1 + exp(x)).
+float softplus(float x) {
+  return static_cast<float>(std::max<double>(x, 0) + std::log1p(std::exp(-std::abs(double{x}))));
+}
+
+// One number, of any shape.
+Result<float> take_number(const ModelBuilder& builder, const std::string& name) {
+  const auto info = builder.checkpoint.find(name);
+  TRY(const auto value, builder.checkpoint.take(name, info ? info->shape : std::vector<int64_t>{1}));
+  if (value.size() != 1)
+    return make_error(ErrorKind::invalid, "{}: {} values, but one was expected", name, value.size());
+  return value.data<float>()[0];
+}
+
+Result<ops::Xielu> take_xielu(const ModelBuilder& builder, const std::string& prefix) {
+  TRY(const float alpha_p, take_number(builder, prefix + "alpha_p"));
+  TRY(const float alpha_n, take_number(builder, prefix + "alpha_n"));
+  TRY(const float beta, take_number(builder, prefix + "beta"));
+  TRY(const float eps, take_number(builder, prefix + "eps"));
+  return xielu_of(alpha_p, alpha_n, beta, eps);
+}
+
+}  // namespace
+
+ops::Xielu xielu_of(float alpha_p, float alpha_n, float beta, float eps) {
+  return {softplus(alpha_p), beta + softplus(alpha_n), beta, eps};
+}
+
 Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp,
                          const LayerForm& form) {
   const int width = mlp.intermediate;
@@ -326,7 +373,12 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   TRY(auto down, take_last_linear(builder, prefix + form.down, inner, mlp.bias));
   if (gate) scale_linear(*gate, 1, mlp.gate_scale);
   scale_linear(down, 1, mlp.down_scale);
-  return nn::Mlp{std::move(gate), std::move(up), std::move(down), mlp.activation, mlp.gelu, mlp.relu2};
+  nn::Mlp out{std::move(gate), std::move(up), std::move(down), mlp.activation,
+              mlp.gelu,        mlp.relu2,     mlp.xielu};
+  if (mlp.xielu_in_files) {
+    TRY(out.xielu, take_xielu(builder, prefix + "act_fn."));
+  }
+  return out;
 }
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
@@ -379,7 +431,8 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   if (shared == 0) return moe;
   TRY(auto mlp, take_mlp(builder, p + "shared_expert.",
                          {shared, spec.activation, spec.bias, spec.gated, ops::Gelu::tanh, !spec.gated}));
-  if (spec.bias || !spec.gated || spec.latent > 0) {
+  scale_linear(mlp.down, 1, spec.shared_scale);
+  if (spec.bias || !spec.gated || spec.latent > 0 || spec.shared_scale != 1) {
     moe.shared_mlp = std::move(mlp);
     return moe;
   }

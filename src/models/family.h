@@ -54,10 +54,10 @@ struct Family {
 
 // The family that config.json's model_type names. Errors: invalid (no model_type), unsupported.
 Result<const Family*> find_family(const Checkpoint& checkpoint);
-// A member of the Llama family (llama.cc), or mistral3, whose text model is one; null for other types.
+// A member of the Llama family (llama.cc); null for other types.
 const Family* find_llama_family(const std::string& model_type);
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
-const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
+const Family& gemma_family();    // gemma2, gemma3, gemma4, vaultgemma (gemma.cc)
 // A member of the hybrids (hybrid.cc); null for other types.
 const Family* find_hybrid_family(const std::string& model_type);
 // A family with latent attention (latent.cc); null for other types.

@@ -4,9 +4,89 @@
 
 namespace anabranch {
 
+namespace {
+
+constexpr OuterType kOuterTypes[] = {
+    {"mistral3", "mistral", true},
+    {"kimi_k25", "deepseek_v3", true},
+    {"exaone4_5", "exaone4", false, "exaone4_5_text"},
+    {"qwen3_vl", "qwen3_vl_text"},
+    {"qwen3_vl_moe", "qwen3_vl_moe_text"},
+    {"qwen2_vl", "qwen2_vl_text"},
+    {"qwen2_5_vl", "qwen2_5_vl_text"},
+    {"glm4v", "glm4v_text"},
+    {"glm46v", "glm4v_text"},
+    {"glm4v_moe", "glm4v_moe_text"},
+    {"internvl", "qwen2", true},
+    {"llava", "llama"},
+    {"llava_next", "llama"},
+    {"llava_onevision", "qwen2"},
+    {"idefics3", "llama"},
+    {"smolvlm", "llama"},
+    {"got_ocr2", "qwen2", true},
+    {"lfm2_vl", "lfm2", true},
+    {"lighton_ocr", "qwen3", true},
+};
+
+}  // namespace
+
+const OuterType* find_outer_type(const std::string& model_type) {
+  const auto* row =
+      std::ranges::find_if(kOuterTypes, [&](const OuterType& type) { return model_type == type.model_type; });
+  return row == std::end(kOuterTypes) ? nullptr : row;
+}
+
+std::string outer_type_names() {
+  std::string names;
+  for (const OuterType& type : kOuterTypes) names.append(type.model_type).append(", ");
+  return names;
+}
+
+std::string text_type_of(const Json& config) {
+  const std::string type = string_at(config, "model_type");
+  if (type == "minimax" && config.contains("architectures") &&
+      config["architectures"] == Json::array({"MiniMaxM2ForCausalLM"}))
+    return "minimax_m2";
+  const OuterType* around = find_outer_type(type);
+  if (!around) return type;
+  const auto text = config.find("text_config");
+  const std::string inner = text != config.end() && text->is_object() ? string_at(*text, "model_type") : "";
+  return inner.empty() || (around->other_name && inner == around->other_name) ? around->text_type : inner;
+}
+
 void require_silu(ConfigReader& c) {
   if (const auto act = c.string_or("hidden_act", "silu"); act != "silu" && act != "swish")
     c.unsupported("hidden_act", act, "silu is");
+}
+
+namespace {
+
+struct UngatedActivation {
+  const char* name;
+  bool relu2;
+  ops::Gelu gelu;
+};
+constexpr UngatedActivation kUngated[] = {{"relu2", true, ops::Gelu::tanh},
+                                          {"gelu", false, ops::Gelu::erf},
+                                          {"gelu_new", false, ops::Gelu::tanh},
+                                          {"gelu_pytorch_tanh", false, ops::Gelu::tanh}};
+
+}  // namespace
+
+void read_ungated_activation(ConfigReader& c, const char* key, const char* fallback, bool xielu,
+                             MlpSpec& mlp) {
+  const auto name = c.string_or(key, fallback);
+  if (xielu && name == "xielu") {
+    mlp.xielu = ops::Xielu();
+    return;
+  }
+  const auto* row =
+      std::ranges::find_if(kUngated, [&](const UngatedActivation& a) { return name == a.name; });
+  if (row == std::end(kUngated))
+    c.unsupported(key, name,
+                  fmt::format("{}relu2, gelu, gelu_new and gelu_pytorch_tanh are", xielu ? "xielu, " : ""));
+  else
+    mlp.relu2 = row->relu2, mlp.gelu = row->gelu;
 }
 
 int integer_of(ConfigReader& c, const char* key, int low, int high, int fallback, int none) {
@@ -39,6 +119,24 @@ void read_groups(ConfigReader& c, int experts, ops::RouterSpec& routing) {
     c.invalid("topk_group is above n_group");
   else if (routing.top_k > experts / routing.groups * routing.top_groups)
     c.invalid("num_experts_per_tok is above the number of experts in topk_group groups");
+}
+
+void read_scores(ConfigReader& c, const char* key, ops::RouterSpec& routing) {
+  const auto name = c.string_or(key, "softmax");
+  if (name == "sigmoid")
+    routing.scores = ops::RouterSpec::Scores::sigmoid;
+  else if (name == "softmax")
+    routing.normalise = true;
+  else
+    c.unsupported(key, name, "softmax and sigmoid are");
+}
+
+void read_combination(ConfigReader& c, const char* key, MoeSpec& spec) {
+  const auto name = c.string_or(key, "average");
+  if (name == "average")
+    spec.routing.scale *= 0.5f, spec.shared_scale = 0.5f;
+  else if (name != "sum")
+    c.unsupported(key, name, "average and sum are");
 }
 
 }  // namespace
@@ -77,7 +175,9 @@ MoeSpec read_moe(ConfigReader& c, const MoeKeys& keys, int layer) {
     if (key) value = static_cast<float>(c.number_or(key, 0, 1e9, value));
   };
   if (keys.normalise) routing.normalise = c.boolean_or(keys.normalise, routing.normalise);
+  if (keys.scores) read_scores(c, keys.scores, routing);
   number(keys.scale, routing.scale);
+  if (keys.combination && spec.shared_intermediate > 0) read_combination(c, keys.combination, spec);
   number(keys.least_sum, routing.least_sum);
   number(keys.tolerance, routing.tolerance);
   if (keys.groups) read_groups(c, spec.experts, routing);

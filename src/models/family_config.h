@@ -28,8 +28,30 @@ bool is_llama_member(const std::string& model_type);
 // All of them, each followed by ", ".
 std::string llama_member_names();
 
+// A model around a text model, such as one with a tower, of which the text model is run.
+struct OuterType {
+  const char* model_type;
+  const char*
+      text_type;      // what a text_config without "model_type" is, or the config itself without text_config
+  bool tied = false;  // the default of "tie_word_embeddings"
+  const char* other_name = nullptr;  // of text_type
+};
+const OuterType* find_outer_type(const std::string& model_type);
+// All of them, each followed by ", ".
+std::string outer_type_names();
+// The type of a config's text model: its "model_type", unless it is an outer type. MiniMax M2 has
+// MiniMax-01's type in published files.
+std::string text_type_of(const Json& config);
+
 // Remembers an error if "hidden_act" is anything but silu (also called swish).
 void require_silu(ConfigReader& config);
+
+// What an MLP without a gate applies to up(x), by the name under `key`; xielu is only for families that may
+// have it.
+void read_ungated_activation(ConfigReader& config, const char* key, const char* fallback, bool xielu,
+                             MlpSpec& mlp);
+// xIELU with the parameters that files have.
+ops::Xielu xielu_of(float alpha_p, float alpha_n, float beta, float eps);
 
 // The default where the key is absent; `none` where it is null.
 int integer_of(ConfigReader& config, const char* key, int low, int high, int fallback, int none);
@@ -47,6 +69,9 @@ struct MoeKeys {
   bool clamped = false;          // router and experts have biases, and the experts are a ClampedGlu
   ops::RouterSpec routing = {};  // what no key changes
   const char *normalise = nullptr, *scale = nullptr, *least_sum = nullptr, *tolerance = nullptr;
+  // "softmax" of the chosen scores, always normalised, or "sigmoid"; what the shared expert's output and the
+  // routed ones' have: "average" or "sum".
+  const char *scores = nullptr, *combination = nullptr;
   bool groups = false;  // "n_group" and "topk_group" are read; routing has their defaults
   // Which layers are mixtures. stepped: every "decoder_sparse_step"-th, except those in "mlp_only_layers".
   // after_dense: those after as many as dense_key says. listed: those that are "sparse" in "mlp_layer_types",

@@ -1,5 +1,5 @@
-// Gemma 2, 3 and 4 (text). Norms before and after each half of a layer, a GeGLU MLP, scaled embeddings, and
-// layers with a sliding window between layers with full attention. References: Transformers'
+// Gemma 2, 3 and 4 (text) and VaultGemma. Norms before and after each half of a layer, a GeGLU MLP, scaled
+// embeddings, and layers with a sliding window between layers with full attention. References: Transformers'
 // modeling_gemma2.py, modeling_gemma3.py and modeling_gemma4.py.
 //
 //   Gemma 2: scores and logits are soft-capped.
@@ -22,6 +22,7 @@ struct GemmaReader {
   const Json& json;  // of the text model
   ConfigReader c;
   Generation generation;
+  bool vault = false;  // VaultGemma: Gemma 2 without the norms after both halves
   ModelSpec spec = {};
   std::vector<bool> windowed = {};  // of each layer
 
@@ -177,9 +178,8 @@ void read_shared_layers(GemmaReader& r, int layers) {
 
 void read_layers(GemmaReader& r) {
   constexpr auto kGelu = ops::Activation::gelu_tanh;
-  constexpr LayerForm kForm{.post1 = "post_attention_layernorm",
-                            .norm2 = "pre_feedforward_layernorm",
-                            .post2 = "post_feedforward_layernorm"};
+  LayerForm form{.norm2 = "pre_feedforward_layernorm"};
+  if (!r.vault) form.post1 = "post_attention_layernorm", form.post2 = "post_feedforward_layernorm";
   const int layers = r.c.integer("num_hidden_layers", 1, 1024);
   read_layer_types(r, layers);
   const MlpSpec mlp{r.c.integer("intermediate_size", 1, 1 << 20), kGelu};
@@ -204,7 +204,7 @@ void read_layers(GemmaReader& r) {
   for (const bool windowed : r.windowed) {
     AttentionSpec attention = windowed ? any : full;
     if (windowed) attention.window = window;
-    r.spec.layers.push_back({attention, feed_forward, r.spec.norms, windowed ? 1 : 0, kForm});
+    r.spec.layers.push_back({attention, feed_forward, r.spec.norms, windowed ? 1 : 0, form});
   }
   if (r.gemma4()) read_shared_layers(r, layers);
   r.spec.ropes = {read_kind_of_rope(r, false, full.head_dim), read_kind_of_rope(r, true, any.head_dim)};
@@ -212,7 +212,7 @@ void read_layers(GemmaReader& r) {
 
 void read_sizes(GemmaReader& r, const Json& json, const std::string& file) {
   ModelSpec& spec = r.spec;
-  spec.family = fmt::format("gemma{}", static_cast<int>(r.generation));
+  spec.family = r.vault ? "vaultgemma" : fmt::format("gemma{}", static_cast<int>(r.generation));
   spec.hidden = r.c.integer("hidden_size", 1, 1 << 17);
   const bool gemma3 = r.generation == Generation::gemma3;
   spec.vocab = r.c.integer_or("vocab_size", 1, 1 << 24, gemma3 ? 262208 : r.gemma4() ? 262144 : 256000);
@@ -240,9 +240,10 @@ Result<ModelSpec> read_gemma_config(const Json& json, const std::string& file) {
   const Json& text = nested ? json["text_config"] : json;
   const std::string type = string_at(json, "model_type");
   GemmaReader r{text, ConfigReader(text, nested ? file + " (text_config)" : file),
-                type == "gemma2"             ? Generation::gemma2
-                : type.starts_with("gemma3") ? Generation::gemma3
-                                             : Generation::gemma4};
+                type == "gemma2" || type == "vaultgemma" ? Generation::gemma2
+                : type.starts_with("gemma3")             ? Generation::gemma3
+                                                         : Generation::gemma4,
+                type == "vaultgemma"};
   read_sizes(r, json, file);
   const std::string activation = r.c.string_or("hidden_activation", "gelu_pytorch_tanh");
   if (activation != "gelu_pytorch_tanh")

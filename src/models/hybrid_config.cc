@@ -254,27 +254,11 @@ MoeSpec read_nemotron_moe(ConfigReader& c, const MlpSpec& mlp) {
   return experts;
 }
 
-struct UngatedActivation {
-  const char* name;
-  bool relu2;
-  ops::Gelu gelu;
-};
-constexpr UngatedActivation kUngated[] = {{"relu2", true, ops::Gelu::tanh},
-                                          {"gelu", false, ops::Gelu::erf},
-                                          {"gelu_new", false, ops::Gelu::tanh},
-                                          {"gelu_pytorch_tanh", false, ops::Gelu::tanh}};
-
 MlpSpec read_ungated_mlp(ConfigReader& c) {
   MlpSpec mlp{.intermediate = c.integer_or("intermediate_size", 1, 1 << 20, 21504),
               .bias = c.boolean_or("mlp_bias", false),
               .gated = false};
-  const auto name = c.string_or("mlp_hidden_act", "relu2");
-  const auto* row =
-      std::ranges::find_if(kUngated, [&](const UngatedActivation& a) { return name == a.name; });
-  if (row == std::end(kUngated))
-    c.unsupported("mlp_hidden_act", name, "relu2, gelu, gelu_new and gelu_pytorch_tanh are");
-  else
-    mlp.relu2 = row->relu2, mlp.gelu = row->gelu;
+  read_ungated_activation(c, "mlp_hidden_act", "relu2", false, mlp);
   return mlp;
 }
 
@@ -466,9 +450,11 @@ namespace anabranch {
 
 Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) {
   ModelSpec spec;
-  spec.family = string_at(json, "model_type");
+  spec.family = text_type_of(json);
   const auto& row = *hybrid::find_hybrid(spec.family);
-  const Json config = row.other_names ? hybrid::with_usual_names(json) : json;
+  const bool nested = find_outer_type(string_at(json, "model_type")) && json.contains("text_config");
+  const Json& text = nested ? json["text_config"] : json;
+  const Json config = row.other_names ? hybrid::with_usual_names(text) : text;
   ConfigReader c(config, file);
   row.read(c, config, spec);
   TRY_VOID(c.check());

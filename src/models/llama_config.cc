@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 
 #include "base/outside_text.h"
 #include "models/family_config.h"
-#include "models/llama_members.h"
+#include "models/llama_members_more.h"
 #include "models/rope.h"
 
 namespace anabranch {
 namespace {
 
-// Models with towers, whose text_config is a member.
-constexpr const char* kOuterTypes[] = {"mistral3", "qwen3_vl", "qwen3_vl_moe", "exaone4_5"};
+constexpr std::span<const Member> kTables[] = {kMembers, kMoreMembers};
 
 const Member* find_member(const std::string& model_type) {
-  const auto* row =
-      std::ranges::find_if(kMembers, [&](const Member& m) { return m.model_type == model_type; });
-  return row == std::end(kMembers) ? nullptr : row;
+  for (const auto table : kTables)
+    for (const Member& member : table)
+      if (member.model_type == model_type) return &member;
+  return nullptr;
 }
 
 void read_experts(ConfigReader& c, const Member& member, const MlpSpec& mlp, ModelSpec& spec) {
@@ -72,12 +73,23 @@ std::vector<bool> implied_windows(ConfigReader& c, const Member& member, const s
   using Windows = Member::Windows;
   const bool counts = member.windows == Windows::switched || member.windows == Windows::switched_turns ||
                       member.windows == Windows::late;
-  const int some =
-      counts ? c.integer_or("max_window_layers", 0, 1024, member.windows == Windows::late ? 62 : 28) : 0;
+  const int some = counts ? c.integer_or("max_window_layers", 0, 1024, member.first_late) : 0;
   const int pattern =
       member.pattern_key ? c.integer_or(member.pattern_key, 0, 1024, member.pattern) : member.pattern;
+  const int dense = member.dense_pattern ? c.integer_or("first_k_dense_replace", 0, 1024, 0) : 0;
+  const int dense_pattern =
+      member.dense_pattern ? c.integer_or("prefix_dense_sliding_window_pattern", 1, 1024, 1) : 0;
   std::vector<bool> windows;
   for (int i = 0; i < static_cast<int>(turning.size()); i++) {
+    if (member.dense_pattern) {
+      windows.push_back(i < dense ? (i + 1) % dense_pattern != 0
+                                  : (i - dense + 1) % std::max(1, pattern) != 0);
+      continue;
+    }
+    if (member.pattern_begins) {
+      windows.push_back(i % pattern != 0);
+      continue;
+    }
     const bool before = i < some && i % 2 == 0;
     const bool late = member.windows == Windows::switched || member.windows == Windows::late;
     windows.push_back(late                                        ? i >= some
@@ -119,6 +131,17 @@ std::vector<bool> read_windows(ConfigReader& c, const Member& member, const std:
   return windows;
 }
 
+// The layers that have rotary positions without a window: those that are not mixtures, in a family with
+// dense_pattern.
+std::vector<bool> forced_turns(ConfigReader& c, const Member& member, int layers) {
+  std::vector<bool> forced(static_cast<size_t>(layers), false);
+  if (!member.dense_pattern || c.integer_or("prefix_dense_sliding_window_pattern", 1, 1024, 1) != 1)
+    return forced;
+  forced.assign(static_cast<size_t>(layers), true);
+  for (const int i : sparse_layers(c, *member.moe, layers)) forced[static_cast<size_t>(i)] = false;
+  return forced;
+}
+
 // Each layer's attention: its window, and in LayerSpec::rope whether it has rotary positions, 1 or 0.
 void read_layers(ConfigReader& c, const Member& member, const MlpSpec& mlp, ModelSpec& spec) {
   using Turns = Member::Turns;
@@ -133,7 +156,9 @@ void read_layers(ConfigReader& c, const Member& member, const MlpSpec& mlp, Mode
   const auto windows = read_windows(c, member, turning, window);
   if (member.turns == Turns::windowed || (member.turns == Turns::windowed_if_any && window > 0))
     turning = windows;
+  const auto forced = forced_turns(c, member, layers);
   for (size_t i = 0; i < windows.size(); i++) {
+    if (forced[i]) turning[i] = true;
     LayerSpec layer{attention, mlp, spec.norms, turning[i] ? 1 : 0, member.form};
     auto& own = std::get<AttentionSpec>(layer.mixer);
     if (windows[i]) own.window = window;
@@ -200,6 +225,14 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
   const bool windowed = attention.window > 0;
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
+  if (member.absent_rope && !c.has("rope_parameters") && !c.has("rope_scaling"))
+    own = Json::parse(member.absent_rope);
+  if (member.theta_key != std::string_view("rope_theta") && !own.contains("rope_theta"))
+    own["rope_theta"] = c.number_or(member.theta_key, 1, 1e12, member.theta);
+  if (member.partial_key && !own.contains("partial_rotary_factor"))
+    own["partial_rotary_factor"] = c.number_or(member.partial_key, 0, 1, member.partial);
+  for (const char* key : {"type", "rope_type"})
+    if (member.ropes == Ropes::mrope && own.contains(key) && own[key] == "mrope") own[key] = "default";
   if (member.ropes == Ropes::yarn && !c.has("rope_parameters") && !c.has("rope_scaling"))
     own = {{"rope_type", "yarn"},
            {"factor", 32},
@@ -224,6 +257,13 @@ int dims_that_turn(ConfigReader& c, const Member& member, int head_dim, const Js
   return turned_dims(c, own, head_dim, usual);
 }
 
+// See Member::turns_back.
+void turn_back(ConfigReader& c, ops::Rope& rope) {
+  if (rope.far_from > 0)
+    c.unsupported("rope_scaling", "of a type whose angles depend on the position", "others are");
+  for (float& frequency : rope.inv_freq) frequency = -frequency;
+}
+
 // A rope for each kind of layers: with windows and without, if the config has one for each kind; and one that
 // turns nothing, for layers without positions.
 void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
@@ -244,7 +284,8 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
       continue;
     }
     const int turned = dims_that_turn(c, member, attention.head_dim, own);
-    const RopeConfig rope = read_rope(c, own, turned, member.theta);
+    RopeConfig rope = read_rope(c, own, turned, member.theta);
+    if (member.turns_back) turn_back(c, rope.rope);
     if (rope.rope.query_beta != 0 && turned < attention.head_dim)
       c.unsupported("llama_4_scaling_beta", fmt::format("{}", rope.rope.query_beta),
                     "none is where only a part of each head turns");
@@ -257,31 +298,86 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
 void read_multipliers(ConfigReader& c, const Member& member, ModelSpec& spec) {
   if (member.logit_scale != 0)
     spec.logits_scale = static_cast<float>(c.number_or("logit_scale", 1e-9, 1e9, member.logit_scale));
+  if (member.root_embedding) spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  spec.normed_embedding = member.normed_embedding;
+  if (member.logits_cap != 0 && !c.is_null("final_logit_softcapping"))
+    spec.logits_soft_cap =
+        static_cast<float>(c.number_or("final_logit_softcapping", 1e-3, 1e6, member.logits_cap));
   if (!member.multipliers) return;
   const auto factor = [&](const char* key) { return static_cast<float>(c.number_or(key, 1e-9, 1e9, 1)); };
   spec.embedding_scale = factor("embedding_multiplier");
-  spec.logits_scale = 1 / factor("logits_scaling");
+  const float logits = factor("logits_scaling");
+  spec.logits_scale = member.multiplied_logits ? logits : 1 / logits;
   for (LayerSpec& layer : spec.layers) {
     layer.residual_scale = factor("residual_multiplier");
-    std::get<AttentionSpec>(layer.mixer).scale = factor("attention_multiplier");
+    if (!member.multiplied_logits || c.has("attention_multiplier"))
+      std::get<AttentionSpec>(layer.mixer).scale = factor("attention_multiplier");
   }
 }
 
 MlpSpec read_mlp(ConfigReader& c, const Member& member) {
   // There may be no such key if all layers are mixtures.
   const bool any = !member.moe || member.moe->layers != MoeKeys::Layers::all;
-  MlpSpec mlp{any ? c.integer("intermediate_size", 1, 1 << 20) : 1};
-  mlp.bias = member.mlp_bias_key && c.boolean_or(member.mlp_bias_key, member.bias && !member.gated);
+  const bool own_key = member.dense_width_key && c.has(member.dense_width_key);
+  const char* width = own_key ? member.dense_width_key : "intermediate_size";
+  MlpSpec mlp{any ? c.integer(width, 1, 1 << 20) : 1};
+  mlp.bias = member.always_mlp_bias ||
+             (member.mlp_bias_key && c.boolean_or(member.mlp_bias_key, member.bias && !member.gated));
   mlp.gated = member.gated;
-  if (mlp.gated) {
+  if (!mlp.gated) {
+    const char* usual = member.activation ? member.activation : "gelu_pytorch_tanh";
+    read_ungated_activation(c, "hidden_act", usual, usual == std::string_view("xielu"), mlp);
+    mlp.xielu_in_files = mlp.xielu && !c.has("xielu_alpha_p");
+    return mlp;
+  }
+  if (!member.activation) {
     require_silu(c);
     return mlp;
   }
-  const auto name = c.string_or("hidden_act", "gelu_pytorch_tanh");
-  mlp.gelu = name == "gelu" ? ops::Gelu::erf : ops::Gelu::tanh;
-  if (name != "gelu" && name != "gelu_pytorch_tanh" && name != "gelu_new")
-    c.unsupported("hidden_act", name, "gelu, gelu_new and gelu_pytorch_tanh are");
+  // In Gemma's configs "gelu" means the one by tanh.
+  const auto name = c.string_or("hidden_act", member.activation);
+  mlp.activation = name == "silu" ? ops::Activation::silu : ops::Activation::gelu_tanh;
+  if (name != "silu" && name != "gelu" && name != "gelu_pytorch_tanh" && name != "gelu_new")
+    c.unsupported("hidden_act", name, "silu, gelu, gelu_new and gelu_pytorch_tanh are");
   return mlp;
+}
+
+// The factors of xIELU of each layer, where a config has them: those of GGUF files do.
+void read_xielu(ConfigReader& c, ModelSpec& spec) {
+  if (!c.has("xielu_alpha_p")) return;
+  std::vector<std::vector<double>> of_layers;
+  for (const char* key : {"xielu_alpha_p", "xielu_alpha_n", "xielu_beta", "xielu_eps"}) {
+    of_layers.push_back(c.numbers(key, -1e6, 1e6));
+    if (of_layers.back().size() != spec.layers.size())
+      return c.invalid(fmt::format("\"{}\" does not have num_hidden_layers entries", key));
+  }
+  for (size_t i = 0; i < spec.layers.size(); i++) {
+    const auto at = [&](size_t key) { return static_cast<float>(of_layers[key][i]); };
+    if (auto& mlp = std::get<MlpSpec>(spec.layers[i].mlp); mlp.xielu)
+      mlp.xielu = xielu_of(at(0), at(1), at(2), at(3));
+  }
+}
+
+// The epsilon of the norms, and of which kind they are.
+void read_norms(ConfigReader& c, const Member& member, NormsSpec& norms) {
+  const bool rms = member.rms_key && c.has(member.rms_key);
+  const char* key = rms ? member.rms_key : member.eps_key;
+  norms.eps = static_cast<float>(key ? c.number_or(key, 0, 1, member.eps) : member.eps);
+  norms.layer_norm = member.layer_norm && !rms;
+  norms.bias = member.norm_bias && !rms;
+  norms.offset = member.norm_offset;
+  norms.weightless = member.weightless_norms;
+}
+
+// What keys change of the form of all layers.
+void read_form(ConfigReader& c, const Member& member, ModelSpec& spec) {
+  const bool parallel = member.parallel_key && c.boolean_or(member.parallel_key, member.parallel);
+  const bool post = !member.post_key || c.boolean_or(member.post_key, true);
+  for (LayerSpec& layer : spec.layers) {
+    if (parallel) layer.form.parallel = true;
+    if (parallel && !member.parallel_norms) layer.form.norm2 = nullptr;
+    if (!post) layer.form.post1 = layer.form.post2 = nullptr;
+  }
 }
 
 }  // namespace
@@ -290,8 +386,8 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   const bool nested = json.contains("text_config") && json["text_config"].is_object();
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
   ModelSpec spec;
-  spec.family = c.string_or("model_type", "mistral");
-  if (spec.family == "minimax") spec.family = "minimax_m2";  // see find_family()
+  const OuterType* around = find_outer_type(string_at(json, "model_type"));
+  spec.family = around || !nested ? text_type_of(json) : c.string_or("model_type", "");
   const Member* member = find_member(spec.family);
   if (!member)
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,
@@ -300,33 +396,31 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, member->context);
-  spec.norms.eps = static_cast<float>(c.number_or(member->eps_key, 0, 1, member->eps));
-  spec.norms.layer_norm = member->layer_norm;
-  spec.norms.bias = member->norm_bias;
+  read_norms(c, *member, spec.norms);
   ConfigReader outer(json, file);
-  const bool tied = member->tied || string_at(json, "model_type") == "mistral3";
+  const bool tied = member->tied || (around && around->tied);
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", outer.boolean_or("tie_word_embeddings", tied));
   const MlpSpec mlp = read_mlp(c, *member);
   read_layers(c, *member, mlp, spec);
   read_experts(c, *member, mlp, spec);
   read_ropes(c, *member, spec);
   read_multipliers(c, *member, spec);
+  read_form(c, *member, spec);
+  read_xielu(c, spec);
   if (const char* key = member->refused_key; key && c.has(key) && !c.is_false(key))
     c.unsupported(key, "not false", "false is");
-  if (member->parallel_key && c.boolean_or(member->parallel_key, false))
-    for (LayerSpec& layer : spec.layers) layer.form = kParallel;
   TRY_VOID(c.check());
   return spec;
 }
 
 bool is_llama_member(const std::string& model_type) {
-  return std::ranges::find(kOuterTypes, model_type) != std::end(kOuterTypes) || find_member(model_type);
+  return find_member(model_type) != nullptr;
 }
 
 std::string llama_member_names() {
   std::string out;
-  for (const std::string name : kOuterTypes) out += name + ", ";
-  for (const Member& member : kMembers) out += std::string(member.model_type) + ", ";
+  for (const auto table : kTables)
+    for (const Member& member : table) out += std::string(member.model_type) + ", ";
   return out;
 }
 

@@ -78,6 +78,7 @@ struct Member {
   // has them, too, if o_bias. mlp_bias_key: the same for the MLP.
   const char *bias_key = nullptr, *mlp_bias_key = nullptr;
   bool bias = false, o_bias = true;
+  bool always_mlp_bias = false;
   // heads: queries and keys of each head are normalised; all_heads: those of all heads together; after_rope:
   // each head after the rotation.
   enum class QkNorm { none, heads, all_heads, after_rope } qk_norm = QkNorm::none;
@@ -100,6 +101,11 @@ struct Member {
   } windows = Windows::none;
   int pattern = 0;                    // by_type without "layer_types": every pattern-th layer has no window
   const char* pattern_key = nullptr;  // states another pattern
+  bool pattern_begins = false;        // the first of every `pattern` layers has no window, not the last
+  int first_late = 28;                // the default of "max_window_layers"
+  // Layers that are not mixtures have a pattern of their own, "prefix_dense_sliding_window_pattern". If it is
+  // 1, none of them has a window, and all have rotary positions.
+  bool dense_pattern = false;
   // Which layers have rotary positions: all, those with windows, those with windows if "sliding_window" is a
   // number (otherwise all), or those that "no_rope_layers" lists with 1.
   enum class Turns { all, windowed, windowed_if_any, listed } turns = Turns::all;
@@ -110,28 +116,46 @@ struct Member {
   bool sinks = false;                    // see AttentionSpec
   LayerForm form = {};
   bool layer_norm = false, norm_bias = false, gated = true;
-  bool multipliers = false;  // Granite's keys for embedding, residual stream, scores and logits
-  double logit_scale = 0;    // the default of "logit_scale", which multiplies logits; 0: there is no such key
+  const char* rms_key = nullptr;   // where it is a number, the norms are RMSNorms with this epsilon
+  const char* post_key = nullptr;  // the norms after both parts do not exist if it is false
+  bool norm_offset = false, weightless_norms = false;  // see NormsSpec
+  // The default of "hidden_act"; null: gelu_pytorch_tanh without a gate, and silu, the only one, with a gate.
+  const char* activation = nullptr;
+  bool root_embedding = false;    // embeddings are multiplied by the root of their width
+  bool normed_embedding = false;  // see ModelSpec
+  double logits_cap = 0;          // the default of "final_logit_softcapping"; 0: there is no such key
+  bool multipliers = false;       // Granite's keys for embedding, residual stream, scores and logits
+  bool multiplied_logits =
+      false;               // of these, "logits_scaling" multiplies, and scores are scaled as usual by default
+  double logit_scale = 0;  // the default of "logit_scale", which multiplies logits; 0: there is no such key
   // The defaults of absent keys in Transformers. 0: as many kv heads as heads; head_dim is the width divided
   // by the heads; no window.
   int kv_heads = 0, head_dim = 0, window = 0, context = 2048;
-  const char* eps_key = "rms_norm_eps";
+  const char* eps_key = "rms_norm_eps";   // null: there is no such key
+  const char* dense_width_key = nullptr;  // the width of MLPs, if it is not "intermediate_size"
   double eps = 1e-6, theta = 10000;
   bool tied = false;
   bool own_head_dim = true;  // "head_dim" is read
   // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
   // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a
   // "dynamic" one with an "alpha" is a plain one with another base. mscale: as longrope, with the factor of
-  // the cosines and sines given. yarn: a config that describes none has gpt-oss' yarn.
+  // the cosines and sines given. yarn: a config that describes none has gpt-oss' yarn. mrope: one of type
+  // "mrope" is a plain one, as tokens of text have the same position on each axis.
   enum class Ropes {
     usual,
     scaled_without_windows,
     longrope,
     mscale,
     fixed_alpha,
-    yarn
+    yarn,
+    mrope
   } ropes = Ropes::usual;
-  const char* parallel_key = nullptr;  // if it is true, the form is kParallel
+  const char* absent_rope = nullptr;  // what a config that describes no rope means, as JSON
+  bool turns_back = false;            // a rope turns by the negative angle
+  const char *theta_key = "rope_theta", *partial_key = nullptr;  // other names of keys for the rope
+  const char* parallel_key = nullptr;  // if it is true, both parts of a layer are side by side
+  bool parallel = false;               // the default of it
+  bool parallel_norms = false;         // with a norm for each part, otherwise one for both
   const char* refused_key = nullptr;   // must be absent, null or false
 };
 
@@ -419,6 +443,7 @@ constexpr Member kMembers[] = {
      .bias_key = "attention_bias",
      .qk_norm = Member::QkNorm::heads,
      .windows = Member::Windows::late,
+     .first_late = 62,
      .moe = &kDotsMoe,
      .kv_heads = 32,
      .window = 4096},

@@ -171,8 +171,10 @@ Result<std::optional<nn::Mtp>> load_mtp(const ModelBuilder& model, const Family&
 // Tensors that files may have and a model does not use.
 void ignore_the_rest(Checkpoint& checkpoint, const ModelSpec& spec, bool has_mtp) {
   const auto layers = static_cast<int>(spec.layers.size());
-  // Some files list the rotary frequencies; they repeat the config.
-  for (int i = 0; i < layers; i++) checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
+  // Some files list the rotary frequencies, which repeat the config, and GPT-NeoX's a triangle as a mask.
+  for (int i = 0; i < layers; i++)
+    for (const char* part : {"rotary_emb.", "bias", "masked_bias"})
+      checkpoint.ignore(fmt::format("model.layers.{}.self_attn.{}", i, part));
   if (has_mtp) {  // GGUF files may repeat the trunk's embedding and head
     checkpoint.ignore("mtp.embed_tokens.");
     checkpoint.ignore("mtp.lm_head.");

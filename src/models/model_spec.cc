@@ -62,6 +62,9 @@ std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, cons
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
       why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
     why = fmt::format("there is no kernel for relu2, the MLP's activation, on {}", device.name());
+  if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
+      why.empty() && mlp && mlp->xielu && !device.ops().xielu)
+    why = fmt::format("there is no kernel for xielu, the MLP's activation, on {}", device.name());
   const auto* moe = std::get_if<MoeSpec>(&layer.mlp);
   if (moe && why.empty() && device.ops().mixture_unsupported)
     why = device.ops().mixture_unsupported(moe->routing, moe->gated);

@@ -75,6 +75,8 @@ struct MlpSpec {
   bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
   bool relu2 = false;                    // without a gate: relu(up(x))^2 instead of gelu(up(x))
+  std::optional<ops::Xielu> xielu = {};  // without a gate: instead of gelu(up(x))
+  bool xielu_in_files = false;           // its factors are tensors of the layer
   float gate_scale = 1, down_scale = 1;  // factors of the outputs of both projections
 };
 
@@ -82,6 +84,7 @@ struct MoeSpec {
   ops::RouterSpec routing;
   int experts = 0, intermediate = 0;
   int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
+  float shared_scale = 1;       // of its output
   bool shared_gate = false;     // whose output is multiplied by a sigmoid
   ops::Activation activation = ops::Activation::silu;
   bool gated = true;         // otherwise relu(up(x))^2 takes the place of activation(gate(x)) * up(x)
@@ -105,6 +108,7 @@ struct NormsSpec {
   bool offset = false;      // the family multiplies by (1 + w)
   bool layer_norm = false;  // LayerNorm, otherwise RMSNorm
   bool bias = false;        // of a LayerNorm
+  bool weightless = false;  // the files have no weights: they are 1
 };
 
 // How a layer is put together, and the names of its parts in the files. A norm without a name does not exist.
@@ -114,6 +118,7 @@ struct LayerForm {
   bool parallel = false;  // both parts read norm1(the layer's input)
   const char *q_norm = "q_norm", *k_norm = "k_norm";
   const char* o = "o_proj";
+  const char* qkv_by_heads = nullptr;  // a matrix with the query, key and value rows of each head together
   const char *gate = "gate_proj", *up = "up_proj", *gate_up = "gate_up_proj", *down = "down_proj";
   const char *attention = "self_attn.", *recurrence = "linear_attn.", *mlp = "mlp.";
 };
@@ -139,6 +144,7 @@ struct ModelSpec {
   std::vector<ops::Rope> ropes;
   std::vector<LayerSpec> layers;
   float embedding_scale = 1;
+  bool normed_embedding = false;                // the embedding's rows go through the final norm, too
   float logits_scale = 1, logits_soft_cap = 0;  // 0 = no cap; the scale comes first
   int per_layer_width = 0,
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none

@@ -10,6 +10,7 @@ Tensor Mlp::operator()(const Normed& x, const Residual& residual) const {
     if (gate) return project_glu(x, *gate, up, activation);
     const Linear* const layers[] = {&up};
     const Tensor inner = project(x, layers)[0];
+    if (xielu) return ops::MatmulInput(ops::xielu(inner, *xielu));
     return ops::MatmulInput(relu2 ? ops::relu2(inner) : ops::gelu(inner, gelu));
   }();
   const ops::Stage stage(x.x.device(), "mlp: down, add");

@@ -5,13 +5,14 @@
 namespace anabranch::nn {
 
 // A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)); or, without a gate,
-// down(gelu(up(x))), or down(relu(up(x))^2).
+// down(gelu(up(x))), down(relu(up(x))^2) or down(xielu(up(x))).
 struct Mlp {
   std::optional<Linear> gate;  // [intermediate, hidden], with a bias if `up` has one
   Linear up, down;             // [intermediate, hidden], [hidden, intermediate]
   ops::Activation activation = ops::Activation::silu;
   ops::Gelu gelu = ops::Gelu::tanh;
-  bool relu2 = false;  // relu(up(x))^2 instead of gelu(up(x))
+  bool relu2 = false;                    // relu(up(x))^2 instead of gelu(up(x))
+  std::optional<ops::Xielu> xielu = {};  // xielu(up(x)) instead of it
 
   // x + post(down(...)).
   Tensor operator()(const Normed& x, const Residual& residual) const;

@@ -50,6 +50,11 @@ Tensor relu2(const Tensor& x) {
   return x.device().ops().relu2(x);
 }
 
+Tensor xielu(const Tensor& x, const Xielu& parameters) {
+  require_f32("xielu", "x", x, x.dims());
+  return x.device().ops().xielu(x, parameters);
+}
+
 Tensor gelu(const Tensor& x, Gelu kind) {
   require_f32("gelu", "x", x, x.dims());
   return x.device().ops().gelu(x, kind);

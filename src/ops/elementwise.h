@@ -38,6 +38,13 @@ Tensor gelu(const Tensor& x, Gelu kind);
 // max(x, 0)^2 (So et al. 2021, "Primer"). x of any shape.
 Tensor relu2(const Tensor& x);
 
+// xIELU (Huang & Schlag 2024): above 0, positive x^2 + linear x, otherwise
+// negative (expm1(min(x, near)) - x) + linear x. x of any shape.
+struct Xielu {
+  float positive = 0.8f, negative = 0.8f, linear = 0.5f, near = -1e-6f;
+};
+Tensor xielu(const Tensor& x, const Xielu& parameters);
+
 // factor * x; cap * tanh(x / cap), with cap > 0. x of any shape.
 Tensor scale(const Tensor& x, float factor);
 Tensor soft_cap(const Tensor& x, float cap);

@@ -71,6 +71,7 @@ struct OpTable {
   Tensor (*layer_norm)(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
   Tensor (*gelu)(const Tensor& x, Gelu kind);
   Tensor (*relu2)(const Tensor& x) = nullptr;  // null: the backend has no models that need it
+  Tensor (*xielu)(const Tensor& x, const Xielu& parameters) = nullptr;  // null: the same
   Tensor (*add)(const Tensor& a, const Tensor& b);
   Tensor (*add_bias)(const Tensor& x, const Tensor& b);
   Tensor (*swiglu)(const Tensor& gate, const Tensor& up, Activation activation);

@@ -284,6 +284,14 @@ TEST(Directory, what_is_missing_is_said) {
 TEST(Names, both_worlds_fold) {
   EXPECT_EQ(fold_name("layers.0.x"), "model.layers.0.x");  // of models for embeddings
   EXPECT_EQ(fold_name("norm.weight"), "model.norm.weight");
+  EXPECT_EQ(fold_name("model.text_model.layers.0.x"), "model.layers.0.x");
+  EXPECT_EQ(fold_name("gpt_neox.embed_in.weight"), "model.embed_tokens.weight");
+  EXPECT_EQ(fold_name("gpt_neox.final_layer_norm.bias"), "model.norm.bias");
+  EXPECT_EQ(fold_name("embed_out.weight"), "lm_head.weight");
+  for (const char* tower : {"model.connector.modality_projection.proj.weight", "model.image_newline",
+                            "image_newline", "model.vision_model.embeddings.x",
+                            "model.vision_encoder.ln_pre.weight", "model.vision_projection.norm.weight"})
+    EXPECT_EQ(fold_name(tower), std::nullopt) << tower;
   EXPECT_EQ(fold_name("model.layers.0.x"), "model.layers.0.x");
   EXPECT_EQ(fold_name("language_model.model.layers.0.x"), "model.layers.0.x");
   EXPECT_EQ(fold_name("model.language_model.layers.0.x"), "model.layers.0.x");

@@ -50,13 +50,15 @@ struct Description {
   void mlp(std::monostate) { add("none"); }
   void mlp(const MlpSpec& m) {
     add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
-        m.relu2, m.gate_scale, m.down_scale);
+        m.relu2, m.gate_scale, m.down_scale, m.xielu.has_value(), m.xielu_in_files);
+    if (m.xielu) add(m.xielu->positive, m.xielu->negative, m.xielu->linear, m.xielu->near);
   }
   void mlp(const MoeSpec& m) {
     const ops::RouterSpec& r = m.routing;
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.shared_gate, m.choice_bias, m.gated,
         m.latent, m.bias, r.top_k, static_cast<int>(r.scores), r.normalise, r.scale, r.least_sum, r.added_sum,
-        r.groups, r.top_groups, r.best_of_group, r.tolerance, static_cast<int>(m.activation), m.expert_bias);
+        r.groups, r.top_groups, r.best_of_group, r.tolerance, static_cast<int>(m.activation), m.expert_bias,
+        m.shared_scale);
     if (m.clamped) add(m.clamped->alpha, m.clamped->limit);
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
@@ -72,12 +74,13 @@ inline std::string describe(const ModelSpec& spec) {
   Description d;
   d.add(spec.hidden, spec.vocab, spec.context_length, spec.norms.eps, spec.norms.offset, spec.tied_embeddings,
         spec.embedding_scale, spec.logits_scale, spec.logits_soft_cap, spec.per_layer_width,
-        spec.per_layer_vocab);
+        spec.per_layer_vocab, spec.normed_embedding);
   for (const LayerSpec& layer : spec.layers) {
     std::visit([&](const auto& mixer) { d.mixer(mixer); }, layer.mixer);
     std::visit([&](const auto& mlp) { d.mlp(mlp); }, layer.mlp);
-    d.add(layer.norms.eps, layer.norms.offset, layer.norms.layer_norm, layer.rope, layer.residual_scale,
-          layer.form.parallel, layer.decay_factor);
+    d.add(layer.norms.eps, layer.norms.offset, layer.norms.layer_norm, layer.norms.bias,
+          layer.norms.weightless, layer.rope, layer.residual_scale, layer.form.parallel,
+          layer.form.post1 != nullptr, layer.form.norm2 != nullptr, layer.decay_factor);
     if (const auto& r = layer.normed_residual)
       d.add("normed", r->mixer_input, r->mixer_output, r->mlp_input, r->mlp_output);
   }
@@ -86,8 +89,9 @@ inline std::string describe(const ModelSpec& spec) {
 }
 
 inline Result<ModelSpec> read(const Json& config) {
-  const std::string type = config["model_type"];
-  if (type.starts_with("gemma")) return read_gemma_config(config, "config.json");
+  const std::string type = text_type_of(config);
+  if ((type.starts_with("gemma") && type != "gemma") || type == "vaultgemma")
+    return read_gemma_config(config, "config.json");
   if (is_hybrid_member(type)) return read_hybrid_config(config, "config.json");
   if (is_latent_member(type)) return read_latent_config(config, "config.json");
   if (is_llama_member(type)) return read_llama_config(config, "config.json");

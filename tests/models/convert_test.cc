@@ -93,7 +93,17 @@ TEST_F(Converted, DenseValuesAreTheSame) {
                            "starcoder2",
                            "glm4",
                            "stablelm",
-                           "gpt_oss"})
+                           "gpt_oss",
+                           "gemma",
+                           "vaultgemma",
+                           "arcee",
+                           "cwm",
+                           "olmo",
+                           "hyperclovax",
+                           "jais2",
+                           "nemotron",
+                           "phi",
+                           "gpt_neox"})
     EXPECT_TRUE(ops::bits_agree(convert_to(name, {TargetKind::bf16, {}}), logits_of(source_of(name))))
         << name;
 }

@@ -61,6 +61,11 @@ constexpr const char* kModels[] = {
     "ernie4_5_moe",
     "nemotron_h_moe",
     "gpt_oss",
+    "apertus",
+    "nanochat",
+    "hyperclovax",
+    "cohere2_moe",
+    "gpt_neox",
 };
 
 constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case

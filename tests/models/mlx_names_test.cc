@@ -1,4 +1,5 @@
-// Checkpoints whose matrices have mlx-lm's names give the same bits as those with Transformers' names.
+// Checkpoints whose matrices have mlx-lm's names, or those of a model with a tower, give the same bits as
+// those with Transformers' names of a text model.
 #include <cstdint>
 #include <fstream>
 #include <functional>
@@ -21,11 +22,17 @@ void replace(Json& header, const std::string& name, const Json& tensor, const st
   header[other] = tensor;
 }
 
-fs::path renamed(const std::string& name, const Rename& rename) {
+// outer: the model_type of a model around the text model; empty: none.
+fs::path renamed(const std::string& name, const Rename& rename, const std::string& outer) {
   const fs::path from = fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / name / "model";
   const fs::path to = fs::path(::testing::TempDir()) / ("mlx_names_" + name);
   fs::create_directories(to);
   fs::copy_file(from / "config.json", to / "config.json", fs::copy_options::overwrite_existing);
+  if (!outer.empty()) {
+    const Json text = *parse_json(*read_file((from / "config.json").string(), 1 << 20));
+    std::ofstream(to / "config.json")
+        << Json{{"model_type", outer}, {"text_config", text}, {"vision_config", Json::object()}}.dump();
+  }
   std::ifstream in(from / "model.safetensors", std::ios::binary);
   std::string file((std::istreambuf_iterator<char>(in)), {});
   uint64_t size = 0;
@@ -52,9 +59,9 @@ std::vector<float> logits_of(const fs::path& path, const std::vector<int>& promp
   return all_logits(**model, state, prompt, 1 << 20);
 }
 
-void expect_same(const std::string& name, const Rename& rename) {
+void expect_same(const std::string& name, const Rename& rename, const std::string& outer = "") {
   const auto golden = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / name);
-  const fs::path other = renamed(name, rename);
+  const fs::path other = renamed(name, rename, outer);
   const auto expected = logits_of(golden.model, golden.runs[1].prompt);
   const auto got = logits_of(other, golden.runs[1].prompt);
   ASSERT_FALSE(expected.empty());
@@ -110,6 +117,40 @@ TEST(MlxNames, FalconH1IsRefused) {
   const auto model = Model::load(*checkpoint, ops::cpu_device());
   ASSERT_FALSE(model.ok());
   EXPECT_NE(model.error().message.find("MLX's layout"), std::string::npos) << model.error().message;
+}
+
+// The names under which Transformers saves the text models of models with towers, and under which older
+// versions did.
+TEST(TowerNames, TextModels) {
+  struct Case {
+    const char *text, *outer, *prefix;
+  };
+  for (const Case& each : {Case{"llama_biases", "llava", "language_model.model."},
+                           {"llama_biases", "llava_next", "model.language_model."},
+                           {"llama_biases", "idefics3", "model.text_model."},
+                           {"llama_biases", "smolvlm", "model.text_model."},
+                           {"qwen2_bias", "internvl", "model.language_model."},
+                           {"qwen3_qk_norm", "internvl", "language_model.model."}})
+    expect_same(
+        each.text,
+        [&](Json& header, const std::string& name, const Json& tensor) {
+          const bool layers = name.starts_with("model.");
+          header[layers ? each.prefix + name.substr(6) : name] = tensor;
+        },
+        each.outer);
+}
+
+// Published files of Pythia call the head otherwise, and have masks.
+TEST(TowerNames, GptNeox) {
+  int changed = 0;
+  expect_same("gpt_neox", [&](Json& header, const std::string& name, const Json& tensor) {
+    changed += name == "lm_head.weight";
+    const Json none = {{"dtype", "BOOL"}, {"shape", {1, 0}}, {"data_offsets", {0, 0}}};
+    header["gpt_neox.layers.0.attention.bias"] = none;
+    header["gpt_neox.layers.1.attention.masked_bias"] = none;
+    header[name == "lm_head.weight" ? "embed_out.weight" : name] = tensor;
+  });
+  EXPECT_EQ(changed, 1);
 }
 
 }  // namespace

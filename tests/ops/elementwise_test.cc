@@ -35,6 +35,12 @@ TEST(Elementwise, NormsAndGates) {
         k == 1 ? 0 : 2e-5, "layer_norm " + what);
     for (const Gelu kind : {Gelu::tanh, Gelu::erf})
       check_everywhere([&](auto on) { return gelu(on(y), kind); }, 1e-5, "gelu " + what);
+    // Values below 256, rounded twice.
+    check_everywhere(
+        [&](auto on) {
+          return xielu(on(y), {0.9f, 1.3f, 0.4f, -0.02f});
+        },
+        4e-5, "xielu " + what);
     check_everywhere([&](auto on) { return ops::add(on(x), on(y)); }, 0, "add " + what);
     check_everywhere([&](auto on) { return add_bias(on(x), on(w)); }, 0, "add_bias " + what);
     check_everywhere([&](auto on) { return swiglu(on(y), on(x)); }, 2e-5, "swiglu " + what);
@@ -268,6 +274,23 @@ TEST(Elementwise, FunctionsAreAccurate) {
   EXPECT_EQ(power[1], 0.0f);
   EXPECT_EQ(power[2], 1.0f);
   EXPECT_EQ(power[3], 0.5f);
+}
+
+// Where exp(x) is near 1, exp(x) - 1 - x alone would lose all digits.
+TEST(Elementwise, XieluIsAccurate) {
+  const Xielu p{0.75f, 3.0f, 0.0f, -1e-6f};
+  std::vector<float> x;
+  for (float v = 1e-7f; v < 40; v *= 1.07f) x.push_back(v), x.push_back(-v);
+  const auto count = static_cast<int64_t>(x.size());
+  std::vector<float> y(x.size());
+  for (const auto& target : cpu::runnable_targets()) {
+    cpu::find_target(target)->xielu(x.data(), p.positive, p.negative, p.linear, p.near, y.data(), count);
+    for (size_t i = 0; i < x.size(); i++) {
+      const double v = x[i], least = std::min(v, double{p.near});
+      const double exact = v > 0 ? 0.75 * v * v : 3.0 * (std::expm1(least) - v);
+      ASSERT_NEAR(y[i], exact, 4 * std::abs(exact) * 0x1p-23) << x[i] << " on " << target;
+    }
+  }
 }
 
 TEST(Elementwise, HalvesRoundToEvenAndSaturate) {

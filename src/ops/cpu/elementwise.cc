@@ -120,6 +120,16 @@ Tensor gelu(const Tensor& x, Gelu kind) {
 Tensor relu2(const Tensor& x) {
   return unary(x, 0, cpu_device(x).kernels().relu2);
 }
+Tensor xielu(const Tensor& x, const Xielu& p) {
+  CpuDevice& device = cpu_device(x);
+  Tensor y = device.make(x.shape());
+  const float* px = x.data<float>();
+  float* py = y.data<float>();
+  over_rows(device, x.size(), 1, [&](int64_t begin, int64_t end) {
+    device.kernels().xielu(px + begin, p.positive, p.negative, p.linear, p.near, py + begin, end - begin);
+  });
+  return y;
+}
 Tensor add(const Tensor& a, const Tensor& b) {
   return binary(a, b, cpu_device(a).kernels().add);
 }

@@ -172,6 +172,8 @@ struct CpuKernels {
   void (*gelu_tanh)(const float* x, float unused, float* y, int64_t count);
   void (*gelu_erf)(const float* x, float unused, float* y, int64_t count);
   void (*relu2)(const float* x, float unused, float* y, int64_t count);
+  void (*xielu)(const float* x, float positive, float negative, float linear, float near, float* y,
+                int64_t count);
   void (*add)(const float* a, const float* b, float* y, int64_t count);
   // y += scale * x
   void (*add_scaled)(const float* x, float scale, float* y, int64_t count);

@@ -43,6 +43,7 @@ static const CpuKernels kTable = {
     .gelu_tanh = gelu_tanh_array,
     .gelu_erf = gelu_erf_array,
     .relu2 = relu2_array,
+    .xielu = xielu_array,
     .add = add_arrays,
     .add_scaled = add_scaled,
     .swiglu = swiglu,

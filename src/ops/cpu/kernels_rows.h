@@ -94,6 +94,15 @@ static void relu2_array(const float* x, float, float* y, int64_t count) {
     store_upto(y + i, mul(positive, positive), count - i);
   }
 }
+static void xielu_array(const float* x, float positive, float negative, float linear, float near, float* y,
+                        int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const F v = load_upto(x + i, count - i), straight = mul(splat(linear), v);
+    const F above = fma(mul(splat(positive), v), v, straight);
+    const F below = fma(splat(negative), expm1_minus(min(v, splat(near)), v), straight);
+    store_upto(y + i, select_lt(zero(), v, above, below), count - i);
+  }
+}
 static void scale_array(const float* x, float factor, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, mul(load_upto(x + i, count - i), splat(factor)), count - i);

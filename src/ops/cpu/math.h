@@ -1,5 +1,5 @@
-// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh, gelu_erf on sixteen lanes, by the same operations on
-// every target. Included through kernels.inl.
+// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh, gelu_erf, expm1 on sixteen lanes, by the same
+// operations on every target. Included through kernels.inl.
 
 // exp(x) by 2^n * p(r), r = x - n ln 2 in two steps (Cody & Waite 1980), p of degree 7 (Taylor; |r| <= 0.35,
 // so its remainder is below 1e-8). Relative error at most 1.5 ulp. 0 below -87.3; the value at 88.3
@@ -89,4 +89,19 @@ FN F softplus(F x) {
   p = fma(p, z2, splat(1.0f / 3));
   p = fma(p, z2, splat(1.0f));
   return fma(add(z, z), p, max(x, zero()));
+}
+
+// expm1(x) - y. Where exp(x) is near 1, by the series of (exp(x) - 1 - x) / x^2, so that nothing is lost if y
+// is near x.
+FN F expm1_minus(F x, F y) {
+  F p = splat(1.0f / 40320);
+  p = fma(p, x, splat(1.0f / 5040));
+  p = fma(p, x, splat(1.0f / 720));
+  p = fma(p, x, splat(1.0f / 120));
+  p = fma(p, x, splat(1.0f / 24));
+  p = fma(p, x, splat(1.0f / 6));
+  p = fma(p, x, splat(0.5f));
+  const F small = fma(mul(x, x), p, sub(x, y));
+  const F large = sub(sub(exp(x), splat(1.0f)), y);
+  return select_lt(abs(x), splat(0.5f), small, large);
 }

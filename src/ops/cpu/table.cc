@@ -33,6 +33,7 @@ const OpTable& cpu_ops() {
       .layer_norm = cpu::layer_norm,
       .gelu = cpu::gelu,
       .relu2 = cpu::relu2,
+      .xielu = cpu::xielu,
       .add = cpu::add,
       .add_bias = cpu::add_bias,
       .swiglu = cpu::swiglu,

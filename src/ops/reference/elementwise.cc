@@ -49,6 +49,14 @@ Tensor relu2(const Tensor& x) {
   return from_mlx(x.device(), mx::square(mx::maximum(as_mlx(x), mx::array(0.0f))));
 }
 
+Tensor xielu(const Tensor& x, const Xielu& p) {
+  const mx::array v = as_mlx(x), linear = mx::multiply(mx::array(p.linear), v);
+  const auto above = mx::add(mx::multiply(mx::array(p.positive), mx::square(v)), linear);
+  const auto bent = mx::subtract(mx::expm1(mx::minimum(v, mx::array(p.near))), v);
+  const auto below = mx::add(mx::multiply(mx::array(p.negative), bent), linear);
+  return from_mlx(x.device(), mx::where(mx::greater(v, mx::array(0.0f)), above, below));
+}
+
 Tensor scale(const Tensor& x, float factor) {
   return from_mlx(x.device(), mx::multiply(as_mlx(x), mx::array(factor)));
 }

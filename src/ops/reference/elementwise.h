@@ -15,6 +15,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
 Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
 Tensor gelu(const Tensor& x, Gelu kind);
 Tensor relu2(const Tensor& x);
+Tensor xielu(const Tensor& x, const Xielu& parameters);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation);

@@ -34,6 +34,7 @@ const OpTable& reference_ops() {
     t.layer_norm = reference::layer_norm;
     t.gelu = reference::gelu;
     t.relu2 = reference::relu2;
+    t.xielu = reference::xielu;
     t.add = reference::add;
     t.add_bias = reference::add_bias;
     t.swiglu = reference::swiglu;
