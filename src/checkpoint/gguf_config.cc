@@ -46,7 +46,11 @@ constexpr ArchName kArchs[] = {
     {"llama", GgufArch::llama, "llama", "LlamaForCausalLM"},
     {"mistral3", GgufArch::llama, "mistral", "MistralForCausalLM"},
     {"internlm2", GgufArch::llama, "llama", "LlamaForCausalLM"},  // the converter takes its wqkv apart
-    {"minicpm", GgufArch::llama, "granite", "GraniteForCausalLM", {.multipliers = true}},
+    {"minicpm",
+     GgufArch::llama,
+     "granite",
+     "GraniteForCausalLM",
+     {.multipliers = true, .needs_multipliers = true}},
     {"qwen2", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
     {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
     {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
@@ -409,6 +413,8 @@ class Builder {
         out_.arch != GgufArch::qwen3next)
       return make_error(ErrorKind::unsupported, "{}: {} with experts that are not normalised cannot be run",
                         path_, arch_.gguf);
+    if (arch_.member.multipliers)
+      return make_error(ErrorKind::unsupported, "{}: {} with experts cannot be run", path_, arch_.gguf);
     if (out_.arch == GgufArch::llama) {
       c["model_type"] = "mixtral";
       c["architectures"] = Json::array({"MixtralForCausalLM"});

@@ -83,6 +83,7 @@ struct GgufMember {
   bool partial = false;   // a part of each head turns
   bool use_bias = false;  // config.json says in "use_bias" whether the MLP has biases
   bool multipliers = false, logit_scale = false;  // factors of Granite, of Cohere 2
+  bool needs_multipliers = false;                 // older files leave factors out that are not 1 (MiniCPM)
   bool ungated = false;                           // the MLP is ffn_down(gelu(ffn_up(x)))
   bool normalises = true;                         // the weights of chosen experts add up to 1
   const GgufMoe* moe = nullptr;

@@ -145,6 +145,12 @@ Result<void> add_gguf_experts(const GgufMetadata& m, const GgufMoe& moe, bool no
 Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, GgufConfig& out) {
   Json& c = out.config;
   if (member.windows) TRY_VOID(add_windows(m, member, out));
+  if (member.needs_multipliers)
+    for (const char* key : {"embedding_scale", "residual_scale", "logit_scale"})
+      if (!m.find(key))
+        return make_error(ErrorKind::unsupported,
+                          "{}: metadata \"{}\" is missing; it is in files of newer converters", m.path(),
+                          key);
   if (member.multipliers) TRY_VOID(add_multipliers(m, out));
   if (member.logit_scale) {
     TRY(c["logit_scale"], m.real("logit_scale", 1));

@@ -255,9 +255,13 @@ Result<nn::Recurrence> take_recurrence(const ModelBuilder& builder, const std::s
   return take_delta_of_projections(builder, p, shape, rule.key_decay ? layer.norms.eps : 1e-5f);
 }
 
-bool has_factors(const SideBySideSpec& spec) {
+bool has_factors(const ModelSpec& model, const LayerSpec& layer) {
+  const auto& spec = std::get<SideBySideSpec>(layer.mixer);
   const AttentionSpec& a = spec.attention;
-  return a.in_scale != 1 || a.key_scale != 1 || a.out_scale != 1 || spec.scales != RecurrenceScales{};
+  const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
+  return a.in_scale != 1 || a.key_scale != 1 || a.out_scale != 1 || spec.scales != RecurrenceScales{} ||
+         (mlp && (mlp->gate_scale != 1 || mlp->down_scale != 1)) || model.embedding_scale != 1 ||
+         model.logits_scale != 1;
 }
 
 // MLX conversions of Falcon-H1 hold weights that are already multiplied by the config's factors. So do GGUF
@@ -267,7 +271,7 @@ Result<nn::Mixer> take_side_by_side(const ModelBuilder& builder, const std::stri
   const auto& spec = std::get<SideBySideSpec>(layer.mixer);
   const std::string own = p + layer.form.recurrence;
   const auto conv = builder.checkpoint.find(own + "conv1d.weight");
-  if (conv && conv->norms == NormConvention::plain && has_factors(spec))
+  if (conv && conv->norms == NormConvention::plain && has_factors(builder.spec, layer))
     return make_error(ErrorKind::unsupported,
                       "{}: Falcon-H1 in MLX's layout is not supported; use the original safetensors files",
                       builder.checkpoint.path());

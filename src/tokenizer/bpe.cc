@@ -92,6 +92,12 @@ void Bpe::merge_by_score(const std::vector<float>& scores, Ties ties) {
   }
 }
 
+void Bpe::merge_by_id() {
+  std::vector<float> scores;  // exact: ids are below 2^24
+  for (int id = 0; id < vocab_->size(); ++id) scores.push_back(static_cast<float>(-id));
+  merge_by_score(scores, Ties::leftmost);
+}
+
 // The merge of symbol `left` with the next one, if there is one.
 bool Bpe::candidate(std::string_view word, const std::vector<Symbol>& symbols, int left,
                     Candidate& out) const {

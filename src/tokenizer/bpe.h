@@ -30,10 +30,11 @@ class Bpe {
   Result<void> add_merge(std::string_view left, std::string_view right, uint32_t rank);
   void reserve_merges(size_t count);
   // Instead of merges: any two neighbours whose joined text is a token may merge, the highest score first
-  // (SentencePiece, tiktoken; scores by id). Pairs of equal scores are ordered as in SentencePiece (the
+  // (SentencePiece; scores by id). Pairs of equal scores are ordered as in SentencePiece (the
   // leftmost first), or as in the merge list that Transformers derives from such a vocabulary.
   enum class Ties { leftmost, derived_merges };
   void merge_by_score(const std::vector<float>& scores, Ties ties);
+  void merge_by_id();  // the lowest id first, as tiktoken does
   // Tokens (by id) that ordinary text must never become: control markers. Call before adding merges.
   void set_blocked(std::vector<bool> blocked) { blocked_ = std::move(blocked); }
 

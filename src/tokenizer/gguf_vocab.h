@@ -22,6 +22,7 @@ struct GgufPreTokenizer {
   bool nfc = false;
   bool ignore_merges = false;
   bool add_bos = false;  // when the file does not say
+  bool ranked = false;   // a file without merges merges by id
 };
 
 // All of them. Among names with the same meaning, the one in llama.cpp's own files comes first.

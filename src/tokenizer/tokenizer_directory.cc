@@ -14,12 +14,6 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxVocabFile = 256u << 20;
 constexpr size_t kMaxSideFile = 32u << 20;
 
-// Files of tiktoken, which do not say how a text is cut into words.
-struct TiktokenFile {
-  const char *name, *pre;
-};
-constexpr TiktokenFile kTiktokenFiles[] = {{"tiktoken.model", "kimi-k2"}, {"hy.tiktoken", "hunyuan"}};
-
 bool is_there(const fs::path& path) {
   std::error_code code;
   return fs::exists(path, code);
@@ -71,11 +65,11 @@ Result<TokenizerParts> read_tokenizer_directory(const std::string& path) {
     TRY(const std::string json, read_file(tekken.string(), kMaxVocabFile));
     return of_file(read_tekken_tokenizer(json), tekken);
   }
-  for (const TiktokenFile& file : kTiktokenFiles)
-    if (const auto ranks = directory / file.name; is_there(ranks)) {
+  for (const std::string_view name : tiktoken_files())
+    if (const auto ranks = directory / name; is_there(ranks)) {
       TRY(const std::string text, read_file(ranks.string(), kMaxVocabFile));
       TRY(const auto settings, settings_of(directory));
-      return of_file(read_tiktoken_tokenizer(text, file.pre, settings), ranks);
+      return of_file(read_tiktoken_tokenizer(name, text, settings), ranks);
     }
   if (const auto model = find_sentencepiece(directory); !model.empty()) {
     TRY(const std::string bytes, read_file(model.string(), kMaxVocabFile));

@@ -27,6 +27,9 @@ constexpr PlainFamily kPlainFamilies[] = {
     {"llama", "[AVAILABLE_TOOLS]", "tekken"},
     {"mistral3", "[AVAILABLE_TOOLS]", "tekken"},
     {"llama", "<reponame>", "smollm"},
+    {"qwen2vl", "<|im_start|>", "qwen2"},
+    {"qwen25vl", "<|im_start|>", "qwen2"},
+    {"command-r", "<|START_OF_TURN_TOKEN|>", "command-r"},
 };
 
 Result<void> check(const GgufVocab& v) {
@@ -87,7 +90,10 @@ Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
   options.ignore_merges = pre->ignore_merges;
   Bpe bpe(parts.vocab.get(), options);
   bpe.set_blocked(control_ids(parts.added));
-  TRY_VOID(add_merges(v, bpe));
+  if (pre->ranked && v.merges.empty())
+    bpe.merge_by_id();
+  else
+    TRY_VOID(add_merges(v, bpe));
   parts.model = std::move(bpe);
 
   TRY_VOID(set_byte_level(pre->patterns, pre->nfc, v.add_space_prefix.value_or(false), parts));

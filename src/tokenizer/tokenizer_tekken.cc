@@ -162,9 +162,7 @@ Result<TokenizerParts> read_tekken_tokenizer(std::string_view json) {
   Bpe::Options options;
   options.ignore_merges = true;
   Bpe bpe(parts.vocab.get(), options);
-  std::vector<float> scores;  // exact: ids are below 2^24
-  for (int id = 0; id < parts.vocab->size(); ++id) scores.push_back(static_cast<float>(-id));
-  bpe.merge_by_score(scores, Bpe::Ties::leftmost);
+  bpe.merge_by_id();
   parts.model = std::move(bpe);
   TRY_VOID(set_byte_level({&config.pattern, 1}, false, false, parts));
   for (const std::string& content : special) {

@@ -4,6 +4,7 @@
 // Errors: invalid (damaged; what and where), exhausted (a limit), unsupported.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "base/result.h"
@@ -18,9 +19,11 @@ Result<TokenizerParts> read_sentencepiece_tokenizer(std::string_view bytes, Toke
 // Mistral's tekken.json, which needs no other file.
 Result<TokenizerParts> read_tekken_tokenizer(std::string_view json);
 
-// tiktoken's own file. `pre` says how a text is cut into words, as GGUF names it; the settings name the
-// special tokens.
-Result<TokenizerParts> read_tiktoken_tokenizer(std::string_view file, std::string_view pre,
+// tiktoken's own files, which hold ranks only. How a text is cut into words, and special tokens that no file
+// names, stand in the Python code of their models, which the name of the file tells.
+std::span<const std::string_view> tiktoken_files();
+// name: one of these. Error (unsupported): the settings name another class of tokenizers.
+Result<TokenizerParts> read_tiktoken_tokenizer(std::string_view name, std::string_view text,
                                                const TokenizerSettings& settings);
 
 // GPT-2's vocab.json and merges.txt. The class in the settings decides how a text is cut into words.

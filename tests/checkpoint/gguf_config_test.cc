@@ -6,80 +6,12 @@
 #include <cmath>
 #include <numbers>
 
-#include "checkpoint/gguf_writer.h"
+#include "checkpoint/gguf_metadata_writer.h"
 
 namespace anabranch {
 namespace {
 
-using testing::GgufWriter;
-using testing::le;
-
-// A file of `arch` with 2 layers, width 64 and 2 heads of 32.
-class Writer : public GgufWriter {
- public:
-  explicit Writer(const std::string& arch, uint32_t layers = 2) : prefix_(arch + ".") {
-    text("general.architecture", arch);
-    set("block_count", layers).set("context_length", 4096).set("embedding_length", 64);
-    set("attention.head_count", 2).set("attention.key_length", 32).set("attention.value_length", 32);
-    real("attention.layer_norm_rms_epsilon", 1e-6f);
-    tensor("token_embd.weight", {64, 1}, 0, std::string(256, '\0'));
-  }
-  Writer& set(const std::string& name, uint32_t value) {
-    u32(prefix_ + name, value);
-    return *this;
-  }
-  Writer& real(const std::string& name, float value) {
-    key(prefix_ + name, 6, le(value));
-    return *this;
-  }
-  Writer& list(const std::string& name, const std::vector<int32_t>& values) {
-    numbers(prefix_ + name, values);
-    return *this;
-  }
-  Writer& flags(const std::string& name, const std::vector<int>& values) {
-    std::string bytes = le<uint32_t>(7) + le<uint64_t>(values.size());
-    for (const int value : values) bytes += static_cast<char>(value);
-    key(prefix_ + name, 9, bytes);
-    return *this;
-  }
-  Writer& flag(const std::string& name, bool value) {
-    key(prefix_ + name, 7, std::string(1, static_cast<char>(value)));
-    return *this;
-  }
-  Writer& word(const std::string& name, const std::string& value) {
-    text(prefix_ + name, value);
-    return *this;
-  }
-  Writer& vector(const std::string& name, const std::vector<float>& values) {
-    std::string bytes;
-    for (const float value : values) bytes += le(value);
-    tensor(name, {values.size()}, 0, bytes);
-    return *this;
-  }
-
- private:
-  std::string prefix_;
-};
-
-Result<GgufConfig> read(const GgufWriter& writer) {
-  const std::string bytes = writer.bytes();
-  TRY(const GgufFile file, parse_gguf(std::as_bytes(std::span(bytes)), "x.gguf"));
-  return read_gguf_config(file, "x.gguf");
-}
-
-Json config_of(const GgufWriter& writer) {
-  auto config = read(writer);
-  EXPECT_TRUE(config.ok()) << config.error().message;
-  return config.ok() ? config->config : Json::object();
-}
-
-std::string error_of(const GgufWriter& writer) {
-  const auto config = read(writer);
-  return config.ok() ? "" : config.error().message;
-}
-
-#define EXPECT_ERROR(writer, part) \
-  EXPECT_NE(error_of(writer).find(part), std::string::npos) << error_of(writer)
+using namespace testing;
 
 Writer llama() {
   Writer w("llama");
@@ -102,47 +34,6 @@ std::vector<float> llama3_divisors(double factor, double original) {
     }
   }
   return out;
-}
-
-// Names of architectures that compute what another one does.
-TEST(GgufConfig, OthersWithAnotherName) {
-  struct Row {
-    const char *name, *same, *model_type;
-  };
-  for (const auto& [name, same, model_type] : {Row{"internlm2", "llama", "llama"},
-                                               {"qwen2vl", "qwen2", "qwen2"},
-                                               {"minicpm", "granite", "granite"}}) {
-    SCOPED_TRACE(name);
-    const auto writer = [](const char* arch) {
-      Writer w(arch);
-      w.set("feed_forward_length", 32).real("rope.freq_base", 500000);
-      if (std::string_view(arch) == "minicpm" || std::string_view(arch) == "granite")
-        w.real("embedding_scale", 12).real("residual_scale", 0.25f).real("logit_scale", 9);
-      return w;
-    };
-    const Json config = config_of(writer(name));
-    EXPECT_EQ(config, config_of(writer(same)));
-    EXPECT_EQ(config["model_type"], model_type);
-  }
-  const Json config =
-      config_of(Writer("minicpm").set("feed_forward_length", 32).real("residual_scale", 0.25f));
-  EXPECT_EQ(config["residual_multiplier"], 0.25);
-  EXPECT_NEAR(config["attention_multiplier"].get<double>(), 1 / std::sqrt(32.0), 1e-7);
-}
-
-TEST(GgufConfig, DivisorsForFarPositionsAreNotLeftOut) {
-  for (const char* arch : {"minicpm", "llama", "qwen2"})
-    for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"})
-      EXPECT_ERROR(Writer(arch).set("feed_forward_length", 32).vector(name, std::vector<float>(16, 2.0f)),
-                   name);
-}
-
-TEST(GgufConfig, CommandRWithNormsOfQueriesSaysSo) {
-  const auto writer = [] {
-    return Writer("command-r").set("feed_forward_length", 32).real("attention.layer_norm_epsilon", 1e-5f);
-  };
-  EXPECT_EQ(config_of(writer())["use_qk_norm"], false);
-  EXPECT_EQ(config_of(writer().vector("blk.0.attn_q_norm.weight", {1}))["use_qk_norm"], true);
 }
 
 TEST(GgufRope, DivisorsOfLlama3AreItsParameters) {

@@ -75,7 +75,7 @@ TEST(GgufTokenizer, CutsTextsAsTheModelsDo) {
         "x| =| [\"|a|_b|\"];\r\n|\t | def| f|():\n\n| | y|  ",
         "안녕| नमस्ते| Ünï| ǅ|！|（|好|）|、|  |…|!?| | |9"}},
       {"deepseek-llm",
-       {"I|'|LL| pay| $|1|,|234|.|56| f|ü|r| |漢字|kana|北京|abc| |12345678",
+       {"I|'|LL| pay| $|1|,|2|3|4|.|5|6| f|ü|r| |漢字|kana|北京|abc| |1|2|3|4|5|6|7|8",
         "x| =| [\"|a|_|b|\"];|\r|\n|\t | def| f|():|\n|\n| | y|  ",
         "안녕| |नमस्ते| Ü|n|ï| ǅ|！（|好|）|、|  |…|!?|  |9"}},
       {"deepseek-coder",
@@ -131,6 +131,23 @@ TEST(GgufTokenizer, CutsTextsAsTheModelsDo) {
       EXPECT_EQ(joined, row.words[i]) << row.name;
     }
   }
+}
+
+// llama.cpp reads such files of Kimi: a token's id is the rank of its merge.
+TEST(GgufTokenizer, KimiNeedsNoMerges) {
+  GgufVocab vocab = as_gguf(components()["models"]["bytes"], "gpt2", "kimi-k2");
+  const TokenizerPtr merged = Tokenizer::from_gguf(vocab).value();
+  vocab.merges.clear();
+  const TokenizerPtr ranked = Tokenizer::from_gguf(vocab).value();
+  int whole = 0;
+  for (const Json& text : components()["strings"]) {
+    const auto ids = ranked->encode(text.get<std::string>(), true);
+    EXPECT_EQ(ids, merged->encode(text.get<std::string>(), true)) << text;
+    for (const int id : ids) whole += id > 300;
+  }
+  EXPECT_GT(whole, 20);
+  vocab.pre = "qwen2";
+  EXPECT_FALSE(Tokenizer::from_gguf(vocab).ok());
 }
 
 GgufVocab gemma4() {
