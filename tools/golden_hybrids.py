@@ -1,4 +1,4 @@
-"""Golden cases of hybrids with Mamba2, short convolutions or OLMo's Gated DeltaNet: configurations, and random weights
+"""Golden cases of hybrids with Mamba2, short convolutions or other recurrences: configurations, and random weights
 whose names and shapes come from Transformers' own model (tools/make_golden_logits.py)."""
 import math
 import pathlib
@@ -109,6 +109,20 @@ def bailing_hybrid(layers, **over):
         "num_expert_group": 4, "topk_group": 2, "num_nextn_predict_layers": 0, "tie_word_embeddings": False} | over
 
 
+def qwen4_exp(layers, **over):
+    return COMMON | {
+        "architectures": ["Qwen4ExpForCausalLM"], "model_type": "qwen4_exp_text", "layer_types": layers,
+        "num_hidden_layers": len(layers), "head_dim": 20, "linear_key_head_dim": 16, "linear_value_head_dim": 20,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28, "hc_count": 3, "hc_lowrank": 10,
+        "indexer_n_heads": 6, "indexer_kv_heads": 1, "indexer_head_dim": 12, "indexer_budget": 40,
+        "indexer_compress_ratio": 5, "ngram_vocab_size_base": 40, "heads_per_ngram": 2, "ple_embed_dim": 24,
+        "make_ngram_vocab_size_divisible_by": 7, "split_ngram_parts": 3, "output_gate_type": "sigmoid", "eos_token_id": [9, 2],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0, "partial_rotary_factor": 0.4,
+                            "mrope_section": [2, 1, 1], "mrope_interleaved": True},
+        "tie_word_embeddings": False} | over
+
+
 HYBRID_CASES = {
     "nemotron_h": dict(config=nemotron_h([MAMBA, MLP, MAMBA, FULL, MLP, MAMBA]), long=True),
     "nemotron_h_biases": dict(config=nemotron_h(
@@ -173,6 +187,11 @@ HYBRID_CASES = {
     "bailing_hybrid_unbounded": dict(config=bailing_hybrid(
         [FULL, MAMBA], q_lora_rank=17, attention_bias=True, kda_safe_gate=False, short_conv_kernel_size=3,
         moe_renormalize=False), dtype="f32"),
+    "qwen4_exp": dict(config=qwen4_exp([MAMBA, "indexed_attention", MAMBA, FULL], ple_layer_ids=[3, 1]), long=True, ends=True),
+    "qwen4_exp_silu": dict(config=qwen4_exp(
+        [FULL, MAMBA], ple_layer_ids=[2], ngram_size=4, heads_per_ngram=1, ple_conv_kernel_size=3, seed=-7, hc_count=2,
+        indexer_head_dim=8, indexer_budget=16, indexer_compress_ratio=16, norm_topk_prob=False, output_gate_type=None,
+        linear_conv_kernel_dim=3, split_ngram_parts=1, tie_word_embeddings=True), dtype="f32", ends=True),
     "falcon_h1_norm_after": dict(config=falcon_h1(
         2, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=3, time_step_limit=[0.0, 5.0]), dtype="f32"),
 }
@@ -189,9 +208,17 @@ def random_hybrid(config, rng):
     for name, value in model.state_dict().items():
         if name not in buffers and not (name == "lm_head.weight" and config.get("tie_word_embeddings", True)):
             value.copy_(torch.from_numpy(random_tensor(name, tuple(value.shape), rng)))
+            if is_offset_norm(config, name, value):
+                value += 2 if "hyper_connection_mixer" in name else -1  # their mixture makes small logits
     with tempfile.TemporaryDirectory() as tmp:
         model.save_pretrained(tmp)
         return load_file(pathlib.Path(tmp) / "model.safetensors")
+
+
+def is_offset_norm(config, name, value):
+    """Whether it is w of a norm by 1 + w."""
+    return config["model_type"] == "qwen4_exp_text" and value.dim() == 1 and "norm" in name and \
+        ".linear_attn.norm." not in name
 
 
 def random_tensor(name, shape, rng):

@@ -262,11 +262,12 @@ def on_q8_0_grid(w):
 
 
 def stored(weights, dtype):
-    """Rounds to the stored type; like released Qwen3.5 files, A_log and the gated norm stay f32."""
+    """Rounds to the stored type; like released Qwen3.5 files, A_log and the gated norm stay f32. Whole numbers stay."""
     if dtype == "q8_0":
         return {k: on_q8_0_grid(v) for k, v in weights.items()}
     kind = {"f32": np.float32, "f16": np.float16, "bf16": BF16}[dtype]
-    return {k: v if k.endswith(("A_log", "linear_attn.norm.weight")) else v.astype(kind) for k, v in weights.items()}
+    whole = lambda k, v: k.endswith(("A_log", "linear_attn.norm.weight")) or v.dtype == np.int64
+    return {k: v if whole(k, v) else v.astype(kind) for k, v in weights.items()}
 
 
 # ---------------------------------------------------------------- MLX affine quantisation
@@ -490,6 +491,9 @@ def make(case, seed):
         tensors, exact = mxfp4_experts(tensors)
     lengths = [1, 7, 70] + [300] * case.get("long", False)
     prompts = [rng.integers(3, config["vocab_size"], n).tolist() for n in lengths]
+    if case.get("ends"):  # texts that end within the prompts
+        for prompt in prompts:
+            prompt[5::37] = [config["eos_token_id"][0]] * len(prompt[5::37])
     with tempfile.TemporaryDirectory() as tmp:
         plain = pathlib.Path(tmp) / "m"
         write_model(plain, {"config": config}, exact)

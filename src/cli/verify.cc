@@ -89,6 +89,9 @@ std::string kind_of(const MixerSpec& mixer) {
   const auto* attention = std::get_if<AttentionSpec>(&mixer);
   if (const auto* both = std::get_if<SideBySideSpec>(&mixer))
     return kind_of(MixerSpec(both->attention)) + " beside " + kind_of(MixerSpec(both->recurrence));
+  if (const auto* indexed = std::get_if<IndexedAttentionSpec>(&mixer))
+    return fmt::format("{} over {} of its blocks of {}", kind_of(MixerSpec(indexed->attention)),
+                       indexed->blocks, indexed->ratio);
   if (std::holds_alternative<std::monostate>(mixer)) return "without a mixer";
   if (const auto* latent = std::get_if<LatentAttentionSpec>(&mixer))
     return fmt::format("latent attention ({} heads of {} for keys and {} for values, latents of {})",

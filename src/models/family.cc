@@ -12,6 +12,7 @@ namespace {
 const Family* family_named(const std::string& model_type) {
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
+  if (model_type == "qwen4_exp" || model_type == "qwen4_exp_text") return &qwen4_exp_family();
   for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gemma4_unified",
                            "gemma4_unified_text", "vaultgemma"})
     if (model_type == name) return &gemma_family();
@@ -41,7 +42,7 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
   if (!family)
     return make_error(
         ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; {}{}{}{}qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+        "{}: model_type \"{}\" is not supported; {}{}{}{}qwen3_5, qwen3_5_moe, qwen3_next, qwen4_exp, gemma2, "
         "gemma3, gemma4 and vaultgemma are",
         checkpoint.path(), shown(type), outer_type_names(), llama_member_names(), hybrid_names(),
         latent_names());

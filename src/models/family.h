@@ -60,6 +60,7 @@ const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4, vaultgemma (gemma.cc)
 // A member of the hybrids (hybrid.cc); null for other types.
 const Family* find_hybrid_family(const std::string& model_type);
+const Family& qwen4_exp_family();  // qwen4_exp, qwen4_exp_text (qwen4_exp.cc)
 // A family with latent attention (latent.cc); null for other types.
 const Family* find_latent_family(const std::string& model_type);
 
@@ -97,6 +98,13 @@ Result<nn::Norm> take_norm(const ModelBuilder& builder, const std::string& name,
 // layer that reads the keys and values of another layer has no k_proj and v_proj.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
+// The weights of Qwen3.5's Gated DeltaNet under `prefix` (qwen3_5.cc).
+Result<nn::Recurrence> take_gated_delta(const ModelBuilder& builder, const std::string& prefix,
+                                        const LayerSpec& layer);
+// How one row is read from several streams (qwen4_exp.cc): hc_norm, input_mix_weight_down and
+// input_mix_weight_up under `prefix`.
+Result<nn::StreamMixer> take_stream_mixer(const ModelBuilder& builder, const std::string& prefix,
+                                          const NormsSpec& norms);
 // Latent attention's projections under `prefix`: q_proj, or q_a_proj, q_a_layernorm and q_b_proj;
 // kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj (or in its place embed_q and unembed_out), o_proj.
 Result<nn::LatentAttention> take_latent_attention(const ModelBuilder& builder, const std::string& prefix,

@@ -12,6 +12,7 @@ namespace anabranch {
 // Each reads config.json as a whole; `file` is named in errors.
 Result<ModelSpec> read_llama_config(const Json& config, const std::string& file);
 Result<ModelSpec> read_qwen3_5_config(const Json& config, const std::string& file);
+Result<ModelSpec> read_qwen4_exp_config(const Json& config, const std::string& file);
 Result<ModelSpec> read_gemma_config(const Json& config, const std::string& file);
 Result<ModelSpec> read_hybrid_config(const Json& config, const std::string& file);
 // Whether the type is one of the hybrids of hybrid_config.cc.

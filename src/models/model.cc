@@ -24,7 +24,7 @@ Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_laye
     if (span.keep) span.keep->length = span.state->length();
   }
   const ops::Stage stage(device(), "norm, head");
-  const auto hidden = weights_.norm(x);
+  const auto hidden = finish(x);
   if (batch.logit_rows.empty()) return {hidden, device().empty({0, spec_.vocab}, Dtype::f32)};
   return {hidden, logits(ops::take_rows(hidden, batch.logit_rows))};
 }
@@ -36,7 +36,7 @@ Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) cons
   CHECK(can_skip_layers() || are_first, "layers need each other");
   const Tensor x = run_layers(layers, batch, nullptr);
   for (const auto& span : batch.spans) span.state->advance(span.count);
-  return weights_.norm(x);
+  return finish(x);
 }
 
 // -> the residual stream after the last of these layers.
@@ -44,7 +44,7 @@ Tensor Model::run_layers(std::span<const int> layers, const Batch& batch,
                          std::vector<Tensor>* after_layer) const {
   for (const auto& span : batch.spans)
     if (span.keep) span.state->begin_snapshot(*span.keep);
-  const auto note = [&](const Tensor& x) { after_layer->push_back(weights_.norm(x)); };
+  const auto note = [&](const Tensor& x) { after_layer->push_back(finish(x)); };
   if (ranks() > 1) {
     RanksPass pass{layers,
                    batch,
@@ -59,7 +59,8 @@ Tensor Model::run_layers(std::span<const int> layers, const Batch& batch,
   device().begin_pass();
   Tensor x = [&] {
     const ops::Stage stage(device(), "embedding");
-    return embed(batch);
+    const Tensor rows = embed(batch);
+    return weights_.mixer ? nn::to_streams(rows, weights_.mixer->streams) : rows;
   }();
   const auto& per_layer = weights_.per_layer_inputs;
   const Tensor* chosen = batch.chosen ? &*batch.chosen : nullptr;

@@ -26,6 +26,7 @@ struct ModelWeights {
   nn::Norm norm;  // after the layers
   OutputHead head;
   std::optional<nn::Mtp> mtp = {};
+  std::optional<nn::StreamMixer> mixer = {};  // in place of `norm`, where there are several streams
 };
 
 class Model {
@@ -93,6 +94,8 @@ class Model {
  private:
   Tensor run_layers(std::span<const int> layers, const Batch& batch, std::vector<Tensor>* after_layer) const;
   Tensor embed(const Batch& batch) const;
+  // What comes between the layers and the head.
+  Tensor finish(const Tensor& x) const { return weights_.mixer ? (*weights_.mixer)(x) : weights_.norm(x); }
   void lay_out_states();
 
   ModelSpec spec_;

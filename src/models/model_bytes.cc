@@ -68,6 +68,7 @@ uint64_t layer_bytes_per_token(const Model& model) {
     sum += sum_weights(layer, stored_bytes);
     if (const auto* moe = std::get_if<nn::Moe>(&layer.mlp)) sum -= moe->idle_bytes();
     if (const auto* both = std::get_if<nn::MlpAndMoe>(&layer.mlp)) sum -= both->moe.idle_bytes();
+    if (layer.ngrams) sum -= layer.ngrams->idle_bytes();
   }
   return sum;
 }

@@ -53,7 +53,8 @@ Result<std::vector<int>> owners_of_layers(const ModelSpec& spec, int ranks, cons
   const std::string why = unsplit_because(spec, ranks);
   const auto layers = static_cast<int>(spec.layers.size());
   if (why.empty() && spec.per_layer_width == 0) return std::vector<int>();
-  if (layers < ranks || spec.per_layer_width > 0 || spec.state_layout().size() != spec.layers.size())
+  if (layers < ranks || spec.per_layer_width > 0 || spec.streams.count > 0 ||
+      spec.state_layout().size() != spec.layers.size())
     return make_error(
         ErrorKind::unsupported, "{}: this model cannot be shared by {} devices: {}", path, ranks,
         layers < ranks ? fmt::format("it has {} layers", layers) : "its layers need each other");
@@ -143,8 +144,8 @@ Result<Ranks> load_layers(const ModelBuilder& model, const Family& family, Place
     }
     model.checkpoint.release_pages();
     if (options.progress) TRY_VOID(options.progress(i + 1, count));
-    if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0 && placement.owners.empty())
-      options.begun(begin_model(spec, embedding, ranks));
+    const bool alone = spec.per_layer_width == 0 && spec.streams.count == 0 && placement.owners.empty();
+    if (options.begun && i + 1 == of_each_kind && alone) options.begun(begin_model(spec, embedding, ranks));
   }
   return Ranks(std::move(ranks), std::move(placement.owners));
 }
@@ -200,7 +201,13 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   const ops::Weight embedding = ops::Weight::make(device, head_rows);
   checkpoint.release_pages();
   TRY(Ranks ranks, load_layers(builder, *family, std::move(placement), embedding, options));
-  TRY(auto norm, take_norm(builder, "model.norm", spec.hidden, spec.norms));
+  nn::Norm norm;
+  std::optional<nn::StreamMixer> mixer;
+  if (spec.streams.count > 0) {
+    TRY(mixer, take_stream_mixer(builder, "model.hyper_connection_mixer.", spec.norms));
+  } else {
+    TRY(norm, take_norm(builder, "model.norm", spec.hidden, spec.norms));
+  }
   if (!spec.tied_embeddings) {
     TRY(head_rows, checkpoint.take_matrix(kHeadMatrix, spec.vocab, spec.hidden));
   }
@@ -222,7 +229,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   TRY_VOID(checkpoint.finish());
   return std::make_unique<Model>(
       std::move(spec), ModelWeights{embedding, std::move(per_layer_inputs), std::move(ranks), std::move(norm),
-                                    std::move(head), std::move(mtp)});
+                                    std::move(head), std::move(mtp), std::move(mixer)});
 }
 
 Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<int>& vocab) {

@@ -57,6 +57,10 @@ std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, cons
         attention->head_dim, spec.ropes.at(static_cast<size_t>(layer.rope)), attention->sinks);
   if (std::holds_alternative<LatentAttentionSpec>(layer.mixer) && !device.ops().linear_heads)
     why = fmt::format("there are no kernels for latent attention on {}", device.name());
+  if (std::holds_alternative<IndexedAttentionSpec>(layer.mixer) && !device.ops().index_scores)
+    why = fmt::format("there are no kernels for attention with an index on {}", device.name());
+  if (spec.streams.count > 0 && !device.ops().mix_streams)
+    why = fmt::format("there are no kernels for several residual streams on {}", device.name());
   if (const auto* recurrence = recurrence_of(layer.mixer); why.empty() && recurrence)
     why = device.ops().recurrence_unsupported(*recurrence);
   if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
@@ -95,6 +99,7 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
 }  // namespace
 
 const AttentionSpec* attention_of(const MixerSpec& mixer) {
+  if (const auto* indexed = std::get_if<IndexedAttentionSpec>(&mixer)) return &indexed->attention;
   const auto* both = std::get_if<SideBySideSpec>(&mixer);
   return both ? &both->attention : std::get_if<AttentionSpec>(&mixer);
 }
@@ -107,10 +112,14 @@ const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer) {
 StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   StateLayout layout;
   for (const auto& layer : layers) {
+    if (layer.ngrams)
+      layout.emplace_back(layer.ngrams->tokens), layout.emplace_back(layer.ngrams->convolution);
     const auto* a = attention_of(layer.mixer);
     if (a && a->kv_layer < 0)
       layout.emplace_back(
           KvLayout{ops::split_units(a->kv_heads, 1, ranks).size(rank), a->head_dim, a->window});
+    if (const auto* indexed = std::get_if<IndexedAttentionSpec>(&layer.mixer))
+      layout.emplace_back(KvLayout{1, indexed->dim, 0, indexed->dim});
     if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer))
       layout.emplace_back(KvLayout{1, latent->turned_dim + latent->rank, 0, latent->rank});
     if (const auto* recurrence = recurrence_of(layer.mixer)) {
@@ -135,6 +144,8 @@ std::vector<int> ModelSpec::state_parts() const {
     parts.push_back(reads_another ? parts.at(static_cast<size_t>(a->kv_layer)) : next);
     const bool latent = std::holds_alternative<LatentAttentionSpec>(layer.mixer);
     next += (a && !reads_another) || latent ? 1 : 0;
+    next += std::holds_alternative<IndexedAttentionSpec>(layer.mixer) ? 1 : 0;
+    next += layer.ngrams ? 2 : 0;
     next += recurrence_of(layer.mixer) ? 1 : 0;
   }
   return parts;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "nn/ngram_input.h"
 #include "nn/normed_residual.h"
 #include "ops/experts.h"
 #include "ops/recurrence.h"
@@ -61,9 +62,16 @@ struct LatentAttentionSpec {
   float scale = 0;               // of the scores
 };
 
+// Attention over the positions that an index chooses (nn/indexed_attention.h).
+struct IndexedAttentionSpec {
+  AttentionSpec attention;
+  int heads = 0, dim = 0;     // of the index's queries; its keys have one head
+  int ratio = 1, blocks = 1;  // positions of a block, and how many whole blocks a query sees
+};
+
 // monostate: the layer has no such part.
-using MixerSpec =
-    std::variant<AttentionSpec, LatentAttentionSpec, ops::RecurrenceShape, SideBySideSpec, std::monostate>;
+using MixerSpec = std::variant<AttentionSpec, LatentAttentionSpec, IndexedAttentionSpec, ops::RecurrenceShape,
+                               SideBySideSpec, std::monostate>;
 // The mixer's attention and its recurrence; null where it has none.
 const AttentionSpec* attention_of(const MixerSpec& mixer);
 const ops::RecurrenceShape* recurrence_of(const MixerSpec& mixer);
@@ -103,6 +111,19 @@ struct MlpAndMoeSpec {
 
 using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec, std::monostate>;
 
+// Embeddings of n-grams (nn/ngram_input.h).
+struct NGramSpec {
+  nn::NGramTables tables;
+  int rows = 0;   // of all tables, with rows that are not used at the end
+  int width = 0;  // of a token's embedding, to which each table gives an equal share
+  ops::RecurrenceShape tokens, convolution;
+};
+
+// A residual stream of several streams (nn/streams.h); count 0: there is one.
+struct StreamsSpec {
+  int count = 0, rank = 0;
+};
+
 struct NormsSpec {
   float eps = 1e-6f;
   bool offset = false;      // the family multiplies by (1 + w)
@@ -131,6 +152,7 @@ struct LayerSpec {
   LayerForm form = {};
   float residual_scale = 1;  // multiplies what both parts add to the residual stream
   std::optional<nn::NormedResidual> normed_residual = {};
+  std::optional<NGramSpec> ngrams = {};
   // Of a recurrence with a constant decay: head h decays at the rate decay_factor * 2^(-8 (h + 1) / heads).
   float decay_factor = 1;
 };
@@ -145,6 +167,7 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   float embedding_scale = 1;
   bool normed_embedding = false;                // the embedding's rows go through the final norm, too
+  StreamsSpec streams = {};
   float logits_scale = 1, logits_soft_cap = 0;  // 0 = no cap; the scale comes first
   int per_layer_width = 0,
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none

@@ -94,6 +94,8 @@ Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
   return {};
 }
 
+}  // namespace
+
 Result<nn::Recurrence> take_gated_delta(const ModelBuilder& builder, const std::string& p,
                                         const LayerSpec& layer) {
   const auto& shape = std::get<ops::RecurrenceShape>(layer.mixer);
@@ -124,6 +126,8 @@ Result<nn::Recurrence> take_gated_delta(const ModelBuilder& builder, const std::
                         std::move(in.a),
                         std::move(out)};
 }
+
+namespace {
 
 Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, const LayerSpec& layer) {
   if (std::holds_alternative<ops::RecurrenceShape>(layer.mixer)) {

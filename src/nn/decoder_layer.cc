@@ -2,7 +2,23 @@
 
 namespace anabranch::nn {
 
+Tensor DecoderLayer::run_streams(const Tensor& x, const Batch& batch, int part) const {
+  constexpr int kPartsOfNGrams = 2;
+  const Residual nothing(nullptr, nullptr);
+  const Tensor in = ngrams ? (*ngrams)(x, batch, part) : x;
+  const Tensor h = streams->of_mixer(in, [&](const Tensor& row) {
+    const Normed plain{row, nullptr, batch.adapters};
+    const int own = ngrams ? part + kPartsOfNGrams : part;
+    return std::visit([&](const auto& m) { return m(plain, batch, own, nothing); }, mixer);
+  });
+  return streams->of_mlp(h, [&](const Tensor& row) {
+    const Normed plain{row, nullptr, batch.adapters};
+    return std::visit([&](const auto& m) { return m(plain, nothing); }, mlp);
+  });
+}
+
 Tensor DecoderLayer::operator()(const Tensor& x, const Batch& batch, int part, const Tensor* input) const {
+  if (streams) return run_streams(x, batch, part);
   // An RMSNorm before a part is computed together with the part's first products, a LayerNorm before them.
   const auto with_input = [&](const Tensor& in, const std::optional<Norm>& norm, const auto& run) {
     if (!norm || !norm->bias) return run(Normed{in, norm ? &*norm : nullptr, batch.adapters});

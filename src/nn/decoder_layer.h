@@ -6,15 +6,18 @@
 #include <variant>
 
 #include "nn/absent.h"
+#include "nn/indexed_attention.h"
 #include "nn/latent_attention.h"
 #include "nn/mlp_and_moe.h"
+#include "nn/ngram_input.h"
 #include "nn/normed_residual.h"
 #include "nn/per_layer_input.h"
 #include "nn/side_by_side.h"
 
 namespace anabranch::nn {
 
-using Mixer = std::variant<Attention, LatentAttention, Recurrence, ShortConv, SideBySide, Absent>;
+using Mixer =
+    std::variant<Attention, LatentAttention, IndexedAttention, Recurrence, ShortConv, SideBySide, Absent>;
 using FeedForward = std::variant<Mlp, Moe, MlpAndMoe, Absent>;
 
 struct DecoderLayer {
@@ -30,7 +33,12 @@ struct DecoderLayer {
   std::optional<PerLayerGate> per_layer = {};
   float scale = 1;  // of the output
 
-  // x [M, H] -> [M, H]. part: the part of the states that the layer uses. input [M, width]: for per_layer.
+  // If there, the residual stream is several streams, and nothing above is set but the mixer and the MLP.
+  std::optional<HyperConnections> streams = {};
+  std::optional<NGramInput> ngrams = {};  // with streams only: comes first
+
+  // x [M, H], or [M, streams * H] -> the same. part: the (first) part of the states that the layer uses.
+  // input [M, width]: for per_layer.
   Tensor operator()(const Tensor& x, const Batch& batch, int part, const Tensor* input = nullptr) const;
 
   // Calls visit(const ops::Weight&) for every matrix.
@@ -39,6 +47,8 @@ struct DecoderLayer {
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mixer);
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
     if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
+    if (streams) streams->of_mixer.visit_weights(visit), streams->of_mlp.visit_weights(visit);
+    if (ngrams) ngrams->visit_weights(visit);
   }
   // Calls visit(std::vector<const Linear*>) for every input of linear layers that an adapter may change, with
   // these layers.
@@ -54,6 +64,9 @@ struct DecoderLayer {
     std::visit([&](const auto& m) { m.visit_copies(visit); }, mixer);
     if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_copies(visit);
   }
+
+ private:
+  Tensor run_streams(const Tensor& x, const Batch& batch, int part) const;
 };
 
 }  // namespace anabranch::nn

@@ -3,9 +3,8 @@
 #include "ops/profile.h"
 
 namespace anabranch::nn {
-namespace {
 
-std::vector<ops::RecurrenceSpan> spans_of(const Batch& batch, int part) {
+std::vector<ops::RecurrenceSpan> recurrence_spans(const Batch& batch, int part) {
   std::vector<ops::RecurrenceSpan> spans;
   spans.reserve(batch.spans.size());
   for (const Span& span : batch.spans) {
@@ -14,8 +13,6 @@ std::vector<ops::RecurrenceSpan> spans_of(const Batch& batch, int part) {
   }
   return spans;
 }
-
-}  // namespace
 
 std::vector<const Linear*> Recurrence::projections() const {
   std::vector<const Linear*> layers = {&qkv, z_low ? &*z_low : &z};
@@ -49,7 +46,7 @@ Tensor Recurrence::operator()(const Normed& x, const Batch& batch, int part, con
     ops::RecurrenceInputs inputs{in[0], in[1]};
     if (b) inputs.b = in[2];
     if (a) inputs.a = in.back();
-    return ops::recurrence(inputs, shape, weights, spans_of(batch, part));
+    return ops::recurrence(inputs, shape, weights, recurrence_spans(batch, part));
   }();
   const ops::Stage stage(device, "recurrence: out-projection, add");
   return add(residual, out, y, x.adapters);
@@ -64,7 +61,7 @@ Tensor ShortConv::operator()(const Normed& x, const Batch& batch, int part, cons
   }();
   const ops::MatmulInput y = [&] {
     const ops::Stage stage(device, "short convolution: conv, gates");
-    return ops::short_conv(projected[0], shape, weights, spans_of(batch, part));
+    return ops::short_conv(projected[0], shape, weights, recurrence_spans(batch, part));
   }();
   const ops::Stage stage(device, "short convolution: out-projection, add");
   return add(residual, out, y, x.adapters);

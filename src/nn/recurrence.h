@@ -5,6 +5,9 @@
 
 namespace anabranch::nn {
 
+// The spans of a batch for the recurrent part `part` of the states.
+std::vector<ops::RecurrenceSpan> recurrence_spans(const Batch& batch, int part);
+
 // A linear recurrence (ops/recurrence.h) between its projections.
 struct Recurrence {
   ops::RecurrenceShape shape;

@@ -153,7 +153,7 @@ MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const Sho
       op, "{} channels, {} heads and {} taps are no short convolution.", channels, shape.value_heads,
       shape.conv_kernel);
   require_f32(op, "in", in, 2);
-  require_shape(op, "in", in, {in.shape(0), 3 * channels});
+  require_shape(op, "in", in, {in.shape(0), weights.gated ? 3 * channels : channels});
   require_shape(op, "weight", weights.weight, {shape.conv_kernel, channels});
   if (weights.bias) require_shape(op, "bias", *weights.bias, {channels});
   return in.device().ops().short_conv(in, shape, weights, plan_runs(op, shape, in.shape(0), spans));

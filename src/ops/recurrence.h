@@ -104,10 +104,12 @@ Tensor recurrence_plain(const RecurrenceInputs& in, const RecurrenceShape& shape
                         const RecurrenceWeights& weights, std::span<const RecurrenceSpan> spans);
 
 // The convolution half alone. in [M, 3 C]: B, C and x -> [M, C], per token C * (causal_conv(B * x) + bias).
-// The state's rows and the window's are the products B * x; S is empty. weight [kernel, C], bias [C].
+// The state's rows and the window's are the products B * x; S is empty. weight [kernel, C], bias [C]. Not
+// gated: in [M, C] is x, and the result causal_conv(x) + bias.
 struct ShortConvWeights {
   Tensor weight;
   std::optional<Tensor> bias = {};
+  bool gated = true;
 };
 MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
                        std::span<const RecurrenceSpan> spans);

@@ -13,11 +13,13 @@
 #include "ops/attention.h"
 #include "ops/choose.h"
 #include "ops/experts.h"
+#include "ops/indexed_attention.h"
 #include "ops/linear.h"
 #include "ops/low_rank.h"
 #include "ops/probe.h"
 #include "ops/recurrence.h"
 #include "ops/rope.h"
+#include "ops/streams.h"
 #include "tensor/device.h"
 
 namespace anabranch::ops {
@@ -111,6 +113,18 @@ struct OpTable {
   // null: the backend has no kernels for it
   MatmulInput (*short_conv)(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
                             std::span<const RecurrenceRun> runs) = nullptr;
+
+  // indexed_attention.h; null: the backend has no kernels for it. kv_gather: out has blocks of zeros.
+  Tensor (*index_keys)(const PagedKv& keys, int ratio, int blocks) = nullptr;
+  Tensor (*index_scores)(const Tensor& q, const Tensor& keys) = nullptr;
+  void (*kv_gather)(const PagedKv& kv, std::span<const int> positions, PagedKv& out) = nullptr;
+
+  // streams.h; null: the backend has no kernels for it
+  Tensor (*norm_streams)(const Tensor& x, const Tensor& w, float eps, int streams) = nullptr;
+  Tensor (*mix_streams)(const Tensor& x, const Tensor& gates, int streams) = nullptr;
+  Tensor (*add_to_streams)(const Tensor& x, const Tensor& y, const Tensor& weights) = nullptr;
+  Tensor (*gate_streams)(const Tensor& keys, const Tensor& queries, const Tensor& values,
+                         int streams) = nullptr;
 };
 
 const OpTable& cpu_ops();

@@ -35,6 +35,10 @@ struct Description {
     add("latent", a.heads, a.query_rank, a.rank, a.plain_dim, a.turned_dim, a.value_dim, a.bias,
         a.neighbours_turn, a.head_gate, a.scale);
   }
+  void mixer(const IndexedAttentionSpec& a) {
+    mixer(a.attention);
+    add("index", a.heads, a.dim, a.ratio, a.blocks);
+  }
   void mixer(const ops::RecurrenceShape& d) {
     const ops::RecurrenceRule& r = d.rule;
     add("recurrence", d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, d.sigmoid_gate,
@@ -62,6 +66,12 @@ struct Description {
     if (m.clamped) add(m.clamped->alpha, m.clamped->limit);
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
+  void ngrams(const NGramSpec& n) {
+    add("n-grams", n.tables.longest, n.tables.end, n.rows, n.width);
+    for (const int64_t size : n.tables.sizes) add(size);
+    for (const int64_t multiplier : n.tables.multipliers) add(multiplier);
+    mixer(n.tokens), mixer(n.convolution);
+  }
   void rope(const ops::Rope& r) {
     add("rope", r.attention_factor, r.far_from, r.far_theta, r.far_factor, r.query_beta, r.query_period);
     for (const auto* list : {&r.inv_freq, &r.far_inv_freq})
@@ -74,13 +84,14 @@ inline std::string describe(const ModelSpec& spec) {
   Description d;
   d.add(spec.hidden, spec.vocab, spec.context_length, spec.norms.eps, spec.norms.offset, spec.tied_embeddings,
         spec.embedding_scale, spec.logits_scale, spec.logits_soft_cap, spec.per_layer_width,
-        spec.per_layer_vocab, spec.normed_embedding);
+        spec.per_layer_vocab, spec.normed_embedding, spec.streams.count, spec.streams.rank);
   for (const LayerSpec& layer : spec.layers) {
     std::visit([&](const auto& mixer) { d.mixer(mixer); }, layer.mixer);
     std::visit([&](const auto& mlp) { d.mlp(mlp); }, layer.mlp);
     d.add(layer.norms.eps, layer.norms.offset, layer.norms.layer_norm, layer.norms.bias,
           layer.norms.weightless, layer.rope, layer.residual_scale, layer.form.parallel,
           layer.form.post1 != nullptr, layer.form.norm2 != nullptr, layer.decay_factor);
+    if (layer.ngrams) d.ngrams(*layer.ngrams);
     if (const auto& r = layer.normed_residual)
       d.add("normed", r->mixer_input, r->mixer_output, r->mlp_input, r->mlp_output);
   }
@@ -90,6 +101,7 @@ inline std::string describe(const ModelSpec& spec) {
 
 inline Result<ModelSpec> read(const Json& config) {
   const std::string type = text_type_of(config);
+  if (type.starts_with("qwen4_exp")) return read_qwen4_exp_config(config, "config.json");
   if ((type.starts_with("gemma") && type != "gemma") || type == "vaultgemma")
     return read_gemma_config(config, "config.json");
   if (is_hybrid_member(type)) return read_hybrid_config(config, "config.json");

@@ -51,6 +51,7 @@ constexpr const char* kModels[] = {
     "minimax",
     "kimi_linear",
     "bailing_hybrid",
+    "qwen4_exp",
     "lara_mini_biases",
     "glm4",
     "qwen2_moe",

@@ -216,6 +216,9 @@ Last plain(const ShortConv&, const Tensor&) {
 Last plain(const LatentAttention&, const Tensor&) {
   throw std::logic_error("latent attention");
 }
+Last plain(const IndexedAttention&, const Tensor&) {
+  throw std::logic_error("attention with an index");
+}
 Last plain(const SideBySide&, const Tensor&) {
   throw std::logic_error("two mixers");
 }

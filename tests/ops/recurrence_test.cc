@@ -353,6 +353,37 @@ TEST(Recurrence, PiecesAndRejectedDraftsGiveTheSameBits) {
   }
 }
 
+// For tokens in pieces, drafts of which some are accepted, and what comes after them.
+TEST(Recurrence, AConvolutionWithoutGatesIsOneWithGatesOfOne) {
+  Rng rng(21);
+  for (Device* device : cpu_and_reference())
+    for (const RecurrenceShape& s : kShapes) {
+      if (s.channels == 0) continue;
+      const Inputs in = on(*device, make_inputs(s, 20, rng));
+      const int c = s.channels;
+      const Tensor x = random_tensor({20, c}, rng);
+      Tensor ones = host_device().empty({20, 3 * c}, Dtype::f32);
+      std::fill_n(ones.data<float>(), ones.size(), 1.0f);
+      for (int t = 0; t < 20; t++)
+        std::copy_n(x.data<float>() + t * c, c, ones.data<float>() + (3 * t + 2) * c);
+      const auto run_all = [&](const Tensor& rows, bool gated) {
+        auto state = make_recurrence_state(*device, s);
+        const ShortConvWeights weights{in.weights.conv_weight, in.weights.conv_bias, gated};
+        std::vector<Tensor> parts;
+        const auto piece = [&](int begin, int end, bool draft) {
+          const RecurrenceSpan span{.state = &state, .count = end - begin, .draft = draft};
+          const Tensor part = device->to_device(rows.slice_rows(begin, end));
+          parts.push_back(short_conv(part, s, weights, {&span, 1}).values);
+        };
+        piece(0, 1, false), piece(1, 7, false), piece(7, 12, true), piece(12, 14, true);
+        recurrence_commit(state, 3);
+        piece(10, 15, false), piece(15, 20, false);
+        return concat_rows(parts);
+      };
+      expect_same_bits(run_all(x, false), run_all(ones, true), name(s));
+    }
+}
+
 TEST(Recurrence, RefusesRulesThatCannotBe) {
   Rng rng(13);
   const auto attempt = [&](RecurrenceShape s) {

@@ -140,7 +140,7 @@ struct RecurrenceArgs {
   int64_t entry = 0;
   float* draft_keys = nullptr;   // receives the drafts' keys, [T, Hk * Dk]
   float* products = nullptr;     // short_conv(): receives B * x, [T, C]; qkv is the same memory
-  const float* gated = nullptr;  // short_conv(): B, C and x, [T, 3 C]
+  const float* gated = nullptr;  // short_conv(): B, C and x, [T, 3 C]; null: qkv is x, and B and C are 1
 };
 
 // Value heads [begin, end) of a key head, which are computed together. first: they are the first of a
@@ -221,6 +221,18 @@ struct CpuKernels {
   double (*peak_f32)(int64_t rounds);
   // Probe: reads `bytes` (a multiple of 64) once.
   void (*read_bytes)(const uint8_t* from, int64_t bytes);
+
+  // Rows of `streams` streams of `width` values (ops/streams.h).
+  void (*mix_streams)(const float* x, const float* gates, float* y, int64_t streams, int64_t width);
+  void (*add_to_streams)(const float* x, const float* y, const float* weights, float* out, int64_t streams,
+                         int64_t width);
+  void (*gate_streams)(const float* keys, const float* queries, const float* values, float* out,
+                       int64_t streams, int64_t width);
+  // Adds the keys of positions [first, last) of a block of one head to sum [d].
+  void (*add_keys)(const void* block, bool half, int64_t d, int64_t first, int64_t last, float* sum);
+  // One row's scores of `count` keys [count, d] (ops/indexed_attention.h).
+  void (*index_scores)(const float* q, const float* keys, float* scores, int64_t heads, int64_t d,
+                       int64_t count);
 };
 
 // Null when this build lacks the target.

@@ -1,6 +1,7 @@
-// The kernels of one instruction set. A target_*.cc defines ANABRANCH_TARGET (a namespace) and ANABRANCH_TABLE (the
-// function that returns the table), and includes this. Everything is static and in the target's namespace, and no
-// standard library template is used: nothing compiled with a target's flags can be linked in place of baseline code.
+// The kernels of one instruction set. A target_*.cc defines ANABRANCH_TARGET (a namespace) and
+// ANABRANCH_TABLE (the function that returns the table), and includes this. Everything is static and in the
+// target's namespace, and no standard library template is used: nothing compiled with a target's flags can be
+// linked in place of baseline code.
 #include <stdint.h>
 
 #include "ops/cpu/kernels.h"
@@ -26,6 +27,7 @@ namespace ANABRANCH_TARGET {
 #include "ops/cpu/kernels_attention.h"
 #include "ops/cpu/kernels_recurrence.h"
 #include "ops/cpu/kernels_rows.h"
+#include "ops/cpu/kernels_streams.h"
 
 static const CpuKernels kTable = {
     .name = ANABRANCH_TARGET_NAME,
@@ -68,9 +70,16 @@ static const CpuKernels kTable = {
     .peak_int8 = peak_int8,
     .peak_f32 = peak_f32,
     .read_bytes = read_bytes,
+    .mix_streams = mix_streams,
+    .add_to_streams = add_to_streams,
+    .gate_streams = gate_streams,
+    .add_keys = add_keys,
+    .index_scores = index_scores,
 };
 }  // namespace ANABRANCH_TARGET
 
-const CpuKernels* ANABRANCH_TABLE() { return &ANABRANCH_TARGET::kTable; }
+const CpuKernels* ANABRANCH_TABLE() {
+  return &ANABRANCH_TARGET::kTable;
+}
 
 }  // namespace anabranch::ops::cpu

@@ -528,15 +528,15 @@ static void recurrence_heads(const RecurrenceArgs& a, const HeadsTask& task, flo
 static void short_conv(const RecurrenceArgs& a, int64_t begin, int64_t end) {
   const int64_t c = a.channels;
   for (int64_t t = 0; t < a.tokens; t++) {
-    const float *gate_in = a.gated + 3 * t * c, *gate_out = gate_in + c, *x = gate_in + 2 * c;
-    for (int64_t i = begin; i < end; i += kLanes)
-      store_upto(a.products + t * c + i, mul(load_upto(gate_in + i, end - i), load_upto(x + i, end - i)),
-                 end - i);
+    const float* gate_in = a.gated ? a.gated + 3 * t * c : nullptr;
+    for (int64_t i = begin; gate_in && i < end; i += kLanes)
+      store_upto(a.products + t * c + i,
+                 mul(load_upto(gate_in + i, end - i), load_upto(gate_in + 2 * c + i, end - i)), end - i);
     const float* taps[kMaxConvKernel];
     conv_taps(a, t, taps);
     float* y = a.y + t * c;
     conv_channels<false>(a, taps, begin, end - begin, y + begin);
-    for (int64_t i = begin; i < end; i += kLanes)
-      store_upto(y + i, mul(load_upto(gate_out + i, end - i), load_upto(y + i, end - i)), end - i);
+    for (int64_t i = begin; gate_in && i < end; i += kLanes)
+      store_upto(y + i, mul(load_upto(gate_in + c + i, end - i), load_upto(y + i, end - i)), end - i);
   }
 }

@@ -178,16 +178,17 @@ MatmulInput recurrence(const RecurrenceInputs& in, const RecurrenceShape& shape,
 
 namespace {
 
-// As run_rows(), for a short convolution. products: of all rows.
+// As run_rows(), for a short convolution. products: of all rows; computed here, if there are gates.
 void run_short_conv(CpuDevice& device, const RecurrenceRun& run, float* products, RecurrenceArgs args) {
   RecurrenceState& state = *run.state;
   if (run.draft) own_window(*state.window);
   take_window(run, args);
   args.tokens = run.count;
-  args.gated += 3 * run.begin * args.channels;
+  if (args.gated) args.gated += 3 * run.begin * args.channels;
   args.y += run.begin * args.channels;
-  args.products =
-      run.draft ? args.window.rows + run.entry * args.channels : products + run.begin * args.channels;
+  float* own_products = products + run.begin * args.channels;
+  args.products = run.draft ? args.window.rows + run.entry * args.channels : own_products;
+  if (run.draft && !args.gated) std::copy_n(own_products, args.tokens * args.channels, args.products);
   args.qkv = args.products;
   args.conv_state = std::as_const(state.conv).data<float>();
   const auto body = [&](int64_t begin, int64_t end) {
@@ -205,9 +206,10 @@ void run_short_conv(CpuDevice& device, const RecurrenceRun& run, float* products
 MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
                        std::span<const RecurrenceRun> runs) {
   CpuDevice& device = cpu_device(in);
-  Tensor out = device.make({in.shape(0), shape.channels}), products = device.make(out.shape());
+  Tensor out = device.make({in.shape(0), shape.channels});
+  Tensor products = weights.gated ? device.make(out.shape()) : in;
   RecurrenceArgs args = make_args(shape);
-  args.gated = in.data<float>();
+  if (weights.gated) args.gated = in.data<float>();
   args.conv_weight = weights.weight.data<float>();
   if (weights.bias) args.conv_bias = weights.bias->data<float>();
   args.y = out.data<float>();

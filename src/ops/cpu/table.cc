@@ -4,11 +4,13 @@
 #include "ops/cpu/device.h"
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/experts.h"
+#include "ops/cpu/indexed_attention.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/low_rank.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/probe.h"
 #include "ops/cpu/recurrence.h"
+#include "ops/cpu/streams.h"
 
 namespace anabranch::ops {
 
@@ -52,6 +54,13 @@ const OpTable& cpu_ops() {
       .recurrence = cpu::recurrence,
       .recurrence_fold = cpu::recurrence_fold,
       .short_conv = cpu::short_conv,
+      .index_keys = cpu::index_keys,
+      .index_scores = cpu::index_scores,
+      .kv_gather = cpu::kv_gather,
+      .norm_streams = cpu::norm_streams,
+      .mix_streams = cpu::mix_streams,
+      .add_to_streams = cpu::add_to_streams,
+      .gate_streams = cpu::gate_streams,
   };
   return table;
 }

@@ -307,12 +307,12 @@ MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const Sho
     const auto third = [&](int i) {
       return mx::slice(x, {0, i * shape.channels}, {run.count, (i + 1) * shape.channels});
     };
-    const auto products = mx::multiply(third(0), third(2));
+    const auto products = weights.gated ? mx::multiply(third(0), third(2)) : x;
     const Memory before = memory_of(*run.state);
     const auto conv = conv_after(before.conv, run);
     const auto sum =
         mx::add(convolve(conv, products, as_mlx(weights.weight), shape.conv_kernel), or_zero(weights.bias));
-    parts.push_back(mx::multiply(third(1), sum));
+    parts.push_back(weights.gated ? mx::multiply(third(1), sum) : sum);
     if (run.draft) put_rows(run, run.state->window->rows, products);
     const auto after = !run.draft ? conv_after(conv, products) : run.fold ? conv : before.conv;
     put_memory(*run.state, {before.s, after}, {parts.back()});

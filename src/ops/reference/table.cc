@@ -4,9 +4,11 @@
 #include "ops/reference/device.h"
 #include "ops/reference/elementwise.h"
 #include "ops/reference/experts.h"
+#include "ops/reference/indexed_attention.h"
 #include "ops/reference/linear.h"
 #include "ops/reference/low_rank.h"
 #include "ops/reference/recurrence.h"
+#include "ops/reference/streams.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops {
@@ -53,6 +55,13 @@ const OpTable& reference_ops() {
     t.recurrence = reference::recurrence;
     t.recurrence_fold = reference::recurrence_fold;
     t.short_conv = reference::short_conv;
+    t.index_keys = reference::index_keys;
+    t.index_scores = reference::index_scores;
+    t.kv_gather = reference::kv_gather;
+    t.norm_streams = reference::norm_streams;
+    t.mix_streams = reference::mix_streams;
+    t.add_to_streams = reference::add_to_streams;
+    t.gate_streams = reference::gate_streams;
     return t;
   }();
   return table;
