@@ -131,6 +131,7 @@ struct Member {
     fixed_alpha,
     yarn
   } ropes = Ropes::usual;
+  bool grid_turns = false;  // positions in images turn pairs by row and column (add_interleaved_axes())
   const char* parallel_key = nullptr;  // if it is true, the form is kParallel
   const char* refused_key = nullptr;   // must be absent, null or false
 };
@@ -198,14 +199,16 @@ constexpr Member kMembers[] = {
      .kv_heads = 32,
      .head_dim = 128,
      .context = 128000,
-     .theta = 500000},
+     .theta = 500000,
+     .grid_turns = true},
     {.model_type = "qwen3_vl_moe_text",
      .bias_key = "attention_bias",
      .qk_norm = Member::QkNorm::heads,
      .moe = &kQwen3VlMoe,
      .kv_heads = 16,
      .context = 128000,
-     .theta = 500000},
+     .theta = 500000,
+     .grid_turns = true},
     {.model_type = "seed_oss",
      .bias_key = "attention_bias",
      .mlp_bias_key = "mlp_bias",
