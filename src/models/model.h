@@ -93,6 +93,8 @@ class Model {
  private:
   Tensor run_layers(std::span<const int> layers, const Batch& batch, std::vector<Tensor>* after_layer) const;
   Tensor embed(const Batch& batch) const;
+  // x [rows, hidden] behind a layer -> with what the batch's images add there (ImageRows::deep).
+  static Tensor add_deep(const Tensor& x, const Batch& batch, int layer);
   void lay_out_states();
 
   ModelSpec spec_;
