@@ -6,6 +6,7 @@ keys of Ollama's converter (convert/ and llama/compat/ in its sources), and spli
 same model as its twin.
 
 qwen35_ollama.gguf      of qwen35_gguf: a list of key heads, ssm_dt, an MTP head under its own names, a vision tower
+qwen3_vl_ollama.gguf    of qwen3_vl: a vision tower with deepstack mergers
 qwen3_next_ollama.gguf  of qwen3_next_gguf: the same of Qwen3-Next
 ministral3_ollama.gguf  of ministral3_gguf: keys of the rope, and a tower that we do not have
 gemma3_ollama.gguf      of gemma3_gguf: keys of the ropes, none of their scaling, no epsilon, a vision tower
@@ -94,8 +95,10 @@ def replaced(name, pairs):
     return name
 
 
-def add_qwen_tower(model):
-    config, tensors = tower_of("qwen3_5_vision")
+def add_qwen_tower(model, case="qwen3_5_vision"):
+    config, tensors = tower_of(case)
+    if deep := config["deepstack_visual_indexes"]:
+        model.set("vision.deepstack_visual_indexes", deep, T.ARRAY, T.INT32)
     for name, key in (("block_count", "depth"), ("embedding_length", "hidden_size"),
                       ("attention.head_count", "num_heads"), ("num_channels", "in_channels"),
                       ("patch_size", "patch_size"), ("spatial_merge_size", "spatial_merge_size"),
@@ -107,7 +110,8 @@ def add_qwen_tower(model):
         model.set(key, value, T.UINT32)
     for name, values in tensors.items():
         name = replaced(name, (("model.visual", "v"), ("patch_embed.proj", "patch_embed"), ("blocks", "blk"),
-                               ("attn.qkv", "attn_qkv"), ("attn.proj", "attn_out")))
+                               ("attn.qkv", "attn_qkv"), ("attn.proj", "attn_out"),
+                               ("deepstack_merger_list", "deepstack_merger")))
         if "attn_qkv" in name:
             for letter, part in zip("qkv", np.split(values, 3)):
                 model.add(name.replace("attn_qkv", "attn_" + letter), part)
@@ -175,6 +179,13 @@ def qwen35(out):
     model.write(out / "qwen35_ollama.gguf")
 
 
+def qwen3_vl(out):
+    model = Model("qwen3_vl")
+    model.set("mrope_sections", model.keys.pop(model.own("rope.dimension_sections"))[0][:3], T.ARRAY, T.INT32)
+    add_qwen_tower(model, "qwen3_vl")
+    model.write(out / "qwen3_vl_ollama.gguf")
+
+
 def qwen3_next(out):
     model = of_hybrid("qwen3_next_gguf", 4)
     model.set("norm_top_k_prob", True, T.BOOL)
@@ -228,5 +239,5 @@ def split(out):
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/checkpoint/data/layouts")
     folder.mkdir(parents=True, exist_ok=True)
-    for make in (qwen35, qwen3_next, ministral3, gemma3, gemma4_moe, split):
+    for make in (qwen35, qwen3_vl, qwen3_next, ministral3, gemma3, gemma4_moe, split):
         make(folder)

@@ -10,9 +10,11 @@ Needs what tools/make_golden_logits.py needs, and torchvision. For each case it 
   <case>/golden.bin   little endian, at the offsets (in bytes) that golden.json gives
   <case>/mlx/, mlxq/  the tower alone as mlx-vlm writes it, and quantised to 8 bits (with features of its own)
   <case>/mmproj.gguf  the tower alone as llama.cpp's converter writes it
+  <case>/model.gguf   of Qwen3-VL: the text model, likewise
 
 images: {width, height, rows, columns, tokens, pixels, features, features_mlxq}: a resized picture (u8 [height, width,
-3] at `pixels`), its grid of patches and what the tower makes of it (f32 [tokens, width of the text model]).
+3] at `pixels`), its grid of patches and what the tower makes of it (f32 [tokens, width of the text model], and of
+Qwen3-VL after these rows as many for each of the `deepstack` layers).
 runs: {prompt, images, rope_positions, positions, offset, greedy, greedy_gap}: a prompt with placeholders for the
 images (indices into `images`), for Qwen the positions of its tokens on three axes, and as in
 tools/make_golden_logits.py the log-probs at some positions and a greedy continuation of 12 tokens. All in fp32.
@@ -42,11 +44,28 @@ GEMMA_VISION = {"model_type": "siglip_vision_model", "num_hidden_layers": 2, "hi
                 "hidden_act": "gelu_pytorch_tanh", "intermediate_size": 64, "num_attention_heads": 2,
                 "num_channels": 3, "patch_size": 14, "image_size": 112, "layer_norm_eps": 1e-6,
                 "vision_use_head": False}
+# Its tower gives features of two layers, which are added behind the first two layers of the text model.
+QWEN3_VL_VISION = QWEN_VISION | {"model_type": "qwen3_vl", "depth": 4, "deepstack_visual_indexes": [1, 2]}
+
+
+def qwen3_vl_text(**over):
+    moe = "_moe" if "num_experts" in over else ""
+    return golden_cases.llama_like(
+        "qwen3" + moe, hidden_size=32, head_dim=32, num_hidden_layers=3, max_position_embeddings=4096, tie_word_embeddings=False,
+        rope_scaling={"rope_type": "default", "mrope_interleaved": True, "mrope_section": [6, 5, 5]},
+        **over) | {"model_type": f"qwen3_vl{moe}_text"}
+
+
 # sizes: of resized pictures (width, height); prompts: runs of text tokens (numbers) with images between them (tuples)
 CASES = {
     "qwen3_5_vision": dict(text=golden_cases.qwen35_text(), vision=QWEN_VISION,
                            sizes=[(32, 32), (56, 24), (8, 80)],
                            prompts=[[5, (0,), 9], [3, (1,), 2, (2,), 30], [12, (2,), 0, (0,), 1]]),
+    "qwen3_vl": dict(text=qwen3_vl_text(), vision=QWEN3_VL_VISION, sizes=[(32, 32), (56, 24), (8, 80)],
+                     prompts=[[5, (0,), 9], [3, (1,), 2, (2,), 30], [12, (2,), 0, (0,), 1]]),
+    "qwen3_vl_moe": dict(text=qwen3_vl_text(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24),
+                         vision=QWEN3_VL_VISION | {"model_type": "qwen3_vl_moe"}, sizes=[(56, 24), (16, 24)],
+                         prompts=[[5, (0,), 9, (1,), 12]], variants=False),
     "gemma3_vision": dict(text=golden_cases.gemma(3), vision=GEMMA_VISION, sizes=[(112, 112), (112, 112)],
                           prompts=[[5, (0,), 9], [20, (1,), 2, (0,), 31]]),
     # The tower alone, with heads of 72, and a picture of several pieces of work (src/models/vision_encoding.cc).
@@ -60,6 +79,20 @@ def is_gemma(case):
     return case["vision"]["model_type"].startswith("siglip")
 
 
+def text_weights(case, rng):
+    """name -> float32, flat Hugging Face names."""
+    text = case["text"]
+    if not text["model_type"].startswith("qwen3_vl"):
+        return random_weights(text, rng)
+    out = random_weights(text | {"model_type": text["model_type"].replace("_vl", "").removesuffix("_text")}, rng)
+    for i in range(text["num_hidden_layers"] if "num_experts" in text else 0):  # published files have stacks [experts, in, out]
+        p = f"model.layers.{i}.mlp.experts."
+        gate, up, down = (np.stack([np.ascontiguousarray(out.pop(f"{p}{e}.{m}_proj.weight").T) for e in range(text["num_experts"])])
+                          for m in ("gate", "up", "down"))
+        out[p + "gate_up_proj"], out[p + "down_proj"] = np.concatenate([gate, up], 2), down
+    return out
+
+
 def vision_weights(case, rng):
     """name -> float32, Hugging Face's names in a released checkpoint. Scales as in random_weights()."""
     vision, out = case["vision"], {}
@@ -69,9 +102,9 @@ def vision_weights(case, rng):
         out[name + ".weight"] = rng.standard_normal((rows, cols)) * gain / np.sqrt(cols)
         out[name + ".bias"] = rng.standard_normal(rows) * 0.3
 
-    def norm(name):
-        out[name + ".weight"] = 1 + 0.15 * rng.standard_normal(h)
-        out[name + ".bias"] = 0.15 * rng.standard_normal(h)
+    def norm(name, size=h):
+        out[name + ".weight"] = 1 + 0.15 * rng.standard_normal(size)
+        out[name + ".bias"] = 0.15 * rng.standard_normal(size)
 
     def conv(name, shape):
         out[name + ".weight"] = rng.standard_normal((h, *shape)) * 1.5 / np.sqrt(np.prod(shape))
@@ -109,6 +142,11 @@ def vision_weights(case, rng):
         norm(p + "merger.norm")
         linear(p + "merger.linear_fc1", merged, merged)
         linear(p + "merger.linear_fc2", vision["out_hidden_size"], merged, 0.5)
+        for i in range(len(vision["deepstack_visual_indexes"])):
+            merger = f"{p}deepstack_merger_list.{i}."
+            norm(merger + "norm", merged)
+            linear(merger + "linear_fc1", merged, merged)
+            linear(merger + "linear_fc2", vision["out_hidden_size"], merged, 0.5)
     return {k: both_halves(v) for k, v in out.items()}
 
 
@@ -125,6 +163,9 @@ def model_config(case):
         tokens = (case["vision"]["image_size"] // case["vision"]["patch_size"] // 2) ** 2
         return config | {"image_token_index": IMAGE, "boi_token_index": VISION_START, "eoi_token_index": VISION_END,
                          "mm_tokens_per_image": tokens}
+    if case["text"]["model_type"].startswith("qwen3_vl"):
+        moe = "Moe" if "num_experts" in case["text"] else ""
+        config |= {"model_type": case["vision"]["model_type"], "architectures": [f"Qwen3VL{moe}ForConditionalGeneration"]}
     return config | {"image_token_id": IMAGE, "vision_start_token_id": VISION_START, "vision_end_token_id": VISION_END,
                      "video_token_id": 259}
 
@@ -195,7 +236,8 @@ def write_mmproj(path, case, weights):
         writer.add_uint32("clip.vision.projector.scale_factor", 2)
     else:
         writer.add_uint32("clip.vision.spatial_merge_size", vision["spatial_merge_size"])
-        writer.add_array("clip.vision.is_deepstack_layers", [False] * vision["depth"])
+        writer.add_array("clip.vision.is_deepstack_layers",
+                         [i in vision["deepstack_visual_indexes"] for i in range(vision["depth"])])
     parts = {"attn.qkv": "attn_qkv", "attn.proj": "attn_out", "mlp.linear_fc1": "ffn_up", "mlp.linear_fc2": "ffn_down",
              "norm1": "ln1", "norm2": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
              "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
@@ -212,6 +254,10 @@ def write_mmproj(path, case, weights):
         if module.startswith(("blocks.", "layers.")):
             _, layer, part = module.split(".", 2)
             names[f"v.blk.{layer}.{parts[part]}.{end}"] = w
+        elif module.startswith("deepstack_merger_list."):
+            _, index, part = module.split(".")
+            layer = vision["deepstack_visual_indexes"][int(index)]
+            names[f"v.deepstack.{layer}.{part.removeprefix('linear_')}.{end}"] = w
         elif name == "mm_input_projection_weight":
             names["mm.input_projection.weight"] = w
         elif module == "patch_embed.proj" and end == "weight":
@@ -222,6 +268,47 @@ def write_mmproj(path, case, weights):
     for name, w in names.items():
         plain = w.ndim == 1 or "position_embd" in name or "patch_embd" in name
         writer.add_tensor(name, w.astype(np.float32 if plain else np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_text_gguf(path, text, weights):
+    moe = "num_experts" in text
+    writer = gguf.GGUFWriter(path, "qwen3vlmoe" if moe else "qwen3vl")
+    writer.add_context_length(text["max_position_embeddings"])
+    writer.add_embedding_length(text["hidden_size"])
+    writer.add_block_count(text["num_hidden_layers"])
+    writer.add_feed_forward_length(text["intermediate_size"])
+    writer.add_head_count(text["num_attention_heads"])
+    writer.add_head_count_kv(text["num_key_value_heads"])
+    writer.add_key_length(text["head_dim"])
+    writer.add_value_length(text["head_dim"])
+    writer.add_rope_freq_base(text["rope_theta"])
+    writer.add_rope_dimension_sections([*text["rope_scaling"]["mrope_section"], 0])
+    writer.add_layer_norm_rms_eps(text["rms_norm_eps"])
+    if moe:
+        writer.add_expert_count(text["num_experts"])
+        writer.add_expert_used_count(text["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(text["moe_intermediate_size"])
+    parts = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attn_output", "mlp.gate": "ffn_gate_inp"}
+    parts |= {f"self_attn.{m}_proj": f"attn_{m}" for m in "qkv"} | {f"self_attn.{m}_norm": f"attn_{m}_norm" for m in "qk"}
+    parts |= {f"mlp.{m}_proj": f"ffn_{m}" for m in ("gate", "up", "down")}
+    top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    for name, w in weights.items():
+        module = name.removesuffix(".weight")
+        layer = f"blk.{name.split('.')[2]}." if name.startswith("model.layers.") else ""
+        part = module.split(".", 3)[-1]
+        if part == "mlp.experts.gate_up_proj":
+            made = {layer + f"ffn_{m}_exps": half.transpose(0, 2, 1) for m, half in zip(("gate", "up"), np.split(w, 2, axis=2))}
+        elif part == "mlp.experts.down_proj":
+            made = {layer + "ffn_down_exps": w.transpose(0, 2, 1)}
+        else:
+            made = {top.get(module) or layer + parts[part]: w}
+        for own, values in made.items():
+            plain = values.ndim == 1 or own.endswith("gate_inp")
+            writer.add_tensor(own + ".weight", np.ascontiguousarray(values, np.float32 if plain else np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -275,7 +362,9 @@ def features(case, model, pixels):
     if is_gemma(case):
         return model.model.get_image_features(values).pooler_output[0].numpy()
     grid = torch.tensor([[1, *grid_of(case, pixels.shape[1], pixels.shape[0])]])
-    return model.model.get_image_features(values, grid).pooler_output[0].numpy()
+    made = model.model.get_image_features(values, grid)
+    deep = getattr(made, "deepstack_features", None) or []
+    return torch.cat([made.pooler_output[0], *(one[0] for one in deep)]).numpy()
 
 
 @torch.no_grad()
@@ -308,8 +397,8 @@ def run(case, model, prompt, images, positions):
 
 def make(case, seed):
     rng = np.random.default_rng(seed)
-    text = {k: both_halves(v) for k, v in random_weights(case["text"], rng).items()}
-    nested = {"model.language_model." + k.removeprefix("model.") if not is_gemma(case) else "language_model." + k: v
+    text = {k: both_halves(v) for k, v in text_weights(case, rng).items()}
+    nested = {"language_model." + k if is_gemma(case) else k.replace("model.", "model.language_model.", 1): v
               for k, v in text.items()}
     vision = vision_weights(case, rng)
     pictures = [picture(*size, rng) for size in case["sizes"]]
@@ -340,7 +429,7 @@ def make(case, seed):
             k: v.astype(np.float32) for k, v in back.items()}
         write_directory(path, model_config(case), whole, {"format": "pt"}, processor_config(case))
         made_mlxq = [features(case, load(path), p) for p in pictures]
-    return tensors, vision, mlxq, pictures, made, made_mlxq, runs
+    return tensors, text, vision, mlxq, pictures, made, made_mlxq, runs
 
 
 def write_case(root, name, case):
@@ -350,7 +439,7 @@ def write_case(root, name, case):
             break
     else:
         raise SystemExit(f"{name}: no seed gives a continuation without near-ties")
-    tensors, vision, mlxq, pictures, feature_rows, mlxq_rows, runs = made
+    tensors, text, vision, mlxq, pictures, feature_rows, mlxq_rows, runs = made
     path = root / name
     shutil.rmtree(path, ignore_errors=True)
     config, processor = model_config(case), processor_config(case)
@@ -362,7 +451,11 @@ def write_case(root, name, case):
                         {"format": "mlx"}, processor)
         write_directory(path / "mlxq", config | {"quantization": {"group_size": 32, "bits": 8, "mode": "affine"}}, mlxq,
                         {"format": "mlx"}, processor)
+    with_text = case["text"]["model_type"].startswith("qwen3_vl")
+    if case.get("variants", True) or with_text:
         write_mmproj(path / "mmproj.gguf", case, vision)
+    if with_text:
+        write_text_gguf(path / "model.gguf", case["text"], text)
     data, images, entries = b"", [], []
 
     def put(x):
@@ -385,6 +478,8 @@ def write_case(root, name, case):
              "data": "golden.bin", "image_token": IMAGE,
              "oracle": f"transformers {transformers.__version__}, torch {torch.__version__}, fp32", "seed": seed,
              "images": images, "runs": entries}
+    if deep := case["vision"].get("deepstack_visual_indexes"):
+        index["deepstack"] = len(deep)
     (path / "golden.json").write_text(compact(json.dumps(index, indent=1)) + "\n")
     size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
     print(f"{name}: seed {seed}, features std {feature_rows[0].std():.2f}, {size / 1024:.0f} KB", flush=True)

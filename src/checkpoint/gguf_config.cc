@@ -55,8 +55,8 @@ constexpr ArchName kArchs[] = {
     {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
     {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
     {"qwen2moe", GgufArch::qwen2, "qwen2_moe", "Qwen2MoeForCausalLM", {.normalises = false}},
-    {"qwen3vl", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},  // without its images
-    {"qwen3vlmoe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen3vl", GgufArch::qwen3, "qwen3_vl_text", "Qwen3VLForConditionalGeneration"},
+    {"qwen3vlmoe", GgufArch::qwen3, "qwen3_vl_moe_text", "Qwen3VLMoeForConditionalGeneration"},
     {"seed_oss", GgufArch::seed_oss, "seed_oss", "SeedOssForCausalLM"},
     {"smollm3", GgufArch::llama, "smollm3", "SmolLM3ForCausalLM"},
     {"phi3", GgufArch::phi3, "phi3", "Phi3ForCausalLM", {.windows = true, .partial = true}},
@@ -186,6 +186,10 @@ Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path)
                     shown(name->get_ref<const std::string&>()), known);
 }
 
+bool is_qwen3_vl(const ArchName& arch) {
+  return std::string_view(arch.model_type).starts_with("qwen3_vl");
+}
+
 bool is_latent(const ArchName& arch) {
   return arch.arch == GgufArch::deepseek2;
 }
@@ -220,6 +224,7 @@ class Builder {
     if (latent_) TRY_VOID(finish_gguf_latent(m_, out_));
     TRY_VOID(add_gguf_member(m_, arch_.member, out_));
     add_tokens();
+    if (is_qwen3_vl(arch_)) add_rope_sections("rope_scaling");
     if (is_hybrid(out_.arch)) TRY_VOID(add_hybrid());
     if (out_.arch == GgufArch::lfm2) TRY_VOID(add_lfm2());
     if (has_mamba(out_.arch)) TRY_VOID(add_gguf_mamba(m_, blocks_, recurrent_, out_));
@@ -409,8 +414,9 @@ class Builder {
     c["num_experts_per_tok"] = used;
     if (arch_.member.moe) return add_gguf_experts(m_, *arch_.member.moe, arch_.member.normalises, out_);
     TRY(const bool normalised, m_.flag("expert_weights_norm", arch_.member.normalises));
-    if (!normalised && arch_.member.normalises && out_.arch != GgufArch::qwen3 &&
-        out_.arch != GgufArch::qwen3next)
+    const bool states_it =
+        (out_.arch == GgufArch::qwen3 && !is_qwen3_vl(arch_)) || out_.arch == GgufArch::qwen3next;
+    if (!normalised && arch_.member.normalises && !states_it)
       return make_error(ErrorKind::unsupported, "{}: {} with experts that are not normalised cannot be run",
                         path_, arch_.gguf);
     if (arch_.member.multipliers)
@@ -461,6 +467,16 @@ class Builder {
     c["pad_token_id"] = id("padding");
   }
 
+  // How many pairs of dimensions time, height and width rotate.
+  void add_rope_sections(const char* key) {
+    const Json* sections = m_.find("rope.dimension_sections");
+    if (!sections || !sections->is_array() || sections->size() < 3) return;
+    Json& rope = out_.config[key];
+    if (rope.is_null()) rope["rope_type"] = "default";
+    rope["mrope_section"] = Json(Json::array_t(sections->begin(), sections->begin() + 3));
+    rope["mrope_interleaved"] = true;
+  }
+
   // Qwen3.5 and Qwen3-Next.
   Result<void> add_hybrid() {
     TRY(const int64_t conv, m_.integer("ssm.conv_kernel", 1));
@@ -489,12 +505,8 @@ class Builder {
     c.erase("rope_scaling");
     rope["rope_theta"] = c["rope_theta"];
     rope["partial_rotary_factor"] = c.value("partial_rotary_factor", 1.0);
-    const Json* sections = m_.find("rope.dimension_sections");
-    if (sections && sections->is_array() && sections->size() >= 3) {
-      rope["mrope_section"] = Json(Json::array_t(sections->begin(), sections->begin() + 3));
-      rope["mrope_interleaved"] = true;
-    }
     c["rope_parameters"] = std::move(rope);
+    add_rope_sections("rope_parameters");
     return {};
   }
 

@@ -320,6 +320,7 @@ constexpr Family kFamilies[] = {
     {"mistral", "llama", GgufArch::llama, false, add_llama},
     {"qwen2", "qwen2", GgufArch::qwen2, false, add_llama},
     {"qwen3", "qwen3", GgufArch::qwen3, false, add_llama},
+    {"qwen3_vl_text", "qwen3", GgufArch::qwen3, false, add_llama},  // without images
     {"gemma3", "gemma3", GgufArch::gemma3, true, add_gemma3},
     {"gemma3_text", "gemma3", GgufArch::gemma3, true, add_gemma3},
     {"qwen3_5", "qwen35", GgufArch::qwen35, true, add_qwen35},

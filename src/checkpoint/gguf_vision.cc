@@ -40,7 +40,8 @@ const Tower kTowers[] = {{"qwen3vl_merger",
                            {"v.pos_embed", "pos_embed"},
                            {"v.merger.norm", "merger.norm"},
                            {"v.merger.linear_fc1", "merger.linear_fc1"},
-                           {"v.merger.linear_fc2", "merger.linear_fc2"}},
+                           {"v.merger.linear_fc2", "merger.linear_fc2"},
+                           {"v.deepstack_merger", "deepstack_merger_list"}},
                           {{"attn_qkv", "attn.qkv"},
                            {"attn_out", "attn.proj"},
                            {"ffn_up", "mlp.linear_fc1"},
@@ -100,6 +101,24 @@ std::string hf_vision_name(const Tower& tower, const std::string& name) {
          std::string(module) + name.substr(dot);
 }
 
+// llama.cpp names a deepstack merger by the layer of the tower whose output it reads:
+// "v.deepstack.8.fc1.weight".
+void number_deepstack(std::vector<Entry>& entries, const Json& layers) {
+  constexpr std::string_view kPrefix = "v.deepstack.";
+  const std::vector<NamePair> parts = {{"norm", "norm"}, {"fc1", "linear_fc1"}, {"fc2", "linear_fc2"}};
+  std::map<std::string, size_t, std::less<>> numbers;
+  for (size_t i = 0; i < layers.size(); i++) numbers.emplace(layers[i].dump(), i);
+  for (Entry& entry : entries) {
+    const std::string_view name = entry.info.name;
+    const size_t dot = name.find('.', kPrefix.size()), last = name.rfind('.');
+    if (!name.starts_with(kPrefix) || dot == std::string_view::npos || last <= dot) continue;
+    const auto number = numbers.find(name.substr(kPrefix.size(), dot - kPrefix.size()));
+    const auto part = lookup(parts, name.substr(dot + 1, last - dot - 1));
+    if (number != numbers.end() && !part.empty())
+      entry.info.name = fmt::format("deepstack_merger_list.{}.{}{}", number->second, part, name.substr(last));
+  }
+}
+
 // In older files the names of an MLP's two matrices are swapped.
 void swap_mlp_names(std::vector<Entry>& entries, int64_t hidden, int64_t intermediate) {
   constexpr std::string_view kFirst = ".mlp.fc1.", kSecond = ".mlp.fc2.";
@@ -133,7 +152,14 @@ struct Inferred {
 };
 
 Result<Json> deepstack_layers(const GgufMetadata& metadata, int64_t depth) {
-  if (const Json* listed = metadata.find("deepstack_visual_indexes")) return *listed;
+  constexpr const char* kList = "deepstack_visual_indexes";  // Ollama's
+  if (const Json* listed = metadata.find(kList)) {
+    if (listed->is_array() &&
+        std::ranges::all_of(*listed, [](const Json& v) { return v.is_number_integer(); }))
+      return *listed;
+    return make_error(ErrorKind::invalid, "{}: metadata \"{}\" is not a list of layers", metadata.path(),
+                      kList);
+  }
   TRY(const auto deep, metadata.flags("is_deepstack_layers", depth));
   Json out = Json::array();
   for (size_t i = 0; i < deep.size(); i++)
@@ -180,6 +206,7 @@ Result<Json> read_config(const GgufMetadata& metadata, const Tower& tower, const
     vision["spatial_merge_size"] = merge;
     vision["temporal_patch_size"] = 2;
     TRY(vision["deepstack_visual_indexes"], deepstack_layers(metadata, vision["depth"].get<int64_t>()));
+    if (!vision["deepstack_visual_indexes"].empty()) config["model_type"] = "qwen3_vl";
     TRY(vision["out_hidden_size"], metadata.integer("projection_dim", 1, inferred.out_hidden));
     TRY(const int64_t shortest, metadata.integer("shortest_edge", 1, 65536));  // as Qwen's own
     TRY(const int64_t longest, metadata.integer("longest_edge", 1, 16777216));
@@ -262,9 +289,10 @@ Entry vision_entry(const Tower& tower, const GgufTensor& tensor, const FileBytes
           gguf_source(*tensor.type, tensor.data.data(), rows, cols, file.keep)};
 }
 
-const Tower* inner_tower(GgufArch arch) {
-  if (arch == GgufArch::qwen35) return &kTowers[0];
-  return arch == GgufArch::gemma3 ? &kTowers[1] : nullptr;
+const Tower* inner_tower(const GgufConfig& model) {
+  if (model.arch == GgufArch::qwen35 || string_at(model.config, "model_type").starts_with("qwen3_vl"))
+    return &kTowers[0];
+  return model.arch == GgufArch::gemma3 ? &kTowers[1] : nullptr;
 }
 
 // Ollama's files have three matrices for Qwen's attention where the tower has one, and combine the channels
@@ -337,6 +365,8 @@ Result<StoreParts> read_mmproj(const FileBytes& file) {
     if (!is_for_sound(tensor.name)) entries.push_back(vision_entry(*tower, tensor, file));
   }
   const Json& vision = config["vision_config"];
+  if (vision.contains("deepstack_visual_indexes"))
+    number_deepstack(entries, vision["deepstack_visual_indexes"]);
   swap_mlp_names(entries, vision["hidden_size"].get<int64_t>(), vision["intermediate_size"].get<int64_t>());
   return StoreParts{file.path,
                     "",
@@ -355,7 +385,7 @@ bool is_tower_tensor(std::string_view name) {
 
 Result<StoreParts> read_inner_tower(const GgufParts& parts, const GgufConfig& model) {
   const std::string& path = parts.files.front().path;
-  const Tower* tower = inner_tower(model.arch);
+  const Tower* tower = inner_tower(model);
   if (!tower)
     return make_error(ErrorKind::unsupported, "{}: a vision tower in a file of {} is not supported", path,
                       string_at(model.config, "model_type"));

@@ -46,11 +46,12 @@ std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const Engin
                                         std::move(store));
 }
 
-uint64_t bytes_of_images(const Sequence& sequence, int hidden) {
-  uint64_t rows = 0;
-  if (sequence.images)
-    for (const PromptImage& image : sequence.images->images) rows += static_cast<uint64_t>(image.tokens());
-  return rows * static_cast<uint64_t>(hidden) * sizeof(float);
+uint64_t bytes_of_images(const Sequence& sequence, const VisionTower* tower) {
+  if (!sequence.images) return 0;
+  uint64_t tokens = 0;
+  for (const PromptImage& image : sequence.images->images) tokens += static_cast<uint64_t>(image.tokens());
+  const VisionSpec& spec = tower->spec();
+  return tokens * static_cast<uint64_t>(spec.rows_per_token() * spec.out_hidden) * sizeof(float);
 }
 
 // Images whose tokens must all be applied in one step.
@@ -129,7 +130,7 @@ bool EngineLoop::take_inbox() {
     sequence->images = images_of(sequence->request, model_.tower());
     const bool added = scheduler_.add(
         id, static_cast<int>(sequence->tokens.size()), sequence->request.priority, whole_ranges(*sequence),
-        bytes_of_images(*sequence, model_.model().spec().hidden), sequence->request.background);
+        bytes_of_images(*sequence, model_.tower()), sequence->request.background);
     const Request& request = sequence->request;
     const bool caches = request.cache && keeper_.cache();  // without an answer, the prompt is still cached
     const bool nothing_to_do = request.max_tokens == 0 && !request.prompt_logprobs && !caches;

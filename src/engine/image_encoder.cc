@@ -11,7 +11,7 @@ namespace anabranch {
 std::unique_ptr<PromptImages> images_of(const Request& request, const VisionTower* tower) {
   if (request.images.empty() || !tower) return nullptr;
   auto out = std::make_unique<PromptImages>();
-  out->grid_positions = tower->spec().family == VisionSpec::Family::qwen3_5;
+  out->grid_positions = tower->spec().family == VisionSpec::Family::qwen;
   out->see_each_other = tower->spec().family == VisionSpec::Family::gemma3;
   for (const RequestImage& image : request.images) {
     const int rows = image.image->rows / tower->spec().merge,
@@ -39,8 +39,9 @@ bool ImageEncoder::find(Sequence& sequence, int covered) {
   if (store_ && sequence.request.cache)
     for (PromptImage& image : sequence.images->images) {
       if (image.end() <= covered || !image.embeddings.empty()) continue;
-      const auto kept = store_->find(input_of(sequence, image).key, sequence.request.cache_salt,
-                                     {image.tokens(), tower_.spec().out_hidden});
+      const auto kept =
+          store_->find(input_of(sequence, image).key, sequence.request.cache_salt,
+                       {tower_.spec().rows_per_token() * image.tokens(), tower_.spec().out_hidden});
       if (kept) image.embeddings = device_.to_device(*kept);
     }
   return !lacking(job);

@@ -20,7 +20,7 @@ Written written_by(VisionSpec::Family family) {
 
 // Checks that a Qwen model has RoPE over time, height and width, because positions in its images form a grid.
 Result<void> check_positions(const ModelSpec& spec, VisionSpec::Family family) {
-  if (family != VisionSpec::Family::qwen3_5) return {};
+  if (family != VisionSpec::Family::qwen) return {};
   for (const ops::Rope& rope : spec.ropes)
     if (rope.axes() != 3)
       return make_error(ErrorKind::unsupported, "its rotary positions do not tell rows and columns apart");

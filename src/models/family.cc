@@ -40,12 +40,12 @@ Result<const Family*> find_family(const Checkpoint& checkpoint) {
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config of {}",
                       checkpoint.path(), shown(type), outer);
   if (!family)
-    return make_error(
-        ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; {}{}{}{}qwen3_5, qwen3_5_moe, qwen3_next, qwen4_exp, gemma2, "
-        "gemma3, gemma4 and vaultgemma are",
-        checkpoint.path(), shown(type), outer_type_names(), llama_member_names(), hybrid_names(),
-        latent_names());
+    return make_error(ErrorKind::unsupported,
+                      "{}: model_type \"{}\" is not supported; {}{}{}{}qwen3_5, qwen3_5_moe, qwen3_next, "
+                      "qwen4_exp, gemma2, "
+                      "gemma3, gemma4 and vaultgemma are",
+                      checkpoint.path(), shown(type), outer_type_names(), llama_member_names(),
+                      hybrid_names(), latent_names());
   return family;
 }
 

@@ -291,6 +291,10 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
                     "none is where only a part of each head turns");
     spec.ropes.push_back(rope.rope);
     spec.context_length = std::max(spec.context_length, rope.context_length);
+    if (!member.grid_turns) continue;
+    ConfigReader keys(own, "rope parameters");
+    add_interleaved_axes(keys, {24, 20, 20}, spec.ropes.back());
+    if (const auto checked = keys.check(); !checked) c.invalid(checked.error().message);
   }
 }
 

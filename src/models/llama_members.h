@@ -150,6 +150,7 @@ struct Member {
     yarn,
     mrope
   } ropes = Ropes::usual;
+  bool grid_turns = false;  // positions in images turn pairs by row and column (add_interleaved_axes())
   const char* absent_rope = nullptr;  // what a config that describes no rope means, as JSON
   bool turns_back = false;            // a rope turns by the negative angle
   const char *theta_key = "rope_theta", *partial_key = nullptr;  // other names of keys for the rope
@@ -222,14 +223,16 @@ constexpr Member kMembers[] = {
      .kv_heads = 32,
      .head_dim = 128,
      .context = 128000,
-     .theta = 500000},
+     .theta = 500000,
+     .grid_turns = true},
     {.model_type = "qwen3_vl_moe_text",
      .bias_key = "attention_bias",
      .qk_norm = Member::QkNorm::heads,
      .moe = &kQwen3VlMoe,
      .kv_heads = 16,
      .context = 128000,
-     .theta = 500000},
+     .theta = 500000,
+     .grid_turns = true},
     {.model_type = "seed_oss",
      .bias_key = "attention_bias",
      .mlp_bias_key = "mlp_bias",

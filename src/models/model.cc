@@ -52,6 +52,8 @@ Tensor Model::run_layers(std::span<const int> layers, const Batch& batch,
                    parts_,
                    static_cast<int>(layout_.size()) / ranks(),
                    [&] { return embed(batch); },
+                   batch.deep_layers(),
+                   [&](const Tensor& x, int layer) { return add_deep(x, batch, layer); },
                    {}};
     if (after_layer) pass.after_layer = note;
     return weights_.ranks.run(pass);
@@ -70,6 +72,7 @@ Tensor Model::run_layers(std::span<const int> layers, const Batch& batch,
     const int rows = x.shape(0);
     const Tensor own = per_layer ? inputs.slice_rows(i * rows, (i + 1) * rows) : Tensor();
     x = weights_.ranks.layers().at(layer)(x, batch, parts_[layer], per_layer ? &own : nullptr);
+    if (i < batch.deep_layers()) x = add_deep(x, batch, i);
     if (after_layer) note(x);
   }
   return x;
@@ -92,6 +95,20 @@ Tensor Model::embed(const Batch& batch) const {
     if (done < image.begin) parts.push_back(x.slice_rows(done, image.begin));
     parts.push_back(image.rows);
     done = image.begin + image.rows.shape(0);
+  }
+  if (done < x.shape(0)) parts.push_back(x.slice_rows(done, x.shape(0)));
+  return ops::concat_rows(parts);
+}
+
+Tensor Model::add_deep(const Tensor& x, const Batch& batch, int layer) {
+  std::vector<Tensor> parts;
+  int done = 0;
+  for (const ImageRows& image : batch.images) {
+    if (layer >= static_cast<int>(image.deep.size())) continue;
+    const int end = image.begin + image.rows.shape(0);
+    if (done < image.begin) parts.push_back(x.slice_rows(done, image.begin));
+    parts.push_back(ops::add(x.slice_rows(image.begin, end), image.deep[static_cast<size_t>(layer)]));
+    done = end;
   }
   if (done < x.shape(0)) parts.push_back(x.slice_rows(done, x.shape(0)));
   return ops::concat_rows(parts);

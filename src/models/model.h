@@ -96,6 +96,8 @@ class Model {
   Tensor embed(const Batch& batch) const;
   // What comes between the layers and the head.
   Tensor finish(const Tensor& x) const { return weights_.mixer ? (*weights_.mixer)(x) : weights_.norm(x); }
+  // x [rows, hidden] behind a layer -> with what the batch's images add there (ImageRows::deep).
+  static Tensor add_deep(const Tensor& x, const Batch& batch, int layer);
   void lay_out_states();
 
   ModelSpec spec_;

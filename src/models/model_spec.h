@@ -166,7 +166,7 @@ struct ModelSpec {
   std::vector<ops::Rope> ropes;
   std::vector<LayerSpec> layers;
   float embedding_scale = 1;
-  bool normed_embedding = false;                // the embedding's rows go through the final norm, too
+  bool normed_embedding = false;  // the embedding's rows go through the final norm, too
   StreamsSpec streams = {};
   float logits_scale = 1, logits_soft_cap = 0;  // 0 = no cap; the scale comes first
   int per_layer_width = 0,

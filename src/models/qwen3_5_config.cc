@@ -39,19 +39,6 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec, bool next) {
     c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");
 }
 
-// Which of a position's axes (time, height, width) rotates each pair of dimensions: the axes alternate while
-// each has pairs left, and time rotates the rest. Text has the same position on all axes. Reference:
-// Transformers' apply_interleaved_mrope.
-std::vector<uint8_t> interleaved_axes(ConfigReader& rope, size_t pairs) {
-  std::vector<int> sections = rope.integers("mrope_section");
-  if (sections.empty()) sections = {11, 11, 10};
-  if (sections.size() != 3) rope.invalid("mrope_section must have three entries");
-  std::vector<uint8_t> axes(pairs, 0);
-  for (size_t i = 0; i < pairs && sections.size() == 3; i++)
-    if (static_cast<int>(i / 3) < sections[i % 3]) axes[i] = static_cast<uint8_t>(i % 3);
-  return axes;
-}
-
 }  // namespace
 
 Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file) {
@@ -120,8 +107,7 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
     c.unsupported("llama_4_scaling_beta", fmt::format("{}", turned.rope.query_beta),
                   "none is where only a part of each head turns");
   spec.ropes = {turned.rope};
-  if (turned.rope.far_from == 0 && turned.rope.query_beta == 0)
-    spec.ropes[0].axis = interleaved_axes(rope, turned.rope.inv_freq.size());
+  add_interleaved_axes(rope, {11, 11, 10}, spec.ropes[0]);
   spec.context_length = std::max(spec.context_length, turned.context_length);
   TRY_VOID(rope.check());
   TRY_VOID(c.check());

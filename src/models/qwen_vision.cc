@@ -1,6 +1,7 @@
-// Qwen3.5's vision tower: patches with two-dimensional rotary positions plus learned positions that are
-// interpolated to the image's grid, and a merger of merge x merge patches into a token. Reference:
-// Transformers' modeling_qwen3_5.py.
+// The vision tower of Qwen3-VL and Qwen3.5: patches with two-dimensional rotary positions plus learned
+// positions that are interpolated to the image's grid, and a merger of merge x merge patches into a token.
+// Qwen3-VL has mergers behind inner layers, too. References: Transformers' modeling_qwen3_vl.py and
+// modeling_qwen3_5.py.
 #include <algorithm>
 #include <cmath>
 
@@ -9,9 +10,24 @@
 namespace anabranch {
 namespace {
 
-VisionSpec read_config(ConfigReader& c, const Json&, const std::string&) {
+// Only Qwen3-VL has them.
+std::vector<int> read_deepstack(ConfigReader& c, int depth, const std::string& type) {
+  const bool has = type.starts_with("qwen3_vl");
+  std::vector<int> layers = c.integers("deepstack_visual_indexes");
+  if (has && !c.has("deepstack_visual_indexes")) layers = {8, 16, 24};
+  if (!layers.empty() && !has)
+    c.unsupported("deepstack_visual_indexes", "a list with entries", "an empty one is, in " + type);
+  for (size_t i = 0; i < layers.size(); i++)
+    if (layers[i] < 0 || layers[i] >= depth || (i > 0 && layers[i] <= layers[i - 1])) {
+      c.invalid("\"deepstack_visual_indexes\" are not ascending numbers of layers");
+      return {};
+    }
+  return layers;
+}
+
+VisionSpec read_config(ConfigReader& c, const Json& whole, const std::string&) {
   VisionSpec spec;
-  spec.family = VisionSpec::Family::qwen3_5;
+  spec.family = VisionSpec::Family::qwen;
   spec.depth = c.integer("depth", 1, 256);
   spec.hidden = c.integer("hidden_size", 4, 1 << 15);
   spec.intermediate = c.integer("intermediate_size", 1, 1 << 17);
@@ -29,8 +45,7 @@ VisionSpec read_config(ConfigReader& c, const Json&, const std::string&) {
   if (c.integer_or("in_channels", 0, 1 << 16, 3) != 3) c.unsupported("in_channels", "not 3", "3");
   const std::string act = c.string_or("hidden_act", "gelu_pytorch_tanh");
   if (act != "gelu_pytorch_tanh") c.unsupported("hidden_act", act, "gelu_pytorch_tanh");
-  if (c.has("deepstack_visual_indexes") && !c.integers("deepstack_visual_indexes").empty())
-    c.unsupported("deepstack_visual_indexes", "a list with entries", "an empty one");
+  spec.deepstack = read_deepstack(c, spec.depth, string_at(whole, "model_type"));
   ConfigReader rope(c.object("rope_parameters"), "rope_parameters");
   spec.rope_theta = rope.number_or("rope_theta", 1, 1e12, 10000);
   if (const auto type = rope.string_or("rope_type", "axial"); type != "axial" && type != "default")
@@ -58,6 +73,15 @@ Result<void> load_end(Checkpoint& checkpoint, VisionWeights& weights) {
   TRY(weights.merge_up, take_vision_linear(checkpoint, *weights.device, "merger.linear_fc1", width, width));
   TRY(weights.projection,
       take_vision_linear(checkpoint, *weights.device, "merger.linear_fc2", s.out_hidden, width));
+  for (size_t i = 0; i < s.deepstack.size(); i++) {
+    const std::string name = fmt::format("deepstack_merger_list.{}.", i);
+    VisionMerger merger;
+    TRY(merger.norm, take_layer_norm(checkpoint, *weights.device, name + "norm", width, s.eps));
+    TRY(merger.up, take_vision_linear(checkpoint, *weights.device, name + "linear_fc1", width, width));
+    TRY(merger.down,
+        take_vision_linear(checkpoint, *weights.device, name + "linear_fc2", s.out_hidden, width));
+    weights.deepstack.push_back(std::move(merger));
+  }
   return {};
 }
 
@@ -93,6 +117,12 @@ Tensor finish(const VisionWeights& weights, const Tensor& x) {
   return project(weights.projection, ops::gelu(project(*weights.merge_up, blocks), ops::Gelu::erf));
 }
 
+Tensor merge(const VisionMerger& merger, const Tensor& x) {
+  const int width = merger.norm.weight.shape(0);
+  const Tensor blocks = merger.norm(x.reshape({static_cast<int>(x.size() / width), width}));
+  return project(merger.down, ops::gelu(project(merger.up, blocks), ops::Gelu::erf));
+}
+
 }  // namespace
 
 const VisionFamily& qwen_vision() {
@@ -113,7 +143,8 @@ const VisionFamily& qwen_vision() {
                                    make_rope,
                                    load_end,
                                    position,
-                                   finish};
+                                   finish,
+                                   merge};
   return family;
 }
 

@@ -40,6 +40,10 @@ Tensor Ranks::run_shares(int rank, const RanksPass& pass) const {
   for (const int i : pass.layers) {
     const auto layer = static_cast<size_t>(i);
     x = layers(rank)[layer](x, pass.batch, first_part + pass.parts[layer]);
+    if (i < pass.deep_layers) {
+      const Tensor sum = rank == 0 ? pass.add_deep(x, i) : Tensor();
+      x = device(rank).collective()->broadcast(rank == 0 ? &sum : nullptr, 0, x.shape());
+    }
     if (pass.after_layer && rank == 0) pass.after_layer(x);
   }
   return x;
@@ -60,6 +64,11 @@ Tensor Ranks::run_turns(int rank, const RanksPass& pass) const {
     if (owner != holder && !pass.after_layer) move_on();
     holder = owner;
     if (rank == owner) x = layers()[layer](x, pass.batch, pass.parts[layer]);
+    if (i < pass.deep_layers) {
+      if (holder != 0) move_on();
+      if (rank == 0) x = pass.add_deep(x, i);
+      holder = 0;
+    }
     if (!pass.after_layer) continue;
     move_on();
     if (rank == 0) pass.after_layer(x);

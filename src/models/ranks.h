@@ -21,10 +21,13 @@ struct Rank {
 struct RanksPass {
   std::span<const int> layers;  // ascending
   const Batch& batch;
-  int hidden;                                      // width of the residual stream
-  std::span<const int> parts;                      // for each layer of the model: its part of a rank's states
-  int parts_of_rank;                               // number of parts of a rank's states
-  std::function<Tensor()> embed;                   // called by rank 0
+  int hidden;                     // width of the residual stream
+  std::span<const int> parts;     // for each layer of the model: its part of a rank's states
+  int parts_of_rank;              // number of parts of a rank's states
+  std::function<Tensor()> embed;  // called by rank 0
+  // Called by rank 0 behind each of the first deep_layers layers: changes the layer's output.
+  int deep_layers;
+  std::function<Tensor(const Tensor&, int layer)> add_deep;
   std::function<void(const Tensor&)> after_layer;  // called by rank 0 with each layer's output; may be empty
 };
 

@@ -150,6 +150,16 @@ int turned_dims(ConfigReader& config, const Json& parameters, int head_dim, doub
   return static_cast<int>(head_dim * part);
 }
 
+void add_interleaved_axes(ConfigReader& parameters, std::array<int, 3> usual, ops::Rope& rope) {
+  std::vector<int> sections = parameters.integers("mrope_section");
+  if (sections.empty()) sections.assign(usual.begin(), usual.end());
+  if (sections.size() != 3) return parameters.invalid("mrope_section must have three entries");
+  if (rope.far_from != 0 || rope.query_beta != 0) return;
+  rope.axis.assign(rope.inv_freq.size(), 0);
+  for (size_t i = 0; i < rope.axis.size(); i++)
+    if (static_cast<int>(i / 3) < sections[i % 3]) rope.axis[i] = static_cast<uint8_t>(i % 3);
+}
+
 void require_whole_heads(ConfigReader& config, const Json& parameters) {
   ConfigReader rope(parameters, "rope parameters");
   for (ConfigReader* each : {&config, &rope})

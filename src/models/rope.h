@@ -1,6 +1,8 @@
 // Rotary positions as configs describe them.
 #pragma once
 
+#include <array>
+
 #include "base/json.h"
 #include "models/config.h"
 #include "ops/rope.h"
@@ -26,6 +28,12 @@ RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_d
 // How many of a head's dimensions turn: the share "partial_rotary_factor" of the rope's keys or of the
 // config, or `usual` where neither states it.
 int turned_dims(ConfigReader& config, const Json& parameters, int head_dim, double usual);
+
+// Lets time, height and width rotate a rope's pairs of dimensions (Rope::axis): the axes alternate while each
+// has pairs left, and time rotates the rest. `parameters` may have other sizes than the usual ones
+// ("mrope_section"). Text has the same position on all axes. Ropes whose frequencies or factors depend on the
+// position get no axes. Reference: Transformers' apply_interleaved_mrope.
+void add_interleaved_axes(ConfigReader& parameters, std::array<int, 3> usual, ops::Rope& rope);
 
 // Remembers an error in `config` if only a part of each head is rotated.
 void require_whole_heads(ConfigReader& config, const Json& parameters);

@@ -102,7 +102,8 @@ const VisionFamily& siglip_vision() {
                                    no_rope,
                                    load_end,
                                    position,
-                                   finish};
+                                   finish,
+                                   nullptr};
   return family;
 }
 

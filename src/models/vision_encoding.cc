@@ -33,7 +33,8 @@ class EncodingImpl final : public VisionTower::Encoding {
         rows_(piece_rows(weights)),
         pieces_((grid.count() + rows_ - 1) / rows_),
         x_(static_cast<size_t>(pieces_)),
-        q_(static_cast<size_t>(pieces_)) {
+        q_(static_cast<size_t>(pieces_)),
+        deep_(weights.spec.deepstack.size()) {
     for (int i = 0; i < grid.count() && !w_.rope.axis.empty(); i++) {
       const PatchPosition place = position_in_blocks(grid, w_.spec.merge, i);
       places_.push_back(place.row);
@@ -57,7 +58,9 @@ class EncodingImpl final : public VisionTower::Encoding {
 
   Tensor result() const override {
     CHECK(done(), "the picture is not encoded yet");
-    return ops::concat_rows(out_);
+    std::vector<Tensor> parts = out_;
+    for (const auto& pieces : deep_) parts.insert(parts.end(), pieces.begin(), pieces.end());
+    return ops::concat_rows(parts);
   }
 
  private:
@@ -79,7 +82,8 @@ class EncodingImpl final : public VisionTower::Encoding {
     piece_ = 0;
     stage_++;
   }
-  const VisionLayer& layer() const { return w_.layers[static_cast<size_t>((stage_ - 1) / 2)]; }
+  int layer_number() const { return (stage_ - 1) / 2; }
+  const VisionLayer& layer() const { return w_.layers[static_cast<size_t>(layer_number())]; }
   Tensor& x() { return x_[static_cast<size_t>(piece_)]; }
   Tensor& q() { return q_[static_cast<size_t>(piece_)]; }
 
@@ -144,6 +148,11 @@ class EncodingImpl final : public VisionTower::Encoding {
     };
     add_output(layer.out, mixed);
     add_output(layer.down, ops::gelu(project(layer.up, layer.norm2(x())), ops::Gelu::tanh));
+    const auto& deep = w_.spec.deepstack;
+    const auto at = std::ranges::find(deep, layer_number());
+    if (at == deep.end()) return;
+    const auto merger = static_cast<size_t>(at - deep.begin());
+    deep_[merger].push_back(w_.family->merge(w_.deepstack[merger], x()));
   }
 
   void finish() {
@@ -159,8 +168,9 @@ class EncodingImpl final : public VisionTower::Encoding {
   std::vector<int> places_;  // row and column of each patch
   int rows_, pieces_;        // rows of a piece, pieces of a stage
   int stage_ = 0, piece_ = 0;
-  std::vector<Tensor> x_, q_, out_;  // of each piece
-  ops::PagedKv kv_;                  // of a layer
+  std::vector<Tensor> x_, q_, out_;        // of each piece
+  std::vector<std::vector<Tensor>> deep_;  // for each deepstack layer: of each piece
+  ops::PagedKv kv_;                        // of a layer
 };
 
 }  // namespace
@@ -174,7 +184,8 @@ uint64_t VisionTower::working_bytes(int64_t patches) const {
   const int64_t tokens = patches / (s.merge * s.merge);
   const int64_t piece = std::min<int64_t>(patches, piece_rows(*weights_)) *
                         (s.patch_inputs() + 4 * int64_t{s.hidden} + 4 * heads + 2 * int64_t{s.intermediate});
-  return static_cast<uint64_t>(kv + 4 * (patches * (s.hidden + heads) + 2 * tokens * s.out_hidden + piece));
+  return static_cast<uint64_t>(
+      kv + 4 * (patches * (s.hidden + heads) + 2 * s.rows_per_token() * tokens * s.out_hidden + piece));
 }
 
 std::unique_ptr<VisionTower::Encoding> VisionTower::begin(const ProcessedImage& image,

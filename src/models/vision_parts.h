@@ -36,6 +36,12 @@ struct PatchPosition {
 };
 PatchPosition position_in_blocks(const PatchGrid& grid, int merge, int index);
 
+// Qwen: makes a token of merge x merge patches.
+struct VisionMerger {
+  LayerNorm norm;       // of all patches together
+  nn::Linear up, down;  // [hidden * merge^2, hidden * merge^2], [out_hidden, hidden * merge^2]
+};
+
 struct VisionFamily;
 
 struct VisionWeights {
@@ -49,9 +55,10 @@ struct VisionWeights {
   std::vector<float> table;  // learned positions [table_side * table_side, hidden]
   std::vector<VisionLayer> layers;
   LayerNorm last_norm;
-  std::optional<nn::Linear> merge_up;   // qwen3_5: [hidden * merge^2, hidden * merge^2]
+  std::optional<nn::Linear> merge_up;   // qwen: [hidden * merge^2, hidden * merge^2]
   std::optional<nn::Norm> pooled_norm;  // gemma3
   nn::Linear projection;                // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
+  std::vector<VisionMerger> deepstack;  // for each layer of VisionSpec::deepstack
 };
 
 // Names of tensors; those of layer i follow the prefix "<layers><i>.".
@@ -73,6 +80,9 @@ struct VisionFamily {
   void (*position)(const VisionWeights& weights, const PatchGrid& grid, PatchPosition place, float* out);
   // x: the layers' output for whole blocks of merge x merge patches -> one row for each block.
   Tensor (*finish)(const VisionWeights& weights, const Tensor& x);
+  // x: such patches behind the layer of this deepstack merger -> one row for each block. Null: the family has
+  // none.
+  Tensor (*merge)(const VisionMerger& merger, const Tensor& x);
 };
 const VisionFamily& qwen_vision();
 const VisionFamily& siglip_vision();

@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kMostWidth = 1 << 17;
 
 const VisionFamily* find_vision(const std::string& model_type) {
-  if (model_type == "qwen3_5" || model_type == "qwen3_5_moe") return &qwen_vision();
+  for (const char* name : {"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"})
+    if (model_type == name) return &qwen_vision();
   return model_type == "gemma3" ? &siglip_vision() : nullptr;
 }
 
@@ -278,6 +279,7 @@ uint64_t VisionTower::weight_bytes() const {
   add(weights_->patches);
   add(weights_->projection);
   if (weights_->merge_up) add(*weights_->merge_up);
+  for (const VisionMerger& merger : weights_->deepstack) add(merger.up), add(merger.down);
   for (const VisionLayer& layer : weights_->layers)
     for (const nn::Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.out, &layer.up, &layer.down})
       add(*linear);

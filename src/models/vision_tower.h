@@ -14,19 +14,25 @@
 namespace anabranch {
 
 struct VisionSpec {
-  // qwen3_5: Qwen3.5's tower (Transformers' Qwen3_5VisionModel). gemma3: SigLIP with Gemma 3's projector.
-  enum class Family { qwen3_5, gemma3 };
-  Family family = Family::qwen3_5;
+  // qwen: the tower of Qwen3-VL and Qwen3.5 (Transformers' Qwen3VLVisionModel and Qwen3_5VisionModel).
+  // gemma3: SigLIP with Gemma 3's projector.
+  enum class Family { qwen, gemma3 };
+  Family family = Family::qwen;
   int depth = 0, hidden = 0, intermediate = 0, heads = 0;
   int patch = 0, temporal_patch = 1;  // a patch has 3 * temporal_patch * patch * patch numbers
   int table_side = 0;                 // learned positions: table_side x table_side
   int merge = 1;                      // merge x merge patches become a token
   int out_hidden = 0;                 // width of the text model
+  // "Deepstack" (Meng et al. 2024): behind each of these layers (ascending) a merger makes features of an
+  // image's tokens. Those of the i-th are added to the tokens' rows behind layer i of the text model.
+  std::vector<int> deepstack;
   float eps = 1e-6f;
   double rope_theta = 0;  // 0: no rotary positions
 
   int head_dim() const { return hidden / heads; }
   int patch_inputs() const { return 3 * temporal_patch * patch * patch; }
+  // The rows that an image has for each of its tokens (PromptImage::embeddings).
+  int rows_per_token() const { return 1 + static_cast<int>(deepstack.size()); }
 };
 
 struct VisionWeights;  // vision_parts.h
@@ -53,8 +59,8 @@ class VisionTower {
     // Works for about this many seconds, or to the end; true when done. The result does not depend on the
     // number of calls or their arguments.
     virtual bool step(double seconds) = 0;
-    // [tokens, width of the text model] f32 on the device, in the order of the image's tokens. Only when
-    // done.
+    // [rows_per_token() * tokens, width of the text model] f32 on the device: a row for each of the image's
+    // tokens, in their order, then as many for each deepstack layer. Only when done.
     virtual Tensor result() const = 0;
   };
   // The image must fit the processor, and the processor the tower (image_processor_of()). The image must

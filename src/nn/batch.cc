@@ -22,7 +22,7 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
     if (logits == Logits::all || (logits == Logits::last && i + 1 == count)) logit_rows.push_back(begin + i);
   }
   add_axes(sequence_images, position, begin, count);
-  if (sequence_images) add_images(*sequence_images, position, begin, count);
+  if (sequence_images) add_images(*sequence_images, position, begin, count, true);
   // Images with bidirectional attention have spans of their own.
   int at = begin;
   if (sequence_images && sequence_images->see_each_other)
@@ -62,17 +62,30 @@ void Batch::add_behind(SequenceState& state, std::span<const int> tokens, const 
   const int begin = static_cast<int>(ids.size()), position = next_position(state);
   add(state, tokens, Logits::none);
   if (sequence_images)
-    add_images(*sequence_images, position + behind, begin, static_cast<int>(tokens.size()));
+    add_images(*sequence_images, position + behind, begin, static_cast<int>(tokens.size()), false);
+}
+
+int Batch::deep_layers() const {
+  size_t most = 0;
+  for (const ImageRows& image : images) most = std::max(most, image.deep.size());
+  return static_cast<int>(most);
 }
 
 // Adds the parts of images that are in `count` rows from `row` on. The first of these rows is at `position`.
-void Batch::add_images(const PromptImages& of_sequence, int position, int row, int count) {
+// deep: with what is added behind layers.
+void Batch::add_images(const PromptImages& of_sequence, int position, int row, int count, bool deep) {
   for (const PromptImage& image : of_sequence.images) {
     const int from = std::max(image.begin, position), to = std::min(image.end(), position + count);
     if (from >= to) continue;
     if (image.embeddings.empty()) throw std::invalid_argument("an image was not encoded");
-    images.push_back(
-        {row + from - position, image.embeddings.slice_rows(from - image.begin, to - image.begin)});
+    const auto part = [&](int level) {
+      const int first = level * image.tokens() - image.begin;
+      return image.embeddings.slice_rows(first + from, first + to);
+    };
+    ImageRows added{row + from - position, part(0), {}};
+    const int levels = deep ? image.embeddings.shape(0) / image.tokens() : 1;
+    for (int level = 1; level < levels; level++) added.deep.push_back(part(level));
+    images.push_back(std::move(added));
   }
 }
 

@@ -26,8 +26,9 @@ struct Span {
 
 // Rows of a batch that belong to an image.
 struct ImageRows {
-  int begin = 0;  // the first row in the batch
-  Tensor rows;    // [n, hidden] f32: replace the embeddings of the ids
+  int begin = 0;             // the first row in the batch
+  Tensor rows;               // [n, hidden] f32: replace the embeddings of the ids
+  std::vector<Tensor> deep;  // [n, hidden] f32 each: the i-th is added to these rows behind layer i
 };
 
 struct Batch {
@@ -49,13 +50,15 @@ struct Batch {
   void add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep = nullptr,
            const PromptImages* images = nullptr);
   // Like add(), without logits, for a state that has applied `behind` tokens fewer than the sequence. Images
-  // are looked up at the sequence's positions, from applied() + behind on; rotary positions are the state's
-  // own, without the grids of images.
+  // are looked up at the sequence's positions, from applied() + behind on, without what is added behind
+  // layers; rotary positions are the state's own, without the grids of images.
   void add_behind(SequenceState& state, std::span<const int> tokens, const PromptImages* images, int behind);
+  // Behind how many of the first layers images add rows.
+  int deep_layers() const;
 
  private:
   int next_position(const SequenceState& state) const;
-  void add_images(const PromptImages& images, int position, int row, int count);
+  void add_images(const PromptImages& images, int position, int row, int count, bool deep);
   void add_adapters(const SequenceState& state, int row, int count);
   void add_axes(const PromptImages* images, int position, int row, int count);
 };

@@ -13,7 +13,10 @@ namespace anabranch {
 struct PromptImage {
   int begin = 0;
   int rows = 0, columns = 0;
-  Tensor embeddings;  // [rows * columns, hidden] f32 on the model's device; empty until needed
+  // f32 on the model's device; empty until needed. Rows [0, tokens()) take the place of token embeddings.
+  // With deepstack, rows [(i + 1) * tokens(), (i + 2) * tokens()) are added to the residual stream behind
+  // layer i.
+  Tensor embeddings;
   int tokens() const { return rows * columns; }
   int end() const { return begin + tokens(); }
 };

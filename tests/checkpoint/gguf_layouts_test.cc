@@ -84,6 +84,7 @@ TEST_P(Layout, NothingTellsItFromItsTwin) {
 
 INSTANTIATE_TEST_SUITE_P(All, Layout,
                          ::testing::Values(Twins{"qwen35_ollama.gguf", "qwen35_gguf", 57},
+                                           Twins{"qwen3_vl_ollama.gguf", "qwen3_vl", 85},
                                            Twins{"qwen3_next_ollama.gguf", "qwen3_next_gguf", 0},
                                            Twins{"ministral3_ollama.gguf", "ministral3_gguf", 2},
                                            Twins{"gemma3_ollama.gguf", "gemma3_gguf", 39},
@@ -102,7 +103,8 @@ TEST(GgufLayouts, TowersWithinTheFile) {
     const char *layout, *twin;
   };
   for (const auto& [file, twin] :
-       {Tower{"qwen35_ollama.gguf", "qwen3_5_vision"}, Tower{"gemma3_ollama.gguf", "gemma3_vision"}}) {
+       {Tower{"qwen35_ollama.gguf", "qwen3_5_vision"}, Tower{"qwen3_vl_ollama.gguf", "qwen3_vl"},
+        Tower{"gemma3_ollama.gguf", "gemma3_vision"}}) {
     const auto layout = open_ok(kLayouts / file), mmproj = open_ok(kModels / twin / "model");
     ASSERT_TRUE(layout && mmproj && layout->vision()) << file;
     Checkpoint &inner = *layout->vision(), &outer = *mmproj->vision();

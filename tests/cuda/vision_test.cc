@@ -33,7 +33,8 @@ TEST_P(EmulatedVision, CloseToTransformersHoweverTheWorkIsCut) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedVision,
-                         ::testing::Values("qwen3_5_vision", "qwen3_5_vision_72", "gemma3_vision"),
+                         ::testing::Values("qwen3_5_vision", "qwen3_5_vision_72", "qwen3_vl",
+                                           "gemma3_vision"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

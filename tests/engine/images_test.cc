@@ -12,7 +12,7 @@ namespace {
 using golden::VisionCase;
 
 constexpr SpecMode kPlainly{.automatic = false, .source = DraftSource::none};
-constexpr const char* kSee[] = {"qwen3_5_vision", "gemma3_vision"};
+constexpr const char* kSee[] = {"qwen3_5_vision", "qwen3_vl", "gemma3_vision"};
 
 // The vision checkpoint with the tokens of images in its tokenizer.
 class SeeingModel : public TinyModel {

@@ -215,17 +215,21 @@ TEST(ConfigFields, BasesOfRopesWhereConfigsStateNone) {
   }
 }
 
-// The text models of Qwen3-VL are those of Qwen3.
+// The text models of Qwen3-VL are those of Qwen3, but positions in images have a row and a column.
 TEST(ConfigFields, Qwen3Vl) {
   const Json rope = {{"rope_theta", 5000.0}, {"mrope_section", {4, 2, 2}}, {"mrope_interleaved", true}};
   for (const auto& [vl, text] : {std::pair{"qwen3_vl", "qwen3"}, {"qwen3_vl_moe", "qwen3_moe"}}) {
     Json config = base(text, joined(kMixture, {{"rope_parameters", rope}, {"norm_topk_prob", true}}));
     const auto plain = read(config);
     config["model_type"] = std::string(vl) + "_text";
-    const auto nested = read({{"model_type", vl}, {"text_config", config}, {"tie_word_embeddings", true}});
+    auto nested = read({{"model_type", vl}, {"text_config", config}, {"tie_word_embeddings", true}});
     ASSERT_TRUE(plain.ok() && nested.ok()) << nested.error().message;
-    EXPECT_EQ(describe(*nested), describe(*plain)) << vl;
-    EXPECT_EQ(describe(*read(config)), describe(*plain)) << vl;
+    auto flat = read(config);
+    for (ModelSpec* spec : {&*nested, &*flat}) {
+      EXPECT_EQ(spec->ropes[0].axis, (std::vector<uint8_t>{0, 1, 2, 0, 1, 2, 0, 0})) << vl;
+      spec->ropes[0].axis.clear();
+      EXPECT_EQ(describe(*spec), describe(*plain)) << vl;
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 // decoding, drafts that are partly accepted, states that are kept and restored.
 #include <gtest/gtest.h>
 
+#include "base/image_ids.h"
 #include "models/any_weights.h"
 #include "models/model_bytes.h"
 #include "ops/collective.h"
@@ -63,6 +64,28 @@ std::vector<int> tokens(int count, int vocab, uint64_t seed) {
   return out;
 }
 
+// Hidden states after each layer of a text with an image, whose rows are added to behind two layers.
+std::vector<float> life_of_image(const Model& model) {
+  ops::Rng rng(5);
+  PromptImages images;
+  images.images.push_back({.begin = 3, .rows = 2, .columns = 2});
+  images.images[0].embeddings =
+      model.device().to_device(ops::random_tensor({3 * images.images[0].tokens(), model.spec().hidden}, rng));
+  std::vector<int> ids = tokens(9, model.spec().vocab, 80);
+  for (int i = 3; i < 7; i++) ids[static_cast<size_t>(i)] = kFirstImageId + i;
+  SequenceState state = model.make_state();
+  Batch batch;
+  batch.add(state, ids, Batch::Logits::all, nullptr, &images);
+  std::vector<Tensor> after;
+  model.forward(batch, &after);
+  std::vector<float> seen;
+  for (const Tensor& x : after) {
+    const auto values = to_vector(x);
+    seen.insert(seen.end(), values.begin(), values.end());
+  }
+  return seen;
+}
+
 // Everything that a sequence's life shows: hidden states after each layer and logits, one after the other.
 std::vector<float> life(const Model& model) {
   std::vector<float> seen;
@@ -98,6 +121,8 @@ std::vector<float> life(const Model& model) {
   apply(1, 70);
   state.take_back();
   apply(1, 71);
+  const auto of_image = life_of_image(model);
+  seen.insert(seen.end(), of_image.begin(), of_image.end());
   return seen;
 }
 

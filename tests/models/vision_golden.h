@@ -16,7 +16,7 @@ namespace anabranch::golden {
 
 struct VisionImage {
   ProcessedImage image;
-  std::vector<float> features, features_mlxq;  // [tokens, width]
+  std::vector<float> features, features_mlxq;  // as VisionTower::Encoding::result() gives them
 };
 
 struct VisionRun {
@@ -27,7 +27,7 @@ struct VisionRun {
 
 struct VisionCase {
   std::filesystem::path directory;
-  int vocab = 0, width = 0, image_token = 0;
+  int vocab = 0, width = 0, image_token = 0, deepstack = 0;
   std::vector<VisionImage> images;
   std::vector<VisionRun> runs;
 };
@@ -43,6 +43,7 @@ inline VisionCase read_vision_case(const std::string& name) {
   out.vocab = index["vocab"].get<int>();
   out.width = index["width"].get<int>();
   out.image_token = index["image_token"].get<int>();
+  out.deepstack = index.value("deepstack", 0);
   for (const Json& i : index["images"]) {
     VisionImage image;
     ProcessedImage& p = image.image;
@@ -50,7 +51,8 @@ inline VisionCase read_vision_case(const std::string& name) {
     p.rows = i["rows"].get<int>(), p.columns = i["columns"].get<int>();
     p.tokens = i["tokens"].get<int>();
     p.rgb.resize(static_cast<size_t>(p.width) * static_cast<size_t>(p.height) * 3);
-    image.features.resize(static_cast<size_t>(p.tokens) * static_cast<size_t>(out.width));
+    image.features.resize(static_cast<size_t>(p.tokens * (1 + out.deepstack)) *
+                          static_cast<size_t>(out.width));
     image.features_mlxq.resize(image.features.size());
     read(i["pixels"], p.rgb);
     read(i["features"], image.features);

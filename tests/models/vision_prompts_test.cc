@@ -23,15 +23,18 @@ struct Seeing {
   std::unique_ptr<VisionTower> tower;
   ImageProcessor processor;
 };
-Seeing load(const VisionCase& golden, Device& device) {
+Seeing load(const std::filesystem::path& path, Device& device) {
   Seeing out;
-  out.checkpoint = Checkpoint::open((golden.directory / "model").string()).value();
+  out.checkpoint = Checkpoint::open(path.string()).value();
   auto model = Model::load(*out.checkpoint, device);
   EXPECT_TRUE(model.ok()) << model.error().message;
   out.model = std::move(*model);
   out.tower = VisionTower::load(*out.checkpoint, device).value();
   out.processor = image_processor_of(*out.checkpoint).value();
   return out;
+}
+Seeing load(const VisionCase& golden, Device& device) {
+  return load(golden.directory / "model", device);
 }
 
 // A run's prompt with image ids in place of the pad tokens, and its images, encoded.
@@ -42,7 +45,7 @@ struct Prompt {
 Prompt prompt_of(const Seeing& seeing, const VisionCase& golden, const VisionRun& run) {
   Prompt out;
   const VisionSpec& spec = seeing.tower->spec();
-  out.images.grid_positions = spec.family == VisionSpec::Family::qwen3_5;
+  out.images.grid_positions = spec.family == VisionSpec::Family::qwen;
   out.images.see_each_other = spec.family == VisionSpec::Family::gemma3;
   out.tokens = run.prompt;
   auto next = run.images.begin();
@@ -179,7 +182,33 @@ TEST(VisionPromptsGemma, ItsImagesAreSeenAsAWhole) {
   EXPECT_GT(errors_of(logits, expected(golden.runs[0]), golden.vocab).worst, 10 * kTolerance);
 }
 
-const std::string kCases[] = {"qwen3_5_vision", "gemma3_vision"};
+// What deeper layers of the tower have seen matters.
+TEST(VisionPromptsDeepstack, ItsFeaturesAreAddedBehindTheFirstLayers) {
+  const VisionCase golden = read_vision_case("qwen3_vl");
+  const Seeing seeing = load(golden, ops::cpu_device(0, true));
+  Prompt prompt = prompt_of(seeing, golden, golden.runs[1]);
+  for (PromptImage& image : prompt.images.images) {
+    ASSERT_EQ(image.embeddings.shape(0), 3 * image.tokens());
+    image.embeddings = image.embeddings.slice_rows(0, 2 * image.tokens());
+  }
+  auto state = seeing.model->make_state();
+  const auto logits = logits_of(*seeing.model, state, prompt, 1 << 20);
+  EXPECT_GT(errors_of(logits, expected(golden.runs[1]), golden.vocab).worst, 10 * kTolerance);
+}
+
+TEST(VisionPromptsDeepstack, GgufFilesGiveTheSameLogProbs) {
+  for (const char* name : {"qwen3_vl", "qwen3_vl_moe"}) {
+    const VisionCase golden = read_vision_case(name);
+    const Seeing seeing = load(golden.directory / "model.gguf", ops::cpu_device(0, true));
+    for (const VisionRun& run : golden.runs) {
+      auto state = seeing.model->make_state();
+      const auto logits = logits_of(*seeing.model, state, prompt_of(seeing, golden, run), 1 << 20);
+      EXPECT_LT(errors_of(logits, expected(run), golden.vocab).worst, kTolerance) << name;
+    }
+  }
+}
+
+const std::string kCases[] = {"qwen3_5_vision", "qwen3_vl", "qwen3_vl_moe", "gemma3_vision"};
 INSTANTIATE_TEST_SUITE_P(Cpu, VisionPrompts, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param; });
 

@@ -15,7 +15,7 @@ namespace {
 using namespace golden;
 namespace fs = std::filesystem;
 
-const std::string kCases[] = {"qwen3_5_vision", "qwen3_5_vision_72", "gemma3_vision"};
+const std::string kCases[] = {"qwen3_5_vision", "qwen3_5_vision_72", "qwen3_vl", "gemma3_vision"};
 
 // The errors of features whose standard deviation is 0.2 to 0.6: fp32 in another order; activations rounded
 // to 8 bits or bf16, and keys and values in f16.
@@ -120,7 +120,9 @@ TEST_P(Vision, MmprojBesideAGguf) {
                  folder = anabranch::testing::temp_path("mmproj_" + GetParam());
   fs::remove_all(folder);
   fs::create_directories(folder);
-  fs::copy_file(data / (gemma ? "gemma3_gguf" : "qwen35_gguf") / "model.gguf", folder / "model.gguf");
+  fs::path text = golden_.directory / "model.gguf";
+  if (!fs::exists(text)) text = data / (gemma ? "gemma3_gguf" : "qwen35_gguf") / "model.gguf";
+  fs::copy_file(text, folder / "model.gguf");
   EXPECT_FALSE(VisionTower::present(**Checkpoint::open((folder / "model.gguf").string())));
   fs::copy_file(golden_.directory / "mmproj.gguf", folder / "mmproj-F16.gguf");
   if (gemma) {  // this text model is narrower
@@ -135,11 +137,14 @@ TEST_P(Vision, MmprojBesideAGguf) {
 
 // The same tower within the file of a text model, as Ollama has it.
 TEST(VisionInTheModelsFile, FeaturesEqualTransformers) {
-  const VisionCase golden = read_vision_case("qwen3_5_vision");
-  const Loaded loaded = load(ANABRANCH_SOURCE_DIR "/tests/checkpoint/data/layouts/qwen35_ollama.gguf",
-                             ops::cpu_device(0, true));
-  for (const VisionImage& image : golden.images)
-    expect_features(encode(loaded, image), image.features, kTolerance, "Ollama");
+  const fs::path layouts = ANABRANCH_SOURCE_DIR "/tests/checkpoint/data/layouts";
+  for (const auto& [name, file] :
+       {std::pair{"qwen3_5_vision", "qwen35_ollama.gguf"}, {"qwen3_vl", "qwen3_vl_ollama.gguf"}}) {
+    const VisionCase golden = read_vision_case(name);
+    const Loaded loaded = load(layouts / file, ops::cpu_device(0, true));
+    for (const VisionImage& image : golden.images)
+      expect_features(encode(loaded, image), image.features, kTolerance, file);
+  }
 }
 
 // Pulled models: a repository has its tower at the top, and some of its models in folders.
