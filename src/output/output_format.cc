@@ -1,5 +1,8 @@
 #include "output/output_format.h"
 
+#include <algorithm>
+
+#include "base/white_space.h"
 #include "output/message_reader.h"
 
 namespace anabranch {
@@ -28,6 +31,24 @@ std::string rendered_call(const ChatTemplate& chat) {
   return "";
 }
 
+// Whether the template writes white space before a thought, which the prompt of an answer does not have.
+bool has_blanks_before(const ChatTemplate& chat, const ReasoningTags& tags) {
+  Json messages = Json::array({{{"role", "user"}, {"content", "A"}}});
+  TemplateOptions options;
+  options.enable_thinking = true;
+  options.now = 0;
+  const auto prompt = chat.render(messages, Json(), options);
+  messages.push_back({{"role", "assistant"}, {"content", "B"}, {"reasoning_content", "C"}});
+  options.add_generation_prompt = false;
+  const auto answered = chat.render(messages, Json(), options);
+  if (!prompt.ok() || !answered.ok()) return false;
+  const std::string begin = join(*prompt), whole = join(*answered);
+  if (!whole.starts_with(begin)) return false;
+  const auto answer = std::string_view(whole).substr(begin.size());
+  const size_t open = std::min(answer.find(tags.open), answer.size());
+  return open > 0 && open < answer.size() && is_blank(answer.substr(0, open));
+}
+
 ToolFormat format_in(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
   if (has(" to=functions.probe_f") && has("<|channel|>commentary")) return ToolFormat::messages;
@@ -52,7 +73,9 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
   if (chat) {
     const std::string call = rendered_call(*chat);
     format.tools = format_in(call);
-    format.function_tags = call.find("<function=probe_f>") != std::string::npos;
+    format.function_tags =
+        format.tools == ToolFormat::tagged && call.find("<function=probe_f>") != std::string::npos;
+    if (format.reasoning) format.reasoning->blanks_before = has_blanks_before(*chat, *format.reasoning);
   }
   if (format.tools != ToolFormat::none) return format;
   struct TokenFormat {

@@ -182,6 +182,18 @@ TEST(Reasoning, PromptEndsInsideABlock) {
   EXPECT_FALSE(ends_inside_reasoning("<|im_start|>assistant\n", tags));
   EXPECT_TRUE(ends_inside_reasoning("<think>a</think>b<think>", tags));
   EXPECT_FALSE(ends_inside_reasoning("</think>", tags));
+// GLM-4.5 and 4.6 write a line end before a thought, which is not part of the prompt.
+TEST(OutputFormat, WhiteSpaceBeforeAThought) {
+  const auto tokens = vocabulary({"<think>", "</think>"});
+  for (const auto& [name, before] : {std::pair("glm4.6", true),
+                                     {"qwen3", false},
+                                     {"qwen3.5", false},
+                                     {"deepseek_r1_distill", false},
+                                     {"phi3.5", false}})
+    EXPECT_EQ(find_output_format(chat_template(name).get(), *tokens).reasoning->blanks_before, before)
+        << name;
+}
+
   EXPECT_FALSE(ends_inside_reasoning("", tags));
 }
 
