@@ -59,6 +59,7 @@ ToolFormat format_in(const std::string& text) {
   if (has("<arg_key>key</arg_key>")) return ToolFormat::key_tags;
   if (has("<|tool_call_start|>")) return ToolFormat::python;
   if (has("<invoke name=\"probe_f\">")) return ToolFormat::minimax;
+  if (has("<seed:tool_call>")) return ToolFormat::seed;
   if (has("<tool_call>") || has("<function=probe_f>")) return ToolFormat::tagged;
   if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
     return ToolFormat::plain;
@@ -90,6 +91,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
                                  {"<|tool_call|>", ToolFormat::listed},
                                  {"<arg_key>", ToolFormat::key_tags},
                                  {"<minimax:tool_call>", ToolFormat::minimax},
+                                 {"<seed:tool_call>", ToolFormat::seed},
                                  {"<|tool_call_start|>", ToolFormat::python},
                                  {"<tool_call>", ToolFormat::tagged},
                                  {"<|python_tag|>", ToolFormat::plain},
@@ -123,6 +125,8 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
       return {"<tool_call>"};
     case ToolFormat::minimax:
       return {"<minimax:tool_call>"};
+    case ToolFormat::seed:
+      return {"<seed:tool_call>"};
     case ToolFormat::python:
       return {"<|tool_call_start|>"};
   }
@@ -153,7 +157,10 @@ const PairTags* pair_tags(ToolFormat format) {
 }
 
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
+  static constexpr PairTags kSeed{
+      kFunctionOpen, ">", "<parameter=", ">", "", "</parameter>", kFunctionClose, "</seed:tool_call>"};
   std::vector<std::string_view> marks = call_openers(format.tools);
+  if (format == ToolFormat::seed) return &kSeed;
   for (const char* mark :
        {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]", "<tool_call|>",
         "<|tool_response>", "<tool_response|>", "<end_function_call>", "<|\"|>", "<escape>",

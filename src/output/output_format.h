@@ -25,6 +25,8 @@ enum class ToolFormat {
   key_tags,  // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call> (GLM-4.5)
   minimax,   // <minimax:tool_call><invoke name="NAME"><parameter name="KEY">...</parameter></invoke>
              // </minimax:tool_call>, several <invoke> in a block (MiniMax M2)
+  seed,      // <seed:tool_call><function=NAME><parameter=KEY>...</parameter></function></seed:tool_call>
+             // (Seed-OSS)
   python,    // <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|> (LFM2)
 };
 
