@@ -1,5 +1,7 @@
 #include "checkpoint/names.h"
 
+#include <charconv>
+
 namespace anabranch {
 
 namespace {
@@ -123,6 +125,16 @@ std::optional<std::string> vision_name(std::string_view name) {
 bool is_mtp_name(std::string_view name) {
   const auto folded = fold_name(name);
   return folded && folded->starts_with("mtp.");
+}
+
+bool is_behind_layers(std::string_view name, int64_t layers) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (name.starts_with("mtp.") || name.starts_with("model.mtp_")) return true;
+  if (!name.starts_with(kLayers)) return false;
+  name.remove_prefix(kLayers.size());
+  int64_t layer = 0;
+  const auto end = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return end.ec == std::errc() && layer >= layers;
 }
 
 bool natural_less(std::string_view a, std::string_view b) {

@@ -1,6 +1,7 @@
 // Tensor names of the several layouts, folded to Hugging Face's text-only ones ("model.layers.0...").
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,10 @@ std::optional<std::string> fold_name(std::string_view name);
 std::optional<std::string> vision_name(std::string_view name);
 // Whether the name belongs to the multi-token prediction head.
 bool is_mtp_name(std::string_view name);
+
+// Whether a folded name belongs to parts that predict further tokens: a draft head, or a layer behind the
+// model's `layers`.
+bool is_behind_layers(std::string_view name, int64_t layers);
 
 // "layers.2" before "layers.10".
 bool natural_less(std::string_view a, std::string_view b);
