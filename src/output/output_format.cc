@@ -133,6 +133,11 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
   return {};
 }
 
+bool calls_open_with_token(const OutputFormat& format, const Tokenizer& tokenizer) {
+  if (format.tools == ToolFormat::none || format.tools == ToolFormat::plain) return false;
+  return format.tools == ToolFormat::messages || tokenizer.find(call_openers(format.tools)[0]).has_value();
+}
+
 std::string_view call_closer(ToolFormat format, std::string_view opener) {
   if (format == ToolFormat::tagged) return opener == kFunctionOpen ? kFunctionClose : kCallClose;
   if (format == ToolFormat::python) return "<|tool_call_end|>";
@@ -152,15 +157,15 @@ const PairTags* pair_tags(ToolFormat format) {
                                      kCallClose, ""};
   static constexpr PairTags kMiniMax{"<invoke name=\"", "\">",       "<parameter name=\"",  "\">", "",
                                      "</parameter>",    "</invoke>", "</minimax:tool_call>"};
+  static constexpr PairTags kSeed{
+      kFunctionOpen, ">", "<parameter=", ">", "", "</parameter>", kFunctionClose, "</seed:tool_call>"};
   if (format == ToolFormat::minimax) return &kMiniMax;
+  if (format == ToolFormat::seed) return &kSeed;
   return format == ToolFormat::key_tags ? &kKeyTags : nullptr;
 }
 
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
-  static constexpr PairTags kSeed{
-      kFunctionOpen, ">", "<parameter=", ">", "", "</parameter>", kFunctionClose, "</seed:tool_call>"};
   std::vector<std::string_view> marks = call_openers(format.tools);
-  if (format == ToolFormat::seed) return &kSeed;
   for (const char* mark :
        {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]", "<tool_call|>",
         "<|tool_response>", "<tool_response|>", "<end_function_call>", "<|\"|>", "<escape>",
