@@ -63,7 +63,7 @@ struct ChatRequest {
   Json messages = Json::array();
   std::vector<ImageInput> images;            // for the parts {"type": "image"}, in order
   std::optional<Continuation> continuation;  // the final message to continue; not among the messages
-  Json tools;                                // array; null: none, or tool_choice "none"
+  Json tools;                                // array; null: none
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   std::vector<std::string>

@@ -114,14 +114,20 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   split_volatile_text(request.messages, volatile_text_);
   const ChatTemplate& chat = *chat_;
   Prepared prepared;
-  const auto tools = std::make_shared<const Json>(std::move(request.tools));
+  using Choice = ToolChoice::Kind;
+  const bool forbidden = request.tool_choice.kind == Choice::none && !request.tools.is_null();
+  // Tools that must not be called stay in the prompt, so that the cached states of the conversation fit it.
+  if (forbidden && !calls_open_with_token(format_, engine_.tokenizer())) request.tools = nullptr;
+  const auto shown = std::make_shared<const Json>(std::move(request.tools));
+  const auto tools = forbidden ? std::make_shared<const Json>() : shown;
   prepared.rules = {
-      .format = format_, .tools = tools, .max_calls = request.parallel_tool_calls ? INT_MAX : 1};
+      .format = format_, .tools = shown, .max_calls = request.parallel_tool_calls ? INT_MAX : 1};
   const std::string& salt = request.options.cache_salt;
   if (keep_thinking_ && !request.chat.extra.contains(kPreserve)) request.chat.extra[kPreserve] = true;
   const bool thoughts = keep_thinking_ && request.chat.extra[kPreserve] == true;
   const auto turns =
       known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_, thoughts);
+  prepared.rules.tools = tools;
   const auto& continuation = request.continuation;
   ThinkingWish wish = request.options.thinking;
   if (continuation && continuation->content.empty()) wish.mode = ThinkMode::on;
@@ -134,7 +140,7 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
     request.chat.extra["reasoning_effort"] = known_effort(wish.effort, format_.reasoning);
   const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit, images,
+    return compiler_->compile(request.messages, *shown, request.chat, salt, turns, &limit, images,
                               request.marks);
   };
   auto chosen = continuation
@@ -145,14 +151,13 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
     return Error{ErrorKind::invalid,
                  "The model's chat template refused the messages: " + chosen.error().message, "messages",
                  "template_error"};
-  using Choice = ToolChoice::Kind;
   const bool forced =
       request.tool_choice.kind == Choice::required || request.tool_choice.kind == Choice::named;
   const bool may_call =
       context.tools && (forced || request.options.format.kind != ResponseFormat::Kind::grammar);
-  if (!continuation)
-    open_message(wish, format_.reasoning, is_constrained(request.options.format, request.tool_choice, *tools),
-                 may_call, engine_.tokenizer(), *chosen);
+  // Behind a thought the answer's header is written for the model, but it could begin with one of a call.
+  const bool opened = forbidden || is_constrained(request.options.format, request.tool_choice, *tools);
+  if (!continuation) open_message(wish, format_.reasoning, opened, may_call, engine_.tokenizer(), *chosen);
   prepared.thinking = think_options(wish, *chosen, context);
   if (format_.reasoning && format_.reasoning->are_messages() && !may_call)
     prepared.thinking.calls = CallPolicy::none;

@@ -90,6 +90,7 @@ Result<void> check_family(const std::string& arch, const Json& base_config, cons
 Result<AdapterParts> read_gguf_adapter(const std::string& path, const Json& base_config) {
   TRY(auto parts, open_gguf_parts(path));
   const GgufFile& file = parts.joined;
+  if (!file.unread.empty()) return file.unread.front().why;
   TRY_VOID(check_metadata(file.metadata, path));
   TRY_VOID(check_family(string_at(file.metadata, "general.architecture"), base_config, path));
   TRY(const GgufArch arch, read_gguf_arch(file, path));

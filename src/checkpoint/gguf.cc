@@ -230,12 +230,14 @@ class Parser {
     }
     if (!read(type) || !read(offset)) return truncated(what);
     tensor.type = find_gguf_type(type);
-    if (!tensor.type)
-      return Error{
-          ErrorKind::unsupported,
-          fmt::format("{}: {}: type {} cannot be read; F32 F16 BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to "
-                      "IQ4_XS, TQ1_0 TQ2_0, MXFP4 and NVFP4 can",
-                      path_, what, gguf_type_name(type))};
+    if (!tensor.type) {
+      Error why{ErrorKind::unsupported,
+                fmt::format("{}: {}: type {} cannot be read; F32 F16 BF16, Q4_0 to Q8_0, Q2_K to Q6_K, "
+                            "IQ1_S to IQ4_XS, TQ1_0 TQ2_0, MXFP4 and NVFP4 can",
+                            path_, what, gguf_type_name(type))};
+      file_.unread.push_back({std::move(tensor.name), std::move(tensor.shape), std::move(why)});
+      return {};
+    }
     offsets.push_back(offset);
     file_.tensors.push_back(std::move(tensor));
     return {};

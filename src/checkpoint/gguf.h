@@ -23,15 +23,23 @@ struct GgufTensor {
   size_t file = 0;  // number of the file that contains it, in a split model
 };
 
+// A tensor of a type that is not read.
+struct UnreadGgufTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  Error why;
+};
+
 struct GgufFile {
   Json metadata;                    // an object; arrays included, but for those in `texts`
   GgufTexts texts;                  // of keys below "tokenizer.", which lie in the file
   std::vector<GgufTensor> tensors;  // sorted by name
+  std::vector<UnreadGgufTensor> unread;
   Extent extent = Extent::whole;
 };
 
 // Errors (naming `path`, and the key or tensor where there is one): invalid, unsupported (version, byte
-// order, tensor type), exhausted. A part of a split model is parsed alone (gguf_split.h).
+// order), exhausted. A part of a split model is parsed alone (gguf_split.h).
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
 
 // The size of the metadata and tensor directory of a file that begins with `first`. If it is more than

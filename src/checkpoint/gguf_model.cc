@@ -14,6 +14,7 @@
 #include "checkpoint/gguf_split.h"
 #include "checkpoint/gguf_vision.h"
 #include "checkpoint/head_order.h"
+#include "checkpoint/names.h"
 
 namespace anabranch {
 
@@ -238,6 +239,14 @@ class Translator {
   const FileBytes& file_;
 };
 
+// A tensor that cannot be read. The model can do without it only if it is for prediction.
+Result<Entry> unread_entry(const GgufConfig& config, const UnreadGgufTensor& tensor,
+                           const std::string& path) {
+  std::string name = hf_name(config, tensor.name);
+  if (!is_mtp_name(name)) return tensor.why;
+  return Entry{{std::move(name), "unknown", tensor.shape, 0, path, NormConvention::plain}, {}, tensor.why};
+}
+
 // Adds the vision tower in a model's own file. Leaves out towers that we do not support, and tensors for
 // sound.
 void add_inner_tower(const GgufParts& parts, const GgufConfig& config, StoreParts& out) {
@@ -263,15 +272,23 @@ Result<StoreParts> translate(GgufParts parts) {
   TRY(GgufConfig config, read_gguf_config(parts.joined, parts.files.front().path));
   std::vector<Entry> entries;
   entries.reserve(parts.joined.tensors.size());
+  for (const UnreadGgufTensor& tensor : parts.joined.unread) {
+    TRY(auto entry, unread_entry(config, tensor, parts.files.front().path));
+    entries.push_back(std::move(entry));
+  }
   for (const GgufTensor& tensor : parts.joined.tensors) {
     if (is_rope_factors(tensor.name) || tensor.name == kClassifier || is_tower_tensor(tensor.name)) continue;
     const auto& all = parts.joined.tensors;
     if (matrix_of_scale(all, config, tensor.name)) continue;
-    TRY(auto entry, Translator(config, parts.files[tensor.file]).translate(tensor));
+    const FileBytes& file = parts.files[tensor.file];
+    auto translated = Translator(config, file).translate(tensor);
+    if (!translated.ok())
+      translated = unread_entry(config, {tensor.name, tensor.shape, translated.error()}, file.path);
+    TRY(Entry entry, std::move(translated));
     const auto* scale = tensor.name.ends_with(".weight")
                             ? find_tensor(all, tensor.name.substr(0, tensor.name.size() - 6) + "scale")
                             : nullptr;
-    if (scale && matrix_of_scale(all, config, scale->name) == &tensor) {
+    if (scale && !entry.unreadable && matrix_of_scale(all, config, scale->name) == &tensor) {
       TRY(entry.source, with_factors(std::move(entry.source), tensor.shape.size() == 3 ? tensor.shape[0] : 1,
                                      *scale, parts.files[scale->file].path));
     }

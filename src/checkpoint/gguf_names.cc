@@ -297,14 +297,16 @@ std::string hf_name(const GgufConfig& config, const std::string& gguf_name) {
   const bool mtp = layer->first >= config.layers;
   const std::string module = mtp ? "mtp.layers." + std::to_string(layer->first - config.layers) + "."
                                  : "model.layers." + std::to_string(layer->first) + ".";
-  if (std::string name = mtp ? lookup_part(kMtp, part) : ""; !name.empty()) return name;
+  const bool first_mtp = layer->first == config.layers;  // the head that can be run has one layer
+  if (std::string name = first_mtp ? lookup_part(kMtp, part) : ""; !name.empty()) return name;
+  const std::string unknown = mtp ? module + std::string(part) : gguf_name;
   for (const auto table : {arch_names(config.arch), std::span<const NamePair>(kCommon)})
     if (const std::string name = lookup_part(table, part); !name.empty()) return module + name;
   // Older files: "ffn_up.3.weight".
   const size_t first = part.find('.'), last = part.rfind('.');
-  if (first == last) return gguf_name;
+  if (first == last) return unknown;
   const auto matrix = lookup(kCommon, part.substr(0, first));
-  if (!matrix.starts_with("mlp.")) return gguf_name;
+  if (!matrix.starts_with("mlp.")) return unknown;
   return fmt::format("{}mlp.experts.{}.{}{}", module, part.substr(first + 1, last - first - 1),
                      matrix.substr(4), part.substr(last));
 }

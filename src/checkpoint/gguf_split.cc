@@ -50,10 +50,11 @@ Result<void> add_tensors(GgufFile part, size_t file, std::vector<GgufTensor>& te
 Result<void> check_joined(const GgufParts& parts, const Split& split) {
   const auto& tensors = parts.joined.tensors;
   const std::string& path = parts.files.front().path;
-  if (split.tensors && *split.tensors != static_cast<int64_t>(tensors.size()))
+  const size_t count = tensors.size() + parts.joined.unread.size();
+  if (split.tensors && *split.tensors != static_cast<int64_t>(count))
     return make_error(ErrorKind::invalid,
                       "{}: it promises {} tensors, but its {} parts hold {}: a part is of another model",
-                      path, *split.tensors, parts.files.size(), tensors.size());
+                      path, *split.tensors, parts.files.size(), count);
   const auto twice = std::ranges::adjacent_find(tensors, {}, &GgufTensor::name);
   if (twice == tensors.end()) return {};
   return make_error(ErrorKind::invalid, "tensor \"{}\" is both in {} and in {}: a part is of another model",
@@ -76,6 +77,7 @@ Result<GgufParts> join_gguf(std::vector<FileBytes> files) {
       out.joined.texts = std::move(part.texts);
       out.joined.extent = out.files[i].extent;
     }
+    std::ranges::move(part.unread, std::back_inserter(out.joined.unread));
     TRY_VOID(add_tensors(std::move(part), i, tensors));
   }
   std::ranges::stable_sort(tensors, {}, &GgufTensor::name);

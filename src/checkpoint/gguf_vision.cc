@@ -357,6 +357,7 @@ std::optional<std::string> find_mmproj(const std::string& model_path) {
 
 Result<StoreParts> read_mmproj(const FileBytes& file) {
   TRY(GgufFile parsed, parse_gguf(file.bytes, file.path));
+  if (!parsed.unread.empty()) return parsed.unread.front().why;
   TRY(const Tower* tower, find_tower(parsed, file.path));
   TRY(Json config, read_config(GgufMetadata(parsed, file.path, "clip.vision."), *tower, {}));
   std::vector<Entry> entries;

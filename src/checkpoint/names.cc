@@ -1,5 +1,7 @@
 #include "checkpoint/names.h"
 
+#include <charconv>
+
 namespace anabranch {
 
 namespace {
@@ -134,6 +136,16 @@ bool is_mtp_name(std::string_view name) {
 
 bool keeps_offset_norms(std::string_view model_type) {
   return model_type.starts_with("gemma") || model_type == "vaultgemma" || model_type == "nemotron";
+}
+
+bool is_behind_layers(std::string_view name, int64_t layers) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (name.starts_with("mtp.") || name.starts_with("model.mtp_")) return true;
+  if (!name.starts_with(kLayers)) return false;
+  name.remove_prefix(kLayers.size());
+  int64_t layer = 0;
+  const auto end = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return end.ec == std::errc() && layer >= layers;
 }
 
 bool natural_less(std::string_view a, std::string_view b) {

@@ -1,6 +1,7 @@
 // Tensor names of the several layouts, folded to Hugging Face's text-only ones ("model.layers.0...").
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ bool is_mtp_name(std::string_view name);
 // Whether all tools store the w of this model's norms, which multiply by 1 + w, in safetensors files. (MLX
 // stores 1 + w of other models.)
 bool keeps_offset_norms(std::string_view model_type);
+
+// Whether a folded name belongs to parts that predict further tokens: a draft head, or a layer behind the
+// model's `layers`.
+bool is_behind_layers(std::string_view name, int64_t layers);
 
 // "layers.2" before "layers.10".
 bool natural_less(std::string_view a, std::string_view b);

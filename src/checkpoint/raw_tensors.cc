@@ -94,7 +94,7 @@ Result<Entry> quantized_entry(const RawTensors& raw, const RawTensor& main, cons
 
 Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
                                         const std::optional<QuantizationConfig>& quantization,
-                                        const std::string& config_path, NameOf name_of) {
+                                        const std::string& config_path, NameOf name_of, int64_t layers) {
   const Modules modules = find_modules(raw);
   const QuantizationContext context{quantization, config_path};
   std::vector<Entry> entries;
@@ -113,7 +113,7 @@ Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
       entries.push_back(std::move(*entry));
       continue;
     }
-    if (name_of != vision_name && !folded->starts_with("mtp.")) return entry.error();
+    if (name_of != vision_name && !is_behind_layers(*folded, layers)) return entry.error();
     entries.push_back(Entry{make_info(tensor, std::move(*folded)), {}});
     entries.back().unreadable = entry.error();
   }

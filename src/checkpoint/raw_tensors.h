@@ -29,10 +29,11 @@ using NameOf = std::optional<std::string> (*)(std::string_view);
 
 // The tensors for which name_of returns a name. The tensors of a quantised module become one entry
 // "<module>.weight". Scales of activations are left out when there are such modules. A module of a vision
-// tower or a draft head ("mtp.") that cannot be read becomes an unreadable entry, because the rest of the
-// model works without it.
+// tower, of a draft head or of a layer for prediction (see is_behind_layers) that cannot be read becomes an
+// unreadable entry, because the rest of the model works without it.
 Result<std::vector<Entry>> join_tensors(const RawTensors& raw,
                                         const std::optional<QuantizationConfig>& quantization,
-                                        const std::string& config_path, NameOf name_of);
+                                        const std::string& config_path, NameOf name_of,
+                                        int64_t layers = INT64_MAX);
 
 }  // namespace anabranch

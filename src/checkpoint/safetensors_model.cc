@@ -223,6 +223,14 @@ Result<std::optional<QuantizationConfig>> quantization_of(const Json& config, co
   return std::optional<QuantizationConfig>();
 }
 
+// INT64_MAX: the config does not say.
+int64_t layers_of(const Json& config) {
+  const auto text = config.find("text_config");
+  const Json& holder = text != config.end() && text->is_object() ? *text : config;
+  const auto layers = holder.find("num_hidden_layers");
+  return layers != holder.end() && layers->is_number_integer() ? layers->get<int64_t>() : INT64_MAX;
+}
+
 struct ParsedEntries {
   std::vector<Entry> text, vision;
 };
@@ -238,7 +246,7 @@ Result<ParsedEntries> read_parsed(const Json& config, const std::string& config_
     TRY_VOID(add_raw(file, offset ? NormConvention::offset : own, raw));
   }
   TRY(const auto quantization, quantization_of(config, config_path, raw));
-  TRY(auto entries, join_tensors(raw, quantization, config_path, fold_name));
+  TRY(auto entries, join_tensors(raw, quantization, config_path, fold_name, layers_of(config)));
   TRY(auto vision, join_tensors(raw, quantization, config_path, vision_name));
   return ParsedEntries{stack_experts(std::move(entries)), std::move(vision)};
 }

@@ -54,8 +54,8 @@ Result<server::ModelDescription> describe(const ServeOptions& options) {
   TRY(const auto checkpoint, Checkpoint::open(options.engine.model_path));
   TRY(const auto spec, read_model_spec(*checkpoint, *device));
   server::ModelDescription out{string_at(checkpoint->config(), "model_type"),
-                               is_gguf(*checkpoint) ? "gguf" : "safetensors", parameters_in(*checkpoint),
-                               tensor_bytes(*checkpoint)};
+                               is_gguf(*checkpoint) ? "gguf" : "safetensors",
+                               parameters_in(*checkpoint, &spec), tensor_bytes(*checkpoint)};
   const EngineOptions& engine = options.engine;
   out.context_length =
       engine.context_length > 0 ? std::min(engine.context_length, spec.context_length) : spec.context_length;

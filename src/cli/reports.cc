@@ -25,8 +25,19 @@ Json kilobytes(uint64_t bytes) {
   return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
 }
 
+// The beginnings of the names of tensors for prediction. spec: null if the config cannot be read.
+std::vector<std::string> names_of_mtp(const ModelSpec* spec) {
+  return (spec ? *spec : ModelSpec()).names_of_mtp();
+}
+
+bool is_of_mtp(const TensorInfo& tensor, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [&](const std::string& begin) { return tensor.name.starts_with(begin); });
+}
+
 // Whether the model can draft tokens by itself.
-std::string mtp_report(const Checkpoint& checkpoint, uint64_t tensors) {
+std::string mtp_report(const Checkpoint& checkpoint, const ModelSpec* spec, uint64_t tensors) {
+  if (spec && !spec->runs_mtp) return "no";
+  if (spec && tensors > 0 && !spec->mtp_unsupported.empty()) return "no: " + spec->mtp_unsupported;
   if (tensors > 0) return "yes";
   std::error_code code;
   const bool directory = std::filesystem::is_directory(checkpoint.path(), code);
@@ -166,8 +177,8 @@ std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& devic
   std::vector<Error> errors;
   const auto spec = read_model_spec(checkpoint, device);
   if (!spec) errors.push_back(spec.error());
-  const auto aside = (spec ? *spec : ModelSpec()).names_of_mtp();
-  if (const auto types = checkpoint.check_types(aside); !types) errors.push_back(types.error());
+  if (const auto types = checkpoint.check_types(names_of_mtp(spec ? &*spec : nullptr)); !types)
+    errors.push_back(types.error());
   if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer) errors.push_back(tokenizer.error());
   return errors;
 }
@@ -188,25 +199,28 @@ std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Devi
   return problems;
 }
 
-uint64_t parameters_in(const Checkpoint& checkpoint) {
+uint64_t parameters_in(const Checkpoint& checkpoint, const ModelSpec* spec) {
+  const auto mtp = names_of_mtp(spec);
   uint64_t parameters = 0;
   for (const auto& tensor : checkpoint.tensors())
-    if (!tensor.name.starts_with("mtp.")) parameters += elements(tensor);
+    if (!is_of_mtp(tensor, mtp)) parameters += elements(tensor);
   return parameters;
 }
 
 Json model_report(const Checkpoint& checkpoint, const Device& device) {
   uint64_t bytes = 0;
   std::map<std::string, uint64_t> types;
+  const auto spec = read_model_spec(checkpoint, device);
+  const ModelSpec* read = spec ? &*spec : nullptr;
+  const auto names = names_of_mtp(read);
   uint64_t mtp = 0, mtp_bytes = 0;
   for (const auto& tensor : checkpoint.tensors()) {
     bytes += tensor.bytes;
     types[tensor.type] += tensor.bytes;
-    if (!tensor.name.starts_with("mtp.")) continue;
+    if (!is_of_mtp(tensor, names)) continue;
     mtp++;
     mtp_bytes += tensor.bytes;
   }
-  const auto spec = read_model_spec(checkpoint, device);
   Json by_type = Json::object();
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
   Json memory = nullptr;  // of one conversation; null: the config cannot be read
@@ -218,10 +232,10 @@ Json model_report(const Checkpoint& checkpoint, const Device& device) {
   return {{"path", checkpoint.path()},
           {"state_memory", memory},
           {"model_type", string_at(checkpoint.config(), "model_type")},
-          {"parameters", parameters_in(checkpoint)},
+          {"parameters", parameters_in(checkpoint, read)},
           {"context_length", spec ? Json(spec->context_length) : Json("unknown")},
           {"tensors", checkpoint.tensors().size()},
-          {"mtp_head", mtp_report(checkpoint, mtp)},
+          {"mtp_head", mtp_report(checkpoint, read, mtp)},
           {"mtp_tensors", mtp},
           {"mtp_mb", mtp_bytes / 1e6},
           {"sampling", sampling_report(checkpoint)},

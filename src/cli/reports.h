@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
+#include "models/model_spec.h"
 #include "tensor/device.h"
 
 namespace anabranch::cli {
@@ -25,8 +26,9 @@ uint64_t memory_of(const Device& device);
 uint64_t free_memory_of(const Device& device);
 // Bytes of all tensors.
 uint64_t tensor_bytes(const Checkpoint& checkpoint);
-// Parameters in all tensors except those of an MTP head.
-uint64_t parameters_in(const Checkpoint& checkpoint);
+// Parameters in all tensors except those for prediction (an MTP head). spec: null if the config cannot be
+// read.
+uint64_t parameters_in(const Checkpoint& checkpoint, const ModelSpec* spec);
 
 // Why the model cannot be run, as far as the headers of its files show; empty: no known reason.
 std::vector<Error> file_errors(const Checkpoint& checkpoint, const Device& device);

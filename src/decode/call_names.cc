@@ -36,7 +36,12 @@ std::span<const int> TokensByByte::with(char first) const {
 
 CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, const OutputRules& rules,
                      const ThinkControl& control)
-    : tokenizer_(tokenizer), tokens_(tokens), control_(control), heads_(rules.format, *rules.tools) {
+    : tokenizer_(tokenizer),
+      tokens_(tokens),
+      control_(control),
+      tools_(rules.tools),
+      format_(rules.format.tools),
+      heads_(rules.format, *rules.tools) {
   if (heads_.empty()) return;
   if (rules.format.tools == ToolFormat::messages) {
     for (const std::string_view mark : kMessageMarks)
@@ -51,18 +56,27 @@ CallNames::CallNames(const Tokenizer& tokenizer, const TokensByByte& tokens, con
   }
 }
 
-bool CallNames::move(Position& position, int token) const {
+void CallNames::open(Position& position, const Opener& opener, MaybeBlock* block) const {
+  position = {.head = heads_.begin(opener.text), .closer = opener.closer};
+  // A plain call that names no tool is text.
+  if (block && format_ != ToolFormat::plain)
+    *block = Block{opener.text, CallScanner(format_, *tools_, false, true)};
+}
+
+bool CallNames::move(Position& position, int token, MaybeBlock* block) const {
   if (!position.head)
     for (const Opener& opener : openers_)
       if (opener.token == token) {
-        position = {.head = heads_.begin(opener.text), .closer = opener.closer};
+        open(position, opener, block);
         return true;
       }
   const std::string_view bytes = tokenizer_.token_bytes(token);
   if (std::ranges::find(marks_, token) != marks_.end()) return read_mark(position, bytes);
   if (position.head && bytes.empty()) return false;
-  for (const char byte : bytes)
-    if (!(position.head ? read_head(position, byte) : read_text(position, byte))) return false;
+  for (const char byte : bytes) {
+    if (block && *block) (*block)->text += byte;
+    if (!(position.head ? read_head(position, byte) : read_text(position, byte, block))) return false;
+  }
   return true;
 }
 
@@ -104,18 +118,40 @@ bool CallNames::read_head(Position& position, char byte) const {
 }
 
 // Reads a byte of free text or of a call's arguments. It may be anything.
-bool CallNames::read_text(Position& position, char byte) const {
+bool CallNames::read_text(Position& position, char byte, MaybeBlock* block) const {
   if (position.tail.size() == kTail) position.tail.erase(0, 1);
   position.tail += byte;
   if (names_recipient(position)) position.head = heads_.begin("");
+  if (block && *block && !read_block(position, *block)) return false;
+  if (position.head) return true;
   const auto ends = [&](std::string_view mark) { return position.tail.ends_with(mark); };
   if (!position.closer.empty()) {
     if (ends(position.closer)) position.closer = {};
     return true;
   }
   for (const Opener& opener : openers_)
-    if (!opener.token && ends(opener.text))
-      position = {.head = heads_.begin(opener.text), .closer = opener.closer};
+    if (!opener.token && ends(opener.text)) {
+      open(position, opener, block);
+      break;
+    }
+  return true;
+}
+
+// Reads the last byte of a block. False: it begins a further call of no tool.
+bool CallNames::read_block(Position& position, MaybeBlock& block) const {
+  const Scan scan =
+      block->text.size() > kMaxCallBytes ? Scan::broken : block->scanner.advance(block->text, TextEnd::none);
+  if (scan != Scan::more) {
+    if (scan == Scan::complete) position.closer = {};
+    block.reset();
+    return true;
+  }
+  const auto begun = block->scanner.further_call();
+  if (!begun) return true;
+  const bool spelled = format_ != ToolFormat::tagged || *begun != kFunctionOpen;
+  auto head = heads_.begin(spelled ? "" : *begun);
+  if (spelled && heads_.read(head, *begun) == CallHeads::Step::broken) return false;
+  position.head = head;
   return true;
 }
 
@@ -123,7 +159,7 @@ bool CallNames::read_text(Position& position, char byte) const {
 bool CallNames::goes_on() const {
   for (const char first : heads_.next(*position_.head))
     for (const int token : tokens_.with(first))
-      if (Position after = position_; move(after, token)) return true;
+      if (Position after = position_; move(after, token, nullptr)) return true;
   return false;
 }
 
@@ -141,20 +177,26 @@ void CallNames::mask(std::span<float> logits) {
 bool CallNames::allows(int token) const {
   if (control_.thinking()) return true;
   Position after = position_;
-  return move(after, token);
+  if (after.head) return move(after, token, nullptr);
+  MaybeBlock block = block_;
+  return move(after, token, &block);
 }
 
 size_t CallNames::fitting(std::span<const int> draft) {
   if (control_.thinking()) return draft.size();  // where the answer begins is not known yet
   Position position = position_;
+  MaybeBlock block = block_;
   size_t fits = 0;
-  while (fits < draft.size() && move(position, draft[fits])) fits++;
+  while (fits < draft.size() && move(position, draft[fits], &block)) fits++;
   return fits;
 }
 
 void CallNames::follow(int token) {
   // A beginning can break here if the token was forced or is the client's own.
-  if (!move(position_, token) || (position_.head && !goes_on())) position_ = {.header = position_.header};
+  if (!move(position_, token, &block_) || (position_.head && !goes_on())) {
+    position_ = {.header = position_.header};
+    block_.reset();
+  }
 }
 
 Ending CallNames::accept(int token, Ending before) {

@@ -1,8 +1,9 @@
-// Keeps a model that opens a tool call by itself to the names of the request's tools. What it writes before
-// the call, and the call's arguments, stay free.
+// Keeps a model that opens tool calls by itself to the names of the request's tools. What it writes before
+// the calls, and their arguments, stay free.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "decode/think_control.h"
 #include "output/call_heads.h"
+#include "output/call_scanner.h"
 #include "output/output_parser.h"
 #include "tokenizer/tokenizer.h"
 
@@ -59,10 +61,18 @@ class CallNames final : public Constraint {
     std::string_view closer;  // within a call: text up to here is arguments, unless an opener's token comes
     std::string tail;         // the last bytes, as many as an opener or a closer has
   };
-  // Whether the token may come next; if so, moves past it.
-  bool move(Position& position, int token) const;
+  // The calls behind an opener, as they will be read, to find further ones behind them.
+  struct Block {
+    std::string text;
+    CallScanner scanner;
+  };
+  using MaybeBlock = std::optional<Block>;
+  // Whether the token may come next; if so, moves past it. block: null: further calls are not looked for.
+  bool move(Position& position, int token, MaybeBlock* block) const;
+  void open(Position& position, const Opener& opener, MaybeBlock* block) const;
   bool read_head(Position& position, char byte) const;
-  bool read_text(Position& position, char byte) const;
+  bool read_text(Position& position, char byte, MaybeBlock* block) const;
+  bool read_block(Position& position, MaybeBlock& block) const;
   bool read_mark(Position& position, std::string_view mark) const;
   bool names_recipient(const Position& position) const;
   bool goes_on() const;
@@ -70,10 +80,13 @@ class CallNames final : public Constraint {
   const Tokenizer& tokenizer_;
   const TokensByByte& tokens_;
   const ThinkControl& control_;
+  const std::shared_ptr<const Json> tools_;
+  const ToolFormat format_;
   CallHeads heads_;
   std::vector<Opener> openers_;
   std::vector<int> marks_;  // the tokens of kMessageMarks, if calls are messages
   Position position_;
+  MaybeBlock block_;
   int answered_ = 0;  // tokens of the answer that were seen
 };
 

@@ -1,6 +1,7 @@
 #include "decode/think_control.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -17,7 +18,7 @@ ThoughtTracker tracker(const ThinkTokens& tokens, const ThinkRules& rules) {
                       : rules.answer_begun || rules.in_answer ? Begin::answer
                                                               : Begin::turn;
   if (tokens.messages) return {*tokens.messages, *tokens.close, begin, rules.headers_answer};
-  return {tokens.open, tokens.close, begin};
+  return {tokens.open, tokens.close, begin, rules.blanks_before};
 }
 
 }  // namespace
@@ -106,8 +107,13 @@ void ThinkControl::follow(int token) {
   const bool was_forced = !forced().empty();
   if (was_forced) next_forced_++;
   const bool was_thinking = thinking();
-  (thought_.accept(token, contains(tokens_.blanks, token)) ? thinking_tokens_ : answer_tokens_)++;
+  const bool thought = thought_.accept(token, contains(tokens_.blanks, token));
+  if (thought_.before())
+    before_++;
+  else
+    (thought ? thinking_tokens_ : answer_tokens_)++;
   if (thinking() && !was_thinking) {
+    thinking_tokens_ += std::exchange(before_, 0);
     chosen_++;
     thought_loops_.reset();
     fence_tokens_ = 0;

@@ -36,6 +36,7 @@ struct ThinkRules {
   bool answer_begun = false;            // the prompt ends inside an answer
   bool in_answer = false;               // the prompt ends with an answer's header
   bool headers_answer = false;          // with messages: a grammar writes their headers
+  bool blanks_before = false;           // white space may stand before a thought (ReasoningTags)
   int budget = kDefaultThinkingBudget;  // tokens of thought, without the closing text; 0: no thought
   bool count_closings = false;          // what closed earlier thoughts takes from the budget, too
   int most = INT_MAX;  // tokens of thoughts in all; then no more white space counts as part of them
@@ -70,9 +71,9 @@ class ThinkControl final : public Constraint {
   Ending accept(int token, Ending before = Ending::none) override;
 
   bool thinking() const { return thought_.inside(); }
-  // Neither in a thought nor in the white space after one.
+  // Neither in a thought nor in the white space around one.
   bool answering() const { return thought_.answering(); }
-  // Includes tags, closing text and the white space after it.
+  // Includes tags, closing text and the white space around them.
   int thinking_tokens() const { return thinking_tokens_; }
   int answer_tokens() const { return answer_tokens_; }
   bool answer_begun() const { return rules_.answer_begun || answer_tokens_ > 0; }
@@ -92,6 +93,7 @@ class ThinkControl final : public Constraint {
   size_t fence_tokens_ = 0;  // tokens of the fence that the thought now ends with
   ThoughtTracker thought_;
   int chosen_ = 0;  // tokens of thought so far that the model chose, opening tags included
+  int before_ = 0;  // tokens of white space before a thought or the answer
   int thinking_tokens_ = 0, answer_tokens_ = 0;
   ThinkCut cut_ = ThinkCut::none;
 };

@@ -230,6 +230,8 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
     std::erase_if(rules.calls, [&](int token) { return !grammar.may_begin(token); });
   }
   if (!think_tokens_.close) return rules;
+  if (const auto& tags = request.output.format.reasoning)
+    rules.blanks_before = tags->blanks_before && !request.output.goes_on;
   rules.closing = closing_tokens(tokenizer(), wanted.closing, *reasoning_, !rules.may_call);
   if (const auto& messages = think_tokens_.messages) {
     // Text completions, whose output has no format, are answers.

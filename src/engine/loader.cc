@@ -301,6 +301,7 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
   const std::string asked = fmt::format("speculation from \"{}\" was asked for, but ", name_of(source));
   switch (source) {
     case DraftSource::mtp:
+      if (!spec.runs_mtp) return make_error(ErrorKind::invalid, "{}{} has no MTP head", asked, info.name);
       if (!spec.mtp_unsupported.empty())
         return make_error(ErrorKind::unsupported, "{}the MTP head of {} cannot be run: {}", asked, info.name,
                           spec.mtp_unsupported);

@@ -52,8 +52,10 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return options(flat, keyword, where, true, named);
   TRY_VOID(check_keywords(flat, where));
-  if (const Json values = enumerated(flat); !values.is_null())
-    return add_constants(flat, values, where, &named, rules_);
+  if (const Json values = enumerated(flat); !values.is_null()) {
+    const BareText bare{named, tags_->tag};
+    return add_constants(flat, values, where, &bare, rules_);
+  }
   TRY(const TypeSet wanted, types_of(flat, where));
   const bool anything = std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; });
   if (!wanted[kString]) return value(flat, where);

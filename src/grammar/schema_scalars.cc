@@ -275,7 +275,7 @@ Result<std::string> add_string(const Json& flat, const std::string& where, Strin
 }
 
 Result<std::string> add_constants(const Json& flat, const Json& values, const std::string& where,
-                                  const TypeSet* bare, GrammarRules& rules) {
+                                  const BareText* bare, GrammarRules& rules) {
   if (!values.is_array()) return invalid_keyword(where, "enum", "is no array");
   if (values.size() > kMaxEnum)
     return unsupported_keyword(where, "enum", fmt::format("has more than {} values", kMaxEnum));
@@ -288,7 +288,7 @@ Result<std::string> add_constants(const Json& flat, const Json& values, const st
     std::string text = dump_json(one);
     if (bare && one.is_string()) {
       text = one.get<std::string>();
-      if (text.find("</parameter") != text.npos || text != trimmed(text) || misread(text, *bare))
+      if (text.find(bare->tag) != text.npos || text != trimmed(text) || misread(text, bare->types))
         return unsupported_keyword(where, "enum", "has a value that cannot be written between tags");
     }
     out += (out.empty() ? "" : " | ") + literal(text);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -18,9 +19,14 @@ Result<std::string> add_number(const Json& flat, const std::string& where, Gramm
 // plain: the element for a string without any limits.
 Result<std::string> add_string(const Json& flat, const std::string& where, StringSyntax syntax,
                                const std::string& plain, GrammarRules& rules);
-// The values of enum and const that satisfy the other keywords. bare: null for JSON; otherwise strings are
-// written without quotes, and these are the types as which a reader may interpret such text.
+// How strings are written without quotes: the types as which a reader may interpret such text, and the tag
+// that ends it.
+struct BareText {
+  const TypeSet& types;
+  std::string_view tag;
+};
+// The values of enum and const that satisfy the other keywords. bare: null for JSON.
 Result<std::string> add_constants(const Json& flat, const Json& values, const std::string& where,
-                                  const TypeSet* bare, GrammarRules& rules);
+                                  const BareText* bare, GrammarRules& rules);
 
 }  // namespace anabranch

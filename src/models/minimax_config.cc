@@ -1,5 +1,7 @@
 // MiniMax-01: lightning attention and softmax attention in turns, mixtures of experts, and a residual stream
 // that goes through the norms. Reference: Transformers' modeling_minimax.py and configuration_minimax.py.
+#include <algorithm>
+
 #include "models/hybrid_config.h"
 #include "models/rope.h"
 
@@ -57,8 +59,8 @@ void read_minimax(ConfigReader& c, const Json&, ModelSpec& spec) {
   }
   const Json parameters = rope_parameters_of(c, "full_attention");
   const double usual = c.integer_or("rotary_dim", 0, attention.head_dim, attention.head_dim);
-  read_one_rope(c, parameters, turned_dims(c, parameters, attention.head_dim, usual / attention.head_dim),
-                1e6, spec);
+  const double part = usual / std::max(attention.head_dim, 1);
+  read_one_rope(c, parameters, turned_dims(c, parameters, attention.head_dim, part), 1e6, spec);
 }
 
 }  // namespace anabranch::hybrid

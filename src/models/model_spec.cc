@@ -22,14 +22,13 @@ bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
   return either && !checkpoint.has(kHeadMatrix);
 }
 
-// The MTP head of a family whose heads are not run.
+// The layers for prediction of a family whose heads are not run.
 Result<void> read_mtp(const Checkpoint& checkpoint, ModelSpec& spec) {
   const Json& config = checkpoint.config();
   const bool nested = config.contains("text_config") && config["text_config"].is_object();
   ConfigReader c(nested ? config["text_config"] : config, checkpoint.path());
   const int usual = c.integer_or("num_mtp_layers", 0, 64, is_latent_member(spec.family) ? 1 : 0);
   spec.mtp_layers = c.integer_or("num_nextn_predict_layers", 0, 64, usual);
-  if (spec.mtp_layers > 0) spec.mtp_unsupported = fmt::format("there is none for {}", spec.family);
   return c.check();
 }
 
@@ -161,7 +160,8 @@ std::vector<std::string> ModelSpec::names_of_mtp() const {
 Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device) {
   TRY(const Family* family, find_family(checkpoint));
   TRY(ModelSpec spec, family->read_config(checkpoint.config(), checkpoint.path()));
-  if (!family->build_mtp) TRY_VOID(read_mtp(checkpoint, spec));
+  spec.runs_mtp = family->build_mtp != nullptr;
+  if (!spec.runs_mtp) TRY_VOID(read_mtp(checkpoint, spec));
   TRY_VOID(check_shapes(spec, device, checkpoint.path()));
   spec.eos = read_eos(checkpoint.config());
   spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);

@@ -173,7 +173,8 @@ struct ModelSpec {
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none
   std::vector<int> eos;         // token ids that end a turn
   int mtp_layers = 0;           // as config.json states; the files may lack them
-  std::string mtp_unsupported;  // why this model's MTP head cannot be run, or empty
+  bool runs_mtp = false;        // the family's MTP heads can be run
+  std::string mtp_unsupported;  // why this model's MTP head cannot be run all the same, or empty
   // What the names of the MTP head's tensors begin with, where it is not run: some files number its layers
   // like the others, behind the last (DeepSeek, GLM, Ling).
   std::vector<std::string> names_of_mtp() const;

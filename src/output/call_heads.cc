@@ -60,7 +60,9 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
       if (plain_name) heads.push_back(fmt::format("{}call:{}{{", kBlanks, name));
       break;
     case ToolFormat::minimax:
-      if (plain_name) heads.push_back(fmt::format("{}<invoke name=\"{}\">", kBlanks, name));
+    case ToolFormat::seed:
+      if (const PairTags& tags = *pair_tags(format.tools); plain_name)
+        heads.push_back(fmt::format("{}{}{}{}", kBlanks, tags.call_open, name, tags.name_end));
       break;
     case ToolFormat::key_tags:
       if (plain_name)

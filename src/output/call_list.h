@@ -43,6 +43,8 @@ class CallList {
       : tools_(&tools), begin_(begin), at_(begin), reads_(streams), only_offered_(only_offered) {}
   // text: all of it so far. Calls are certain while it is right JSON.
   void advance(std::string_view text);
+  // Where the last value of the list begins that is not complete yet; nullopt: none is read.
+  std::optional<size_t> element() const { return inside_ ? std::optional(element_) : std::nullopt; }
   // Whether a call has begun.
   bool has_begun() const { return open_ >= 0; }
   // The call that has begun and was not taken; null: none.

@@ -5,7 +5,6 @@
 #include "base/white_space.h"
 #include "output/begins_with.h"
 #include "output/message_reader.h"
-#include "output/tool_json.h"
 #include "output/tool_names.h"
 #include "output/tool_schema.h"
 
@@ -244,93 +243,6 @@ std::optional<Scan> CallScanner::fence() {
   while (at_ < text_.size() && is_name_byte(text_[at_]) && at_ - begin_ < kMaxLanguageBytes) ++at_;
   if (at_ == text_.size()) return Scan::more;
   if (text_[at_] != '\n' && text_[at_] != '{') return Scan::broken;
-  step_ = Step::body;
-  return std::nullopt;
-}
-
-// Adds the calls in `json`. False if anything in it is not a call. What is not quite JSON must at least be a
-// whole call, with arguments.
-bool CallScanner::take_calls(std::string_view json, const std::string& closers) {
-  const bool plain = format_ == ToolFormat::plain, strict = closers.empty() && parse_json(json).ok();
-  std::optional<std::string> read;
-  if (!strict) {
-    read = lenient_json(std::string(json) + closers);
-    if (!read) return false;
-    json = *read;
-  }
-  std::vector<std::string_view> all{json};
-  if (json.front() == '[') {
-    all.clear();
-    for (const JsonItem& item : json_items(json)) all.push_back(item.value);
-  }
-  std::vector<ToolCall> calls;
-  for (const std::string_view one : all) {
-    auto call = call_from_json(one, plain || !strict);
-    if (call) call->name = offered_name(*tools_, call->name);
-    // A plain answer may be any JSON; it is a call only if it names a known tool.
-    if (!call || (plain && !has_tool(*tools_, call->name)) || calls.size() >= kMaxCalls) return false;
-    calls.push_back(std::move(*call));
-  }
-  if (calls.empty() || !list_->join(calls) || calls_.size() + calls.size() > kMaxCalls) return false;
-  list_.reset();
-  calls_.insert(calls_.end(), calls.begin(), calls.end());
-  return true;
-}
-
-std::optional<Scan> CallScanner::json() {
-  list_->advance(text_);
-  for (ToolCall& call : list_->take_ended()) calls_.push_back(std::move(call));
-  streamed_ = streamed_ || list_->has_begun();
-  const Scan scan = json_->advance(text_, at_);
-  if (scan == Scan::more) return scan;
-  const size_t value_end = at_;
-  // Models leave brackets out. That a call ends there is certain only by its closing mark.
-  std::string closers;
-  const std::string_view closer = call_closer(format_);
-  if (scan == Scan::broken && !closer.empty()) {
-    const Scan close = match(closer);
-    if (close == Scan::more) return close;
-    if (close == Scan::complete) closers = json_->missing();
-  }
-  if ((scan == Scan::complete || !closers.empty()) && take_calls(list_->unsent(text_, value_end), closers)) {
-    if (format_ == ToolFormat::mistral || !closers.empty()) return Scan::complete;
-    begin_ = at_;
-    step_ = Step::after_json;
-    return std::nullopt;
-  }
-  at_ = streamed_ ? value_end : std::min(json_->odd_at(), value_end);
-  return Scan::broken;
-}
-
-std::optional<Scan> CallScanner::after_json() {
-  const size_t call_end = begin_;
-  // Models write a bracket too many.
-  at_ = std::min(text_.find_first_not_of("}] \t\r\n", at_), text_.size());
-  if (format_ == ToolFormat::plain) begin_ = at_;
-  if (at_ == text_.size()) return Scan::more;
-  const bool brackets = !is_blank(text_.substr(call_end, at_ - call_end));
-  const std::string_view closer = call_closer(format_);
-  const bool tagged = !closer.empty();
-  if (tagged || format_ == ToolFormat::listed) {
-    const Scan close = match(tagged ? closer : kListClose);
-    if (close == Scan::complete) return close;
-    if (close == Scan::broken && tagged && text_[at_] == '{' && !brackets) {
-      step_ = Step::body;
-      return std::nullopt;
-    }
-    at_ = call_end;
-    // The call is complete even without the closing tag.
-    return close == Scan::more ? Scan::more : Scan::complete;
-  }
-  if (text_[at_] == ';') {
-    begin_ = ++at_;
-  } else if (fenced_ && text_[at_] == '`') {
-    if (const Scan found = match("```"); found != Scan::complete) return found;
-    begin_ = at_;
-    return std::nullopt;
-  } else if (text_[at_] != '{') {
-    return Scan::broken;
-  }
   step_ = Step::body;
   return std::nullopt;
 }

@@ -41,6 +41,9 @@ class CallScanner {
   bool last_is_partial() const { return last_is_partial_; }
   // Whether a call of this block has begun before it was complete. Then the block is never `broken`.
   bool streamed() const { return streamed_; }
+  // If the text ends where a further call of the block begins, before its name: this beginning, which may be
+  // empty.
+  std::optional<std::string_view> further_call() const;
   // Whether the last call is whole, and only the end of its block is missing, as far as is known.
   bool at_close() const;
 

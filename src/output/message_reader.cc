@@ -7,10 +7,10 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMaxHeader = 1024;     // what is longer is cut
+constexpr size_t kMaxHeader = 1024;     // what is longer is text
 constexpr size_t kMaxBareHeader = 256;  // so much text without a channel is no header
 constexpr std::string_view kStart = "<|start|>", kRole = "assistant", kChannel = "<|channel|>",
-                           kRecipient = "to=", kFunctions = "functions.";
+                           kConstrain = "<|constrain|>", kRecipient = "to=", kFunctions = "functions.";
 
 // The word at `at`, up to white space or a mark.
 std::string_view word_at(std::string_view text, size_t at) {
@@ -50,6 +50,24 @@ std::string_view text_in(std::string_view header) {
   const bool whole = header.size() <= kMaxHeader;
   header = without_role(header);
   return whole && trimmed(header).starts_with(kRecipient) ? std::string_view() : header;
+}
+
+// What follows the channel, a recipient and a type: where <|message|> is missing, it is the message's text. A
+// call's begins with a brace.
+std::string_view text_behind_channel(std::string_view header) {
+  size_t at = header.rfind(kChannel);
+  if (at == header.npos) return {};
+  if (header.size() > kMaxHeader) return header.substr(at + kChannel.size());
+  for (std::string_view mark = kChannel; !mark.empty();) {
+    at = header.find_first_not_of(kSpace, at + mark.size());
+    at = header.find_first_of(" \t\r\n<{", at);
+    at = std::min(header.find_first_not_of(kSpace, at), header.size());
+    const auto rest = header.substr(at);
+    mark = rest.starts_with(kRecipient) ? kRecipient : rest.starts_with(kConstrain) ? kConstrain : "";
+  }
+  if (!recipient_in(header.substr(0, at)).empty()) at = std::min(header.find('{', at), header.size());
+  const auto text = header.substr(at);
+  return trimmed(text) == "json" ? std::string_view() : text;
 }
 
 }  // namespace
@@ -114,14 +132,14 @@ void MessageReader::push(std::string_view text, bool mark, std::string& out, std
       return;
     }
     header_ += text;
-    if (text_in(header_).size() > kMaxBareHeader) finish(out, marks);
-    header_.resize(std::min(kMaxHeader, header_.size()));
+    if (std::max(text_in(header_).size(), text_behind_channel(header_).size()) > kMaxBareHeader)
+      finish(out, marks);
     return;
   }
   if (text == "<|message|>") {
     if (part_ == Part::header) begin_message(out, marks);
   } else if (text == "<|constrain|>") {
-    if (part_ == Part::header) header_ += ' ';
+    if (part_ == Part::header) header_ += header_.find(kChannel) == header_.npos ? " " : kConstrain;
   } else {
     finish(out, marks);
     if (part_ != Part::header) end_message(out, marks);
@@ -131,9 +149,16 @@ void MessageReader::push(std::string_view text, bool mark, std::string& out, std
 }
 
 void MessageReader::finish(std::string& out, std::vector<size_t>& marks) {
-  const std::string_view text = text_in(header_);
-  if (part_ != Part::header || is_blank(text)) return;
-  begin_content(out, marks);
+  if (part_ != Part::header) return;
+  const std::string_view behind = text_behind_channel(header_);
+  const std::string text(behind.empty() ? text_in(header_) : behind);
+  if (is_blank(text)) return;
+  if (behind.empty() || header_.size() > kMaxHeader) {
+    begin_content(out, marks);
+  } else {
+    header_.resize(header_.size() - text.size());
+    begin_message(out, marks);
+  }
   out += text;
   header_.clear();
 }

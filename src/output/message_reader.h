@@ -4,7 +4,7 @@
 //
 // The channel analysis has thoughts; what goes to a recipient is a call; all else is content. <|call|> and
 // <|return|> end a message, too, and <|start|> begins another one. Text where a header should stand, without
-// <|channel|> and a recipient, is content.
+// <|channel|> and a recipient, is content. Text in a header that lacks <|message|> is the message's.
 #pragma once
 
 #include <string>

@@ -1,5 +1,8 @@
 #include "output/output_format.h"
 
+#include <algorithm>
+
+#include "base/white_space.h"
 #include "output/message_reader.h"
 
 namespace anabranch {
@@ -28,6 +31,24 @@ std::string rendered_call(const ChatTemplate& chat) {
   return "";
 }
 
+// Whether the template writes white space before a thought, which the prompt of an answer does not have.
+bool has_blanks_before(const ChatTemplate& chat, const ReasoningTags& tags) {
+  Json messages = Json::array({{{"role", "user"}, {"content", "A"}}});
+  TemplateOptions options;
+  options.enable_thinking = true;
+  options.now = 0;
+  const auto prompt = chat.render(messages, Json(), options);
+  messages.push_back({{"role", "assistant"}, {"content", "B"}, {"reasoning_content", "C"}});
+  options.add_generation_prompt = false;
+  const auto answered = chat.render(messages, Json(), options);
+  if (!prompt.ok() || !answered.ok()) return false;
+  const std::string begin = join(*prompt), whole = join(*answered);
+  if (!whole.starts_with(begin)) return false;
+  const auto answer = std::string_view(whole).substr(begin.size());
+  const size_t open = std::min(answer.find(tags.open), answer.size());
+  return open > 0 && open < answer.size() && is_blank(answer.substr(0, open));
+}
+
 ToolFormat format_in(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
   if (has(" to=functions.probe_f") && has("<|channel|>commentary")) return ToolFormat::messages;
@@ -38,6 +59,7 @@ ToolFormat format_in(const std::string& text) {
   if (has("<arg_key>key</arg_key>")) return ToolFormat::key_tags;
   if (has("<|tool_call_start|>")) return ToolFormat::python;
   if (has("<invoke name=\"probe_f\">")) return ToolFormat::minimax;
+  if (has("<seed:tool_call>")) return ToolFormat::seed;
   if (has("<tool_call>") || has("<function=probe_f>")) return ToolFormat::tagged;
   if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
     return ToolFormat::plain;
@@ -52,7 +74,9 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
   if (chat) {
     const std::string call = rendered_call(*chat);
     format.tools = format_in(call);
-    format.function_tags = call.find("<function=probe_f>") != std::string::npos;
+    format.function_tags =
+        format.tools == ToolFormat::tagged && call.find("<function=probe_f>") != std::string::npos;
+    if (format.reasoning) format.reasoning->blanks_before = has_blanks_before(*chat, *format.reasoning);
   }
   if (format.tools != ToolFormat::none) return format;
   struct TokenFormat {
@@ -67,6 +91,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
                                  {"<|tool_call|>", ToolFormat::listed},
                                  {"<arg_key>", ToolFormat::key_tags},
                                  {"<minimax:tool_call>", ToolFormat::minimax},
+                                 {"<seed:tool_call>", ToolFormat::seed},
                                  {"<|tool_call_start|>", ToolFormat::python},
                                  {"<tool_call>", ToolFormat::tagged},
                                  {"<|python_tag|>", ToolFormat::plain},
@@ -100,10 +125,17 @@ std::vector<std::string_view> call_openers(ToolFormat format) {
       return {"<tool_call>"};
     case ToolFormat::minimax:
       return {"<minimax:tool_call>"};
+    case ToolFormat::seed:
+      return {"<seed:tool_call>"};
     case ToolFormat::python:
       return {"<|tool_call_start|>"};
   }
   return {};
+}
+
+bool calls_open_with_token(const OutputFormat& format, const Tokenizer& tokenizer) {
+  if (format.tools == ToolFormat::none || format.tools == ToolFormat::plain) return false;
+  return format.tools == ToolFormat::messages || tokenizer.find(call_openers(format.tools)[0]).has_value();
 }
 
 std::string_view call_closer(ToolFormat format, std::string_view opener) {
@@ -125,7 +157,10 @@ const PairTags* pair_tags(ToolFormat format) {
                                      kCallClose, ""};
   static constexpr PairTags kMiniMax{"<invoke name=\"", "\">",       "<parameter name=\"",  "\">", "",
                                      "</parameter>",    "</invoke>", "</minimax:tool_call>"};
+  static constexpr PairTags kSeed{
+      kFunctionOpen, ">", "<parameter=", ">", "", "</parameter>", kFunctionClose, "</seed:tool_call>"};
   if (format == ToolFormat::minimax) return &kMiniMax;
+  if (format == ToolFormat::seed) return &kSeed;
   return format == ToolFormat::key_tags ? &kKeyTags : nullptr;
 }
 

@@ -25,6 +25,8 @@ enum class ToolFormat {
   key_tags,  // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call> (GLM-4.5)
   minimax,   // <minimax:tool_call><invoke name="NAME"><parameter name="KEY">...</parameter></invoke>
              // </minimax:tool_call>, several <invoke> in a block (MiniMax M2)
+  seed,      // <seed:tool_call><function=NAME><parameter=KEY>...</parameter></function></seed:tool_call>
+             // (Seed-OSS)
   python,    // <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|> (LFM2)
 };
 
@@ -58,6 +60,8 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
 
 // The marks that open a call anywhere in the output. (Calls without a mark must begin the answer.)
 std::vector<std::string_view> call_openers(ToolFormat format);
+// Whether a call cannot begin without a token of its own, or a message's header: then calls can be forbidden.
+bool calls_open_with_token(const OutputFormat& format, const Tokenizer& tokenizer);
 // The mark that closes a block of calls behind the opener; empty: none does for certain.
 std::string_view call_closer(ToolFormat format, std::string_view opener = "");
 // Whether the rest of a text that the model ended is nothing, or the beginning of a tag that closes a call.

@@ -33,6 +33,10 @@ std::string without_tags(std::string_view text, const ReasoningTags& tags) {
   return out;
 }
 
+bool blanks_before(const OutputRules& rules) {
+  return rules.format.reasoning && rules.format.reasoning->blanks_before;
+}
+
 }  // namespace
 
 std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
@@ -62,7 +66,7 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
 OutputParser::OutputParser(OutputRules rules)
     : rules_(std::move(rules)),
       inside_(rules_.thinking_open),
-      trim_(rules_.thinking_open && !rules_.goes_on),
+      trim_((rules_.thinking_open || blanks_before(rules_)) && !rules_.goes_on),
       blank_(rules_.thinking_open || !rules_.goes_on) {
   const bool calls = rules_.reads_calls();
   if (calls) openers_ = call_openers(rules_.format.tools);
@@ -222,7 +226,8 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
 // nothing: some models close twice, or open a block that the template has opened already.
 void OutputParser::cross(Marker tag, std::vector<OutputEvent>& out) {
   resolve(tag == Marker::open, out);
-  if (!inside_) append(Kind::content, spaces_, out);
+  // White space alone, before a thought, belongs to the thought.
+  if (!inside_ && !(blank_ && tag == Marker::open)) append(Kind::content, spaces_, out);
   spaces_.clear();
   inside_ = tag == Marker::open;
   trim_ = true;
@@ -245,8 +250,11 @@ void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& ou
   const Kind kind = inside_ ? Kind::reasoning : Kind::content;
   const auto last = text.find_last_not_of(kSpace);
   if (!inside_ && last != std::string_view::npos) blank_ = false;
-  // White space in content is held back only if calls may follow.
-  if (!inside_ && openers_.empty()) return append(kind, text, out);
+  // White space in content is held back only if calls, or the first thought, may follow.
+  if (!inside_ && openers_.empty() && !(blank_ && rules_.format.reasoning)) {
+    append(kind, std::exchange(spaces_, ""), out);
+    return append(kind, text, out);
+  }
   if (last == std::string_view::npos) {
     spaces_ += text;
     return;

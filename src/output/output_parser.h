@@ -46,8 +46,9 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 
 // However the text is cut into pushes, the joined events are the same.
 //
-// - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
-//   before the closing one) is dropped, as is white space around calls.
+// - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, before
+//   the closing one, and before the opening one if nothing else came) is dropped, as is white space around
+//   calls.
 // - A call of a tool begins as soon as some of its arguments are certain (see CallScanner::begun); the rest
 //   of them follows as it is written, as far as the model's format allows. Such a call is always reported. If
 //   it is malformed, too long or cut off, its arguments end early, as no whole object, and the rest of its

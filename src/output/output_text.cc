@@ -28,7 +28,8 @@ ThoughtTracker tracker(const Tokenizer& tokenizer, const OutputRules& rules) {
   const auto close = tokenizer.find(tags.close);
   if (auto messages = message_tokens(tags, tokenizer); messages && close)
     return {std::move(*messages), *close, begin, false};
-  return {tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token), close, begin};
+  return {tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token), close, begin,
+          tags.blanks_before};
 }
 
 OutputRules with_tokens(const Tokenizer& tokenizer, OutputRules rules) {

@@ -36,7 +36,7 @@ bool ThoughtTracker::opens(int token) const {
   return header_ && channel_read_ == 0u && token == messages_->thought.front();
 }
 
-bool ThoughtTracker::accept_of_messages(int token) {
+bool ThoughtTracker::accept_of_messages(int token, bool blank) {
   const MessageTokens& m = *messages_;
   if (token == close_ || token == m.start || (token == m.channel && !header_)) {
     const bool thought = inside_ || (header_ && !bare_ && (!headers_answer_ || turn_left_ > 0));
@@ -49,6 +49,8 @@ bool ThoughtTracker::accept_of_messages(int token) {
     inside_ = bare_ = false;
     header_ = true;
     channel_read_.reset();
+    names_thought_ = false;
+    header_tokens_ = 0;
     channel_seen_ = token == m.channel;
     if (channel_seen_) channel_read_ = 0;
     return thought;
@@ -66,21 +68,28 @@ bool ThoughtTracker::accept_of_messages(int token) {
   } else if (token == m.message) {
     inside_ = channel_read_ == m.thought.size();
     header_ = bare_ = false;
-  } else if (!channel_seen_ && !of_turn && !of_role) {
+  } else if (!channel_seen_ && !of_turn && !of_role && !blank) {
     text = bare_ = true;
   } else if (channel_read_ && *channel_read_ < m.thought.size() && token == m.thought[*channel_read_]) {
     ++*channel_read_;
+    names_thought_ = channel_read_ == m.thought.size();
   } else {
     channel_read_.reset();
+  }
+  if (header_ && channel_seen_ && ++header_tokens_ > kMostOfHeader) {  // the mark of the text is missing
+    header_ = false;
+    inside_ = names_thought_;
+    text = !inside_;
   }
   return of_turn || inside_ || !(headers_answer_ || text);
 }
 
 bool ThoughtTracker::accept(int token, bool blank) {
-  if (messages_) return accept_of_messages(token);
+  if (messages_) return accept_of_messages(token, blank);
   if (token == open_) inside_ = true;
   if (!blank) blanks_left_ = 0;
   const bool thought = !answering();
+  before_ = before_ && blank && blanks_left_ > 0;
   if (blanks_left_ > 0) blanks_left_--;
   if (token == close_ && inside_) {
     inside_ = false;

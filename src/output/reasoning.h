@@ -17,6 +17,7 @@ struct ReasoningTags {
   // Where thoughts and answers are messages with headers (output/message_reader.h): what stands between the
   // closing tag and the next message's channel, and what opens an answer behind it. Both empty: white space.
   std::string turn = {}, answer = {};
+  bool blanks_before = false;  // the template writes white space before `open`, and so does the model
 
   bool are_messages() const { return !turn.empty(); }
 };
@@ -30,14 +31,18 @@ struct MessageTokens {
 // Nothing if the tags have no messages, or the vocabulary lacks their marks.
 std::optional<MessageTokens> message_tokens(const ReasoningTags& tags, const Tokenizer& tokenizer);
 
-// Tracks whether a stream of tokens is in a thought, in the white space after one, or in the answer.
+// Tracks whether a stream of tokens is in a thought, in the white space around one, or in the answer.
 class ThoughtTracker {
  public:
   enum class Begin { turn, thought, answer };
   // open, close: the tags' tokens; without them everything is answer. begin: where the stream begins; it
-  // differs between turn and answer only with messages.
-  ThoughtTracker(std::optional<int> open, std::optional<int> close, Begin begin)
-      : open_(open), close_(close), inside_(begin == Begin::thought && close) {}
+  // differs between turn and answer only with messages or blanks_before (see ReasoningTags).
+  ThoughtTracker(std::optional<int> open, std::optional<int> close, Begin begin, bool blanks_before = false)
+      : open_(open),
+        close_(close),
+        inside_(begin == Begin::thought && close),
+        before_(begin == Begin::turn && blanks_before),
+        blanks_left_(before_ ? kMostBlanks : 0) {}
   // With messages, the headers count as thought, but text before the mark of the channel is answer.
   // headers_answer: headers count as answer, too, but for the turn that follows a thought.
   ThoughtTracker(MessageTokens messages, int close, Begin begin, bool headers_answer)
@@ -47,9 +52,11 @@ class ThoughtTracker {
         header_(begin == Begin::turn),
         headers_answer_(headers_answer) {}
   // Takes the next token; blank: it is white space. Returns whether it is part of a thought. The tags and up
-  // to kMostBlanks tokens of white space after them belong to the thought.
+  // to kMostBlanks tokens of white space around them belong to the thought.
   bool accept(int token, bool blank);
   bool inside() const { return inside_; }
+  // Whether nothing came but white space before a thought or the answer.
+  bool before() const { return before_; }
   bool answering() const {
     return !inside_ && blanks_left_ == 0 && (!header_ || bare_ || (headers_answer_ && turn_left_ == 0));
   }
@@ -58,10 +65,11 @@ class ThoughtTracker {
 
  private:
   static constexpr int kMostBlanks = 8;
-  bool accept_of_messages(int token);
+  static constexpr int kMostOfHeader = 256;  // tokens from the mark of a channel on; what follows is text
+  bool accept_of_messages(int token, bool blank);
 
   std::optional<int> open_, close_;
-  bool inside_;
+  bool inside_, before_ = false;
   int blanks_left_ = 0;
   std::optional<MessageTokens> messages_ = {};
   bool header_ = false, headers_answer_ = false;
@@ -70,6 +78,8 @@ class ThoughtTracker {
   size_t turn_left_ = 0;                     // tokens of `turn` that are to come behind a thought
   size_t role_left_ = 0;                     // tokens of the role that are to come behind <|start|>
   std::optional<size_t> channel_read_ = {};  // tokens of the thoughts' channel that were read, and no others
+  bool names_thought_ = false;               // the header's first words are that channel
+  int header_tokens_ = 0;                    // from the mark of the channel on
 };
 
 // The tags of a known family (Qwen and most others, Mistral, Gemma 4) whose tokens the vocabulary has.

@@ -167,6 +167,7 @@ class CallWriter {
       case ToolFormat::tagged:
       case ToolFormat::key_tags:
       case ToolFormat::minimax:
+      case ToolFormat::seed:
       case ToolFormat::python:
         one = fmt::format("{} {}", mark(call_openers(format_.tools)[0]), block(call, several));
         between = "\"\\n\"";

@@ -10,6 +10,7 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/gguf_writer.h"
+#include "checkpoint/store.h"
 
 namespace anabranch {
 namespace {
@@ -209,6 +210,8 @@ TEST(GgufModel, names) {
   EXPECT_EQ(hf_name(config, "blk.3.attn_q.weight"), "model.layers.3.self_attn.q_proj.weight");
   EXPECT_EQ(hf_name(config, "blk.4.nextn.eh_proj.weight"), "mtp.fc.weight");
   EXPECT_EQ(hf_name(config, "blk.4.ffn_up.weight"), "mtp.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(hf_name(config, "blk.5.nextn.eh_proj.weight"), "mtp.layers.1.nextn.eh_proj.weight");
+  EXPECT_EQ(hf_name(config, "blk.4.unheard_of.weight"), "mtp.layers.0.unheard_of.weight");
   EXPECT_EQ(hf_name(config, "blk.0.ssm_a"), "model.layers.0.linear_attn.A_log");
   // Ollama's
   EXPECT_EQ(hf_name(config, "blk.0.ssm_dt"), "model.layers.0.linear_attn.dt_bias");
@@ -222,6 +225,26 @@ TEST(GgufModel, names) {
   for (const char* unknown : {"blk.0.unheard_of.weight", "blk.x.attn_q.weight", "blk.", "blk.1", "blk.1.",
                               "blk.99999999999999999999.attn_q.weight", "x"})
     EXPECT_EQ(hf_name(config, unknown), unknown);
+}
+
+// What is behind the layers is for prediction: without it the model is whole.
+TEST(GgufModel, LayersForPredictionMayBeUnreadable) {
+  const auto opened = [](const std::string& name) {
+    GgufWriter w = GgufWriter::llama(2);
+    w.u32("llama.nextn_predict_layers", 1).tensor(name, {256}, 99, "");
+    const std::string bytes = w.bytes();
+    return read_gguf({FileBytes{"x.gguf", std::as_bytes(std::span(bytes)), nullptr}});
+  };
+  for (const char* name : {"blk.1.attn_q.weight", "blk.1.nextn.eh_proj.weight", "blk.1.unheard_of.weight"}) {
+    auto parts = opened(name);
+    ASSERT_TRUE(parts.ok()) << parts.error().message;
+    const auto store = make_store(std::move(*parts)).value();
+    EXPECT_TRUE(store->check_types(std::vector<std::string>{"mtp."}).ok()) << name;
+    const auto types = store->check_types({});
+    ASSERT_FALSE(types.ok());
+    EXPECT_NE(types.error().message.find("type number 99"), std::string::npos) << types.error().message;
+  }
+  EXPECT_FALSE(opened("blk.0.attn_q.weight").ok());
 }
 
 // ---------------------------------------------------------------- hostile files

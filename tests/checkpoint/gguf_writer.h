@@ -68,9 +68,9 @@ class GgufWriter {
   }
 
   // What a Llama needs: 1 layer, width 32, 2 heads.
-  static GgufWriter llama() {
+  static GgufWriter llama(uint32_t layers = 1) {
     GgufWriter w;
-    w.text("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 64);
+    w.text("general.architecture", "llama").u32("llama.block_count", layers).u32("llama.context_length", 64);
     w.u32("llama.embedding_length", 32)
         .u32("llama.feed_forward_length", 32)
         .u32("llama.attention.head_count", 2)

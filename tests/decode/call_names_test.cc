@@ -220,6 +220,99 @@ TEST(CallNames, ACallNamesAToolOfTheRequest) {
   }
 }
 
+// A block may have several calls.
+TEST(CallNames, FurtherCallsOfABlockNameToolsToo) {
+  const struct {
+    ToolFormat form;
+    std::vector<std::string> marks;
+    std::string before;  // the opener, a call, and what separates it from the next one
+    std::string name, behind;
+    std::string arguments = "x";  // a text in the first call that looks like another one
+  } cases[] = {
+      {ToolFormat::minimax,
+       {"<minimax:tool_call>", "</minimax:tool_call>"},
+       "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"x\">ARG</parameter>\n</invoke>\n",
+       "<invoke name=\"N\">",
+       "</invoke>\n</minimax:tool_call>",
+       "</invoke>\n<invoke name=\"nothing\">"},
+      {ToolFormat::minimax,
+       {},
+       "<minimax:tool_call><invoke name=\"get\">\n</invoke>",
+       "<invoke name=\"N\">",
+       "</invoke></minimax:tool_call>"},
+      {ToolFormat::seed,
+       {"<seed:tool_call>", "</seed:tool_call>"},
+       "<seed:tool_call>\n<function=get>\n<parameter=x>ARG</parameter>\n</function>\n",
+       "<function=N>",
+       "\n</function>\n</seed:tool_call>"},
+      {ToolFormat::python,
+       {"<|tool_call_start|>", "<|tool_call_end|>"},
+       "<|tool_call_start|>[get(x=\"ARG\"), ",
+       "N(",
+       ")]<|tool_call_end|>",
+       "b), nothing(c=1"},
+      {ToolFormat::python,
+       {"<|tool_call_start|>"},
+       "<|tool_call_start|>[{\"name\": \"get\", \"arguments\": {\"x\": \"ARG\"}}, ",
+       "{\"name\": \"N\"",
+       ", \"arguments\": {}}]",
+       "}, {\\\"name\\\": \\\"nothing\\\""},
+      {ToolFormat::listed,
+       {"<|tool_call|>"},
+       "<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"x\": \"ARG\"}},",
+       "{\"name\": \"N\"",
+       ", \"arguments\": {}}]",
+       "}}, {"},
+      {ToolFormat::mistral,
+       {"[TOOL_CALLS]"},
+       "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {\"x\": [{}, {}]}}, ",
+       "{\"name\": \"N\"",
+       ", \"arguments\": {}}]"},
+      {ToolFormat::tagged,
+       {"<tool_call>", "</tool_call>"},
+       "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"x\": \"ARG\"}}\n",
+       "{\"name\": \"N\"",
+       ", \"arguments\": {}}\n</tool_call>",
+       "}\n{"},
+      {ToolFormat::tagged,
+       {"<tool_call>", "</tool_call>"},
+       "<tool_call>\n<function=get>\n<parameter=x>\nARG\n</parameter>\n</function>\n",
+       "<function=N>",
+       "\n</function>\n</tool_call>",
+       "<function=nothing>\n</function>"},
+  };
+  for (const auto& c : cases) {
+    const auto with = [](std::string text, const std::string& sign, const std::string& by) {
+      if (const size_t at = text.find(sign); at != text.npos) text.replace(at, sign.size(), by);
+      return text;
+    };
+    Answer answer(c.form, c.marks, kNames);
+    const std::string before = with(c.before, "ARG", c.arguments);
+    for (const char* wrong : {"gets", "nothing"}) {
+      answer.restart();
+      ASSERT_TRUE(answer.write(before)) << before;
+      EXPECT_FALSE(answer.write(with(c.name, "N", wrong))) << before << wrong;
+      EXPECT_TRUE(answer.calls->masks()) << before;
+    }
+    answer.restart();
+    const std::string whole = before + with(c.name, "N", "zip") + c.behind;
+    EXPECT_EQ(answer.calls->fitting(answer.tokenizer.tokens_of(whole)),
+              answer.tokenizer.tokens_of(whole).size());
+    ASSERT_TRUE(answer.write(whole)) << whole;
+    const auto calls = answer.parsed().calls;
+    ASSERT_EQ(calls.size(), 2u) << whole;
+    EXPECT_EQ(calls[1].name, "zip") << whole;
+    answer.restart();
+    const std::string bad = before + with(c.name, "N", "nothing") + c.behind;
+    EXPECT_LT(answer.calls->fitting(answer.tokenizer.tokens_of(bad)), answer.tokenizer.tokens_of(bad).size());
+    // The model breaks off where it pleases, and gets one of the names.
+    std::mt19937 random(2);
+    answer.restart();
+    ASSERT_TRUE(answer.write(before + c.name.substr(0, c.name.find('N'))));
+    ASSERT_TRUE(answer.finish_name(random));
+  }
+}
+
 TEST(CallNames, TextAndArgumentsAreFree) {
   Answer answer(ToolFormat::tagged, {"<tool_call>", "</tool_call>"}, kNames);
   EXPECT_TRUE(answer.write("A call begins with <tool_cal or {\"name\": \"nothing\"}. <functio"));
@@ -229,8 +322,8 @@ TEST(CallNames, TextAndArgumentsAreFree) {
   EXPECT_TRUE(answer.write("\n{\"name\": \"nothing\"}"));
   EXPECT_TRUE(answer.write(
       "<tool_call>\n<function=get>\n<parameter=x>\n<function=nothing>\n</parameter>\n</function>"));
-  EXPECT_TRUE(answer.write("\n<function=nothing>\n</function>")) << "it could be text of the arguments";
-  EXPECT_TRUE(answer.write("\n</tool_call>\n"));
+  EXPECT_FALSE(answer.write("\n<function=nothing>")) << "the call before it has ended";
+  EXPECT_TRUE(answer.write("get>\n</function>\n</tool_call>\n"));
   EXPECT_FALSE(answer.write("<function=nothing>")) << "a call without the mark around it";
 }
 

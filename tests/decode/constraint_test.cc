@@ -175,9 +175,10 @@ class GrammarInAnswer : public ::testing::Test {
   GrammarInAnswer()
       : compiler_({{"", "", "", " ", "a", "b"}, {0}}),
         tokens_{.open = 1, .close = 2, .ends = {0}, .blanks = {3}, .traits = traits_} {}
-  void start(bool thinking) {
+  void start(bool thinking, bool blanks_before = false) {
     ThinkRules rules;
     rules.open = thinking;
+    rules.blanks_before = blanks_before;
     rules.closing = {2};
     auto control = std::make_unique<ThinkControl>(tokens_, rules);
     control_ = control.get();
@@ -216,6 +217,19 @@ TEST_F(GrammarInAnswer, ThoughtsAreFreeAndTheAnswerIsNot) {
   EXPECT_EQ(list_.accept(5), Ending::none);
   EXPECT_TRUE(grammar_->complete());
   EXPECT_EQ(list_.accept(0), Ending::stop);
+}
+
+TEST_F(GrammarInAnswer, AThoughtMayComeBehindWhiteSpace) {
+  start(false, true);
+  EXPECT_EQ(allowed(), (std::vector<bool>{false, true, false, true, true, false}));
+  EXPECT_EQ(list_.accept(3), Ending::none);
+  EXPECT_EQ(allowed(), (std::vector<bool>{false, true, false, true, true, false}));
+  EXPECT_EQ(list_.accept(1), Ending::none);
+  EXPECT_EQ(allowed(), std::vector<bool>(6, true)) << "within the thought";
+  for (const int token : {5, 2, 3, 4, 5}) EXPECT_EQ(list_.accept(token), Ending::none);
+  EXPECT_EQ(list_.accept(0), Ending::stop);
+  start(false);
+  EXPECT_FALSE(allowed()[3]) << "in other formats";
 }
 
 TEST_F(GrammarInAnswer, ADraftIsCutWhereItLeavesTheGrammar) {

@@ -216,6 +216,36 @@ TEST_F(Control, WhiteSpaceDoesNotTakeTheAnswersShare) {
   EXPECT_EQ(control.thinking_tokens(), 6);
 }
 
+// It belongs to a thought if one follows, and to nothing otherwise.
+TEST_F(Control, WhiteSpaceBeforeAThought) {
+  auto thought = make({.blanks_before = true});
+  for (const int token : {kBlank, kBlank}) EXPECT_EQ(take(thought, token), token);
+  EXPECT_FALSE(thought.answering());
+  EXPECT_TRUE(thought.allows(kEnd)) << "the model may say nothing";
+  EXPECT_EQ(thought.thinking_tokens() + thought.answer_tokens(), 0);
+  take(thought, kOpen);
+  EXPECT_TRUE(thought.thinking());
+  EXPECT_EQ(thought.thinking_tokens(), 3);
+  for (const int token : {kWord, kClose, kBlank, kWord}) take(thought, token);
+  EXPECT_EQ(thought.thinking_tokens(), 6);
+  EXPECT_EQ(thought.answer_tokens(), 1);
+  auto answer = make({.blanks_before = true});
+  for (const int token : {kBlank, kWord, kBlank}) take(answer, token);
+  EXPECT_EQ(answer.thinking_tokens(), 0);
+  EXPECT_EQ(answer.answer_tokens(), 2);
+  auto endless = make({.blanks_before = true});
+  for (int i = 0; i < 8; i++) take(endless, kBlank);
+  EXPECT_FALSE(endless.answer_begun());
+  take(endless, kBlank);
+  EXPECT_EQ(endless.answer_tokens(), 1);
+  // In other formats, and where the prompt has begun the answer, it is the answer's.
+  for (const ThinkRules& rules : {ThinkRules{}, ThinkRules{.answer_begun = true, .blanks_before = true}}) {
+    auto other = make(rules);
+    take(other, kBlank);
+    EXPECT_EQ(other.answer_tokens(), 1);
+  }
+}
+
 TEST_F(Control, EndlessWhiteSpaceBehindAThoughtIsAnswer) {
   auto control = make({.open = true});
   take(control, kClose);

@@ -63,6 +63,20 @@ TEST(Loader, AnMtpHeadThatCannotBeRunIsLeftAside) {
   }
 }
 
+// GLM's and DeepSeek's layers for prediction are not run: it is as if there were none.
+TEST(Loader, LayersForPredictionThatAreNotRunAreNoHead) {
+  ModelInfo info;
+  info.name = "glm";
+  ModelSpec spec;
+  spec.mtp_layers = 1;
+  const auto without = cannot_draft(DraftSource::mtp, info, {});
+  EXPECT_HAS(without.message, "glm has no MTP head");
+  EXPECT_EQ(cannot_draft(DraftSource::mtp, info, spec).message, without.message);
+  spec.runs_mtp = true;
+  EXPECT_HAS(cannot_draft(DraftSource::mtp, info, spec).message,
+             "lack the MTP head that its config promises");
+}
+
 TEST(Loader, AnMtpHeadOfMoreLayersThanTheConfigSaysIsRefused) {
   const TinyModel model(kWithHead);
   SafetensorsWriter more;

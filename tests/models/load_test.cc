@@ -119,6 +119,27 @@ TEST(LayersForPrediction, AreLeftAside) {
   }
 }
 
+// A layout of which parts are missing, in what is left aside and in the model itself.
+TEST(LayersForPrediction, MayBeInAnUnreadableLayout) {
+  const auto opened = [](const std::string& module) {
+    const testing::TempDir dir;
+    dir.write("config.json", R"({"model_type": "glm4_moe", "num_hidden_layers": 2,
+        "quantization": {"group_size": 64, "bits": 4}})");
+    dir.write("model.safetensors", testing::SafetensorsWriter()
+                                       .add(module + "weight", "U32", {1, 8}, std::string(32, '\0'))
+                                       .add(module + "scales", "F32", {1, 3}, std::string(12, '\0'))
+                                       .add(module + "biases", "F32", {1, 3}, std::string(12, '\0'))
+                                       .bytes());
+    const auto checkpoint = Checkpoint::open(dir.path());
+    return checkpoint.ok() ? "" : checkpoint.error().message;
+  };
+  for (const char* aside :
+       {"mtp.fc.", "model.mtp_block.0.fc.", "model.layers.2.eh_proj.", "model.layers.10.eh_proj."})
+    EXPECT_EQ(opened(aside), "") << aside;
+  for (const char* inside : {"model.layers.1.eh_proj.", "model.norm."})
+    EXPECT_NE(opened(inside), "") << inside;
+}
+
 // Statistics of another tokenizer, or of a checkpoint whose vocabulary was padded.
 TEST_F(LoadedModel, ADraftVocabularyMayNameTokensThatTheModelDoesNotHave) {
   const auto model = load(text_config());

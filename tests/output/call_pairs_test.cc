@@ -307,5 +307,27 @@ TEST(CallsInTheirOwnTags, AnyText) {
   EXPECT_GT(calls, 100);
 }
 
+// Seed-OSS: a block for each call, in which there may be several.
+TEST(CallPairs, SeedOss) {
+  const auto call = [](const std::string& inside) {
+    return "<seed:tool_call>\n" + inside + "\n</seed:tool_call>";
+  };
+  const std::string
+      one = "<function=f>\n<parameter=path>a <b>\nc</parameter>\n<parameter=limit>3</parameter>\n</function>",
+      now = "<function=now>\n</function>";
+  const std::string arguments = R"({"path": "a <b>\nc", "limit": 3})";
+  expect_calls(ToolFormat::seed, call(one), {{"f", arguments}});
+  expect_calls(ToolFormat::seed, "So.\n" + call(one) + "\n" + call(now), {{"f", arguments}, {"now", "{}"}},
+               "So.");
+  expect_calls(ToolFormat::seed, call(one + "\n" + now), {{"f", arguments}, {"now", "{}"}});
+  // Python's spelling, and closing tags that are missing where the model ends.
+  expect_calls(
+      ToolFormat::seed,
+      call("<function=f>\n<parameter=on>True</parameter>\n<parameter=obj>{'a': 1}</parameter>\n</function>"),
+      {{"f", R"({"on": true, "obj": {"a": 1}})"}});
+  expect_calls(ToolFormat::seed, "<seed:tool_call>\n" + one, {{"f", arguments}});
+  expect_text(ToolFormat::seed, "Write <function=f> between <seed:tool_call> tags.");
+}
+
 }  // namespace
 }  // namespace anabranch

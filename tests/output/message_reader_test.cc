@@ -178,6 +178,35 @@ TEST(Messages, TextWithoutAHeaderIsContentBehindOtherMessages) {
             (ParsedOutput{"Hm.", "Two.", {}}));
 }
 
+// Models forget <|message|>: the text is that of the channel, however long it is.
+TEST(Messages, AHeaderWithoutItsEndHoldsTheText) {
+  std::string prose;
+  for (int i = 0; prose.size() < 2000; i++) prose += fmt::format("word {}, ", i);
+  prose += "end.";
+  const std::string end = "<|end|><|start|>assistant<|channel|>final<|message|>Yes.";
+  for (const std::string& text : {std::string("It is 4."), prose}) {
+    EXPECT_EQ(read("<|channel|>final " + text), (ParsedOutput{"", text, {}}));
+    EXPECT_EQ(read("<|channel|>final\n" + text + "<|return|>"), (ParsedOutput{"", text, {}}));
+    EXPECT_EQ(read("<|channel|>commentary " + text + "<|message|>" + text).content.substr(0, 8),
+              text.substr(0, 8));
+    EXPECT_EQ(read("<|channel|>analysis " + text + end), (ParsedOutput{text, "Yes.", {}}));
+    EXPECT_EQ(read("<|channel|>commentary to=functions.weather json{\"city\": \"" + text + "\"}<|call|>"),
+              (ParsedOutput{"", "", {{"weather", "{\"city\": \"" + text + "\"}"}}}));
+    EXPECT_EQ(
+        read("<|channel|>commentary to=functions.weather <|constrain|>json {\"city\": \"" + text + "\"}"),
+        (ParsedOutput{"", "", {{"weather", "{\"city\": \"" + text + "\"}"}}}));
+  }
+  // What is no header at all is shown as it is.
+  for (const std::string& odd : {"commentary to=functions.weather " + prose, std::string(2000, 'x')})
+    EXPECT_EQ(read("<|channel|>" + odd), (ParsedOutput{"", odd, {}}));
+  EXPECT_EQ(read("<|channel|>final Set to=5."), (ParsedOutput{"", "Set to=5.", {}}));
+  // What ends within a header has no text.
+  for (const char* header : {"<|channel|>", "<|channel|>final", "<|channel|>final json",
+                             "<|channel|>commentary to=functions.weather json",
+                             "<|channel|>final <|constrain|>json", "<|channel|>analysis "})
+    EXPECT_EQ(read(header), ParsedOutput()) << header;
+}
+
 TEST(Messages, StopStringsCountInTextWithoutAHeader) {
   const std::string thought = "<|channel|>analysis<|message|>A STOP.<|end|>";
   for (const std::string& before : {std::string(), thought, thought + "<|start|>assistant"})
@@ -302,6 +331,12 @@ TEST(Messages, TheTrackerTellsThoughtsFromAnswers) {
             "AA" + std::string(8, 't') + "IIIt" + "A");
   EXPECT_EQ(shown(tracker(Begin::thought, false), "a<|channel|>final<|message|>b"),
             "It" + std::string(6, 't') + "A");
+  // A header that goes on and on is text of its channel.
+  const std::string endless(300, 'x');
+  EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|>final " + endless).substr(255),
+            "t" + std::string(1 + 6 + 300 - 256, 'A'));
+  EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|>analysis " + endless).substr(255),
+            "t" + std::string(1 + 9 + 300 - 256, 'I'));
   auto bare = tracker(Begin::turn, false);
   EXPECT_FALSE(bare.answering());
   bare.accept(words().tokens("a")[0], false);

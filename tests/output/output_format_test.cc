@@ -76,8 +76,8 @@ TEST(OutputFormat, TemplatesRoundTrip) {
   }
 }
 
-// Templates that write calls as MiniMax M2's and LFM2.5's do.
-TEST(OutputFormat, CallsOfMiniMaxAndLfm) {
+// Templates that write calls as MiniMax M2's, Seed-OSS' and LFM2.5's do.
+TEST(OutputFormat, CallsOfMiniMaxSeedAndLfm) {
   const std::pair<ToolFormat, const char*> forms[] = {
       {ToolFormat::minimax, R"({% for m in messages %}{{ m.content or '' }}{% if m.tool_calls %}
 <minimax:tool_call>
@@ -85,6 +85,12 @@ TEST(OutputFormat, CallsOfMiniMaxAndLfm) {
 {% for k, v in c.function.arguments.items() %}<parameter name="{{ k }}">{{ v if v is string else v | tojson }}</parameter>
 {% endfor %}</invoke>
 {% endfor %}</minimax:tool_call>{% endif %}{% endfor %})"},
+      {ToolFormat::seed, R"({% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls %}
+<seed:tool_call>
+<function={{ c.function.name }}>
+{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>{{ v if v is string else v | string }}</parameter>
+{% endfor %}</function>
+</seed:tool_call>{% endfor %}{% endfor %})"},
       {ToolFormat::python,
        R"({% for m in messages %}{{ m.content or '' }}{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}{{ ', ' if not loop.last }}{% endfor %}){{ ', ' if not loop.last }}{% endfor %}]<|tool_call_end|>{% endif %}{% endfor %})"}};
   const auto tools = std::make_shared<const Json>(Json::parse(R"([{"type": "function", "function": {
@@ -170,9 +176,22 @@ TEST(OutputFormat, FromTheVocabulary) {
   EXPECT_EQ(form({"<start_of_turn>"}).tools, kPlain);
   EXPECT_EQ(form({"<tool_call>", "<arg_key>"}).tools, ToolFormat::key_tags);
   EXPECT_EQ(form({"<minimax:tool_call>"}).tools, ToolFormat::minimax);
+  EXPECT_EQ(form({"<seed:tool_call>"}).tools, ToolFormat::seed);
   EXPECT_EQ(form({"<|tool_call_start|>"}).tools, ToolFormat::python);
   // A template that knows no calls: the vocabulary decides.
   EXPECT_EQ(find_output_format(chat_template("phi3.5").get(), *vocabulary({"<tool_call>"})).tools, kTagged);
+}
+
+// GLM-4.5 and 4.6 write a line end before a thought, which is not part of the prompt.
+TEST(OutputFormat, WhiteSpaceBeforeAThought) {
+  const auto tokens = vocabulary({"<think>", "</think>"});
+  for (const auto& [name, before] : {std::pair("glm4.6", true),
+                                     {"qwen3", false},
+                                     {"qwen3.5", false},
+                                     {"deepseek_r1_distill", false},
+                                     {"phi3.5", false}})
+    EXPECT_EQ(find_output_format(chat_template(name).get(), *tokens).reasoning->blanks_before, before)
+        << name;
 }
 
 TEST(Reasoning, PromptEndsInsideABlock) {

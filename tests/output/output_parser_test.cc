@@ -359,6 +359,28 @@ TEST(OutputParser, TextThatGoesOnIsNotTrimmed) {
   EXPECT_EQ(parse_output(json, plain).content, json);
 }
 
+// White space before a thought is the thought's, if nothing else came; otherwise it is content.
+TEST(OutputParser, WhiteSpaceBeforeAThought) {
+  const OutputRules tools = rules(kTagged);
+  OutputRules plain = tools, glm = tools;
+  plain.tools = nullptr;
+  glm.format.reasoning->blanks_before = true;
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
+  for (const OutputRules& one : {tools, plain, glm}) {
+    expect_at_any_cut("\n<think>a</think>\nYes", one, {"a", "Yes", {}});
+    expect_at_any_cut(" \n <think>a</think>Yes\n<think>b</think>c", one, {"ab", "Yes\nc", {}});
+    expect_at_any_cut("\nNo\n<think>a</think>b", one,
+                      {"a", one.format.reasoning->blanks_before ? "No\nb" : "\nNo\nb", {}});
+  }
+  expect_at_any_cut("\n", plain, {"", "\n", {}});
+  expect_at_any_cut("\n a\n", plain, {"", "\n a\n", {}});
+  expect_at_any_cut("\n a\n", glm, {"", "a\n", {}});
+  expect_at_any_cut("\n<think>a</think>\n" + call, glm, {"a", "", {{"f", "{}"}}});
+  OutputRules on = plain;
+  on.goes_on = true;
+  expect_at_any_cut("\n<think>a</think>b", on, {"a", "\nb", {}});
+}
+
 TEST(OutputParser, StopsAfterTheLastAllowedCall) {
   const std::string call = R"(<tool_call>{"name": "now"}</tool_call>)";
   for (const bool open : {false, true}) {

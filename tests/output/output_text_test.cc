@@ -175,6 +175,20 @@ TEST(OutputStream, StopTokensAndFirstTokens) {
   EXPECT_EQ(shown("a b c</think>Paris Paris", {"is"}), "Paris Par");
 }
 
+// A stop string does not count in white space that may stand before a thought.
+TEST(OutputStream, WhiteSpaceBeforeAThought) {
+  OutputRules rules = stream_rules(false);
+  const auto shown = [&](const std::string& text) {
+    const auto tokens = words().tokens(text, false);
+    return show_tokens(tokens, rules, {"\n"}, {1});
+  };
+  EXPECT_EQ(shown("\n<think>a</think>\nYes\nno"), (Shown{{"", "", {}}, true}));
+  rules.format.reasoning->blanks_before = true;
+  EXPECT_EQ(shown("\n<think>a</think>\nYes\nno"), (Shown{{"a", "Yes", {}}, true}));
+  EXPECT_EQ(shown("\nYes\nno"), (Shown{{"", "Yes", {}}, true}));
+  EXPECT_EQ(shown("Yes\n<think>a</think>"), (Shown{{"", "Yes", {}}, true}));
+}
+
 TEST(OutputStream, RandomCutsDoNotMatter) {
   std::mt19937 random(3);
   std::vector<std::string> parts = {"a", " ", "\n", "ST", "OP", "é", "<think>", "</think>", "{", "STOP"};

@@ -411,29 +411,60 @@ TEST(ToolGrammar, KeyTags) {
     }
 }
 
-TEST(ToolGrammar, MiniMax) {
-  for (const auto& known : {std::vector<std::string>{"<minimax:tool_call>", "</minimax:tool_call>"}, {}}) {
-    Calls calls({.tools = ToolFormat::minimax}, known);
-    const auto call = [](const std::string& name, const std::string& key, const std::string& value) {
-      return "<invoke name=\"" + name + "\">\n<parameter name=\"" + key + "\">" + value +
-             "</parameter>\n</invoke>\n";
-    };
-    const auto block = [](const std::string& inside) {
-      return "<minimax:tool_call>\n" + inside + "</minimax:tool_call>";
-    };
-    const std::string add = call("add", "n", "3");
-    calls.force({.forced = true});
-    EXPECT_TRUE(calls.take(block(add)) && calls.take(block(call("note", "text", "a b"))));
-    EXPECT_FALSE(calls.take(block(call("add", "n", "x"))) || calls.take(block(call("note", "text", "abcd"))));
-    EXPECT_FALSE(calls.take(block(add + add)) || calls.take(block("")) || calls.take(add));
-    calls.force({.several = true, .forced = true});
-    EXPECT_TRUE(calls.take(block(add + add)));
-    calls.offer();
-    EXPECT_TRUE(calls.take("No call.") &&
-                calls.take("So: " + block(add + call("note", "x", "free")) + " Done."));
-    EXPECT_FALSE(calls.take("So: " + block(call("add", "n", "x"))));
-    EXPECT_FALSE(calls.take(block(call("note", "x", "a</parameter>b"))));
-  }
+// Calls between tags, several in a block: MiniMax M2's and Seed-OSS'.
+TEST(ToolGrammar, BlocksOfTaggedCalls) {
+  const struct {
+    ToolFormat format;
+    std::string open, close, call, name_end, key, call_close;
+  } forms[] = {{ToolFormat::minimax, "<minimax:tool_call>", "</minimax:tool_call>", "<invoke name=\"", "\">",
+                "<parameter name=\"", "</invoke>"},
+               {ToolFormat::seed, "<seed:tool_call>", "</seed:tool_call>", "<function=", ">",
+                "<parameter=", "</function>"}};
+  for (const auto& form : forms)
+    for (const auto& known : {std::vector<std::string>{form.open, form.close}, {}}) {
+      Calls calls({.tools = form.format}, known);
+      const auto call = [&](const std::string& name, const std::string& key, const std::string& value) {
+        return form.call + name + form.name_end + "\n" + form.key + key + form.name_end + value +
+               "</parameter>\n" + form.call_close + "\n";
+      };
+      const auto block = [&](const std::string& inside) { return form.open + "\n" + inside + form.close; };
+      const std::string add = call("add", "n", "3");
+      calls.force({.forced = true});
+      EXPECT_TRUE(calls.take(block(add)) && calls.take(block(call("note", "text", "a b"))));
+      EXPECT_FALSE(calls.take(block(call("add", "n", "x"))) ||
+                   calls.take(block(call("note", "text", "abcd"))));
+      EXPECT_FALSE(calls.take(block(add + add)) || calls.take(block("")) || calls.take(add));
+      calls.force({.several = true, .forced = true});
+      EXPECT_TRUE(calls.take(block(add + add)) && calls.take(block(add) + "\n" + block(add)));
+      calls.offer();
+      EXPECT_TRUE(calls.take("No call.") &&
+                  calls.take("So: " + block(add + call("note", "x", "free")) + " Done."));
+      EXPECT_FALSE(calls.take("So: " + block(call("add", "n", "x"))));
+      EXPECT_FALSE(calls.take(block(call("note", "x", "a</parameter>b"))));
+    }
+}
+
+// A constant must not contain the tag that ends a value in the model's own format.
+TEST(ToolGrammar, ConstantsWithClosingTags) {
+  const struct {
+    OutputFormat format;
+    const char* own;
+  } cases[] = {{{.tools = ToolFormat::tagged, .function_tags = true}, "</parameter>"},
+               {{.tools = ToolFormat::minimax}, "</parameter>"},
+               {{.tools = ToolFormat::key_tags}, "</arg_value>"}};
+  for (const auto& c : cases)
+    for (const std::string tag : {"</parameter>", "</arg_value>"}) {
+      const Json tools =
+          Json::array({{{"type", "function"},
+                        {"function",
+                         {{"name", "f"},
+                          {"strict", true},
+                          {"parameters",
+                           {{"type", "object"}, {"properties", {{"a", {{"enum", {"x" + tag + "y"}}}}}}}}}}}});
+      GrammarRules rules;
+      const auto calls = add_calls(c.format, MarkTokenizer({}), tools, {.forced = true}, rules);
+      EXPECT_EQ(calls.ok(), tag != c.own) << tag << " beside " << c.own;
+    }
 }
 
 TEST(ToolGrammar, PythonCalls) {

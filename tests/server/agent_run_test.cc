@@ -126,11 +126,12 @@ TEST(AgentRun, AFailingCallThatIsRepeatedEndsWithoutTools) {
     AgentRun agent = run();
     agent.add_turn(turn({{name, R"({"a": 1})"}}), 1);
     answer(agent, true);
-    EXPECT_FALSE(agent.next_request().tools.is_null());
+    EXPECT_EQ(agent.next_request().tool_choice.kind, ToolChoice::Kind::automatic);
     agent.add_turn(turn({{name, R"({"a":1})"}}), 1);
     answer(agent, true);
     EXPECT_TRUE(agent.goes_on(0));
-    EXPECT_TRUE(agent.next_request().tools.is_null());
+    EXPECT_EQ(agent.next_request().tool_choice.kind, ToolChoice::Kind::none);
+    EXPECT_FALSE(agent.next_request().tools.is_null()) << "the prompt stays as it was";
     // Nothing runs any more, whatever the model says.
     agent.add_turn(turn({{name, "{}"}}), 1);
     EXPECT_FALSE(agent.has_waiting());
@@ -153,7 +154,7 @@ TEST(AgentRun, WhatWorksOrChangesIsNoRepetition) {
   answer(agent, true);
   agent.add_turn(turn({{"s__fail", "{}"}, {"s__add", "{}"}}), 1);  // one of them may work
   answer(agent, true);
-  EXPECT_FALSE(agent.next_request().tools.is_null());
+  EXPECT_EQ(agent.next_request().tool_choice.kind, ToolChoice::Kind::automatic);
 }
 
 TEST(AgentRun, TheServersLimitOfTokensCounts) {

@@ -142,7 +142,9 @@ TEST(MessagesRequest, ToolsBecomeFunctions) {
       parsed(body(tools)).tools.dump(),
       R"([{"type":"function","function":{"name":"weather","description":"Of a city","parameters":{"type":"object"}}},)"
       R"({"type":"function","function":{"name":"now","parameters":{}}}])");
-  EXPECT_TRUE(parsed(body(tools + R"(,"tool_choice":{"type":"none"})")).tools.is_null());
+  const ChatRequest none = parsed(body(tools + R"(,"tool_choice":{"type":"none"})"));
+  EXPECT_FALSE(none.tools.is_null());
+  EXPECT_EQ(none.tool_choice.kind, ToolChoice::Kind::none);
   EXPECT_TRUE(parsed(body(tools)).parallel_tool_calls);
 }
 

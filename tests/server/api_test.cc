@@ -173,8 +173,18 @@ TEST_F(Api, WithoutToolsACallIsText) {
     EXPECT_EQ(choice["message"]["content"], kCall);
     EXPECT_FALSE(choice["message"].contains("tool_calls"));
     EXPECT_EQ(choice["finish_reason"], "stop");
-    EXPECT_EQ(engine_.last_prompt().find("[tools"), std::string::npos);
   }
+}
+
+// The conversation's cached states fit the prompt, whether the model may call or not.
+TEST_F(Api, ToolsThatMustNotBeCalledStayInThePrompt) {
+  chat(hi(kTools));
+  const std::string prompt = engine_.last_prompt();
+  EXPECT_NE(prompt.find("[tools"), std::string::npos);
+  chat(hi(std::string(kTools) + R"(,"tool_choice":"none")"));
+  EXPECT_EQ(engine_.last_prompt(), prompt);
+  EXPECT_EQ(engine_.last_request().thinking.calls, CallPolicy::none) << "their marks are not sampled";
+  EXPECT_FALSE(engine_.last_request().output.reads_calls());
 }
 
 TEST_F(Api, ABrokenCallIsText) {

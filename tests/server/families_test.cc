@@ -1,5 +1,6 @@
 // Thoughts and calls of families whose templates and marks are their own: prompts, answers and streams.
 #include "base/mapped_file.h"
+#include "output/message_reader.h"
 #include "server/server_fixture.h"
 
 namespace anabranch::server {
@@ -215,6 +216,55 @@ TEST_F(Family, Gemma3CallsAsThePromptSays) {
       "{\"city\":\"Rome\",\"days\":2}}\n"
       "</tool_call><end_of_turn>\n<start_of_turn>user\n<tool_response>\n21\n</tool_response><end_of_turn>\n"
       "<start_of_turn>model\n");
+}
+
+// ---------------------------------------------------------------- GLM-4.6
+
+// The model writes a line end before its thought, and before its calls.
+TEST_F(Family, Glm46Thinks) {
+  become("glm4.6.jinja", {"<|assistant|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<arg_key>",
+                          "</arg_key>", "<arg_value>", "</arg_value>"});
+  const std::string call =
+      "\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>";
+  model_writes("\n<think>Hm.</think>\nYes.");
+  for (const Json& more : {Json::object(), Json({{"tools", kTools}})}) {
+    EXPECT_EQ(ask(Json::array({kAsked}), more), (Told{"Hm.", "Yes.", "stop", {}}));
+    EXPECT_PROMPT_ENDS("<|assistant|>");
+  }
+  model_writes("\n<think>Hm.</think>" + call);
+  EXPECT_EQ(ask(Json::array({kAsked}), {{"tools", kTools}}),
+            (Told{"Hm.", "", "tool_calls", {{"weather", {{"city", "Rome"}}}}}));
+  model_writes("\nYes.");
+  EXPECT_EQ(ask(Json::array({kAsked}), {{"enable_thinking", false}}), (Told{"", "Yes.", "stop", {}}));
+  EXPECT_PROMPT_ENDS("<think></think>");
+}
+
+// ---------------------------------------------------------------- Tools that must not be called
+
+// The prompt shows them all the same if calls can be forbidden.
+TEST_F(Family, ForbiddenToolsStayInThePrompt) {
+  const Json may = {{"tools", kTools}}, must_not = {{"tools", kTools}, {"tool_choice", "none"}};
+  model_writes("Yes.");
+  become("qwen3_coder.jinja", {"<tool_call>", "</tool_call>"});
+  ask(Json::array({kAsked}), may);
+  const std::string qwen = prompt();
+  EXPECT_PROMPT_HAS("weather");
+  ask(Json::array({kAsked}), must_not);
+  EXPECT_EQ(prompt(), qwen);
+  // In harmony, a thought comes first: behind it the answer's header is written for the model.
+  become("gpt_oss.jinja", {std::begin(kMessageMarks), std::end(kMessageMarks)});
+  model_writes("<|channel|>final<|message|>Yes.");
+  ask(Json::array({kAsked}), may);
+  const std::string gpt = prompt();
+  EXPECT_PROMPT_HAS("weather");
+  ask(Json::array({kAsked}), must_not);
+  EXPECT_EQ(prompt(), gpt + std::string(kThoughtOpen));
+  EXPECT_EQ(engine_.last_request().thinking.calls, CallPolicy::none);
+  // Calls that ordinary tokens spell cannot be forbidden.
+  model_writes("Yes.");
+  become("llama3.2_like.jinja", {"<|python_tag|>"});
+  ask(Json::array({kAsked}), must_not);
+  EXPECT_PROMPT_LACKS("weather");
 }
 
 // ---------------------------------------------------------------- Calls that are written with slips

@@ -233,7 +233,8 @@ TEST(ChatRequest, PassesToolsUnlessToldNotTo) {
       R"("tools":[{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])";
   EXPECT_EQ(chat(body(tools)).tools.dump(),
             R"([{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])");
-  EXPECT_TRUE(chat(body(tools + R"(,"tool_choice":"none")")).tools.is_null());
+  EXPECT_FALSE(chat(body(tools + R"(,"tool_choice":"none")")).tools.is_null());
+  EXPECT_EQ(chat(body(tools + R"(,"tool_choice":"none")")).tool_choice.kind, ToolChoice::Kind::none);
   EXPECT_TRUE(chat(body(R"("tools":[])")).tools.is_null());
 }
 

@@ -215,8 +215,8 @@ ChatRequest AgentRun::next_request() const {
   next.options.max_tokens = tokens_left_;
   // A forced call was made in the first turn. If the forcing tool_choice stayed, the model would call for
   // ever.
-  next.tool_choice = {};
-  if (last_turn_) next.tools = nullptr;
+  const bool may_call = next.tool_choice.kind != ToolChoice::Kind::none && !last_turn_;
+  next.tool_choice = {may_call ? ToolChoice::Kind::automatic : ToolChoice::Kind::none};
   return next;
 }
 

@@ -105,7 +105,7 @@ void read_chat_tools(JsonFields& fields, ChatRequest& request, CustomTools* cust
     if (custom && is_custom(tool)) custom->insert(string_at(*part, "name"));
     tools.push_back(function_of(tool));
   }
-  if (!tools.empty() && request.tool_choice.kind != ToolChoice::Kind::none) request.tools = std::move(tools);
+  if (!tools.empty()) request.tools = std::move(tools);
   if (!some) return;
   const auto inner = choice->find("allowed_tools");
   keep_allowed(fields, inner != choice->end() && inner->is_object() ? *inner : *choice, request);

@@ -22,8 +22,8 @@ Json custom_function(const std::string& name, Json description, const Json* form
 // Names of tools of type "custom". The model sees them as functions with a text as their only argument.
 using CustomTools = std::set<std::string>;
 
-// Reads "tools" and "tool_choice". With tool_choice "none" the prompt must not contain the tools, with
-// "allowed_tools" only these. custom: gets the names of custom tools; null: they are not needed.
+// Reads "tools" and "tool_choice". With "allowed_tools" the prompt has only these. custom: gets the names of
+// custom tools; null: they are not needed.
 void read_chat_tools(JsonFields& fields, ChatRequest& request, CustomTools* custom);
 
 // A call of an earlier answer, which is one of a function if it was of a custom tool.

@@ -349,15 +349,14 @@ void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
   }
 }
 
-// Reads "tools", "mcp_servers" and "tool_choice". With tool_choice "none" the prompt must not contain the
-// tools.
+// Reads "tools", "mcp_servers" and "tool_choice".
 void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent, CacheMarks& marks,
                 const mcp::Cancelled& cancelled) {
-  std::string choice = "auto";
   if (const Json* object = fields.object("tool_choice")) {
     JsonFields inner(*object, "tool_choice.");
-    choice = inner.required_string("type");
+    const std::string choice = inner.required_string("type");
     inner.only("type", {"auto", "none", "any", "tool"}, "it must be auto, none, any or tool");
+    if (choice == "none") request.tool_choice.kind = ToolChoice::Kind::none;
     if (choice == "tool") {
       request.tool_choice = {ToolChoice::Kind::named, inner.required_string("name")};
     } else if (choice == "any") {
@@ -374,7 +373,7 @@ void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent, Cac
     for (const Json& tool : tools) agent->others.insert(string_at(tool["function"], "name"));
   if (!fields.error()) read_mcp_servers(fields, list, agent, cancelled, tools);
   marks.end_toolsets(tools);
-  if (choice != "none" && !tools.empty()) request.tools = std::move(tools);
+  if (!tools.empty()) request.tools = std::move(tools);
 }
 
 }  // namespace

@@ -165,7 +165,6 @@ ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentT
   name_mcp_tools(tools);
   if (!fields.error()) read_choice(fields, tools, choice);
   if (!fields.error()) check_tool_choice(fields, choice, tools.functions);
-  if (choice.kind == ToolChoice::Kind::none) tools.functions = Json::array();
   return tools;
 }
 
