@@ -91,7 +91,7 @@ def test_with_a_sanitizer_servers_end_in_order(monkeypatch):
 
 
 def test_a_sanitizers_report_fails_the_test_whose_program_it_was(pytester, monkeypatch):
-    monkeypatch.setenv("ANABRANCH_TEST_SANITIZED", "1")
+    monkeypatch.setenv("ANABRANCH_TEST_SANITIZED", "tsan")
     monkeypatch.setenv("TSAN_OPTIONS", "halt_on_error=1")
     pytester.makeconftest(f"import sys; sys.path.insert(0, {paths.TESTS!r}); from conftest_of_tests import *")
     pytester.makepyfile(conftest_of_tests=open(os.path.join(paths.TESTS, "conftest.py")).read())
