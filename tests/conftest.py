@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from harness import paths
+from harness import needs, paths, sanitizers
 from harness.server import Server
 
 
@@ -38,12 +38,23 @@ def pytest_configure(config):
         del os.environ[name]
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         os.environ[name] = os.path.join(folder.name, name)
+    if needs.SANITIZED:
+        config.sanitizer_reports = os.path.join(folder.name, "sanitizer")
+        os.mkdir(config.sanitizer_reports)
+        sanitizers.report_into(config.sanitizer_reports)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     paths.use(paths.DRAFT if item.get_closest_marker("any_model") else paths.TRAINED)
     Server.started[:] = [server for server in Server.started if server.process and server.process.poll() is None]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    yield
+    if needs.SANITIZED and (found := sanitizers.take_reports(item.config.sanitizer_reports)):
+        pytest.fail(f"a sanitizer found something:\n{found[:20000]}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,12 +90,12 @@ def factory():
         return servers[-1]
     yield start
     for server in servers:
-        server.kill()
+        server.end()
 
 
 @pytest.fixture
 def serve():
-    """serve(*flags, **options) -> a running Server, which is killed after the test."""
+    """serve(*flags, **options) -> a running Server, which ends after the test."""
     yield from factory()
 
 

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/poison.h"
+
 namespace anabranch {
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
@@ -29,13 +31,16 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
       ::close(fd);
       return make_error(ErrorKind::io, "cannot map {} ({} bytes): {}", path, size, std::strerror(code));
     }
+    poison_beyond_file(data, size);
   }
   ::close(fd);
   return std::shared_ptr<const MappedFile>(new MappedFile(path, static_cast<const std::byte*>(data), size));
 }
 
 MappedFile::~MappedFile() {
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (size_ == 0) return;
+  unpoison_file(data_, size_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::release_pages() const {

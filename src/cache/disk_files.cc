@@ -24,6 +24,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "base/poison.h"
 #include "base/private_file.h"
 
 namespace anabranch {
@@ -403,8 +404,11 @@ Result<MappedRecord> map_record(const std::string& path, bool copy) {
   if (copy || is_on_network(*file)) return read_record(*file, path, std::move(mapped));
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, *file, 0);
   if (data == MAP_FAILED) return cannot_read(path, errno);
-  mapped.owner =
-      std::shared_ptr<const void>(data, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
+  poison_beyond_file(data, size);
+  mapped.owner = std::shared_ptr<const void>(data, [size](const void* p) {
+    unpoison_file(p, size);
+    ::munmap(const_cast<void*>(p), size);
+  });
   if (const int error = populate(data, size)) return cannot_read(path, error);
   mapped.bytes = {static_cast<const std::byte*>(data), size};
   return mapped;

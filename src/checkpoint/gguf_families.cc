@@ -177,6 +177,7 @@ Result<void> add_rope(Description& d, double default_theta) {
   TRY(theta, d.number(d.rope(), "rope_theta", theta));
   TRY(double part, d.number(d.config(), "partial_rotary_factor", 1));
   TRY(part, d.number(d.rope(), "partial_rotary_factor", part));
+  if (part > 1) return d.unsupported("a partial_rotary_factor above 1");
   const auto rotary = static_cast<int64_t>(static_cast<double>(m.head_dim) * part);
   m.keys.f32(d.key("rope.freq_base"), theta);
   m.keys.u32(d.key("rope.dimension_count"), static_cast<uint64_t>(rotary));

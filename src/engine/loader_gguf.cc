@@ -4,6 +4,14 @@
 #include "tokenizer/gguf_files.h"
 
 namespace anabranch {
+namespace {
+
+// Throws Json::exception if the number has a fraction, or could have one.
+int32_t whole(const Json& number) {
+  return static_cast<int32_t>(number.get_ref<const Json::number_integer_t&>());
+}
+
+}  // namespace
 
 bool is_gguf(const Checkpoint& checkpoint) {
   return checkpoint.gguf_metadata().is_object();
@@ -31,12 +39,13 @@ Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
     vocab.architecture = string_at(meta, "general.architecture");
     texts_at("tokens", vocab.tokens);
     if (const Json* v = at("scores")) vocab.scores = v->get<std::vector<float>>();
-    if (const Json* v = at("token_type")) vocab.types = v->get<std::vector<int32_t>>();
+    if (const Json* v = at("token_type"))
+      for (const Json& type : v->get_ref<const Json::array_t&>()) vocab.types.push_back(whole(type));
     texts_at("merges", vocab.merges);
-    if (const Json* v = at("bos_token_id")) vocab.bos = v->get<int>();
-    if (const Json* v = at("eos_token_id")) vocab.eos = v->get<int>();
-    if (const Json* v = at("unknown_token_id")) vocab.unk = v->get<int>();
-    if (const Json* v = at("padding_token_id")) vocab.pad = v->get<int>();
+    if (const Json* v = at("bos_token_id")) vocab.bos = whole(*v);
+    if (const Json* v = at("eos_token_id")) vocab.eos = whole(*v);
+    if (const Json* v = at("unknown_token_id")) vocab.unk = whole(*v);
+    if (const Json* v = at("padding_token_id")) vocab.pad = whole(*v);
     if (const Json* v = at("add_bos_token")) vocab.add_bos = v->get<bool>();
     if (const Json* v = at("add_space_prefix")) vocab.add_space_prefix = v->get<bool>();
   } catch (const Json::exception& e) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/poison.h"
+
 namespace anabranch {
 namespace {
 
@@ -80,6 +82,17 @@ TEST_F(MappedFileTest, ReadFileKeepsToItsLimit) {
   EXPECT_EQ(result.error().kind, ErrorKind::exhausted);
   EXPECT_NE(result.error().message.find("5 bytes"), std::string::npos);
 }
+
+#if defined(ANABRANCH_POISON)
+TEST_F(MappedFileTest, AddressSanitizerSeesReadsBeyondTheEnd) {
+  auto file = MappedFile::open(write("data", "0123456789"));
+  ASSERT_TRUE(file.ok());
+  const volatile std::byte* data = (*file)->bytes().data();
+  const auto byte_at = [&](size_t i) { return static_cast<char>(data[i]); };
+  EXPECT_EQ(byte_at(9), '9');
+  EXPECT_DEATH(byte_at(10), "use-after-poison");
+}
+#endif
 
 }  // namespace
 }  // namespace anabranch

@@ -283,6 +283,12 @@ TEST(GgufWriter, WhatCannotBeWrittenIsSaid) {
              "not written for models of type \"mixtral\", only for llama, mistral");
   EXPECT_HAS(message(fixture("llama_longrope")), "longrope whose factors depend on the length");
   EXPECT_HAS(message(fixture("qwen35_wide_values_f32")), "recurrent keys of 32 with values of 64");
+  const TempDir turned;
+  std::filesystem::copy(fixture("llama_tied"), turned.path(), std::filesystem::copy_options::recursive);
+  Json config = parse_json(read_file(turned.file("config.json"), 1 << 20).value()).value();
+  config["partial_rotary_factor"] = 1e25;
+  turned.write("config.json", config.dump());
+  EXPECT_HAS(message(turned.path()), "a partial_rotary_factor above 1 cannot be written");
   EXPECT_FALSE(std::filesystem::exists(directory.file("out.gguf")));
   EXPECT_EQ(message(fixture("llama_tied")), "written");
   EXPECT_HAS(message(fixture("llama_tied")), "exists already");

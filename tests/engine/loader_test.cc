@@ -167,6 +167,18 @@ std::string gguf_with_tokenizer(const char* pre, const std::function<void(testin
   return gguf_of("qwen35_moe_gguf", keys);
 }
 
+TEST(Loader, TokenIdsOfGgufFilesAreWholeNumbers) {
+  for (const float id : {1.0f, 1e30f}) {
+    const testing::TempDir dir;
+    dir.write("model.gguf", gguf_with_tokenizer("qwen35", [&](testing::GgufWriter& keys) {
+                keys.f32("tokenizer.ggml.padding_token_id", id);
+              }));
+    const auto vocab = read_gguf_vocab(*Checkpoint::open(dir.file("model.gguf")).value());
+    ASSERT_FALSE(vocab.ok()) << id;
+    EXPECT_HAS(vocab.error().message, "tokenizer metadata of the wrong type");
+  }
+}
+
 // Of Gemma 4 the end of a turn and the beginning of a call's result end an answer, whatever the metadata say.
 TEST(Loader, Gemma4EndsItsTurns) {
   const std::vector<std::string> tokens = {

@@ -8,7 +8,7 @@ import socketserver
 
 import pytest
 
-from harness import clients, paths
+from harness import clients, needs, paths
 from harness.server import Server
 from harness.waiting import settled, stays, wait_for
 
@@ -80,3 +80,29 @@ def test_the_log_of_a_server_is_shown_when_a_test_fails(pytester):
     result = pytester.runpytest_subprocess(f"--program={paths.PROGRAM}", "-p", "no:cacheprovider")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*log of serve --port 0*", "*POST /v1/completions 404*"])
+
+
+def test_with_a_sanitizer_servers_end_in_order(monkeypatch):
+    for sanitized in (True, False):
+        monkeypatch.setattr(needs, "SANITIZED", sanitized)
+        with Server("--no-cache", model=None) as server:
+            pass
+        assert (server.process.returncode, "stopping" in server.log) == ((0, True) if sanitized else (-signal.SIGKILL, False))
+
+
+def test_a_sanitizers_report_fails_the_test_whose_program_it_was(pytester, monkeypatch):
+    monkeypatch.setenv("ANABRANCH_TEST_SANITIZED", "tsan")
+    monkeypatch.setenv("TSAN_OPTIONS", "halt_on_error=1")
+    pytester.makeconftest(f"import sys; sys.path.insert(0, {paths.TESTS!r}); from conftest_of_tests import *")
+    pytester.makepyfile(conftest_of_tests=open(os.path.join(paths.TESTS, "conftest.py")).read())
+    pytester.makepyfile("""
+        import os, subprocess
+        def test_program():
+            assert os.environ["TSAN_OPTIONS"].startswith("halt_on_error=1 log_path=")
+            subprocess.run('echo "a data race" > ${TSAN_OPTIONS#*log_path=}.$$', shell=True, check=True)
+        def test_other():
+            pass
+    """)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*at teardown of test_program*", "a sanitizer found something:*", "a data race*"])

@@ -12,8 +12,8 @@ sys.path.append(os.path.join(paths.ROOT, "tools"))
 import fetch_real_models  # noqa: E402
 
 
-# Whether the program was built with a sanitizer, which takes memory of its own; script/test says so.
-SANITIZED = bool(os.environ.get("ANABRANCH_TEST_SANITIZED"))
+# "asan" or "tsan" if the program was built with a sanitizer, which takes memory of its own; script/test says so.
+SANITIZED = os.environ.get("ANABRANCH_TEST_SANITIZED", "")
 
 
 def plain_build():

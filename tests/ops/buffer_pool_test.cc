@@ -9,6 +9,9 @@
 #include <random>
 #include <vector>
 
+#include "base/poison.h"
+#include "ops/cpu/device.h"
+
 namespace anabranch::ops::cpu {
 namespace {
 
@@ -19,7 +22,6 @@ uintptr_t slab_of(const void* piece) {
 }
 
 TEST(Slabs, PiecesFillHugePages) {
-  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
   Slabs slabs;
   std::map<uintptr_t, int> pieces;
   for (size_t i = 0; i < 3 * kPieces; i++) pieces[slab_of(slabs.take(kPiece))]++;
@@ -29,7 +31,6 @@ TEST(Slabs, PiecesFillHugePages) {
 }
 
 TEST(Slabs, FreePiecesAreUsedBeforeNewSlabs) {
-  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
   Slabs slabs;
   std::vector<void*> all;
   for (size_t i = 0; i < 2 * kPieces; i++) all.push_back(slabs.take(kPiece));
@@ -40,7 +41,6 @@ TEST(Slabs, FreePiecesAreUsedBeforeNewSlabs) {
 }
 
 TEST(Slabs, AnUnusedSlabGoesBackBeyondTheLimit) {
-  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
   Slabs slabs;
   std::vector<void*> all;
   for (size_t i = 0; i < 2 * kPieces; i++) all.push_back(slabs.take(kPiece));
@@ -52,7 +52,6 @@ TEST(Slabs, AnUnusedSlabGoesBackBeyondTheLimit) {
 
 // A long request leaves a piece in use here and there: unused slabs are kept beside them as without them.
 TEST(Slabs, PiecesInUseDoNotSendOtherSlabsBack) {
-  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
   Slabs slabs;
   std::map<uintptr_t, std::vector<void*>> pieces;
   for (size_t i = 0; i < 5 * kPieces; i++) {
@@ -120,6 +119,42 @@ TEST(BufferPool, KeepsNoMoreThanItsLimit) {
     EXPECT_GE(pool.kept_bytes(), size_t{28} << 20);
   }
 }
+
+#if defined(ANABRANCH_POISON)
+char byte_at(const void* data, size_t i) {
+  return static_cast<const volatile char*>(data)[i];
+}
+
+TEST(BufferPool, AddressSanitizerSeesWhatIsBeyondABufferAndWhatIsFree) {
+  BufferPool pool;
+  for (const size_t bytes : {size_t{1000}, kPiece - 100, size_t{3} << 20}) {
+    auto* buffer = static_cast<char*>(pool.take(bytes));
+    std::memset(buffer, 1, bytes);
+    EXPECT_DEATH(byte_at(buffer, bytes), "AddressSanitizer");
+    pool.put(buffer, bytes);
+    EXPECT_DEATH(byte_at(buffer, 0), "use-after-poison");
+    ASSERT_EQ(pool.take(bytes), buffer);
+    EXPECT_EQ(byte_at(buffer, bytes - 1), 1);
+    pool.put(buffer, bytes);
+  }
+}
+
+TEST(AllocateLarge, AddressSanitizerSeesWhatIsBeyondAPiece) {
+  for (const uint64_t bytes : {uint64_t{64}, uint64_t{100}, uint64_t{20} << 20}) {
+    const auto first = allocate_large(bytes), second = allocate_large(bytes);
+    std::memset(first.get(), 1, bytes);
+    std::memset(second.get(), 1, bytes);
+    EXPECT_DEATH(byte_at(first.get(), bytes), "AddressSanitizer");
+    EXPECT_DEATH(byte_at(second.get(), bytes), "AddressSanitizer");
+  }
+}
+
+TEST(ThreadScratch, AddressSanitizerSeesWhatIsBeyondTheBytesAskedFor) {
+  std::memset(thread_scratch(0, 1000), 1, 1000);
+  EXPECT_DEATH(byte_at(thread_scratch(0, 500), 500), "use-after-poison");
+  EXPECT_EQ(byte_at(thread_scratch(0, 1000), 999), 1);
+}
+#endif
 
 }  // namespace
 }  // namespace anabranch::ops::cpu

@@ -69,7 +69,7 @@ class Models:
         return self
 
     def __exit__(self, *_):
-        self.server.kill()
+        self.server.end()
 
     def ask(self, path, body=None):
         return self.server.status(path, body)
@@ -167,7 +167,6 @@ def test_each_model_has_its_settings(folder):
 
 
 def test_load_pin_and_unload(folder):
-    needs.plain_build()
     """What clients ask for: a pinned model stays, an unloaded one gives its memory back."""
     with Models(folder, "--model", "large", "--model-memory", "100MB", "--no-cache") as server:
         def resident():
@@ -177,23 +176,22 @@ def test_load_pin_and_unload(folder):
         assert server.complete("small")[1]["error"]["code"] == "model_not_loaded"
         before = resident()
         assert server.ask("/v1/models/unload", {"model": "large"}) == (200, {"id": "large", "state": "unloaded"})
-        assert resident() < before - 60e6, (before, resident())
+        assert needs.SANITIZED or resident() < before - 60e6, (before, resident())  # a sanitizer keeps what is freed
         assert server.complete("small")[0] == 200
         assert server.complete("any name")[1]["model"] == "large"  # it comes back for names that no model has
 
 
 def test_models_come_and_go_without_leaks(folder):
-    needs.plain_build()
-    """30 swaps: memory does not grow, every answer is right."""
+    """30 swaps: memory does not grow, every answer is right. A sanitizer keeps what is freed, and sees leaks itself."""
     with Models(folder, "--model-memory", "100MB", "--no-cache") as server:
         expected = {model: told(server.complete(model)) for model in ("large", "small")}
         sizes = []
-        for i in range(30):
+        for i in range(6 if needs.SANITIZED else 30):
             model = ("large", "small")[i % 2]
             assert told(server.complete(model)) == expected[model], i
             if model == "small":
                 sizes.append(server.metric("process_resident_memory_bytes"))
-        assert max(sizes[-5:]) < sizes[2] + 25e6, sizes
+        assert needs.SANITIZED or max(sizes[-5:]) < sizes[2] + 25e6, sizes
 
 
 def test_clients_that_leave_while_a_model_loads(folder):

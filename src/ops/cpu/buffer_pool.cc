@@ -5,11 +5,19 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/poison.h"
+
 namespace anabranch::ops::cpu {
 namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kLeastKept = size_t{32} << 20, kMostKept = size_t{512} << 20;
+
+// Pieces of a slab are neighbours: one that is written beyond its end would spoil the next one, and
+// AddressSanitizer would not see it.
+bool is_piece(size_t size) {
+  return !kPoison && Slabs::suits(size);
+}
 
 }  // namespace
 
@@ -34,12 +42,13 @@ void* BufferPool::take(size_t bytes) {
   if (!buffer) throw std::bad_alloc();
   used_ += size;
   peak_ = std::max(peak_, used_);
+  poison_beyond(buffer, bytes, size);
   return buffer;
 }
 
 // Returns a free buffer, or a new one; null: no memory.
 void* BufferPool::find(size_t size) {
-  if (Slabs::suits(size)) return slabs_.take(size);
+  if (is_piece(size)) return slabs_.take(size);
   const auto found = free_.find(size);
   if (found == free_.end() || found->second.empty()) return std::aligned_alloc(kAlign, size);
   void* buffer = found->second.back();
@@ -53,7 +62,8 @@ void BufferPool::put(void* buffer, size_t bytes) {
   std::lock_guard lock(mutex_);
   const size_t most = std::max(limit_, kLeastKept);
   used_ -= size;
-  if (Slabs::suits(size)) return slabs_.put(buffer, size, most);
+  poison(buffer, size);
+  if (is_piece(size)) return slabs_.put(buffer, size, most);
   free_[size].push_back(buffer);
   kept_ += size;
   if (kept_ > most) drop_beyond(most);

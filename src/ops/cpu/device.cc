@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/cpu_info.h"
 #include "base/memory_info.h"
+#include "base/poison.h"
 #include "ops/cpu/dispatch.h"
 #include "ops/table.h"
 
@@ -101,6 +102,7 @@ std::shared_ptr<void> allocate_huge(uint64_t bytes) {
 #if defined(__linux__)
   madvise(p, size, MADV_HUGEPAGE);
 #endif
+  poison_beyond(p, bytes, size);
   return {p, [](void* q) { std::free(q); }};
 }
 
@@ -109,7 +111,7 @@ std::shared_ptr<void> allocate_large(uint64_t bytes) {
   static std::mutex mutex;
   static std::weak_ptr<void> current;  // its pieces keep the chunk alive
   static uint64_t used = 0;
-  const uint64_t size = (bytes + kAlign - 1) / kAlign * kAlign;
+  const uint64_t size = (bytes + kAlign - 1) / kAlign * kAlign + (kPoison ? kAlign : 0);
   std::lock_guard lock(mutex);
   auto chunk = current.lock();
   if (!chunk || used + size > kChunk) {
@@ -119,6 +121,7 @@ std::shared_ptr<void> allocate_large(uint64_t bytes) {
   }
   void* piece = static_cast<char*>(chunk.get()) + used;
   used += size;
+  poison_beyond(piece, bytes, size);
   return {std::move(chunk), piece};
 }
 
@@ -140,6 +143,7 @@ void* thread_scratch(int slot, size_t bytes) {
     CHECK(b.data != nullptr, "out of memory: {} bytes", size);
     b.size = size;
   }
+  poison_beyond(b.data.get(), bytes, b.size);
   return b.data.get();
 }
 
