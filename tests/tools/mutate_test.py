@@ -64,6 +64,14 @@ def test_what_is_neither_statements_nor_an_expression_is_refused(old):
         mutant(old=old)
 
 
+def test_the_end_of_a_statement_is_refused(tmp_path):
+    with pytest.raises(mutate.Wrong, match="area-1: `old` ends a statement that begins before it; leave out the ;"):
+        mutant(old="a + 1;", new="a;")
+    for before in ("a();", "if (a)", "else", "{", "case 1:", "a();  // why", "#ifdef A"):
+        (tmp_path / "f.cc").write_text(f"{before}\n  g(a);\n")
+        mutant(old="g(a);")
+
+
 def test_the_middle_of_a_string_is_refused():
     (root / "f.cc").write_text("query(\"SELECT 1\\\" WHERE a\", 'x', '\"', b);")
     with pytest.raises(mutate.Wrong, match="in the middle of a string"):
