@@ -4,9 +4,9 @@
 
 namespace anabranch {
 
-void require_silu(ConfigReader& c) {
-  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu" && act != "swish")
-    c.unsupported("hidden_act", act, "silu is");
+void require_silu(ConfigReader& c, const char* key) {
+  if (const auto act = c.string_or(key, "silu"); act != "silu" && act != "swish")
+    c.unsupported(key, act, "silu is");
 }
 
 int integer_of(ConfigReader& c, const char* key, int low, int high, int fallback, int none) {
@@ -132,7 +132,8 @@ std::vector<int> sparse_layers(ConfigReader& c, const MoeKeys& keys, int layers)
   const bool listed = keys.layers == Layers::listed && c.has("mlp_layer_types");
   if (listed) sparse = listed_layers(c, layers);
   if (keys.layers == Layers::after_dense || (keys.layers == Layers::listed && !listed)) {
-    const int dense = c.integer_or(keys.dense_key, 0, 1024, keys.default_dense);
+    const int dense =
+        keys.dense_key ? c.integer_or(keys.dense_key, 0, 1024, keys.default_dense) : keys.default_dense;
     std::fill_n(sparse.begin(), std::min(dense, layers), false);
   }
   std::vector<int> out;

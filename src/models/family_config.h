@@ -28,8 +28,8 @@ bool is_llama_member(const std::string& model_type);
 // All of them, each followed by ", ".
 std::string llama_member_names();
 
-// Remembers an error if "hidden_act" is anything but silu (also called swish).
-void require_silu(ConfigReader& config);
+// Remembers an error if the activation is anything but silu (also called swish).
+void require_silu(ConfigReader& config, const char* key = "hidden_act");
 
 // The default where the key is absent; `none` where it is null.
 int integer_of(ConfigReader& config, const char* key, int low, int high, int fallback, int none);
@@ -49,9 +49,9 @@ struct MoeKeys {
   const char *normalise = nullptr, *scale = nullptr, *least_sum = nullptr, *tolerance = nullptr;
   bool groups = false;  // "n_group" and "topk_group" are read; routing has their defaults
   // Which layers are mixtures. stepped: every "decoder_sparse_step"-th, except those in "mlp_only_layers".
-  // after_dense: those after as many as dense_key says. listed: those that are "sparse" in "mlp_layer_types",
-  // and without that key as after_dense. between: every "moe_layer_interval"-th from "moe_layer_start_index"
-  // to "moe_layer_end_index".
+  // after_dense: those after as many as dense_key says, or default_dense if there is no such key. listed:
+  // those that are "sparse" in "mlp_layer_types", and without that key as after_dense. between: every
+  // "moe_layer_interval"-th from "moe_layer_start_index" to "moe_layer_end_index".
   enum class Layers { all, stepped, after_dense, listed, between } layers = Layers::all;
   const char* dense_key = "first_k_dense_replace";
   int default_dense = 0;

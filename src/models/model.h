@@ -26,6 +26,7 @@ struct ModelWeights {
   nn::Norm norm;  // after the layers
   OutputHead head;
   std::optional<nn::Mtp> mtp = {};
+  std::optional<nn::Norm> embedding_norm = {};
 };
 
 class Model {
