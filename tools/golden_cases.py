@@ -277,6 +277,14 @@ def longrope(pairs):
             "long_factor": [1.0 + 0.8 * i for i in range(pairs)]}
 
 
+FULL, WINDOW = "full_attention", "sliding_attention"
+
+
+def by_kind(model_type, architecture, layers, **over):
+    """A case whose layers with windows differ from the others in more than the window."""
+    return member(model_type, architecture, layer_types=layers, num_hidden_layers=len(layers), sliding_window=21, **over)
+
+
 # In their GGUF files the matrices' widths are multiples of 32.
 WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
 GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
@@ -405,4 +413,26 @@ CASES |= {
     "olmoe_gguf": member("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2, num_key_value_heads=4, **WIDE),
     "ernie4_5_moe_gguf": member("ernie4_5_moe", "Ernie4_5_Moe", moe_num_experts=4, moe_k=2, num_experts_per_tok=2, moe_intermediate_size=32,
                                 moe_num_shared_experts=1, moe_layer_start_index=1, head_dim=32, **WIDE),
+    # Layers of two kinds. Values narrower than keys, and sinks only in layers with windows.
+    "mimo_v2_flash": by_kind("mimo_v2_flash", "MiMoV2Flash", [FULL, WINDOW, WINDOW], head_dim=12, v_head_dim=8, num_key_value_heads=1,
+                             n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, attention_bias=True, long=True,
+                             world="published"),
+    "step3p7": by_kind("step3p5", "Step3p7", [FULL, WINDOW, WINDOW, FULL], head_dim=12, num_sliding_attention_heads=2,
+                       num_key_value_heads=1, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+                       share_expert_dim=28, pad_token_id=1, mlp_layer_types=["dense", "sparse", "sparse", "dense"],
+                       swiglu_limits=[0, 0.7, None, 0], swiglu_limits_shared=[0.6, 0.8, 0, 0], world="published"),
+    "laguna": by_kind("laguna", "Laguna", [FULL, WINDOW, WINDOW], head_dim=12, num_attention_heads_per_layer=[4, 6, 2], num_experts=5,
+                      num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+                      moe_router_logit_softcapping=1.5, moe_routed_scaling_factor=1.7, long=True, world="published"),
+    "laguna_elements": by_kind("laguna", "Laguna", [WINDOW, FULL], head_dim=12, gating="per-element", num_experts=5, attention_bias=True,
+                               num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28, dtype="f32",
+                               rope_parameters={FULL: YARN, WINDOW: {"rope_type": "default", "rope_theta": 3000.0}}),
+    "muse_glimmer_nested": by_kind("muse_glimmer_text", "MuseGlimmer", [FULL, WINDOW, WINDOW, FULL], head_dim=12, post_norm_eps=1e-2,
+                                   rms_norm_eps=1e-3, final_logit_softcapping=12.0, output_multiplier=0.7, qk_scale_factor=2.0,
+                                   layer_rope_theta=[0, 1.0, 1.0, 0], world="nested"),
+    "hy_v3": member("hy_v3", "HYV3", head_dim=12, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, mlp_bias=True,
+                    attention_bias=True, num_hidden_layers=3, world="published"),
+    "granite_swa": by_kind("granite_swa", "GraniteSWA", [FULL, WINDOW, WINDOW], layer_rope_theta=[0, 5000.0, 20000.0], **GRANITE, long=True),
+    "granitemoe_swa": by_kind("granitemoe_swa", "GraniteMoeSWA", [WINDOW, FULL], num_local_experts=5, num_experts_per_tok=2,
+                              intermediate_size=20, shared_intermediate_size=28, **GRANITE, world="published"),
 }

@@ -13,6 +13,7 @@ VOCAB = 263
 COMMON = {"vocab_size": VOCAB, "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
           "max_position_embeddings": 1024, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 MAMBA, FULL, CONV, MLP, MOE = "linear_attention", "full_attention", "conv", "mlp", "moe"
+WINDOW = "sliding_attention"
 
 
 def nemotron_h(layers, **over):
@@ -46,6 +47,12 @@ def lfm2(layers, **over):
     return COMMON | {
         "architectures": ["Lfm2ForCausalLM"], "model_type": "lfm2", "layer_types": layers, "num_hidden_layers": len(layers),
         "intermediate_size": 90, "block_multiple_of": 8, "norm_eps": 1e-5, "rope_theta": 10000.0} | over
+
+
+def lfm3(layers, **over):
+    return COMMON | {
+        "architectures": ["Lfm3ForCausalLM"], "model_type": "lfm3", "layer_types": layers, "num_hidden_layers": len(layers),
+        "intermediate_size": 40, "head_dim": 16, "norm_eps": 1e-5, "sliding_window": 30, "tie_word_embeddings": False} | over
 
 
 def bamba(layers, **over):
@@ -140,6 +147,12 @@ HYBRID_CASES = {
     "lfm2_moe": dict(config=lfm2(
         [CONV, FULL, CONV], architectures=["Lfm2MoeForCausalLM"], model_type="lfm2_moe", num_experts=6, num_experts_per_tok=2,
         moe_intermediate_size=20, num_dense_layers=1, routed_scaling_factor=1.5)),
+    "lfm3": dict(config=lfm3([CONV, WINDOW, FULL, CONV]), long=True),
+    "lfm3_biases": dict(config=lfm3(
+        [WINDOW, CONV, FULL], conv_bias=True, attention_bias=True, conv_L_cache=4, use_sandwich_norm=False, use_attention_gate=False,
+        rope_parameters={WINDOW: {"rope_type": "default", "rope_theta": 5000.0},
+                         FULL: {"rope_type": "proportional", "rope_theta": 30000.0, "partial_rotary_factor": 0.3, "factor": 2.0}}),
+        dtype="f32"),
     # Experts without a gate, in a latent space.
     "nemotron_h_moe": dict(config=nemotron_h(
         [MAMBA, MOE, FULL, MOE], n_routed_experts=8, num_experts_per_tok=3, n_group=2, topk_group=1, routed_scaling_factor=2.5,

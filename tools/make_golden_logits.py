@@ -15,6 +15,7 @@ time from its own cache; `greedy_gap` is the smallest top-2 distance of log-prob
 the continuation is no near-tie). Everything is computed in fp32 from the weights exactly as they are stored.
 """
 import argparse
+import copy
 import json
 import math
 import os
@@ -224,11 +225,15 @@ def random_weights(config, rng):
 
 def drawn_weights(config, rng):
     """Random values for every tensor that Transformers' own class of this config has, by what its name says it is."""
-    kind = transformers.AutoConfig.for_model(**config)
+    outer = TOWERS.get(config["model_type"])
+    kind = transformers.AutoConfig.for_model(**(nested_config(config) if outer else config))
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(kind)
+        model = (transformers.AutoModelForImageTextToText if outer else transformers.AutoModelForCausalLM).from_config(kind)
     tied, out = config["tie_word_embeddings"], {}
     for name, tensor in model.state_dict().items():
+        if outer and ".language_model." not in name and not name.startswith("lm_head."):
+            continue
+        name = name.replace("model.language_model.", "model.")
         shape, gain = tuple(tensor.shape), 1.5
         if not shape:  # of xIELU
             values = np.array(0.4 if name.endswith(".beta") else -0.05)
@@ -241,6 +246,8 @@ def drawn_weights(config, rng):
             values = rng.uniform(-0.5, 0.5, shape) + (4 if tied and name == "model.norm.weight" else 0)
         elif len(shape) == 1:  # of a norm; tied: a large one at the end, or a token would only ask for itself
             values = rng.uniform(0.5, 1.5, shape) + (4 if tied and name == "model.norm.weight" else 0)
+            if config["model_type"] == "step3p5" or (config["model_type"] == "muse_glimmer_text" and name.endswith("layernorm.weight")):
+                values = values - 1  # stored as w for 1 + w
         elif name == "model.embed_tokens.weight":
             values = rng.standard_normal(shape) * 2 / math.sqrt(shape[1]) / config.get("embedding_multiplier", 1)
             values /= math.sqrt(shape[1]) if config["model_type"] in ("gemma", "vaultgemma") else 1  # multiplies it
@@ -355,7 +362,23 @@ def to_mlx_names(tensors, config):
     return out
 
 
+# Text models that Transformers knows only as a part of another model, with a tower that is not stored: that model's type,
+# its class, and what else its config needs.
+TOWERS = {
+    "step3p5": {"model_type": "step3p7", "architectures": ["Step3p7ForConditionalGeneration"], "image_token_id": 1000,
+                "vision_config": {"width": 16, "layers": 1, "heads": 1, "image_size": 28, "mlp_ratio": 1.0}},
+    "muse_glimmer_text": {"model_type": "muse_glimmer", "architectures": ["MuseGlimmerForConditionalGeneration"],
+                          "out_hidden_size": 64, "projector_hidden_size": 16, "image_token_id": 1000, "video_token_id": 1001,
+                          "vision_config": {"hidden_size": 16, "num_attention_heads": 1, "num_hidden_layers": 1,
+                                            "intermediate_size": 16, "pos_emb_height": 4, "pos_emb_width": 4,
+                                            "max_position_embeddings": 16}},
+}
+
+
 def nested_config(text, **more):
+    if tower := TOWERS.get(text["model_type"]):
+        config = tower | {"tie_word_embeddings": text["tie_word_embeddings"], "text_config": text} | more
+        return copy.deepcopy(config)  # Transformers changes what it is given
     if text["model_type"] in ("ministral3", "mistral4"):
         return {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
                 "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text,
@@ -385,7 +408,8 @@ def write_model(path, case, tensors):
     if case.get("world") == "published":  # under the names of published files
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as tmp:
-            write_model(pathlib.Path(tmp) / "m", {"config": case["config"]}, tensors)
+            nested = case["config"]["model_type"] in TOWERS
+            write_model(pathlib.Path(tmp) / "m", {"config": case["config"], "world": "nested" if nested else "hf"}, tensors)
             whole = all(v.dtype == np.float32 for v in tensors.values())
             model = load(pathlib.Path(tmp) / "m").to(torch.float32 if whole else torch.bfloat16)
             model._weight_conversions = get_model_conversion_mapping(model)
@@ -424,11 +448,11 @@ def write_model(path, case, tensors):
 
 # ---------------------------------------------------------------- the oracle
 def load(path):
-    vision = json.loads((path / "config.json").read_text())["model_type"] == "mistral3"
+    vision = json.loads((path / "config.json").read_text())["model_type"] in ("mistral3", "step3p7", "muse_glimmer")
     kind = transformers.AutoModelForImageTextToText if vision else transformers.AutoModelForCausalLM
     model, info = kind.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
-    missing = [k for k in info["missing_keys"] if ".vision_tower." not in k and ".multi_modal_projector." not in k]
+    missing = [k for k in info["missing_keys"] if ".vision_" not in k and ".multi_modal_projector." not in k]
     bad = [k for k in info["unexpected_keys"] if not k.startswith("mtp.")] + missing
     bad += list(info["mismatched_keys"])
     if bad:
@@ -496,7 +520,7 @@ def make(case, seed):
             prompt[5::37] = [config["eos_token_id"][0]] * len(prompt[5::37])
     with tempfile.TemporaryDirectory() as tmp:
         plain = pathlib.Path(tmp) / "m"
-        write_model(plain, {"config": config}, exact)
+        write_model(plain, {"config": config, "world": "nested" if config["model_type"] in TOWERS else "hf"}, exact)
         model = load(plain)
     runs = []
     for prompt in prompts:

@@ -30,6 +30,19 @@ constexpr Names kMoeNames[] = {
     {".block_sparse_moe.e_score_correction_bias.", ".mlp.gate.e_score_correction_bias."},
     {".block_sparse_moe.shared_experts.", ".mlp.shared_expert."},
     {".block_sparse_moe.", ".mlp."},
+    // Hy3, Laguna
+    {".mlp.router.gate.", ".mlp.gate."},
+    {".mlp.router.expert_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".mlp.expert_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".mlp.experts.e_score_correction_bias.", ".mlp.gate.e_score_correction_bias."},
+    // Step, and in MLX's files
+    {".mlp.gate.gate.", ".mlp.gate."},
+    {".mlp.gate.router_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".mlp.share_expert.", ".mlp.shared_expert."},
+    {".moe.gate.", ".mlp.gate."},
+    {".moe.router_bias.", ".mlp.gate.e_score_correction_bias."},
+    {".moe.", ".mlp.switch_mlp."},
+    {".share_expert.", ".mlp.shared_expert."},
     {".mlp.router.", ".mlp.gate."},
     // EXAONE, Ernie, Hunyuan, DeepSeek and GLM
     {".mlp.e_score_correction_bias.", ".mlp.gate.e_score_correction_bias."},
@@ -77,7 +90,7 @@ std::string common_moe_name(std::string name) {
 }
 
 // The final norm and the embedding of Nemotron-H, LFM2, Bamba, Ling, Phi and GPT-NeoX, norms in OLMo Hybrid's
-// layers, and the attention of Ling and GPT-NeoX.
+// layers, the attention of Ling and GPT-NeoX, the gate of LFM3's and Muse Glimmer's, and the sinks of MiMo's.
 std::string common_name(std::string_view rest) {
   for (const auto& [own, common] : {Names{"embeddings.", "embed_tokens."},
                                     {"word_embeddings.", "embed_tokens."},
@@ -90,6 +103,8 @@ std::string common_name(std::string_view rest) {
   std::string name(rest);
   for (const auto& [own, common] : {Names{".attention_layer_norm.", ".input_layernorm."},
                                     {".feedforward_layer_norm.", ".post_attention_layernorm."},
+                                    {".self_attn.gate_proj.", ".self_attn.g_proj."},
+                                    {".self_attn.attention_sink_bias", ".self_attn.sinks"},
                                     {".attention.dense.", ".self_attn.o_proj."},
                                     {".attention.", ".self_attn."}})
     if (const size_t at = name.find(own); at != std::string::npos) name.replace(at, own.size(), common);
@@ -102,11 +117,14 @@ std::optional<std::string> fold_name(std::string_view name) {
   std::string_view rest = name;
   strip(rest, "language_model.");
   const bool in_model = strip(rest, "model.") || strip(rest, "backbone.") || strip(rest, "gpt_neox.");
-  if (in_model && !strip(rest, "language_model.")) strip(rest, "text_model.");
+  if (in_model && strip(rest, "language_model."))
+    strip(rest, "model.");  // both: Step, saved by Transformers
+  else if (in_model)
+    strip(rest, "text_model.");
   if (rest == "embed_out.weight") return "lm_head.weight";  // GPT-NeoX
-  for (std::string_view vision :
-       {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.", "mm_projector.",
-        "embed_vision.", "audio_tower.", "embed_audio.", "connector.", "image_newline"})
+  for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
+                                  "mm_projector.", "embed_vision.", "audio_tower.", "embed_audio.",
+                                  "connector.", "image_newline", "vit_large_projector.", "vision_adapter."})
     if (rest.starts_with(vision)) return std::nullopt;
   // Mistral's own files have other parts of a tower under these names, alone (mistral_native.cc).
   if (in_model && (rest.starts_with("vision_encoder.") || rest.starts_with("vision_projection.")))

@@ -5,6 +5,7 @@
 
 #include "base/outside_text.h"
 #include "checkpoint/quantize.h"
+#include "ops/table.h"
 
 namespace anabranch {
 namespace {
@@ -249,6 +250,28 @@ void rows_of_heads(int head_dim, int width, std::vector<int64_t>& queries, std::
   }
 }
 
+nn::Norm plain_norm(const ModelBuilder& builder, int size, float eps) {
+  return nn::Norm{{builder.device.to_device(filled(size, 1)), eps}};
+}
+
+// The output gate, with a row for each head or for each value. A device without gate_heads() gets the row of
+// a head once for each of its values.
+Result<void> take_gate(const ModelBuilder& builder, const std::string& prefix, const AttentionSpec& a,
+                       nn::Attention& out) {
+  const GateSpec& gate = *a.gate;
+  const int of_head = gate.of_heads ? 1 : a.value_dim > 0 ? a.value_dim : a.head_dim;
+  const int first = builder.split(a.kv_heads, a.heads / a.kv_heads).first(builder.rank());
+  const bool repeats = gate.of_heads && !builder.device.ops().gate_heads;
+  std::vector<int64_t> rows;
+  for (int64_t i = int64_t{first} * of_head; i < int64_t{first + out.heads} * of_head; i++)
+    rows.insert(rows.end(), repeats ? static_cast<size_t>(a.head_dim) : 1, i);
+  TRY(const auto source,
+      builder.take_matrix(prefix + gate.module + ".weight", int64_t{a.heads} * of_head, builder.spec.hidden));
+  out.gate = linear_of(builder, prefix + gate.module, source, std::move(rows));
+  if (!repeats && (gate.of_heads || gate.curve != ops::GateCurve::sigmoid)) out.curve = gate.curve;
+  return {};
+}
+
 }  // namespace
 
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
@@ -256,13 +279,15 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   const auto& a = *attention_of(layer.mixer);
   const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
   const int queries = a.heads / a.kv_heads * a.head_dim;  // query rows per key head
+  const int of_value = a.value_dim > 0 ? a.value_dim : a.head_dim, value_width = a.kv_heads * of_value;
   const auto by_queries = builder.split(a.kv_heads, queries), by_keys = builder.split(a.kv_heads, a.head_dim);
   const int rank = builder.rank();
-  std::vector<int64_t> query_rows, key_rows;
+  std::vector<int64_t> query_rows, key_rows, value_rows;
   append_rows(query_rows, by_queries.first(rank), by_queries.last(rank));
   append_rows(key_rows, by_keys.first(rank), by_keys.last(rank));
+  append_rows(value_rows, by_keys.first(rank) / a.head_dim * of_value,
+              by_keys.last(rank) / a.head_dim * of_value);
   const ops::Rope& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
-  std::vector<int64_t> value_rows = key_rows;
   if (a.neighbours_turn) {
     const int turned = 2 * static_cast<int>(rope.inv_freq.size());
     query_rows = pairs_apart(query_rows, a.head_dim, turned);
@@ -283,10 +308,11 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.rope = rope;
   out.norms_all_heads = a.norms_all_heads;
   out.norms_after_rope = a.norms_after_rope;
+  out.value_dim = a.value_dim;
   const char* by_heads = layer.form.qkv_by_heads;
-  TRY(auto shared, take_shared(builder, prefix + "qkv_proj", width + 2 * kv_width, a.qkv_bias));
+  TRY(auto shared, take_shared(builder, prefix + "qkv_proj", width + kv_width + value_width, a.qkv_bias));
   if (by_heads && !shared) {
-    TRY(shared, take_shared(builder, prefix + by_heads, width + 2 * kv_width, a.qkv_bias));
+    TRY(shared, take_shared(builder, prefix + by_heads, width + kv_width + value_width, a.qkv_bias));
     if (shared) rows_of_heads(a.head_dim, kv_width, query_rows, key_rows, value_rows);
   }
   if (a.output_gate) {
@@ -302,12 +328,17 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   } else {
     TRY(out.q, take_projection(builder, shared, 0, prefix + "q_proj", width, query_rows, a.qkv_bias));
   }
-  TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_queries, a.out_bias));
+  if (a.gate) TRY_VOID(take_gate(builder, prefix, a, out));
+  const auto by_values = builder.split(a.kv_heads, a.heads / a.kv_heads * of_value);
+  TRY(out.o, take_last_linear(builder, prefix + layer.form.o, by_values, a.out_bias));
   scale_linear(out.q, a.in_scale, 1);
   scale_linear(out.o, 1, a.out_scale);
+  const auto norm_of = [&](const char* name, int size) -> Result<nn::Norm> {
+    if (!a.norms_weigh) return plain_norm(builder, size, layer.norms.eps);
+    return take_norm(builder, prefix + name, size, layer.norms);
+  };
   if (a.qk_norm) {
-    TRY(out.q_norm,
-        take_norm(builder, prefix + layer.form.q_norm, a.norms_all_heads ? width : a.head_dim, layer.norms));
+    TRY(out.q_norm, norm_of(layer.form.q_norm, a.norms_all_heads ? width : a.head_dim));
   }
   if (a.kv_layer >= 0) {  // some files contain matrices that are not used
     for (const char* name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})
@@ -317,15 +348,14 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   TRY(out.k, take_projection(builder, shared, width, prefix + "k_proj", kv_width, key_rows, a.qkv_bias));
   scale_linear(*out.k, a.in_scale, a.key_scale);
   if (!a.keys_are_values) {
-    TRY(out.v, take_projection(builder, shared, width + kv_width, prefix + "v_proj", kv_width, value_rows,
+    TRY(out.v, take_projection(builder, shared, width + kv_width, prefix + "v_proj", value_width, value_rows,
                                a.qkv_bias));
     scale_linear(*out.v, a.in_scale, 1);
   }
   if (a.qk_norm) {
-    TRY(out.k_norm, take_norm(builder, prefix + layer.form.k_norm, a.norms_all_heads ? kv_width : a.head_dim,
-                              layer.norms));
+    TRY(out.k_norm, norm_of(layer.form.k_norm, a.norms_all_heads ? kv_width : a.head_dim));
   }
-  if (a.v_norm) out.v_norm = nn::Norm{{builder.device.to_device(filled(a.head_dim, 1)), layer.norms.eps}};
+  if (a.v_norm) out.v_norm = plain_norm(builder, a.head_dim, layer.norms.eps);
   return out;
 }
 
@@ -375,7 +405,7 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   if (gate) scale_linear(*gate, 1, mlp.gate_scale);
   scale_linear(down, 1, mlp.down_scale);
   nn::Mlp out{std::move(gate), std::move(up), std::move(down), mlp.activation,
-              mlp.gelu,        mlp.relu2,     mlp.xielu};
+              mlp.gelu,        mlp.relu2,     mlp.xielu,       mlp.clamped};
   if (mlp.xielu_in_files) {
     TRY(out.xielu, take_xielu(builder, prefix + "act_fn."));
   }
@@ -431,9 +461,14 @@ Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, cons
   }
   if (shared == 0) return moe;
   TRY(auto mlp, take_mlp(builder, p + "shared_expert.",
-                         {shared, spec.activation, spec.bias, spec.gated, ops::Gelu::tanh, !spec.gated}));
+                         {.intermediate = shared,
+                          .activation = spec.activation,
+                          .bias = spec.bias,
+                          .gated = spec.gated,
+                          .relu2 = !spec.gated,
+                          .clamped = spec.shared_clamped}));
   scale_linear(mlp.down, 1, spec.shared_scale);
-  if (spec.bias || !spec.gated || spec.latent > 0 || spec.shared_scale != 1) {
+  if (spec.bias || !spec.gated || spec.latent > 0 || spec.shared_scale != 1 || spec.shared_clamped) {
     moe.shared_mlp = std::move(mlp);
     return moe;
   }
@@ -466,11 +501,15 @@ Result<nn::DecoderLayer> join_layer(const ModelBuilder& builder, const std::stri
   struct Place {
     const char* name;
     std::optional<nn::Norm>* norm;
+    const NormsSpec* norms;
   };
-  for (const auto& [name, norm] : {Place{form.norm1, &out.norm1}, Place{form.post1, &out.post1},
-                                   Place{form.norm2, &out.norm2}, Place{form.post2, &out.post2}})
+  NormsSpec after = layer.norms;
+  if (after.post_eps > 0) after.eps = after.post_eps;
+  for (const auto& [name, norm, norms] :
+       {Place{form.norm1, &out.norm1, &layer.norms}, Place{form.post1, &out.post1, &after},
+        Place{form.norm2, &out.norm2, &layer.norms}, Place{form.post2, &out.post2, &after}})
     if (name) {
-      TRY(*norm, take_norm(builder, prefix + name, builder.spec.hidden, layer.norms));
+      TRY(*norm, take_norm(builder, prefix + name, builder.spec.hidden, *norms));
     }
   out.parallel = form.parallel;
   if (form.parallel && !out.norm2) out.norm2 = out.norm1;

@@ -26,6 +26,8 @@ constexpr OuterType kOuterTypes[] = {
     {"got_ocr2", "qwen2", true},
     {"lfm2_vl", "lfm2", true},
     {"lighton_ocr", "qwen3", true},
+    {.model_type = "step3p7", .text_type = "step3p5", .always = true},
+    {.model_type = "muse_glimmer", .text_type = "muse_glimmer_text", .always = true},
 };
 
 }  // namespace
@@ -51,12 +53,14 @@ std::string text_type_of(const Json& config) {
   if (!around) return type;
   const auto text = config.find("text_config");
   const std::string inner = text != config.end() && text->is_object() ? string_at(*text, "model_type") : "";
-  return inner.empty() || (around->other_name && inner == around->other_name) ? around->text_type : inner;
+  const bool named =
+      !inner.empty() && !around->always && (!around->other_name || inner != around->other_name);
+  return named ? inner : around->text_type;
 }
 
-void require_silu(ConfigReader& c) {
-  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu" && act != "swish")
-    c.unsupported("hidden_act", act, "silu is");
+void require_silu(ConfigReader& c, const char* key) {
+  if (const auto act = c.string_or(key, "silu"); act != "silu" && act != "swish")
+    c.unsupported(key, act, "silu is");
 }
 
 namespace {
@@ -232,7 +236,8 @@ std::vector<int> sparse_layers(ConfigReader& c, const MoeKeys& keys, int layers)
   const bool listed = keys.layers == Layers::listed && c.has("mlp_layer_types");
   if (listed) sparse = listed_layers(c, layers);
   if (keys.layers == Layers::after_dense || (keys.layers == Layers::listed && !listed)) {
-    const int dense = c.integer_or(keys.dense_key, 0, 1024, keys.default_dense);
+    const int dense =
+        keys.dense_key ? c.integer_or(keys.dense_key, 0, 1024, keys.default_dense) : keys.default_dense;
     std::fill_n(sparse.begin(), std::min(dense, layers), false);
   }
   std::vector<int> out;

@@ -36,6 +36,7 @@ struct OuterType {
       text_type;      // what a text_config without "model_type" is, or the config itself without text_config
   bool tied = false;  // the default of "tie_word_embeddings"
   const char* other_name = nullptr;  // of text_type
+  bool always = false;               // text_type, whatever a text_config states
 };
 const OuterType* find_outer_type(const std::string& model_type);
 // All of them, each followed by ", ".
@@ -44,8 +45,8 @@ std::string outer_type_names();
 // MiniMax-01's type in published files.
 std::string text_type_of(const Json& config);
 
-// Remembers an error if "hidden_act" is anything but silu (also called swish).
-void require_silu(ConfigReader& config);
+// Remembers an error if the activation is anything but silu (also called swish).
+void require_silu(ConfigReader& config, const char* key = "hidden_act");
 
 // What an MLP without a gate applies to up(x), by the name under `key`; xielu is only for families that may
 // have it.
@@ -75,9 +76,9 @@ struct MoeKeys {
   const char *scores = nullptr, *combination = nullptr;
   bool groups = false;  // "n_group" and "topk_group" are read; routing has their defaults
   // Which layers are mixtures. stepped: every "decoder_sparse_step"-th, except those in "mlp_only_layers".
-  // after_dense: those after as many as dense_key says. listed: those that are "sparse" in "mlp_layer_types",
-  // and without that key as after_dense. between: every "moe_layer_interval"-th from "moe_layer_start_index"
-  // to "moe_layer_end_index".
+  // after_dense: those after as many as dense_key says, or default_dense if there is no such key. listed:
+  // those that are "sparse" in "mlp_layer_types", and without that key as after_dense. between: every
+  // "moe_layer_interval"-th from "moe_layer_start_index" to "moe_layer_end_index".
   enum class Layers { all, stepped, after_dense, listed, between } layers = Layers::all;
   const char* dense_key = "first_k_dense_replace";
   int default_dense = 0;

@@ -57,20 +57,6 @@ void read_layer_types(GemmaReader& r, int layers) {
   if (r.gemma4()) r.windowed.back() = false;  // as Transformers does
 }
 
-// Gemma 4's full layers rotate only the first part of a head's pairs; the others have frequency 0.
-ops::Rope proportional_rope(ConfigReader& rope, int head_dim, double default_theta) {
-  if (head_dim % 2 != 0) rope.invalid(fmt::format("heads of {} dimensions cannot turn in pairs", head_dim));
-  const double theta = rope.number_or("rope_theta", 1, 1e12, default_theta);
-  const double factor = rope.number_or("factor", 1e-3, 1e6, 1);
-  const double part = rope.number_or("partial_rotary_factor", 0, 1, 1);
-  const int turned = static_cast<int>(part * head_dim / 2);
-  ops::Rope out;
-  for (int i = 0; i < head_dim / 2; i++)
-    out.inv_freq.push_back(i < turned ? static_cast<float>(std::pow(theta, -2.0 * i / head_dim) / factor)
-                                      : 0.0f);
-  return out;
-}
-
 // The rope of one kind of layer, from "rope_parameters" by kind or from the keys of older files.
 ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
   const char* kind = windowed ? "sliding_attention" : "full_attention";
@@ -98,7 +84,7 @@ ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
   ConfigReader rope(own, "rope parameters"), plain(holder, "rope parameters");
   const bool proportional = rope.string_or("rope_type", "default") == "proportional";
   if (!proportional) require_whole_heads(r.c, own);
-  const ops::Rope out = proportional ? proportional_rope(rope, head_dim, default_theta)
+  const ops::Rope out = proportional ? proportional_rope(plain, own, head_dim, default_theta)
                                      : read_rope(plain, own, head_dim, default_theta).rope;
   for (const auto& checked : {rope.check(), plain.check()})
     if (!checked) r.c.invalid(checked.error().message);

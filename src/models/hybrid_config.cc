@@ -413,6 +413,7 @@ struct Hybrid {
 };
 constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
                                {"lfm2_moe", read_lfm2_moe},
+                               {"lfm3", read_lfm3},
                                {"nemotron_h", read_nemotron_h},
                                {"granitemoehybrid", read_granite_h},
                                {"bamba", read_bamba},

@@ -74,6 +74,7 @@ MlpSpec read_mlp(ConfigReader& c, const char* key, int absent, bool bias);
 void read_falcon_h1(ConfigReader& c, const Json& config, ModelSpec& spec);
 void read_minimax(ConfigReader& c, const Json& config, ModelSpec& spec);
 void read_lara(ConfigReader& c, const Json& config, ModelSpec& spec);
+void read_lfm3(ConfigReader& c, const Json& config, ModelSpec& spec);
 void read_ling(ConfigReader& c, const Json& config, ModelSpec& spec);
 void read_kimi_linear(ConfigReader& c, const Json& config, ModelSpec& spec);
 

@@ -7,13 +7,14 @@
 
 #include "base/outside_text.h"
 #include "models/family_config.h"
+#include "models/llama_members_by_kind.h"
 #include "models/llama_members_more.h"
 #include "models/rope.h"
 
 namespace anabranch {
 namespace {
 
-constexpr std::span<const Member> kTables[] = {kMembers, kMoreMembers};
+constexpr std::span<const Member> kTables[] = {kMembers, kMoreMembers, kMembersByKind};
 
 const Member* find_member(const std::string& model_type) {
   for (const auto table : kTables)
@@ -68,6 +69,28 @@ std::vector<bool> read_turning_layers(ConfigReader& c, int layers) {
   return turning;
 }
 
+// Whether `full` leaves the layer without a window.
+bool is_full(Member::Full full, int layer, int layers, int pattern) {
+  if (pattern == 0) return false;
+  if (full == Member::Full::first) return layer % pattern == 0;
+  if (full == Member::Full::counted_back) return (layers - 1 - layer) % pattern == 0;
+  return (layer + 1) % pattern == 0 || (full == Member::Full::last_and_zero && layer == 0);
+}
+
+// Each layer's number in "layer_rope_theta".
+std::vector<double> read_thetas(ConfigReader& c, const Member& member, int layers) {
+  const auto listed = c.numbers("layer_rope_theta", 0, 1e12);
+  if (static_cast<int>(listed.size()) == layers) return listed;
+  if (c.has("layer_rope_theta")) c.invalid("layer_rope_theta does not have num_hidden_layers entries");
+  std::vector<double> thetas;
+  for (int i = 0; i < layers; i++) {
+    const bool still =
+        member.turns == Member::Turns::marks && is_full(member.full, i, layers, member.pattern);
+    thetas.push_back(still ? 0 : 1);
+  }
+  return thetas;
+}
+
 // Which layers have a window without "layer_types".
 std::vector<bool> implied_windows(ConfigReader& c, const Member& member, const std::vector<bool>& turning) {
   using Windows = Member::Windows;
@@ -80,22 +103,20 @@ std::vector<bool> implied_windows(ConfigReader& c, const Member& member, const s
   const int dense_pattern =
       member.dense_pattern ? c.integer_or("prefix_dense_sliding_window_pattern", 1, 1024, 1) : 0;
   std::vector<bool> windows;
-  for (int i = 0; i < static_cast<int>(turning.size()); i++) {
+  const int layers = static_cast<int>(turning.size());
+  for (int i = 0; i < layers; i++) {
     if (member.dense_pattern) {
       windows.push_back(i < dense ? (i + 1) % dense_pattern != 0
                                   : (i - dense + 1) % std::max(1, pattern) != 0);
-      continue;
-    }
-    if (member.pattern_begins) {
-      windows.push_back(i % pattern != 0);
       continue;
     }
     const bool before = i < some && i % 2 == 0;
     const bool late = member.windows == Windows::switched || member.windows == Windows::late;
     windows.push_back(late                                        ? i >= some
                       : member.windows == Windows::switched_turns ? before
-                      : member.windows == Windows::switched_still ? !turning[static_cast<size_t>(i)]
-                                                                  : pattern == 0 || (i + 1) % pattern != 0);
+                      : member.windows == Windows::switched_still
+                          ? !turning[static_cast<size_t>(i)]
+                          : !is_full(member.full, i, layers, pattern));
   }
   return windows;
 }
@@ -153,6 +174,8 @@ void read_layers(ConfigReader& c, const Member& member, const MlpSpec& mlp, Mode
                          : integer_of(c, "sliding_window", 0, 1 << 27, member.window, 0);
   std::vector<bool> turning(static_cast<size_t>(layers), true);
   if (member.turns == Turns::listed) turning = read_turning_layers(c, layers);
+  if (member.turns == Turns::thetas || member.turns == Turns::marks)
+    for (size_t i = 0; const double theta : read_thetas(c, member, layers)) turning[i++] = theta != 0;
   const auto windows = read_windows(c, member, turning, window);
   if (member.turns == Turns::windowed || (member.turns == Turns::windowed_if_any && window > 0))
     turning = windows;
@@ -219,10 +242,25 @@ void apply_alpha(ConfigReader& c, double default_theta, int head_dim, Json& own)
   own = {{"rope_type", "default"}, {"rope_theta", theta * std::pow(alpha, head_dim / (head_dim - 2.0))}};
 }
 
+// See Member::by_kind.
+Json rope_of_kind(ConfigReader& c, const KindRopes& ropes, bool windowed) {
+  if (!c.object("rope_scaling").empty())
+    c.unsupported("rope_scaling", "an object", "rope_parameters is, in this family");
+  if (!c.has("rope_parameters"))
+    return {{"rope_type", "default"},
+            {"rope_theta", windowed ? ropes.windowed_theta : ropes.theta},
+            {"partial_rotary_factor", windowed ? ropes.windowed_part : ropes.part}};
+  const char* kind = windowed ? "sliding_attention" : "full_attention";
+  if (!c.object("rope_parameters").contains(kind))
+    c.unsupported("rope_parameters", fmt::format("without an entry for {}", kind), "one for each kind is");
+  return rope_parameters_of(c, kind);
+}
+
 // The keys of a layer's rope.
 Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& attention) {
   using Ropes = Member::Ropes;
   const bool windowed = attention.window > 0;
+  if (member.by_kind) return rope_of_kind(c, *member.by_kind, windowed);
   if (member.ropes == Ropes::scaled_without_windows) return rope_scaled_without_windows(c, member, windowed);
   Json own = rope_parameters_of(c, windowed ? "sliding_attention" : "full_attention");
   if (member.absent_rope && !c.has("rope_parameters") && !c.has("rope_scaling"))
@@ -246,6 +284,10 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
 
 // How many of a head's dimensions turn.
 int dims_that_turn(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
+  if (member.by_kind) {
+    const bool plain = own.value("rope_type", own.value("type", Json("default"))) == "default";
+    return turned_dims(c, own, head_dim, plain ? member.by_kind->usual_part : 1);
+  }
   if (member.partial == 0) {
     require_whole_heads(c, own);
     return head_dim;
@@ -270,10 +312,15 @@ void read_ropes(ConfigReader& c, const Member& member, ModelSpec& spec) {
   if (spec.family == "ministral3" && !c.has("rope_parameters") && !c.has("rope_scaling"))
     c.unsupported("rope_parameters", "absent", "they are needed in ministral3");
   std::vector<Json> kinds;
-  for (LayerSpec& layer : spec.layers) {
+  std::vector<double> thetas;
+  if (member.turns == Member::Turns::thetas && c.has("layer_rope_theta"))
+    thetas = read_thetas(c, member, static_cast<int>(spec.layers.size()));
+  for (size_t i = 0; i < spec.layers.size(); i++) {
+    LayerSpec& layer = spec.layers[i];
     const auto& attention = std::get<AttentionSpec>(layer.mixer);
     Json own;
     if (layer.rope != 0) own = rope_of_layer(c, member, attention);
+    if (layer.rope != 0 && !thetas.empty()) own["rope_theta"] = thetas[i];
     const auto at = std::ranges::find(kinds, own);
     layer.rope = static_cast<int>(at - kinds.begin());
     if (at != kinds.end()) continue;
@@ -335,7 +382,7 @@ MlpSpec read_mlp(ConfigReader& c, const Member& member) {
     return mlp;
   }
   if (!member.activation) {
-    require_silu(c);
+    if (member.act_key) require_silu(c, member.act_key);
     return mlp;
   }
   // In Gemma's configs "gelu" means the one by tanh.
@@ -388,15 +435,17 @@ void read_form(ConfigReader& c, const Member& member, ModelSpec& spec) {
 
 Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   const bool nested = json.contains("text_config") && json["text_config"].is_object();
-  ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
-  ModelSpec spec;
+  Json text = nested ? json["text_config"] : json;
   const OuterType* around = find_outer_type(string_at(json, "model_type"));
-  spec.family = around || !nested ? text_type_of(json) : c.string_or("model_type", "");
+  ModelSpec spec;
+  spec.family = around || !nested ? text_type_of(json) : string_at(text, "model_type");
   const Member* member = find_member(spec.family);
   if (!member)
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,
                       shown(spec.family));
 
+  if (member->in_usual_form) text = member->in_usual_form(std::move(text));
+  ConfigReader c(text, nested ? file + " (text_config)" : file);
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, member->context);
@@ -407,6 +456,7 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
   const MlpSpec mlp = read_mlp(c, *member);
   read_layers(c, *member, mlp, spec);
   read_experts(c, *member, mlp, spec);
+  if (member->own) member->own(c, text, spec);
   read_ropes(c, *member, spec);
   read_multipliers(c, *member, spec);
   read_form(c, *member, spec);

@@ -72,6 +72,12 @@ constexpr MoeKeys kPhiMoe{
     .routing = {.scores = RouterScores::sparse_mixer, .normalise = false, .tolerance = 0.01f},
     .tolerance = "router_jitter_noise"};
 
+// What turns in layers without windows and in those with them, where no "rope_parameters" say it. usual_part:
+// the share of each head that turns where a plain rope does not state it.
+struct KindRopes {
+  double theta, part, windowed_theta, windowed_part, usual_part;
+};
+
 struct Member {
   const char* model_type;
   // Whether q, k and v have biases: what bias_key says, or bias where it is absent or there is no such key. o
@@ -101,14 +107,18 @@ struct Member {
   } windows = Windows::none;
   int pattern = 0;                    // by_type without "layer_types": every pattern-th layer has no window
   const char* pattern_key = nullptr;  // states another pattern
-  bool pattern_begins = false;        // the first of every `pattern` layers has no window, not the last
   int first_late = 28;                // the default of "max_window_layers"
   // Layers that are not mixtures have a pattern of their own, "prefix_dense_sliding_window_pattern". If it is
   // 1, none of them has a window, and all have rotary positions.
   bool dense_pattern = false;
+  // Which one of `pattern` layers has no window: the last, the first, the last and also layer 0, or the last
+  // as counted back from the last of all.
+  enum class Full { last, first, last_and_zero, counted_back } full = Full::last;
   // Which layers have rotary positions: all, those with windows, those with windows if "sliding_window" is a
-  // number (otherwise all), or those that "no_rope_layers" lists with 1.
-  enum class Turns { all, windowed, windowed_if_any, listed } turns = Turns::all;
+  // number (otherwise all), those that "no_rope_layers" lists with 1, or those whose number in
+  // "layer_rope_theta" is not 0. In the latter case (thetas) it is the rope's theta, or it does not matter
+  // otherwise (marks), and without that list all turn, or those that `full` and `pattern` give windows.
+  enum class Turns { all, windowed, windowed_if_any, listed, thetas, marks } turns = Turns::all;
   bool neighbours_turn = false;          // see AttentionSpec
   double partial = 0;                    // the default of "partial_rotary_factor"; 0: whole heads turn
   const char* rotary_dim_key = nullptr;  // how many dimensions turn, if there is no "partial_rotary_factor"
@@ -135,6 +145,12 @@ struct Member {
   const char* dense_width_key = nullptr;  // the width of MLPs, if it is not "intermediate_size"
   double eps = 1e-6, theta = 10000;
   bool tied = false;
+  const KindRopes* by_kind = nullptr;  // "rope_parameters" has an entry for each kind of layers
+  const char* act_key = "hidden_act";  // null: it is silu
+  // Reads keys that no other member has, before the ropes are read. in_usual_form: gives older keys their
+  // usual names and form.
+  void (*own)(ConfigReader& config, const Json& json, ModelSpec& spec) = nullptr;
+  Json (*in_usual_form)(Json config) = nullptr;
   bool own_head_dim = true;  // "head_dim" is read
   // Differences in how ropes are described. scaled_without_windows: what scales them is only for layers
   // without windows, and so is "rope_theta". longrope: there is only that and the plain one. fixed_alpha: a

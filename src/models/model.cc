@@ -83,6 +83,7 @@ Tensor Model::embed(const Batch& batch) const {
   const auto of_text = [&](std::span<const int> ids) {
     const Tensor x = ops::embed(ids, weights_.embedding, chosen);
     if (spec_.normed_embedding) return weights_.norm(x);
+    if (weights_.embedding_norm) return (*weights_.embedding_norm)(x);
     return spec_.embedding_scale == 1 ? x : ops::scale(x, spec_.embedding_scale);
   };
   if (batch.images.empty()) return of_text(batch.ids);

@@ -27,6 +27,7 @@ struct ModelWeights {
   OutputHead head;
   std::optional<nn::Mtp> mtp = {};
   std::optional<nn::StreamMixer> mixer = {};  // in place of `norm`, where there are several streams
+  std::optional<nn::Norm> embedding_norm = {};
 };
 
 class Model {

@@ -118,6 +118,11 @@ OutputHead make_head(const ModelSpec& spec, ops::Weight weight, std::optional<Te
   return OutputHead(std::move(weight), spec.logits_scale, spec.logits_soft_cap, std::move(bias));
 }
 
+std::optional<nn::Norm> embedding_norm(const ModelSpec& spec, Device& device) {
+  if (spec.embedding_norm_eps == 0) return {};
+  return nn::Norm{{device.to_device(filled(spec.hidden, 1)), spec.embedding_norm_eps}};
+}
+
 // A model of the layers loaded so far, whose head is the embedding (ModelLoadOptions::begun).
 Model begin_model(const ModelSpec& spec, const ops::Weight& embedding, const std::vector<Rank>& ranks) {
   const auto& layers = ranks.front().layers;
@@ -125,7 +130,9 @@ Model begin_model(const ModelSpec& spec, const ops::Weight& embedding, const std
   first.layers.resize(layers.size());
   const nn::DecoderLayer& layer = layers.front();
   nn::Norm norm = layer.norm1 ? *layer.norm1 : layer.post1 ? *layer.post1 : *layer.norm2;
-  return {std::move(first), {embedding, {}, Ranks(ranks), std::move(norm), make_head(spec, embedding)}};
+  ModelWeights weights{embedding, {}, Ranks(ranks), std::move(norm), make_head(spec, embedding)};
+  weights.embedding_norm = embedding_norm(spec, *ranks.front().device);
+  return {std::move(first), std::move(weights)};
 }
 
 Result<Ranks> load_layers(const ModelBuilder& model, const Family& family, Placement placement,
@@ -228,8 +235,9 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   ignore_the_rest(checkpoint, spec, mtp.has_value());
   TRY_VOID(checkpoint.finish());
   return std::make_unique<Model>(
-      std::move(spec), ModelWeights{embedding, std::move(per_layer_inputs), std::move(ranks), std::move(norm),
-                                    std::move(head), std::move(mtp), std::move(mixer)});
+      std::move(spec),
+      ModelWeights{embedding, std::move(per_layer_inputs), std::move(ranks), std::move(norm), std::move(head),
+                   std::move(mtp), std::move(mixer), embedding_norm(spec, device)});
 }
 
 Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<int>& vocab) {

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "nn/ngram_input.h"
 #include "nn/normed_residual.h"
-#include "ops/experts.h"
+#include "ops/heads.h"
 #include "ops/recurrence.h"
 #include "state/sequence_state.h"
 
@@ -17,18 +17,28 @@ namespace anabranch {
 
 class Checkpoint;
 
+// An output gate with a projection of its own.
+struct GateSpec {
+  const char* module = "g_proj";
+  bool of_heads = true;  // a number for each head, otherwise for each value
+  ops::GateCurve curve = ops::GateCurve::sigmoid;
+};
+
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   int window = 0;  // sliding window, 0 = none
   bool qkv_bias = false, out_bias = false;
   bool qk_norm = false;           // of each head
+  bool norms_weigh = true;        // these norms have weights
   bool norms_all_heads = false;   // it is over all heads together instead
   bool norms_after_rope = false;  // it comes after the rotation
   bool neighbours_turn = false;   // a rope turns dimensions 2i and 2i + 1, not i and i + half, as a pair
-  bool output_gate = false;
+  bool output_gate = false;       // in q_proj
+  std::optional<GateSpec> gate = {};
   float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;            // of the scores, 0 = none
   bool sinks = false;            // each head has a learned score without a value (ops::ScoreSpec)
+  int value_dim = 0;             // of a head, less than head_dim; 0 = head_dim
   bool v_norm = false;           // values are normalised, without a weight
   bool keys_are_values = false;  // there is no v_proj
   int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
@@ -82,10 +92,11 @@ struct MlpSpec {
   bool bias = false;  // gate, up and down have biases
   bool gated = true;  // otherwise gelu(up(x)) takes the place of activation(gate(x)) * up(x)
   ops::Gelu gelu = ops::Gelu::tanh;
-  bool relu2 = false;                    // without a gate: relu(up(x))^2 instead of gelu(up(x))
-  std::optional<ops::Xielu> xielu = {};  // without a gate: instead of gelu(up(x))
-  bool xielu_in_files = false;           // its factors are tensors of the layer
-  float gate_scale = 1, down_scale = 1;  // factors of the outputs of both projections
+  bool relu2 = false;                           // without a gate: relu(up(x))^2 instead of gelu(up(x))
+  std::optional<ops::Xielu> xielu = {};         // without a gate: instead of gelu(up(x))
+  bool xielu_in_files = false;                  // its factors are tensors of the layer
+  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate(x)) * up(x)
+  float gate_scale = 1, down_scale = 1;         // factors of the outputs of both projections
 };
 
 struct MoeSpec {
@@ -100,7 +111,8 @@ struct MoeSpec {
   int latent = 0;            // experts' inputs and outputs have so many values; 0 = the hidden size
   bool bias = false;         // the shared expert and the projections of `latent` have biases
   bool expert_bias = false;  // the router and the experts' matrices have biases
-  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate) * up, of the routed experts
+  // In place of activation(gate) * up: of the routed experts, and of the shared one.
+  std::optional<ops::ClampedGlu> clamped = {}, shared_clamped = {};
 };
 
 // An MLP and a mixture of experts in parallel, each with its own norms (nn/mlp_and_moe.h).
@@ -126,6 +138,7 @@ struct StreamsSpec {
 
 struct NormsSpec {
   float eps = 1e-6f;
+  float post_eps = 0;       // of the norms after a layer's parts; 0 = eps
   bool offset = false;      // the family multiplies by (1 + w)
   bool layer_norm = false;  // LayerNorm, otherwise RMSNorm
   bool bias = false;        // of a LayerNorm
@@ -168,6 +181,7 @@ struct ModelSpec {
   float embedding_scale = 1;
   bool normed_embedding = false;  // the embedding's rows go through the final norm, too
   StreamsSpec streams = {};
+  float embedding_norm_eps = 0;  // above 0: embeddings are normalised, without a weight, and not scaled
   float logits_scale = 1, logits_soft_cap = 0;  // 0 = no cap; the scale comes first
   int per_layer_width = 0,
       per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none

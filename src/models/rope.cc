@@ -142,6 +142,24 @@ Json rope_parameters_of(ConfigReader& config, const char* kind) {
   return out;
 }
 
+ops::Rope proportional_rope(ConfigReader& config, const Json& parameters, int head_dim,
+                            double default_theta) {
+  ConfigReader rope(parameters, "rope parameters");
+  if (head_dim % 2 != 0) rope.invalid(fmt::format("heads of {} dimensions cannot turn in pairs", head_dim));
+  const double theta =
+      rope.number_or("rope_theta", 1, 1e12, config.number_or("rope_theta", 1, 1e12, default_theta));
+  const double factor = rope.number_or("factor", 1e-3, 1e6, 1);
+  const double part =
+      rope.number_or("partial_rotary_factor", 0, 1, config.number_or("partial_rotary_factor", 0, 1, 1));
+  if (auto checked = rope.check(); !checked) config.invalid(checked.error().message);
+  const int turned = static_cast<int>(part * head_dim / 2);
+  ops::Rope out;
+  for (int i = 0; i < head_dim / 2; i++)
+    out.inv_freq.push_back(i < turned ? static_cast<float>(std::pow(theta, -2.0 * i / head_dim) / factor)
+                                      : 0.0f);
+  return out;
+}
+
 int turned_dims(ConfigReader& config, const Json& parameters, int head_dim, double usual) {
   ConfigReader rope(parameters, "rope parameters");
   const double part =

@@ -25,6 +25,11 @@ Json rope_parameters_of(ConfigReader& config, const char* kind);
 // position has the frequencies of a sequence that ends with it.
 RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_dims, double default_theta);
 
+// A rope of whole heads, of which only the first pairs turn: the share "partial_rotary_factor" of the keys,
+// or of the config. The others have frequency 0. The frequencies are those of whole heads (type
+// "proportional").
+ops::Rope proportional_rope(ConfigReader& config, const Json& parameters, int head_dim, double default_theta);
+
 // How many of a head's dimensions turn: the share "partial_rotary_factor" of the rope's keys or of the
 // config, or `usual` where neither states it.
 int turned_dims(ConfigReader& config, const Json& parameters, int head_dim, double usual);

@@ -44,6 +44,11 @@ Attention::Projected Attention::project_all(const Normed& x) const {
   if (k) out.v = v ? products[next++] : out.k;
   if (gate) out.gate = products[next++];
   if (norms_all_heads) out.q = (*q_norm)(out.q), out.k = (*k_norm)(out.k);
+  if (value_dim > 0) {
+    const int rows = out.v.shape(0);
+    const Tensor zeros = out.v.device().zeros({rows, kv_heads, head_dim - value_dim}, Dtype::f32);
+    out.v = ops::join_heads(out.v.reshape({rows, kv_heads, value_dim}), zeros).reshape(out.k.shape());
+  }
   if (k && v_norm) out.v = norm_heads(out.v, v_norm, kv_heads, head_dim).reshape(out.k.shape());
   return out;
 }
@@ -65,7 +70,7 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   ops::Rope still;
   if (norms_after_rope) still.inv_freq.assign(rope.inv_freq.size(), 0.0f);
   ops::AttentionInputs inputs{q, k_rows, in.v};
-  if (gate) inputs.gate = &in.gate;
+  if (gate && !curve) inputs.gate = &in.gate;
   if (norms_heads) inputs.q_norm = &*q_norm, inputs.k_norm = &*k_norm;
   inputs.positions = norms_after_rope ? std::span<const int>(batch.positions) : positions;
   inputs.rope = norms_after_rope ? &still : &rope;
@@ -73,7 +78,15 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   inputs.scores = scores;
   const auto y = ops::attend(inputs, spans);
   keep_snapshots(batch, part);
-  return y;
+  return value_dim > 0 || curve ? ops::MatmulInput(finish(y.values, in.gate)) : y;
+}
+
+Tensor Attention::finish(const Tensor& attended, const Tensor& gates) const {
+  const int rows = attended.shape(0);
+  Tensor y = attended;
+  if (value_dim > 0)
+    y = ops::cut_heads(y.reshape({rows, heads, head_dim}), value_dim).reshape({rows, heads * value_dim});
+  return curve ? ops::gate_heads(y, gates, *curve) : y;
 }
 
 ops::MatmulInput Attention::attend_shared(const Projected& in, const Batch& batch, int part) const {

@@ -3,6 +3,7 @@
 #include "nn/batch.h"
 #include "nn/linear.h"
 #include "ops/attention.h"
+#include "ops/heads.h"
 
 namespace anabranch::nn {
 
@@ -16,9 +17,12 @@ struct Attention {
   // keys and values of an earlier layer, whose part of the states it is given (Gemma 4).
   std::optional<Linear> k, v;
   std::optional<Linear> gate;                  // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
+  std::optional<ops::GateCurve> curve;         // gate is of heads or of values, for ops::gate_heads()
   std::optional<Norm> q_norm, k_norm, v_norm;  // over head_dim
   bool norms_all_heads = false;  // q_norm and k_norm are over all heads together: [heads * D], [kv_heads * D]
   bool norms_after_rope = false;  // q_norm and k_norm come after the rotation
+  // Above 0: v and o have so many values for each head, fewer than D. The cache has zeros behind them.
+  int value_dim = 0;
 
   // x + post(o(attention(...))). part: the part of the states that the layer uses.
   Tensor operator()(const Normed& x, const Batch& batch, int part, const Residual& residual) const;
@@ -51,7 +55,9 @@ struct Attention {
                         bool queries) const;
   // -> [M, heads * D], for `o`.
   ops::MatmulInput attend(const Projected& in, const Batch& batch, int part) const;
-  // The same when keys and values belong to another layer.
+  // Attention's output without the zeros behind the values, and gated.
+  Tensor finish(const Tensor& attended, const Tensor& gates) const;
+  // attend() when keys and values belong to another layer.
   ops::MatmulInput attend_shared(const Projected& in, const Batch& batch, int part) const;
 };
 

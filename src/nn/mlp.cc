@@ -7,6 +7,11 @@ namespace anabranch::nn {
 Tensor Mlp::operator()(const Normed& x, const Residual& residual) const {
   const auto inner = [&] {
     const ops::Stage stage(x.x.device(), "mlp: norm, gate, up, activation");
+    if (gate && clamped) {
+      const Linear* const both[] = {&*gate, &up};
+      const auto y = project(x, both);
+      return ops::MatmulInput(ops::clamped_glu(y[0], y[1], *clamped));
+    }
     if (gate) return project_glu(x, *gate, up, activation);
     const Linear* const layers[] = {&up};
     const Tensor inner = project(x, layers)[0];

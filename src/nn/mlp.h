@@ -11,8 +11,9 @@ struct Mlp {
   Linear up, down;             // [intermediate, hidden], [hidden, intermediate]
   ops::Activation activation = ops::Activation::silu;
   ops::Gelu gelu = ops::Gelu::tanh;
-  bool relu2 = false;                    // relu(up(x))^2 instead of gelu(up(x))
-  std::optional<ops::Xielu> xielu = {};  // xielu(up(x)) instead of it
+  bool relu2 = false;                           // relu(up(x))^2 instead of gelu(up(x))
+  std::optional<ops::Xielu> xielu = {};         // xielu(up(x)) instead of it
+  std::optional<ops::ClampedGlu> clamped = {};  // in place of activation(gate(x)) * up(x)
 
   // x + post(down(...)).
   Tensor operator()(const Normed& x, const Residual& residual) const;

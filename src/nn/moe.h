@@ -26,7 +26,7 @@ struct Moe {
   std::optional<ops::ExpertMatrices> gate;  // without it experts are down(relu(up(x))^2)
   ops::ExpertMatrices up, down;
   std::optional<Shared> shared = {};
-  std::optional<Mlp> shared_mlp = {};  // in place of `shared`, if it has biases or no gate
+  std::optional<Mlp> shared_mlp = {};  // in place of `shared`, if it has biases, a clamped unit or no gate
   std::optional<Latent> latent = {};
   ops::Activation activation = ops::Activation::silu;  // for all experts
   std::optional<Norm> router_norm = {};     // for the router's input, if it differs from the experts' input

@@ -33,6 +33,12 @@ bool has_nan(std::span<const float> values) {
   return std::ranges::any_of(values, [](float x) { return std::isnan(x); });
 }
 
+std::vector<float> soft_capped(std::span<const float> logits, float cap) {
+  std::vector<float> out;
+  for (const float x : logits) out.push_back(static_cast<float>(cap * std::tanh(double{x} / cap)));
+  return out;
+}
+
 // The `count` largest, in ascending order; among equal ones the lower index.
 template <class Index>
 void take_largest(std::span<const float> values, size_t count, Index* out) {
@@ -106,6 +112,12 @@ float sigmoid(float x) {
 
 void choose_experts(std::span<const float> logits, const RouterSpec& spec, const float* expert_scale,
                     const float* choice_bias, int32_t* experts, float* weights) {
+  if (spec.soft_cap > 0) {
+    RouterSpec uncapped = spec;
+    uncapped.soft_cap = 0;
+    const std::vector<float> capped = soft_capped(logits, spec.soft_cap);
+    return choose_experts(capped, uncapped, expert_scale, choice_bias, experts, weights);
+  }
   const auto top_k = static_cast<size_t>(spec.top_k);
   const bool sparse = spec.scores == RouterSpec::Scores::sparse_mixer;
   const Scorer score(logits, spec.scores);

@@ -45,6 +45,11 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   return gate.device().ops().swiglu(gate, up, activation);
 }
 
+Tensor clamped_glu(const Tensor& gate, const Tensor& up, const ClampedGlu& how) {
+  require_same_shape("clamped_glu", gate, up);
+  return gate.device().ops().clamped_glu(gate, up, how);
+}
+
 Tensor relu2(const Tensor& x) {
   require_f32("relu2", "x", x, x.dims());
   return x.device().ops().relu2(x);

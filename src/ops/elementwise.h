@@ -26,10 +26,12 @@ enum class Activation { silu, gelu_tanh };
 // is up, within -limit and limit (gpt-oss).
 struct ClampedGlu {
   float alpha = 1.702f, limit = 7;
+  bool silu_first = false;  // silu(gate), at most limit, times u takes its place (Step 3.5)
 };
 
 // activation(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation = Activation::silu);
+Tensor clamped_glu(const Tensor& gate, const Tensor& up, const ClampedGlu& how);
 
 // GELU: x times the standard normal cumulative distribution at x, by tanh as above or by erf. x of any shape.
 enum class Gelu { tanh, erf };

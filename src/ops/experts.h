@@ -40,6 +40,7 @@ struct RouterSpec {
   int groups = 1, top_groups = 1;
   bool best_of_group = false;  // a group counts by its best score alone; not on GPUs
   float tolerance = 0;         // sparse_mixer: how much worse, relative to the score
+  float soft_cap = 0;          // above 0: logits are soft_cap * tanh(logit / soft_cap) first; not on GPUs
 };
 
 // The experts of each row in ascending order, and their weights.

@@ -19,4 +19,18 @@ Tensor join_heads(const Tensor& a, const Tensor& b) {
   return a.device().ops().join_heads(a, b);
 }
 
+Tensor cut_heads(const Tensor& x, int keep) {
+  require_f32("cut_heads", "x", x, 3);
+  require(keep >= 1 && keep <= x.shape(2), "cut_heads", "{} of {} values cannot be kept.", keep, x.shape(2));
+  return x.device().ops().cut_heads(x, keep);
+}
+
+Tensor gate_heads(const Tensor& x, const Tensor& gate, GateCurve curve) {
+  require_f32("gate_heads", "x", x, 2);
+  require_f32("gate_heads", "gate", gate, 2);
+  require(gate.shape(0) == x.shape(0) && gate.shape(1) >= 1 && x.shape(1) % gate.shape(1) == 0, "gate_heads",
+          "a gate of shape {} does not fit {}.", gate.shape(), x.shape());
+  return x.device().ops().gate_heads(x, gate, curve);
+}
+
 }  // namespace anabranch::ops

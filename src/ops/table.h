@@ -13,6 +13,7 @@
 #include "ops/attention.h"
 #include "ops/choose.h"
 #include "ops/experts.h"
+#include "ops/heads.h"
 #include "ops/indexed_attention.h"
 #include "ops/linear.h"
 #include "ops/low_rank.h"
@@ -54,6 +55,8 @@ struct OpTable {
   // heads.h; null: the backend has no models that need them
   Tensor (*linear_heads)(const Tensor& x, const ExpertMatrices& matrices) = nullptr;
   Tensor (*join_heads)(const Tensor& a, const Tensor& b) = nullptr;
+  Tensor (*cut_heads)(const Tensor& x, int keep) = nullptr;
+  Tensor (*gate_heads)(const Tensor& x, const Tensor& gate, GateCurve curve) = nullptr;
 
   // experts.h; null: the backend has no kernels for mixtures of experts
   Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
@@ -77,6 +80,8 @@ struct OpTable {
   Tensor (*add)(const Tensor& a, const Tensor& b);
   Tensor (*add_bias)(const Tensor& x, const Tensor& b);
   Tensor (*swiglu)(const Tensor& gate, const Tensor& up, Activation activation);
+  // null: the backend has no models that need it
+  Tensor (*clamped_glu)(const Tensor& gate, const Tensor& up, const ClampedGlu& how) = nullptr;
   Tensor (*scale)(const Tensor& x, float factor);
   Tensor (*soft_cap)(const Tensor& x, float cap);
   Tensor (*sigmoid_gate)(const Tensor& x, const Tensor& gate);

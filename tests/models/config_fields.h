@@ -29,7 +29,9 @@ struct Description {
   void mixer(const AttentionSpec& a) {
     add("attention", a.heads, a.kv_heads, a.head_dim, a.window, a.qkv_bias, a.out_bias, a.qk_norm,
         a.norms_all_heads, a.norms_after_rope, a.neighbours_turn, a.output_gate, a.scale, a.soft_cap,
-        a.v_norm, a.keys_are_values, a.kv_layer, a.sinks, a.in_scale, a.key_scale, a.out_scale);
+        a.v_norm, a.keys_are_values, a.kv_layer, a.sinks, a.in_scale, a.key_scale, a.out_scale, a.value_dim,
+        a.norms_weigh);
+    if (a.gate) add("gate", a.gate->of_heads, static_cast<int>(a.gate->curve));
   }
   void mixer(const LatentAttentionSpec& a) {
     add("latent", a.heads, a.query_rank, a.rank, a.plain_dim, a.turned_dim, a.value_dim, a.bias,
@@ -52,18 +54,25 @@ struct Description {
   }
   void mixer(std::monostate) { add("none"); }
   void mlp(std::monostate) { add("none"); }
+  void clamped(const std::optional<ops::ClampedGlu>& how) {
+    if (how)
+      add("clamped", how->alpha, how->limit, how->silu_first);
+    else
+      add("unclamped");
+  }
   void mlp(const MlpSpec& m) {
     add("mlp", m.intermediate, static_cast<int>(m.activation), m.bias, m.gated, static_cast<int>(m.gelu),
         m.relu2, m.gate_scale, m.down_scale, m.xielu.has_value(), m.xielu_in_files);
     if (m.xielu) add(m.xielu->positive, m.xielu->negative, m.xielu->linear, m.xielu->near);
+    clamped(m.clamped);
   }
   void mlp(const MoeSpec& m) {
     const ops::RouterSpec& r = m.routing;
     add("moe", m.experts, m.intermediate, m.shared_intermediate, m.shared_gate, m.choice_bias, m.gated,
         m.latent, m.bias, r.top_k, static_cast<int>(r.scores), r.normalise, r.scale, r.least_sum, r.added_sum,
         r.groups, r.top_groups, r.best_of_group, r.tolerance, static_cast<int>(m.activation), m.expert_bias,
-        m.shared_scale);
-    if (m.clamped) add(m.clamped->alpha, m.clamped->limit);
+        m.shared_scale, r.soft_cap);
+    clamped(m.clamped), clamped(m.shared_clamped);
   }
   void mlp(const MlpAndMoeSpec& both) { mlp(both.mlp), mlp(both.moe); }
   void ngrams(const NGramSpec& n) {
@@ -84,13 +93,15 @@ inline std::string describe(const ModelSpec& spec) {
   Description d;
   d.add(spec.hidden, spec.vocab, spec.context_length, spec.norms.eps, spec.norms.offset, spec.tied_embeddings,
         spec.embedding_scale, spec.logits_scale, spec.logits_soft_cap, spec.per_layer_width,
-        spec.per_layer_vocab, spec.normed_embedding, spec.streams.count, spec.streams.rank);
+        spec.per_layer_vocab, spec.normed_embedding, spec.streams.count, spec.streams.rank,
+        spec.embedding_norm_eps);
   for (const LayerSpec& layer : spec.layers) {
     std::visit([&](const auto& mixer) { d.mixer(mixer); }, layer.mixer);
     std::visit([&](const auto& mlp) { d.mlp(mlp); }, layer.mlp);
-    d.add(layer.norms.eps, layer.norms.offset, layer.norms.layer_norm, layer.norms.bias,
+    d.add(layer.norms.eps, layer.norms.post_eps, layer.norms.offset, layer.norms.layer_norm, layer.norms.bias,
           layer.norms.weightless, layer.rope, layer.residual_scale, layer.form.parallel,
-          layer.form.post1 != nullptr, layer.form.norm2 != nullptr, layer.decay_factor);
+          layer.form.post1 != nullptr, layer.form.post2 != nullptr, layer.form.norm2 != nullptr,
+          layer.decay_factor);
     if (layer.ngrams) d.ngrams(*layer.ngrams);
     if (const auto& r = layer.normed_residual)
       d.add("normed", r->mixer_input, r->mixer_output, r->mlp_input, r->mlp_output);

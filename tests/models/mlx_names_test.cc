@@ -153,5 +153,27 @@ TEST(TowerNames, GptNeox) {
   EXPECT_EQ(changed, 1);
 }
 
+// Names that these have in common with no other family.
+TEST(MlxNames, RoutersOfHyV3) {
+  int changed = 0;
+  expect_same("hy_v3", [&](Json& header, const std::string& name, const Json& tensor) {
+    changed += name.find(".mlp.expert_bias") != name.npos;
+    replace(header, name, tensor, ".mlp.expert_bias", ".mlp.router.expert_bias");
+  });
+  EXPECT_GE(changed, 1);
+}
+
+TEST(MlxNames, RoutersOfStep) {
+  int changed = 0;
+  expect_same("step3p7", [&](Json& header, const std::string& name, const Json& tensor) {
+    for (const auto& [own, mlx] : {std::pair{".moe.gate.", ".mlp.gate.gate."},
+                                   {".moe.router_bias", ".mlp.gate.router_bias"},
+                                   {".share_expert.", ".mlp.share_expert."}})
+      if (name.find(own) != name.npos) return changed++, replace(header, name, tensor, own, mlx);
+    header[name] = tensor;
+  });
+  EXPECT_GE(changed, 3);
+}
+
 }  // namespace
 }  // namespace anabranch

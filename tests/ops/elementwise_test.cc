@@ -46,9 +46,27 @@ TEST(Elementwise, NormsAndGates) {
     check_everywhere([&](auto on) { return swiglu(on(y), on(x)); }, 2e-5, "swiglu " + what);
     constexpr auto kGelu = Activation::gelu_tanh;
     check_everywhere([&](auto on) { return swiglu(on(y), on(x), kGelu); }, 2e-5, "gelu " + what);
+    for (const bool silu_first : {false, true}) {
+      const ClampedGlu how{.limit = 0.7f, .silu_first = silu_first};
+      check_everywhere([&](auto on) { return clamped_glu(on(y), on(y), how); }, 2e-5, "clamped_glu " + what);
+    }
     check_everywhere([&](auto on) { return ops::scale(on(x), 1.7f); }, 0, "scale " + what);
     check_everywhere([&](auto on) { return soft_cap(on(y), 2.5f); }, 2e-6, "soft_cap " + what);
     check_everywhere([&](auto on) { return sigmoid_gate(on(x), on(y)); }, 2e-6, "sigmoid_gate " + what);
+  }
+}
+
+TEST(Elementwise, ClampedUnits) {
+  const Tensor gate = to_tensor({3, -1, 3}, {1, 3}), up = to_tensor({5, -5, 0.25f}, {1, 3});
+  const auto of = [&](bool silu_first) {
+    return to_vector(clamped_glu(gate, up, {.alpha = 1, .limit = 2, .silu_first = silu_first}));
+  };
+  const auto silu = [](double x) { return x / (1 + std::exp(-x)); };
+  const std::vector<double> before = {silu(2) * 3, -silu(-1), silu(2) * 1.25};
+  const std::vector<double> after = {4, -2 * silu(-1), 0.5};
+  for (size_t i = 0; i < 3; i++) {
+    EXPECT_NEAR(of(false)[i], before[i], 1e-5);
+    EXPECT_NEAR(of(true)[i], after[i], 1e-5);
   }
 }
 

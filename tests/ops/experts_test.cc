@@ -321,6 +321,18 @@ TEST(Route, OnlyTheBestGroupsCount) {
             (std::vector<int>{0, 1}));
 }
 
+TEST(Route, SoftCappedLogits) {
+  const RouterSpec spec{
+      .top_k = 2, .scores = RouterSpec::Scores::sigmoid, .normalise = false, .soft_cap = 1.5f};
+  const std::vector<float> logits = {9, -2, 0.5f};
+  const auto chosen = choose(cpu_device(), logits, spec, {}, {-0.7f, 0, 0});
+  EXPECT_EQ(chosen.experts, (std::vector<int>{1, 2})) << "9 counts as 1.5";
+  for (size_t i = 0; i < 2; i++) {
+    const double capped = 1.5 * std::tanh(logits[static_cast<size_t>(chosen.experts[i])] / 1.5);
+    EXPECT_NEAR(chosen.weights[i], 1 / (1 + std::exp(-capped)), 1e-6);
+  }
+}
+
 // Weights from Transformers' sparsemixer().
 TEST(Route, SparseMixer) {
   const RouterSpec spec{

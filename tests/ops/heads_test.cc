@@ -1,6 +1,7 @@
 // Products of each head with its own matrix, against linear() of each head's part of the rows.
 #include "ops/heads.h"
 
+#include <cmath>
 #include <functional>
 
 #include "ops/linear.h"
@@ -100,6 +101,46 @@ TEST(JoinHeads, PutsTheSecondPartAfterTheFirst) {
     EXPECT_EQ(y.shape(), (Shape{2, 2, 3}));
     EXPECT_EQ(to_vector(y), (std::vector<float>{1, 2, 10, 3, 4, 20, 5, 6, 30, 7, 8, 40}));
   }
+}
+
+TEST(CutHeads, KeepsTheFirstValues) {
+  for (Device* device : cpu_and_reference()) {
+    const Tensor x = device->to_device(to_tensor({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 2, 3}));
+    const Tensor y = cut_heads(x, 2);
+    EXPECT_EQ(y.shape(), (Shape{2, 2, 2}));
+    EXPECT_EQ(to_vector(y), (std::vector<float>{1, 2, 4, 5, 7, 8, 10, 11}));
+  }
+  const Tensor x = cpu_device().zeros({1, 2, 3}, Dtype::f32);
+  EXPECT_THROW(cut_heads(x, 4), std::invalid_argument);
+  EXPECT_THROW(cut_heads(x, 0), std::invalid_argument);
+}
+
+TEST(GateHeads, MultipliesEachHeadOrValueByItsOwn) {
+  Rng rng(4);
+  const std::vector<int> widths = {3, 3 * 20};
+  const Tensor x = random_tensor({7, 3 * 20}, rng);
+  for (const int width : widths)
+    for (const GateCurve curve : {GateCurve::sigmoid, GateCurve::softplus}) {
+      Tensor gate = random_tensor({7, width}, rng, 4);
+      gate.data<float>()[0] = 200, gate.data<float>()[1] = -200;
+      for (Device* device : cpu_and_reference()) {
+        const Tensor on = device->to_device(x), gates = device->to_device(gate);
+        const auto y = to_vector(gate_heads(on, gates, curve));
+        for (size_t i = 0; i < y.size(); i++) {
+          const double g = gate.data<float>()[i * static_cast<size_t>(width) / 60];
+          const double factor = curve == GateCurve::sigmoid
+                                    ? 1 / (1 + std::exp(-g))
+                                    : std::max(g, 0.0) + std::log1p(std::exp(-std::fabs(g)));
+          ASSERT_NEAR(y[i], x.data<float>()[i] * factor, 1e-6 * (1 + std::fabs(factor)))
+              << width << ": " << i;
+        }
+        expect_same_bits(gate_heads(on.slice_rows(2, 3), gates.slice_rows(2, 3), curve),
+                         device->to_device(to_tensor({y.begin() + 120, y.begin() + 180}, {1, 60})),
+                         "a row stands alone");
+      }
+    }
+  EXPECT_THROW(gate_heads(x, cpu_device().zeros({7, 7}, Dtype::f32), GateCurve::sigmoid),
+               std::invalid_argument);
 }
 
 TEST(LinearHeads, RefusesWrongShapes) {

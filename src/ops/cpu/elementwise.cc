@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
+#include "ops/choose_experts.h"
 #include "ops/cpu/device.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/linear_parts.h"
@@ -47,6 +49,11 @@ Tensor unary(const Tensor& x, float parameter, Unary kernel) {
   over_rows(device, x.size(), 1,
             [&](int64_t begin, int64_t end) { kernel(px + begin, parameter, py + begin, end - begin); });
   return y;
+}
+
+float on_curve(float x, GateCurve curve) {
+  if (curve == GateCurve::sigmoid) return sigmoid(x);
+  return x > 30 ? x : static_cast<float>(std::log1p(std::exp(double{x})));
 }
 
 // Cosines and sines [rows, frequencies]. Cached, because every layer of a step with the same rope needs the
@@ -136,6 +143,16 @@ Tensor add(const Tensor& a, const Tensor& b) {
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   return binary(gate, up, glu_kernel(cpu_device(gate).kernels(), activation));
 }
+Tensor clamped_glu(const Tensor& gate, const Tensor& up, const ClampedGlu& how) {
+  CpuDevice& device = cpu_device(gate);
+  Tensor y = device.make(gate.shape());
+  const float *pg = gate.data<float>(), *pu = up.data<float>();
+  float* py = y.data<float>();
+  over_rows(device, gate.size(), 1, [&](int64_t begin, int64_t end) {
+    clamped_glu(device.kernels(), how, pg + begin, pu + begin, py + begin, end - begin);
+  });
+  return y;
+}
 Tensor scale(const Tensor& x, float factor) {
   return unary(x, factor, cpu_device(x).kernels().scale);
 }
@@ -192,6 +209,31 @@ Tensor join_heads(const Tensor& a, const Tensor& b) {
       float* to = y.data<float>() + h * (of_a + of_b);
       std::copy_n(a.data<float>() + h * of_a, of_a, to);
       std::copy_n(b.data<float>() + h * of_b, of_b, to + of_a);
+    }
+  });
+  return y;
+}
+
+Tensor cut_heads(const Tensor& x, int keep) {
+  CpuDevice& device = cpu_device(x);
+  const int64_t of_x = x.shape(2), heads = int64_t{x.shape(0)} * x.shape(1);
+  Tensor y = device.make({x.shape(0), x.shape(1), keep});
+  over_rows(device, heads, of_x, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; h++)
+      std::copy_n(x.data<float>() + h * of_x, keep, y.data<float>() + h * keep);
+  });
+  return y;
+}
+
+Tensor gate_heads(const Tensor& x, const Tensor& gate, GateCurve curve) {
+  if (x.shape(1) == gate.shape(1) && curve == GateCurve::sigmoid) return sigmoid_gate(x, gate);
+  CpuDevice& device = cpu_device(x);
+  Tensor y = device.make(x.shape());
+  const int64_t width = x.shape(1) / gate.shape(1);
+  over_rows(device, gate.size(), width, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      const float factor = on_curve(gate.data<float>()[i], curve);
+      device.kernels().scale(x.data<float>() + i * width, factor, y.data<float>() + i * width, width);
     }
   });
   return y;

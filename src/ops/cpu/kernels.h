@@ -180,6 +180,7 @@ struct CpuKernels {
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
   void (*geglu)(const float* gate, const float* up, float* y, int64_t count);  // with gelu_tanh
   void (*clamped_glu)(const float* gate, const float* up, float alpha, float limit, float* y, int64_t count);
+  void (*clamped_swiglu)(const float* gate, const float* up, float limit, float* y, int64_t count);
   void (*scale)(const float* x, float factor, float* y, int64_t count);
   void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);

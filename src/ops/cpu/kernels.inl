@@ -51,6 +51,7 @@ static const CpuKernels kTable = {
     .swiglu = swiglu,
     .geglu = geglu,
     .clamped_glu = clamped_glu,
+    .clamped_swiglu = clamped_swiglu,
     .scale = scale_array,
     .soft_cap = soft_cap,
     .sigmoid_gate = sigmoid_gate,

@@ -80,6 +80,14 @@ static void clamped_glu(const float* gate, const float* up, float alpha, float l
     store_upto(y + i, mul(add(u, one), glu), count - i);
   }
 }
+static void clamped_swiglu(const float* gate, const float* up, float limit, float* y, int64_t count) {
+  const F most = splat(limit), least = splat(-limit);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const F g = min(most, silu(load_upto(gate + i, count - i)));
+    const F u = max(least, min(most, load_upto(up + i, count - i)));
+    store_upto(y + i, mul(g, u), count - i);
+  }
+}
 static void gelu_tanh_array(const float* x, float, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, gelu_tanh(load_upto(x + i, count - i)), count - i);

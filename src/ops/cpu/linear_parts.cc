@@ -125,6 +125,14 @@ GluKernel glu_kernel(const CpuKernels& k, Activation activation) {
   return activation == Activation::gelu_tanh ? k.geglu : k.swiglu;
 }
 
+void clamped_glu(const CpuKernels& k, const ClampedGlu& how, const float* gate, const float* up, float* y,
+                 int64_t count) {
+  if (how.silu_first)
+    k.clamped_swiglu(gate, up, how.limit, y, count);
+  else
+    k.clamped_glu(gate, up, how.alpha, how.limit, y, count);
+}
+
 namespace {
 
 int64_t first_output(const LinearTask& task) {
@@ -168,7 +176,7 @@ void apply_up(const CpuKernels& k, const LinearTask& gate, const UpHalf& half, A
   for (int64_t r = row_begin; r < row_end; r++) {
     float *y = gate.y + r * gate.y_stride + first, *other = block + (r - row_begin) * count;
     if (half.clamped)
-      k.clamped_glu(y, other, half.clamped->alpha, half.clamped->limit, y, count);
+      clamped_glu(k, *half.clamped, y, other, y, count);
     else
       glu_kernel(k, activation)(y, other, y, count);
   }

@@ -49,6 +49,8 @@ void run_task(const CpuKernels& kernels, LinearTask& task, bool int8);
 // y = activation(gate) * up, element by element.
 using GluKernel = void (*)(const float* gate, const float* up, float* y, int64_t count);
 GluKernel glu_kernel(const CpuKernels& kernels, Activation activation);
+void clamped_glu(const CpuKernels& kernels, const ClampedGlu& how, const float* gate, const float* up,
+                 float* y, int64_t count);
 
 // Adds a bias [out] to rows [row_begin, row_end) of the block of y that the task has written.
 void add_bias_to(const CpuKernels& kernels, const LinearTask& task, const float* bias, int64_t row_begin,

@@ -298,6 +298,7 @@ std::string mixture_unsupported(const RouterSpec& spec, bool gated) {
     return "there are no CUDA kernels for the router of Phi-3.5-MoE";
   if (spec.best_of_group && spec.groups > 1)
     return "there are no CUDA kernels for groups of experts that count by their best one";
+  if (spec.soft_cap > 0) return "there are no CUDA kernels for a router with soft-capped logits";
   return {};
 }
 

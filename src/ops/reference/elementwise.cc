@@ -38,6 +38,18 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   return from_mlx(gate.device(), mx::multiply(activated(as_mlx(gate), activation), as_mlx(up)));
 }
 
+mx::array clamped(const mx::array& gate, const mx::array& up, const ClampedGlu& how) {
+  const mx::array most(how.limit), u = mx::clip(up, mx::array(-how.limit), most);
+  if (how.silu_first) return mx::multiply(mx::minimum(activated(gate, Activation::silu), most), u);
+  const mx::array g = mx::minimum(gate, most);
+  return mx::multiply(mx::multiply(g, mx::sigmoid(mx::multiply(g, mx::array(how.alpha)))),
+                      mx::add(u, mx::array(1.0f)));
+}
+
+Tensor clamped_glu(const Tensor& gate, const Tensor& up, const ClampedGlu& how) {
+  return from_mlx(gate.device(), clamped(as_mlx(gate), as_mlx(up), how));
+}
+
 Tensor gelu(const Tensor& x, Gelu kind) {
   const mx::array v = as_mlx(x);
   if (kind == Gelu::tanh) return from_mlx(x.device(), activated(v, Activation::gelu_tanh));

@@ -19,6 +19,8 @@ Tensor xielu(const Tensor& x, const Xielu& parameters);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation);
+mlx::core::array clamped(const mlx::core::array& gate, const mlx::core::array& up, const ClampedGlu& how);
+Tensor clamped_glu(const Tensor& gate, const Tensor& up, const ClampedGlu& how);
 Tensor scale(const Tensor& x, float factor);
 Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);

@@ -29,9 +29,7 @@ mx::array product(const mx::array& x, const ExpertMatrices& m, int expert) {
 // What goes into an expert's down product.
 mx::array glu(const mx::array& gate, const mx::array& up, const Experts& experts) {
   if (!experts.clamped) return mx::multiply(activated(gate, experts.activation), up);
-  const mx::array most(experts.clamped->limit), least(-experts.clamped->limit), alpha(experts.clamped->alpha);
-  const mx::array g = mx::minimum(gate, most), u = mx::clip(up, least, most);
-  return mx::multiply(mx::multiply(g, mx::sigmoid(mx::multiply(g, alpha))), mx::add(u, mx::array(1.0f)));
+  return clamped(gate, up, *experts.clamped);
 }
 
 struct ExpertRows {
@@ -68,6 +66,20 @@ Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
 
 Tensor join_heads(const Tensor& a, const Tensor& b) {
   return from_mlx(a.device(), mx::concatenate({as_mlx(a), as_mlx(b)}, 2));
+}
+
+Tensor cut_heads(const Tensor& x, int keep) {
+  const mx::array all = as_mlx(x);
+  return from_mlx(x.device(), mx::slice(all, {0, 0, 0}, {all.shape(0), all.shape(1), keep}));
+}
+
+Tensor gate_heads(const Tensor& x, const Tensor& gate, GateCurve curve) {
+  const mx::array g = as_mlx(gate);
+  const mx::array factors =
+      mx::reshape(curve == GateCurve::sigmoid ? mx::sigmoid(g) : mx::logaddexp(g, mx::array(0.0f)),
+                  {gate.shape(0), -1, 1});
+  const mx::array heads = mx::reshape(as_mlx(x), {x.shape(0), gate.shape(1), x.shape(1) / gate.shape(1)});
+  return from_mlx(x.device(), mx::reshape(mx::multiply(heads, factors), {x.shape(0), x.shape(1)}));
 }
 
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,

@@ -29,6 +29,8 @@ const OpTable& reference_ops() {
     t.embed = reference::embed;
     t.linear_heads = reference::linear_heads;
     t.join_heads = reference::join_heads;
+    t.cut_heads = reference::cut_heads;
+    t.gate_heads = reference::gate_heads;
     t.route = reference::route;
     t.mix_experts = reference::mix_experts;
     t.expert_biases = true;
@@ -40,6 +42,7 @@ const OpTable& reference_ops() {
     t.add = reference::add;
     t.add_bias = reference::add_bias;
     t.swiglu = reference::swiglu;
+    t.clamped_glu = reference::clamped_glu;
     t.scale = reference::scale;
     t.soft_cap = reference::soft_cap;
     t.sigmoid_gate = reference::sigmoid_gate;
