@@ -129,7 +129,9 @@ TEST_F(Converted, GgufFilesOfEveryFamily) {
        {"llama3_rope_gguf", "ministral3_gguf", "gemma2_gguf",    "gemma3_gguf",     "gemma4_shared_kv_gguf",
         "gemma4_moe_gguf",  "mixtral_gguf",    "qwen3_moe_gguf", "qwen3_next_gguf", "qwen35_gguf",
         "qwen35_moe_gguf",  "phi3_gguf",       "olmo3_gguf",     "granite_gguf",    "smollm3_gguf",
-        "cohere2_gguf",     "starcoder2_gguf", "glm4_gguf",      "stablelm_gguf",   "qwen2_moe_gguf"})
+        "cohere2_gguf",     "starcoder2_gguf", "glm4_gguf",      "stablelm_gguf",   "qwen2_moe_gguf",
+        "gemma_gguf",       "arcee_gguf",      "olmo_gguf",      "nemotron_gguf",   "jais2_gguf",
+        "phi_gguf",         "gpt_neox_gguf"})
     EXPECT_LT(typical_difference(convert_to(name, {TargetKind::keep, {}}, TargetKind::f16),
                                  logits_of(source_of(name))),
               0.02)
