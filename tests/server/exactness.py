@@ -184,6 +184,7 @@ def first_difference(want, got, path=""):
 
 # Special tokens of the tiny models behind <eos>, <think> and </think>.
 IMAGE_TOKENS = {"qwen3_5_vision": ("<unused>", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>"),
+                "qwen3_vl": ("<unused>", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>"),
                 "gemma3_vision": ("<unused>", "<image_soft_token>", "<start_of_image>", "<end_of_image>")}
 
 

@@ -17,7 +17,7 @@ from exactness import BLOCK, GROWING, Checkpoint, cached_tokens, copy_tiny, drop
 from harness import paths
 
 TINY = ("llama_tied", "cohere2", "qwen35_nested_untied_grouped", "qwen35_moe_nested_mtp", "nemotron_h", "granite_h", "lfm2", "lfm3", "mimo_v2_flash",
-        "falcon_h1", "kimi_linear", "deepseek_v3", "qwen4_exp", "gemma3", "gemma4_shared_kv", "qwen3_5_vision", "gemma3_vision")
+        "falcon_h1", "kimi_linear", "deepseek_v3", "qwen4_exp", "gemma3", "gemma4_shared_kv", "qwen3_5_vision", "qwen3_vl", "gemma3_vision")
 
 
 def pytest_generate_tests(metafunc):

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 import vision_model
+from exactness import DATA as CHECKPOINTS, copy_tiny
 from harness import paths
 from harness.waiting import file_sizes, settled
 from pictures import drawing
@@ -122,3 +123,28 @@ def test_turns_that_are_left_out_take_their_pictures_along(sees, serve):
     shortened, same = answer([picture(3, "one two three " * 500), {"role": "assistant", "content": "Well."}, last])
     texts = [[item["content"][0]["text"] for item in items if item["type"] == "message"] for items in (alone, shortened)]
     assert (texts[0], tokens) == (texts[1], same)
+
+
+def test_qwen3_vl_sees(serve, tmp_path):
+    """Its tower's inner layers, too: the tiny model of the goldens."""
+    copy_tiny("qwen3_vl", tmp_path / "sees")
+    server = serve("--no-cache", model=str(tmp_path / "sees"))
+    assert server.ask("/props")["modalities"]["vision"]
+
+    def answer(*urls):
+        parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        return ask(server, [{"role": "user", "content": [*parts, {"type": "text", "text": "What is it?"}]}])
+    one, other = (url_of(drawing(seed, 64, 96)) for seed in (3, 4))
+    first, usage = answer(one)
+    again, _ = answer(one)
+    changed, _ = answer(other)
+    both, more = answer(one, other)
+    assert first == again and first != changed and both != first
+    assert more["prompt_tokens"] > usage["prompt_tokens"] + 90  # 8 x 12 tokens
+
+
+@pytest.mark.parametrize("model", ["model", "model.gguf"])
+def test_show_says_that_qwen3_vl_sees(model):
+    path = str(CHECKPOINTS / "qwen3_vl" / model)
+    shown = subprocess.run([paths.PROGRAM, "show", path, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout)["vision_tower"] == "yes"
