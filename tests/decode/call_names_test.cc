@@ -335,6 +335,7 @@ TEST(CallNames, OnlyHeadersOfMessagesNameCalls) {
     return answer.write(text);
   };
   EXPECT_TRUE(writes("<|channel|>final<|message|>I write to=functions.nothing, and assistant to=no."));
+  EXPECT_TRUE(writes("<|channel|>final<|message|>to=functions.nothing")) << "a text may begin so";
   EXPECT_TRUE(writes("Set to=functions.nothing")) << "no header";
   EXPECT_TRUE(writes("<|channel|>commentaryto=nothing<|message|>")) << "one word";
   EXPECT_TRUE(writes("<|channel|>commentary to=get<|message|>{\"to\": \" to=no\"}<|call|>"));

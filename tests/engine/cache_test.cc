@@ -321,6 +321,17 @@ TEST_P(CacheOf, MissesSayWhy) {
 INSTANTIATE_TEST_SUITE_P(Families, CacheOf, ::testing::Values(kHybrid, kAttention),
                          [](const auto& info) { return info.index == 0 ? "Hybrid" : "Attention"; });
 
+TEST(Cache, TokensOfOtherKindsOfLayersAreThoseOfAColdRun) {
+  for (const char* name : {"deepseek_v3", "falcon_h1", "kimi_linear", "lfm2", "minimax_window"}) {
+    const TinyModel model(name);
+    const auto requests = conversation();
+    const Ran cold = run(*start(model), requests), warm = run(*start(model, in_memory()), requests);
+    expect_same_tokens(warm, cold, name);
+    for (const auto& [request, least] : {std::pair{1, 280}, {3, 405}, {7, 800}})
+      EXPECT_GE(warm.cached()[static_cast<size_t>(request)], least) << name;
+  }
+}
+
 // An answer that is sent back: the next turn goes on where the last one ended.
 TEST(Cache, GoesOnAfterAnAnswer) {
   for (const char* name : {kHybrid, kAttention}) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "engine/tiny_model.h"
+#include "engine/crowd.h"
 
 namespace anabranch {
 namespace {
@@ -81,6 +81,41 @@ TEST_F(EngineTest, CancelEndsRunningAndWaitingRequests) {
   EXPECT_EQ(engine->stats().cancelled, 2u);
 }
 
+// Both come to the engine between the same two steps.
+TEST_F(EngineTest, ARequestMayBeCancelledBeforeItIsSeen) {
+  auto engine = make();
+  Collector collector;
+  const auto come_and_leave = [&] {
+    const auto id = engine->submit(request_of(20, 50), collector.sink(1));
+    ASSERT_TRUE(id.ok());
+    engine->cancel(*id);
+  };
+  ASSERT_TRUE(
+      engine->submit(request_of(20, 5), testing::when_delivered(2, come_and_leave, collector.sink(0))).ok());
+  EXPECT_EQ(collector.wait(0).tokens.size(), 5u);
+  const auto got = collector.wait(1);
+  EXPECT_EQ(got.last.finish, FinishReason::cancelled);
+  EXPECT_TRUE(got.tokens.empty());
+}
+
+TEST_F(EngineTest, ProgressIsToldOfThePromptOnly) {
+  auto engine = make(64);
+  Request request = request_of(300, 20);
+  request.progress = true;
+  std::vector<int> told;
+  Collector collector;
+  const Sink sink = [&, to = collector.sink(0)](const Event& event) {
+    if (event.prefilled > 0) told.push_back(event.prefilled);
+    to(event);
+  };
+  ASSERT_TRUE(engine->submit(request, sink).ok());
+  EXPECT_EQ(collector.wait(0).tokens.size(), 20u);
+  EXPECT_GE(told.size(), 3u);
+  EXPECT_TRUE(std::ranges::is_sorted(told));
+  EXPECT_EQ(std::ranges::count(told, 300), 1);
+  EXPECT_EQ(told.back(), 300);
+}
+
 TEST_F(EngineTest, DestructionEndsWhatRuns) {
   Collector collector;
   {
@@ -106,6 +141,28 @@ TEST_F(EngineTest, StopStringsEndTheAnswer) {
   EXPECT_EQ(stopped.last.finish, FinishReason::stop);
   EXPECT_LT(stopped.tokens.size(), free_run.size());
   EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), free_run.begin()));
+}
+
+// It takes no client's place in the queue, and is in no count of requests.
+TEST_F(EngineTest, WorkInTheBackgroundIsNotCounted) {
+  auto engine = make(512, 0, 1, 1);
+  for (uint64_t round = 1; round <= 3; round++) {
+    Collector collector;
+    Request behind = request_of(20, -1);
+    behind.background = true;
+    const auto id = engine->submit(behind, collector.sink(0));
+    ASSERT_TRUE(id.ok());
+    collector.wait_for_tokens(0, 1);
+    for (int i = 1; i <= 2; i++) EXPECT_TRUE(engine->submit(request_of(20, 2), collector.sink(i)).ok()) << i;
+    EXPECT_FALSE(engine->submit(request_of(20, 2), collector.sink(3)).ok()) << "the queue is full";
+    engine->cancel(*id);
+    for (int i = 0; i <= 2; i++)
+      EXPECT_EQ(collector.wait(i).last.finish, i > 0 ? FinishReason::length : FinishReason::cancelled);
+    const EngineStats stats = engine->stats();
+    EXPECT_EQ(stats.requests, 2 * round);
+    EXPECT_EQ(stats.finished, 2 * round);
+    EXPECT_EQ(stats.cancelled, 0u);
+  }
 }
 
 TEST_F(EngineTest, AnAnswerOfNoTokensEndsAtOnce) {

@@ -111,6 +111,18 @@ TEST(Loader, ALossyModelSaysWhyItHasNoDraftsFromLayers) {
   EXPECT_EQ((*engine)->info().layers, 3);
 }
 
+TEST(Loader, LayersThatNeedEachOtherAreNotLeftOut) {
+  const TinyModel model("gemma4_shared_kv");
+  model.write("speculation.json", R"({"version": 1, "exit_layers": [0, 1], "skip_layers": [1]})");
+  EngineOptions options;
+  options.model_path = model.path();
+  options.lossy_skip = true;
+  const auto engine = Engine::create(options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().kind, ErrorKind::unsupported);
+  EXPECT_HAS(engine.error().message, "need each other");
+}
+
 TEST(Loader, WhatWasNotMeasuredIsNotToldAsZero) {
   Calibration c;
   c.skip_layers = {2, 5};

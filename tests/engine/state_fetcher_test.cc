@@ -95,6 +95,18 @@ TEST(StateFetcher, AClientMayLeaveAfterTheFetch) {
   expect_idle(*engine);
 }
 
+TEST(StateFetcher, ARequestThatMustNotBeCachedAsksNobody) {
+  const TinyModel model("llama_tied");
+  const DeafPeer peer(true);
+  const auto engine = engine_beside(peer, model);
+  Request request = fetched_request(1, 4);
+  request.cache = false;
+  const double came = now_seconds();
+  EXPECT_EQ(run(*engine, request).size(), 4u);
+  EXPECT_LT(now_seconds() - came, kPatience / 3) << "it waited for a peer";
+  EXPECT_EQ(engine->stats().cache->peer_lookups, 0u);
+}
+
 TEST(StateFetcher, APeerThatIsNotThereChangesNoAnswer) {
   const TinyModel model("llama_tied");
   const DeafPeer peer(false);

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import glob
 import os
 import pty
 import re
@@ -48,6 +49,16 @@ def offers_in(text):
     found = OFFER.findall(text)
     assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1)), text
     return [(name, where == "stored here", float(rate) if rate else None) for _, name, _, where, rate in found]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def snapshot(cache, name):
+    """The folder of a stored repository's files."""
+    return glob.glob(os.path.join(cache.store, "models--" + name.replace("/", "--"), "snapshots", "*"))[0]
 
 
 def stored(cache):
@@ -242,9 +253,40 @@ def test_stored_models_that_cannot_answer_are_not_offered():
         for name in ("org/broken-GGUF", "org/cut-GGUF", "org/mute-GGUF"):
             code, _, err = cache.run("pull", name, "--anyway")
             assert code == 0, err
+        # One for embeddings, and one that is larger than any memory, of which only the length is there.
+        hub.repos["org/embeds"] = Repo({name: read(os.path.join(paths.DRAFT, name)) for name in os.listdir(paths.DRAFT)})
+        hub.repos["org/huge-GGUF"] = Repo({"huge-Q4_K_M.gguf": gguf()})
+        cache.pull("org/embeds")
+        pooling = os.path.join(snapshot(cache, "org/embeds"), "1_Pooling")
+        os.mkdir(pooling)
+        with open(os.path.join(pooling, "config.json"), "w") as file:
+            file.write('{"pooling_mode_lasttoken": true}')
+        cache.pull("org/huge-GGUF")
+        huge = os.path.join(snapshot(cache, "org/huge-GGUF"), "huge-Q4_K_M.gguf")
+        os.remove(huge)
+        with open(huge, "wb") as file:
+            file.write(gguf())
+            file.truncate(1 << 41)
         code, _, err = run(cache, "generate", "--yes", *ANSWER)
         assert code == 0, err
         assert [name for name, here, _ in offers_in(err) if here] == [good], err
+
+
+def test_the_newest_stored_models_come_first():
+    with hub_of_known() as (cache, _):
+        terminal = Terminal(cache, "generate", *ANSWER)
+        terminal.wait("Which one?")
+        terminal.send("\x04")
+        assert terminal.end() == 1
+        best = offers_in(terminal.text)[0][0]
+        first, second = [f"{name}-GGUF:Q4_K_M" for name in KNOWN if name != best.removesuffix("-GGUF:Q4_K_M")][:2]
+        for name in (best, first, second):
+            cache.pull(name)
+        code, _, err = run(cache, "generate", "--yes", *ANSWER)
+        assert code == 0, err
+        offers = offers_in(err)
+        assert [name for name, here, _ in offers if here] == [second, first], err
+        assert best not in [name for name, here, _ in offers if not here], "it is stored, though not shown"
 
 
 def test_a_clone_offers_its_own_model():
