@@ -57,7 +57,9 @@ TEST(Elementwise, NormsAndGates) {
 }
 
 TEST(Elementwise, ClampedUnits) {
-  const Tensor gate = to_tensor({3, -1, 3}, {1, 3}), up = to_tensor({5, -5, 0.25f}, {1, 3});
+  Device& cpu = cpu_device();
+  const Tensor gate = cpu.to_device(to_tensor({3, -1, 3}, {1, 3})),
+               up = cpu.to_device(to_tensor({5, -5, 0.25f}, {1, 3}));
   const auto of = [&](bool silu_first) {
     return to_vector(clamped_glu(gate, up, {.alpha = 1, .limit = 2, .silu_first = silu_first}));
   };
