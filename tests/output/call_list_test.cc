@@ -42,6 +42,15 @@ TEST(CallList, OddLists) {
   };
   for (const auto& [list, want] : cases)
     expect_at_any_cut("<tool_call>[" + list + tail, rules_for(ToolFormat::tagged), {"", "", want});
+  // What stands before the name is longer than beginnings are read.
+  const std::string late = R"({"id": ")" + std::string(1100, 'x') + R"(", "name": "look", "arguments": {}})";
+  OutputParser parser(rules_for(ToolFormat::tagged));
+  std::vector<OutputEvent> events;
+  parser.push("<tool_call>[" + late + ", " + one, events);
+  ParsedOutput so_far;
+  for (const OutputEvent& event : events) so_far.add(event);
+  ASSERT_GE(so_far.calls.size(), 1u);
+  EXPECT_EQ(so_far.calls[0], (ToolCall{"look", "{}"}));
   OutputRules limited = rules_for(ToolFormat::tagged);
   limited.max_calls = 1;
   expect_at_any_cut("<tool_call>[" + one + ", " + one + tail, limited, {"", "", {call}});

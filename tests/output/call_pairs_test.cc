@@ -76,6 +76,9 @@ TEST(KeyTags, TagsInAValue) {
   const Json object = {{"a", glm_pair("path", "b") + "</tool_call>"}};
   expect_calls(kKeyTags, "<tool_call>f\n" + glm_pair("obj", dump_json(object)) + "</tool_call>",
                {{"f", dump_json(Json{{"obj", object}})}});
+  const Json on_a_line = {{"a", glm_pair("path", "b", "") + "</tool_call>"}};
+  expect_calls(kKeyTags, "<tool_call>f\n" + glm_pair("obj", dump_json(on_a_line)) + "</tool_call>",
+               {{"f", dump_json(Json{{"obj", on_a_line}})}});
 }
 
 TEST(KeyTags, SeveralCalls) {
@@ -165,6 +168,7 @@ TEST(MiniMaxCalls, AreRead) {
   // The closing mark is missing, or comes after text.
   expect_calls(kForm, "<minimax:tool_call>\n" + first, {{"f", arguments}});
   expect_calls(kForm, "<minimax:tool_call>\n" + first + "Bye", {{"f", arguments}}, "Bye");
+  expect_calls(kForm, "So:<minimax:tool_call>\n" + first + " </minimal", {{"f", arguments}}, "So:</minimal");
   const std::string text(200, 'y');
   expect_calls(kForm, minimax_block(invoke("f", {{"path", text}}) + first),
                {{"f", dump_json(Json{{"path", text}})}, {"f", arguments}});
@@ -210,8 +214,12 @@ TEST(PythonCalls, AreRead) {
   reads("free=2.5", R"({"free": 2.5})");
   reads("limit=1, limit=2", R"({"limit": 2})");
   reads("path='''a'b\"\n''', limit=0", R"({"path": "a'b\"\n", "limit": 0})");
+  reads("path='''a', limit=9''', on=True", R"({"path": "a', limit=9", "on": true})");
   reads("path='', limit=0", R"({"path": "", "limit": 0})");
   reads(R"(path="\n\t\\\"\x41\u00e9\ud83d\ude00\U0001F600\d\/")", R"({"path": "\n\t\\\"Aé😀😀\\d\\/"})");
+  // Half of a pair is no character; a line may go on in the next one.
+  reads(R"(path="\ud83d, \ud83d\u0041, \udE00")", R"({"path": "\\ud83d, \\ud83dA, \\udE00"})");
+  reads("path='a\\\nb'", R"({"path": "ab"})");
   reads("path='é]<|tool_call_end|>'", R"({"path": "é]<|tool_call_end|>"})");
   reads("path='it's the dogs' bone', limit=1", R"({"path": "it's the dogs' bone", "limit": 1})");
   reads("path=\"say \"hi\" twice\" , on=True", R"({"path": "say \"hi\" twice", "on": true})");
@@ -223,6 +231,7 @@ TEST(PythonCalls, StringsStayStrings) {
       expect_calls(kPython, listed_python("f(path=" + quote + value + quote + ", free='7')"),
                    {{"f", dump_json(Json{{"path", value}, {"free", "7"}})}});
   expect_calls(kPython, listed_python("f(path=12)"), {{"f", R"({"path": "12"})"}});
+  expect_calls(kPython, listed_python("f(path=True)"), {{"f", R"({"path": "True"})"}});
   expect_calls(kPython, listed_python("f(limit='12')"), {{"f", R"({"limit": 12})"}});
 }
 
@@ -242,9 +251,9 @@ TEST(PythonCalls, WhatOnlyLooksLikeACall) {
        {std::string(""), std::string("f"), std::string("f(1)"), std::string("f(path)"), std::string("f(=1)"),
         std::string("f(path='a' 'b')"), std::string("f(path='a' + 'b')"), std::string("f(,)"),
         std::string("f(limit=1,,on=True)"), std::string("f(path='a)"), std::string("f(free=(1, 2))"),
-        std::string("f(free=[1)"), std::string("f(\"path\"=1)"), std::string("f (limit=1)"),
-        std::string("f(free={a b})"), std::string("f(limit=)"), std::string("(limit=1)"),
-        std::string(257, 'f') + "()"})
+        std::string("f(free=[1)"), std::string("f(limit=1])"), std::string("f(\"path\"=1)"),
+        std::string("f (limit=1)"), std::string("f(free={a b})"), std::string("f(limit=)"),
+        std::string("(limit=1)"), std::string(257, 'f') + "()"})
     expect_text(kPython, listed_python(inside));
   expect_text(kPython, "Call [f(limit=1)] or f(path='a').");
 }

@@ -132,6 +132,14 @@ TEST(Messages, TheRecipientMayStandInEitherPlace) {
       EXPECT_EQ(read(header + std::string("{\"city\":\"Rom\",\"days\":2}") + end), expected) << header << end;
 }
 
+TEST(Messages, WhatGoesToTheUserIsContent) {
+  for (const char* recipient : {"user", "all"}) {
+    const std::string to = " to=" + std::string(recipient), text = "<|message|>I look.<|end|>";
+    EXPECT_EQ(read("<|channel|>commentary" + to + text), (ParsedOutput{"", "I look.", {}})) << recipient;
+    EXPECT_EQ(read(to + "<|channel|>final" + text), (ParsedOutput{"", "I look.", {}})) << recipient;
+  }
+}
+
 TEST(Messages, WithoutToolsACallIsContent) {
   EXPECT_EQ(read("<|channel|>commentary to=functions.weather<|message|>{}<|call|>", rules(false)),
             (ParsedOutput{"", "{}", {}}));
@@ -317,6 +325,9 @@ TEST(Messages, TheTrackerTellsThoughtsFromAnswers) {
   // A call in the channel of thoughts is none.
   EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|>analysis to=x<|message|>ab"),
             std::string(9 + 6, 't') + "AA");
+  // Nor is a message whose channel only begins like that of thoughts one.
+  EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|><|message|>ab"), "ttAA");
+  EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|>anal<|message|>ab"), "ttttttAA");
   // A grammar writes the headers: only the turn behind a thought does not count.
   EXPECT_EQ(shown(tracker(Begin::thought, true), "ab<|end|>" + next + final),
             "IIt" + std::string(10, 't') + std::string(9, 'A'));

@@ -33,6 +33,15 @@ std::shared_ptr<const Tokenizer> vocabulary(std::vector<std::string> tokens) {
   return *made;
 }
 
+// Nothing else may write them: an answer in a form, or a user.
+TEST(OutputFormat, TagsOfThoughtsAndCallsAreMarks) {
+  const auto words = vocabulary({"a", "<think>", "</think>", "<tool_call>", "</tool_call>"});
+  const auto marks = mark_tokens(find_output_format(chat_template("qwen3").get(), *words), *words);
+  for (const char* mark : {"<think>", "</think>", "<tool_call>", "</tool_call>"})
+    EXPECT_EQ(std::ranges::count(marks, *words->find(mark)), 1) << mark;
+  EXPECT_EQ(std::ranges::count(marks, *words->find("a")), 0);
+}
+
 // What a template writes for calls, the parser reads.
 TEST(OutputFormat, TemplatesRoundTrip) {
   const auto bare = vocabulary({"a"});
