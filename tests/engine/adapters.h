@@ -14,12 +14,12 @@
 
 namespace anabranch::testing {
 
-// The modules that adapters may change: projections of attention, Gated DeltaNet and dense MLPs.
+// The modules that adapters may change: projections of attention, of linear recurrences and of dense MLPs.
 inline bool adapts(const std::string& tensor) {
   if (!tensor.ends_with("proj.weight") && tensor.find("linear_attn.in_proj_") == std::string::npos)
     return false;
   if (!tensor.ends_with(".weight") || tensor.find("layers.") == std::string::npos) return false;
-  for (const char* other : {"mtp.", "visual.", "expert", "switch_mlp", "per_layer", "router"})
+  for (const char* other : {"mtp.", "visual.", "expert", "switch_mlp", "per_layer", "router", "kv_b_proj"})
     if (tensor.find(other) != std::string::npos) return false;
   return true;
 }

@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
+
+#include "engine/crowd.h"
+#include "engine/loader.h"
 
 namespace anabranch::testing {
 namespace {
@@ -69,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(All, AdapterFamilies,
                          ::testing::Values("llama_tied", "llama_biases", "mistral_f16", "qwen2_bias",
                                            "qwen3_qk_norm", "qwen3_moe", "qwen35_flat_tied",
                                            "qwen35_wide_values_f32", "qwen3_next", "gemma2", "gemma3",
-                                           "gemma4_shared_kv", "gemma4_moe"),
+                                           "gemma4_shared_kv", "gemma4_moe", "deepseek_v3", "falcon_h1",
+                                           "lfm2"),
                          [](const auto& test) { return std::string(test.param); });
 
 class Adapters : public ::testing::Test {
@@ -135,10 +142,13 @@ TEST_F(Adapters, OneThatIsNotUsedAnyMoreEndsWithItsLastRequest) {
   const auto want = run(*engine, with(request_of(30, 60), {a}));
   std::weak_ptr<const LoadedAdapter> watched = a.adapter;
   Collector collector;
-  ASSERT_TRUE(engine->submit(with(request_of(30, 60), {std::move(a)}), collector.sink(0)).ok());
-  collector.wait_for_tokens(0, 5);
-  EXPECT_FALSE(watched.expired());
+  bool there = false;
+  const auto look = [&] { there = !watched.expired(); };
+  ASSERT_TRUE(
+      engine->submit(with(request_of(30, 60), {std::move(a)}), when_delivered(5, look, collector.sink(0)))
+          .ok());
   EXPECT_EQ(collector.wait(0).tokens, want);
+  EXPECT_TRUE(there);
   run(*engine, request_of(3, 1));
   EXPECT_TRUE(watched.expired());
 }
@@ -203,6 +213,99 @@ TEST_F(Adapters, BothSidesMustFit) {
     EXPECT_NE(outputs.find("is it another model's adapter?"), outputs.npos) << off << " outputs: " << outputs;
     EXPECT_NE(inputs.find("is it another model's adapter?"), inputs.npos) << off << " inputs: " << inputs;
   }
+}
+
+// An engine with little memory for requests: for one of 2,048 tokens, and a few bytes more.
+std::unique_ptr<Engine> small_engine(EngineOptions options) {
+  const LoadFunction load = [path =
+                                 options.model_path](std::shared_ptr<Device> device) -> Result<LoadedModel> {
+    auto loaded = load_model(path, std::move(device));
+    if (loaded) loaded->info.image_bytes = 1ull << 50;  // pictures take the rest
+    return loaded;
+  };
+  auto engine = create_engine(options, load);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return std::move(*engine);
+}
+
+TEST_F(Adapters, TogetherTakeHalfOfTheMemoryOfRequests) {
+  const auto engine = small_engine(options_of(model_));
+  const uint64_t half = engine->stats().state_budget_bytes / 2;
+  const RandomAdapter small(model_, 3, 1), large(model_, 4, 64);
+  const uint64_t bytes = load(*engine, small).adapter->bytes;
+  ASSERT_LT(3 * bytes, half);
+  ASSERT_LT(half, 64 * bytes);
+  for (const char* round : {"at first", "after all were unloaded"}) {
+    SCOPED_TRACE(round);
+    std::vector<std::shared_ptr<const LoadedAdapter>> all;
+    auto more = engine->load_adapter(small.path());
+    while (more.ok() && all.size() < 1000) {
+      all.push_back(*more);
+      more = engine->load_adapter(small.path());
+    }
+    EXPECT_EQ(all.size(), half / bytes);
+    ASSERT_FALSE(more.ok());
+    EXPECT_EQ(more.error().kind, ErrorKind::exhausted);
+    EXPECT_NE(more.error().message.find("unload some"), std::string::npos) << more.error().message;
+    EXPECT_FALSE(engine->load_adapter(large.path()).ok());
+  }
+  EXPECT_FALSE(engine->load_adapter(large.path()).ok()) << "larger than half by itself";
+  for (const bool overcommit : {false, true}) {
+    EngineOptions options = options_of(model_);
+    options.overcommit = overcommit;
+    if (!overcommit) options.memory_bytes = 2 * half;
+    EXPECT_TRUE(small_engine(options)->load_adapter(large.path()).ok()) << "the user chose the memory";
+  }
+}
+
+// What adapters have taken is not there for requests; half of it always is.
+TEST_F(Adapters, LeaveHalfOfTheMemoryToRequests) {
+  const RandomAdapter small(model_, 3, 1), large(model_, 4, 512);
+  for (const bool overcommit : {false, true}) {
+    EngineOptions options = options_of(model_);
+    options.overcommit = overcommit;
+    const auto engine = small_engine(options);
+    const auto run_together = [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));  // budgets are adapted twice a second
+      Collector collector;
+      std::atomic<bool> ended = false, together = false;
+      const Sink first = [&, to = collector.sink(0)](const Event& event) {
+        if (event.finish != FinishReason::none) ended = true;
+        to(event);
+      };
+      const Sink second = [&, to = collector.sink(1)](const Event& event) {
+        if (event.started) together = !ended;
+        to(event);
+      };
+      const auto come = [&] { EXPECT_TRUE(engine->submit(request_of(500, 3), second).ok()); };
+      EXPECT_TRUE(engine->submit(request_of(500, 40), when_delivered(2, come, first)).ok());
+      collector.wait(0);
+      collector.wait(1);
+      return together.load();
+    };
+    EXPECT_TRUE(run_together());
+    std::vector<AppliedAdapter> adapters;
+    if (overcommit) {
+      adapters.push_back(load(*engine, large));
+      EXPECT_GT(adapters[0].adapter->bytes, 2 * engine->stats().state_budget_bytes);
+    } else {
+      while (const auto more = engine->load_adapter(small.path())) adapters.push_back({*more, 1});
+    }
+    EXPECT_FALSE(run_together());
+    adapters.clear();
+    EXPECT_TRUE(run_together());
+  }
+}
+
+// Its modules in layers that are left out change nothing.
+TEST_F(Adapters, FitAModelWithoutSomeLayers) {
+  model_.write("speculation.json", R"({"version": 1, "exit_layers": [0, 1], "skip_layers": [1]})");
+  EngineOptions options = options_of(model_);
+  options.lossy_skip = true;
+  const auto engine = engine_of(options);
+  EXPECT_TRUE(engine->info().lossy);
+  const AppliedAdapter a = load(*engine, one_);
+  EXPECT_NE(run(*engine, with(request_of(30, 60), {a})), run(*engine, request_of(30, 60)));
 }
 
 TEST_F(Adapters, AreLoadedWhileOthersAnswer) {

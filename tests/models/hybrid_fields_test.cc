@@ -318,6 +318,47 @@ TEST(ConfigFields, Ling) {
     expect_use(config, field);
 }
 
+// Ling's scores grow with a scaled rope, as DeepSeek's do.
+TEST(ConfigFields, ScoresOfLing) {
+  const auto scale = [](const Json& more) {
+    const Json rope =
+        joined({{"rope_type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 256}}, more);
+    const Json groups = {{"num_expert_group", 4}, {"topk_group", 2}, {"rope_parameters", rope}};
+    const auto spec = read(base("bailing_hybrid", joined(kLatentSizes, groups)));
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    for (const LayerSpec& layer : spec->layers)
+      if (const auto* attention = std::get_if<LatentAttentionSpec>(&layer.mixer)) return attention->scale;
+    return 0.0f;
+  };
+  EXPECT_GT(scale({{"mscale", 1.0}, {"mscale_all_dim", 1.0}}), 1.1f * scale(Json::object()));
+}
+
+TEST(ConfigFields, KindsOfLayersThatAreNotListed) {
+  const auto kinds_of_layers = [](const Json& config) {
+    const auto spec = read(config);
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    std::string out;
+    for (const LayerSpec& layer : spec->layers)
+      out += std::holds_alternative<ops::RecurrenceShape>(layer.mixer) ? 'r' : 'a';
+    return out;
+  };
+  const Json minimax = base("minimax", {{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
+  EXPECT_EQ(kinds_of_layers(minimax), "ararar");
+  EXPECT_EQ(kinds_of_layers(base("kimi_linear", kLatentSizes)), "rrrrar");
+  const Json groups = {{"num_expert_group", 4}, {"topk_group", 2}, {"layer_group_size", 3}};
+  EXPECT_EQ(kinds_of_layers(base("bailing_hybrid", joined(kLatentSizes, groups))), "rrarra");
+  for (const int other : {5, 7}) {
+    const std::vector<std::string> types(static_cast<size_t>(other), "full_attention");
+    EXPECT_FALSE(read(joined(minimax, {{"layer_types", types}})).ok()) << other << " of 6 layers";
+  }
+}
+
+TEST(ConfigFields, WidthsOfLfm2AreRoundedUp) {
+  const auto spec = read(base("lfm2", {{"full_attn_idxs", {1}}, {"block_multiple_of", 48}}));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(std::get<MlpSpec>(spec->layers[0].mlp).intermediate, 96) << "two thirds of 96 are 64";
+}
+
 TEST(ConfigFields, Lara) {
   const Json config = base("lara_mini", joined(kMixture, {{"sliding_window", 32}}));
   for (const Field& field : kRouter + kNarrow +

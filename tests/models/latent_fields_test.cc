@@ -27,6 +27,7 @@ TEST(ConfigFields, LatentAttention) {
                          {"kv_lora_rank", 32},
                          {"qk_nope_head_dim", 20},
                          {"qk_rope_head_dim", 4},
+                         {"qk_rope_head_dim", 5, Use::refused},
                          {"v_head_dim", 20},
                          {"attention_bias", true},
                          {"hidden_act", "gelu", Use::refused},

@@ -23,7 +23,7 @@ void replace(Json& header, const std::string& name, const Json& tensor, const st
 }
 
 // outer: the model_type of a model around the text model; empty: none.
-fs::path renamed(const std::string& name, const Rename& rename, const std::string& outer) {
+fs::path renamed(const std::string& name, const Rename& rename, const std::string& outer = "") {
   const fs::path from = fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / name / "model";
   const fs::path to = fs::path(::testing::TempDir()) / ("mlx_names_" + name);
   fs::create_directories(to);
