@@ -95,8 +95,10 @@ TEST(SchemaConstants, OnlyThoseThatSatisfyTheOtherKeywordsAreWritten) {
   EXPECT_EQ(*add_constants(flat, {"a"}, "#", nullptr, rules), "");
   TypeSet numbers{};
   numbers[kString] = numbers[kNumber] = true;
-  EXPECT_TRUE(add_constants({}, {"true"}, "#", &numbers, rules).ok());
-  EXPECT_FALSE(add_constants({}, {"12"}, "#", &numbers, rules).ok());  // would be read as a number
+  const BareText bare{numbers, "</value>"};
+  EXPECT_TRUE(add_constants({}, {"true", "</parameter>"}, "#", &bare, rules).ok());
+  for (const char* text : {"12", "a</value>b"})  // would be read as a number, or end there
+    EXPECT_FALSE(add_constants({}, {text}, "#", &bare, rules).ok()) << text;
 }
 
 }  // namespace
