@@ -117,7 +117,9 @@ Result<Prepared> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
   using Choice = ToolChoice::Kind;
   const bool forbidden = request.tool_choice.kind == Choice::none && !request.tools.is_null();
   // Tools that must not be called stay in the prompt, so that the cached states of the conversation fit it.
-  if (forbidden && !calls_open_with_token(format_, engine_.tokenizer())) request.tools = nullptr;
+  // Behind the end of a turn nothing is watched.
+  if (forbidden && (request.options.ignore_eos || !calls_open_with_token(format_, engine_.tokenizer())))
+    request.tools = nullptr;
   const auto shown = std::make_shared<const Json>(std::move(request.tools));
   const auto tools = forbidden ? std::make_shared<const Json>() : shown;
   prepared.rules = {

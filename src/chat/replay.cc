@@ -128,15 +128,17 @@ uint64_t key_with(uint64_t before, const Json& message) {
                 content ? *content : dump_json(message["content"]));
 }
 
-// The tokens after the reasoning and the white space that follows it. `sampled` is without the end of the
-// turn.
+// The tokens after the reasoning and the white space that follows it, or that stands where a thought may
+// begin. `sampled` is without the end of the turn.
 std::span<const int> after_reasoning(std::span<const int> sampled, const OutputRules& rules,
                                      const Tokenizer& tokenizer) {
-  const auto close =
-      rules.format.reasoning ? tokenizer.find(rules.format.reasoning->close) : std::optional<int>();
+  const auto& tags = rules.format.reasoning;
+  const auto close = tags ? tokenizer.find(tags->close) : std::optional<int>();
   const auto last = close ? std::find(sampled.rbegin(), sampled.rend(), *close) : sampled.rend();
-  if (last == sampled.rend()) return sampled;
-  sampled = sampled.last(static_cast<size_t>(last - sampled.rbegin()));
+  if (last != sampled.rend())
+    sampled = sampled.last(static_cast<size_t>(last - sampled.rbegin()));
+  else if (!tags || !tags->blanks_before || rules.goes_on)
+    return sampled;
   while (!sampled.empty() && is_blank(tokenizer.token_bytes(sampled.front()))) sampled = sampled.subspan(1);
   return sampled;
 }

@@ -269,7 +269,13 @@ Result<StoreParts> translate(GgufParts parts) {
         "{} is an adapter (LoRA) and no model: give it with --lora to its model, or merge it into that with "
         "llama.cpp's llama-export-lora",
         parts.files.front().path);
-  TRY(GgufConfig config, read_gguf_config(parts.joined, parts.files.front().path));
+  std::erase_if(parts.joined.unread, [](const UnreadGgufTensor& tensor) {
+    return tensor.name == kClassifier || is_tower_tensor(tensor.name);
+  });
+  auto read = read_gguf_config(parts.joined, parts.files.front().path);
+  // The config needs the sizes of some tensors.
+  if (!read.ok() && !parts.joined.unread.empty()) return parts.joined.unread.front().why;
+  TRY(GgufConfig config, std::move(read));
   std::vector<Entry> entries;
   entries.reserve(parts.joined.tensors.size());
   for (const UnreadGgufTensor& tensor : parts.joined.unread) {

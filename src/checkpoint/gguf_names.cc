@@ -45,6 +45,14 @@ constexpr NamePair kCommon[] = {
     {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
     {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+    // Mamba2
+    {"ssm_in", "mamba.in_proj"},
+    {"ssm_conv1d", "mamba.conv1d"},
+    {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_a", "mamba.A_log"},
+    {"ssm_d", "mamba.D"},
+    {"ssm_norm", "mamba.norm"},
+    {"ssm_out", "mamba.out_proj"},
 };
 constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr NamePair kSeedOss[] = {{"post_attention_norm", "post_attention_layernorm"},
@@ -99,13 +107,6 @@ constexpr NamePair kGraniteH[] = {
     {"ffn_gate", "mlp.shared_expert.gate_proj"},
     {"ffn_up", "mlp.shared_expert.up_proj"},
     {"ffn_down", "mlp.shared_expert.down_proj"},
-    {"ssm_in", "mamba.in_proj"},
-    {"ssm_conv1d", "mamba.conv1d"},
-    {"ssm_dt.bias", "mamba.dt_bias"},
-    {"ssm_a", "mamba.A_log"},
-    {"ssm_d", "mamba.D"},
-    {"ssm_norm", "mamba.norm"},
-    {"ssm_out", "mamba.out_proj"},
 };
 constexpr NamePair kFalconH1[] = {
     {"ffn_norm.weight", "pre_ff_layernorm.weight"},
@@ -113,13 +114,6 @@ constexpr NamePair kFalconH1[] = {
     {"ffn_gate", "feed_forward.gate_proj"},
     {"ffn_up", "feed_forward.up_proj"},
     {"ffn_down", "feed_forward.down_proj"},
-    {"ssm_in", "mamba.in_proj"},
-    {"ssm_conv1d", "mamba.conv1d"},
-    {"ssm_dt.bias", "mamba.dt_bias"},
-    {"ssm_a", "mamba.A_log"},
-    {"ssm_d", "mamba.D"},
-    {"ssm_norm", "mamba.norm"},
-    {"ssm_out", "mamba.out_proj"},
 };
 constexpr NamePair kNemotronH[] = {
     {"attn_norm", "norm"},

@@ -123,7 +123,7 @@ bool CallNames::read_text(Position& position, char byte, MaybeBlock* block) cons
   position.tail += byte;
   if (names_recipient(position)) position.head = heads_.begin("");
   if (block && *block && !read_block(position, *block)) return false;
-  if (position.head) return true;
+  if (position.head || (block && *block)) return true;  // what the scanner reads has no other opener
   const auto ends = [&](std::string_view mark) { return position.tail.ends_with(mark); };
   if (!position.closer.empty()) {
     if (ends(position.closer)) position.closer = {};

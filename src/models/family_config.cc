@@ -58,6 +58,24 @@ std::string text_type_of(const Json& config) {
   return named ? inner : around->text_type;
 }
 
+void add_usual_sizes(const std::string& text_type, Json& text) {
+  struct Sizes {
+    const char* type;
+    int vocab, hidden, intermediate;
+  };
+  for (const auto& [type, vocab, hidden, intermediate] : {Sizes{"llama", 32000, 4096, 11008},
+                                                          {"mistral", 32000, 4096, 14336},
+                                                          {"qwen2", 151936, 4096, 22016}}) {
+    if (text_type != type) continue;
+    for (const auto& [key, size] : {std::pair{"vocab_size", vocab},
+                                    {"hidden_size", hidden},
+                                    {"intermediate_size", intermediate},
+                                    {"num_hidden_layers", 32},
+                                    {"num_attention_heads", 32}})
+      if (!text.contains(key)) text[key] = size;
+  }
+}
+
 void require_silu(ConfigReader& c, const char* key) {
   if (const auto act = c.string_or(key, "silu"); act != "silu" && act != "swish")
     c.unsupported(key, act, "silu is");
@@ -73,6 +91,7 @@ struct UngatedActivation {
 constexpr UngatedActivation kUngated[] = {{"relu2", true, ops::Gelu::tanh},
                                           {"gelu", false, ops::Gelu::erf},
                                           {"gelu_new", false, ops::Gelu::tanh},
+                                          {"gelu_fast", false, ops::Gelu::tanh},
                                           {"gelu_pytorch_tanh", false, ops::Gelu::tanh}};
 
 }  // namespace
@@ -87,8 +106,9 @@ void read_ungated_activation(ConfigReader& c, const char* key, const char* fallb
   const auto* row =
       std::ranges::find_if(kUngated, [&](const UngatedActivation& a) { return name == a.name; });
   if (row == std::end(kUngated))
-    c.unsupported(key, name,
-                  fmt::format("{}relu2, gelu, gelu_new and gelu_pytorch_tanh are", xielu ? "xielu, " : ""));
+    c.unsupported(
+        key, name,
+        fmt::format("{}relu2, gelu, gelu_new, gelu_fast and gelu_pytorch_tanh are", xielu ? "xielu, " : ""));
   else
     mlp.relu2 = row->relu2, mlp.gelu = row->gelu;
 }

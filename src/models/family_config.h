@@ -45,6 +45,10 @@ std::string outer_type_names();
 // MiniMax-01's type in published files.
 std::string text_type_of(const Json& config);
 
+// Adds the sizes that the text_config of a model with a tower leaves out, because they are the defaults of
+// Transformers' class.
+void add_usual_sizes(const std::string& text_type, Json& text);
+
 // Remembers an error if the activation is anything but silu (also called swish).
 void require_silu(ConfigReader& config, const char* key = "hidden_act");
 

@@ -453,7 +453,8 @@ Result<ModelSpec> read_hybrid_config(const Json& json, const std::string& file) 
   ModelSpec spec;
   spec.family = text_type_of(json);
   const auto& row = *hybrid::find_hybrid(spec.family);
-  const bool nested = find_outer_type(string_at(json, "model_type")) && json.contains("text_config");
+  const bool nested = find_outer_type(string_at(json, "model_type")) && json.contains("text_config") &&
+                      json["text_config"].is_object();
   const Json& text = nested ? json["text_config"] : json;
   const Json config = row.other_names ? hybrid::with_usual_names(text) : text;
   ConfigReader c(config, file);

@@ -205,7 +205,8 @@ Result<ModelSpec> read_latent_config(const Json& json, const std::string& file) 
   const bool nested = json.contains("text_config") && json["text_config"].is_object();
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
   ModelSpec spec;
-  spec.family = c.string_or("model_type", "");
+  spec.family =
+      find_outer_type(string_at(json, "model_type")) ? text_type_of(json) : c.string_or("model_type", "");
   const LatentMember* found = find_latent_member(spec.family);
   if (!found)
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,

@@ -35,6 +35,8 @@ ops::Rope read_kind_of_rope(ConfigReader& c, const char* kind, int head_dim, Mod
   Json own = windowed
                  ? Json{{"rope_type", "default"}, {"rope_theta", 10000.0}}
                  : Json{{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.5}};
+  if (!c.object("rope_scaling").empty())
+    c.unsupported("rope_scaling", "an object", "rope_parameters is, in this family");
   if (c.has("rope_parameters")) {
     if (!c.object("rope_parameters").contains(kind))
       c.unsupported("rope_parameters", fmt::format("without an entry for {}", kind), "one for each kind is");

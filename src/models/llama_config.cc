@@ -286,7 +286,10 @@ Json rope_of_layer(ConfigReader& c, const Member& member, const AttentionSpec& a
 int dims_that_turn(ConfigReader& c, const Member& member, int head_dim, const Json& own) {
   if (member.by_kind) {
     const bool plain = own.value("rope_type", own.value("type", Json("default"))) == "default";
-    return turned_dims(c, own, head_dim, plain ? member.by_kind->usual_part : 1);
+    const double usual = plain ? member.by_kind->usual_part : 1;
+    Json entry = own;  // a share beside the entries counts for none
+    if (!entry.contains("partial_rotary_factor")) entry["partial_rotary_factor"] = usual;
+    return turned_dims(c, entry, head_dim, usual);
   }
   if (member.partial == 0) {
     require_whole_heads(c, own);
@@ -444,6 +447,7 @@ Result<ModelSpec> read_llama_config(const Json& json, const std::string& file) {
     return make_error(ErrorKind::unsupported, "{}: model_type \"{}\" is not supported in text_config", file,
                       shown(spec.family));
 
+  if (around && nested) add_usual_sizes(spec.family, text);
   if (member->in_usual_form) text = member->in_usual_form(std::move(text));
   ConfigReader c(text, nested ? file + " (text_config)" : file);
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);

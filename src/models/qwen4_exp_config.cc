@@ -131,7 +131,7 @@ void add_ngrams(ConfigReader& c, const Json& json, ModelSpec& spec) {
   if (!c.check()) return;
   int64_t size = config.least - 1;
   for (size_t i = 0; i < ids.size() && c.check(); i++) {
-    const auto layer = static_cast<size_t>(ids[i] - 1);
+    const auto layer = static_cast<size_t>(int64_t{ids[i]} - 1);
     if (ids[i] < 1 || layer >= spec.layers.size() || !recurrence_of(spec.layers[layer].mixer))
       return c.invalid(fmt::format("ple_layer_ids has {}, which is no layer of linear attention", ids[i]));
     spec.layers[layer].ngrams = ngrams_of_layer(c, config, spec, static_cast<int>(i), size);

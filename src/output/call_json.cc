@@ -100,8 +100,9 @@ std::optional<std::string_view> CallScanner::further_call() const {
   const PairTags* pair = pair_tags(format_);
   std::optional<std::string_view> begun;
   if (step_ == Step::json && list_ && list_->element() && (!calls_.empty() || *list_->element() > begin_)) {
-    constexpr size_t kMost = 2;  // bytes: a brace may be followed by another one
-    if (text_.size() - *list_->element() <= kMost) begun = text_.substr(*list_->element());
+    // The brace, white space, and at most the byte with which it became certain that an object begins.
+    const auto since = text_.substr(*list_->element());
+    if (std::min(since.find_first_not_of(kSpace, 1), since.size()) + 1 >= since.size()) begun = since;
   }
   if (calls_.empty()) return begun;
   if (step_ == Step::function_name && begin_ == text_.size()) begun = kFunctionOpen;

@@ -68,7 +68,7 @@ bool ThoughtTracker::accept_of_messages(int token, bool blank) {
   } else if (token == m.message) {
     inside_ = channel_read_ == m.thought.size();
     header_ = bare_ = false;
-  } else if (!channel_seen_ && !of_turn && !of_role && !blank) {
+  } else if (!channel_seen_ && !of_turn && !of_role && (bare_ || !blank)) {
     text = bare_ = true;
   } else if (channel_read_ && *channel_read_ < m.thought.size() && token == m.thought[*channel_read_]) {
     ++*channel_read_;

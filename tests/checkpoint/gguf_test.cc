@@ -244,7 +244,21 @@ TEST(GgufModel, LayersForPredictionMayBeUnreadable) {
     ASSERT_FALSE(types.ok());
     EXPECT_NE(types.error().message.find("type number 99"), std::string::npos) << types.error().message;
   }
-  EXPECT_FALSE(opened("blk.0.attn_q.weight").ok());
+  for (const char* name : {"blk.0.attn_q.weight", "output_norm.weight"}) {
+    const auto parts = opened(name);
+    ASSERT_FALSE(parts.ok()) << name;
+    EXPECT_NE(parts.error().message.find("type number 99"), std::string::npos) << parts.error().message;
+  }
+}
+
+// A header alone says so, too, before anything needs the embedding's size.
+TEST(GgufModel, AnEmbeddingOfAnUnknownTypeIsNamed) {
+  GgufWriter w;
+  w.text("general.architecture", "llama").tensor("token_embd.weight", {32, 1}, 99, "");
+  const std::string bytes = w.bytes();
+  const auto parts = read_gguf({FileBytes{"x.gguf", std::as_bytes(std::span(bytes)), nullptr}});
+  ASSERT_FALSE(parts.ok());
+  EXPECT_NE(parts.error().message.find("type number 99"), std::string::npos) << parts.error().message;
 }
 
 // ---------------------------------------------------------------- hostile files

@@ -248,6 +248,22 @@ TEST(ConfigMore, ModelsAroundATextModel) {
   EXPECT_EQ(text_type_of({{"model_type", "llava"}, {"text_config", {{"model_type", "mistral"}}}}), "mistral");
 }
 
+// As in LLaVA's first files, whose text_config leaves out what Transformers' class has.
+TEST(ConfigMore, TextModelsMayLeaveOutUsualSizes) {
+  const auto spec =
+      read({{"model_type", "llava"},
+            {"text_config", {{"model_type", "llama"}, {"rms_norm_eps", 1e-5}, {"vocab_size", 32064}}}});
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->hidden, 4096);
+  EXPECT_EQ(spec->vocab, 32064);
+  EXPECT_EQ(spec->layers.size(), 32u);
+  EXPECT_EQ(std::get<MlpSpec>(spec->layers[0].mlp).intermediate, 11008);
+  const auto mistral = read({{"model_type", "llava_next"}, {"text_config", {{"model_type", "mistral"}}}});
+  ASSERT_TRUE(mistral.ok()) << mistral.error().message;
+  EXPECT_EQ(std::get<AttentionSpec>(mistral->layers[0].mixer).kv_heads, 8);
+  EXPECT_FALSE(read({{"model_type", "llama"}, {"rms_norm_eps", 1e-5}}).ok());
+}
+
 // Published configs of Qwen2-VL are flat, with a rope of a type that is plain for text.
 TEST(ConfigMore, Qwen2Vl) {
   const Json rope = {{"type", "mrope"}, {"mrope_section", {4, 2, 2}}};

@@ -50,6 +50,7 @@ std::vector<MemberFields> hybrid_fields() {
                        {"attention_bias", true},
                        {"sliding_window", 16},
                        {"sliding_window", nullptr, Use::refused},
+                       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}, Use::refused},
                        {"use_sandwich_norm", false},
                        {"use_attention_gate", false},
                        {"num_hidden_layers", 5, Use::refused},

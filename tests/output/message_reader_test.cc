@@ -333,6 +333,10 @@ TEST(Messages, TheTrackerTellsThoughtsFromAnswers) {
             "IIt" + std::string(10, 't') + std::string(9, 'A'));
   // Text without a header is answer, also behind a thought; a role is none.
   EXPECT_EQ(shown(tracker(Begin::turn, false), "abc<|end|>"), "AAAA");
+  auto blank = tracker(Begin::turn, false);
+  const auto letters = words().tokens("a b");
+  EXPECT_TRUE(!blank.accept(letters[0], false) && !blank.accept(letters[1], true) &&
+              !blank.accept(letters[2], false));
   EXPECT_EQ(shown(tracker(Begin::thought, false), "a<|end|>" + next + "xy"),
             "It" + std::string(10, 't') + "AA");
   EXPECT_EQ(shown(tracker(Begin::turn, false), "<|channel|>final<|message|>a<|end|>" + next + "<|channel|>f"),

@@ -237,6 +237,10 @@ TEST_F(Family, Glm46Thinks) {
   model_writes("\nYes.");
   EXPECT_EQ(ask(Json::array({kAsked}), {{"enable_thinking", false}}), (Told{"", "Yes.", "stop", {}}));
   EXPECT_PROMPT_ENDS("<think></think>");
+  // The line end stands once where the turn is sent back.
+  const Json said = {{"role", "assistant"}, {"content", "Yes."}};
+  ask(Json::array({kAsked, said, kAsked}), {{"enable_thinking", false}});
+  EXPECT_PROMPT_HAS("<think></think>\nYes.");
 }
 
 // ---------------------------------------------------------------- Tools that must not be called
@@ -251,6 +255,9 @@ TEST_F(Family, ForbiddenToolsStayInThePrompt) {
   EXPECT_PROMPT_HAS("weather");
   ask(Json::array({kAsked}), must_not);
   EXPECT_EQ(prompt(), qwen);
+  // Behind an ignored end nothing is watched.
+  ask(Json::array({kAsked}), {{"tools", kTools}, {"tool_choice", "none"}, {"ignore_eos", true}});
+  EXPECT_EQ(prompt().find("weather"), std::string::npos);
   // In harmony, a thought comes first: behind it the answer's header is written for the model.
   become("gpt_oss.jinja", {std::begin(kMessageMarks), std::end(kMessageMarks)});
   model_writes("<|channel|>final<|message|>Yes.");
