@@ -74,6 +74,18 @@ ops::RecurrenceShape read_mamba2(ConfigReader& c, const Mamba2Keys& keys, int wi
   return shape;
 }
 
+ops::RecurrenceShape read_delta_net(ConfigReader& c, int key_heads, int value_heads, int least_taps) {
+  ops::RecurrenceShape delta;
+  delta.key_heads = c.integer_or("linear_num_key_heads", 1, 4096, key_heads);
+  delta.value_heads = c.integer_or("linear_num_value_heads", 1, 4096, value_heads);
+  delta.key_dim = c.integer_or("linear_key_head_dim", 1, 1024, 128);
+  delta.value_dim = c.integer_or("linear_value_head_dim", 1, 1024, 128);
+  delta.conv_kernel = c.integer_or("linear_conv_kernel_dim", least_taps, kMaxConvKernel, 4);
+  if (delta.value_heads % delta.key_heads != 0)
+    c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
+  return delta;
+}
+
 int expanded_width(ConfigReader& c, int hidden) {
   return c.integer_or("mamba_expand", 1, 1024, 2) * hidden;
 }

@@ -46,6 +46,10 @@ int expanded_width(ConfigReader& c, int hidden);
 // "time_step_limit": [least, most].
 void read_step_limit(ConfigReader& c, const Json& config, ops::RecurrenceShape& shape);
 
+// Gated DeltaNet by the keys of Qwen's configs: what its heads are where the keys are absent, and the fewest
+// taps of its convolution.
+ops::RecurrenceShape read_delta_net(ConfigReader& c, int key_heads, int value_heads, int least_taps);
+
 struct AttentionDefaults {
   int heads, kv_heads;  // kv_heads 0: as many as heads
   int head_dim = 0;     // 0: the hidden size divided by the heads

@@ -10,18 +10,6 @@ constexpr MoeKeys kLaraMoe{
 constexpr const char* kLaraPattern[] = {"linear_attention", "sliding_attention", "linear_attention",
                                         "full_attention", "sliding_attention"};
 
-ops::RecurrenceShape read_delta_net(ConfigReader& c) {
-  ops::RecurrenceShape delta;
-  delta.key_heads = c.integer_or("linear_num_key_heads", 1, 4096, 8);
-  delta.value_heads = c.integer_or("linear_num_value_heads", 1, 4096, 16);
-  delta.key_dim = c.integer_or("linear_key_head_dim", 1, 1024, 128);
-  delta.value_dim = c.integer_or("linear_value_head_dim", 1, 1024, 128);
-  delta.conv_kernel = c.integer_or("linear_conv_kernel_dim", 1, kMaxConvKernel, 4);
-  if (delta.value_heads % delta.key_heads != 0)
-    c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
-  return delta;
-}
-
 }  // namespace
 
 void read_lara(ConfigReader& c, const Json&, ModelSpec& spec) {
@@ -31,7 +19,7 @@ void read_lara(ConfigReader& c, const Json&, ModelSpec& spec) {
   const bool bias = c.boolean_or("attention_bias", false);
   read_biases(c, bias, bias, attention);
   const int window = c.integer_or("sliding_window", 1, 1 << 27, 512);
-  const ops::RecurrenceShape delta = read_delta_net(c);
+  const ops::RecurrenceShape delta = read_delta_net(c, 8, 16, 1);
   require_silu(c);
   const MoeSpec experts = read_moe(c, kLaraMoe);
   const int layers = c.integer_or("num_hidden_layers", 1, 1024, 34);

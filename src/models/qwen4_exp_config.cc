@@ -17,14 +17,7 @@ constexpr MoeKeys kQwen4Moe{.shared_width = "shared_expert_intermediate_size",
                             .normalise = "norm_topk_prob"};
 
 ops::RecurrenceShape read_delta(ConfigReader& c) {
-  ops::RecurrenceShape delta;
-  delta.key_heads = c.integer_or("linear_num_key_heads", 1, 4096, 16);
-  delta.value_heads = c.integer_or("linear_num_value_heads", 1, 4096, 32);
-  delta.key_dim = c.integer_or("linear_key_head_dim", 1, 1024, 128);
-  delta.value_dim = c.integer_or("linear_value_head_dim", 1, 1024, 128);
-  delta.conv_kernel = c.integer_or("linear_conv_kernel_dim", 2, kMaxConvKernel, 4);
-  if (delta.value_heads % delta.key_heads != 0)
-    c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
+  ops::RecurrenceShape delta = hybrid::read_delta_net(c, 16, 32, 2);
   require_silu(c);
   const auto gate = c.string_or("output_gate_type", "silu");
   if (gate != "silu" && gate != "sigmoid") c.unsupported("output_gate_type", gate, "silu and sigmoid are");

@@ -3,7 +3,7 @@
 #include "models/any_weights.h"
 #include "models/config.h"
 #include "models/family.h"
-#include "ops/table.h"
+#include "models/no_memory.h"
 
 namespace anabranch {
 namespace {
@@ -126,22 +126,10 @@ TEST(Config, ErrorsNameFileKeyAndRemedy) {
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "layer_types", {"full_attention"}), "layer_types"));
 }
 
-// CUDA's table of ops on a device without memory: the shapes are checked before anything is put there.
-class NoMemory final : public Device {
- public:
-  NoMemory() : Device(DeviceKind::cuda, "a card", &ops::cuda_ops(), Dtype::f16, 1) {}
-  Tensor empty(const Shape&, Dtype) override { throw std::bad_alloc(); }
-  Tensor zeros(const Shape&, Dtype) override { throw std::bad_alloc(); }
-  Tensor to_device(const Tensor&) override { throw std::bad_alloc(); }
-  Tensor to_host(const Tensor& x) override { return x; }
-  uint64_t memory_bytes() const override { return 0; }
-  uint64_t free_bytes() const override { return 0; }
-};
-
 TEST(Config, ShapesThatTheDeviceCannotRunAreToldWithoutAndByLoading) {
   auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/llama3_rope_untied/model");
   ASSERT_TRUE(checkpoint.ok());
-  NoMemory device;
+  testing::NoMemory device;
   const auto spec = read_model_spec(**checkpoint, device);
   ASSERT_FALSE(spec.ok());
   const auto model = Model::load(**checkpoint, device);
@@ -154,7 +142,7 @@ TEST(Config, ShapesThatTheDeviceCannotRunAreToldWithoutAndByLoading) {
 }
 
 TEST(Config, AnActivationThatTheDeviceDoesNotHaveIsRefusedByName) {
-  NoMemory device;
+  testing::NoMemory device;
   Json config = {{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "-"}};
   const auto without = read_model_spec(AnyWeights(config, 1), device);
   ASSERT_FALSE(without.ok());

@@ -1,8 +1,8 @@
 // Qwen4-Exp: the fields of its config class, its tables of n-grams, and its state. Its golden case compares
 // whole models with Transformers.
 #include "models/config_fields.h"
+#include "models/no_memory.h"
 #include "nn/ngram_input.h"
-#include "ops/table.h"
 #include "ops/testing.h"
 
 namespace anabranch {
@@ -168,22 +168,10 @@ TEST(Qwen4Exp, StateHasTheIndexAndTheNGrams) {
   EXPECT_EQ(kv_bytes_per_token(layout, ops::cpu_device(0, true)), 4u * (2 * 2 * 16 + 16));
 }
 
-// CUDA's table of ops on a device without memory.
-class Card final : public Device {
- public:
-  Card() : Device(DeviceKind::cuda, "a card", &ops::cuda_ops(), Dtype::f16, 1) {}
-  Tensor empty(const Shape&, Dtype) override { throw std::bad_alloc(); }
-  Tensor zeros(const Shape&, Dtype) override { throw std::bad_alloc(); }
-  Tensor to_device(const Tensor&) override { throw std::bad_alloc(); }
-  Tensor to_host(const Tensor& x) override { return x; }
-  uint64_t memory_bytes() const override { return 0; }
-  uint64_t free_bytes() const override { return 0; }
-};
-
 TEST(Qwen4Exp, IsRefusedOnACardByName) {
   const auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen4_exp/model");
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-  const Card card;
+  const testing::NoMemory card;
   const auto spec = read_model_spec(**checkpoint, card);
   ASSERT_FALSE(spec.ok());
   EXPECT_EQ(spec.error().kind, ErrorKind::unsupported);
