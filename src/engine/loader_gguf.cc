@@ -1,14 +1,22 @@
 #include "engine/loader_gguf.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "base/json.h"
 #include "tokenizer/gguf_files.h"
 
 namespace anabranch {
 namespace {
 
-// Throws Json::exception if the number has a fraction, or could have one.
+constexpr int64_t kNoToken = 0xFFFFFFFF;  // as llama.cpp writes it
+
+// -> -1 for kNoToken, and of a number beyond int32_t the nearest one: no vocabulary has it. Throws
+// Json::exception if the number has a fraction, or could have one.
 int32_t whole(const Json& number) {
-  return static_cast<int32_t>(number.get_ref<const Json::number_integer_t&>());
+  const int64_t value = number.get_ref<const Json::number_integer_t&>();
+  if (value == kNoToken) return -1;
+  return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
 }
 
 }  // namespace

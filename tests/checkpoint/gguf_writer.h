@@ -37,6 +37,7 @@ class GgufWriter {
     return *this;
   }
   GgufWriter& u32(const std::string& name, uint32_t value) { return key(name, 4, le(value)); }
+  GgufWriter& u64(const std::string& name, uint64_t value) { return key(name, 10, le(value)); }
   GgufWriter& f32(const std::string& name, float value) { return key(name, 6, le(value)); }
   GgufWriter& text(const std::string& name, const std::string& value) {
     return key(name, 8, gguf_string(value));

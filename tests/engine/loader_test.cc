@@ -191,6 +191,19 @@ TEST(Loader, TokenIdsOfGgufFilesAreWholeNumbers) {
   }
 }
 
+TEST(Loader, TokenIdsOfGgufFilesAreNotCutToTheirLowestBits) {
+  const auto padding_of = [](uint64_t id) {
+    const testing::TempDir dir;
+    dir.write("model.gguf", gguf_with_tokenizer("qwen35", [&](testing::GgufWriter& keys) {
+                keys.u64("tokenizer.ggml.padding_token_id", id);
+              }));
+    return read_gguf_vocab(*Checkpoint::open(dir.file("model.gguf")).value()).value().pad;
+  };
+  EXPECT_EQ(padding_of(7), 7);
+  EXPECT_EQ(padding_of(0xFFFFFFFF), -1);                 // none
+  EXPECT_GT(padding_of((uint64_t{1} << 32) + 7), 1000);  // beyond every vocabulary, and not 7
+}
+
 // Of Gemma 4 the end of a turn and the beginning of a call's result end an answer, whatever the metadata say.
 TEST(Loader, Gemma4EndsItsTurns) {
   const std::vector<std::string> tokens = {
