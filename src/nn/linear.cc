@@ -48,29 +48,32 @@ std::vector<DownRows> project_down(const ops::MatmulInput& x, std::span<const Li
   return all;
 }
 
-// A layer's product, and what adapters add to it.
-ops::LowRankOutput with_adapters(Tensor y, const Linear& layer, std::span<const DownRows> downs) {
-  ops::LowRankOutput output{std::move(y), {}};
-  for (const auto& [rows, z] : downs)
-    if (const LowRank* low_rank = find(*rows, layer))
-      output.parts.push_back({z, low_rank->up, rows->scale, rows->begin, rows->count, low_rank->first});
-  return output;
+// The layers' products, and what adapters add to them.
+std::vector<ops::LowRankProduct> with_adapters(const ops::MatmulInput& x,
+                                               std::span<const Linear* const> layers,
+                                               std::span<const AdapterRows> adapters) {
+  const auto downs = project_down(x, layers, adapters);
+  std::vector<ops::LowRankProduct> products;
+  for (const Linear* layer : layers) {
+    CHECK(!layer->share, "an adapted layer is split among devices");
+    auto& [weight, parts] = products.emplace_back();
+    weight = &layer->weight;
+    for (const auto& [rows, z] : downs)
+      if (const LowRank* low_rank = find(*rows, *layer))
+        parts.push_back({z, low_rank->up, rows->scale, rows->begin, rows->count, low_rank->first});
+  }
+  return products;
 }
 
-// The products of an input with several matrices, and what adapters add to them.
-std::vector<ops::LowRankOutput> multiply(const Normed& input, std::span<const Linear* const> layers) {
+// The products of an input with several matrices, with what adapters add to them.
+std::vector<Tensor> multiply(const Normed& input, std::span<const Linear* const> layers) {
+  if (std::ranges::any_of(layers, [&](const Linear* layer) { return is_adapted(*layer, input.adapters); })) {
+    const ops::MatmulInput x = ops::pack(input.x, input.norm);
+    return ops::linear_low_rank(x, with_adapters(x, layers, input.adapters));
+  }
   std::vector<const ops::Weight*> weights;
   for (const auto* layer : layers) weights.push_back(&layer->weight);
-  const bool adapted =
-      std::ranges::any_of(layers, [&](const Linear* layer) { return is_adapted(*layer, input.adapters); });
-  const ops::MatmulInput x = adapted ? ops::pack(input.x, input.norm) : input.x;
-  std::vector<DownRows> downs;
-  if (adapted) downs = project_down(x, layers, input.adapters);
-  auto products = ops::linear(x, weights, adapted ? nullptr : input.norm);
-  std::vector<ops::LowRankOutput> outputs;
-  for (size_t i = 0; i < layers.size(); i++)
-    outputs.push_back(with_adapters(std::move(products[i]), *layers[i], downs));
-  return outputs;
+  return ops::linear(input.x, weights, input.norm);
 }
 
 Tensor multiply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual) {
@@ -89,10 +92,7 @@ Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* resi
   if (!is_adapted(linear, adapters)) return multiply(linear, y, residual);
   const Linear* const layers[] = {&linear};
   const ops::MatmulInput x = ops::pack(y);
-  const auto downs = project_down(x, layers, adapters);
-  ops::LowRankOutput output = with_adapters(multiply(linear, x, residual), linear, downs);
-  ops::add_low_rank({&output, 1});
-  return std::move(output.y);
+  return ops::linear_low_rank(x, with_adapters(x, layers, adapters), residual).front();
 }
 
 Tensor scaled_with_bias(const Linear& linear, Tensor product) {
@@ -103,11 +103,8 @@ Tensor scaled_with_bias(const Linear& linear, Tensor product) {
 }  // namespace
 
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers) {
-  auto outputs = multiply(input, layers);
-  ops::add_low_rank(outputs);
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < layers.size(); i++)
-    out.push_back(scaled_with_bias(*layers[i], std::move(outputs[i].y)));
+  std::vector<Tensor> out = multiply(input, layers);
+  for (size_t i = 0; i < layers.size(); i++) out[i] = scaled_with_bias(*layers[i], std::move(out[i]));
   return out;
 }
 
@@ -120,8 +117,9 @@ ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Line
   }
   if (!is_adapted(gate, input.adapters) && !is_adapted(up, input.adapters))
     return ops::linear_swiglu(input.x, gate.weight, up.weight, *input.norm, activation);
-  auto y = multiply(input, both);
-  return ops::low_rank_swiglu(std::move(y[0]), std::move(y[1]), activation);
+  const ops::MatmulInput x = ops::pack(input.x, input.norm);
+  auto products = with_adapters(x, both, input.adapters);
+  return ops::linear_low_rank_swiglu(x, std::move(products[0]), std::move(products[1]), activation);
 }
 
 Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,

@@ -1,5 +1,5 @@
 // What low-rank adapters (Hu et al. 2022) add to the results of matrix products. The products of one input
-// share a call of each function here, which on a card is one launch.
+// share a call of each function here, which on a card is one launch, or part of the products' own.
 #pragma once
 
 #include <span>
@@ -31,7 +31,7 @@ struct LowRankRows {
   int first = 0;
 };
 
-// A product, and what is added to it.
+// y, and what is added to it.
 struct LowRankOutput {
   Tensor y;  // [rows, out] f32
   std::vector<LowRankRows> parts;
@@ -51,8 +51,20 @@ struct LowRankOutput {
 // device.
 void add_low_rank(std::span<LowRankOutput> outputs);
 
-// activation(gate) * up after these additions; afterwards the values of both y are undefined. The same bits
-// as add_low_rank() and swiglu().
-MatmulInput low_rank_swiglu(LowRankOutput gate, LowRankOutput up, Activation activation);
+// A product with a matrix [out, in], and what is added to it.
+struct LowRankProduct {
+  const Weight* weight;
+  std::vector<LowRankRows> parts;
+};
+
+// x W^T for each product, x [rows, in], plus `residual` [rows, out] for a single one, and then its parts. The
+// same bits as linear() or linear_add(), and add_low_rank(); throws as these do.
+std::vector<Tensor> linear_low_rank(const MatmulInput& x, std::span<const LowRankProduct> products,
+                                    const Tensor* residual = nullptr);
+
+// activation(gate) * up of these two products with their parts. The same bits as linear_low_rank() and
+// swiglu().
+MatmulInput linear_low_rank_swiglu(const MatmulInput& x, LowRankProduct gate, LowRankProduct up,
+                                   Activation activation);
 
 }  // namespace anabranch::ops

@@ -181,6 +181,7 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "weighted_sum") return sizeof(WeightedSumArgs);
   if (kernel.starts_with("exchange")) return sizeof(ExchangeArgs);
   if (kernel == "gemv" || kernel == "gemm") return sizeof(LinearArgs);
+  if (kernel == "gemv_low_rank") return sizeof(AdaptedLinearArgs);
   return 0;
 }
 // Of these, the first, which are addresses of the current card only.

@@ -26,6 +26,9 @@ TEST_F(EmulatedLowRank, ColumnsAndPieces) {
 TEST_F(EmulatedLowRank, SeveralOutputs) {
   expect_low_rank_of_outputs(card());
 }
+TEST_F(EmulatedLowRank, Products) {
+  expect_low_rank_of_products(card());
+}
 TEST_F(EmulatedLowRank, PartsInOrder) {
   expect_low_rank_in_order(card());
 }
@@ -40,7 +43,8 @@ TEST_F(EmulatedLowRank, RowsOfLayersStandAlone) {
   nn::expect_adapted_rows_stand_alone(card());
 }
 
-// What a layer's products with adapters launch, of one row and of several: all adapters share launches.
+// What a layer's products with adapters launch, of one row and of several: all adapters share a launch, and
+// the products' blocks add what follows from it.
 TEST_F(EmulatedLowRank, LaunchesOfALayer) {
   nn::AdaptedLayers layers(card());
   const nn::Adapter *a = layers.make({4, 9, 2}), *b = layers.make({1, 0, 3});
@@ -56,7 +60,7 @@ TEST_F(EmulatedLowRank, LaunchesOfALayer) {
   for (const int count : {1, 3}) {
     const Tensor x = layers.tensor({count, nn::AdaptedLayers::kIn}), residual = layers.tensor({count, 40});
     const auto adapters = std::span(rows).first(count == 1 ? 1 : 3);
-    const std::vector<std::string> want = {"norm_rows", "low_rank_down", "gemv", "add_low_rank"};
+    const std::vector<std::string> want = {"norm_rows", "low_rank_down", "gemv_low_rank"};
     EXPECT_EQ(kernels([&] { layers.run(x, adapters); }), want);
     EXPECT_EQ(kernels([&] { layers.run_glu(x, up, adapters); }), want);
     EXPECT_EQ(kernels([&] { layers.run_alone(x, residual, adapters); }), want);

@@ -189,6 +189,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
       for (const auto& [rows, tiles, steps, stages, normed] :
            {std::tuple{1, f.kind ? 1 : 3, 2, 2, 0}, {1, f.kind ? 1 : 3, 2, 3, 12}, {2, 1, 2, 3, 0}})
         variants.push_back(cuda::GemvVariant{f, rows, swiglu, tiles, steps, stages, normed});
+      variants.emplace_back(cuda::GemvVariant{f, 1 + swiglu, swiglu, 1, 2, 2}, true);
       for (const int ranks : {2, 4, 8})
         for (const auto& [rows, normed] : {std::tuple{1, 0}, {2, 0}, {1, 8}})
           if (!swiglu) variants.push_back(cuda::GemvVariant{f, rows, 0, 1, 2, 2, normed, ranks});
@@ -230,6 +231,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   older.push_back(cuda::GemvVariant{{0, 1, 1}, 1, 1, 2, 2, 2, 8});  // that normalise their rows
   older.push_back(cuda::GemvVariant{{1, 2, 1}, 1, 0, 1, 1, 1, 16});
   older.push_back(cuda::GemvVariant{{0, 1, 1}, 1, 0, 1, 2, 2, 0, 2});
+  older.emplace_back(cuda::GemvVariant{{0, 1, 1}, 1, 0, 1, 2, 2}, true);  // that add adapters' parts
   for (const auto& f : {Format{0, 1, 1}, {0, 2, 4}, {1, 2, 1}}) older.push_back(cuda::EmbedVariant{f});
   expect_compiles(older, "sm_80");
 }

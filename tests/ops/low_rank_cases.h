@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -151,12 +152,9 @@ inline void expect_low_rank_of_columns_and_pieces(Device& device) {
     }
 }
 
-// Outputs of unequal widths with parts of their own, some without: each is as it is alone, and gate and up
-// with their activation as both and then swiglu().
+// Outputs of unequal widths with parts of their own, some without: each is as it is alone.
 inline void expect_low_rank_of_outputs(Device& device) {
   Rng rng(25);
-  const Matrix matrix = dense_matrix(64, 130, WeightKind::f32, 25);
-  const Weight weight = Weight::make(device, matrix.source());
   for (const int rows : {1, 9, 70}) {
     SCOPED_TRACE(rows);
     std::vector<Tensor> y;
@@ -174,23 +172,94 @@ inline void expect_low_rank_of_outputs(Device& device) {
     add_low_rank(together);
     for (size_t m = 0; m < y.size(); m++)
       EXPECT_TRUE(bits_agree(to_vector(together[m].y), promised_low_rank(y[m], parts[m]))) << m;
-    // Without parts in gate, in up, or in both.
-    for (const auto& [a, b] : {std::pair<size_t, size_t>{0, 0}, {0, 1}, {1, 0}, {1, 1}}) {
-      const Tensor other = random_tensor(y[0].shape(), rng);
-      const std::span<const LowRankRows> none, of_gate = a ? none : parts[0], of_up = b ? none : parts[0];
-      const auto sums = [&](const Tensor& from, std::span<const LowRankRows> of) {
-        return device.to_device(to_tensor(promised_low_rank(from, of), from.shape()));
-      };
+  }
+}
+
+// Products with one input, and what is added to them.
+struct ProductsWithParts {
+  ProductsWithParts(Device& device, int rows, Rng& rng)
+      : device(device), x(device.to_device(random_tensor({rows, kInputs}, rng))) {}
+
+  // kind: of the matrix. A card multiplies those of one format together.
+  void add(int out, WeightKind kind, const std::vector<LowRankRows>& own) {
+    weights.push_back(std::make_unique<Weight>(
+        Weight::make(device, dense_matrix(out, kInputs, kind, static_cast<unsigned>(out)).source())));
+    parts.push_back(own);
+  }
+  LowRankProduct product(size_t i) const {
+    LowRankProduct of{weights[i].get(), {}};
+    for (LowRankRows part : parts[i]) {
+      part.z = device.to_device(part.z), part.up = device.to_device(part.up);
+      of.parts.push_back(part);
+    }
+    return of;
+  }
+  // The bits that are promised for the product's number i.
+  std::vector<float> promised(size_t i, const Tensor* residual = nullptr) const {
+    const MatmulInput packed = pack(x);
+    const Tensor y = residual ? linear_add(packed, *weights[i], *residual) : linear(packed, *weights[i]);
+    return promised_low_rank(to_host(y), parts[i]);
+  }
+
+  static constexpr int kInputs = 200;
+  Device& device;
+  Tensor x;
+  std::vector<std::unique_ptr<Weight>> weights;
+  std::vector<std::vector<LowRankRows>> parts;
+};
+
+// Products of few rows and of many, with few parts and with more than a block holds, some without; alone with
+// a residual; gate and up with their activation.
+inline void expect_low_rank_of_products(Device& device) {
+  Rng rng(26);
+  for (const auto& [rows, most, rank] : {std::tuple{1, 1, 16},
+                                         {2, 9, 3},
+                                         {8, 5, 8},
+                                         {9, 40, 5},
+                                         {16, 3, 42},
+                                         {16, 3, 43},
+                                         {16, 8, 9},
+                                         {17, 2, 4}}) {
+    SCOPED_TRACE(fmt::format("{} rows, {} parts of rank {}", rows, most, rank));
+    ProductsWithParts products(device, rows, rng);
+    const auto parts_of = [&](int out, int count) {
+      std::vector<LowRankRows> parts;
+      const Tensor y = random_tensor({rows, out}, rng);
+      for (int i = 0; i < count; i++) {
+        const int begin = count < 4 ? 0 : i % rows, end = count < 4 ? rows : std::min(rows, begin + i % 4);
+        parts.push_back(
+            low_rank_part(y, rank, begin, end - begin, i % 2 ? 1.0f : -0.3f, rng, 1 + i % 4, i % 3));
+      }
+      return parts;
+    };
+    products.add(70, WeightKind::f32, parts_of(70, most));
+    products.add(33, WeightKind::bf16, parts_of(33, 1));
+    products.add(70, WeightKind::f32, {});
+    products.add(5, WeightKind::f32, parts_of(5, most));
+    std::vector<LowRankProduct> all;
+    for (size_t i = 0; i < 4; i++) all.push_back(products.product(i));
+    for (const MatmulInput& x : {MatmulInput(products.x), pack(products.x)}) {
+      const auto y = linear_low_rank(x, all);
+      ASSERT_EQ(y.size(), 4u);
+      for (size_t i = 0; i < 4; i++) EXPECT_TRUE(bits_agree(to_vector(y[i]), products.promised(i))) << i;
+    }
+    const MatmulInput x = pack(products.x);
+    const Tensor residual = device.to_device(random_tensor({rows, 70}, rng));
+    EXPECT_TRUE(bits_agree(to_vector(linear_low_rank(x, {&all[0], 1}, &residual).front()),
+                           products.promised(0, &residual)));
+    const Weight last = Weight::make(device, dense_matrix(64, 70, WeightKind::f32, 9).source());
+    for (const auto& [gate, up] : {std::pair<size_t, size_t>{0, 0}, {0, 2}, {2, 0}, {2, 2}})
       for (const auto activation : {Activation::silu, Activation::gelu_tanh}) {
-        const MatmulInput got = low_rank_swiglu(low_rank_output(device, y[0], of_gate),
-                                                low_rank_output(device, other, of_up), activation),
-                          want = pack(swiglu(sums(y[0], of_gate), sums(other, of_up), activation));
+        const auto sums = [&](size_t i) {
+          return device.to_device(to_tensor(products.promised(i), {rows, 70}));
+        };
+        const MatmulInput got = linear_low_rank_swiglu(x, all[gate], all[up], activation),
+                          want = pack(swiglu(sums(gate), sums(up), activation));
         ASSERT_EQ(got.packed, want.packed);
         ASSERT_EQ(got.values.shape(), want.values.shape());
         // By a product, because only the rows themselves are defined.
-        expect_same_bits(linear(got, weight), linear(want, weight), fmt::format("{}, {}", a, b));
+        expect_same_bits(linear(got, last), linear(want, last), fmt::format("{}, {}", gate, up));
       }
-    }
   }
 }
 

@@ -48,6 +48,31 @@ TEST(LowRank, ColumnsAndPieces) {
 TEST(LowRank, SeveralOutputs) {
   on_every_device(expect_low_rank_of_outputs);
 }
+TEST(LowRank, Products) {
+  on_every_device(expect_low_rank_of_products);
+}
+TEST(LowRank, ProductsThatDoNotFit) {
+  Device& device = cpu_device();
+  Rng rng(3);
+  ProductsWithParts products(device, 3, rng);
+  products.add(16, WeightKind::f32, {low_rank_part(device.zeros({3, 16}, Dtype::f32), 4, 1, 2, 1.0f, rng)});
+  products.add(17, WeightKind::f32, {});
+  const LowRankProduct first = products.product(0), second = products.product(1);
+  const Tensor residual = device.zeros({3, 16}, Dtype::f32);
+  EXPECT_NO_THROW(linear_low_rank(products.x, {&first, 1}, &residual));
+  const auto refuses = [&](const MatmulInput& x, const std::vector<LowRankProduct>& all, const Tensor* to) {
+    EXPECT_THROW(linear_low_rank(x, all, to), std::invalid_argument);
+  };
+  refuses(products.x, {first, second}, &residual);
+  refuses(products.x, {second}, &residual);
+  refuses(products.x, std::vector(9, second), nullptr);
+  refuses(device.zeros({2, ProductsWithParts::kInputs}, Dtype::f32), {first}, nullptr);
+  refuses(device.zeros({3, 64}, Dtype::f32), {first}, nullptr);
+  LowRankProduct wider = second;
+  wider.parts = first.parts;
+  refuses(products.x, {wider}, nullptr);
+  EXPECT_THROW(linear_low_rank_swiglu(products.x, first, second, Activation::silu), std::invalid_argument);
+}
 TEST(LowRank, RowsStandAlone) {
   on_every_device(expect_low_rank_rows_stand_alone);
 }
@@ -137,8 +162,6 @@ TEST(LowRank, RefusesWhatDoesNotFit) {
   EXPECT_THROW(add_low_rank(nine), std::invalid_argument);
   nine.pop_back();
   EXPECT_NO_THROW(add_low_rank(nine));
-  EXPECT_THROW(low_rank_swiglu({zeros({5, 3}), {}}, {zeros({5, 4}), {}}, Activation::silu),
-               std::invalid_argument);
 }
 
 TEST(LowRank, DownProjections) {

@@ -95,7 +95,10 @@ struct SourceFile {
 const SourceFile& file_of(Source source) {
   const auto ints = [](auto variant) { return sizeof(variant) / sizeof(int); };
   static const SourceFile files[] = {
-      {"gemv.cu", {"weights.cuh", "product.cuh", "lines.cuh"}, "GemvVariant", ints(GemvVariant{})},
+      {"gemv.cu",
+       {"weights.cuh", "product.cuh", "lines.cuh", "gemv.cuh"},
+       "GemvVariant",
+       ints(GemvVariant{})},
       {"gemm.cu", {"weights.cuh", "wgmma.cuh"}, "GemmVariant", ints(GemmVariant{})},
       {"embed.cu", {"weights.cuh"}, "EmbedVariant", ints(EmbedVariant{})},
       {"rows.cu", {}},
@@ -126,6 +129,10 @@ const SourceFile& file_of(Source source) {
        {"weights.cuh", "product.cuh", "experts.cuh"},
        "LowRankDownVariant",
        ints(LowRankDownVariant{})},
+      {"gemv_low_rank.cu",
+       {"weights.cuh", "product.cuh", "lines.cuh", "gemv.cuh"},
+       "GemvVariant",
+       ints(GemvVariant{})},
   };
   return files[static_cast<size_t>(source)];
 }

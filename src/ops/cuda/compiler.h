@@ -38,7 +38,8 @@ enum class Source {
   choose,
   exchange,
   low_rank,
-  low_rank_down
+  low_rank_down,
+  gemv_low_rank
 };
 
 // The specialisation of a kernel: its file, and the ints of the file's struct of kernels/variants.h.
@@ -48,7 +49,8 @@ struct Variant {
 
   // NOLINTBEGIN: each of these is a specialisation
   Variant(Source plain) : source(plain) {}  // of a file that has only one
-  Variant(const GemvVariant& v) : Variant(Source::gemv, v) {}
+  Variant(const GemvVariant& v, bool adds = false)
+      : Variant(adds ? Source::gemv_low_rank : Source::gemv, v) {}
   Variant(const GemmVariant& v) : Variant(Source::gemm, v) {}
   Variant(const EmbedVariant& v) : Variant(Source::embed, v) {}
   Variant(const AttentionVariant& v) : Variant(Source::attention, v) {}

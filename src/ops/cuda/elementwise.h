@@ -10,7 +10,7 @@
 
 namespace anabranch::ops::cuda {
 
-// Number of threads that sum a row's squares: for 8 inputs each, or for up to 16 if a block of gemv.cu then
+// Number of threads that sum a row's squares: for 8 inputs each, or for up to 16 if a block of gemv.cuh then
 // has enough threads. It only depends on the row's length, so a row's sum has the same order in every batch
 // and kernel.
 int norm_threads(int inputs);

@@ -6,6 +6,7 @@
 #include "ops/arguments.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/kernels/args.h"
+#include "ops/cuda/low_rank.h"
 #include "ops/cuda/weight.h"
 
 namespace anabranch::ops::cuda {
@@ -20,10 +21,11 @@ int input_tiles(int inputs) {
   return (inputs + kTileInputs - 1) / kTileInputs;
 }
 
-// A product over several matrices of one format.
+// A product over several matrices of one format, and what is added to it.
 struct Product {
   RecordFormat format;
   LinearArgs args{};
+  ProductAdds adds{};
 };
 
 // Counts units of work: a unit is `rows` rows of a matrix; with SwiGLU, of both matrices.
@@ -34,17 +36,17 @@ void count_units(LinearArgs& args, bool swiglu, int rows) {
     if (!swiglu || m == 0) args.units += (args.matrix[m].rows + rows - 1) / rows;
   }
 }
-// Number of segments of a dot product that a launch of gemv.cu computes.
+// Number of segments of a dot product that a launch of gemv.cuh computes.
 int own_segments(const LinearArgs& args) {
   return args.segments.ranks == 0 ? kSegments : kSegments / args.segments.ranks;
 }
-// The same for gemv.cu, whose warps take `tiles` tiles each. With inputs split among ranks, a unit is one
+// The same for gemv.cuh, whose warps take `tiles` tiles each. With inputs split among ranks, a unit is one
 // warp's work.
 void count_gemv_units(LinearArgs& args, bool swiglu, int tiles) {
   count_units(args, swiglu, tiles * (swiglu || args.segments.ranks > 0 ? 16 : 32));
 }
 
-// Weight tiles that gemv.cu's warps take for each read of x: as many as possible while the multiprocessors
+// Weight tiles that gemv.cuh's warps take for each read of x: as many as possible while the multiprocessors
 // stay equally busy.
 int tiles_of_a_warp(const DeviceInfo& card, LinearArgs args, bool swiglu) {
   const int units = args.segments.ranks > 0 ? kGemvThreads / 32 / own_segments(args) : 1,
@@ -66,21 +68,22 @@ int inputs_of_a_lane(const RowsArgs& plain) {
   return std::max(8, ((plain.inputs + lanes - 1) / lanes + 3) / 4 * 4);
 }
 
-// The specialisation of gemv.cu for a format and a number of rows.
+// The specialisation of gemv.cuh for a format and a number of rows.
 struct GemvShape {
   int row_tiles, tiles, normed, steps, stages, shared_bytes;
 };
 
 // Chooses slots as large, and rings as deep, as shared memory allows; x's tiles are contiguous if all its
-// rows are used. Rows that the block normalises are stored beside the rings.
-GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int row_tiles,
-                     int tiles) {
+// rows are used. Rows that the block normalises, and what it adds, are stored beside the rings.
+GemvShape gemv_shape(const DeviceInfo& card, const Product& product, int row_tiles, int tiles) {
+  const auto& [f, args, adds] = product;
   const int normed = args.plain.x ? inputs_of_a_lane(args.plain) : 0;
   GemvShape s{row_tiles, tiles, normed};
   const int now = std::min(args.rows, 8 * row_tiles), most = normed           ? 16 / args.plain.warps
                                                              : args.rows <= 4 ? 4
                                                                               : 8 * row_tiles;
-  const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + kSumsPad) * 4;
+  const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + kSumsPad) * 4 +
+                   (adds.parts > 0 ? 4 * kAddedNumbers : 0);
   const auto beside = [&](int rows) { return sums + (normed ? args.input_tiles * rows * kXStride : 0); };
   const auto slot = [&](int rows) {
     return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : own_segments(args) * rows * kXStride));
@@ -96,16 +99,20 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
 }
 
 // The specialisation with the most rows and tiles at a time that fit in shared memory.
-GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
-  const int most_tiles = is_plain(f) ? 1 : tiles_of_a_warp(card, args, swiglu);
-  for (int row_tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;; row_tiles /= 2)
+GemvShape gemv_shape(const DeviceInfo& card, const Product& product, bool swiglu) {
+  const int most_tiles = is_plain(product.format) ? 1 : tiles_of_a_warp(card, product.args, swiglu);
+  const int rows = product.args.rows;
+  for (int row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; row_tiles /= 2)
     for (const int tiles : {most_tiles, 1}) {
-      const GemvShape s = gemv_shape(card, args, f, row_tiles, tiles);
+      const GemvShape s = gemv_shape(card, product, row_tiles, tiles);
       if (s.stages >= 2 || (row_tiles == 1 && tiles == 1)) return s;
     }
 }
 
-void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
+void launch_gemv(CudaDevice& on, const Product& product, const GemvShape& s, bool swiglu) {
+  const RecordFormat& f = product.format;
+  AdaptedLinearArgs both{product.args, product.adds};
+  LinearArgs& args = both.linear;
   count_gemv_units(args, swiglu, s.tiles);
   constexpr int kEarlyBytes = 64 << 10;  // at least one slot; more would delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
@@ -117,20 +124,22 @@ void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const G
                             .stages = s.stages,
                             .lane_inputs = s.normed,
                             .ranks = args.segments.ranks};
-  on.launch(variant, "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))},
-            kGemvThreads, static_cast<unsigned>(s.shared_bytes), &args);
+  const bool adds = product.adds.parts > 0;
+  on.launch({variant, adds}, adds ? "gemv_low_rank" : "gemv",
+            {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, kGemvThreads,
+            static_cast<unsigned>(s.shared_bytes), &both);
 }
 
-void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
-  LinearArgs args = product.args;
+void run_gemv(CudaDevice& on, Product product, bool swiglu) {
+  LinearArgs& args = product.args;
   const int rows = args.rows;
   args.x_rows = layout_rows(rows);
   for (int first = 0; first < rows; first += args.rows) {
     args.rows = std::min(kMostGemvRows, rows - first);
-    const GemvShape s = gemv_shape(on.info(), args, product.format, swiglu);
+    const GemvShape s = gemv_shape(on.info(), product, swiglu);
     args.first_row = first;
     args.rows = std::min(8 * s.row_tiles, args.rows);
-    launch_gemv(on, args, product.format, s, swiglu);
+    launch_gemv(on, product, s, swiglu);
   }
 }
 
@@ -196,7 +205,7 @@ void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
             &args);
 }
 
-// wgmma only exists on Hopper: elsewhere many rows use gemv.cu, as many at a time as fit.
+// wgmma only exists on Hopper: elsewhere many rows use gemv.cuh, as many at a time as fit.
 void run(CudaDevice& on, const Product& product, bool swiglu) {
   if (on.info().capability != 90 || product.args.rows <= kMostLaneRows) return run_gemv(on, product, swiglu);
   run_gemm(on, product, swiglu);
@@ -233,9 +242,40 @@ LinearArgs args_of(CudaDevice& on, const Input& in, const char* op) {
   return args;
 }
 
-// y_i = x W_i^T (+ residual); matrices of one format share a launch.
+// Whether gemv.cuh has room for all that is added to products with so many rows.
+bool adds_in_blocks(int rows, std::span<const LowRankProduct> products) {
+  int parts = 0;
+  int64_t numbers = 0;
+  for (const LowRankProduct& product : products)
+    for (const LowRankRows& part : product.parts)
+      if (part.count > 0) parts++, numbers += int64_t{part.count} * part.up.shape(1);
+  return rows <= kMostLaneRows && parts <= kAddedParts && numbers <= kAddedNumbers;
+}
+
+// The parts of the launch's next matrix.
+void add_parts(CudaDevice& on, std::span<const LowRankRows> parts, Product& to) {
+  ProductAdds& adds = to.adds;
+  for (const LowRankRows& part : parts) {
+    if (part.count == 0) continue;
+    const int rank = part.up.shape(1);
+    adds.part[adds.parts++] = {on.data(part.z, "linear_low_rank") + part.first,
+                               on.data(part.up, "linear_low_rank"),
+                               part.scale,
+                               rank,
+                               part.z.shape(2),
+                               part.z.shape(0),
+                               part.begin,
+                               part.count,
+                               adds.numbers};
+    adds.numbers += part.count * rank;
+  }
+  adds.end[to.args.matrices] = adds.parts;
+}
+
+// y_i = x W_i^T (+ residual); matrices of one format share a launch. parts: what is added to y_i.
 void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> weights,
-              std::span<const Tensor> out, const Tensor* residual) {
+              std::span<const Tensor> out, const Tensor* residual,
+              std::span<const LowRankProduct> parts = {}) {
   if (in.x.rows == 0) return;
   const MatmulInput x = prepared(in);
   std::vector<Product> products;
@@ -245,6 +285,7 @@ void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> we
                            [&](const Product& p) { return p.format == w.format; });
     if (it == products.end())
       it = products.insert(it, Product{w.format, args_of(on, {x, in.norm, in.lanes}, "linear")});
+    if (!parts.empty()) add_parts(on, parts[i].parts, *it);
     it->args.matrix[it->args.matrices++] = {w.memory.get(), on.data(out[i], "linear"),
                                             residual ? on.data(*residual, "linear_add") : nullptr,
                                             static_cast<int>(weights[i]->out_features()), 0};
@@ -262,7 +303,9 @@ std::vector<Tensor> linear(const Input& in, std::span<const Weight* const> weigh
   return out;
 }
 
-MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up, Activation activation) {
+// parts: empty, or what is added to both products.
+MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up, Activation activation,
+                          std::span<const LowRankProduct> parts = {}) {
   const char* op = "linear_swiglu";
   const Weight* both[] = {&gate, &up};
   // The kernels that compute both products together only support SiLU.
@@ -276,8 +319,11 @@ MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up,
   if (in.x.rows == 0) return out;
   const MatmulInput x = prepared(in);
   Product product{stored(gate).format, args_of(on, {x, in.norm}, op)};
-  for (const Weight* w : both)
-    product.args.matrix[product.args.matrices++] = {stored(*w).memory.get(), nullptr, nullptr, outputs, 0};
+  for (size_t i = 0; i < 2; i++) {
+    if (!parts.empty()) add_parts(on, parts[i].parts, product);
+    product.args.matrix[product.args.matrices++] = {stored(*both[i]).memory.get(), nullptr, nullptr, outputs,
+                                                    0};
+  }
   product.args.tiles = on.data<unsigned short>(out.values, op);
   product.args.tiles_rows = layout_rows(in.x.rows);
   run(on, product, true);
@@ -357,6 +403,37 @@ Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const 
   args.all_rows = args.rows;
   run_gemv(on, product, false);
   return out;
+}
+
+std::vector<Tensor> linear_low_rank(const MatmulInput& rows, std::span<const LowRankProduct> products,
+                                    const Tensor* residual) {
+  CudaDevice& on = cuda_device(rows.values);
+  const MatmulInput x = cuda::pack(rows, nullptr);  // blocks that normalise rows add no parts
+  std::vector<const Weight*> weights;
+  std::vector<LowRankOutput> outputs;
+  for (const LowRankProduct& product : products) {
+    weights.push_back(product.weight);
+    outputs.push_back(
+        {on.empty({x.rows, static_cast<int>(product.weight->out_features())}, Dtype::f32), product.parts});
+  }
+  std::vector<Tensor> y;
+  for (const LowRankOutput& output : outputs) y.push_back(output.y);
+  const bool adds = adds_in_blocks(x.rows, products);
+  multiply(on, {x}, weights, y, residual, adds ? products : std::span<const LowRankProduct>());
+  if (!adds) cuda::add_low_rank(outputs);
+  return y;
+}
+MatmulInput linear_low_rank_swiglu(const MatmulInput& rows, std::span<const LowRankProduct> both,
+                                   Activation activation) {
+  const Weight &gate = *both[0].weight, &up = *both[1].weight;
+  const MatmulInput x = cuda::pack(rows, nullptr);
+  if (activation == Activation::silu && stored(gate).format == stored(up).format &&
+      adds_in_blocks(x.rows, both))
+    return linear_swiglu(Input{x}, gate, up, activation, both);
+  const Weight* const weights[] = {&gate, &up};
+  auto y = linear(Input{x}, weights);
+  LowRankOutput outputs[] = {{std::move(y[0]), both[0].parts}, {std::move(y[1]), both[1].parts}};
+  return cuda::low_rank_swiglu(outputs, activation);
 }
 
 MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,

@@ -212,6 +212,7 @@ struct LowRankPart {
   const float *z, *up;  // z: of its first column; [pieces, count, columns], [out, rank]
   float scale;
   int rank, columns, pieces, begin, count;
+  int at;  // of ProductAdds: its first number of z in shared memory
 };
 // Parts [first_part, end_part), in order; first: the output's first block.
 struct LowRankOutputArgs {
@@ -226,6 +227,19 @@ struct LowRankArgs {
   LowRankPart part[kLowRankParts];
 };
 static_assert(sizeof(LowRankArgs) <= 4096, "what a launch takes");
+// The same as a part of a product's launch (gemv.cuh): each matrix m has the parts [end[m - 1], end[m]), in
+// order. A block holds all numbers of z that they read, with their pieces added up.
+constexpr int kAddedNumbers = 2048, kAddedParts = 64;
+struct ProductAdds {
+  int parts, numbers;
+  int end[8];
+  LowRankPart part[kAddedParts];
+};
+struct AdaptedLinearArgs {
+  LinearArgs linear;
+  ProductAdds adds;
+};
+static_assert(sizeof(AdaptedLinearArgs) <= 4096, "what a launch takes");
 
 struct TakeArgs {
   const float* x;
