@@ -216,8 +216,8 @@ inline void expect_low_rank_of_products(Device& device) {
                                          {2, 9, 3},
                                          {8, 5, 8},
                                          {9, 40, 5},
-                                         {16, 3, 42},
-                                         {16, 3, 43},
+                                         {16, 3, 21},
+                                         {16, 3, 22},
                                          {16, 8, 9},
                                          {17, 2, 4}}) {
     SCOPED_TRACE(fmt::format("{} rows, {} parts of rank {}", rows, most, rank));

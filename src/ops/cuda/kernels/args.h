@@ -229,7 +229,7 @@ struct LowRankArgs {
 static_assert(sizeof(LowRankArgs) <= 4096, "what a launch takes");
 // The same as a part of a product's launch (gemv.cuh): each matrix m has the parts [end[m - 1], end[m]), in
 // order. A block holds all numbers of z that they read, with their pieces added up.
-constexpr int kAddedNumbers = 2048, kAddedParts = 64;
+constexpr int kAddedNumbers = 1024, kAddedParts = 64;
 struct ProductAdds {
   int parts, numbers;
   int end[8];
