@@ -1,5 +1,6 @@
 // Which states are kept and which are not, and limits of requests that meet them exactly.
 #include <filesystem>
+#include <set>
 
 #include "engine/crowd.h"
 #include "engine/loader.h"
@@ -90,6 +91,30 @@ TEST(Keeping, ARequestNamesWhatItUsedAndLeft) {
   EXPECT_TRUE(run_to_end(*engine, request).last.states.empty());
 }
 
+TEST(Keeping, WhatAPreemptedRequestHasComputedIsKept) {
+  const TinyModel model("qwen35_flat_tied");
+  for (const bool overlap : {false, true}) {
+    EngineOptions options = kept_options(model);
+    options.memory_bytes = tight_memory(options, overlap, 1);
+    const auto engine = engine_with(options, overlap);
+    Crowd crowd(*engine);
+    Request request = request_of(60, 100);
+    request.name_states = true;
+    const auto alone = run_to_end(*engine, request).last.states;
+    request.prompt[0]++;
+    Collector collector;
+    ASSERT_TRUE(engine
+                    ->submit(request, when_delivered(
+                                          20, [&] { crowd.come(); }, collector.sink(0)))
+                    .ok());
+    const auto names = collector.wait(0).last.states;
+    crowd.expect_answers();
+    EXPECT_EQ(engine->stats().preempted, 1u);
+    const std::set<std::string> states(names.begin(), names.end());
+    EXPECT_EQ(states.size(), alone.size() + 1) << "of the prompt, of the preemption, and of the end";
+  }
+}
+
 TEST(RequestLimits, APromptMayFillTheContextButForOneToken) {
   const TinyModel model("qwen35_flat_tied");
   EngineOptions options = kept_options(model);
@@ -112,6 +137,22 @@ TEST(RequestLimits, StopTokensNeedNoOrder) {
     EXPECT_EQ(got.last.finish, FinishReason::stop) << stop;
     ASSERT_FALSE(got.tokens.empty());
     EXPECT_EQ(got.tokens.back(), stop);
+  }
+}
+
+// The text that ends a thought has more tokens than a draft may have.
+TEST(RequestLimits, AForcedTextIsReadInDrafts) {
+  const TinyModel model("qwen35_flat_tied");
+  for (const bool overlap : {false, true}) {
+    const auto engine = engine_with(kept_options(model), overlap);
+    Request request = request_of(40, 400);
+    request.ignore_eos = false;
+    request.output.thinking_open = true;
+    request.thinking.budget = 4;
+    const auto got = run_to_end(*engine, request);
+    EXPECT_EQ(got.last.error, "");
+    const std::string text = engine->tokenizer().decode(got.tokens, true);
+    EXPECT_NE(text.find("That is enough thought. I will give the answer now."), std::string::npos) << text;
   }
 }
 
