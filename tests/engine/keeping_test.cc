@@ -91,6 +91,20 @@ TEST(Keeping, ARequestNamesWhatItUsedAndLeft) {
   EXPECT_TRUE(run_to_end(*engine, request).last.states.empty());
 }
 
+// So that a prompt that differs somewhere finds half of what it shares.
+TEST(Keeping, LongPromptsAreKeptAtLengthsThatDouble) {
+  const TinyModel model("qwen35_flat_tied");
+  const auto engine = engine_with(kept_options(model), false);
+  const Request first = request_of(2500, 1);
+  EXPECT_EQ(run_to_end(*engine, first).last.usage.cached_tokens, 0);
+  for (const auto& [differs_at, cached] : {std::pair(1500, 1024), {2300, 2048}, {900, 0}}) {
+    Request other = first;
+    for (size_t i = static_cast<size_t>(differs_at); i < other.prompt.size(); i++)
+      other.prompt[i] = (other.prompt[i] + differs_at % 7 + 1) % 250;
+    EXPECT_EQ(run_to_end(*engine, other).last.usage.cached_tokens, cached) << differs_at;
+  }
+}
+
 TEST(Keeping, WhatAPreemptedRequestHasComputedIsKept) {
   const TinyModel model("qwen35_flat_tied");
   for (const bool overlap : {false, true}) {
