@@ -1,5 +1,7 @@
 #include "cache/image_store.h"
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -135,6 +137,32 @@ TEST(ImageStore, FilesStayWithinTheirBudget) {
   for (const auto& path : files_in(directory.path())) sum += fs::file_size(path);
   EXPECT_GT(sum, 0u);
   EXPECT_LE(sum, 2000u);
+}
+
+// Reading a file is a use of it. Files that fit exactly stay.
+TEST(ImageStore, TheLeastRecentlyUsedFilesAreRemoved) {
+  TemporaryDirectory directory;
+  std::vector<fs::path> files;  // of the images 0, 1 and 2
+  for (uint64_t i = 0; i < 3; i++) {
+    { ImageStore(options_in(directory.path())).keep({i, i}, "", numbers(10, 1)); }
+    for (const fs::path& path : files_in(directory.path()))
+      if (std::ranges::find(files, path) == files.end()) {
+        files.push_back(path);
+        fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(9 - i));
+      }
+  }
+  ASSERT_EQ(files.size(), 3u);
+  ImageStoreOptions options = options_in(directory.path());
+  options.disk_bytes = 3 * fs::file_size(files[0]);
+  {
+    ImageStore store(options);
+    EXPECT_TRUE(store.find({0, 0}, "", {10, 8}));
+    store.keep({3, 3}, "", numbers(10, 1));
+  }
+  EXPECT_EQ(files_in(directory.path()).size(), 3u);
+  EXPECT_TRUE(fs::exists(files[0])) << "it was read";
+  EXPECT_FALSE(fs::exists(files[1]));
+  EXPECT_TRUE(fs::exists(files[2]));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <thread>
@@ -355,6 +356,26 @@ TEST_F(StateCacheTest, ForgottenStatesAreGone) {
     }
 }
 
+TEST_F(StateCacheTest, NoRecordIsNamedForLengthsThatAreNotThere) {
+  const Tokens tokens = text(1, 300);
+  EXPECT_EQ(records_of(kFingerprint, "s", tokens, std::vector<int>{-1, 0, 300, 301, 1000}).size(), 2u);
+}
+
+TEST_F(StateCacheTest, RecordsOfOtherModelsAreNotForgotten) {
+  const Fingerprint other{77, 78};
+  const Tokens tokens = text(1, 300);
+  const auto cache = open(kHybrid, true);
+  std::vector<std::string> files;
+  for (const DiskRecord& record : records_of(other, "s", tokens, std::vector<int>{300})) {
+    files.push_back(record_path(directory_.path(), record));
+    std::filesystem::create_directories(folder_path(directory_.path(), other));
+    std::ofstream(files.back()) << "another model's";
+  }
+  ASSERT_EQ(files.size(), 2u);
+  cache->forget(records_of(other, "s", tokens, std::vector<int>{300}));
+  for (const std::string& file : files) EXPECT_TRUE(std::filesystem::exists(file)) << file;
+}
+
 TEST_F(StateCacheTest, AForgottenBlockStaysForAStateThatEndsSoonBehindIt) {
   const Tokens trunk = text(1, 300), a = trunk + text(2, 300), b = trunk + text(3, 50);
   const auto cache = open(kHybrid, true);
@@ -424,6 +445,19 @@ TEST_F(StateCacheTest, TheLeastUsedLeavesMemoryFirst) {
   cache->set_ram_budget(0);
   EXPECT_EQ(cache->stats().ram_bytes, 0u);
   EXPECT_FALSE(found(3));
+}
+
+TEST_F(StateCacheTest, WhatIsFoundAgainAndAgainStaysInMemory) {
+  const auto cache = open(kHybrid, false);
+  const auto keep = [&](int i) { cache->keep(text(i, 300), "", state_of(kHybrid, text(i, 300))); };
+  const auto found = [&](int i) { return cache->find(text(i, 300) + text(99, 1), "").length == 300; };
+  for (int i = 0; i < 3; i++) keep(i);
+  cache->set_ram_budget(cache->stats().ram_bytes);
+  for (int i = 3; i < 12; i++) {
+    EXPECT_TRUE(found(0)) << i;
+    keep(i);
+  }
+  EXPECT_TRUE(found(0));
 }
 
 TEST_F(StateCacheTest, WhatLeftMemoryIsStillFoundOnDisk) {

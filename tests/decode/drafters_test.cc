@@ -278,6 +278,39 @@ TEST(Drafters, TogetherTheyProposeWhatEachProposesAlone) {
   }
 }
 
+// The rows of a long prompt that still wait are copied: the prompt's tensor is free.
+TEST(MtpDrafter, ALongPromptsRowsDoNotStayInMemory) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(15);
+  const auto tokens = random_tokens(random, 301);
+  auto trunk = model->make_state();
+  const Tensor hidden = forward(*model, trunk, std::span(tokens).first(300));
+  ASSERT_TRUE(hidden.is_unshared());
+  const auto drafter = make_mtp_drafter(*model);
+  drafter->applied({hidden, 0, 300}, tokens, false);
+  drafter->applied({model->device().zeros({1, hidden.shape(1)}, Dtype::f32), 0, 1}, tokens, false);
+  EXPECT_TRUE(hidden.is_unshared());
+}
+
+// While its sequence runs alone among few tokens, parking costs nothing.
+TEST(Drafters, AParkedOneKeepsAShortSequence) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(16);
+  const auto tokens = random_tokens(random, 21);
+  const std::span<const int> known(tokens);
+  auto trunk = model->make_state();
+  const auto hidden = forward(*model, trunk, known.first(20));
+  for (const bool parked : {false, true}) {
+    const auto drafter = make_mtp_drafter(*model);
+    for (int at = 0; at < 20; at += 5)
+      drafter->applied({hidden, at, 5}, known.first(static_cast<size_t>(at) + 6), parked);
+    TokenHistory history;
+    EXPECT_EQ(propose(*drafter, {known, kSamplings[0], history, 3, trunk}),
+              mtp_drafts(*model, hidden, known, kSamplings[0], 3))
+        << parked;
+  }
+}
+
 // A parked drafter forgets what lies far back, and drafts again from what it kept.
 TEST(Drafters, AParkedOneStartsAgainFromItsLastTokens) {
   const auto model = load("qwen35_nested_untied_grouped");

@@ -186,6 +186,33 @@ TEST(LoopDetector, AfterAResetWhatWasBeforeIsForgotten) {
   EXPECT_EQ(detector.push(6).kind, Kind::exact);
 }
 
+// Copies that differ in numbers, and what recurs, are forgotten, too.
+TEST(LoopDetector, AfterAResetItIsAsNew) {
+  const std::vector<uint8_t> traits = {kNumberToken, kWordToken, kWordToken};
+  const LoopPolicy policy{.min_tokens = 1000, .min_row_tokens = 1000, .near_tokens = 12, .recurring = 100};
+  std::mt19937 random(5);
+  const auto token_at = [&](int i) {  // numbers of one or two tokens between words, then anything
+    if (i >= 160) return static_cast<int>(random() % 3);
+    return i % 4 == 0 || i % 8 == 1 ? 0 : 1 + i % 4 / 3;
+  };
+  std::map<Kind, int> found;
+  for (int round = 0; round < 20; round++) {
+    LoopDetector used(policy, traits), fresh(policy, traits);
+    for (int i = 0; i < 160 + 8 * round; i++) used.push(token_at(i % 160));
+    used.push(0);
+    used.reset();
+    for (int i = 0; i < 300; i++) {
+      const int token = token_at(i);
+      const Repetition want = fresh.push(token), got = used.push(token);
+      ASSERT_EQ(got.kind, want.kind) << round << ", token " << i;
+      ASSERT_EQ(got.tokens, want.tokens) << round << ", token " << i;
+      found[want.kind]++;
+    }
+  }
+  EXPECT_GT(found[Kind::near], 100);
+  EXPECT_GT(found[Kind::recurring], 100);
+}
+
 TEST(LoopDetector, LongTextsKeepTheirLoops) {
   // Loops at all places of the buffer that the detector moves now and then.
   LoopPolicy policy;

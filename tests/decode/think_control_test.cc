@@ -256,5 +256,43 @@ TEST_F(Control, EndlessWhiteSpaceBehindAThoughtIsAnswer) {
   EXPECT_EQ(control.thinking_tokens(), 9);
 }
 
+TEST_F(Control, AFenceIsItsTokensInARow) {
+  constexpr int kFence = 30, kJson = 31;
+  auto control = make({.open = true, .fence = {kFence, kJson}});
+  for (const int token : {kFence, kWord, kJson, kJson, kFence, kFence}) {
+    take(control, token);
+    EXPECT_EQ(control.cut(), ThinkCut::none);
+  }
+  take(control, kJson);
+  EXPECT_EQ(control.cut(), ThinkCut::answer_fence);
+}
+
+// The answer's beginning is not forced in front of it.
+TEST_F(Control, ACallInAThoughtComesBehindTheClosingText) {
+  constexpr int kCall = 30;
+  auto control = make({.open = true, .calls = {kCall}, .escape = {kStart}});
+  take(control, kWord);
+  EXPECT_EQ(take(control, kCall), kSo);
+  EXPECT_EQ(take_forced(control), (std::vector<int>{kClose, kBlank, kCall}));
+  EXPECT_EQ(control.cut(), ThinkCut::tool_call);
+}
+
+TEST_F(Control, ASecondThoughtHasLoopsOfItsOwn) {
+  auto control = make({.open = true});
+  const auto piece = [&] {
+    for (int token = kWord; token < kWord + 20; token++) EXPECT_EQ(take(control, token), token);
+  };
+  piece();
+  piece();
+  for (const int token : {kClose, kWord, kOpen}) EXPECT_EQ(take(control, token), token);
+  piece();
+  EXPECT_TRUE(control.thinking());
+  EXPECT_EQ(control.cut(), ThinkCut::none);
+  piece();
+  for (int token = kWord; control.cut() == ThinkCut::none && token < kWord + 20; token++)
+    take(control, token);
+  EXPECT_EQ(control.cut(), ThinkCut::loop) << "the third copy";
+}
+
 }  // namespace
 }  // namespace anabranch

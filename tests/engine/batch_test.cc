@@ -154,9 +154,9 @@ TEST(Batch, EachOf32MixedRequestsEqualsItsRunAlone) {
 
 TEST(Batch, TheTrainedModelSaysTheSameInABatch) {
   const std::string path = ANABRANCH_SOURCE_DIR "/models/hybrid-146m";
-  const auto requests = mixed_requests(*start(options_of(path, 1)), 32, 150, 24);
+  const auto requests = mixed_requests(*start(options_of(path, 1)), 16, 150, 24);
   const auto want = alone(options_of(path, 1), requests);
-  run_together(*start(options_of(path, 32, true)), requests, want, "hybrid-146m");
+  run_together(*start(options_of(path, 16, true)), requests, want, "hybrid-146m");
 }
 
 TEST(Batch, WhatOutgrowsTheMemoryWaitsAndGoesOnWithTheSameTokens) {

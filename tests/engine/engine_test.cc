@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/clock.h"
 #include "engine/crowd.h"
 
 namespace anabranch {
@@ -13,6 +14,7 @@ namespace {
 using testing::Collector;
 using testing::request_of;
 using testing::run;
+using testing::run_to_end;
 
 class EngineTest : public ::testing::Test {
  protected:
@@ -162,6 +164,45 @@ TEST_F(EngineTest, WorkInTheBackgroundIsNotCounted) {
     EXPECT_EQ(stats.requests, 2 * round);
     EXPECT_EQ(stats.finished, 2 * round);
     EXPECT_EQ(stats.cancelled, 0u);
+  }
+}
+
+// The second request waits for the first one.
+TEST_F(EngineTest, TimesAndSumsAreOfWhatHappened) {
+  for (const char* overlap : {"0", "1"}) {
+    const testing::Variable variable("ANABRANCH_OVERLAP", overlap);
+    const auto engine = make(512, 1, 8, 1);
+    EXPECT_GT(engine->stats().state_budget_bytes, 0u);
+    const double start = now_seconds();
+    Collector collector;
+    Usage begun;
+    const Sink second = [&, to = collector.sink(1)](const Event& event) {
+      if (event.started) begun = event.usage;
+      to(event);
+    };
+    const auto come = [&] { EXPECT_TRUE(engine->submit(request_of(30, 20), second).ok()); };
+    ASSERT_TRUE(engine->submit(request_of(60, 40), testing::when_delivered(1, come, collector.sink(0))).ok());
+    const Usage of[] = {collector.wait(0).last.usage, collector.wait(1).last.usage};
+    for (const Usage& usage : of) {
+      EXPECT_GT(usage.prefill_s, 0);
+      EXPECT_GT(usage.decode_s, 0);
+      EXPECT_NEAR(usage.ttft_s, usage.queue_s + usage.prefill_s, 1e-6);
+    }
+    EXPECT_GT(of[1].queue_s, 0);
+    EXPECT_EQ(begun.prompt_tokens, 30);
+    EXPECT_EQ(begun.queue_s, of[1].queue_s);
+    const EngineStats stats = engine->stats();
+    EXPECT_EQ(stats.prompt_tokens, 90u);
+    EXPECT_EQ(stats.completion_tokens, 60u);
+    EXPECT_EQ(stats.longest, 100u);
+    EXPECT_EQ(stats.step_requests, stats.steps);
+    EXPECT_DOUBLE_EQ(stats.prefill_s, of[0].prefill_s + of[1].prefill_s);
+    EXPECT_DOUBLE_EQ(stats.decode_s, of[0].decode_s + of[1].decode_s);
+    EXPECT_GT(stats.busy_s, 0);
+    EXPECT_LE(stats.busy_s, now_seconds() - start);
+    Request judged = request_of(40, 0);
+    judged.prompt_logprobs = true;
+    EXPECT_GT(run_to_end(*engine, judged).last.usage.ttft_s, 0);
   }
 }
 

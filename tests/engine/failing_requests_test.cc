@@ -122,6 +122,29 @@ TEST(FailingStep, RequestsOfThePendingStepGetAllTheirTokens) {
   }
 }
 
+// With overlap, too, a step of a request that runs alone is collected before the next one is submitted: else
+// each failure would take the neighbour with it, again and again, until that one ends.
+TEST(FailingStep, OverlapWaitsWhileRequestsAreIsolated) {
+  const Variable variable("ANABRANCH_OVERLAP", "1");
+  const auto engine = scripted_engine(
+      {kCounting[0], [](const std::vector<int>&) -> int { throw std::runtime_error("a layer broke"); }});
+  Collector collector;
+  int tokens = 0, at_the_error = -1;  // on the engine's thread
+  const Sink failing = [&, to = collector.sink(1)](const Event& event) {
+    if (event.finish == FinishReason::error) at_the_error = tokens;
+    to(event);
+  };
+  const Sink counting = [&, to = collector.sink(0)](const Event& event) {
+    tokens += static_cast<int>(event.tokens.size());
+    to(event);
+  };
+  const auto come = [&] { EXPECT_TRUE(engine->submit(request_of_script(1, 60), failing).ok()); };
+  ASSERT_TRUE(engine->submit(request_of_script(0, 300), when_delivered(5, come, counting)).ok());
+  EXPECT_EQ(collector.wait(0).tokens.size(), 300u);
+  EXPECT_EQ(collector.wait(1).last.finish, FinishReason::error);
+  EXPECT_LT(at_the_error, 100);
+}
+
 TEST(FailingStep, EndedRequestsMakeRoomForOthers) {
   EngineOptions options;
   options.max_running = 1;

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "engine/scripted_model.h"
 #include "grammar/schema_grammar.h"
+#include "output/reasoning.h"
 
 namespace anabranch::testing {
 namespace {
@@ -103,6 +104,38 @@ TEST(GrammarEngine, NeighboursChangeNothing) {
     ASSERT_TRUE(engine->submit(requests[i], collector.sink(static_cast<int>(i))).ok());
   for (size_t i = 0; i < requests.size(); i++)
     EXPECT_EQ(collector.wait(static_cast<int>(i)).tokens, alone[i]) << i;
+}
+
+// gpt-oss: a grammar beside tools is one of whole messages, and their headers are part of the answer.
+TEST(GrammarEngine, HeadersOfMessagesFollowTheGrammar) {
+  const TinyModel model("qwen35_flat_tied");
+  Json tokenizer = parse_json(byte_tokenizer()).value();
+  const Json plain = tokenizer["added_tokens"].back();
+  tokenizer["added_tokens"].clear();
+  for (const char* mark : {"<|return|>", "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"}) {
+    tokenizer["added_tokens"].push_back(plain);
+    tokenizer["added_tokens"].back()["id"] = 255 + tokenizer["added_tokens"].size();
+    tokenizer["added_tokens"].back()["content"] = mark;
+  }
+  model.write("tokenizer.json", tokenizer.dump());
+  EngineOptions options;
+  options.model_path = model.path();
+  options.device.threads = 1;
+  const auto engine = Engine::create(options).value();
+  const auto grammar = engine->compile_grammar("root ::= Token(258) \"final\" Token(259) [a-e]{12}");
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  for (const CallPolicy calls : {CallPolicy::offered, CallPolicy::text}) {
+    Request request = request_of(30, 40);
+    request.ignore_eos = false;
+    request.output.format.reasoning = find_reasoning_tags(engine->tokenizer());
+    ASSERT_TRUE(request.output.format.reasoning->are_messages());
+    request.thinking.calls = calls;
+    request.grammar = *grammar;
+    const auto got = run_to_end(*engine, request);
+    EXPECT_EQ(got.last.finish, FinishReason::stop) << got.last.error;
+    EXPECT_EQ(std::ranges::count(got.tokens, 258), 1);
+    EXPECT_GE(engine->tokenizer().decode(got.tokens, false).size(), 17u);
+  }
 }
 
 // Where nothing may come next the request fails, and no other one.

@@ -1,10 +1,13 @@
 // Prompts with images: Transformers' answers, whatever happens while the images are encoded and read.
+#include <filesystem>
 #include <future>
 
 #include "base/image_ids.h"
 #include "cache/image_store.h"
 #include "engine/crowd.h"
+#include "engine/image_encoder.h"
 #include "models/vision_golden.h"
+#include "ops/open.h"
 
 namespace anabranch::testing {
 namespace {
@@ -191,6 +194,86 @@ TEST(EngineImages, ImagesOfRequestsThatMustNotBeKeptLeaveNoFile) {
     engine.reset();
     EXPECT_EQ(images_on_disk(options.cache.directory).files, keeps ? 1u : 0u);
   }
+}
+
+TEST(EngineImages, TheirFilesTakeAnEighthOfTheDiskBudgetAtMost) {
+  const SeeingModel model("qwen3_5_vision");
+  for (const uint64_t budget : {uint64_t{0}, uint64_t{8000}, uint64_t{1} << 24}) {
+    const TempDir dir;
+    EngineOptions options = options_of(model, true);
+    options.cache.directory = dir.file("states");
+    options.cache.disk_bytes = budget;
+    auto engine = engine_with(options, false);
+    run(*engine, picture_request(5, 2));
+    engine.reset();
+    EXPECT_EQ(images_on_disk(options.cache.directory).files, budget > 8000 ? 1u : 0u) << budget;
+  }
+}
+
+TEST(EngineImages, FeaturesOfEveryMergerAreInTheBudget) {
+  const SeeingModel model("qwen3_vl");
+  const VisionCase from = golden::read_vision_case("qwen3_vl");
+  ASSERT_GT(from.deepstack, 0);
+  const auto engine = engine_with(options_of(model), false);
+  Request request = golden_request(from, from.runs[0]);
+  request.max_tokens = 4;
+  uint64_t tokens = 0, bytes = 0;
+  for (const RequestImage& image : request.images) tokens += static_cast<uint64_t>(image.image->tokens);
+  Collector collector;
+  const auto note = [&] { bytes = engine->stats().state_bytes; };
+  ASSERT_TRUE(engine->submit(request, when_delivered(2, note, collector.sink(0))).ok());
+  collector.wait(0);
+  EXPECT_EQ(bytes, bytes_of_small_request(*engine) + tokens * static_cast<uint64_t>(1 + from.deepstack) *
+                                                         static_cast<uint64_t>(from.width) * sizeof(float));
+}
+
+// The files of a state that the cache has listed may be gone when the request begins.
+TEST(EngineImages, AnImageWhoseKeptStateIsGoneIsEncodedAgain) {
+  const SeeingModel model("qwen3_5_vision");
+  const TempDir dir;
+  EngineOptions options = options_of(model, true);
+  options.cache.directory = dir.file("states");
+  const auto want = run(*engine_with(options, false), picture_request(5, 10));
+  for (const bool overlap : {false, true}) {
+    const auto engine = engine_with(options, overlap);
+    int gone = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(options.cache.directory))
+      if (file.is_regular_file() && file.file_size() > 0) {
+        std::filesystem::resize_file(file, file.file_size() / 2);
+        gone++;
+      }
+    ASSERT_GE(gone, 2) << "a state and an image";
+    const auto got = run_to_end(*engine, picture_request(5, 10));
+    EXPECT_EQ(got.tokens, want) << got.last.error;
+    EXPECT_EQ(got.last.usage.cached_tokens, 0);
+    expect_idle(*engine);
+  }
+}
+
+// Of two requests with one image that come together.
+TEST(EngineImages, AnImageIsEncodedOnce) {
+  const SeeingModel model("qwen3_5_vision");
+  const auto device = ops::open_device({.threads = 1}).value();
+  const auto checkpoint = Checkpoint::open(model.path()).value();
+  const auto tower = VisionTower::load(*checkpoint, *device).value();
+  const ImageProcessor processor = image_processor_of(*checkpoint).value();
+  ImageEncoder encoder(*tower, processor, *device, std::make_unique<ImageStore>(ImageStoreOptions{}));
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (const RequestId id : {1, 2}) {
+    sequences.push_back(std::make_unique<Sequence>(id, picture_request(5), [](const Event&) {}));
+    sequences.back()->images = images_of(sequences.back()->request, tower.get());
+    encoder.add(*sequences.back(), 0);
+  }
+  const auto pieces = [&](RequestId id) {
+    int count = 1;
+    for (std::optional<RequestId> done; !(done = encoder.work(0)); count++) {
+    }
+    EXPECT_TRUE(encoder.idle() || encoder.first() != id);
+    return count;
+  };
+  EXPECT_GT(pieces(1), 1);
+  EXPECT_EQ(pieces(2), 1) << "nothing is left to encode";
+  EXPECT_TRUE(encoder.idle());
 }
 
 // In Gemma 3 a token of an image sees all of the image, so a state within it would lack rows.

@@ -1,5 +1,6 @@
 // Which states are kept and which are not, and limits of requests that meet them exactly.
 #include <filesystem>
+#include <set>
 
 #include "engine/crowd.h"
 #include "engine/loader.h"
@@ -90,6 +91,44 @@ TEST(Keeping, ARequestNamesWhatItUsedAndLeft) {
   EXPECT_TRUE(run_to_end(*engine, request).last.states.empty());
 }
 
+// So that a prompt that differs somewhere finds half of what it shares.
+TEST(Keeping, LongPromptsAreKeptAtLengthsThatDouble) {
+  const TinyModel model("qwen35_flat_tied");
+  const auto engine = engine_with(kept_options(model), false);
+  const Request first = request_of(2500, 1);
+  EXPECT_EQ(run_to_end(*engine, first).last.usage.cached_tokens, 0);
+  for (const auto& [differs_at, cached] : {std::pair(1500, 1024), {2300, 2048}, {900, 0}}) {
+    Request other = first;
+    for (size_t i = static_cast<size_t>(differs_at); i < other.prompt.size(); i++)
+      other.prompt[i] = (other.prompt[i] + differs_at % 7 + 1) % 250;
+    EXPECT_EQ(run_to_end(*engine, other).last.usage.cached_tokens, cached) << differs_at;
+  }
+}
+
+TEST(Keeping, WhatAPreemptedRequestHasComputedIsKept) {
+  const TinyModel model("qwen35_flat_tied");
+  for (const bool overlap : {false, true}) {
+    EngineOptions options = kept_options(model);
+    options.memory_bytes = tight_memory(options, overlap, 1);
+    const auto engine = engine_with(options, overlap);
+    Crowd crowd(*engine);
+    Request request = request_of(60, 100);
+    request.name_states = true;
+    const auto alone = run_to_end(*engine, request).last.states;
+    request.prompt[0]++;
+    Collector collector;
+    ASSERT_TRUE(engine
+                    ->submit(request, when_delivered(
+                                          20, [&] { crowd.come(); }, collector.sink(0)))
+                    .ok());
+    const auto names = collector.wait(0).last.states;
+    crowd.expect_answers();
+    EXPECT_EQ(engine->stats().preempted, 1u);
+    const std::set<std::string> states(names.begin(), names.end());
+    EXPECT_EQ(states.size(), alone.size() + 1) << "of the prompt, of the preemption, and of the end";
+  }
+}
+
 TEST(RequestLimits, APromptMayFillTheContextButForOneToken) {
   const TinyModel model("qwen35_flat_tied");
   EngineOptions options = kept_options(model);
@@ -112,6 +151,22 @@ TEST(RequestLimits, StopTokensNeedNoOrder) {
     EXPECT_EQ(got.last.finish, FinishReason::stop) << stop;
     ASSERT_FALSE(got.tokens.empty());
     EXPECT_EQ(got.tokens.back(), stop);
+  }
+}
+
+// The text that ends a thought has more tokens than a draft may have.
+TEST(RequestLimits, AForcedTextIsReadInDrafts) {
+  const TinyModel model("qwen35_flat_tied");
+  for (const bool overlap : {false, true}) {
+    const auto engine = engine_with(kept_options(model), overlap);
+    Request request = request_of(40, 400);
+    request.ignore_eos = false;
+    request.output.thinking_open = true;
+    request.thinking.budget = 4;
+    const auto got = run_to_end(*engine, request);
+    EXPECT_EQ(got.last.error, "");
+    const std::string text = engine->tokenizer().decode(got.tokens, true);
+    EXPECT_NE(text.find("That is enough thought. I will give the answer now."), std::string::npos) << text;
   }
 }
 

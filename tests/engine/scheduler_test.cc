@@ -143,7 +143,7 @@ TEST(Scheduler, AdmissionsBesideDecodingSequencesTakeTime) {
 
 // What was spent on admissions and on keeping states counts.
 TEST(Scheduler, PrefillTakesWhatIsLeftOfTheGap) {
-  const auto tokens_after = [](double spent) {
+  const auto tokens_after = [](double spent, int tokens = 1000) {
     Scheduler s = make(256, 8, 64, 0.05);
     s.add(1, 128);
     s.admit();
@@ -151,13 +151,47 @@ TEST(Scheduler, PrefillTakesWhatIsLeftOfTheGap) {
     s.took(prompt, 0.0128);  // 0.1 ms a token
     apply(s, prompt);
     s.took(s.plan(), 0.01);
-    s.add(2, 1000);
+    s.add(2, tokens);
     s.admit();
     return s.plan(spent).prompt_tokens;
   };
   EXPECT_EQ(tokens_after(0.02), 148);  // of 45 ms, 15 are left
   EXPECT_EQ(tokens_after(0.03), 48);
   EXPECT_EQ(tokens_after(0.2), kChunkGrid);
+  EXPECT_EQ(tokens_after(0.02, 147), 147) << "the end of a prompt needs no grid";
+}
+
+TEST(Scheduler, AStepIsFilledToItsLastToken) {
+  for (const int second : {156, 157}) {
+    Scheduler s = make(256);
+    s.add(1, 100);
+    s.add(2, second);
+    s.admit();
+    EXPECT_EQ(s.plan().prompt_tokens, second == 156 ? 256 : 100);
+  }
+}
+
+TEST(Scheduler, StepsTellThePositionsOfTheirTokens) {
+  Scheduler s = make(256);
+  s.add(1, 1000);
+  s.admit();
+  s.advanced(1, 512, 0);
+  EXPECT_DOUBLE_EQ(s.plan().positions, 640.0 * 256);
+}
+
+// Its own tokens do not make a prompt older.
+TEST(Scheduler, AShortPromptPassesTheEndOfALongOne) {
+  Scheduler s = make(256);
+  s.add(1, 5120);
+  s.admit();
+  for (int i = 0; i < 18; i++) {
+    const auto plan = s.plan();
+    apply(s, plan);
+    s.took(plan, 0.01);
+  }
+  s.add(2, 400);
+  s.admit();
+  EXPECT_EQ(s.plan().scheduled.front().id, 2u) << "512 tokens of the first one are left";
 }
 
 // Estimates for more tokens than were ever in a step assume no economy of scale, and grow fourfold at most.
@@ -242,6 +276,18 @@ TEST(StepCosts, StepsOfFewTokensSayLittleOfWhatATokenCosts) {
   for (int i = 0; i < 50; i++) costs.observe({32, 800, 800 * 256.0}, kDecode + 800 * kToken);
   for (int i = 0; i < 20; i++) costs.observe({32, 12, 12 * 500.0}, kDecode);
   EXPECT_GT(costs.prefill_s(800, 800 * 256.0), 0.8 * 800 * kToken);
+}
+
+TEST(StepCosts, StepsWithoutStreamsSayNothingOfThoseWith) {
+  StepCosts costs;
+  costs.observe({4, 0, 0}, 5e-3);
+  costs.observe({0, 100, 5000}, 0.1);
+  EXPECT_GT(costs.prefill_s(100, 5000), 0.05) << "nothing else is known";
+  for (int i = 0; i < 20; i++) costs.observe({4, 100, 5000}, 0.01);
+  const double known = costs.prefill_s(100, 5000);
+  EXPECT_LT(known, 0.01);
+  costs.observe({0, 100, 5000}, 0.1);
+  EXPECT_EQ(costs.prefill_s(100, 5000), known);
 }
 
 TEST(StepCosts, LearnWhatPrefillIsMadeOf) {
@@ -491,6 +537,9 @@ TEST(Scheduler, WhoWaitsForAnotherKeepsItsPlaceAndHastensIt) {
   EXPECT_EQ(t.admit(), (Ids{1, 2, 3}));
   t.wait_for(2, 1, 512);
   EXPECT_EQ(t.plan().scheduled.front().id, 1u) << "2 needs 512 of its tokens, which are fewer than 3's";
+  t.hold(2);
+  t.advanced(1, 512, 0);
+  EXPECT_EQ(t.plan().scheduled.front().id, 3u) << "nobody waits for more of its tokens";
 }
 
 TEST(Scheduler, WhatFailsInCompanyOnlyIsAloneForLongerEachTime) {

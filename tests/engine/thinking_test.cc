@@ -254,6 +254,15 @@ std::vector<Scenario> scenarios() {
     s.answer_begins = "The answer is 42.";
   }
   {
+    auto& s = add("a bound on all tokens beyond the context leaves room for the answer");
+    s.thought = prose(3000);
+    s.context = 200;
+    s.max_tokens = 100000;
+    s.bound = TokenBound::shared;
+    s.cut = "thinking_budget";
+    s.answer_begins = "The answer is 42.";
+  }
+  {
     auto& s = add("loops may be left alone");
     s.thought = joined({prose(5), piece(4)});
     s.loop = 4;

@@ -201,5 +201,76 @@ TEST(ConfigFields, StepAsPublished) {
   EXPECT_EQ(describe(*plain), describe(*nested));
 }
 
+// What is said of some layers is not said of others.
+TEST(ConfigFields, StepsLayersHaveTheirOwn) {
+  const auto step = [](const Json& more) {
+    Json config = base("step3p5", joined(kExperts, {{"n_routed_experts", 8}, {"sliding_window", 32}}));
+    config["layer_types"] = kWindowed;
+    config.update(more);
+    auto spec = read(config);
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    return std::move(*spec);
+  };
+  const ModelSpec plain = step(Json::object());
+  const auto heads = [](const ModelSpec& spec, bool windowed) {
+    for (const LayerSpec& layer : spec.layers)
+      if (const auto& attention = std::get<AttentionSpec>(layer.mixer); (attention.window > 0) == windowed)
+        return attention.heads;
+    return 0;
+  };
+  const Json other = {{"num_attention_heads", 12}};
+  const ModelSpec more = step({{"num_sliding_attention_heads", 8}, {"attention_other_setting", other}});
+  EXPECT_EQ(heads(more, true), 8);
+  EXPECT_EQ(heads(more, false), heads(plain, false));
+  EXPECT_EQ(heads(step({{"attention_other_setting", other}}), true), 12);
+
+  const auto mixtures = [&](const Json& keys) {
+    std::string out;
+    for (const LayerSpec& layer : step(keys).layers)
+      out += std::holds_alternative<MoeSpec>(layer.mlp) ? 'e' : '-';
+    return out;
+  };
+  EXPECT_EQ(mixtures({{"moe_layers_enum", "1,3,100000000"}}), "-e-e--");
+  EXPECT_EQ(mixtures({{"moe_layers_enum", {4, -1}}}), "----e-");
+  const Json types = {"dense", "dense", "sparse", "dense", "dense", "dense"};
+  EXPECT_EQ(mixtures({{"moe_layers_enum", "1,3"}, {"mlp_layer_types", types}}), "--e---");
+
+  const ModelSpec scaled = step({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
+  for (size_t i = 0; i < plain.layers.size(); i++) {
+    const auto first = [&](const ModelSpec& spec) {
+      return spec.ropes[static_cast<size_t>(spec.layers[i].rope)].inv_freq[0];
+    };
+    const bool windowed = std::get<AttentionSpec>(plain.layers[i].mixer).window > 0;
+    EXPECT_FLOAT_EQ(first(scaled), first(plain) / (windowed ? 1 : 2)) << i;
+  }
+}
+
+TEST(ConfigFields, Lfm3WithoutKindsOfLayers) {
+  const auto spec = read(base("lfm3", {{"norm_eps", 1e-5}, {"num_hidden_layers", 9}}));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  std::string kinds;
+  for (const LayerSpec& layer : spec->layers) {
+    const auto* attention = std::get_if<AttentionSpec>(&layer.mixer);
+    kinds += !attention ? 'c' : attention->window > 0 ? 'w' : '-';
+  }
+  EXPECT_EQ(kinds, "cc-cwc-cw");
+}
+
+// "su" is the name in the first files of Phi 3.
+TEST(ConfigFields, LongropeHasAnOlderName) {
+  const auto with = [](const char* type) {
+    const Json factors(Json::array_t(8, 2.0));
+    return read(base("llama", {{"rope_scaling",
+                                {{"type", type},
+                                 {"short_factor", factors},
+                                 {"long_factor", factors},
+                                 {"original_max_position_embeddings", 256}}}}));
+  };
+  const auto su = with("su"), longrope = with("longrope");
+  ASSERT_TRUE(su.ok()) << su.error().message;
+  ASSERT_TRUE(longrope.ok()) << longrope.error().message;
+  EXPECT_EQ(describe(*su), describe(*longrope));
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -122,15 +122,19 @@ void visit_values(const Json& json, const Json::json_pointer& at, const Visit& v
 }
 
 TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
-  const Json values = {
-      0, 1, 2, 3, -1, 0.5, 1e300, (int64_t{1} << 31) - 1, UINT64_MAX, "x", nullptr, Json::array()};
+  // Where the first four change nothing, nobody reads the value: what is read is of one type.
+  constexpr int kTypes = 4;
+  const Json values = {"x", nullptr, Json::array(),          -1,        0, 1, 2, 3,
+                       0.5, 1e300,   (int64_t{1} << 31) - 1, UINT64_MAX};
   for (const char* name : kModels) {
     const Variant model(name);
     const Json good = model.config();
     ASSERT_EQ(model.outcome_of(good), "") << name;
     int errors = 0, number = 0;
     visit_values(good, Json::json_pointer(), [&](const Json::json_pointer& at) {
+      int tried = 0, ran = 0;
       for (const Json& value : values) {
+        if (tried++ == kTypes && ran == kTypes) break;
         if (number++ % kEvery != 0) continue;
         Json bad = good;
         bad[at] = value;
@@ -138,6 +142,7 @@ TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
         ASSERT_NO_THROW(outcome = model.outcome_of(bad)) << name << ": " << at << " = " << value;
         EXPECT_NE(outcome, kNotNumbers) << name << ": " << at << " = " << value;
         errors += !outcome.empty();
+        ran += outcome.empty();
       }
     });
     EXPECT_GT(errors, 50 / kEvery) << name;

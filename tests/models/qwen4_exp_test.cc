@@ -60,6 +60,7 @@ TEST(Qwen4Exp, FieldsOfItsConfig) {
                                        {"linear_num_value_heads", 9, Use::refused},
                                        {"layer_types", types("indexed_attention")},
                                        {"layer_types", types("sliding_attention"), Use::refused},
+                                       {"layer_types", {"linear_attention"}, Use::refused},
                                        {"full_attention_interval", 2},
                                        {"hc_count", 3},
                                        {"hc_count", 1, Use::refused},
@@ -86,6 +87,7 @@ TEST(Qwen4Exp, FieldsOfItsConfig) {
                                        {"ngram_size", 1, Use::refused},
                                        {"heads_per_ngram", 4},
                                        {"ngram_vocab_size_base", 60},
+                                       {"ngram_vocab_size_base", 1 << 30, Use::refused},
                                        {"make_ngram_vocab_size_divisible_by", 64},
                                        {"seed", 1235},
                                        {"seed", -1},
@@ -96,6 +98,17 @@ TEST(Qwen4Exp, FieldsOfItsConfig) {
                                        {"eos_token_id", nullptr, Use::refused},
                                        {"use_cache", false, Use::no_matter}})
     expect_use(qwen4_exp(), field);
+  // A convolution of 16 rows, two apart, and of one more.
+  expect_use(qwen4_exp({{"ngram_size", 2}}), {"ple_conv_kernel_size", 8});
+  expect_use(qwen4_exp({{"ngram_size", 2}}), {"ple_conv_kernel_size", 9, Use::refused});
+  EXPECT_FALSE(read(qwen4_exp({{"rope_parameters", {{"llama_4_scaling_beta", 0.1}}}})).ok());
+  for (const char* key : {"num_experts", "moe_intermediate_size"}) {
+    Json without = qwen4_exp();
+    without.erase(key);
+    const auto spec = read(qwen4_exp({{key, nullptr}}));
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    EXPECT_EQ(describe(*spec), describe(*read(without))) << key;
+  }
 }
 
 // What a config without keys means in Transformers' class.

@@ -126,6 +126,7 @@ TEST_P(DraftedModel, EveryDraftAndCommitEqualsPlainDecoding) {
   for (const int threads : {1, 2}) {
     set_thread_count(threads);
     for (int n = 1; n <= kMaxDraftTokens; n++) {
+      if (threads == 2 && n % 6 != 4) continue;  // 4, 10 and 16
       SequenceState tried = start;
       tried.open();
       const int first = n % 3 == 0 ? n / 3 : 0;  // some in two passes

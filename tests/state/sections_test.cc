@@ -99,6 +99,53 @@ TEST(SectionsTest, ReadingFailsWithoutTheSection) {
   EXPECT_FALSE(read_hidden(format, sections, hidden)) << "of another width";
 }
 
+TEST(SectionsTest, ARecurrentStateIsOneBlock) {
+  const SectionFormat format = format_on(ops::cpu_device(1));
+  for (const SectionKind kind : {SectionKind::recurrent_state, SectionKind::conv_rows}) {
+    EXPECT_TRUE(section_spec(format, {kind, Stack::model, 0, 0}).has_value());
+    EXPECT_FALSE(section_spec(format, {kind, Stack::model, 0, 1}).has_value());
+    EXPECT_FALSE(section_spec(format, {kind, Stack::mtp, 0, 0}).has_value());
+  }
+}
+
+// A recurrence without a convolution has no rows of one.
+TEST(SectionsTest, EmptyArraysNeedNoSection) {
+  SectionFormat format = format_on(ops::cpu_device(1));
+  ops::RecurrenceShape shape = kDelta;
+  shape.conv_kernel = 1;
+  format.model[0] = shape;
+  StateSections sections;
+  write_recurrent(0, ops::make_recurrence_state(*format.device, shape), sections);
+  EXPECT_EQ(sections.size(), 1u);
+  ops::RecurrenceState again;
+  EXPECT_TRUE(read_recurrent(format, 0, sections, again));
+  EXPECT_FALSE(again.s.empty());
+}
+
+// Of a model in parts.
+TEST(SectionsTest, EachLayerIsReadOntoItsDevice) {
+  SectionFormat format = format_on(ops::cpu_device(1));
+  Device& first = *format.device;
+  Device& second = ops::reference_device();
+  StateSections sections;
+  ops::PagedKv kv{2, 24, 0, {}, {}};
+  ops::Random random(1);
+  const auto rows = [&] { return ops::to_tensor(random.vector(3 * 2 * 24), {3, 2, 24}); };
+  ops::kv_append(kv, first.to_device(rows()), first.to_device(rows()));
+  write_kv_block(format, Stack::model, 1, 0, kv, sections);
+  write_recurrent(0, ops::make_recurrence_state(first, kDelta), sections);
+  for (const bool swapped : {false, true}) {
+    format.devices = swapped ? std::vector{&second, &first} : std::vector{&first, &second};
+    ops::PagedKv again{2, 24, 3, {}, {}};
+    ASSERT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, again));
+    EXPECT_EQ(again.k[0].device().kind(), format.devices[1]->kind());
+    EXPECT_EQ(again.v[0].device().kind(), format.devices[1]->kind());
+    ops::RecurrenceState state;
+    ASSERT_TRUE(read_recurrent(format, 0, sections, state));
+    EXPECT_EQ(state.s.device().kind(), format.devices[0]->kind());
+  }
+}
+
 TEST(SectionsTest, SaysWhyASectionIsNotAdded) {
   const SectionFormat format = format_on(ops::cpu_device(1));
   StateSections sections;

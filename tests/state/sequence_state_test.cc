@@ -417,6 +417,17 @@ TEST(SequenceState, DropsBlocksBehindAWindow) {
   state.commit(1);
   EXPECT_EQ(state.length(), 556);
   EXPECT_EQ(dropped(state.attention(0).kv), 1);
+  // What may be taken back keeps the blocks that it would need again.
+  state.restore(snapshot);
+  append(255);
+  EXPECT_EQ(dropped(state.attention(0).kv), 1) << "position 810 sees 511";
+  state.remember();
+  append(1);
+  EXPECT_EQ(dropped(state.attention(0).kv), 1);
+  state.take_back();
+  EXPECT_EQ(state.length(), 810);
+  append(1);
+  EXPECT_EQ(dropped(state.attention(0).kv), 2) << "position 811 sees from 512 on";
   EXPECT_EQ(kv_bytes_per_token({KvLayout{1, 16, 300}, KvLayout{1, 16}}, device()), 64u);
   EXPECT_EQ(fixed_bytes({KvLayout{1, 16, 300}}, device()), (300u + 256 + device().prefill_chunk()) * 64);
   EXPECT_EQ(kv_bytes_per_token({KvLayout{1, 20, 0, 12}}, device()), 40u) << "values are a part of the keys";
