@@ -287,6 +287,7 @@ def by_kind(model_type, architecture, layers, **over):
 
 # In their GGUF files the matrices' widths are multiples of 32.
 WIDE = dict(world="gguf", dtype="q8_0", intermediate_size=32, num_hidden_layers=2)
+WIDE_HEADS = dict(hidden_size=64, num_attention_heads=2, num_key_value_heads=1)
 GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
                 "beta_slow": 1.0, "truncate": False}
 GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=0.5)
@@ -433,6 +434,14 @@ CASES |= {
     "hy_v3": member("hy_v3", "HYV3", head_dim=12, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, mlp_bias=True,
                     attention_bias=True, num_hidden_layers=3, world="published"),
     "granite_swa": by_kind("granite_swa", "GraniteSWA", [FULL, WINDOW, WINDOW], layer_rope_theta=[0, 5000.0, 20000.0], **GRANITE, long=True),
+    # Heads that CUDA has kernels for.
+    "granite_swa_wide": by_kind("granite_swa", "GraniteSWA", [FULL, WINDOW], layer_rope_theta=[0, 5000.0], **GRANITE, **WIDE_HEADS),
+    "mimo_v2_flash_wide": by_kind("mimo_v2_flash", "MiMoV2Flash", [FULL, WINDOW], head_dim=32, v_head_dim=24, num_key_value_heads=1,
+                                  num_attention_heads=2, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+                                  world="published"),
+    "laguna_wide": by_kind("laguna", "Laguna", [FULL, WINDOW], head_dim=32, num_attention_heads_per_layer=[2, 4], num_experts=5,
+                           num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+                           moe_router_logit_softcapping=1.5, world="published"),
     "granitemoe_swa": by_kind("granitemoe_swa", "GraniteMoeSWA", [WINDOW, FULL], num_local_experts=5, num_experts_per_tok=2,
                               intermediate_size=20, shared_intermediate_size=28, **GRANITE, world="published"),
 }

@@ -130,6 +130,10 @@ def qwen4_exp(layers, **over):
         "tie_word_embeddings": False} | over
 
 
+# Heads of attention that CUDA has kernels for.
+WIDE_HEADS = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1}
+
+
 HYBRID_CASES = {
     "nemotron_h": dict(config=nemotron_h([MAMBA, MLP, MAMBA, FULL, MLP, MAMBA]), long=True),
     "nemotron_h_biases": dict(config=nemotron_h(
@@ -205,6 +209,12 @@ HYBRID_CASES = {
         [FULL, MAMBA], ple_layer_ids=[2], ngram_size=4, heads_per_ngram=1, ple_conv_kernel_size=3, seed=-7, hc_count=2,
         indexer_head_dim=8, indexer_budget=16, indexer_compress_ratio=16, norm_topk_prob=False, output_gate_type=None,
         linear_conv_kernel_dim=3, split_ngram_parts=1, tie_word_embeddings=True), dtype="f32", ends=True),
+    "bamba_wide": dict(config=bamba([MAMBA, FULL, MAMBA], mamba_d_state=64, **WIDE_HEADS)),
+    "falcon_h1_wide": dict(config=falcon_h1(2, **WIDE_HEADS | {
+        "head_dim": 32, "mamba_d_ssm": 128, "mamba_n_heads": 2, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 256})),
+    "minimax_wide": dict(config=minimax([MAMBA, FULL, MAMBA], **WIDE_HEADS | {"head_dim": 32}), dtype="f32"),
+    "lfm2_wide": dict(config=lfm2([CONV, FULL, CONV], **WIDE_HEADS)),
+    "lfm3_wide": dict(config=lfm3([CONV, WINDOW, FULL], conv_bias=True, **WIDE_HEADS | {"head_dim": 32})),
     "falcon_h1_norm_after": dict(config=falcon_h1(
         2, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=3, time_step_limit=[0.0, 5.0]), dtype="f32"),
 }

@@ -14,6 +14,7 @@ MORE_CASES = {
     "olmo": member("olmo", "Olmo", attention_bias=True, **NO_HEAD_DIM),
     "apertus": member("apertus", "Apertus", hidden_act="xielu", attention_bias=True, num_hidden_layers=2),
     "nanochat": member("nanochat", "NanoChat", hidden_act="relu2", final_logit_softcapping=9.0, **NO_HEAD_DIM),
+    "nanochat_wide": member("nanochat", "NanoChat", hidden_act="relu2", num_attention_heads=1, num_key_value_heads=1, **NO_HEAD_DIM),
     "hyperclovax": member("hyperclovax", "HyperCLOVAX", head_dim=12, attention_bias=True, mlp_bias=True, embedding_multiplier=3.0,
                           logits_scaling=0.8, residual_multiplier=0.4, attention_multiplier=0.2, num_hidden_layers=2),
     "vaultgemma": member("vaultgemma", "VaultGemma", head_dim=12, query_pre_attn_scalar=20, sliding_window=20, tie_word_embeddings=True,

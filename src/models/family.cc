@@ -254,14 +254,15 @@ nn::Norm plain_norm(const ModelBuilder& builder, int size, float eps) {
   return nn::Norm{{builder.device.to_device(filled(size, 1)), eps}};
 }
 
-// The output gate, with a row for each head or for each value. A device without gate_heads() gets the row of
-// a head once for each of its values.
+// The output gate, with a row for each head or for each value. For a device with attend() of its own, which
+// multiplies with a sigmoid for each value, the row of a head is repeated for its values.
 Result<void> take_gate(const ModelBuilder& builder, const std::string& prefix, const AttentionSpec& a,
                        nn::Attention& out) {
   const GateSpec& gate = *a.gate;
   const int of_head = gate.of_heads ? 1 : a.value_dim > 0 ? a.value_dim : a.head_dim;
   const int first = builder.split(a.kv_heads, a.heads / a.kv_heads).first(builder.rank());
-  const bool repeats = gate.of_heads && !builder.device.ops().gate_heads;
+  const bool repeats = gate.of_heads && gate.curve == ops::GateCurve::sigmoid && a.value_dim == 0 &&
+                       builder.device.ops().attend;
   std::vector<int64_t> rows;
   for (int64_t i = int64_t{first} * of_head; i < int64_t{first + out.heads} * of_head; i++)
     rows.insert(rows.end(), repeats ? static_cast<size_t>(a.head_dim) : 1, i);

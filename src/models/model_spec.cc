@@ -48,23 +48,12 @@ std::vector<int> read_eos(const Json& config) {
   return out;
 }
 
-std::string unsupported_heads(const AttentionSpec& attention, const Device& device) {
-  if (attention.value_dim > 0 && !device.ops().cut_heads)
-    return fmt::format("there are no kernels for values that are narrower than keys on {}", device.name());
-  const bool softplus = attention.gate && attention.gate->curve == ops::GateCurve::softplus;
-  if (softplus && !device.ops().gate_heads)
-    return fmt::format("there is no kernel for a softplus gate on {}", device.name());
-  return {};
-}
-
-// Why the device cannot run the layer's mixer or MLP, or empty.
-std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
+// Why the device cannot run the layer's mixer, or empty.
+std::string unsupported_mixer(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = attention_of(layer.mixer))
-    why = device.ops().attention_unsupported(
-        attention->head_dim, spec.ropes.at(static_cast<size_t>(layer.rope)), attention->sinks);
-  if (const auto* attention = attention_of(layer.mixer); attention && why.empty())
-    why = unsupported_heads(*attention, device);
+    why = device.ops().attention_unsupported(attention->head_dim,
+                                             spec.ropes.at(static_cast<size_t>(layer.rope)));
   if (std::holds_alternative<LatentAttentionSpec>(layer.mixer) && !device.ops().linear_heads)
     why = fmt::format("there are no kernels for latent attention on {}", device.name());
   if (std::holds_alternative<IndexedAttentionSpec>(layer.mixer) && !device.ops().index_scores)
@@ -73,20 +62,6 @@ std::string unsupported_part(const ModelSpec& spec, const LayerSpec& layer, cons
     why = fmt::format("there are no kernels for several residual streams on {}", device.name());
   if (const auto* recurrence = recurrence_of(layer.mixer); why.empty() && recurrence)
     why = device.ops().recurrence_unsupported(*recurrence);
-  if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
-      why.empty() && mlp && mlp->relu2 && !device.ops().relu2)
-    why = fmt::format("there is no kernel for relu2, the MLP's activation, on {}", device.name());
-  if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
-      why.empty() && mlp && mlp->xielu && !device.ops().xielu)
-    why = fmt::format("there is no kernel for xielu, the MLP's activation, on {}", device.name());
-  const auto* moe = std::get_if<MoeSpec>(&layer.mlp);
-  if (const auto* mlp = std::get_if<MlpSpec>(&layer.mlp);
-      ((mlp && mlp->clamped) || (moe && moe->shared_clamped)) && !device.ops().clamped_glu)
-    why = fmt::format("there is no kernel for a clamped unit on {}", device.name());
-  if (moe && why.empty() && device.ops().mixture_unsupported)
-    why = device.ops().mixture_unsupported(moe->routing, moe->gated);
-  if (moe && why.empty() && (moe->expert_bias || moe->clamped) && !device.ops().expert_biases)
-    why = fmt::format("there are no kernels for experts with biases or a clamped unit on {}", device.name());
   return why;
 }
 
@@ -101,7 +76,7 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
           "{}: layer {}: there are no kernels for mixtures of experts on {}; run this model with "
           "--device cpu",
           path, i, device.name());
-    const std::string why = unsupported_part(spec, spec.layers[i], device);
+    const std::string why = unsupported_mixer(spec, spec.layers[i], device);
     if (!why.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
                         why);

@@ -63,10 +63,10 @@ Result<VisionSpec> read_spec(const Checkpoint& checkpoint, const VisionFamily& f
 // The spec's head size, or the next larger one that the device has kernels for.
 Result<int> choose_head_dim(const VisionSpec& spec, const ops::Rope& rope, const Device& device,
                             const std::string& path) {
-  const std::string why = device.ops().attention_unsupported(spec.head_dim(), rope, false);
+  const std::string why = device.ops().attention_unsupported(spec.head_dim(), rope);
   if (why.empty()) return spec.head_dim();
   for (const int dim : {32, 64, 128, 256})
-    if (dim > spec.head_dim() && device.ops().attention_unsupported(dim, rope, false).empty()) return dim;
+    if (dim > spec.head_dim() && device.ops().attention_unsupported(dim, rope).empty()) return dim;
   return make_error(ErrorKind::unsupported, "{}: {}", path, why);
 }
 

@@ -76,9 +76,10 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   inputs.rope = norms_after_rope ? &still : &rope;
   inputs.heads = heads;
   inputs.scores = scores;
+  inputs.plain = value_dim > 0 || curve;
   const auto y = ops::attend(inputs, spans);
   keep_snapshots(batch, part);
-  return value_dim > 0 || curve ? ops::MatmulInput(finish(y.values, in.gate)) : y;
+  return inputs.plain ? ops::MatmulInput(finish(y.values, in.gate)) : y;
 }
 
 Tensor Attention::finish(const Tensor& attended, const Tensor& gates) const {

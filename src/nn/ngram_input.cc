@@ -41,7 +41,7 @@ Tensor NGramInput::embed(const Batch& batch, Device& device, int part) const {
   const int longest = tables.longest;
   const Tensor own = device.to_device(tokens_as_rows(batch, longest));
   const Tensor history =
-      to_host(ops::short_conv(own, token_shape, token_taps, recurrence_spans(batch, part)).values);
+      to_host(ops::short_conv_plain(own, token_shape, token_taps, recurrence_spans(batch, part)));
   std::vector<int> rows, tokens(static_cast<size_t>(longest));
   rows.reserve(batch.ids.size() * tables.sizes.size());
   for (int row = 0; row < history.shape(0); row++) {
@@ -64,7 +64,7 @@ Tensor NGramInput::operator()(const Tensor& x, const Batch& batch, int part) con
   const Tensor gated =
       ops::gate_streams(norm(of_ngrams[0], key_norm), norm(x, query_norm), of_ngrams[1], streams);
   const Tensor mixed =
-      ops::short_conv(norm(gated, conv_norm), conv_shape, conv, recurrence_spans(batch, part + 1)).values;
+      ops::short_conv_plain(norm(gated, conv_norm), conv_shape, conv, recurrence_spans(batch, part + 1));
   return ops::add(x, ops::add(gated, ops::sigmoid_gate(mixed, mixed)));
 }
 

@@ -86,6 +86,7 @@ struct AttentionInputs {
   const Rope* rope = nullptr;
   int heads = 0;
   ScoreSpec scores;
+  bool plain = false;  // the result must be an f32 tensor; otherwise it may be packed
 };
 
 // Applies norms and rotary positions to queries and keys, appends keys and values to each span's cache, and

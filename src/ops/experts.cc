@@ -29,10 +29,6 @@ void require_shared(const SharedExpert& shared, int rows, int width) {
 
 void require_inputs(const Tensor& x, const RowNorm* norm, const Experts& experts) {
   require_f32(kOp, "x", x, 2);
-  const bool extended =
-      (experts.gate && experts.gate->bias) || experts.up->bias || experts.down->bias || experts.clamped;
-  require(!extended || x.device().ops().expert_biases, kOp,
-          "there are no kernels for experts with biases or a clamped unit on {}.", x.device().name());
   require(experts.gate || !experts.clamped, kOp, "a clamped unit has a gate.");
   const int width = x.shape(1), count = experts.up->experts, intermediate = experts.up->rows;
   if (norm) require_shape(kOp, "the norm's weight", norm->weight, {width});
@@ -89,11 +85,7 @@ Tensor mixture(const Tensor& x, const RowNorm* norm, const MixtureWeights& w, bo
   require(w.router->out_features() == w.experts.up->experts && w.router->in_features() == x.shape(1), kOp,
           "the router [{}, {}] does not fit {} experts of {} inputs.", w.router->out_features(),
           w.router->in_features(), w.experts.up->experts, x.shape(1));
-  if (w.router_bias) {
-    require_shape(kOp, "the router's bias", *w.router_bias, {w.experts.up->experts});
-    require(x.device().ops().expert_biases, kOp, "there are no kernels for a router with a bias on {}.",
-            x.device().name());
-  }
+  if (w.router_bias) require_shape(kOp, "the router's bias", *w.router_bias, {w.experts.up->experts});
   SharedExpert shared{w.gate, w.up, w.down};
   if (w.gate) require_shared(shared, x.shape(0), x.shape(1));
   const OpTable& ops = x.device().ops();

@@ -38,9 +38,9 @@ struct RouterSpec {
   // Experts are in so many groups of equal size, at least 2. Those of the top_groups groups whose two best
   // scores have the largest sum can be chosen.
   int groups = 1, top_groups = 1;
-  bool best_of_group = false;  // a group counts by its best score alone; not on GPUs
+  bool best_of_group = false;  // a group counts by its best score alone
   float tolerance = 0;         // sparse_mixer: how much worse, relative to the score
-  float soft_cap = 0;          // above 0: logits are soft_cap * tanh(logit / soft_cap) first; not on GPUs
+  float soft_cap = 0;          // above 0: logits are soft_cap * tanh(logit / soft_cap) first
 };
 
 // The experts of each row in ascending order, and their weights.

@@ -126,6 +126,21 @@ MatmulInput run_spans(const RecurrenceInputs& in, const RecurrenceShape& shape,
   return in.qkv.device().ops().recurrence(in, shape, weights, runs, plain);
 }
 
+MatmulInput convolve_spans(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
+                           std::span<const RecurrenceSpan> spans, bool plain) {
+  const char* op = "short_conv";
+  const int channels = shape.channels;
+  require(
+      channels > 0 && shape.value_heads == 0 && shape.conv_kernel > 0 && shape.conv_kernel <= kMaxConvKernel,
+      op, "{} channels, {} heads and {} taps are no short convolution.", channels, shape.value_heads,
+      shape.conv_kernel);
+  require_f32(op, "in", in, 2);
+  require_shape(op, "in", in, {in.shape(0), weights.gated ? 3 * channels : channels});
+  require_shape(op, "weight", weights.weight, {shape.conv_kernel, channels});
+  if (weights.bias) require_shape(op, "bias", *weights.bias, {channels});
+  return in.device().ops().short_conv(in, shape, weights, plan_runs(op, shape, in.shape(0), spans), plain);
+}
+
 }  // namespace
 
 RecurrenceState make_recurrence_state(Device& device, const RecurrenceShape& shape) {
@@ -146,17 +161,12 @@ Tensor recurrence_plain(const RecurrenceInputs& in, const RecurrenceShape& shape
 
 MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
                        std::span<const RecurrenceSpan> spans) {
-  const char* op = "short_conv";
-  const int channels = shape.channels;
-  require(
-      channels > 0 && shape.value_heads == 0 && shape.conv_kernel > 0 && shape.conv_kernel <= kMaxConvKernel,
-      op, "{} channels, {} heads and {} taps are no short convolution.", channels, shape.value_heads,
-      shape.conv_kernel);
-  require_f32(op, "in", in, 2);
-  require_shape(op, "in", in, {in.shape(0), weights.gated ? 3 * channels : channels});
-  require_shape(op, "weight", weights.weight, {shape.conv_kernel, channels});
-  if (weights.bias) require_shape(op, "bias", *weights.bias, {channels});
-  return in.device().ops().short_conv(in, shape, weights, plan_runs(op, shape, in.shape(0), spans));
+  return convolve_spans(in, shape, weights, spans, false);
+}
+
+Tensor short_conv_plain(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
+                        std::span<const RecurrenceSpan> spans) {
+  return convolve_spans(in, shape, weights, spans, true).values;
 }
 
 void recurrence_commit(RecurrenceState& state, int count) {

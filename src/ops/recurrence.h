@@ -113,6 +113,9 @@ struct ShortConvWeights {
 };
 MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
                        std::span<const RecurrenceSpan> spans);
+// The same as a plain tensor.
+Tensor short_conv_plain(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
+                        std::span<const RecurrenceSpan> spans);
 
 // A backend's work for one span. Planned by recurrence(), which has already advanced the window's counters
 // (open, accepted) past it.

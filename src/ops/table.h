@@ -29,9 +29,9 @@ struct OpTable {
   // The kernels in use, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Says why the backend has no kernels for attention with such heads and positions (sinks: see ScoreSpec),
-  // or for such a recurrent layer; empty: it has them.
-  std::string (*attention_unsupported)(int head_dim, const Rope& rope, bool sinks);
+  // Says why the backend has no kernels for attention with such heads and positions, or for such a recurrent
+  // layer; empty: it has them.
+  std::string (*attention_unsupported)(int head_dim, const Rope& rope);
   std::string (*recurrence_unsupported)(const RecurrenceShape& shape);
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
@@ -52,21 +52,17 @@ struct OpTable {
   // null: `chosen` is in the host's memory, or is never given
   Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
 
-  // heads.h; null: the backend has no models that need them
+  // heads.h; linear_heads null: the backend has no kernels for latent attention
   Tensor (*linear_heads)(const Tensor& x, const ExpertMatrices& matrices) = nullptr;
-  Tensor (*join_heads)(const Tensor& a, const Tensor& b) = nullptr;
-  Tensor (*cut_heads)(const Tensor& x, int keep) = nullptr;
-  Tensor (*gate_heads)(const Tensor& x, const Tensor& gate, GateCurve curve) = nullptr;
+  Tensor (*join_heads)(const Tensor& a, const Tensor& b);
+  Tensor (*cut_heads)(const Tensor& x, int keep);
+  Tensor (*gate_heads)(const Tensor& x, const Tensor& gate, GateCurve curve);
 
   // experts.h; null: the backend has no kernels for mixtures of experts
   Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
                    const Tensor* choice_bias) = nullptr;
-  // Says why the backend cannot run a mixture with such a router, and whose experts have a gate or not; null:
-  // it can run all.
-  std::string (*mixture_unsupported)(const RouterSpec& spec, bool gated) = nullptr;
   Tensor (*mix_experts)(const Tensor& x, const RowNorm* norm, const Routing& routing, const Experts& experts,
                         const SharedExpert* shared) = nullptr;
-  bool expert_biases = false;  // they run routers and experts with biases, and ClampedGlu
   // null: built from the ops here
   Tensor (*mixture)(const Tensor& x, const RowNorm* norm, const MixtureWeights& weights,
                     bool add_x) = nullptr;
@@ -75,13 +71,12 @@ struct OpTable {
   Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);
   Tensor (*layer_norm)(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
   Tensor (*gelu)(const Tensor& x, Gelu kind);
-  Tensor (*relu2)(const Tensor& x) = nullptr;  // null: the backend has no models that need it
-  Tensor (*xielu)(const Tensor& x, const Xielu& parameters) = nullptr;  // null: the same
+  Tensor (*relu2)(const Tensor& x);
+  Tensor (*xielu)(const Tensor& x, const Xielu& parameters);
   Tensor (*add)(const Tensor& a, const Tensor& b);
   Tensor (*add_bias)(const Tensor& x, const Tensor& b);
   Tensor (*swiglu)(const Tensor& gate, const Tensor& up, Activation activation);
-  // null: the backend has no models that need it
-  Tensor (*clamped_glu)(const Tensor& gate, const Tensor& up, const ClampedGlu& how) = nullptr;
+  Tensor (*clamped_glu)(const Tensor& gate, const Tensor& up, const ClampedGlu& how);
   Tensor (*scale)(const Tensor& x, float factor);
   Tensor (*soft_cap)(const Tensor& x, float cap);
   Tensor (*sigmoid_gate)(const Tensor& x, const Tensor& gate);
@@ -118,9 +113,8 @@ struct OpTable {
                             bool plain);
   // A run of no rows: folds accepted entries into s and conv.
   void (*recurrence_fold)(const RecurrenceShape& shape, const RecurrenceRun& run);
-  // null: the backend has no kernels for it
   MatmulInput (*short_conv)(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
-                            std::span<const RecurrenceRun> runs) = nullptr;
+                            std::span<const RecurrenceRun> runs, bool plain);
 
   // indexed_attention.h; null: the backend has no kernels for it. kv_gather: out has blocks of zeros.
   Tensor (*index_keys)(const PagedKv& keys, int ratio, int blocks) = nullptr;

@@ -26,7 +26,7 @@ PagedKv make_kv(int heads, int dim) {
   return kv;
 }
 
-// A row of attention in double, which sees positions below `end`.
+// A row of attention in double, which sees positions below `end`. Sinks, if there are any, are on the host.
 std::vector<float> formula(const Tensor& q, const Tensor& k, const Tensor& v, int row, int position,
                            const ScoreSpec& scores, int end) {
   const int heads = q.shape(1), dim = q.shape(2), kv_heads = k.shape(1);
@@ -34,7 +34,7 @@ std::vector<float> formula(const Tensor& q, const Tensor& k, const Tensor& v, in
   for (int h = 0; h < heads; h++) {
     const int of = h / (heads / kv_heads);
     std::vector<double> sum(static_cast<size_t>(dim));
-    double weights = 0;
+    double weights = scores.sinks.empty() ? 0 : std::exp(double{scores.sinks.data<float>()[h]});
     for (int p = scores.window > 0 ? std::max(0, position - scores.window + 1) : 0; p < end; p++) {
       double score = 0;
       for (int d = 0; d < dim; d++)
@@ -76,6 +76,30 @@ TEST_F(EmulatedAttention, CloseToTheFormula) {
     expect_same_bits(to_host(attention(there.slice_rows(rows - 1, rows), kv, scores)),
                      y.slice_rows(rows - 1, rows),
                      fmt::format("the last of {} positions, {} dimensions", total, dim));
+  }
+}
+
+// Sinks far below the scores, near them and far above them; a row's parts in one block or in several.
+TEST_F(EmulatedAttention, Sinks) {
+  for (const auto& [dim, total, window] : {std::tuple{32, 9000, 0}, {64, 300, 0}, {64, 1000, 150}}) {
+    const int kv_heads = 2, heads = 4, rows = 11, width = heads * dim;
+    const Tensor k = random({total, kv_heads, dim}), v = random({total, kv_heads, dim}),
+                 q = random({rows, heads, dim});
+    ScoreSpec scores{0.2f, window};
+    scores.sinks = to_tensor({-40, 0.5f, 6, 9}, {heads});
+    PagedKv kv = make_kv(kv_heads, dim);
+    kv_append(kv, card().to_device(k), card().to_device(v));
+    ScoreSpec on_card = scores;
+    on_card.sinks = card().to_device(scores.sinks);
+    const Tensor there = card().to_device(q), y = to_host(attention(there, kv, on_card));
+    for (const int row : {0, rows - 1}) {
+      const auto wanted = formula(q, k, v, row, total - rows + row, scores, total - rows + row + 1);
+      for (int i = 0; i < width; i++)
+        ASSERT_NEAR(y.data<float>()[row * width + i], wanted[static_cast<size_t>(i)], 2e-3)
+            << dim << " " << total << " row " << row << " " << i;
+    }
+    expect_same_bits(to_host(attention(there.slice_rows(rows - 1, rows), kv, on_card)),
+                     y.slice_rows(rows - 1, rows), fmt::format("the last of {} positions", total));
   }
 }
 

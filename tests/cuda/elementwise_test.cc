@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/emulated_card.h"
+#include "ops/heads.h"
 #include "ops/matrices.h"
 
 namespace anabranch::ops {
@@ -45,6 +46,28 @@ TEST_F(EmulatedRows, Gelu) {
                 1e-6 * (1 + std::abs(v)));
     ASSERT_NEAR(by_erf.data<float>()[i], v / 2 * std::erfc(-v * std::sqrt(0.5)), 1e-6 * (1 + std::abs(v)));
   }
+}
+
+// Activations and what is done with heads, as the CPU has them.
+TEST_F(EmulatedRows, AsOnTheCpu) {
+  Rng rng(3);
+  const Tensor x = random_tensor({5, 96}, rng, 3), up = random_tensor({5, 96}, rng, 3),
+               of_heads = random_tensor({5, 4}, rng, 9);
+  const auto heads = [](const Tensor& all) { return all.reshape({5, 4, all.shape(1) / 4}); };
+  const auto everything = [&](Device& device) {
+    const Tensor a = device.to_device(x), b = device.to_device(up), gates = device.to_device(of_heads);
+    return std::vector<Tensor>{relu2(a),
+                               xielu(a, {0.7f, 0.9f, 0.4f, -1e-6f}),
+                               clamped_glu(a, b, {1.3f, 2}),
+                               clamped_glu(a, b, {1.3f, 0.6f, true}),
+                               join_heads(heads(a), heads(b).slice_rows(0, 5)),
+                               cut_heads(heads(a), 7),
+                               gate_heads(a, gates, GateCurve::sigmoid),
+                               gate_heads(a, gates, GateCurve::softplus),
+                               gate_heads(a, b, GateCurve::softplus)};
+  };
+  const auto got = everything(card()), wanted = everything(cpu_device());
+  for (size_t i = 0; i < got.size(); i++) expect_close(got[i], wanted[i], 2e-5, fmt::format("op {}", i));
 }
 
 }  // namespace

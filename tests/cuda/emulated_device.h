@@ -49,8 +49,8 @@ static const auto &threadIdx = anabranch::emulator::thread_index,
 
 // Functions of glibc that CUDA C++ has too: <cmath> would take longer than most kernels.
 extern "C" {
-float erff(float), exp2f(float), expf(float), fmaxf(float, float), fminf(float, float), log1pf(float),
-    logf(float), sqrtf(float), tanhf(float);
+float erff(float), exp2f(float), expf(float), expm1f(float), fmaxf(float, float), fminf(float, float),
+    log1pf(float), logf(float), sqrtf(float), tanhf(float);
 void sincos(double, double*, double*);
 }
 

@@ -62,11 +62,13 @@ TEST_F(EmulatedExperts, RouteByScoresAndGroups) {
                                                            {600, 5, 20, 20}}) {
     const Tensor logits = to_tensor(logits_of(experts, random), {9, experts}),
                  bias = to_tensor(random.vector(experts, 0.7f), {experts});
-    for (int option = 0; option < 16; option++) {
+    for (int option = 0; option < 64; option++) {
       RouterSpec spec{top_k, option & 1 ? RouterSpec::Scores::sigmoid : RouterSpec::Scores::softmax,
                       (option & 2) != 0, 2.5f};
       spec.groups = groups, spec.top_groups = top_groups;
       if (option & 4) spec.added_sum = 1e-6f, spec.least_sum = 0.3f;
+      spec.best_of_group = option & 16;
+      if (option & 32) spec.soft_cap = 2.5f;
       const auto on = [&](Device& device, int begin, int end) {
         const Tensor biases = device.to_device(bias);
         return route(device.to_device(logits).slice_rows(begin, end), spec, nullptr,
@@ -87,20 +89,66 @@ TEST_F(EmulatedExperts, RouteByScoresAndGroups) {
   }
 }
 
-// Routers and experts without kernels are refused by name before a model is loaded.
-TEST_F(EmulatedExperts, RoutersWithoutKernels) {
-  const auto why = [&](RouterSpec spec, bool gated = true) {
-    return card().ops().mixture_unsupported(spec, gated);
-  };
-  const RouterSpec grouped{.top_k = 2, .groups = 4, .top_groups = 2};
-  RouterSpec best = grouped, alone{.top_k = 2, .best_of_group = true};
-  best.best_of_group = true;
-  EXPECT_EQ(why(grouped), "");
-  EXPECT_EQ(why(alone), "");
-  EXPECT_NE(why(best).find("groups of experts"), std::string::npos);
-  EXPECT_NE(why({.top_k = 2, .scores = RouterSpec::Scores::sparse_mixer}).find("Phi-3.5-MoE"),
-            std::string::npos);
-  EXPECT_NE(why(grouped, false).find("without a gate"), std::string::npos);
+// Phi-3.5-MoE's choice of two experts; no infinite logits.
+TEST_F(EmulatedExperts, RouteSparsely) {
+  Random random(12);
+  for (const int experts : {2, 16, 40}) {
+    const Tensor logits = to_tensor(logits_of(experts, random), {9, experts}).slice_rows(0, 6);
+    for (const bool normalise : {false, true}) {
+      const RouterSpec spec{.top_k = 2,
+                            .scores = RouterSpec::Scores::sparse_mixer,
+                            .normalise = normalise,
+                            .scale = 1.5f,
+                            .tolerance = 0.1f};
+      const Routing got = route(card().to_device(logits), spec),
+                    want = route(cpu_device().to_device(logits), spec);
+      EXPECT_EQ(ints(got.experts), ints(want.experts)) << experts;
+      const auto weights = to_vector(got.weights), wanted = to_vector(want.weights);
+      for (size_t i = 0; i < weights.size(); i++)
+        EXPECT_TRUE(std::isnan(wanted[i]) ? std::isnan(weights[i])
+                                          : std::fabs(weights[i] - wanted[i]) <= 2e-6 * std::fabs(wanted[i]))
+            << experts << " at " << i << ": " << weights[i] << ", not " << wanted[i];
+    }
+  }
+}
+
+// Experts with biases, clamped units, or without a gate: close to the reference, and one row has the bits
+// that it has among others.
+TEST_F(EmulatedExperts, ExpertsOfOtherForms) {
+  constexpr int kWidth = 64, kInner = 48, kCount = 5, kTopK = 2;
+  const Matrix matrices[] = {affine_matrix(kCount * kInner, kWidth, 4, 32, ScaleType::bf16, false, 1),
+                             affine_matrix(kCount * kInner, kWidth, 4, 32, ScaleType::bf16, false, 2),
+                             affine_matrix(kCount * kWidth, kInner, 4, 16, ScaleType::bf16, false, 3)},
+               router = affine_matrix(kCount, kWidth, 8, 64, ScaleType::bf16, false, 4);
+  Rng rng(5);
+  const Tensor x = random_tensor({40, kWidth}, rng), norm = random_tensor({kWidth}, rng),
+               router_bias = random_tensor({kCount}, rng, 2);
+  const Tensor biases[] = {random_tensor({kCount, kInner}, rng), random_tensor({kCount, kInner}, rng),
+                           random_tensor({kCount, kWidth}, rng)};
+  for (const int form : {0, 1, 2, 3}) {  // biases; clamped, too; clamped alone; no gate
+    const auto run = [&](Device& device, int begin, int end) {
+      std::vector<ExpertMatrices> all;
+      for (size_t i = 0; i < 3; i++) {
+        all.push_back(ExpertMatrices::make(device, matrices[i].source(), kCount));
+        if (form <= 1) all.back().bias = device.to_device(biases[i]);
+      }
+      Experts experts{form == 3 ? nullptr : &all[0], &all[1], &all[2]};
+      if (form == 1 || form == 2) experts.clamped = ClampedGlu{1.3f, 1.0f};
+      const Weight gate = Weight::make(device, router.source());
+      const Tensor bias = device.to_device(router_bias);
+      const RowNorm by{device.to_device(norm), 1e-6f};
+      MixtureWeights w{&gate, {.top_k = kTopK}, experts};
+      if (form <= 1) w.router_bias = &bias;
+      return to_host(mixture(device.to_device(x).slice_rows(begin, end), &by, w, true));
+    };
+    const Tensor got = run(card(), 0, 40), wanted = run(reference_device(), 0, 40);
+    const auto a = to_vector(got), b = to_vector(wanted);
+    double error = 0, size = 0;  // nearly equal experts may change places
+    for (size_t i = 0; i < a.size(); i++) error += std::fabs(a[i] - b[i]), size += std::fabs(b[i]);
+    EXPECT_LT(error, 0.02 * size) << form;
+    for (const int row : {0, 17})
+      expect_same_bits(run(card(), row, row + 1), got.slice_rows(row, row + 1), fmt::format("form {}", form));
+  }
 }
 
 // The sum with the residual stream is a part of a mixture's last kernel.

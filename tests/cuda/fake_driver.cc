@@ -165,7 +165,12 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "prepare" || kernel == "attend" || kernel == "attend_many" || kernel == "combine")
     return sizeof(AttendArgs);
   if (kernel == "delta") return sizeof(DeltaArgs);
-  if (kernel == "norm_rows" || kernel == "norm_heads") return sizeof(NormArgs);
+  if (kernel == "make_tokens" || kernel == "recur") return sizeof(RecurrenceArgs);
+  if (kernel == "short_conv") return sizeof(ShortConvArgs);
+  if (kernel == "norm_rows" || kernel == "norm_heads" || kernel == "norm_groups") return sizeof(NormArgs);
+  if (kernel == "heads") return sizeof(HeadArgs);
+  if (kernel == "route_sparse") return sizeof(RouteArgs);
+  if (kernel == "add_expert_bias") return sizeof(ExpertBiasArgs);
   if (kernel == "layer_norm") return sizeof(LayerNormArgs);
   if (kernel == "embed") return sizeof(EmbedArgs);
   if (kernel == "pairs") return sizeof(PairArgs);

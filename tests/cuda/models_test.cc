@@ -14,7 +14,10 @@ TEST_P(EmulatedModels, CloseToTransformersAndTheSameBitsForAnyRows) {
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedModels, ::testing::ValuesIn(directory_names()),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Q8, EmulatedModels, ::testing::Values("qwen3_moe_gguf"),
+INSTANTIATE_TEST_SUITE_P(Q8, EmulatedModels,
+                         ::testing::Values("qwen3_moe_gguf", "nemotron_h_gguf", "nemotron_h_moe_gguf",
+                                           "gpt_oss_gguf", "arcee_gguf", "apertus_gguf", "nemotron_gguf",
+                                           "jais2_gguf"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(EmulatedCard, ExpertsInTheMachinesMemory) {

@@ -141,18 +141,6 @@ TEST(Config, ShapesThatTheDeviceCannotRunAreToldWithoutAndByLoading) {
     EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;
 }
 
-TEST(Config, AnActivationThatTheDeviceDoesNotHaveIsRefusedByName) {
-  testing::NoMemory device;
-  Json config = {{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "-"}};
-  const auto without = read_model_spec(AnyWeights(config, 1), device);
-  ASSERT_FALSE(without.ok());
-  for (const char* part : {"layer 0: ", "relu2", "a card", "--device cpu"})
-    EXPECT_NE(without.error().message.find(part), std::string::npos) << without.error().message;
-  EXPECT_TRUE(read_model_spec(AnyWeights(config, 1), ops::cpu_device()).ok());
-  config["mlp_hidden_act"] = "gelu";
-  EXPECT_TRUE(read_model_spec(AnyWeights(config, 1), device).ok());
-}
-
 TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
   auto config = llama();
   config["head_dim"] = 128;

@@ -115,19 +115,23 @@ TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
 
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
   for (const int dim : {32, 64, 96, 128, 256, 512})
-    EXPECT_EQ(cuda::attention_unsupported(dim, {}, false), "") << dim;
-  for (const int dim : {0, 16, 80, 288, 480})
-    EXPECT_NE(cuda::attention_unsupported(dim, {}, false), "") << dim;
+    EXPECT_EQ(cuda::attention_unsupported(dim, {}), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 480}) EXPECT_NE(cuda::attention_unsupported(dim, {}), "") << dim;
   Rope dynamic{{1.0f, 0.5f}};
   dynamic.far_from = 100;
-  EXPECT_NE(cuda::attention_unsupported(64, dynamic, false), "");
+  EXPECT_NE(cuda::attention_unsupported(64, dynamic), "");
   for (const auto& shape : kDeltaShapes) EXPECT_EQ(cuda::recurrence_unsupported(shape), "");
-  EXPECT_EQ(cuda::recurrence_unsupported({1, 1, 16, 256, 2}), "");
+  for (const auto& shape : kDeltaShapes) EXPECT_TRUE(cuda::is_tuned_gated_delta(shape));
+  EXPECT_TRUE(cuda::is_tuned_gated_delta({1, 1, 16, 256, 2}));
+  // These have the kernels for all rules.
   for (const auto& [keys, values, taps] :
-       {std::tuple{0, 32, 4}, {24, 32, 4}, {144, 32, 4}, {64, 0, 4}, {64, 48, 4}, {64, 64, 1}})
-    EXPECT_NE(cuda::recurrence_unsupported({1, 1, keys, values, taps}), "")
-        << keys << " " << values << " " << taps;
-  EXPECT_EQ(cpu_device().ops().attention_unsupported(80, {}, false), "");  // the CPU takes any
+       {std::tuple{24, 32, 4}, {144, 32, 4}, {256, 32, 4}, {64, 48, 4}, {64, 64, 1}}) {
+    EXPECT_EQ(cuda::recurrence_unsupported({1, 1, keys, values, taps}), "");
+    EXPECT_FALSE(cuda::is_tuned_gated_delta({1, 1, keys, values, taps}));
+  }
+  for (const auto& [keys, values] : {std::pair{0, 32}, {257, 32}, {64, 0}})
+    EXPECT_NE(cuda::recurrence_unsupported({1, 1, keys, values, 4}), "") << keys << " " << values;
+  EXPECT_EQ(cpu_device().ops().attention_unsupported(80, {}), "");  // the CPU takes any
   EXPECT_EQ(cpu_device().ops().recurrence_unsupported({1, 1, 24, 24, 1}), "");
 }
 
@@ -170,6 +174,10 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
                                            Source::choose,
                                            Source::exchange,
                                            Source::low_rank,
+                                           Source::recurrence_tokens,
+                                           cuda::RecurrenceVariant{128, 0, 0},
+                                           cuda::RecurrenceVariant{128, 1, 1},
+                                           cuda::RecurrenceVariant{256, 1, 0},
                                            cuda::DeltaVariant{128, 128, 4, 32, 2, 8, 384},
                                            cuda::DeltaVariant{64, 64, 4, 64, 4, 8, 0},
                                            cuda::DeltaVariant{128, 32, 4, 32, 4, 8, 0}};

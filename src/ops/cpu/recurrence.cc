@@ -204,7 +204,7 @@ void run_short_conv(CpuDevice& device, const RecurrenceRun& run, float* products
 }  // namespace
 
 MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
-                       std::span<const RecurrenceRun> runs) {
+                       std::span<const RecurrenceRun> runs, bool) {
   CpuDevice& device = cpu_device(in);
   Tensor out = device.make({in.shape(0), shape.channels});
   Tensor products = weights.gated ? device.make(out.shape()) : in;

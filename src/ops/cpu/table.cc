@@ -17,7 +17,7 @@ namespace anabranch::ops {
 const OpTable& cpu_ops() {
   static const OpTable table{
       .kernels_name = [](Device& device) -> std::string { return cpu::cpu_device(device).kernels().name; },
-      .attention_unsupported = [](int, const Rope&, bool) { return std::string(); },
+      .attention_unsupported = [](int, const Rope&) { return std::string(); },
       .recurrence_unsupported = [](const RecurrenceShape&) { return std::string(); },
       .make_weight = [](Device& device, const WeightSource& source)
           -> std::shared_ptr<const Weight::Storage> { return cpu::pack(cpu::cpu_device(device), source); },
@@ -32,7 +32,6 @@ const OpTable& cpu_ops() {
       .gate_heads = cpu::gate_heads,
       .route = cpu::route,
       .mix_experts = cpu::mix_experts,
-      .expert_biases = true,
       .rms_norm = cpu::rms_norm,
       .layer_norm = cpu::layer_norm,
       .gelu = cpu::gelu,

@@ -23,7 +23,7 @@ constexpr int kTogether = 64, kRound = 1024;   // parts that combine() loads, an
 struct KernelShape {
   int head_dim, stages;
   KernelShape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
-    const std::string reason = attention_unsupported(dim, {}, false);
+    const std::string reason = attention_unsupported(dim, {});
     require(reason.empty(), kOp, "{}.", reason);
   }
   Variant variant() const { return AttentionVariant{.head_dim = head_dim, .stages = stages}; }
@@ -144,11 +144,11 @@ class LaunchSpans {
   Block tables_;
 };
 
-void set_scores(AttendArgs& args, const ScoreSpec& scores) {
-  require(scores.sinks.empty(), kOp, "there are no kernels for attention sinks on CUDA.");
+void set_scores(CudaDevice& on, AttendArgs& args, const ScoreSpec& scores) {
   args.window = scores.window;
   args.scale = scores.scale * kLog2E;
   args.soft_cap = scores.soft_cap * kLog2E;
+  if (!scores.sinks.empty()) args.sinks = on.data(scores.sinks, kOp);
 }
 
 // uploaded: the positions of all rows; null: they follow from the spans.
@@ -318,7 +318,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
   args.out = on.data(out, kOp);
   args.heads = q.shape(1);
   args.kv_heads = kv.kv_heads;
-  set_scores(args, scores);
+  set_scores(on, args, scores);
   const Rows rows{&kv, kv.length, 0, q.shape(0), whole};
   attend_to(on, args, {&rows, 1}, kv.head_dim);
   return out;
@@ -329,7 +329,8 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   const int rows = in.q.shape(0), head_dim = any.head_dim;
   const int width = in.heads * head_dim;
   CudaDevice& on = cuda_device(in.q);
-  const MatmulInput out = make_packed_cleared(on, rows, width);
+  const MatmulInput out =
+      in.plain ? MatmulInput(on.empty({rows, width}, Dtype::f32)) : make_packed_cleared(on, rows, width);
   const Block q16 = on.scratch(static_cast<size_t>(rows) * width * 2);
   AttendArgs args{};
   args.q = on.data(in.q, kOp);
@@ -343,11 +344,14 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   Block uploaded;
   if (of_row > 1) uploaded = on.upload(in.positions.data(), in.positions.size_bytes());
   set_rope(on, args, *in.rope, of_row > 1 ? uploaded.address<int>() : nullptr, of_row);
-  args.tiles = on.data<unsigned short>(out.values, kOp);
+  if (in.plain)
+    args.out = on.data(out.values, kOp);
+  else
+    args.tiles = on.data<unsigned short>(out.values, kOp);
   args.tiles_rows = layout_rows(rows);
   args.heads = in.heads;
   args.kv_heads = any.kv_heads;
-  set_scores(args, in.scores);
+  set_scores(on, args, in.scores);
   std::vector<Rows> all;
   for (const AttentionSpan& s : batch) {
     for (int t = 0; t < s.count && of_row == 1;

@@ -112,6 +112,8 @@ const SourceFile& file_of(Source source) {
        ints(AttentionManyVariant{})},
       {"gated_delta_few.cu", {"gated_delta.cuh"}, "DeltaVariant", ints(DeltaVariant{})},
       {"gated_delta_many.cu", {"gated_delta.cuh"}, "DeltaVariant", ints(DeltaVariant{})},
+      {"recurrence.cu", {}, "RecurrenceVariant", ints(RecurrenceVariant{})},
+      {"recurrence_tokens.cu", {"recurrence_rows.cuh"}},
       {"experts.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, "ExpertsVariant", ints(ExpertsVariant{})},
       {"few_gate_up.cu",
        {"weights.cuh", "product.cuh", "experts.cuh", "routing.cuh"},

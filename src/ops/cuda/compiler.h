@@ -31,6 +31,8 @@ enum class Source {
   attention_many,
   gated_delta_few,
   gated_delta_many,
+  recurrence,
+  recurrence_tokens,
   experts,
   few_gate_up,
   few_down,
@@ -57,6 +59,7 @@ struct Variant {
   Variant(const AttentionManyVariant& v) : Variant(Source::attention_many, v) {}
   Variant(const DeltaVariant& v)
       : Variant(v.makers > 0 ? Source::gated_delta_many : Source::gated_delta_few, v) {}
+  Variant(const RecurrenceVariant& v) : Variant(Source::recurrence, v) {}
   Variant(const ExpertsVariant& v) : Variant(Source::experts, v) {}
   Variant(const FewGateUpVariant& v) : Variant(Source::few_gate_up, v) {}
   Variant(const FewDownVariant& v) : Variant(Source::few_down, v) {}

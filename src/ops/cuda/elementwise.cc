@@ -1,6 +1,7 @@
 #include "ops/cuda/elementwise.h"
 
 #include <algorithm>
+#include <array>
 
 #include "ops/cuda/choose.h"
 #include "ops/cuda/kernels/args.h"
@@ -11,7 +12,8 @@ namespace {
 
 const Variant kRows = Source::rows;
 
-Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, float parameter = 0) {
+Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, float parameter = 0,
+             const std::array<float, 3>& more = {}) {
   CudaDevice& on = cuda_device(a);
   Tensor out = on.empty(a.shape(), Dtype::f32);
   if (a.size() == 0) return out;
@@ -21,7 +23,8 @@ Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, floa
                       static_cast<long>(a.size()),
                       static_cast<long>(b.size()),
                       op,
-                      parameter};
+                      parameter,
+                      {more[0], more[1], more[2]}};
   on.launch(kRows, "pairs", {static_cast<unsigned>((a.size() + 255) / 256)}, 256, 0, &args);
   return out;
 }
@@ -75,6 +78,15 @@ Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps) 
 Tensor gelu(const Tensor& x, Gelu kind) {
   return pairs(x, x, kind == Gelu::tanh ? kGeluTanh : kGeluErf, "gelu");
 }
+Tensor relu2(const Tensor& x) {
+  return pairs(x, x, kRelu2, "relu2");
+}
+Tensor xielu(const Tensor& x, const Xielu& p) {
+  return pairs(x, x, kXielu, "xielu", p.positive, {p.negative, p.linear, p.near});
+}
+Tensor clamped_glu(const Tensor& gate, const Tensor& up, const ClampedGlu& how) {
+  return pairs(gate, up, how.silu_first ? kClampedSilu : kClampedGlu, "clamped_glu", how.alpha, {how.limit});
+}
 Tensor add(const Tensor& a, const Tensor& b) {
   return pairs(a, b, kAdd, "add");
 }
@@ -92,6 +104,41 @@ Tensor soft_cap(const Tensor& x, float cap) {
 }
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate) {
   return pairs(x, gate, kSigmoidGate, "sigmoid_gate");
+}
+
+namespace {
+
+Tensor heads(const Tensor& a, const Tensor* b, int b_width, HeadOp op, const Shape& shape, int width,
+             const char* name) {
+  CudaDevice& on = cuda_device(a);
+  Tensor out = on.empty(shape, Dtype::f32);
+  if (out.size() == 0) return out;
+  const HeadArgs args{on.data(a, name),
+                      b ? on.data(*b, name) : nullptr,
+                      on.data(out, name),
+                      static_cast<long>(out.size()),
+                      width,
+                      a.shape(static_cast<int>(a.shape().size()) - 1),
+                      b_width,
+                      op};
+  on.launch(kRows, "heads", {static_cast<unsigned>((out.size() + 255) / 256)}, 256, 0, &args);
+  return out;
+}
+
+}  // namespace
+
+Tensor join_heads(const Tensor& a, const Tensor& b) {
+  const int width = a.shape(2) + b.shape(2);
+  return heads(a, &b, b.shape(2), kJoinHeads, {a.shape(0), a.shape(1), width}, width, "join_heads");
+}
+Tensor cut_heads(const Tensor& x, int keep) {
+  return heads(x, nullptr, 0, kCutHeads, {x.shape(0), x.shape(1), keep}, keep, "cut_heads");
+}
+Tensor gate_heads(const Tensor& x, const Tensor& gate, GateCurve curve) {
+  const bool of_values = gate.shape(1) == x.shape(1);
+  const int width = x.shape(1) / gate.shape(1);
+  return heads(x, &gate, 1, curve == GateCurve::sigmoid ? kSigmoidHeads : kSoftplusHeads, x.shape(),
+               of_values ? 1 : width, "gate_heads");
 }
 
 Tensor take_rows(const Tensor& x, std::span<const int> rows) {

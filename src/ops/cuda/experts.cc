@@ -30,15 +30,20 @@ unsigned long long* counters(CudaDevice& on, const ExpertMatrices& gate) {
                             gate.experts);
 }
 
+// A mixture's first matrices, by which its experts are counted.
+const ExpertMatrices& first_of(const Experts& experts) {
+  return experts.gate ? *experts.gate : *experts.up;
+}
+
 constexpr int kRowsToBring = 8;  // mean rows per expert from which missing experts are copied first
 
-SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatrices& gate) {
+SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatrices& first) {
   SortedPairs out;
-  const int rows = routing.experts.shape(0), experts = gate.experts;
+  const int rows = routing.experts.shape(0), experts = first.experts;
   out.top_k = routing.experts.shape(1);
   out.pairs = out.slots = rows * out.top_k;
   out.chosen = on.data<int>(routing.experts, kOp);
-  out.counts = counters(on, gate);
+  out.counts = counters(on, first);
   if (rows == 1) return out;
   const int mean = out.pairs / experts;
   out.row_tiles = mean <= 8 ? 1 : mean <= 16 ? 2 : 4;
@@ -103,44 +108,62 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
             256, 0, &args);
 }
 
-// activation(gate x) * (up x) for all pairs, packed by lanes; x is packed by lanes.
+// Whether one launch can compute gate, up and what goes into the down product.
+bool is_fused(const Experts& e) {
+  return e.gate && !e.gate->bias && !e.up->bias && !e.clamped &&
+         stored(e.gate->weight).format == stored(e.up->weight).format;
+}
+
+// The products of all pairs in the order of `order` (null: in that of rows), with their experts' biases.
+Tensor run_product(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args, const ExpertMatrices& matrices,
+                   const int* order) {
+  Tensor y = on.empty({sorted.pairs, matrices.rows}, Dtype::f32);
+  args.out = on.data(y, kOp);
+  launch(on, sorted, args, {&matrices});
+  if (!matrices.bias) return y;
+  const ExpertBiasArgs biases{args.out,     on.data(*matrices.bias, kOp), sorted.chosen, order, sorted.pairs,
+                              matrices.rows};
+  on.launch(kRouting, "add_expert_bias", {static_cast<unsigned>((y.size() + 255) / 256)}, 256, 0, &biases);
+  return y;
+}
+
+// What goes into the down products of all pairs, packed by lanes; x is packed by lanes.
 MatmulInput run_gate_up(CudaDevice& on, const SortedPairs& sorted, const MatmulInput& x,
                         const Experts& experts) {
-  const int intermediate = experts.gate->rows;
+  const int intermediate = experts.up->rows;
   ExpertArgs args{};
   args.x = on.data<unsigned>(x.values, kOp);
   args.x_rows = x.rows;
   args.order = sorted.order.address<int>();
   args.divide = sorted.top_k;
-  if (stored(experts.gate->weight).format == stored(experts.up->weight).format) {
+  if (is_fused(experts)) {
     MatmulInput out = make_lanes(on, sorted.pairs, intermediate, true);
     args.gelu = experts.activation == Activation::gelu_tanh;
     args.packed = on.data<unsigned short>(out.values, kOp);
     launch(on, sorted, args, {experts.gate, experts.up});
     return out;
   }
-  std::array<Tensor, 2> y;
-  for (const int i : {0, 1}) {
-    y[static_cast<size_t>(i)] = on.empty({sorted.pairs, intermediate}, Dtype::f32);
-    args.out = on.data(y[static_cast<size_t>(i)], kOp);
-    launch(on, sorted, args, {i == 0 ? experts.gate : experts.up});
-  }
+  const auto product = [&](const ExpertMatrices& m) { return run_product(on, sorted, args, m, args.order); };
+  const Tensor up = product(*experts.up);
+  const auto inner = [&] {
+    if (!experts.gate) return cuda::relu2(up);
+    const Tensor gate = product(*experts.gate);
+    return experts.clamped ? cuda::clamped_glu(gate, up, *experts.clamped)
+                           : cuda::swiglu(gate, up, experts.activation);
+  }();
   MatmulInput out = make_lanes(on, sorted.pairs, intermediate, false);
-  norm_rows(on, cuda::swiglu(y[0], y[1], experts.activation), nullptr, nullptr, nullptr, &out);
+  norm_rows(on, inner, nullptr, nullptr, nullptr, &out);
   return out;
 }
 
 // Down products: [pairs, H], in the order of rows.
 Tensor run_down(CudaDevice& on, const SortedPairs& sorted, const MatmulInput& x, const Experts& experts) {
-  Tensor out = on.empty({sorted.pairs, experts.down->rows}, Dtype::f32);
   ExpertArgs args{};
   args.x = on.data<unsigned>(x.values, kOp);
   args.x_rows = x.rows;
   args.divide = 1;
   args.out_order = sorted.order.address<int>();
-  args.out = on.data(out, kOp);
-  launch(on, sorted, args, {experts.down});
-  return out;
+  return run_product(on, sorted, args, *experts.down, nullptr);
 }
 
 // The normalised rows in two layouts: by lanes for the experts, packed for the router and the shared expert.
@@ -173,6 +196,8 @@ RouteArgs route_args(CudaDevice& on, const Tensor& logits, const RouterSpec& spe
   args.normalise = spec.normalise;
   args.groups = spec.groups;
   args.top_groups = spec.top_groups;
+  args.best_of_group = spec.best_of_group;
+  args.tolerance = spec.tolerance;
   args.scale = spec.scale;
   args.least_sum = spec.least_sum;
   args.added_sum = spec.added_sum;
@@ -188,7 +213,7 @@ Routing empty_routing(CudaDevice& on, int rows, int top_k) {
 Tensor mix(CudaDevice& on, const Inputs& in, const Routing& routing, const Experts& experts,
            const SharedExpert* shared, const Tensor* residual) {
   const int rows = in.lanes.rows, width = experts.down->rows;
-  const SortedPairs sorted = sort_pairs(on, routing, *experts.gate);
+  const SortedPairs sorted = sort_pairs(on, routing, first_of(experts));
   const Tensor outputs = run_down(on, sorted, run_gate_up(on, sorted, in.lanes, experts), experts),
                y = on.empty({rows, width}, Dtype::f32);
   WeightedSumArgs args{};
@@ -219,18 +244,19 @@ Tensor mix(CudaDevice& on, const Inputs& in, const Routing& routing, const Exper
 // of others.
 void move_experts(CudaDevice& on, const Experts& experts) {
   constexpr int kCallsBetween = 256, kMostSwaps = 8;
-  SplitExperts* gate = stored(experts.gate->weight).split.get();
-  if (!gate || ++gate->use.calls % kCallsBetween != 0) return;
-  const unsigned long long* counts = counters(on, *experts.gate);
+  SplitExperts* first = stored(first_of(experts).weight).split.get();
+  if (!first || ++first->use.calls % kCallsBetween != 0) return;
+  const unsigned long long* counts = counters(on, first_of(experts));
   if (!counts) return;
-  std::vector<uint64_t> now(static_cast<size_t>(gate->experts())), rows = now;
+  std::vector<uint64_t> now(static_cast<size_t>(first->experts())), rows = now;
   on.context().copy_to_host(now.data(), const_cast<unsigned long long*>(counts), now.size() * sizeof(now[0]));
-  gate->use.rows.resize(now.size());
-  for (size_t e = 0; e < now.size(); e++) rows[e] = now[e] - gate->use.rows[e];
-  gate->use.rows = now;
-  const auto swaps = choose_swaps(*gate, rows, kMostSwaps);
+  first->use.rows.resize(now.size());
+  for (size_t e = 0; e < now.size(); e++) rows[e] = now[e] - first->use.rows[e];
+  first->use.rows = now;
+  const auto swaps = choose_swaps(*first, rows, kMostSwaps);
   if (swaps.empty()) return;
   for (const ExpertMatrices* matrix : {experts.gate, experts.up, experts.down}) {
+    if (!matrix) continue;
     SplitExperts& split = *stored(matrix->weight).split;
     for (const Swap& swap : swaps) split.replace(swap.leaving, swap.arriving);
     split.write_table();
@@ -241,10 +267,12 @@ void move_experts(CudaDevice& on, const Experts& experts) {
 constexpr int kMostFewRows = 6, kMostOfFew = 512;  // rows, experts
 
 bool takes_few(int rows, const MixtureWeights& w) {
+  if (!is_fused(w.experts) || w.experts.down->bias || w.router_bias || w.routing.soft_cap > 0 ||
+      w.routing.scores == RouterSpec::Scores::sparse_mixer)
+    return false;
   const auto same = [](const Weight& a, const Weight& b) { return stored(a).format == stored(b).format; };
   const Experts& e = w.experts;
   return rows <= kMostFewRows && w.routing.top_k <= kMostFewTopK && e.gate->experts <= kMostOfFew &&
-         same(e.gate->weight, e.up->weight) &&
          (!w.gate || (w.gate->out_features() == e.gate->rows && same(*w.gate, e.gate->weight) &&
                       same(*w.up, e.up->weight) && same(*w.down, e.down->weight)));
 }
@@ -292,24 +320,19 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
 
 }  // namespace
 
-std::string mixture_unsupported(const RouterSpec& spec, bool gated) {
-  if (!gated) return "there are no CUDA kernels for experts without a gate";
-  if (spec.scores == RouterSpec::Scores::sparse_mixer)
-    return "there are no CUDA kernels for the router of Phi-3.5-MoE";
-  if (spec.best_of_group && spec.groups > 1)
-    return "there are no CUDA kernels for groups of experts that count by their best one";
-  if (spec.soft_cap > 0) return "there are no CUDA kernels for a router with soft-capped logits";
-  return {};
-}
-
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
               const Tensor* choice_bias) {
   CudaDevice& on = cuda_device(logits);
   const int rows = logits.shape(0);
   const Routing out = empty_routing(on, rows, spec.top_k);
   if (rows == 0) return out;
-  const RouteArgs args = route_args(on, logits, spec, expert_scale, choice_bias, out);
+  const Tensor capped = spec.soft_cap > 0 ? cuda::soft_cap(logits, spec.soft_cap) : logits;
+  const RouteArgs args = route_args(on, capped, spec, expert_scale, choice_bias, out);
   constexpr int kWarps = 4;
+  if (spec.scores == RouterSpec::Scores::sparse_mixer) {
+    on.launch(kRouting, "route_sparse", {static_cast<unsigned>((rows + 31) / 32)}, 32, 0, &args);
+    return out;
+  }
   on.launch(kRouting, "route", {static_cast<unsigned>((rows + kWarps - 1) / kWarps)}, 32 * kWarps, 0, &args);
   return out;
 }
@@ -338,7 +361,8 @@ Tensor mixture(const Tensor& x, const RowNorm* norm, const MixtureWeights& w, bo
   const auto logits = cuda::linear(w.router_norm ? MatmulInput(x) : in.packed, routers, w.router_norm);
   if (few) return mix_few(on, in.lanes, logits, w, residual);
   const SharedExpert shared{w.gate, w.up, w.down, w.output_gate ? &logits[1] : nullptr};
-  return mix(on, in, cuda::route(logits[0], w.routing, w.expert_scale, w.choice_bias), w.experts,
+  const Tensor biased = w.router_bias ? cuda::add_bias(logits[0], *w.router_bias) : logits[0];
+  return mix(on, in, cuda::route(biased, w.routing, w.expert_scale, w.choice_bias), w.experts,
              w.gate ? &shared : nullptr, residual);
 }
 

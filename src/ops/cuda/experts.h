@@ -6,7 +6,6 @@
 namespace anabranch::ops::cuda {
 
 // See OpTable.
-std::string mixture_unsupported(const RouterSpec& spec, bool gated);
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
               const Tensor* choice_bias);
 // Sorts the (row, expert) pairs by expert on the device; then one launch for gate, up and SwiGLU of all

@@ -5,9 +5,9 @@
 #include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/experts.h"
-#include "ops/cuda/gated_delta.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/low_rank.h"
+#include "ops/cuda/recurrence.h"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
 
@@ -26,16 +26,21 @@ const OpTable& cuda_ops() {
                                 .pack = cuda::pack,
                                 .embed = cuda::embed,
                                 .embed_chosen = cuda::embed_chosen,
+                                .join_heads = cuda::join_heads,
+                                .cut_heads = cuda::cut_heads,
+                                .gate_heads = cuda::gate_heads,
                                 .route = cuda::route,
-                                .mixture_unsupported = cuda::mixture_unsupported,
                                 .mix_experts = cuda::mix_experts,
                                 .mixture = cuda::mixture,
                                 .rms_norm = cuda::rms_norm,
                                 .layer_norm = cuda::layer_norm,
                                 .gelu = cuda::gelu,
+                                .relu2 = cuda::relu2,
+                                .xielu = cuda::xielu,
                                 .add = cuda::add,
                                 .add_bias = cuda::add_bias,
                                 .swiglu = cuda::swiglu,
+                                .clamped_glu = cuda::clamped_glu,
                                 .scale = cuda::scale,
                                 .soft_cap = cuda::soft_cap,
                                 .sigmoid_gate = cuda::sigmoid_gate,
@@ -52,8 +57,9 @@ const OpTable& cuda_ops() {
                                 .kv_append = cuda::kv_append,
                                 .attention = cuda::attention,
                                 .attend = cuda::attend,
-                                .recurrence = cuda::gated_delta,
-                                .recurrence_fold = cuda::recurrence_fold};
+                                .recurrence = cuda::recurrence,
+                                .recurrence_fold = cuda::recurrence_fold,
+                                .short_conv = cuda::short_conv};
   return table;
 }
 

@@ -300,7 +300,7 @@ MatmulInput recurrence(const RecurrenceInputs& in, const RecurrenceShape& shape,
 }
 
 MatmulInput short_conv(const Tensor& in, const RecurrenceShape& shape, const ShortConvWeights& weights,
-                       std::span<const RecurrenceRun> runs) {
+                       std::span<const RecurrenceRun> runs, bool) {
   std::vector<mx::array> parts;
   for (const RecurrenceRun& run : runs) {
     const auto x = as_mlx(in.slice_rows(run.begin, run.begin + run.count));

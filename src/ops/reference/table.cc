@@ -19,7 +19,7 @@ const OpTable& reference_ops() {
     t.kernels_name = [](Device& device) -> std::string {
       return reference::device_of(device).launcher() ? "metal" : "reference";
     };
-    t.attention_unsupported = [](int, const Rope&, bool) { return std::string(); };
+    t.attention_unsupported = [](int, const Rope&) { return std::string(); };
     t.recurrence_unsupported = [](const RecurrenceShape&) { return std::string(); };
     t.make_weight = reference::make_weight;
     t.measure_limits = [](Device&) { return MachineLimits(); };
@@ -33,7 +33,6 @@ const OpTable& reference_ops() {
     t.gate_heads = reference::gate_heads;
     t.route = reference::route;
     t.mix_experts = reference::mix_experts;
-    t.expert_biases = true;
     t.rms_norm = reference::rms_norm;
     t.layer_norm = reference::layer_norm;
     t.gelu = reference::gelu;

@@ -89,8 +89,15 @@ struct RouteArgs {
   const float *expert_scale, *choice_bias;  // [experts], or null
   int* chosen;                              // [rows, top_k]
   float* weights;
-  int rows, experts, top_k, sigmoid, normalise, groups, top_groups;
-  float scale, least_sum, added_sum;
+  int rows, experts, top_k, sigmoid, normalise, groups, top_groups, best_of_group;
+  float scale, least_sum, added_sum, tolerance;
+};
+// y[p] += bias[e], where e is the expert of the pair at position p: chosen[order ? order[p] : p].
+struct ExpertBiasArgs {
+  float* y;  // [pairs, width]
+  const float* bias;
+  const int *chosen, *order;
+  int pairs, width;
 };
 // Sorts the (row, expert) pairs by expert, then by row. Expert e's tiles of up to `tile_rows` pairs begin at
 // slot e + its first position / tile_rows, or (compact) at its first position.
@@ -167,18 +174,43 @@ struct NormArgs {
   int rows, inputs, width, tiles_rows;  // width: of the normalised part, divides inputs
   float eps;
   int sigmoid_gate;  // multiply by sigmoid(gate) instead of silu(gate)
+  int gate_first;    // norm_groups: the norm is that of the gated numbers
 };
 
 // out = f(a, b) element by element; if b has fewer elements (`b_count`), it is repeated. f by op, with p for
-// the parameter: a + b, silu(a) b, gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p), gelu_tanh(a),
-// gelu_erf(a).
-enum PairOp { kAdd, kSwiGlu, kGeGlu, kSigmoidGate, kScale, kSoftCap, kGeluTanh, kGeluErf };
+// the parameters: a + b, silu(a) b, gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p), gelu_tanh(a),
+// gelu_erf(a), max(a, 0)^2, and what ops/elementwise.h says of Xielu and ClampedGlu (without silu_first, with
+// it), whose members are the parameters in order.
+enum PairOp {
+  kAdd,
+  kSwiGlu,
+  kGeGlu,
+  kSigmoidGate,
+  kScale,
+  kSoftCap,
+  kGeluTanh,
+  kGeluErf,
+  kRelu2,
+  kXielu,
+  kClampedGlu,
+  kClampedSilu
+};
 struct PairArgs {
   const float *a, *b;
   float* out;
   long count, b_count;
   int op;
-  float parameter;
+  float parameter, more[3];
+};
+
+// Heads of rows (ops/heads.h): `count` numbers, `width` of each head, from a_width and b_width of the
+// operands. A gate has one number for each head.
+enum HeadOp { kJoinHeads, kCutHeads, kSigmoidHeads, kSoftplusHeads };
+struct HeadArgs {
+  const float *a, *b;
+  float* out;
+  long count;
+  int width, a_width, b_width, op;
 };
 
 struct LayerNormArgs {
@@ -267,7 +299,7 @@ struct ChooseArgs {
 
 // A span of query rows. Its work is tiles of query rows, each divided into `splits` units of up to unit_parts
 // parts.
-constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 152;
+constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 151;
 struct AttendSpan {
   int row, count, length, first_pair;  // length: of the sequence, including these rows; first_pair: pair of
                                        // addresses of its first block
@@ -297,6 +329,7 @@ struct AttendArgs {
   bool prepares;  // attend() also does the work of prepare()
   float q_eps, k_eps, attention_factor;
   float scale, soft_cap;  // of scores (ScoreSpec in ops/attention.h), times log2(e)
+  const float* sinks;     // [heads], or null
   AttendSpan span[kAttendSpans];
   unsigned long long pairs[2 * kAttendPairs];
 };
@@ -334,6 +367,36 @@ struct DeltaArgs {
   DeltaSpan span[kDeltaSpans];
 };
 static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");
+
+// A recurrence of any rule (recurrence_tokens.cu, recurrence.cu). Its tokens are made in memory first, with
+// 0 after the numbers of a head: queries and keys [rows][key heads][padded_key], values [rows][value
+// heads][padded_value], beta [rows][value heads], decays the same, or with key_decay [..][padded_key].
+constexpr int kRecurrenceColumns = 32, kMostKeyDim = 256;
+struct RecurrenceArgs {
+  const float *qkv, *b, *a;
+  const float *conv_weight, *conv_bias, *a_log, *dt_bias, *skip;  // the biases and skip may be null
+  float *queries, *keys, *values, *decay, *beta;
+  float* y;  // [rows][value heads * DV]
+  int key_heads, value_heads, key_dim, value_dim, taps;
+  int padded_key, padded_value;  // the dims, rounded up to multiples of kRecurrenceColumns
+  int beta_rule, decay_rule;     // RecurrenceRule's enums
+  int unit_keys, key_decay;
+  float bound, step_min, step_max;
+  int beside;  // see DeltaArgs
+  DeltaSpan span[kDeltaSpans];
+};
+static_assert(sizeof(RecurrenceArgs) <= 4096, "what a launch takes");
+
+// A short convolution. in: [rows][3][channels] (B, C and x), or [rows][channels] if it is not gated.
+struct ShortConvArgs {
+  const float *in, *weight, *bias;  // bias may be null
+  float* out;                       // [rows][channels], or null
+  unsigned short* tiles;            // or null
+  int channels, taps, gated, tiles_rows;
+  int beside;  // see DeltaArgs
+  DeltaSpan span[kDeltaSpans];
+};
+static_assert(sizeof(ShortConvArgs) <= 4096, "what a launch takes");
 
 // A rank's part of an exchange (ops/cuda/collective.h), in pieces of 16 bytes. Row i of `from` is written to
 // pieces [i * all_pieces + first_piece, ... + row_pieces) of each rank's `to`, plus the f32 values of

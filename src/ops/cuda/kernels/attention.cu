@@ -332,7 +332,8 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
   barrier_sync(ring.barrier, 128);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const float factor = 1.0f / running_sum[i];
+    const int head = kv_head * tile.group + (tile.first + r + 8 * i) % tile.group;
+    const float factor = 1.0f / sum_with_sink(a, head, running_largest[i], running_sum[i]);
 #pragma unroll
     for (int g = 0; g < kRowGroups; g++)
 #pragma unroll

@@ -95,6 +95,11 @@ DEVICE Joint join(float& largest, float m) {
 }
 DEVICE float joined(Joint j, float old, float more) { return __fmaf_rn(more, j.add, __fmul_rn(old, j.keep)); }
 
+// The sum of a row's weights with that of its head's sink. largest: the largest score, in powers of two.
+DEVICE float sum_with_sink(const AttendArgs& a, int head, float largest, float sum) {
+  return a.sinks ? sum + exp2_fast(__fmaf_rn(a.sinks[head], 1.4426950408889634f, -largest)) : sum;
+}
+
 // Stores the result of a row's head from shared memory; executed by one warp.
 constexpr int kResultStride = D + 8;  // puts the fragments' rows into different banks
 DEVICE void store(const AttendArgs& a, int row, int head, int d, float2 y) {

@@ -130,7 +130,7 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
   if (thread == 32) joining.sum = total;
   barrier_sync(barrier, 128);
   if (thread >= 32) return;
-  float y = total * (1.0f / joining.sum);
+  float y = total * (1.0f / sum_with_sink(a, head, largest, joining.sum));
   if (a.gate) y *= sigmoid(a.gate[((long)row * a.heads + head) * D + d + lane]);
   const float other = __shfl_xor_sync(~0u, y, 1);
   if (lane % 2 == 0) store(a, row, head, d + lane, make_float2(y, other));

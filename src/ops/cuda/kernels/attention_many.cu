@@ -242,7 +242,8 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
   float* results = (float*)stages.memory + warp * 16 * kResultStride;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const float factor = 1.0f / running_sum[h];
+    const int head = b.kv_head * b.group + (b.first + warp * 16 + r + 8 * h) % b.group;
+    const float factor = 1.0f / sum_with_sink(a, head, running_largest[h], running_sum[h]);
 #pragma unroll
     for (int i = 0; i < D / 8; i++)
       *(float2*)(results + (r + 8 * h) * kResultStride + i * 8 + 2 * q) =

@@ -16,6 +16,54 @@ KERNEL route(const __grid_constant__ RouteArgs a) {
     choose_of<kMostExperts / 32>(a, row, chosen, weights);
 }
 
+// Phi-3.5-MoE's choice (RouterSpec::Scores::sparse_mixer), one thread for each row: the two largest logits, each
+// with its share in a softmax over the experts that are not much worse; the second's is without the first.
+KERNEL route_sparse(const __grid_constant__ RouteArgs a) {
+  wait_for_previous();
+  let_next_start();
+  const long row = (long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= a.rows) return;
+  const float* logits = a.logits + row * a.experts;
+  int chosen[2] = {-1, -1};
+  float scores[2];
+  bool nan = false;
+#pragma unroll
+  for (int turn = 0; turn < 2; turn++) {
+    int best = -1;
+    for (int i = 0; i < a.experts; i++) {
+      nan |= logits[i] != logits[i];
+      if (i != chosen[0] && (best < 0 || logits[i] > logits[best])) best = i;
+    }
+    float sum = 0.0f;
+    for (int i = 0; i < a.experts; i++) {
+      const float size = fmaxf(fmaxf(logits[i], -logits[i]), logits[best]);
+      const bool worse = (logits[best] - logits[i]) / size > 2.0f * a.tolerance;
+      if (i != chosen[0] && !worse) sum += expf(logits[i] - logits[best]);
+    }
+    chosen[turn] = best;
+    scores[turn] = 1.0f / sum;
+  }
+  const float divisor = a.normalise ? fmaxf(scores[0] + scores[1], a.least_sum) + a.added_sum : 1.0f;
+  const int first = chosen[1] < chosen[0] ? 1 : 0;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int at = i ^ first, e = nan ? i : at ? chosen[1] : chosen[0];
+    const float score = at ? scores[1] : scores[0];
+    a.chosen[row * 2 + i] = e;
+    a.weights[row * 2 + i] = nan ? __uint_as_float(0x7FC00000u)
+                                 : score / divisor * a.scale * (a.expert_scale ? a.expert_scale[e] : 1.0f);
+  }
+}
+
+KERNEL add_expert_bias(const __grid_constant__ ExpertBiasArgs a) {
+  wait_for_previous();
+  let_next_start();
+  const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long)a.pairs * a.width) return;
+  const long position = i / a.width, pair = a.order ? a.order[position] : position;
+  a.y[i] += a.bias[(long)a.chosen[pair] * a.width + i % a.width];
+}
+
 // One block for each expert: counts the pairs of the experts before it and its own, then places its own.
 KERNEL sort_pairs(const __grid_constant__ SortArgs a) {
   __shared__ int before[32], own[32];

@@ -63,7 +63,7 @@ DEVICE float use_scores(const RouteArgs& a, float values[KEYS]) {
 }
 
 // Makes the values of all groups but the best ones so small that they are not chosen. Lane g has the sum of the
-// two largest values of group g.
+// two largest values of group g, or the largest one.
 template <int KEYS>
 DEVICE void keep_groups(const RouteArgs& a, float values[KEYS]) {
   const int lane = threadIdx.x % 32, size = a.experts / a.groups;
@@ -79,7 +79,7 @@ DEVICE void keep_groups(const RouteArgs& a, float values[KEYS]) {
     }
     const u32 largest = __reduce_max_sync(~0u, first), holders = __ballot_sync(~0u, first == largest);
     const u32 next = __reduce_max_sync(~0u, lane == __ffs(holders) - 1 ? second : first);
-    if (lane == g) own = value_of(largest) + value_of(next);
+    if (lane == g) own = value_of(largest) + (a.best_of_group ? 0.0f : value_of(next));
   }
   int better = 0;
   for (int g = 0; g < a.groups; g++) {

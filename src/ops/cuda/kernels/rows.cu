@@ -115,6 +115,47 @@ KERNEL norm_heads(const __grid_constant__ NormArgs a) {
   }
 }
 
+// A recurrence's output whose norm is over groups of heads (or missing): a block for each group of a row.
+KERNEL norm_groups(const __grid_constant__ NormArgs a) {
+  __shared__ float shared[32];
+  wait_for_previous();
+  let_next_start();
+  const int groups = a.inputs / a.width, first = blockIdx.x % groups * a.width;
+  const long row = blockIdx.x / groups, begin = row * a.inputs + first;
+  const float *x = a.x + begin, *gates = a.gate + begin;
+  const auto gated = [&](int i) {
+    return a.gate_first ? __fmul_rn(x[i], output_gate(gates[i], a.sigmoid_gate)) : x[i];
+  };
+  float factor = 1.0f;
+  if (a.weight) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < a.width; i += blockDim.x) {
+      const float y = gated(i);
+      sum = __fmaf_rn(y, y, sum);
+    }
+    factor = row_factor(block_sum(sum, shared), a.width, a.eps);
+  }
+  for (int i = threadIdx.x; i < a.width; i += blockDim.x) {
+    float y = gated(i);
+    if (a.weight) y = __fmul_rn(__fmul_rn(y, factor), a.weight[first + i]);
+    if (!a.gate_first) y = __fmul_rn(y, output_gate(gates[i], a.sigmoid_gate));
+    if (a.tiles) a.tiles[tile_index(row, first + i, a.tiles_rows)] = to_bf16(y);
+    if (a.out) a.out[begin + i] = y;
+  }
+}
+
+DEVICE float xielu(const PairArgs& p, float x) {
+  const float positive = p.parameter, negative = p.more[0], linear = p.more[1], near = p.more[2];
+  if (x > 0.0f) return positive * x * x + linear * x;
+  return (expm1f(fminf(x, near)) - x) * negative + linear * x;
+}
+DEVICE float clamped_glu(float gate, float up, float alpha, float limit) {
+  gate = fminf(gate, limit), up = fminf(fmaxf(up, -limit), limit);
+  return gate * sigmoid(alpha * gate) * (up + 1.0f);
+}
+DEVICE float clamped_silu(float gate, float up, float limit) {
+  return fminf(silu(gate), limit) * fminf(fmaxf(up, -limit), limit);
+}
 KERNEL pairs(const __grid_constant__ PairArgs p) {
   wait_for_previous();
   let_next_start();
@@ -128,7 +169,27 @@ KERNEL pairs(const __grid_constant__ PairArgs p) {
              : p.op == kScale       ? p.parameter * a
              : p.op == kGeluTanh    ? gelu_tanh(a)
              : p.op == kGeluErf     ? 0.5f * a * (1.0f + erff(0.70710678f * a))
+             : p.op == kRelu2       ? fmaxf(a, 0.0f) * fmaxf(a, 0.0f)
+             : p.op == kXielu       ? xielu(p, a)
+             : p.op == kClampedGlu  ? clamped_glu(a, b, p.parameter, p.more[0])
+             : p.op == kClampedSilu ? clamped_silu(a, b, p.more[0])
                                     : p.parameter * tanhf(a / p.parameter);
+}
+
+KERNEL heads(const __grid_constant__ HeadArgs p) {
+  wait_for_previous();
+  let_next_start();
+  const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const long head = i / p.width, at = i % p.width;
+  if (p.op == kJoinHeads) {
+    p.out[i] = at < p.a_width ? p.a[head * p.a_width + at] : p.b[head * p.b_width + at - p.a_width];
+  } else if (p.op == kCutHeads) {
+    p.out[i] = p.a[head * p.a_width + at];
+  } else {
+    const float gate = p.b[head];
+    p.out[i] = p.a[i] * (p.op == kSigmoidHeads ? sigmoid(gate) : gate > 20.0f ? gate : log1pf(expf(gate)));
+  }
 }
 
 KERNEL take(const __grid_constant__ TakeArgs a) {

@@ -63,4 +63,9 @@ struct DeltaVariant {
   int makers;                 // threads that only make tokens
 };
 
+struct RecurrenceVariant {
+  int key_dim;           // padded_key (args.h)
+  int delta, key_decay;  // see RecurrenceRule
+};
+
 }  // namespace anabranch::ops::cuda
