@@ -64,7 +64,7 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
       heads = json_heads(name);
       break;
     case ToolFormat::lines:
-      if (plain_name) heads.push_back(fmt::format("{0}{1}(", kBlanks, name));
+      if (plain_name) heads = {fmt::format("{0}{1}(", kBlanks, name), fmt::format("{}<", kBlanks)};
       break;
     case ToolFormat::mistral:
     case ToolFormat::listed:

@@ -147,11 +147,10 @@ std::optional<std::string_view> CallScanner::further_call() const {
   if (step_ == Step::pair_name && pair && text_.substr(at_) == pair->call_open) begun = pair->call_open;
   if (step_ == Step::named_name && named && text_.substr(at_) == named->call_open) begun = named->call_open;
   if (step_ == Step::python_name && at_ == text_.size()) begun = "";
-  if (step_ == Step::after_python && format_ == ToolFormat::lines) {
-    const auto line = trimmed(text_.substr(at_));
-    const bool first = line.size() == 1 && line != "<" && text_.back() == line.back();
-    if (first && text_.substr(at_).find('\n') != text_.npos) begun = line;
-  }
+  const auto behind = text_.substr(std::min(at_, text_.size()));
+  if (step_ == Step::after_python && format_ == ToolFormat::lines && is_blank(behind) &&
+      behind.find('\n') != behind.npos)
+    begun = "";
   return begun;
 }
 

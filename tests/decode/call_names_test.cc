@@ -165,7 +165,6 @@ std::vector<Form> forms() {
        "[gets(",
        "[get(",
        "<|tool_call_end|>"},
-      {ToolFormat::lines, {"<function_calls>"}, "<function_calls>", "\ngets(", "\nget(", "</function_calls>"},
       {ToolFormat::actions,
        {"<|START_ACTION|>", "<|END_ACTION|>"},
        "<|START_ACTION|>",
