@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])"));
   if (size == 0) return 0;
   OutputRules rules;
-  rules.format.tools = static_cast<ToolFormat>(data[0] % 11);
+  rules.format.tools = static_cast<ToolFormat>((data[0] & 63) % (static_cast<int>(kLastToolFormat) + 1));
   rules.format.reasoning = ReasoningTags{};
   rules.tools = tools;
   rules.thinking_open = data[0] & 64;

@@ -10,7 +10,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kTail = 24;  // bytes; no spelled opener or closer is longer
+constexpr size_t kTail = 32;  // bytes; no spelled opener or closer is longer
 
 size_t index_of(char byte) {
   return static_cast<unsigned char>(byte);

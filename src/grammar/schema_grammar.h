@@ -32,8 +32,9 @@ std::string add_any_object(GrammarRules& rules);
 // Strings have no quotes.
 struct ParameterTags {
   std::string open, name_end, close;
-  std::string tag;     // the closing tag, which ends a value for a reader
-  bool lines = false;  // only on a line of its own
+  std::string tag;            // the closing tag, which ends a value for a reader
+  bool lines = false;         // only on a line of its own
+  std::string text_end = "";  // instead of name_end before a value that is a string; empty: no other
 };
 // Qwen's: <parameter=NAME>\n...\n</parameter>\n
 ParameterTags function_tags();

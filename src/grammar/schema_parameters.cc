@@ -130,11 +130,22 @@ Result<std::vector<Member>> SchemaWriter::parameter_members(const Json& flat,
   return members;
 }
 
+// Whether the value can only be a string.
+bool SchemaWriter::is_text(const Json& schema, const std::string& where) {
+  const auto flat = document_.flatten(schema, where);
+  if (!flat.ok() || !flat->is_object()) return false;
+  const auto named = document_.named_types(*flat, where);
+  if (!named.ok() || !(*named)[kString]) return false;
+  return std::ranges::count(*named, true) == 1;
+}
+
 Result<std::string> SchemaWriter::flat_parameters(const Json& flat) {
   const auto write = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
     TRY(const std::string element, bare(one, place));
     if (element.empty()) return element;
-    return fmt::format("{} {} {} {} {}", tags_->open, literal(name), tags_->name_end, element, tags_->close);
+    const bool text = !tags_->text_end.empty() && is_text(one, place);
+    return fmt::format("{} {} {} {} {}", tags_->open, literal(name), text ? tags_->text_end : tags_->name_end,
+                       element, tags_->close);
   };
   TRY(const auto members, parameter_members(flat, is_name_of_parameter, write));
   std::string out = "\"\"";

@@ -74,6 +74,7 @@ class SchemaWriter {
 
   Element written_parameters(const std::function<Element(const Json&)>& write);
   Element flat_parameters(const Json& flat);
+  bool is_text(const Json& schema, const std::string& where);
   Element flat_keywords(const Json& flat);
   // `write` is given only names for which `may_name` holds.
   Result<std::vector<Member>> parameter_members(const Json& flat, bool (*may_name)(std::string_view),

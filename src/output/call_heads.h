@@ -17,7 +17,7 @@ class CallHeads {
   // How far a beginning has been read.
   struct Position {
     int node = 0;
-    int blanks = 0;  // white space since the last other byte
+    int blanks = 0;  // white space, or bytes of an id, since the last other byte
   };
   enum class Step { broken, inside, complete };
 
@@ -39,9 +39,11 @@ class CallHeads {
  private:
   struct Node {
     bool blanks = false;  // white space may stand here
+    bool id = false;      // and an id
     std::vector<std::pair<char, int>> next;
   };
-  // In a pattern, kBlanks stands for white space of any length up to a limit, also for none.
+  // In a pattern, kBlanks stands for white space of any length up to a limit, also for none, and kId for an
+  // id.
   void add(std::string_view pattern);
   int child(int node, char byte) const;  // -1: none
 

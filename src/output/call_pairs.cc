@@ -90,7 +90,10 @@ std::optional<Scan> CallScanner::pair_key() {
   const size_t begin = at_ + tags.key_open.size(), end = text_.find(tags.key_close, begin);
   if (std::min(end, text_.size()) - begin > kMaxNameBytes) return Scan::broken;
   if (end == text_.npos) return Scan::more;
-  const auto key = trimmed(text_.substr(begin, end - begin));
+  auto key = trimmed(text_.substr(begin, end - begin));
+  const bool text = !tags.text_sign.empty() && key.ends_with(tags.text_sign);
+  if (text || (!tags.json_sign.empty() && key.ends_with(tags.json_sign)))
+    key.remove_suffix((text ? tags.text_sign : tags.json_sign).size());
   if (key.empty() || arguments_.size() >= kMaxPairs) return Scan::broken;
   size_t value = end + tags.key_close.size();
   if (!tags.value_open.empty()) {
@@ -100,6 +103,9 @@ std::optional<Scan> CallScanner::pair_key() {
     value += tags.value_open.size();
   }
   begin_parameter(key);
+  says_text_ = text;
+  if (text) json_.reset();
+  if (text && offered_) is_text_ = true;
   begin_ = at_ = value;
   step_ = Step::pair_value;
   return std::nullopt;
@@ -109,6 +115,10 @@ std::optional<Scan> CallScanner::pair_key() {
 // forgotten, the end of the block or another call follows.
 std::optional<Scan> CallScanner::pair_value() {
   const PairTags& tags = *pair_tags(format_);
+  if (at_ == begin_ && !tags.quote_open.empty()) {
+    const Scan quote = quoted_value();
+    if (quote != Scan::broken) return quote == Scan::more ? std::optional(quote) : std::nullopt;
+  }
   if (json_ && !skip_structure()) return Scan::more;
   while ((at_ = std::min(text_.find('<', at_), text_.size())) < text_.size()) {
     const Scan close = begins_with(text_.substr(at_), tags.value_close);
@@ -134,24 +144,28 @@ std::optional<Scan> CallScanner::pair_value() {
   return Scan::more;
 }
 
+// A value between marks that let it have any text, with the closing tag behind them. broken: there is none.
+Scan CallScanner::quoted_value() {
+  const PairTags& tags = *pair_tags(format_);
+  const auto rest = text_.substr(begin_);
+  const Scan open = begins_with(rest, tags.quote_open);
+  if (open != Scan::complete) return open;
+  const size_t end = rest.find(tags.quote_close, tags.quote_open.size());
+  if (end == rest.npos) return Scan::more;
+  const size_t behind = end + tags.quote_close.size();
+  const Scan close = begins_with(rest.substr(behind), tags.value_close);
+  if (close != Scan::complete) return close;
+  take_argument(rest.substr(tags.quote_open.size(), end - tags.quote_open.size()));
+  at_ = begin_ + behind + tags.value_close.size();
+  step_ = Step::pair_key;
+  return Scan::complete;
+}
+
 // In some formats a block has several calls.
 std::optional<Scan> CallScanner::after_pairs() {
   const PairTags& tags = *pair_tags(format_);
   if (tags.block_close.empty()) return Scan::complete;
-  const size_t call_end = at_;
-  bool may = !next();
-  if (const Scan close = match(tags.block_close); close != Scan::broken) {
-    if (close == Scan::more) at_ = call_end;
-    return close;
-  }
-  const Scan open = calls_.size() < kMaxCalls ? begins_with(text_.substr(at_), tags.call_open) : Scan::broken;
-  if (open == Scan::complete) {
-    step_ = Step::pair_name;
-    return std::nullopt;
-  }
-  may = may || open == Scan::more;
-  at_ = call_end;
-  return may ? Scan::more : Scan::complete;
+  return after_block(tags.call_open, tags.block_close, Step::pair_name);
 }
 
 }  // namespace anabranch

@@ -70,6 +70,17 @@ std::optional<Scan> CallScanner::after_python() {
     step_ = Step::python_name;
     return std::nullopt;
   }
+  if (close == Scan::broken && format_ == ToolFormat::lines && calls_.size() < kMaxCalls) {
+    const auto rest = text_.substr(at_);
+    const size_t size = std::min(rest.find_first_of(kEndsPythonName), rest.size());
+    if (size > 0 && size < kMaxNameBytes && text_.substr(call_end, at_ - call_end).find('\n') != text_.npos) {
+      if (size < rest.size() && rest[size] == '(') {
+        step_ = Step::python_name;
+        return std::nullopt;
+      }
+      if (size == rest.size()) close = Scan::more;
+    }
+  }
   if (close == Scan::broken) close = match(call_closer(format_));
   if (close != Scan::complete) at_ = call_end;
   return close == Scan::broken ? Scan::complete : close;

@@ -107,7 +107,8 @@ std::string CallScanner::member_start() const {
 
 bool CallScanner::at_close() const {
   return step_ == Step::after_json || step_ == Step::after_function || step_ == Step::close ||
-         step_ == Step::after_pairs || step_ == Step::after_python;
+         step_ == Step::after_pairs || step_ == Step::after_python || step_ == Step::named_close ||
+         step_ == Step::after_named;
 }
 
 // The model may stop after a whole call without closing the block.
@@ -167,6 +168,10 @@ std::optional<Scan> CallScanner::step() {
     case Step::python_arguments:
     case Step::after_python:
       return python();
+    case Step::named_name:
+    case Step::named_close:
+    case Step::after_named:
+      return named();
     case Step::rest:
       return rest();
   }
@@ -199,7 +204,7 @@ std::optional<Scan> CallScanner::opener() {
 
 std::optional<Scan> CallScanner::body() {
   if (!next()) return Scan::more;
-  if (format_ == ToolFormat::python && text_[at_] != '{') {
+  if (is_python(format_) && text_[at_] != '{') {
     const size_t inside = text_.find_first_not_of(kSpace, text_[at_] == '[' ? at_ + 1 : at_);
     if (inside == text_.npos) return Scan::more;
     if (text_[inside] != '{') {
@@ -217,12 +222,14 @@ std::optional<Scan> CallScanner::body() {
     begin_ = at_;
     json_.emplace();
     open_ = {};
-    list_.emplace(*tools_, begin_, streams_, format_ == ToolFormat::plain);
+    list_.emplace(*tools_, begin_, streams_ && format_ != ToolFormat::tools, only_offered(format_));
     step_ = Step::json;
   } else if (format_ == ToolFormat::tagged) {
     step_ = Step::function;
   } else if (pair_tags(format_)) {
     step_ = Step::pair_name;
+  } else if (name_tags(format_)) {
+    step_ = Step::named_name;
   } else if (format_ == ToolFormat::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
     step_ = Step::fence;
   } else if (format_ == ToolFormat::mistral || format_ == ToolFormat::messages) {
@@ -283,6 +290,7 @@ void CallScanner::begin_function(std::string_view name) {
 
 void CallScanner::begin_parameter(std::string_view name) {
   key_ = name;
+  says_text_ = false;
   is_text_ = offered_ && must_be_text(*tools_, name_, key_);
   text_sent_ = 0;
   json_.reset();
@@ -311,6 +319,11 @@ std::optional<Scan> CallScanner::parameter() {
     if (arguments_.size() >= kMaxParameters) return Scan::broken;
     begin_ = at_;
     step_ = Step::parameter_name;
+  } else if (key_.empty() && text_[at_] == '{') {  // <function=NAME>{...}</function>
+    begin_ = at_;
+    json_.emplace();
+    open_ = {};
+    step_ = Step::arguments;
   } else if (at(kFunctionClose)) {
     if (!take_function()) return Scan::broken;
   } else if (at(kCallClose)) {  // some models forget </function>
@@ -340,7 +353,7 @@ std::optional<Scan> CallScanner::value() {
 }
 
 void CallScanner::take_argument(std::string_view value) {
-  auto json = typed_argument(*tools_, name_, key_, value);
+  auto json = says_text_ ? std::optional(json_string(value)) : typed_argument(*tools_, name_, key_, value);
   if (!json) return;
   if (text_sent_ > 0)
     send(json_string(value.substr(text_sent_)).substr(1));
@@ -448,8 +461,10 @@ std::optional<Scan> CallScanner::arguments() {
   if (call.arguments.empty() || (begins && !partial_->join(call))) return Scan::broken;
   calls_.push_back(std::move(call));
   partial_.reset();
-  if (format_ != ToolFormat::messages) return Scan::complete;
-  step_ = Step::close;
+  if (format_ == ToolFormat::mistral) return Scan::complete;
+  step_ = name_tags(format_)                ? Step::named_close
+          : format_ == ToolFormat::messages ? Step::close
+                                            : Step::after_function;
   return std::nullopt;
 }
 

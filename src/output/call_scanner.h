@@ -72,6 +72,9 @@ class CallScanner {
     python_name,
     python_arguments,
     after_python,
+    named_name,  // of a call in the format's NameTags
+    named_close,
+    after_named,
     fence,  // ``` and a language
     rest,   // of a block whose call has begun and then broke
   };
@@ -99,12 +102,18 @@ class CallScanner {
   std::optional<Scan> pair_name();
   std::optional<Scan> pair_key();
   std::optional<Scan> pair_value();
+  Scan quoted_value();
   std::optional<Scan> after_pairs();
   // Those of call_python.cc.
   std::optional<Scan> python();
   std::optional<Scan> python_name();
   std::optional<Scan> python_arguments();
   std::optional<Scan> after_python();
+  // Those of call_named.cc.
+  std::optional<Scan> named();
+  std::optional<Scan> named_name();
+  std::optional<Scan> named_close();
+  std::optional<Scan> after_block(std::string_view call_open, std::string_view block_close, Step next);
   Scan rest();
   Scan at_end();
   void give_up();
@@ -115,6 +124,8 @@ class CallScanner {
   std::string member_start() const;
   // closers: brackets that the model left out at the end of `json`.
   bool take_calls(std::string_view json, const std::string& closers);
+  std::optional<ToolCall> call_in(std::string_view json, bool strict) const;
+  bool describes_tool(std::string_view json) const;
   bool take_function();
   void take_argument(std::string_view value);
   void keep_argument(std::string json);
@@ -151,8 +162,9 @@ class CallScanner {
   bool offered_ = false;                // open_ names a tool
   bool streamed_ = false;               // see streamed()
   bool last_is_partial_ = false;
-  bool is_text_ = false;  // the parameter can only be a string
-  size_t text_sent_ = 0;  // bytes of the parameter's text that are in open_
+  bool is_text_ = false;    // the parameter can only be a string
+  bool says_text_ = false;  // the call says that it is a string
+  size_t text_sent_ = 0;    // bytes of the parameter's text that are in open_
 };
 
 }  // namespace anabranch

@@ -51,15 +51,12 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
   }
   if (format.reasoning && format.reasoning->are_messages())
     all.insert(all.end(), std::begin(kMessageMarks), std::end(kMessageMarks));
-  if (tools == ToolFormat::tagged) add({kCallClose});
+  if (const auto closer = call_closer(tools); !closer.empty()) all.push_back(closer);
   if (tools == ToolFormat::mistral) add({"[ARGS]", "[CALL_ID]"});
   if (tools == ToolFormat::listed) add({kListClose});
   if (tools == ToolFormat::gemma4) add({"<tool_call|>", "<|\"|>"});
   if (tools == ToolFormat::function_gemma) add({"<end_function_call>", "<escape>"});
-  if (tools == ToolFormat::python) add({call_closer(tools)});
-  if (const PairTags* tags = pair_tags(tools))
-    for (const std::string_view mark : tags->marks())
-      if (!mark.empty()) all.push_back(mark);
+  for (const std::string_view mark : inner_tags(tools)) all.push_back(mark);
   return all;
 }
 
@@ -70,9 +67,8 @@ OutputParser::OutputParser(OutputRules rules)
       blank_(rules_.thinking_open || !rules_.goes_on) {
   const bool calls = rules_.reads_calls();
   if (calls) openers_ = call_openers(rules_.format.tools);
-  // Models that were taught tags around JSON may leave the tags out (Qwen2.5-Coder).
-  plain_ = calls && (rules_.format.tools == ToolFormat::plain ||
-                     (rules_.format.tools == ToolFormat::tagged && !rules_.format.function_tags));
+  plain_ = calls && (rules_.format.tools == ToolFormat::plain || rules_.format.tags_have_json());
+  if (calls && rules_.format.tags_have_json()) openers_.push_back(kToolsOpen);
   for (const std::string_view opener : openers_) starts_ += opener[0];
   if (plain_) starts_ += "{[`";
   if (const auto& tags = rules_.format.reasoning) starts_ += {tags->open[0], tags->close[0]};
@@ -109,9 +105,12 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
-      certain_ = rules_.only_calls || found.size > 0;
-      scanner_.emplace(found.size > 0 ? rules_.format.tools : ToolFormat::plain, *rules_.tools, rules_.exact,
-                       !inside_);
+      const bool tools = held_.compare(at_, found.size, kToolsOpen) == 0;
+      certain_ = rules_.only_calls || (found.size > 0 && !tools);
+      const ToolFormat format = found.size == 0 ? ToolFormat::plain
+                                : tools         ? ToolFormat::tools
+                                                : rules_.format.tools;
+      scanner_.emplace(format, *rules_.tools, rules_.exact, !inside_);
     } else if (found.marker == Marker::call_close) {
       at_ += found.size;
       trim_ = true;

@@ -120,7 +120,8 @@ JsonCallHead read_call_head(std::string_view text) {
     std::string key, value;
     if (!take_string(key) || !take(":")) break;
     if (key == "arguments" || key == "parameters") {
-      if (!take("{")) break;
+      if (nested && key == "parameters") head.scan = Scan::broken;  // of a tool, as the prompt shows it
+      if (head.scan == Scan::broken || !take("{")) break;
       head.arguments = at - 1;
       if (head.name.empty() || head.name.size() > kMaxNameBytes) head.scan = Scan::broken;
       break;
@@ -131,7 +132,9 @@ JsonCallHead read_call_head(std::string_view text) {
       continue;
     }
     if (!take_string(value)) break;
-    if (key == "name") head.name = value;
+    if (key == "name" || (key == "tool_name" && head.name.empty())) head.name = value;
+    if (key == "description") head.scan = Scan::broken;  // of a tool, too
+    if (head.scan == Scan::broken) break;
     goes_on = take(",");
   }
   return head;

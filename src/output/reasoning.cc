@@ -9,8 +9,10 @@ namespace anabranch {
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
   for (const ReasoningTags& tags : {ReasoningTags{"<think>", "</think>", ""},
                                     {"[THINK]", "[/THINK]", ""},
-                                    {"<seed:think>", "</seed:think>", ""},           // Seed-OSS
-                                    {"<|START_THINKING|>", "<|END_THINKING|>", ""},  // Command R7B
+                                    {"<seed:think>", "</seed:think>", ""},              // Seed-OSS
+                                    {"<think:opensource>", "</think:opensource>", ""},  // Hy3
+                                    {"<|inner_prefix|>", "<|inner_suffix|>", ""},       // Apertus
+                                    {"<|START_THINKING|>", "<|END_THINKING|>", ""},     // Command R7B
                                     {"<|channel>thought", "<channel|>", "<|channel>"},
                                     {std::string(kThoughtOpen), std::string(kThoughtClose), "<|channel|>",
                                      "<|start|>assistant", "<|channel|>final<|message|>"}})

@@ -37,9 +37,13 @@ class CallWriter {
       TRY(const std::string element, call(function, parameters_of(function, false)));
       any += (any.empty() ? "" : " | ") + element;
     }
-    const std::string body = rules_.add("call_body", block(rules_.add("call", any), true));
+    std::string body = rules_.add("call_body", block(rules_.add("call", any), true));
     const std::string_view mark = call_openers(format_.tools)[0];
-    const auto opener = tokenizer_.find(mark);
+    auto opener = tokenizer_.find(mark);
+    const size_t part = mark.find(kDsmlMark);
+    if (!opener && part != mark.npos && (opener = tokenizer_.find(kDsmlMark)))
+      body =
+          rules_.add("call_body", fmt::format("{} {}", literal(mark.substr(part + kDsmlMark.size())), body));
     if (!opener)  // the model spells it with ordinary tokens
       return rules_.add("free_text", fmt::format("TagDispatch(({}, {}))", literal(mark), body));
     // Marks that the model must not write in free text.
@@ -73,15 +77,32 @@ class CallWriter {
   // The element for a mark: a token if the vocabulary has it, otherwise its text.
   std::string mark(std::string_view text) const {
     const auto id = tokenizer_.find(text);
-    return id ? fmt::format("Token({})", *id) : literal(text);
+    return id ? fmt::format("Token({})", *id) : spelled(text);
+  }
+  // The same for what is a mark only if it is a whole tag.
+  std::string tag(std::string_view text) const { return is_whole_tag(text) ? mark(text) : spelled(text); }
+  // Some marks are spelled around a token.
+  std::string spelled(std::string_view text) const {
+    for (const std::string_view part : inner_tags(format_.tools)) {
+      const size_t at = text.find(part);
+      const auto id = at == text.npos ? std::nullopt : tokenizer_.find(part);
+      if (!id) continue;
+      const auto before = text.substr(0, at), behind = text.substr(at + part.size());
+      return fmt::format("{} Token({}) {}", before.empty() ? "" : tag(before), *id,
+                         behind.empty() ? "" : tag(behind));
+    }
+    return literal(text);
   }
 
   // Parameters with any names and values, for tools whose arguments are not constrained.
   Result<std::string> any_parameters() {
     const ParameterTags tags = parameter_tags();
     TRY(const std::string text, text_to_tag(tags, rules_));
-    return rules_.add("any_parameters",
-                      fmt::format("({} [^<>\\n]+ {} {} {})*", tags.open, tags.name_end, text, tags.close));
+    return rules_.add("any_parameters", tags.text_end.empty()
+                                            ? fmt::format("({} [^<>\\n]+ {} {} {})*", tags.open,
+                                                          tags.name_end, text, tags.close)
+                                            : fmt::format("({} [^<>\"\\n]+ ({} | {}) {} {})*", tags.open,
+                                                          tags.text_end, tags.name_end, text, tags.close));
   }
 
   ParameterTags parameter_tags() const {
@@ -89,11 +110,15 @@ class CallWriter {
     if (!pair) return function_tags();
     // GLM-4.7 writes no line ends between tags.
     const std::string name_end =
-        pair->value_open.empty()
-            ? mark(pair->key_close)
-            : fmt::format("{} \"\\n\"? {}", mark(pair->key_close), mark(pair->value_open));
-    return {mark(pair->key_open), name_end, fmt::format("{} \"\\n\"?", mark(pair->value_close)),
-            std::string(pair->value_close)};
+        pair->value_open.empty() ? tag(pair->key_close)
+                                 : fmt::format("{} \"\\n\"? {}", tag(pair->key_close), tag(pair->value_open));
+    ParameterTags tags{tag(pair->key_open), name_end, fmt::format("{} \"\\n\"?", tag(pair->value_close)),
+                       std::string(pair->value_close)};
+    if (!pair->text_sign.empty()) {
+      tags.text_end = fmt::format("{} {}", literal(pair->text_sign), name_end);
+      tags.name_end = fmt::format("{} {}", literal(pair->json_sign), name_end);
+    }
+    return tags;
   }
 
   // The arguments of a call. For a tool that is not strict they are kept to the schema as far as possible,
@@ -125,13 +150,15 @@ class CallWriter {
       TRY(const std::string arguments, parameters(schema, where, is_strict(function)));
       if (pair && pair->name_end.empty())
         return fmt::format("{} \"\\n\"? {} {}", literal(name), arguments, mark(pair->call_close));
+      if (pair && pair->call_open.empty())
+        return fmt::format("{} {} {}", literal(name + std::string(pair->name_end)), arguments,
+                           tag(pair->call_close));
       if (pair)
-        return fmt::format("{} {} {}",
-                           literal(fmt::format("{}{}{}\n", pair->call_open, name, pair->name_end)), arguments,
-                           mark(pair->call_close));
+        return fmt::format("{} {} {} \"\\n\" {} {}", tag(pair->call_open), literal(name), tag(pair->name_end),
+                           arguments, tag(pair->call_close));
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
-    if (format_.tools == ToolFormat::python) {
+    if (is_python(format_.tools)) {
       if (name.find_first_of(kEndsPythonName) != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
       TRY(const std::string arguments, keywords(schema, where, is_strict(function)));
@@ -142,6 +169,13 @@ class CallWriter {
       return fmt::format("{} {} {} \"json\" {} {}", mark("<|channel|>"),
                          literal(fmt::format("commentary to=functions.{} ", name)), mark("<|constrain|>"),
                          mark("<|message|>"), arguments);
+    if (const NameTags* tags = name_tags(format_.tools)) return named_call(*tags, name, arguments);
+    if (format_.tools == ToolFormat::actions)
+      return fmt::format(
+          "{} [0-9]+ {} {} \"}}\"", literal("{\"tool_call_id\": \""),
+          literal(fmt::format("\", \"tool_name\": {}, \"parameters\": ", dump_json(Json(name)))), arguments);
+    if (format_.tools == ToolFormat::named_keys)
+      return fmt::format("{} {} \"}}\"", literal(fmt::format("{{{}: ", dump_json(Json(name)))), arguments);
     const bool bracketed = format_.tools == ToolFormat::mistral && tokenizer_.find("[ARGS]");
     if (bracketed) return fmt::format("{} {} {}", literal(name), mark("[ARGS]"), arguments);
     const char* key = format_.tools == ToolFormat::plain ? "parameters" : "arguments";
@@ -149,12 +183,48 @@ class CallWriter {
     return fmt::format("{} {} \"}}\"", literal(begin), arguments);
   }
 
+  // A call that is a name and an object between marks.
+  Result<std::string> named_call(const NameTags& tags, const std::string& name,
+                                 const std::string& arguments) {
+    if (name.find_first_of(tags.numbered ? "<>\n:" : "<>\n") != name.npos)
+      return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
+    std::string out = tag(tags.call_open);
+    if (!tags.id_end.empty()) out += fmt::format(" [0-9a-zA-Z_\\-]{{1,32}} {}", tag(tags.id_end));
+    out += " " + literal(std::string(tags.prefix) + name);
+    if (tags.numbered) out += " \":\" [0-9]{1,4}";
+    out += fmt::format(" {} {}", tag(tags.name_end), arguments);
+    if (!tags.fence.empty()) out += " \"\\n\" " + literal(tags.fence);
+    return out + " " + tag(tags.call_close);
+  }
+
+  // A list of calls in brackets, or one.
+  static std::string list(const std::string& call, bool several, std::string_view between) {
+    return several ? fmt::format("{0} ({1} {0})*", call, literal(between)) : call;
+  }
+
   // The calls of a block behind its opener, with the closing mark; one if the format has one in each block.
   std::string block(const std::string& call, bool several) const {
     const PairTags* pair = pair_tags(format_.tools);
-    if (format_.tools == ToolFormat::python)
-      return fmt::format("\"[\" {}{} \"]\" {}", call, several ? fmt::format(" (\", \" {})*", call) : "",
-                         mark(call_closer(format_.tools)));
+    const std::string close = mark(call_closer(format_.tools));
+    switch (format_.tools) {
+      case ToolFormat::python:
+      case ToolFormat::calls_tag:
+      case ToolFormat::toolcall:
+      case ToolFormat::named_keys:
+        return fmt::format("\"[\" {} \"]\" {}", list(call, several, ", "), close);
+      case ToolFormat::actions:
+        return fmt::format("\"[\\n    \" {} \"\\n]\" {}", list(call, several, ",\n    "), close);
+      case ToolFormat::lines:
+        return fmt::format("{} {}", list(call, several, "\n"), close);
+      case ToolFormat::deepseek_json:
+        return fmt::format("{} {}", list(call, several, "\n"), close);
+      case ToolFormat::deepseek:
+      case ToolFormat::kimi:
+      case ToolFormat::solar:
+        return fmt::format("{}{} {}", call, several ? fmt::format(" {}*", call) : "", close);
+      default:
+        break;
+    }
     if (!pair) return fmt::format("\"\\n\" {} \"\\n\" {}", call, mark(call_closer(format_.tools)));
     if (pair->block_close.empty()) return call;
     const std::string more = several ? fmt::format("(\"\\n\" {})* ", call) : "";
@@ -169,9 +239,27 @@ class CallWriter {
       case ToolFormat::minimax:
       case ToolFormat::seed:
       case ToolFormat::python:
+      case ToolFormat::params:
         one = fmt::format("{} {}", mark(call_openers(format_.tools)[0]), block(call, several));
         between = "\"\\n\"";
         break;
+      case ToolFormat::gigachat:
+        return rules_.add("calls", fmt::format("{} {}", mark(call_openers(format_.tools)[0]), call));
+      case ToolFormat::lines:
+      case ToolFormat::actions:
+      case ToolFormat::calls_tag:
+      case ToolFormat::toolcall:
+      case ToolFormat::named_keys:
+      case ToolFormat::deepseek:
+      case ToolFormat::deepseek_json:
+      case ToolFormat::kimi:
+      case ToolFormat::solar:
+      case ToolFormat::hunyuan:
+      case ToolFormat::hunyuan_open:
+      case ToolFormat::dsml:
+      case ToolFormat::dsml_functions:  // a turn has one block
+        return rules_.add("calls",
+                          fmt::format("{} {}", mark(call_openers(format_.tools)[0]), block(call, several)));
       case ToolFormat::messages:  // a call ends the turn
         return rules_.add("calls", call);
       case ToolFormat::plain:

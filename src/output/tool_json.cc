@@ -19,7 +19,7 @@ std::optional<std::string> arguments_text(const Json& value, std::string_view te
 
 std::optional<ToolCall> call_from(const Json& json, std::string_view text, bool need_arguments, bool nested) {
   if (!json.is_object()) return std::nullopt;
-  ToolCall call{string_at(json, "name"), ""};
+  ToolCall call{string_at(json, json.contains("name") ? "name" : "tool_name"), ""};
   bool found = false;
   // If a key is repeated, the last one counts, as in parse_json.
   for (const JsonItem& item : json_items(text)) {
@@ -39,6 +39,15 @@ std::optional<ToolCall> call_from(const Json& json, std::string_view text, bool 
 }
 
 }  // namespace
+
+std::optional<ToolCall> call_under_its_name(std::string_view text) {
+  const auto json = parse_json(text);
+  if (!json.ok() || !json->is_object() || json->size() != 1 || !json->begin()->is_object())
+    return std::nullopt;
+  const auto items = json_items(text);
+  ToolCall call{json->begin().key(), std::string(items.back().value)};
+  return call.name.empty() || call.name.size() > kMaxNameBytes ? std::nullopt : std::optional(call);
+}
 
 std::optional<ToolCall> call_from_json(std::string_view text, bool need_arguments) {
   const auto json = parse_json(text);

@@ -10,8 +10,10 @@
 
 namespace anabranch {
 
-// {"name": ..., "arguments" or "parameters": {...}}, also as {"function": {...}} or with the arguments in a
-// string, as OpenAI writes them. need_arguments: a name alone is no call.
+// {"name" or "tool_name": ..., "arguments" or "parameters": {...}}, also as {"function": {...}} or with the
+// arguments in a string, as OpenAI writes them. need_arguments: a name alone is no call.
 std::optional<ToolCall> call_from_json(std::string_view text, bool need_arguments);
+// {NAME: {...}}
+std::optional<ToolCall> call_under_its_name(std::string_view text);
 
 }  // namespace anabranch

@@ -165,6 +165,43 @@ std::vector<Form> forms() {
        "[gets(",
        "[get(",
        "<|tool_call_end|>"},
+      {ToolFormat::actions,
+       {"<|START_ACTION|>", "<|END_ACTION|>"},
+       "<|START_ACTION|>",
+       "[\n {\"tool_call_id\": \"0\", \"tool_name\": \"gets\"",
+       "[\n {\"tool_call_id\": \"0\", \"tool_name\": \"get\"",
+       "<|END_ACTION|>"},
+      {ToolFormat::kimi,
+       {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+        "<|tool_call_end|>", "<|tool_calls_section_end|>"},
+       "<|tool_calls_section_begin|>",
+       "<|tool_call_begin|>functions.gets:",
+       "<|tool_call_begin|>functions.get:",
+       "<|tool_call_end|><|tool_calls_section_end|>"},
+      {ToolFormat::deepseek,
+       {"<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>"},
+       "<｜tool▁calls▁begin｜>",
+       "<｜tool▁call▁begin｜>gets<｜tool▁sep｜>",
+       "<｜tool▁call▁begin｜>get<｜tool▁sep｜>",
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {ToolFormat::solar,
+       {"<|tool_calls|>", "<|calls|>"},
+       "<|tool_calls|>",
+       "<|tool_call:begin|>x9<|tool_call:name|>gets<|tool_call:args|>",
+       "<|tool_call:begin|>x9<|tool_call:name|>get<|tool_call:args|>",
+       "<|tool_call:end|><|calls|>"},
+      {ToolFormat::dsml,
+       {"｜DSML｜"},
+       "<｜DSML｜tool_calls>",
+       "\n<｜DSML｜invoke name=\"gets\">",
+       "\n<｜DSML｜invoke name=\"get\">",
+       "</｜DSML｜tool_calls>"},
+      {ToolFormat::dsml_functions,
+       {},
+       "<｜DSML｜function_calls>",
+       "\n<｜DSML｜invoke name=\"gets\">",
+       "\n<｜DSML｜invoke name=\"get\">",
+       "</｜DSML｜function_calls>"},
   };
 }
 
@@ -173,6 +210,12 @@ std::string arguments_behind(const Form& form, const std::string& text) {
   if (form.form == ToolFormat::messages)
     return (text.ends_with("<|message|>") ? "" : "<|message|>") + std::string("{\"x\": 1}") + form.closer;
   const std::string list = text.find('[', text.find(form.begin) + form.begin.size()) != text.npos ? "]" : "";
+  if (name_tags(form.form))
+    return (form.form == ToolFormat::kimi ? "0<|tool_call_argument_begin|>" : "") +
+           std::string("{\"x\": 1}") + form.closer;
+  if (form.form == ToolFormat::dsml || form.form == ToolFormat::dsml_functions)
+    return "\n<｜DSML｜parameter name=\"x\" string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n" +
+           form.closer;
   if (form.form == ToolFormat::minimax)
     return "\n<parameter name=\"x\">1</parameter>\n</invoke>\n" + form.closer;
   if (form.form == ToolFormat::key_tags)
@@ -257,6 +300,31 @@ TEST(CallNames, FurtherCallsOfABlockNameToolsToo) {
        "{\"name\": \"N\"",
        ", \"arguments\": {}}]",
        "}, {\\\"name\\\": \\\"nothing\\\""},
+      {ToolFormat::lines,
+       {"<function_calls>"},
+       "<function_calls>get(x=\"ARG\")\n",
+       "N(",
+       ")</function_calls>",
+       "b) nothing(c"},
+      {ToolFormat::kimi,
+       {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>"
+       "{\"x\": \"ARG\"}<|tool_call_end|>",
+       "<|tool_call_begin|>functions.N:",
+       "1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+       "<|tool_call_begin|>functions.nothing:1"},
+      {ToolFormat::deepseek_json,
+       {"<｜tool▁calls▁begin｜>"},
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{}\n```<"
+       "｜tool▁call▁end｜>\n",
+       "<｜tool▁call▁begin｜>function<｜tool▁sep｜>N\n```json\n",
+       "{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {ToolFormat::actions,
+       {"<|START_ACTION|>"},
+       "<|START_ACTION|>[{\"tool_name\": \"get\", \"parameters\": {\"x\": \"ARG\"}},\n",
+       "{\"tool_call_id\": \"1\", \"tool_name\": \"N\"",
+       ", \"parameters\": {}}]<|END_ACTION|>",
+       "}}, {"},
       {ToolFormat::listed,
        {"<|tool_call|>"},
        "<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"x\": \"ARG\"}},",

@@ -52,6 +52,17 @@ TEST(OutputFormat, TemplatesRoundTrip) {
                                                       {"anabranch_hybrid", kTagged},
                                                       {"mistral_nemo", kMistral},
                                                       {"glm4.6", ToolFormat::key_tags},
+                                                      {"glm4.7_flash", ToolFormat::key_tags},
+                                                      {"deepseek_v3.1", ToolFormat::deepseek},
+                                                      {"deepseek_r1_distill", ToolFormat::deepseek_json},
+                                                      {"deepseek_v3.2", ToolFormat::dsml_functions},
+                                                      {"minimax_m2", ToolFormat::minimax},
+                                                      {"seed_oss", ToolFormat::seed},
+                                                      {"apertus", ToolFormat::named_keys},
+                                                      {"apriel1.6", ToolFormat::calls_tag},
+                                                      {"minicpm5", ToolFormat::params},
+                                                      {"step3.5_flash", kTagged},
+                                                      {"granite4", kTagged},
                                                       {"mistral_small_3.2", kMistral},
                                                       {"mistral_v0.3_like", kMistral},
                                                       {"llama3.2_like", kPlain}};
@@ -61,7 +72,7 @@ TEST(OutputFormat, TemplatesRoundTrip) {
                           {"limits", {{"low", 1.5}}},
                           {"tags", {"a", 2}}};
   const auto tools = std::make_shared<const Json>(Json::parse(R"([
-      {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {
+      {"type": "function", "function": {"name": "weather", "description": "Forecasts", "parameters": {"type": "object", "properties": {
         "city": {"type": "string"}, "days": {"type": "integer"}, "exact": {"type": "boolean"},
         "limits": {"type": "object"}, "tags": {"type": "array"}}}}}])"));
   for (const auto& [name, form] : known) {
@@ -83,6 +94,16 @@ TEST(OutputFormat, TemplatesRoundTrip) {
     EXPECT_EQ(parsed.calls[0].name, "weather") << name;
     EXPECT_EQ(Json::parse(parsed.calls[0].arguments), arguments) << name << ": " << parsed.calls[0].arguments;
   }
+}
+
+// The instructions may name the marks of another format.
+TEST(OutputFormat, TheCallItselfCounts) {
+  const auto chat = ChatTemplate::parse(R"(Write no <tool_call>.
+{% for m in messages %}{{ m.role }}: {{ m.content or '' }}{% for c in m.tool_calls or [] %}<|function_call|>{{ c.function | tojson }}{% endfor %}
+{% endfor %})",
+                                        "<s>", "</s>");
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(find_output_format(chat->get(), *vocabulary({"<tool_call>"})).tools, ToolFormat::gigachat);
 }
 
 // Templates that write calls as MiniMax M2's, Seed-OSS' and LFM2.5's do.
@@ -187,6 +208,12 @@ TEST(OutputFormat, FromTheVocabulary) {
   EXPECT_EQ(form({"<minimax:tool_call>"}).tools, ToolFormat::minimax);
   EXPECT_EQ(form({"<seed:tool_call>"}).tools, ToolFormat::seed);
   EXPECT_EQ(form({"<|tool_call_start|>"}).tools, ToolFormat::python);
+  EXPECT_EQ(form({"<|START_ACTION|>"}).tools, ToolFormat::actions);
+  EXPECT_EQ(form({"<|tool_calls_section_begin|>"}).tools, ToolFormat::kimi);
+  EXPECT_EQ(form({"<function_calls>"}).tools, ToolFormat::lines);
+  EXPECT_EQ(form({"<|tools_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>"}).tools, ToolFormat::named_keys);
+  EXPECT_EQ(form({"<|inner_prefix|>", "<|inner_suffix|>"}).reasoning->close, "<|inner_suffix|>");
+  EXPECT_EQ(form({"<think:opensource>", "</think:opensource>"}).reasoning->open, "<think:opensource>");
   // A template that knows no calls: the vocabulary decides.
   EXPECT_EQ(find_output_format(chat_template("phi3.5").get(), *vocabulary({"<tool_call>"})).tools, kTagged);
 }
