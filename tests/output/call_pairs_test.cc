@@ -212,11 +212,13 @@ TEST(PythonCalls, AreRead) {
   reads("free=[1, 'x'], on=False", R"({"free": [1, "x"], "on": false})");
   reads("free=None, path=None", R"({"free": null})");
   reads("free=2.5", R"({"free": 2.5})");
+  reads("free=False", R"({"free": false})");
   reads("limit=1, limit=2", R"({"limit": 2})");
   reads("path='''a'b\"\n''', limit=0", R"({"path": "a'b\"\n", "limit": 0})");
   reads("path='''a', limit=9''', on=True", R"({"path": "a', limit=9", "on": true})");
   reads("path='', limit=0", R"({"path": "", "limit": 0})");
   reads(R"(path="\n\t\\\"\x41\u00e9\ud83d\ude00\U0001F600\d\/")", R"({"path": "\n\t\\\"Aé😀😀\\d\\/"})");
+  reads(R"(path="\x4, \u12, \U1F600")", R"({"path": "\\x4, \\u12, \\U1F600"})");
   // Half of a pair is no character; a line may go on in the next one.
   reads(R"(path="\ud83d, \ud83d\u0041, \udE00")", R"({"path": "\\ud83d, \\ud83dA, \\udE00"})");
   reads("path='a\\\nb'", R"({"path": "ab"})");
@@ -242,6 +244,7 @@ TEST(PythonCalls, SeveralCalls) {
   expect_calls(kPython, listed_python("f(limit=1)") + "\n" + listed_python("now(), a.b(x='y')"), three);
   expect_calls(kPython, "<|tool_call_start|>now()<|tool_call_end|>", {{"now", "{}"}});
   expect_calls(kPython, "<|tool_call_start|>[now()]", {{"now", "{}"}});
+  expect_calls(kPython, "<|tool_call_start|>[now()], now()", {{"now", "{}"}}, ", now()");
   expect_calls(kPython, listed_python("{\"name\": \"f\", \"arguments\": {\"limit\": 1}}"), {three[0]});
   EXPECT_EQ(cut("<|tool_call_start|>[f(limit=1", pair_rules(kPython)), ParsedOutput());
 }
@@ -256,6 +259,9 @@ TEST(PythonCalls, WhatOnlyLooksLikeACall) {
         std::string("(limit=1)"), std::string(257, 'f') + "()"})
     expect_text(kPython, listed_python(inside));
   expect_text(kPython, "Call [f(limit=1)] or f(path='a').");
+  std::string keywords;
+  for (int i = 0; i < 1025; i++) keywords += "a=1,";
+  expect_text(kPython, listed_python("f(" + keywords + ")"));
 }
 
 // Any mixture of their parts gives the same in pieces, and calls whose arguments are objects or begin as one.

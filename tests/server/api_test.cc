@@ -246,7 +246,8 @@ TEST_F(Api, AFinalAnswerThatIsNotContinued) {
     EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant: So it\nassistant:") << said;
     EXPECT_EQ(engine_.last_request().begun, 0);
   }
-  chat(kAsked + R"("content":"So it"}],)" + kTools + R"(,"tool_choice":"required"})");
+  const std::string forced = kAsked + R"("content":"So it"}],)" + kTools + R"(,"tool_choice":"required"})";
+  EXPECT_EQ(post("/v1/chat/completions", forced).status, 200);
   EXPECT_EQ(engine_.last_request().begun, 0);
   chat(kAsked + R"("content":""}],"continue_final_message":true})");  // nothing to go on from
   EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:");

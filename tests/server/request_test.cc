@@ -188,6 +188,35 @@ TEST(ChatRequest, TakesHistoriesOfOtherTimes) {
   EXPECT_EQ(calls[2]["function"]["arguments"]["z"], "a\nb");
 }
 
+TEST(ChatRequest, OnlyAllowedToolsAreOffered) {
+  const auto asks = [](const char* mode, const char* name) {
+    return body(fmt::format(
+        R"("tools":[{{"type":"function","function":{{"name":"f"}}}},{{"type":"function","function":{{"name":"g"}}}}],
+           "tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"{}",
+             "tools":[{{"type":"function","function":{{"name":"{}"}}}}]}}}})",
+        mode, name));
+  };
+  for (const char* mode : {"auto", "required"}) {
+    const ChatRequest request = chat(asks(mode, "g"));
+    ASSERT_EQ(request.tools.size(), 1u);
+    EXPECT_EQ(request.tools[0]["function"]["name"], "g");
+    EXPECT_EQ(request.tool_choice.kind == ToolChoice::Kind::required, mode == std::string("required"));
+  }
+  EXPECT_EQ(chat_error(asks("auto", "h")).param, "tool_choice");
+  EXPECT_EQ(chat_error(asks("none", "f")).param, "tool_choice.allowed_tools.mode");
+}
+
+TEST(ChatRequest, LimitsItsTools) {
+  const auto with = [](size_t count) {
+    Json tools = Json::array();
+    for (size_t i = 0; i < count; i++)
+      tools.push_back({{"type", "function"}, {"function", {{"name", fmt::format("f{}", i)}}}});
+    return body("\"tools\":" + tools.dump());
+  };
+  EXPECT_EQ(chat(with(kMaxTools)).tools.size(), kMaxTools);
+  EXPECT_EQ(chat_error(with(kMaxTools + 1)).param, "tools");
+}
+
 TEST(ChatRequest, TakesMlxLmsDefaults) {
   const std::string mlx =
       R"("presence_context_size":20,"frequency_context_size":20,"repetition_context_size":20,"top_logprobs":-1,)"
@@ -203,6 +232,8 @@ TEST(ChatRequest, TakesMlxLmsDefaults) {
   EXPECT_EQ(options.speculation->depth, 3);
   EXPECT_FALSE(chat(body(R"("num_draft_tokens":0)")).options.speculation->automatic);
   EXPECT_EQ(chat(body(R"("num_draft_tokens":99)")).options.speculation->depth, kMaxDraft);
+  const auto ours_counts = chat(body(R"("speculation":"off","num_draft_tokens":5)")).options.speculation;
+  EXPECT_FALSE(ours_counts->automatic);
   EXPECT_EQ(chat(body(R"("logprobs":true,"top_logprobs":-1)")).options.logprobs, 0);
   RequestDefaults ours = defaults();
   ours.draft_model = "small";
@@ -343,6 +374,9 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages", "invalid_value"},
       {R"("chat_template_kwargs":5)", "chat_template_kwargs", "invalid_type"},
   };
+  const auto salt = [](size_t size) { return fmt::format(R"("cache_salt":"{}")", std::string(size, 's')); };
+  EXPECT_EQ(chat(body(salt(1024))).options.cache_salt.size(), 1024u);
+  EXPECT_EQ(chat_error(body(salt(1025))).param, "cache_salt");
   for (const BadCase& c : cases) {
     const ApiError error = chat_error(body(c.extra));
     EXPECT_EQ(error.param, c.param) << c.extra << ": " << error.message;

@@ -111,6 +111,8 @@ TEST_F(Samplers, ValuesThatMeanOffAreOff) {
                                     {"dry_sequence_breakers", nullptr}});
     EXPECT_FALSE(off.sampling.changes_logits() || off.sampling.filters_on_host()) << api.path;
     EXPECT_EQ(off.sampling.dry.base, plain.sampling.dry.base);
+    EXPECT_EQ(off.sampling.top_n_sigma, 0) << "the engine refuses less";
+    EXPECT_EQ(taken(api, {{"top_k", -1}}).sampling.top_k, 0);
     EXPECT_EQ(off.output.min_tokens + off.output.stop_tokens.size() + off.output.keep_stop, 0u);
     EXPECT_EQ(taken(api, {{"typical_p", 1}, {"top_n_sigma", 0}}).sampling.filters_on_host(), false);
     // A window of no tokens, as llama-server and Ollama have it.
@@ -148,6 +150,7 @@ TEST_F(Samplers, WhatCannotBeObeyedIsAnErrorInTheClientsWords) {
       {{{"stop_token_ids", 5}}, "stop_token_ids"},
       {{{"stop_token_ids", {1, -1}}}, "stop_token_ids[1]"},
       {{{"stop_token_ids", {1 << 30}}}, "stop_token_ids[0]"},
+      {{{"stop_token_ids", {engine_.tokenizer().vocab_size()}}}, "stop_token_ids[0]"},
       {{{"stop_token_ids", std::vector<int>(257, 1)}}, "stop_token_ids"},
       {{{"include_stop_str_in_output", 1}}, "include_stop_str_in_output"},
       {{{"bad_words", {"x"}}}, "bad_words"},

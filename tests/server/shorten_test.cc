@@ -79,6 +79,17 @@ TEST(Shorten, ImagesGoWithTheirMessages) {
   EXPECT_EQ(steps("UaUaTaT"), (Steps{"UaUaTaT0123", "UaTaT123", "UaT13"}));
 }
 
+TEST(ContentParts, BecomeLinesAndPlaceholders) {
+  std::string text = "a\n";
+  add_line(text, "b");
+  add_line(text, "c");
+  EXPECT_EQ(text, "a\nb\nc");
+  const auto shown = [](const std::string& type) { return shown_text({{"type", type}}); };
+  EXPECT_EQ(shown("video_url"), "[video_url: not shown, this model reads text only]");
+  for (const std::string& odd : {std::string(33, 'x'), std::string("a]b"), std::string()})
+    EXPECT_EQ(shown(odd), "[content: not shown, this model reads text only]") << odd;
+}
+
 TEST(KeptMessages, AreThoseThatWereAnsweredOrStandBesideResults) {
   const auto kept = [](const Json& messages) {
     std::string marks;
@@ -99,6 +110,7 @@ TEST(KeptMessages, AreThoseThatWereAnsweredOrStandBesideResults) {
       kept(Json::array({{{"role", "user"}, {"content", {{{"type", "tool_result"}}, {{"type", "image"}}}}}})),
       "k");
   EXPECT_EQ(kept({{{"type", "function_call_output"}}, {{"role", "user"}, {"content", "a"}}}), "kk");
+  EXPECT_EQ(kept({{{"role", "function"}, {"name", "f"}}, {{"role", "user"}, {"content", "a"}}}), "kk");
   EXPECT_EQ(kept({{{"role", "user"}}, {{"type", "reasoning"}}, {{"type", "message"}, {"role", "user"}}}),
             "kk.");
   EXPECT_EQ(kept({{{"role", "user"}}, {{"type", "custom_tool_call"}}, {{"role", "user"}}}), "kk.");

@@ -92,6 +92,7 @@ TEST(Thinking, TheMostSpecificFieldWins) {
     EXPECT_EQ(wish.mode, c.mode) << c.fields;
     EXPECT_EQ(wish.budget, c.budget) << c.fields;
   }
+  EXPECT_EQ(wish_of(R"("think":"low","reasoning_effort":"high")").effort, "low");
 }
 
 class ThinkingApi : public ServerTest {
