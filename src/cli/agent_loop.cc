@@ -57,7 +57,7 @@ Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& message
   size_t calls = messages.size();  // ids are unique within the conversation
   mcp::FailedCalls failed;
   for (bool last = false;;) {
-    if (last) wanted.tools = nullptr;
+    wanted.may_call = !last;  // the tools stay in the prompt, so that the cached states fit
     if (desk && !last) {
       desk->refresh();
       wanted.tools = desk->functions();

@@ -64,6 +64,7 @@ class LocalPartner : public Partner {
     apply_adapters(generation, adapters_);
     Json body = {{"messages", messages}};
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
+    if (!wanted.tools.is_null() && !wanted.may_call) body["tool_choice"] = "none";
     TRY(const Prepared prepared,
         prepare_chat(*engine_, *preparer_, body, wanted.thinking.value_or(options_.thinking),
                      std::move(generation), [&] { return interrupt.load(); }));

@@ -16,6 +16,7 @@ namespace anabranch::cli {
 // Options for one answer, beside those of the chat.
 struct AnswerOptions {
   Json tools;                                // OpenAI's array of tools that may be called; null: none
+  bool may_call = true;                      // otherwise the answer is text
   bool silent = false;                       // otherwise it is printed as it comes
   std::optional<ThinkFlags> thinking;        // unset: see the chat's options
   std::optional<SamplingOptions> sampling;   // unset: see the chat's options

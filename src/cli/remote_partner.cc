@@ -251,6 +251,7 @@ class RemotePartner : public Partner {
     if (s.min_tokens > 0) body["min_tokens"] = s.min_tokens;
     set("seed", s.seed);
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
+    if (!wanted.tools.is_null() && !wanted.may_call) body["tool_choice"] = "none";
     if (const int most = wanted.max_tokens.value_or(s.max_tokens); most >= 0) body["max_tokens"] = most;
     if (!s.stop.empty()) body["stop"] = s.stop;
     const ThinkFlags& thinking = wanted.thinking ? *wanted.thinking : options_.thinking;

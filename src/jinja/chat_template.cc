@@ -183,6 +183,25 @@ class Template final : public ChatTemplate {
       return make_error(ErrorKind::invalid, "tools must be an array");
     if (!options.extra.is_object())
       return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
+    auto first = render_arguments(messages, tools, options);
+    if (first.ok() || first.error().kind != ErrorKind::invalid) return first;
+    // Some templates (such as Apertus') need a description of each tool, which the API does not ask for.
+    Json described = tools;
+    for (Json& tool : described)
+      if (tool.is_object() && tool.contains("function") && tool["function"].is_object())
+        tool["function"].emplace("description", "");
+    if (described == tools) return first;
+    auto second = render_arguments(messages, described, options);
+    return second.ok() ? std::move(second) : std::move(first);
+  }
+
+  bool mentions(std::string_view variable) const override {
+    return ast_->symbol_of.count(std::string(variable)) > 0;
+  }
+
+ private:
+  Result<std::vector<PromptPiece>> render_arguments(const Json& messages, const Json& tools,
+                                                    const TemplateOptions& options) const {
     MessageFormat format = format_;
     bool parsed_any = false;
     Result<std::vector<PromptPiece>> first = attempt(messages, tools, options, format, parsed_any);
@@ -193,11 +212,6 @@ class Template final : public ChatTemplate {
     return second.ok() ? std::move(second) : std::move(first);
   }
 
-  bool mentions(std::string_view variable) const override {
-    return ast_->symbol_of.count(std::string(variable)) > 0;
-  }
-
- private:
   Result<std::vector<PromptPiece>> attempt(const Json& messages, const Json& tools,
                                            const TemplateOptions& options, const MessageFormat& format,
                                            bool& parsed_any) const {

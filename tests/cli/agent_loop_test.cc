@@ -19,6 +19,7 @@ struct Scripted : Partner {
   std::deque<std::vector<ToolCall>> calls;
   int tokens = 1;  // of each answer
   std::vector<Json> asked, offered;
+  std::vector<bool> may_call;
 
   std::string name() const override { return "scripted"; }
   Result<void> change_model(const std::string&) override { return {}; }
@@ -26,6 +27,7 @@ struct Scripted : Partner {
                         const std::atomic<bool>&) override {
     asked.push_back(messages);
     offered.push_back(options.tools);
+    may_call.push_back(options.may_call);
     Answer answer;
     answer.text = "text";
     answer.usage.completion_tokens = tokens;
@@ -85,8 +87,9 @@ TEST_F(AgentLoop, AFailingCallThatIsRepeatedGetsNoMoreTools) {
   partner.calls = {{{"nothing", "{}"}}, {{"nothing", "{}"}}, {{"nothing", "{}"}}, {{"nothing", "{}"}}};
   ASSERT_TRUE(run());
   ASSERT_EQ(partner.offered.size(), 3u);
+  EXPECT_EQ(partner.may_call, (std::vector<bool>{true, true, false}));
   EXPECT_FALSE(partner.offered[1].is_null());
-  EXPECT_TRUE(partner.offered[2].is_null());
+  EXPECT_EQ(partner.offered[2], partner.offered[1]) << "the prompt keeps its beginning";
 }
 
 TEST_F(AgentLoop, ACallThatFailsOnceMayBeRepeatedWithOthers) {
@@ -95,6 +98,7 @@ TEST_F(AgentLoop, ACallThatFailsOnceMayBeRepeatedWithOthers) {
   ASSERT_TRUE(run());
   ASSERT_EQ(partner.offered.size(), 3u);
   EXPECT_FALSE(partner.offered[2].is_null());
+  EXPECT_TRUE(partner.may_call[2]);
 }
 
 TEST_F(AgentLoop, TheLimitOfStepsEndsARunThatCallsForEver) {

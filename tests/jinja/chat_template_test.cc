@@ -134,6 +134,19 @@ TEST(ChatTemplate, MarkersInMessagesStayUntrusted) {
   EXPECT_TRUE((*pieces)[2].trusted);
 }
 
+// Apertus' template needs what the API leaves optional.
+TEST(ChatTemplate, AToolNeedsNoDescription) {
+  const auto chat =
+      parse("{% for t in tools %}{{ t.function.name + ': ' + t.function.description }};{% endfor %}");
+  const Json tools =
+      Json::array({{{"type", "function"}, {"function", {{"name", "f"}}}},
+                   {{"type", "function"}, {"function", {{"name", "g"}, {"description", "D"}}}}});
+  const auto pieces = chat->render(Json::array({{{"role", "user"}, {"content", "A"}}}), tools, {});
+  ASSERT_TRUE(pieces.ok()) << pieces.error().message;
+  EXPECT_EQ(join(*pieces), "f: ;g: D;");
+  EXPECT_FALSE(chat->render(Json::array(), Json::array({1}), {}).ok());
+}
+
 TEST(ChatTemplate, OnlyTheUsualRolesAreTrusted) {
   auto chat = parse("{% for m in messages %}{{ '<|' + m['role'] + '|>' }}{% endfor %}");
   auto good = chat->render({{{"role", "user"}, {"content", ""}}}, Json(), {});
