@@ -61,6 +61,11 @@ std::vector<MemberFields> fields_by_kind() {
                   {"norm_topk_prob", false},
                   {"routed_scaling_factor", 2.5},
                   {"routed_scaling_factor", nullptr, Use::no_matter}}},
+      {"mellum",
+       joined(kExperts, joined(factors, {{"num_experts", 8},
+                                         {"mlp_layer_types",
+                                          {"sparse", "sparse", "sparse", "sparse", "sparse", "dense"}}})),
+       kRopesByKind + kExpertFields + Fields{{"num_experts", 16}, {"norm_topk_prob", false}}},
       {"laguna", joined(kExperts, joined(factors, {{"num_experts", 8}})),
        kRopesByKind + kExpertFields +
            Fields{{"num_experts", 16},
