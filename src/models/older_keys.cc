@@ -1,5 +1,5 @@
-// Keys of single members of the Llama family: what AFMoE has besides the usual ones, and the names and
-// defaults of published configs that Transformers gives other names. References: modular_afmoe.py,
+// Keys of single members of the Llama family: what AFMoE and Hy3 have besides the usual ones, and the names
+// and defaults of published configs that Transformers gives other names. References: modular_afmoe.py,
 // modular_exaone.py, modular_internlm3.py, modular_sarvam_moe.py and modular_flint.py.
 #include <cmath>
 
@@ -20,6 +20,13 @@ Json renamed(Json config, std::initializer_list<KeyNames> names) {
 }
 
 }  // namespace
+
+// Without shared experts Transformers makes one that is as wide as a dense layer's MLP.
+void read_hy_v3(ConfigReader& c, const Json&, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers)
+    if (auto* moe = std::get_if<MoeSpec>(&layer.mlp); moe && moe->shared_intermediate == 0)
+      moe->shared_intermediate = c.integer("intermediate_size", 1, 1 << 20);
+}
 
 void read_afmoe(ConfigReader& c, const Json&, ModelSpec& spec) {
   if (c.boolean_or("mup_enabled", false)) spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
