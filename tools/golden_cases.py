@@ -147,6 +147,8 @@ CASES = {
                           decoder_sparse_step=2, mlp_only_layers=[], attention_bias=False,
                           use_sliding_window=False, sliding_window=None), dtype="f32"),
     "qwen3_next": dict(config=qwen3_next()),
+    # Of heads of 20 dimensions 5 turn, of which Transformers makes three pairs.
+    "qwen35_biases": dict(config=qwen35_text(head_dim=20, attention_bias=True), dtype="f32"),
     "qwen35_moe_fused": dict(config=qwen35_moe_text(), long=True),
     "qwen35_moe_nested_mtp": dict(
         config=qwen35_moe_text(linear_num_key_heads=1, linear_num_value_heads=2, tie_word_embeddings=False,

@@ -63,6 +63,13 @@ def bamba(layers, **over):
         "tie_word_embeddings": False} | over
 
 
+def mamba2(layers, **over):
+    config = COMMON | {
+        "architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "num_hidden_layers": layers, "num_heads": 6, "head_dim": 16,
+        "n_groups": 2, "state_size": 20, "expand": 2, "conv_kernel": 4, "tie_word_embeddings": False} | over
+    return {key: value for key, value in config.items() if key not in ("num_attention_heads", "num_key_value_heads")}
+
+
 def olmo_hybrid(layers, **over):
     return COMMON | {
         "architectures": ["OlmoHybridForCausalLM"], "model_type": "olmo_hybrid", "layer_types": layers,
@@ -178,8 +185,15 @@ HYBRID_CASES = {
         "ME*E", n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=2, topk_group=1, routed_scaling_factor=2.5,
         norm_topk_prob=True, moe_intermediate_size=32, moe_shared_expert_intermediate_size=64, moe_latent_size=32),
         world="gguf", dtype="q8_0"),
+    "mamba2": dict(config=mamba2(3), long=True),
+    "mamba2_biases": dict(config=mamba2(2, n_groups=3, num_heads=6, head_dim=8, expand=1, conv_kernel=3, use_bias=True,
+                                        use_conv_bias=False, time_step_limit=[0.1, 2.0], tie_word_embeddings=True), dtype="f32"),
+    "bamba_odd": dict(config=bamba([FULL, MAMBA], rope_parameters={  # 3 dimensions turn, of which Transformers makes two pairs
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}), dtype="f32"),
     "bamba": dict(config=bamba([MAMBA, FULL, MAMBA])),
     "olmo_hybrid": dict(config=olmo_hybrid([MAMBA, MAMBA, MAMBA, FULL]), long=True),
+    # Transformers cuts the convolution into equal parts.
+    "olmo_hybrid_cut": dict(config=olmo_hybrid([MAMBA, FULL], linear_num_value_heads=6, linear_value_head_dim=16), dtype="f32"),
     "olmo_hybrid_rope": dict(config=olmo_hybrid(
         [MAMBA, FULL, MAMBA], linear_num_value_heads=4, linear_value_head_dim=20, linear_allow_neg_eigval=False,
         rope_parameters={"rope_type": "default", "rope_theta": 20000.0})),

@@ -1,10 +1,23 @@
 """Golden cases of members of the Llama family that differ in their norms, activations or names (tools/make_golden_logits.py)."""
-from golden_cases import WIDE, member
+from golden_cases import WIDE, YARN, member
 
 NO_HEAD_DIM = dict(num_hidden_layers=2, rope_theta=5000.0)
 LINEAR = dict(rope_scaling={"rope_type": "linear", "factor": 2.0})
 COHERE = dict(head_dim=12, num_experts=6, num_experts_per_tok=2, num_shared_experts=1, logit_scale=0.7, sliding_window=21,
               sliding_window_pattern=2, first_k_dense_replace=1, num_hidden_layers=4, tie_word_embeddings=True)
+
+AFMOE = dict(head_dim=12, num_experts=6, num_experts_per_tok=2, num_shared_experts=1, moe_intermediate_size=20, route_scale=1.6,
+             sliding_window=21, num_dense_layers=1)
+SARVAM = dict(head_dim=12, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=20,
+              first_k_dense_replace=1, num_hidden_layers=3)
+FLINT = dict(head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+             sliding_window=21)
+MELLUM = dict(head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, sliding_window=21)
+LAGUNA = dict(head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64,
+              sliding_window=21, moe_routed_scaling_factor=1.6, rope_parameters={
+                  "full_attention": YARN | {"partial_rotary_factor": 0.5},
+                  "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0, "partial_rotary_factor": 0.75}})
+WIDE5 = {key: value for key, value in WIDE.items() if key != "num_hidden_layers"}
 
 MORE_CASES = {
     "gemma": member("gemma", "Gemma", head_dim=12, hidden_act="gelu", num_key_value_heads=1, tie_word_embeddings=True,
@@ -29,6 +42,38 @@ MORE_CASES = {
     "gpt_neox_serial": member("gpt_neox", "GPTNeoX", hidden_act="gelu_new", num_attention_heads=4, num_key_value_heads=None,
                               rotary_pct=0.5, use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True,
                               num_hidden_layers=2),
+    "exaone": member("exaone", "Exaone", head_dim=12, num_key_value_heads=1, rms_norm_eps=1e-3, num_hidden_layers=2, rope_scaling={
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32}),
+    "internlm3": member("internlm3", "InternLM3", head_dim=12, attention_bias=True, mlp_bias=True, num_hidden_layers=2, rope_theta=5e4,
+                        tie_word_embeddings=True),
+    "afmoe": member("afmoe", "Afmoe", **AFMOE, mup_enabled=True, global_attn_every_n_layers=2, long=True),
+    "afmoe_biases": member("afmoe", "Afmoe", **AFMOE | {"num_hidden_layers": 2, "num_shared_experts": 0}, attention_bias=True,
+                           layer_types=["full_attention", "sliding_attention"], tie_word_embeddings=True),
+    "sarvam_moe": member("sarvam_moe", "SarvamMoE", **SARVAM, attention_bias=True),
+    "sarvam_moe_plain": member("sarvam_moe", "SarvamMoE", **SARVAM | {"n_shared_experts": 0, "n_group": 2}, topk_group=1,
+                               use_qk_norm=False, norm_topk_prob=False),
+    "flint": member("flint", "Flint", **FLINT, num_hidden_layers=4, long=True),
+    "flint_biases": member("flint", "Flint", **FLINT, num_hidden_layers=3, attention_bias=True, norm_topk_prob=False,
+                           mlp_only_layers=[1], layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "mellum": member("mellum", "Mellum", **MELLUM, layer_types=["sliding_attention", "full_attention"] * 2, long=True,
+                     rope_parameters={"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0}}),
+    "mellum_dense": member("mellum", "Mellum", **MELLUM | {"num_hidden_layers": 2}, mlp_layer_types=["sparse", "dense"],
+                           attention_bias=True, norm_topk_prob=False),
+    "exaone_gguf": member("exaone", "Exaone", num_attention_heads=1, num_key_value_heads=1, activation_function="silu",
+                          layer_norm_epsilon=1e-5, **WIDE),
+    "hy_v3_gguf": member("hy_v3", "HYV3", head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+                         router_scaling_factor=1.4, mlp_layer_types=["dense", "sparse"], num_nextn_predict_layers=0, **WIDE),
+    "afmoe_gguf": member("afmoe", "Afmoe", **AFMOE | {"head_dim": 32, "moe_intermediate_size": 32, "num_hidden_layers": 5} | WIDE5,
+                         mup_enabled=True),
+    "mellum_gguf": member("mellum", "Mellum", **MELLUM | {"head_dim": 32, "moe_intermediate_size": 32} | WIDE,
+                          layer_types=["sliding_attention", "full_attention"],
+                          rope_parameters={"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0}}),
+    "laguna_gguf": member("laguna", "Laguna", **LAGUNA | WIDE5, num_hidden_layers=5, mlp_layer_types=["dense"] + ["sparse"] * 4,
+                          layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"],
+                          num_attention_heads_per_layer=[4, 2, 2, 2, 4], gating="per-head"),
+    "laguna_elements_gguf": member("laguna", "Laguna", **LAGUNA | WIDE, layer_types=["full_attention", "sliding_attention"],
+                                   mlp_layer_types=["sparse", "sparse"], gating="per-element"),
     "gemma_gguf": member("gemma", "Gemma", head_dim=32, hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True, **WIDE),
     "arcee_gguf": member("arcee", "Arcee", hidden_act="relu2", head_dim=32, **LINEAR, **WIDE),
     "olmo_gguf": member("olmo", "Olmo", num_attention_heads=1, num_key_value_heads=1, **WIDE),

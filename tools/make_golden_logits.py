@@ -93,7 +93,7 @@ def random_weights(config, rng):
         matrix(p + "k_proj", kv * dim, h, 1.5)
         matrix(p + "v_proj", kv * dim, h, 1.5)
         matrix(p + "o_proj", h, heads * dim, 1.5)
-        sizes = [("q_proj", heads * dim), ("k_proj", kv * dim), ("v_proj", kv * dim), ("o_proj", h)]
+        sizes = [("q_proj", heads * dim * (2 if qwen35 else 1)), ("k_proj", kv * dim), ("v_proj", kv * dim), ("o_proj", h)]
         biases = sizes[:3] if config["model_type"] == "qwen2" else sizes if config.get("attention_bias") else []
         for name, n in biases:
             out[p + name + ".bias"] = rng.standard_normal(n) * 0.5

@@ -4,174 +4,13 @@
 #include <cmath>
 
 #include "checkpoint/file_bytes.h"
+#include "checkpoint/gguf_archs.h"
 
 namespace anabranch {
 
 namespace {
 
 constexpr int64_t kMaxLayers = 4096;
-
-constexpr GgufMoe kGlmExperts{.experts = "n_routed_experts",
-                              .shared_count = "n_shared_experts",
-                              .dense = "first_k_dense_replace",
-                              .sigmoid = true,
-                              .deep = true};
-constexpr GgufMoe kExaoneExperts{
-    .shared_count = "num_shared_experts", .dense = "first_k_dense_replace", .sigmoid = true, .deep = true};
-constexpr GgufMoe kMinimaxExperts{
-    .experts = "num_local_experts", .width = "intermediate_size", .sigmoid = true};
-constexpr GgufMoe kGraniteExperts{
-    .experts = "num_local_experts", .width = "intermediate_size", .shared_width = "shared_intermediate_size"};
-constexpr GgufMoe kHunyuanExperts{.top_k = "moe_topk", .width = "intermediate_size"};
-constexpr GgufMoe kPlainExperts{.width = "intermediate_size"};
-constexpr GgufMoe kErnieExperts{.experts = "moe_num_experts",
-                                .top_k = "moe_k",
-                                .shared_count = "moe_num_shared_experts",
-                                .dense = "moe_layer_start_index",
-                                .step = "moe_layer_interval"};
-constexpr GgufMoe kLfm2Experts{.dense = "num_dense_layers", .sigmoid = true};
-constexpr GgufMoe kNemotronExperts{.experts = "n_routed_experts",
-                                   .shared_width = "moe_shared_expert_intermediate_size",
-                                   .sigmoid = true,
-                                   .deep = true};
-
-struct ArchName {
-  const char* gguf;
-  GgufArch arch;
-  const char* model_type;
-  const char* architecture;
-  GgufMember member = {};
-};
-constexpr ArchName kArchs[] = {
-    {"llama", GgufArch::llama, "llama", "LlamaForCausalLM"},
-    {"mistral3", GgufArch::llama, "mistral", "MistralForCausalLM"},
-    {"internlm2", GgufArch::llama, "llama", "LlamaForCausalLM"},  // the converter takes its wqkv apart
-    {"minicpm",
-     GgufArch::llama,
-     "granite",
-     "GraniteForCausalLM",
-     {.multipliers = true, .needs_multipliers = true}},
-    {"qwen2", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
-    {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
-    {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
-    {"qwen2moe", GgufArch::qwen2, "qwen2_moe", "Qwen2MoeForCausalLM", {.normalises = false}},
-    {"qwen3vl", GgufArch::qwen3, "qwen3_vl_text", "Qwen3VLForConditionalGeneration"},
-    {"qwen3vlmoe", GgufArch::qwen3, "qwen3_vl_moe_text", "Qwen3VLMoeForConditionalGeneration"},
-    {"seed_oss", GgufArch::seed_oss, "seed_oss", "SeedOssForCausalLM"},
-    {"smollm3", GgufArch::llama, "smollm3", "SmolLM3ForCausalLM"},
-    {"phi3", GgufArch::phi3, "phi3", "Phi3ForCausalLM", {.windows = true, .partial = true}},
-    {"olmo2", GgufArch::post_norm, "olmo2", "Olmo2ForCausalLM", {.windows = true, .period = 4}},
-    {"granite", GgufArch::llama, "granite", "GraniteForCausalLM", {.multipliers = true}},
-    {"ernie4_5", GgufArch::qwen2, "ernie4_5", "Ernie4_5ForCausalLM", {.use_bias = true}},
-    {"exaone4", GgufArch::post_norm, "exaone4", "Exaone4ForCausalLM", {.windows = true, .period = 4}},
-    {"hunyuan-dense", GgufArch::hunyuan, "hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"},
-    {"hunyuan-moe",
-     GgufArch::hunyuan,
-     "hunyuan_v1_moe",
-     "HunYuanMoEV1ForCausalLM",
-     {.moe = &kHunyuanExperts}},
-    {"command-r",
-     GgufArch::qwen2,
-     "cohere",
-     "CohereForCausalLM",
-     {.layer_norm_eps = "layer_norm_eps", .logit_scale = true}},
-    {"cohere2",
-     GgufArch::qwen2,
-     "cohere2",
-     "Cohere2ForCausalLM",
-     {.layer_norm_eps = "layer_norm_eps", .windows = true, .period = 4, .logit_scale = true}},
-    {"starcoder2",
-     GgufArch::starcoder2,
-     "starcoder2",
-     "Starcoder2ForCausalLM",
-     {.layer_norm_eps = "norm_epsilon", .windows = true, .use_bias = true, .ungated = true}},
-    {"glm4", GgufArch::glm4, "glm4", "Glm4ForCausalLM", {.partial = true}},
-    {"stablelm",
-     GgufArch::qwen2,
-     "stablelm",
-     "StableLmForCausalLM",
-     {.layer_norm_eps = "layer_norm_eps", .partial = true}},
-    {"gpt-oss",
-     GgufArch::seed_oss,
-     "gpt_oss",
-     "GptOssForCausalLM",
-     {.windows = true, .period = 2, .moe = &kPlainExperts, .yarn = true}},
-    {"glm4moe", GgufArch::seed_oss, "glm4_moe", "Glm4MoeForCausalLM", {.partial = true, .moe = &kGlmExperts}},
-    {"minimax-m2",
-     GgufArch::qwen3,
-     "minimax_m2",
-     "MiniMaxM2ForCausalLM",
-     {.partial = true, .moe = &kMinimaxExperts}},
-    {"granitemoe",
-     GgufArch::llama,
-     "granitemoeshared",
-     "GraniteMoeSharedForCausalLM",
-     {.multipliers = true, .moe = &kGraniteExperts}},
-    {"olmoe", GgufArch::qwen3, "olmoe", "OlmoeForCausalLM", {.normalises = false, .moe = &kPlainExperts}},
-    {"dots1", GgufArch::qwen3, "dots1", "Dots1ForCausalLM", {.moe = &kGlmExperts}},
-    {"exaone-moe",
-     GgufArch::qwen3,
-     "exaone_moe",
-     "ExaoneMoeForCausalLM",
-     {.windows = true, .period = 4, .moe = &kExaoneExperts}},
-    {"ernie4_5-moe",
-     GgufArch::qwen3,
-     "ernie4_5_moe",
-     "Ernie4_5_MoeForCausalLM",
-     {.use_bias = true, .moe = &kErnieExperts}},
-    {"lfm2", GgufArch::lfm2, "lfm2", "Lfm2ForCausalLM"},
-    {"lfm2moe", GgufArch::lfm2, "lfm2_moe", "Lfm2MoeForCausalLM", {.moe = &kLfm2Experts}},
-    {"granitehybrid",
-     GgufArch::granite_h,
-     "granitemoehybrid",
-     "GraniteMoeHybridForCausalLM",
-     {.multipliers = true, .moe = &kGraniteExperts}},
-    {"falcon-h1", GgufArch::falcon_h1, "falcon_h1", "FalconH1ForCausalLM"},
-    {"nemotron_h",
-     GgufArch::nemotron_h,
-     "nemotron_h",
-     "NemotronHForCausalLM",
-     {.layer_norm_eps = "layer_norm_epsilon"}},
-    {"nemotron_h_moe",
-     GgufArch::nemotron_h,
-     "nemotron_h",
-     "NemotronHForCausalLM",
-     {.layer_norm_eps = "layer_norm_epsilon", .moe = &kNemotronExperts}},
-    {"deepseek2", GgufArch::deepseek2, "deepseek_v3", "DeepseekV3ForCausalLM"},
-    {"qwen3next", GgufArch::qwen3next, "qwen3_next", "Qwen3NextForCausalLM"},
-    {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
-    {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
-    {"gemma2", GgufArch::gemma2, "gemma2", "Gemma2ForCausalLM"},
-    {"gemma3", GgufArch::gemma3, "gemma3_text", "Gemma3ForCausalLM"},
-    {"gemma4", GgufArch::gemma4, "gemma4_text", "Gemma4ForCausalLM"},
-    {"gemma", GgufArch::qwen3, "gemma", "GemmaForCausalLM", {.activation = "gelu_pytorch_tanh"}},
-    {"arcee", GgufArch::llama, "arcee", "ArceeForCausalLM", {.activation = "relu2"}},
-    {"olmo", GgufArch::llama, "olmo", "OlmoForCausalLM", {.layer_norm_eps = "layer_norm_eps"}},
-    {"apertus", GgufArch::apertus, "apertus", "ApertusForCausalLM", {.activation = "xielu", .xielu = true}},
-    {"nemotron",
-     GgufArch::qwen3,
-     "nemotron",
-     "NemotronForCausalLM",
-     {.layer_norm_eps = "norm_eps", .partial = true, .activation = "relu2"}},
-    {"jais2",
-     GgufArch::qwen3,
-     "jais2",
-     "Jais2ForCausalLM",
-     {.layer_norm_eps = "layer_norm_eps", .activation = "relu2"}},
-    {"phi2",
-     GgufArch::phi2,
-     "phi",
-     "PhiForCausalLM",
-     {.layer_norm_eps = "layer_norm_eps", .partial = true, .activation = "gelu_new"}},
-    {"gptneox",
-     GgufArch::gptneox,
-     "gpt_neox",
-     "GPTNeoXForCausalLM",
-     {.layer_norm_eps = "layer_norm_eps", .partial = true, .activation = "gelu", .neox_keys = true}},
-    // Without their images.
-    {"qwen2vl", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
-    {"qwen25vl", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
-};
 
 Result<const ArchName*> find_arch(const GgufFile& file, const std::string& path) {
   const auto name = file.metadata.find("general.architecture");
@@ -295,7 +134,7 @@ class Builder {
   Result<void> add_shapes() {
     TRY(const int64_t hidden, m_.integer("embedding_length", 1));
     TRY(const int64_t ffn, of_layers("feed_forward_length", 0, 0));
-    TRY(out_.heads, m_.integer("attention.head_count", 1));
+    TRY(out_.heads, read_heads());
     TRY(out_.kv_heads, read_kv_heads());
     TRY(const int64_t head_dim,
         m_.integer("attention.key_length", 1,
@@ -354,6 +193,16 @@ class Builder {
     if (!m_.find(key) && !is_gemma(out_.arch))
       return make_error(ErrorKind::invalid, "{}: metadata \"{}.{}\" is missing", path_, arch_.gguf, key);
     return m_.real(key, 1e-6);
+  }
+
+  // Files of Laguna have a number for each layer. The first one is the config's.
+  Result<int64_t> read_heads() {
+    constexpr const char* kKey = "attention.head_count";
+    const Json* value = m_.find(kKey);
+    if (!arch_.member.own_heads || !value || !value->is_array()) return m_.integer(kKey, 1);
+    TRY(const auto list, m_.integers(kKey, out_.layers, 1));
+    out_.config["num_attention_heads_per_layer"] = list;
+    return list.front();
   }
 
   // In files of models with other mixers, and Ollama's of Qwen's hybrids, it is a list, in which layers

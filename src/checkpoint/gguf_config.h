@@ -29,6 +29,7 @@ enum class GgufArch {
   falcon_h1,
   deepseek2,
   apertus,
+  afmoe,
   phi2,
   gptneox,
   qwen35,
@@ -72,6 +73,8 @@ struct GgufMoe {
   const char *dense = nullptr, *step = nullptr;  // leading dense layers; every so-manyth layer is a mixture
   bool sigmoid = false;                          // the scores are sigmoids
   bool deep = false;                             // there are groups and a scale
+  const char* scale = "routed_scaling_factor";
+  bool listed = false;  // the layers with a router are mixtures ("mlp_layer_types")
 };
 
 // What a member of the Llama family (models/llama_members.h) has in its metadata besides the usual keys.
@@ -91,6 +94,11 @@ struct GgufMember {
   const char* activation = nullptr;  // of the MLP, if it is not silu or that of `ungated`
   // GPT-NeoX's keys for the rope and for parts side by side; the factors of xIELU (Apertus).
   bool neox_keys = false, xielu = false;
+  bool by_kind = false;           // layers with windows have a rope of their own ("rope_parameters")
+  bool scaled_embedding = false;  // always (AFMoE)
+  bool full_first = false;        // the first one of each period has no window
+  bool gated = false;             // there is a gate of the attention's output, whose size says of what
+  bool own_heads = false;         // the number of heads differs by layer
 };
 
 // The tensors with the divisors of a rope's frequencies. Their values become part of the config.

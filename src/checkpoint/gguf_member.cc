@@ -10,6 +10,38 @@ namespace anabranch {
 
 namespace {
 
+// The least number whose product with head_dim, cut to an integer, is the number of turned dimensions.
+double exact_share(double turned, double head_dim) {
+  double part = turned / head_dim;
+  while (std::floor(head_dim * part) < turned) part = std::nextafter(part, 2.0);
+  return part;
+}
+
+// The ropes of layers without windows and of those with them, which nothing scales.
+Result<void> add_ropes_by_kind(const GgufMetadata& m, GgufConfig& out) {
+  Json& c = out.config;
+  const auto head_dim = c["head_dim"].get<int64_t>();
+  Json full = c.value("rope_scaling", Json{{"rope_type", "default"}}), windowed = {{"rope_type", "default"}};
+  full["rope_theta"] = c["rope_theta"];
+  TRY(windowed["rope_theta"], m.real("rope.freq_base_swa", c["rope_theta"].get<double>()));
+  TRY(const int64_t turned, m.integer("rope.dimension_count", 1, head_dim));
+  TRY(const int64_t turned_windowed, m.integer("rope.dimension_count_swa", 1, head_dim));
+  if (turned < head_dim) full["partial_rotary_factor"] = exact_share(double(turned), double(head_dim));
+  if (turned_windowed < head_dim)
+    windowed["partial_rotary_factor"] = exact_share(double(turned_windowed), double(head_dim));
+  for (const char* key : {"rope_scaling", "rope_theta", "partial_rotary_factor"}) c.erase(key);
+  c["rope_parameters"] = {{"full_attention", std::move(full)}, {"sliding_attention", std::move(windowed)}};
+  return {};
+}
+
+// Whether the gate of the attention's output has a number for each value or for each head (Laguna).
+void add_gating(const GgufMetadata& m, GgufConfig& out) {
+  const GgufTensor* gate = m.tensor("blk.0.attn_gate.weight");
+  const GgufTensor* queries = m.tensor("blk.0.attn_q.weight");
+  const bool of_values = gate && queries && !gate->shape.empty() && gate->shape == queries->shape;
+  out.config["gating"] = of_values ? "per-element" : "per-head";
+}
+
 // "sliding_window", and "layer_types" if there is a period. OLMo 3 is an OLMo 2 with windows, in which what
 // scales a rope is only for the layers without one.
 Result<void> add_windows(const GgufMetadata& m, const GgufMember& member, GgufConfig& out) {
@@ -26,20 +58,14 @@ Result<void> add_windows(const GgufMetadata& m, const GgufMember& member, GgufCo
   }
   Json types = Json::array();
   for (int64_t i = 0; i < out.layers; i++) {
-    const bool windowed = listed.empty() ? (i + 1) % period != 0 : listed[static_cast<size_t>(i)];
+    const bool windowed =
+        listed.empty() ? (member.full_first ? i : i + 1) % period != 0 : listed[static_cast<size_t>(i)];
     types.push_back(windowed ? "sliding_attention" : "full_attention");
   }
   c["layer_types"] = std::move(types);
   if (c["model_type"] != "olmo2") return {};
-  c["model_type"] = "olmo3";
-  c["architectures"] = Json::array({"Olmo3ForCausalLM"});
-  Json full = c.value("rope_scaling", Json{{"rope_type", "default"}});
-  full["rope_theta"] = c["rope_theta"];
-  TRY(const double theta, m.real("rope.freq_base_swa", c["rope_theta"].get<double>()));
-  c.erase("rope_scaling"), c.erase("rope_theta");
-  c["rope_parameters"] = {{"full_attention", std::move(full)},
-                          {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}}};
-  return {};
+  c["model_type"] = "olmo3", c["architectures"] = Json::array({"Olmo3ForCausalLM"});
+  return add_ropes_by_kind(m, out);
 }
 
 // A rope's divisors for near and far positions.
@@ -133,8 +159,14 @@ Result<void> add_gguf_experts(const GgufMetadata& m, const GgufMoe& moe, bool no
       return make_error(ErrorKind::unsupported, "{}: {} of another router (expert_gating_func {})", m.path(),
                         c["model_type"].dump(), scores);
   }
+  if (moe.listed) {
+    Json types = Json::array();
+    for (int64_t i = 0; i < out.layers; i++)
+      types.push_back(m.tensor(fmt::format("blk.{}.ffn_gate_inp.weight", i)) ? "sparse" : "dense");
+    c["mlp_layer_types"] = std::move(types);
+  }
   if (!moe.deep) return {};
-  TRY(c["routed_scaling_factor"], m.real("expert_weights_scale", 1));
+  TRY(c[moe.scale], m.real("expert_weights_scale", 1));
   TRY(const int64_t groups, m.integer("expert_group_count", 0, 1));
   TRY(const int64_t used_groups, m.integer("expert_group_used_count", 0, 1));
   c["n_group"] = std::max<int64_t>(1, groups);
@@ -145,6 +177,8 @@ Result<void> add_gguf_experts(const GgufMetadata& m, const GgufMoe& moe, bool no
 Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, GgufConfig& out) {
   Json& c = out.config;
   if (member.windows) TRY_VOID(add_windows(m, member, out));
+  if (member.by_kind) TRY_VOID(add_ropes_by_kind(m, out));
+  if (member.gated) add_gating(m, out);
   if (member.needs_multipliers)
     for (const char* key : {"embedding_scale", "residual_scale", "logit_scale"})
       if (!m.find(key))
@@ -161,6 +195,7 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
     if (!scaling.is_object()) scaling = {{"rope_type", "default"}};
     scaling["truncate"] = false;
   }
+  if (member.scaled_embedding) c["mup_enabled"] = true;
   if (member.xielu) TRY_VOID(add_xielu(m, out));
   // A config that states no rope means a scaled one.
   if (member.xielu && !c.contains("rope_scaling")) c["rope_scaling"] = {{"rope_type", "default"}};
@@ -175,11 +210,8 @@ Result<void> add_gguf_member(const GgufMetadata& m, const GgufMember& member, Gg
                           c["model_type"].dump());
     return {};
   }
-  // The least number whose product with head_dim, cut to an integer, is the number of turned dimensions.
   const auto head_dim = c["head_dim"].get<double>();
-  const double turned = std::round(c.value("partial_rotary_factor", 1.0) * head_dim);
-  double part = turned / head_dim;
-  while (std::floor(head_dim * part) < turned) part = std::nextafter(part, 2.0);
+  const double part = exact_share(std::round(c.value("partial_rotary_factor", 1.0) * head_dim), head_dim);
   c["partial_rotary_factor"] = part;
   if (member.neox_keys) c["rotary_pct"] = part;
   return add_longrope(m, out);

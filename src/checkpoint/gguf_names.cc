@@ -29,6 +29,7 @@ constexpr NamePair kCommon[] = {
     {"attn_output", "self_attn.o_proj"},
     {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"},
+    {"attn_gate", "self_attn.g_proj"},
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
@@ -69,6 +70,9 @@ constexpr NamePair kGlm4[] = {{"post_attention_norm", "post_self_attn_layernorm"
 constexpr NamePair kStarcoder2[] = {
     {"ffn_norm", "post_attention_layernorm"}, {"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
 constexpr NamePair kApertus[] = {{"attn_norm", "attention_layernorm"}, {"ffn_norm", "feedforward_layernorm"}};
+constexpr NamePair kAfmoe[] = {{"post_attention_norm", "post_attention_layernorm"},
+                               {"ffn_norm", "pre_mlp_layernorm"},
+                               {"post_ffw_norm", "post_mlp_layernorm"}};
 constexpr NamePair kPhi2[] = {{"attn_qkv", "self_attn.qkv_proj"},
                               {"attn_output", "self_attn.dense"},
                               {"ffn_up", "mlp.fc1"},
@@ -226,6 +230,8 @@ std::span<const NamePair> arch_names(GgufArch arch) {
       return kDeepseek2;
     case GgufArch::apertus:
       return kApertus;
+    case GgufArch::afmoe:
+      return kAfmoe;
     case GgufArch::phi2:
       return kPhi2;
     case GgufArch::gptneox:

@@ -89,12 +89,29 @@ std::string common_moe_name(std::string name) {
   return name;
 }
 
+// "model.layers." and the name of a part of a layer of EXAONE 3, which has GPT-2's names.
+std::string exaone_name(std::string_view rest) {
+  std::string name = "layers." + std::string(rest);
+  for (const auto& [own, common] : {Names{".attn.attention.out_proj.", ".self_attn.o_proj."},
+                                    {".attn.attention.", ".self_attn."},
+                                    {".ln_1.", ".input_layernorm."},
+                                    {".ln_2.", ".post_attention_layernorm."},
+                                    {".mlp.c_fc_0.", ".mlp.gate_proj."},
+                                    {".mlp.c_fc_1.", ".mlp.up_proj."},
+                                    {".mlp.c_proj.", ".mlp.down_proj."}})
+    if (const size_t at = name.find(own); at != std::string::npos) name.replace(at, own.size(), common);
+  return name;
+}
+
 // The final norm and the embedding of Nemotron-H, LFM2, Bamba, Ling, Phi and GPT-NeoX, norms in OLMo Hybrid's
 // layers, the attention of Ling and GPT-NeoX, the gate of LFM3's and Muse Glimmer's, and the sinks of MiMo's.
 std::string common_name(std::string_view rest) {
+  if (strip(rest, "h.")) return exaone_name(rest);
   for (const auto& [own, common] : {Names{"embeddings.", "embed_tokens."},
                                     {"word_embeddings.", "embed_tokens."},
                                     {"embed_in.", "embed_tokens."},
+                                    {"wte.", "embed_tokens."},
+                                    {"ln_f.", "norm."},
                                     {"norm_f.", "norm."},
                                     {"embedding_norm.", "norm."},
                                     {"final_layernorm.", "norm."},
@@ -105,6 +122,9 @@ std::string common_name(std::string_view rest) {
                                     {".feedforward_layer_norm.", ".post_attention_layernorm."},
                                     {".self_attn.gate_proj.", ".self_attn.g_proj."},
                                     {".self_attn.attention_sink_bias", ".self_attn.sinks"},
+                                    {".self_attn.softmax_offset", ".self_attn.sinks"},
+                                    {".attention.query_layernorm.", ".self_attn.q_norm."},
+                                    {".attention.key_layernorm.", ".self_attn.k_norm."},
                                     {".attention.dense.", ".self_attn.o_proj."},
                                     {".attention.", ".self_attn."}})
     if (const size_t at = name.find(own); at != std::string::npos) name.replace(at, own.size(), common);
@@ -116,7 +136,8 @@ std::string common_name(std::string_view rest) {
 std::optional<std::string> fold_name(std::string_view name) {
   std::string_view rest = name;
   strip(rest, "language_model.");
-  const bool in_model = strip(rest, "model.") || strip(rest, "backbone.") || strip(rest, "gpt_neox.");
+  const bool in_model = strip(rest, "model.") || strip(rest, "backbone.") || strip(rest, "gpt_neox.") ||
+                        strip(rest, "transformer.");
   if (in_model && strip(rest, "language_model."))
     strip(rest, "model.");  // both: Step, saved by Transformers
   else if (in_model)

@@ -100,7 +100,9 @@ class Store : public Checkpoint {
     std::string names;
     int count = 0;
     for (size_t i = 0; i < state_.size(); i++) {
-      if (state_[i] != State::open || is_optional(parts_.entries[i])) continue;
+      const auto& shape = parts_.entries[i].info.shape;
+      const bool empty = std::ranges::find(shape, 0) != shape.end();  // of shared experts of no width
+      if (state_[i] != State::open || is_optional(parts_.entries[i]) || empty) continue;
       if (count++ < kNamed) names += (count > 1 ? ", " : "") + shown(parts_.entries[i].info.name);
     }
     if (count == 0) return {};

@@ -311,7 +311,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.norms_after_rope = a.norms_after_rope;
   out.value_dim = a.value_dim;
   const char* by_heads = layer.form.qkv_by_heads;
-  TRY(auto shared, take_shared(builder, prefix + "qkv_proj", width + kv_width + value_width, a.qkv_bias));
+  TRY(auto shared, take_shared(builder, prefix + layer.form.qkv, width + kv_width + value_width, a.qkv_bias));
   if (by_heads && !shared) {
     TRY(shared, take_shared(builder, prefix + by_heads, width + kv_width + value_width, a.qkv_bias));
     if (shared) rows_of_heads(a.head_dim, kv_width, query_rows, key_rows, value_rows);
@@ -319,13 +319,20 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   if (a.output_gate) {
     TRY(auto both, builder.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
     std::vector<int64_t> first_rows, gate_rows;
+    std::optional<Tensor> query_bias, gate_bias;
     for (const int64_t row : query_rows) {
       const int64_t head = row / a.head_dim, i = row % a.head_dim;
       first_rows.push_back(2 * head * a.head_dim + i);
       gate_rows.push_back((2 * head + 1) * a.head_dim + i);
     }
+    if (a.qkv_bias) {
+      TRY(const auto bias, builder.checkpoint.take(prefix + "q_proj.bias", {2 * width}));
+      query_bias = take_elements(builder, bias, first_rows);
+      gate_bias = take_elements(builder, bias, gate_rows);
+    }
     out.q = linear_of(builder, prefix + "q_proj", both, std::move(first_rows));
     out.gate = linear_of(builder, prefix + "q_proj", both, std::move(gate_rows));
+    out.q.bias = query_bias, out.gate->bias = gate_bias;
   } else {
     TRY(out.q, take_projection(builder, shared, 0, prefix + "q_proj", width, query_rows, a.qkv_bias));
   }

@@ -26,6 +26,11 @@ constexpr OuterType kOuterTypes[] = {
     {"got_ocr2", "qwen2", true},
     {"lfm2_vl", "lfm2", true},
     {"lighton_ocr", "qwen3", true},
+    {"aya_vision", "cohere2", true},
+    {"cohere2_vision", "cohere2", true},
+    {"lfm3_vl", "lfm3", true},
+    {"llava_next_video", "llama"},
+    {"vipllava", "llama"},
     {.model_type = "step3p7", .text_type = "step3p5", .always = true},
     {.model_type = "muse_glimmer", .text_type = "muse_glimmer_text", .always = true},
 };

@@ -69,7 +69,8 @@ ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
     for (const auto& [key, value] : all.items())
       if (key != "full_attention" && key != "sliding_attention")
         r.c.unsupported("rope_parameters", "with \"" + key + "\"", "an entry for each kind of layers is");
-    if (all.contains(kind) && !all[kind].is_null()) own = ConfigReader(all, "rope_parameters").object(kind);
+    if (all.contains(kind) && !all[kind].is_null())
+      own = without_truncation(ConfigReader(all, "rope_parameters").object(kind));
     if (r.gemma4() && all.empty() && !windowed)
       own = {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}};
     if (r.gemma4() && !r.c.object("rope_scaling").empty())
@@ -106,15 +107,14 @@ AttentionSpec read_attention(GemmaReader& r) {
     return a;
   }
   a.scale = static_cast<float>(1 / std::sqrt(r.c.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256)));
-  const double cap = number_or_none(r, "attn_logit_softcapping", r.generation == Generation::gemma2 ? 50 : 0);
-  if (cap != 0 && r.generation == Generation::gemma3)
-    r.c.unsupported("attn_logit_softcapping", fmt::format("{}", cap), "null is, in gemma3");
-  a.soft_cap = static_cast<float>(cap);
+  if (r.generation == Generation::gemma2)  // Gemma 3 has the key, too, but Transformers does not apply it
+    a.soft_cap = static_cast<float>(number_or_none(r, "attn_logit_softcapping", 50));
   return a;
 }
 
 // Settings of the full layers that differ, given separately for each of them.
 void read_per_layer(GemmaReader& r, const Json& each, AttentionSpec& a) {
+  if (each.empty()) return;  // as of the layers with windows
   for (const auto& [layer, values] : each.items()) {
     ConfigReader own(values, "per_layer_config");
     for (const auto& [key, value] : values.items())
@@ -122,7 +122,7 @@ void read_per_layer(GemmaReader& r, const Json& each, AttentionSpec& a) {
         r.c.unsupported("per_layer_config", "\"" + key + "\"", "head_dim and num_key_value_heads are");
     if (values != each.front())
       r.c.unsupported("per_layer_config", "not the same for all layers", "full layers that are alike are");
-    a.head_dim = own.integer_or("head_dim", 2, 1024, 512);
+    a.head_dim = own.integer_or("head_dim", 2, 1024, a.head_dim);
     a.kv_heads = own.integer_or("num_key_value_heads", 1, 4096, a.kv_heads);
     if (auto checked = own.check(); !checked) r.c.invalid(checked.error().message);
   }

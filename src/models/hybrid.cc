@@ -108,6 +108,8 @@ Result<nn::Linear> take_joined(const ModelBuilder& builder,
 }
 
 // The convolution of queries, keys and values, in one tensor or in three, whose names differ in MLX's files.
+// Transformers cuts it into three parts of about equal size when it saves, whatever the sizes of keys and
+// values.
 Result<Tensor> take_three_convs(Checkpoint& checkpoint, const std::string& p,
                                 const ops::RecurrenceShape& shape) {
   const int keys = shape.key_heads * shape.key_dim, channels = shape.conv_channels(),
@@ -117,12 +119,18 @@ Result<Tensor> take_three_convs(Checkpoint& checkpoint, const std::string& p,
   Tensor all = host_device().empty({kernel, channels}, Dtype::f32);
   int begin = 0;
   const char* suffix = checkpoint.has(p + "q_conv.conv.weight") ? "_conv.conv.weight" : "_conv1d.weight";
-  for (const auto& [name, count] : {std::pair{"q", keys}, {"k", keys}, {"v", channels - 2 * keys}}) {
+  for (const auto& [name, usual] : {std::pair{"q", keys}, {"k", keys}, {"v", channels - 2 * keys}}) {
+    const auto info = checkpoint.find(p + name + suffix);
+    const bool some = info && !info->shape.empty() && info->shape[0] > 0;
+    const int count = some ? static_cast<int>(std::min<int64_t>(info->shape[0], channels - begin)) : usual;
     TRY(const auto taps, take_conv(checkpoint, p + name + suffix, count, kernel));
     for (int t = 0; t < kernel; t++)
       std::copy_n(taps.data<float>() + t * count, count, all.data<float>() + t * channels + begin);
     begin += count;
   }
+  if (begin != channels)
+    return make_error(ErrorKind::invalid, "{}: convolutions of {} channels, but {} were expected", p, begin,
+                      channels);
   return all;
 }
 

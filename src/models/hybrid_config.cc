@@ -348,6 +348,21 @@ void read_granite_h(ConfigReader& c, const Json& json, ModelSpec& spec) {
 
 constexpr LayerForm kBambaForm{.norm2 = "pre_ff_layernorm", .recurrence = "mamba.", .mlp = "feed_forward."};
 
+constexpr Mamba2Keys kPureMambaKeys{
+    "num_heads", "head_dim", "n_groups", "state_size", "conv_kernel", "use_conv_bias", "hidden_act",
+    128,         64,         8,          128};
+
+// Mamba2 alone: no attention and no MLPs.
+void read_pure_mamba2(ConfigReader& c, const Json& json, ModelSpec& spec) {
+  read_sizes(c, {4096, 32768, 262144, "layer_norm_epsilon", 1e-5, false}, spec);
+  auto mamba = read_mamba2(c, kPureMambaKeys, 0);
+  read_step_limit(c, json, mamba);
+  const int layers = c.integer_or("num_hidden_layers", 1, 1024, 64);
+  for (int i = 0; i < layers; i++)
+    spec.layers.push_back({mamba, std::monostate(), spec.norms, 0, kNemotronMixer});
+  spec.ropes = {no_rope()};
+}
+
 void read_bamba(ConfigReader& c, const Json& json, ModelSpec& spec) {
   read_sizes(c, {4096, 128000, 262144, "rms_norm_eps", 1e-5, false}, spec);
   AttentionSpec attention = read_attention(c, {32, 8}, spec.hidden);
@@ -429,6 +444,7 @@ constexpr Hybrid kHybrids[] = {{"lfm2", read_lfm2},
                                {"nemotron_h", read_nemotron_h},
                                {"granitemoehybrid", read_granite_h},
                                {"bamba", read_bamba},
+                               {"mamba2", read_pure_mamba2},
                                {"olmo_hybrid", read_olmo_hybrid},
                                {"falcon_h1", read_falcon_h1},
                                {"minimax", read_minimax},

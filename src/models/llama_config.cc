@@ -127,8 +127,9 @@ std::vector<bool> read_windows(ConfigReader& c, const Member& member, const std:
                                int window) {
   using Windows = Member::Windows;
   const int layers = static_cast<int>(turning.size());
-  const bool any =
-      window > 0 && (member.windows < Windows::switched || c.boolean_or("use_sliding_window", false));
+  const bool switched = member.windows >= Windows::switched &&
+                        !(member.windows == Windows::switched_still && c.has("layer_types"));
+  const bool any = window > 0 && (!switched || c.boolean_or("use_sliding_window", false));
   const auto types = c.strings("layer_types");
   if (!types.empty() && static_cast<int>(types.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
@@ -197,7 +198,8 @@ Json rope_scaled_without_windows(ConfigReader& c, const Member& member, bool win
   for (const auto& [key, value] : all.items())
     if (key != "full_attention" && key != "sliding_attention")
       c.unsupported("rope_parameters", "with \"" + key + "\"", "an entry for each kind of layers is");
-  Json own = all.contains(kind) ? ConfigReader(all, "rope_parameters").object(kind) : Json::object();
+  Json own = all.contains(kind) ? without_truncation(ConfigReader(all, "rope_parameters").object(kind))
+                                : Json::object();
   if (!windowed) own.update(c.object("rope_scaling"));
   if (!own.contains("rope_theta"))
     own["rope_theta"] = windowed ? member.theta : c.number_or("rope_theta", 1, 1e12, member.theta);
@@ -304,9 +306,9 @@ int dims_that_turn(ConfigReader& c, const Member& member, int head_dim, const Js
 
 // See Member::turns_back.
 void turn_back(ConfigReader& c, ops::Rope& rope) {
-  if (rope.far_from > 0)
-    c.unsupported("rope_scaling", "of a type whose angles depend on the position", "others are");
-  for (float& frequency : rope.inv_freq) frequency = -frequency;
+  if (rope.is_dynamic()) c.unsupported("rope_scaling", "of type dynamic", "others are");
+  for (auto* frequencies : {&rope.inv_freq, &rope.far_inv_freq})
+    for (float& frequency : *frequencies) frequency = -frequency;
 }
 
 // A rope for each kind of layers: with windows and without, if the config has one for each kind; and one that

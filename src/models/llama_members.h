@@ -93,8 +93,8 @@ struct Member {
   // "layer_types" names, and without that key (late) those from "max_window_layers" on. switched...: only if
   // "use_sliding_window" is set; then those that "layer_types" names, and without that key the layers from
   // "max_window_layers" on (switched), every layer (switched_all, which does not read "layer_types"), the
-  // layers without positions (switched_still), or every other layer before "max_window_layers"
-  // (switched_turns).
+  // layers without positions (switched_still, where "layer_types" counts without the switch, too), or every
+  // other layer before "max_window_layers" (switched_turns).
   enum class Windows {
     none,
     all,

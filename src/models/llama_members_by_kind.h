@@ -41,6 +41,10 @@ constexpr MoeKeys kHyV3Moe{.shared_count = "num_shared_experts",
                            .layers = MoeKeys::Layers::listed,
                            .dense_key = nullptr,
                            .default_dense = 1};
+constexpr MoeKeys kMellumMoe{
+    .normalise = "norm_topk_prob", .layers = MoeKeys::Layers::listed, .dense_key = nullptr};
+constexpr KindRopes kMellumRopes{
+    .theta = 500000, .part = 1, .windowed_theta = 10000, .windowed_part = 1, .usual_part = 1};
 constexpr KindRopes kMimoRopes{
     .theta = 5e6, .part = 0.334, .windowed_theta = 10000, .windowed_part = 0.334, .usual_part = 0.334};
 constexpr KindRopes kLagunaRopes{
@@ -77,6 +81,17 @@ constexpr Member kMembersByKind[] = {
      .by_kind = &kLagunaRopes,
      .own = read_laguna,
      .refused_key = "moe_apply_router_weight_on_input"},
+    {.model_type = "mellum",
+     .bias_key = "attention_bias",
+     .qk_norm = Member::QkNorm::heads,
+     .windows = Member::Windows::by_type,
+     .pattern = 1,
+     .moe = &kMellumMoe,
+     .kv_heads = 4,
+     .head_dim = 128,
+     .window = 1024,
+     .context = 131072,
+     .by_kind = &kMellumRopes},
     {.model_type = "step3p5",
      .bias_key = "attention_bias",
      .mlp_bias_key = "mlp_bias",
@@ -119,7 +134,8 @@ constexpr Member kMembersByKind[] = {
      .head_dim = 128,
      .context = 131072,
      .eps = 1e-5,
-     .theta = 11158840},
+     .theta = 11158840,
+     .own = read_hy_v3},
     {.model_type = "granite_swa",
      .bias_key = "attention_bias",
      .mlp_bias_key = "mlp_bias",

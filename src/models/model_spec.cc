@@ -69,6 +69,13 @@ std::string unsupported_mixer(const ModelSpec& spec, const LayerSpec& layer, con
 Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
     const auto& mlp = spec.layers[i].mlp;
+    const auto* attention = attention_of(spec.layers[i].mixer);
+    if (attention) {
+      const size_t pairs = spec.ropes.at(static_cast<size_t>(spec.layers[i].rope)).inv_freq.size();
+      if (2 * pairs > static_cast<size_t>(attention->head_dim))
+        return make_error(ErrorKind::invalid, "{}: layer {}: {} pairs cannot turn in heads of {} dimensions",
+                          path, i, pairs, attention->head_dim);
+    }
     if ((std::holds_alternative<MoeSpec>(mlp) || std::holds_alternative<MlpAndMoeSpec>(mlp)) &&
         !device.ops().mix_experts)
       return make_error(

@@ -152,6 +152,7 @@ struct LayerForm {
   bool parallel = false;  // both parts read norm1(the layer's input)
   const char *q_norm = "q_norm", *k_norm = "k_norm";
   const char* o = "o_proj";
+  const char* qkv = "qkv_proj";        // a matrix with the rows of queries, then keys, then values
   const char* qkv_by_heads = nullptr;  // a matrix with the query, key and value rows of each head together
   const char *gate = "gate_proj", *up = "up_proj", *gate_up = "gate_up_proj", *down = "down_proj";
   const char *attention = "self_attn.", *recurrence = "linear_attn.", *mlp = "mlp.";

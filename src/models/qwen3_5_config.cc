@@ -61,6 +61,8 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
   attention.kv_heads = c.integer("num_key_value_heads", 1, 4096);
   attention.head_dim = c.integer_or("head_dim", 2, 1024, 256);
   attention.qk_norm = true;
+  const bool bias = c.boolean_or("attention_bias", false);
+  read_biases(c, bias, bias, attention);
   attention.output_gate = c.boolean_or("attn_output_gate", true);
   if (attention.heads % attention.kv_heads != 0)
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
@@ -79,8 +81,6 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
   delta.sigmoid_gate = gate == "sigmoid";
   if (gate != "silu" && gate != "swish" && gate != "sigmoid")
     c.unsupported("output_gate_type", gate, "silu, swish and sigmoid are");
-  for (const char* key : {"attention_bias", "attention_qkv_bias", "attention_out_bias"})
-    if (c.boolean_or(key, false)) c.unsupported(key, "true", "false is");
 
   read_mtp(c, spec);
   const int layers = c.integer("num_hidden_layers", 1, 1024);

@@ -164,7 +164,8 @@ Result<ModelSpec> read_qwen4_exp_config(const Json& whole, const std::string& fi
   spec.streams = {c.integer_or("hc_count", 2, 64, 4), c.integer_or("hc_lowrank", 1, 1 << 16, 320)};
   AttentionSpec attention = hybrid::read_attention(c, {16, 2, 256}, spec.hidden);
   attention.qk_norm = attention.output_gate = true;
-  if (c.boolean_or("attention_bias", false)) c.unsupported("attention_bias", "true", "false is");
+  const bool bias = c.boolean_or("attention_bias", false);
+  read_biases(c, bias, bias, attention);
   const Json parameters = rope_parameters_of(c, "full_attention");
   const int turned = turned_dims(c, parameters, attention.head_dim, 1);
   hybrid::read_one_rope(c, parameters, turned, 10000, spec);

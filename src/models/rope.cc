@@ -17,7 +17,7 @@ struct RopeReader {
   RopeConfig out = {};
 
   double frequency(int i) const { return std::pow(theta, -2.0 * i / dims); }
-  int pairs() const { return dims / 2; }
+  int pairs() const { return (dims + 1) / 2; }
   // Found beside the rope's keys or in the config itself, which Transformers prefers.
   double original_context() {
     if (config.has("original_max_position_embeddings"))
@@ -107,6 +107,15 @@ void read_plain(RopeReader& r, double factor) {
     r.out.rope.inv_freq.push_back(static_cast<float>(r.frequency(i) / factor));
 }
 
+}  // namespace
+
+Json without_truncation(Json entry) {
+  entry.erase("truncate");
+  return entry;
+}
+
+namespace {
+
 constexpr const char* kKinds[] = {"full_attention", "sliding_attention", "linear_attention",
                                   "chunked_attention"};
 
@@ -120,7 +129,7 @@ Json entry_of_kind(ConfigReader& config, const Json& all, const char* kind) {
     if (!is_kind(key))
       config.unsupported("rope_parameters", "\"" + key + "\" beside kinds of layers", "either is");
   const auto own = all.find(kind);
-  if (own != all.end() && own->is_object()) return *own;
+  if (own != all.end() && own->is_object()) return without_truncation(*own);
   config.unsupported("rope_parameters", fmt::format("without an entry for {}", kind), "one for each kind is");
   return Json::object();
 }
@@ -193,9 +202,10 @@ RopeConfig read_rope(ConfigReader& config, const Json& parameters, int rotated_d
   if (!config.has("rope_theta") && !r.rope.has("rope_theta"))
     log_info("the config states no rope_theta: {} is taken, as in Transformers", default_theta);
   const std::string type = r.rope.string_or("rope_type", r.rope.string_or("type", "default"));
-  if (rotated_dims < 2 || rotated_dims % 2 != 0)
-    config.invalid(
-        fmt::format("{} dimensions of each head turn, but an even number from 2 is needed", rotated_dims));
+  const bool odd = rotated_dims % 2 != 0, plain = type == "default" || type == "linear" || type == "llama3";
+  if (rotated_dims < 2 || (odd && !plain))
+    config.invalid(fmt::format("{} dimensions of each head turn, but {} from 2 is needed", rotated_dims,
+                               plain ? "a number" : "an even number"));
   else if (type == "default")
     read_plain(r, 1);
   else if (type == "linear")

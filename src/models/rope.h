@@ -19,6 +19,10 @@ struct RopeConfig {
 // are remembered in `config`.
 Json rope_parameters_of(ConfigReader& config, const char* kind);
 
+// The entry of a kind of layers without "truncate", which Transformers reads beside such entries only, where
+// it cannot be.
+Json without_truncation(Json entry);
+
 // Reads a rope from these keys and "rope_theta": default, linear, llama3, yarn, longrope and dynamic.
 // rotated_dims: how many of a head's dimensions are rotated. Reference: Transformers' modeling_rope_utils.py.
 // Where Transformers depends on the length of the sequence (longrope, dynamic), we depend on the position: a

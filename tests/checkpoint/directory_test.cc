@@ -287,6 +287,24 @@ TEST(Names, both_worlds_fold) {
   EXPECT_EQ(fold_name("model.text_model.layers.0.x"), "model.layers.0.x");
   EXPECT_EQ(fold_name("gpt_neox.embed_in.weight"), "model.embed_tokens.weight");
   EXPECT_EQ(fold_name("gpt_neox.final_layer_norm.bias"), "model.norm.bias");
+  // EXAONE 3, Sarvam and Flint as published.
+  for (const auto& [published, common] :
+       {std::pair{"wte.weight", "embed_tokens.weight"},
+        {"ln_f.weight", "norm.weight"},
+        {"h.3.attn.attention.q_proj.weight", "layers.3.self_attn.q_proj.weight"},
+        {"h.3.attn.attention.out_proj.weight", "layers.3.self_attn.o_proj.weight"},
+        {"h.3.ln_1.weight", "layers.3.input_layernorm.weight"},
+        {"h.3.ln_2.weight", "layers.3.post_attention_layernorm.weight"},
+        {"h.3.mlp.c_fc_0.weight", "layers.3.mlp.gate_proj.weight"},
+        {"h.3.mlp.c_fc_1.weight", "layers.3.mlp.up_proj.weight"},
+        {"h.3.mlp.c_proj.weight", "layers.3.mlp.down_proj.weight"}})
+    EXPECT_EQ(fold_name(std::string("transformer.") + published), std::string("model.") + common);
+  for (const auto& [published, common] :
+       {std::pair{"attention.query_key_value.weight", "self_attn.query_key_value.weight"},
+        {"attention.query_layernorm.weight", "self_attn.q_norm.weight"},
+        {"attention.key_layernorm.weight", "self_attn.k_norm.weight"},
+        {"self_attn.softmax_offset", "self_attn.sinks"}})
+    EXPECT_EQ(fold_name(std::string("model.layers.3.") + published), std::string("model.layers.3.") + common);
   EXPECT_EQ(fold_name("embed_out.weight"), "lm_head.weight");
   for (const char* tower : {"model.connector.modality_projection.proj.weight", "model.image_newline",
                             "image_newline", "model.vision_model.embeddings.x",

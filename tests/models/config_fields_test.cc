@@ -98,7 +98,7 @@ std::vector<MemberFields> member_fields() {
         {"no_rope_layers", {1, 0}, Use::refused},
         {"no_rope_layer_interval", 3},
         {"use_sliding_window", true},
-        {"layer_types", kinds("sliding_attention"), Use::refused},
+        {"layer_types", kinds("sliding_attention")},
         {"attention_bias", true},
         {"mlp_bias", true},
         {"partial_rotary_factor", 0.5, Use::refused}}},
@@ -246,7 +246,7 @@ const Fields kHybrid = {{"head_dim", 32},
                         {"linear_num_value_heads", 8},
                         {"layer_types", kinds("linear_attention")},
                         {"full_attention_interval", 3},
-                        {"attention_bias", true, Use::refused},
+                        {"attention_bias", true},
                         {"partial_rotary_factor", 0.5},
                         {"output_gate_type", "sigmoid"},
                         {"output_gate_type", "silu", Use::no_matter},
@@ -284,10 +284,11 @@ TEST(ConfigFields, Gemma) {
                                {"use_bidirectional_attention", "all", Use::refused}};
   for (const char* type : {"gemma2", "gemma3_text"}) {
     const bool second = type[5] == '2';
-    for (const Field& field : common("hidden_activation", second ? flat : by_kind) + of_all +
-                                  Fields{{"query_pre_attn_scalar", 64},
-                                         {"attn_logit_softcapping", 20.0, second ? Use::read : Use::refused},
-                                         {"partial_rotary_factor", 0.5, Use::refused}})
+    for (const Field& field :
+         common("hidden_activation", second ? flat : by_kind) + of_all +
+             Fields{{"query_pre_attn_scalar", 64},
+                    {"attn_logit_softcapping", 20.0, second ? Use::read : Use::no_matter},
+                    {"partial_rotary_factor", 0.5, Use::refused}})
       expect_use(base(type, {{"query_pre_attn_scalar", 16}}), field);
   }
   expect_use(base("gemma3_text"), {"rope_parameters", flat, Use::refused});
@@ -318,6 +319,12 @@ TEST(ConfigFields, Gemma) {
   expect_use(base("gemma4_text", fourth), {"rope_scaling", flat, Use::refused});
   const Json each = {{"head_dim", 64}, {"num_key_value_heads", 2}};
   expect_use(base("gemma4_text", fourth), {"per_layer_config", {{"5", each}}});
+  // Full layers with the heads of the others, and those that differ in the number of keys only.
+  Json alike = base("gemma4_text", joined(fourth, {{"per_layer_config", Json::object()}}));
+  EXPECT_EQ(std::get<AttentionSpec>(read(alike)->layers[5].mixer).head_dim, 16);
+  alike["per_layer_config"] = {{"5", {{"num_key_value_heads", 1}}}};
+  EXPECT_EQ(std::get<AttentionSpec>(read(alike)->layers[5].mixer).head_dim, 16);
+  EXPECT_EQ(std::get<AttentionSpec>(read(alike)->layers[5].mixer).kv_heads, 1);
   for (const Json& other : {Json{{"0", each}}, Json{{"5", joined(each, {{"sliding_window", 3}})}}})
     expect_use(base("gemma4_text", fourth), {"per_layer_config", other, Use::refused});
 }
@@ -346,6 +353,27 @@ TEST(ConfigRopes, OneForEachKindOfLayer) {
   EXPECT_FALSE(read(config).ok());
   config["rope_parameters"] = joined(by_kind, {{"rope_theta", 7000.0}});
   EXPECT_NE(read(config).error().message.find("\"rope_theta\" beside kinds"), std::string::npos);
+}
+
+// Transformers reads "truncate" beside the kinds only.
+TEST(ConfigRopes, TruncationCountsInARopeOfAllLayers) {
+  const Json sharp = joined(kYarn, {{"truncate", false}}), plain = {{"rope_theta", 3000.0}};
+  for (const char* type : {"gemma3_text", "olmo3", "mellum"}) {
+    Json config = base(type, {{"num_experts", 4}, {"moe_intermediate_size", 8}, {"num_experts_per_tok", 2}});
+    config["rope_parameters"] = {{"full_attention", kYarn}, {"sliding_attention", plain}};
+    expect_use(
+        config,
+        {"rope_parameters", {{"full_attention", sharp}, {"sliding_attention", plain}}, Use::no_matter});
+  }
+  expect_use(base("llama", {{"rope_parameters", kYarn}}), {"rope_parameters", sharp});
+}
+
+// Of 5 dimensions 6 turn, by the frequencies of 5, as in Transformers.
+TEST(ConfigRopes, AnOddNumberOfDimensions) {
+  const auto spec = read(base("glm4", {{"head_dim", 20}, {"partial_rotary_factor", 0.25}}));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  ASSERT_EQ(spec->ropes[0].inv_freq.size(), 3u);
+  EXPECT_FLOAT_EQ(spec->ropes[0].inv_freq[2], std::pow(10000.0f, -4.0f / 5));
 }
 
 TEST(ConfigRopes, OfLlamaAndOfHybrids) {

@@ -61,6 +61,11 @@ std::vector<MemberFields> fields_by_kind() {
                   {"norm_topk_prob", false},
                   {"routed_scaling_factor", 2.5},
                   {"routed_scaling_factor", nullptr, Use::no_matter}}},
+      {"mellum",
+       joined(kExperts, joined(factors, {{"num_experts", 8},
+                                         {"mlp_layer_types",
+                                          {"sparse", "sparse", "sparse", "sparse", "sparse", "dense"}}})),
+       kRopesByKind + kExpertFields + Fields{{"num_experts", 16}, {"norm_topk_prob", false}}},
       {"laguna", joined(kExperts, joined(factors, {{"num_experts", 8}})),
        kRopesByKind + kExpertFields +
            Fields{{"num_experts", 16},
@@ -140,12 +145,19 @@ TEST(ConfigFields, HyV3) {
   for (const Field& field : common("hidden_act") + kDense + kHeadDim + kExpertFields +
                                 Fields{{"num_experts", 4},
                                        {"num_shared_experts", 2},
+                                       {"num_shared_experts", 0},
                                        {"router_scaling_factor", 1.5},
                                        {"enable_moe_fp32_combine", false, Use::no_matter},
                                        {"attention_bias", true},
                                        {"mlp_bias", true},
                                        {"sliding_window", 16, Use::no_matter}})
     expect_use(config, field);
+}
+
+TEST(ConfigFields, Hy3WithoutSharedExpertsHasOneOfTheWidthOfADenseLayer) {
+  const auto spec = read(base("hy_v3", joined(kExperts, {{"num_experts", 8}, {"num_shared_experts", 0}})));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(std::get<MoeSpec>(spec->layers[1].mlp).shared_intermediate, 96);
 }
 
 // What absent keys mean.

@@ -8,6 +8,8 @@ std::vector<MemberFields> more_fields() {
   const Json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
   const Json cohere = {{"num_experts", 8},     {"num_experts_per_tok", 2},   {"num_shared_experts", 1},
                        {"sliding_window", 32}, {"first_k_dense_replace", 2}, {"rms_norm_eps", nullptr}};
+  const Json afmoe = {
+      {"num_experts", 8}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}, {"sliding_window", 32}};
   return {
       {"gemma",
        {},
@@ -138,6 +140,49 @@ std::vector<MemberFields> more_fields() {
         {"rope_theta", 3000.0, Use::no_matter},
         {"attention_bias", false},
         {"use_parallel_residual", false}}},
+      {"exaone",
+       {},
+       {{"head_dim", 32}, {"rms_norm_eps", 1e-3}, {"attention_bias", true}, {"mlp_bias", true}}},
+      {"internlm3", {}, {{"head_dim", 32}, {"attention_bias", true}, {"mlp_bias", true}}},
+      {"afmoe",
+       afmoe,
+       {{"head_dim", 32},
+        {"num_experts", 7},
+        {"num_experts_per_tok", 3},
+        {"num_shared_experts", 1},
+        {"moe_intermediate_size", 16},
+        {"num_dense_layers", 3},
+        {"route_scale", 2.0},
+        {"mup_enabled", true},
+        {"sliding_window", 16},
+        {"global_attn_every_n_layers", 3},
+        {"layer_types", kinds("full_attention")},
+        {"attention_bias", true}}},
+      {"sarvam_moe",
+       joined(afmoe, {{"n_routed_experts", 8}}),
+       {{"head_dim", 32},
+        {"n_routed_experts", 6},
+        {"num_experts", 6, Use::no_matter},
+        {"n_shared_experts", 2},
+        {"use_qk_norm", false},
+        {"n_group", 4},
+        {"routed_scaling_factor", 1.0},
+        {"norm_topk_prob", false},
+        {"first_k_dense_replace", 3},
+        {"partial_rotary_factor", 0.5},
+        {"attention_bias", true}}},
+      {"flint",
+       afmoe,
+       {{"head_dim", 32},
+        {"num_experts", 7},
+        {"norm_topk_prob", false},
+        {"shared_expert_intermediate_size", 28},
+        {"mlp_only_layers", {2}},
+        {"mlp_only_layers", {0, 1}, Use::no_matter},
+        {"decoder_sparse_step", 2},
+        {"sliding_window", 16},
+        {"layer_types", kinds("full_attention")},
+        {"attention_bias", true}}},
       {"glm4v_text",
        {},
        {{"partial_rotary_factor", 0.5}, {"rms_norm_eps", 1e-3}, {"attention_bias", false, Use::no_matter}}},
@@ -212,25 +257,56 @@ TEST(ConfigMore, Defaults) {
   EXPECT_EQ(without("phi", {}).ropes[0].inv_freq.size(), 4u);
   EXPECT_EQ(without("gpt_neox", {}).ropes[0].inv_freq.size(), 2u);
   EXPECT_EQ(without("olmo", {}).norms.eps, 1e-5f);
+  const ModelSpec flint =
+      without("flint", {"sliding_window", "head_dim"},
+              {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}});
+  for (const auto& [layer, window, sparse] :
+       {std::tuple{0, 0, false}, {1, 0, false}, {2, 513, true}, {4, 513, true}, {5, 0, true}}) {
+    const LayerSpec& each = flint.layers[static_cast<size_t>(layer)];
+    EXPECT_EQ(std::get<AttentionSpec>(each.mixer).window, window) << layer;
+    EXPECT_EQ(std::holds_alternative<MoeSpec>(each.mlp), sparse) << layer;
+  }
+}
+
+// The keys of published configs.
+TEST(ConfigMore, OlderNames) {
+  const auto same = [](const Json& config, const char* key, const char* older) {
+    Json other = config;
+    other[older] = config[key];
+    other.erase(key);
+    const auto usual = read(config), named = read(other);
+    ASSERT_TRUE(named.ok()) << older << ": " << named.error().message;
+    EXPECT_EQ(describe(*usual), describe(*named)) << older;
+  };
+  const Json exaone = base("exaone", {{"rms_norm_eps", 1e-3}});
+  same(exaone, "num_hidden_layers", "num_layers");
+  same(exaone, "rms_norm_eps", "layer_norm_epsilon");
+  EXPECT_FALSE(read(base("exaone", {{"activation_function", "relu"}})).ok());
+  const Json intern = base("internlm3", {{"attention_bias", true}, {"mlp_bias", true}});
+  same(intern, "attention_bias", "qkv_bias");
+  same(intern, "mlp_bias", "bias");
+  const Json sarvam = base("sarvam_moe", {{"n_routed_experts", 8},
+                                          {"n_shared_experts", 2},
+                                          {"attention_bias", true},
+                                          {"num_experts_per_tok", 2},
+                                          {"moe_intermediate_size", 8}});
+  same(sarvam, "n_shared_experts", "num_shared_experts");
+  same(sarvam, "n_routed_experts", "num_experts");
+  same(sarvam, "attention_bias", "use_qkv_bias");
 }
 
 // A config without a tower's part, of this type, is read as the text model alone.
 TEST(ConfigMore, ModelsAroundATextModel) {
-  for (const auto& [outer, inner] : {std::pair{"llava", "llama"},
-                                     {"llava_next", "llama"},
-                                     {"llava_onevision", "qwen2"},
-                                     {"internvl", "qwen2"},
-                                     {"idefics3", "llama"},
-                                     {"smolvlm", "llama"},
-                                     {"got_ocr2", "qwen2"},
-                                     {"lighton_ocr", "qwen3"},
-                                     {"lfm2_vl", "lfm2"},
-                                     {"qwen2_vl", "qwen2_vl_text"},
-                                     {"qwen2_5_vl", "qwen2_5_vl_text"},
-                                     {"glm4v", "glm4v_text"},
-                                     {"glm46v", "glm4v_text"},
-                                     {"exaone4_5", "exaone4"},
-                                     {"mistral3", "mistral"}}) {
+  for (const auto& [outer, inner] : {std::pair{"llava", "llama"},   {"llava_next", "llama"},
+                                     {"llava_onevision", "qwen2"},  {"internvl", "qwen2"},
+                                     {"idefics3", "llama"},         {"smolvlm", "llama"},
+                                     {"got_ocr2", "qwen2"},         {"lighton_ocr", "qwen3"},
+                                     {"lfm2_vl", "lfm2"},           {"lfm3_vl", "lfm3"},
+                                     {"aya_vision", "cohere2"},     {"cohere2_vision", "cohere2"},
+                                     {"llava_next_video", "llama"}, {"vipllava", "llama"},
+                                     {"qwen2_vl", "qwen2_vl_text"}, {"qwen2_5_vl", "qwen2_5_vl_text"},
+                                     {"glm4v", "glm4v_text"},       {"glm46v", "glm4v_text"},
+                                     {"exaone4_5", "exaone4"},      {"mistral3", "mistral"}}) {
     const Json config = base(inner);
     const auto plain = read(config);
     ASSERT_TRUE(plain.ok()) << plain.error().message;

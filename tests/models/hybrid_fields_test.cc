@@ -228,6 +228,29 @@ TEST(ConfigFields, OtherHybrids) {
   }
 }
 
+TEST(ConfigFields, Mamba2Alone) {
+  Json config = base("mamba2", {{"num_heads", 8}, {"layer_norm_epsilon", 1e-5}});
+  config.erase("head_dim");
+  for (const Field& field : Fields{{"vocab_size", 101},
+                                   {"hidden_size", 128},
+                                   {"num_hidden_layers", 5},
+                                   {"tie_word_embeddings", false},
+                                   {"num_heads", 16},
+                                   {"head_dim", 32},
+                                   {"n_groups", 4},
+                                   {"state_size", 32},
+                                   {"conv_kernel", 3},
+                                   {"use_conv_bias", false},
+                                   {"time_step_limit", {0.1, 2.0}},
+                                   {"layer_norm_epsilon", 1e-3},
+                                   {"hidden_act", "relu", Use::refused},
+                                   {"intermediate_size", 64, Use::no_matter},
+                                   {"num_attention_heads", 8, Use::no_matter},
+                                   {"rope_theta", 3000.0, Use::no_matter},
+                                   {"expand", 3, Use::no_matter}})
+    expect_use(config, field);
+}
+
 TEST(ConfigFields, WidthOfFalconH1) {
   const Json config =
       base("falcon_h1", {{"mamba_n_heads", 4}, {"mamba_d_head", 32}, {"mamba_d_ssm", nullptr}});

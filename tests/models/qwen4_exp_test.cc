@@ -41,7 +41,7 @@ TEST(Qwen4Exp, FieldsOfItsConfig) {
                                        {"max_position_embeddings", 600},
                                        {"rms_norm_eps", 1e-3},
                                        {"tie_word_embeddings", false},
-                                       {"attention_bias", true, Use::refused},
+                                       {"attention_bias", true},
                                        {"attention_dropout", 0.5, Use::no_matter},
                                        {"rope_theta", 3000.0},
                                        {"rope_parameters", kYarn},
