@@ -232,6 +232,8 @@ std::string cpu_model() {
 // __builtin_cpu_supports needs a run-time library that tells: zig's says no to everything.
 void read_instructions(CpuInfo& info) {
   unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d))
+    info.intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
   const bool fma = (c & bit_FMA) && (c & bit_F16C);
   asm volatile("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
@@ -241,6 +243,7 @@ void read_instructions(CpuInfo& info) {
   info.avx512 =
       info.avx2 && has(saved, 0xe6) && has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
   info.avx512_vnni = info.avx512 && has(c, bit_AVX512VNNI);
+  info.amx_int8 = info.avx512_vnni && has(saved, 0x60000) && has(d, bit_AMX_TILE | bit_AMX_INT8);
 }
 #endif
 

@@ -13,6 +13,8 @@ struct CpuInfo {
   bool avx2 = false;          // AVX2 + FMA + F16C
   bool avx512 = false;        // AVX-512 F, BW, VL, DQ
   bool avx512_vnni = false;
+  bool amx_int8 = false;  // AMX tiles of int8, besides avx512_vnni; Linux must be asked for them first
+  bool intel = false;     // the processor is Intel's
   bool neon = false;
 
   // Resources that this process may use. A core counts once however many hardware threads it has, if the

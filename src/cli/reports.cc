@@ -135,6 +135,7 @@ Json machine_report(Device& device) {
   if (cpu.avx2) isa.push_back("avx2");
   if (cpu.avx512) isa.push_back("avx512");
   if (cpu.avx512_vnni) isa.push_back("avx512-vnni");
+  if (cpu.amx_int8) isa.push_back("amx-int8");
   if (cpu.neon) isa.push_back("neon");
   return {
       {"version", ANABRANCH_VERSION},

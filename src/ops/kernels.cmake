@@ -19,7 +19,7 @@ endfunction()
 
 # A file compiled without its flags offers no kernels. Leaving some out makes a build quicker (sanitizers, daily work);
 # what a machine cannot use of the others it never runs.
-set(ANABRANCH_X86_TARGETS avx512vnni avx512 avx2 CACHE STRING "CPU kernels to compile beside the portable ones, on x86")
+set(ANABRANCH_X86_TARGETS avx512amx avx512vnni avx512 avx2 CACHE STRING "CPU kernels to compile beside the portable ones, on x86")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(_avx2 -mavx2 -mfma -mf16c)
   set(_avx512 ${_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
@@ -27,11 +27,12 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     list(APPEND _avx512 -Wno-maybe-uninitialized -Wno-uninitialized)  # GCC 12 warns about its own _mm512_undefined_ps
   endif()
   set(_flags_avx512vnni ${_avx512} -mavx512vnni)
+  set(_flags_avx512amx ${_flags_avx512vnni} -mamx-tile -mamx-int8)
   set(_flags_avx512 ${_avx512})
   set(_flags_avx2 ${_avx2})
   foreach(_target ${ANABRANCH_X86_TARGETS})
     if(NOT DEFINED _flags_${_target})
-      message(FATAL_ERROR "ANABRANCH_X86_TARGETS: ${_target} is not one of avx512vnni, avx512, avx2")
+      message(FATAL_ERROR "ANABRANCH_X86_TARGETS: ${_target} is not one of avx512amx, avx512vnni, avx512, avx2")
     endif()
     _anabranch_kernel_flags(target_${_target}.cc ${_flags_${_target}})
   endforeach()

@@ -244,6 +244,7 @@ TEST(CpuInfo, IsPlausible) {
 TEST(CpuInfo, WiderSetsImplyNarrowerOnes) {
   const CpuInfo& info = cpu_info();
   EXPECT_TRUE(info.avx512 || !info.avx512_vnni);
+  EXPECT_TRUE(info.avx512_vnni || !info.amx_int8);
   EXPECT_TRUE(info.avx2 || !info.avx512);
   EXPECT_FALSE(info.neon && info.avx2);
 }
@@ -265,6 +266,7 @@ TEST(CpuInfo, AgreesWithProcCpuinfo) {
   EXPECT_EQ(cpu_info().avx2, has("avx2") && has("fma"));
   EXPECT_EQ(cpu_info().avx512, has("avx512f") && has("avx512bw") && has("avx512vl") && has("avx512dq"));
   EXPECT_EQ(cpu_info().avx512_vnni, cpu_info().avx512 && has("avx512_vnni"));
+  EXPECT_EQ(cpu_info().amx_int8, cpu_info().avx512_vnni && has("amx_tile") && has("amx_int8"));
 }
 #endif
 

@@ -28,7 +28,7 @@ std::vector<float> f32_product(const std::vector<float>& x, int rows, const Matr
 void check_formulas(const Matrix& m, const std::vector<float>& x) {
   const std::vector<float> precise = f32_product(x, kMaxRows, m);
   const std::vector<float> usual = m.kind == WeightKind::fp8 ? precise : int8_product(x, kMaxRows, m);
-  for (const std::string& target : cpu::runnable_targets()) {
+  for (const std::string& target : all_targets()) {
     const Weight w = Weight::make(cpu_device(0, false, target), m.source());
     ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, usual));
     const Weight p = Weight::make(cpu_device(0, true, target), m.source());
@@ -114,7 +114,7 @@ TEST(CodedLinear, EveryByte) {
           (i & 0x7F) == 0x7F ? 0.0f : e4m3_to_float(static_cast<uint8_t>(i)) * factor;
     for (const Matrix* m : {&codes, &powers, &scales}) {
       const std::vector<float> want = f32_product(x, kMaxRows, *m);
-      for (const std::string& target : cpu::runnable_targets())
+      for (const std::string& target : all_targets())
         ASSERT_NO_FATAL_FAILURE(
             expect_prefixes(x, Weight::make(cpu_device(0, true, target), m->source()), want))
             << "factor " << factor;
@@ -149,7 +149,7 @@ TEST(CodedLinear, ScalesThatNeedFp32) {
     }
     Matrix m = coded_matrix(20, 64, kind, 32, ScaleType::e8m0, 4);
     m.scales[11] = std::numeric_limits<float>::quiet_NaN();  // row 5
-    for (const std::string& target : cpu::runnable_targets()) {
+    for (const std::string& target : all_targets()) {
       const std::vector<float> y = product(x, 3, Weight::make(cpu_device(0, false, target), m.source()));
       for (size_t i = 0; i < y.size(); i++) EXPECT_EQ(std::isnan(y[i]), i % 20 == 5) << target << ' ' << i;
     }
@@ -163,7 +163,7 @@ TEST(CodedLinear, Fp8CodesThatAreNaN) {
   m.codes[33 * 128 + 2] = 0x7F;
   const std::vector<float> x = inputs(kMaxRows, 128, 7);
   const std::vector<int> ids = {7, 33, 6};
-  for (const std::string& target : cpu::runnable_targets()) {
+  for (const std::string& target : all_targets()) {
     const Weight w = Weight::make(cpu_device(0, false, target), m.source());
     for (const int rows : {1, kMaxRows}) {
       const std::vector<float> y = product(x, rows, w);

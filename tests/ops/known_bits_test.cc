@@ -205,7 +205,7 @@ constexpr Known kKnown[] = {
 
 TEST(KnownBits, OfEveryOpOnEveryTarget) {
   for (const Known& known : kKnown)
-    for (const std::string& target : cpu::runnable_targets())
+    for (const std::string& target : all_targets())
       for (const bool precise : {false, true}) {
         KnownRun run(cpu_device(2, precise, target), 5);
         known.run(run);

@@ -17,7 +17,7 @@ void check_affine(const Matrix& m, const std::vector<float>& x) {
   const Product want = exact_product(x, kMaxRows, m);
   const std::vector<float> rounded = int8_product(x, kMaxRows, m);
   std::vector<float> precise;
-  for (const std::string& target : cpu::runnable_targets()) {
+  for (const std::string& target : all_targets()) {
     const Weight w = Weight::make(cpu_device(0, false, target), m.source());
     ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, rounded)) << "int8";
     const Weight p = Weight::make(cpu_device(0, true, target), m.source());
@@ -113,7 +113,7 @@ TEST(Linear, DenseKinds) {
             ordered[static_cast<size_t>(r * rows + n)] = acc;
           }
         }
-        for (const std::string& target : cpu::runnable_targets()) {
+        for (const std::string& target : all_targets()) {
           const Weight w = Weight::make(cpu_device(0, false, target), m.source());
           ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, ordered));
         }
@@ -192,7 +192,7 @@ TEST(Linear, FusedIsTheComposition) {
   const std::vector<float> x = inputs(kMaxRows, cols, 6);
   Random random(8);
   const std::vector<float> norm_weight = random.vector(cols);
-  for (const std::string& target : cpu::runnable_targets()) {
+  for (const std::string& target : all_targets()) {
     Device& cpu = cpu_device(0, false, target);
     std::vector<Weight> weights;
     for (const Matrix& m : matrices) weights.push_back(Weight::make(cpu, m.source()));
@@ -310,7 +310,7 @@ void check_embed(const Matrix& m) {
       rounded.push_back(static_cast<float>(want.back()));  // one rounding: scale * code is exact in double
     }
   }
-  for (const std::string& target : cpu::runnable_targets()) {
+  for (const std::string& target : all_targets()) {
     const Weight w = Weight::make(cpu_device(0, false, target), m.source());
     ASSERT_TRUE(bits_agree(to_vector(embed(ids, w)), rounded)) << target;
   }

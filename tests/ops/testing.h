@@ -24,10 +24,25 @@ namespace anabranch::ops {
 
 constexpr double kUlp = 1.0 / (1 << 24);  // half a unit in the last place of 1.0f: one rounding, relative
 
-// A CPU device with these settings, opened once. target: one of cpu::runnable_targets(), empty = the best.
+// Tables of kernels that only tests have, by name.
+inline std::map<std::string, cpu::CpuKernels>& test_kernels() {
+  static std::map<std::string, cpu::CpuKernels> kernels;
+  return kernels;
+}
+
+// cpu::runnable_targets(), and those of test_kernels().
+inline std::vector<std::string> all_targets() {
+  std::vector<std::string> names = cpu::runnable_targets();
+  for (const auto& [name, kernels] : test_kernels()) names.push_back(name);
+  return names;
+}
+
+// A CPU device with these settings, opened once. target: one of all_targets(), empty = the best.
 inline Device& cpu_device(int threads = 0, bool precise = false, const std::string& target = "") {
   static std::map<std::tuple<int, bool, std::string>, std::unique_ptr<Device>> opened;
   auto& device = opened[{threads, precise, target}];
+  if (const auto only = test_kernels().find(target); !device && only != test_kernels().end())
+    device = std::make_unique<cpu::CpuDevice>(threads, precise, only->second);
   if (!device) device = cpu::open_cpu(threads, precise, target);
   if (!device) throw std::runtime_error("this machine cannot run the target " + target);
   return *device;

@@ -54,8 +54,10 @@ struct Product {
 };
 
 void choose_forms(const CpuDevice& device, Product& p) {
-  const bool int8 = uses_int8(device, p.weight) && (!p.glu || uses_int8(device, p.up));
-  const int64_t tile_rows = choose_tile_rows(device.kernels(), p.rows, int8);
+  const auto both = [&](const auto& condition) {
+    return condition(device, p.weight) && (!p.glu || condition(device, p.up));
+  };
+  const int64_t tile_rows = choose_tile_rows(device.kernels(), p.rows, both(uses_int8), both(suits_matrix));
   p.prepared[p.prepared_count++] = make_prepared(device, p.weight, p.rows, tile_rows);
   if (!p.glu) return;
   const Prepared input = make_prepared(device, p.up, p.rows, tile_rows);

@@ -13,6 +13,7 @@ namespace anabranch::ops::cpu {
 
 constexpr int kPanelRows = 16;
 constexpr int kMaxTileRows = 8;
+constexpr int kMatrixRows = 16;  // rows of a tile for matrix units
 
 // A packed weight matrix (layout: ops/cpu/packed.h). A panel of a coded matrix is a sequence of records: the
 // codes of `record` inputs, then the data for their scales and biases.
@@ -45,6 +46,8 @@ struct PackedMatrix {
 // Activations in the format of the linear kernels. Rows are cut into tiles of `tile` rows (the last may be
 // shorter; h is its height). All data of tile t are adjacent: q [padded_cols / 4][h][4], x [padded_cols][h],
 // scale [x groups][h], sum and int_sum [weight groups][h].
+// Tiles of kMatrixRows rows are for matrix units: all have this height, with zeros after the last row, and q
+// is [padded_cols / w][kMatrixRows][w], where w is matrix_width(group).
 struct Activations {
   int64_t rows = 0, cols = 0, padded_cols = 0;
   int64_t tile = 1;
@@ -56,6 +59,10 @@ struct Activations {
   int32_t* int_sum = nullptr;
   float* x = nullptr;
 };
+
+constexpr int matrix_width(int group) {
+  return group >= 64 ? 64 : 32;
+}
 
 // Computes y[row * y_stride + 16 * panel + lane] for the rows of tiles [tile_begin, tile_end) and for panels
 // [panel_begin, panel_end).
@@ -156,7 +163,8 @@ struct CpuKernels {
   const char* name;
   int tile_rows;      // Activations::tile for the linear kernels
   int tall_rows;      // maximum of Activations::tile for linear_int8 without unpack
-  bool unpacks_int8;  // linear_int8 supports LinearTask::unpack, and it pays for many rows
+  bool unpacks_int8;  // LinearTask::unpack pays in linear_int8 for many rows
+  int matrix_from;    // matrix units pay from this number of rows on; 0: there are none
 
   // Activations of rows [begin, end) (multiples of tile, or the end).
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
@@ -237,6 +245,7 @@ struct CpuKernels {
 };
 
 // Null when this build lacks the target.
+const CpuKernels* kernels_avx512_amx();
 const CpuKernels* kernels_avx512_vnni();
 const CpuKernels* kernels_avx512();
 const CpuKernels* kernels_avx2();

@@ -34,6 +34,7 @@ static const CpuKernels kTable = {
     .tile_rows = kTile,
     .tall_rows = kTallTile,
     .unpacks_int8 = kUnpacksInt8,
+    .matrix_from = 0,
     .prepare_int8 = prepare_int8,
     .prepare_f32 = prepare_f32,
     .linear_scratch_bytes = linear_scratch_bytes,

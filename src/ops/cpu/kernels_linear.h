@@ -10,8 +10,9 @@
 // A row with inputs that are not finite gives NaN in the groups that contain them.
 
 // kTile: rows of a micro-kernel. kTallTile: the same for packed int8 codes. kUnpackedPanels: adjacent panels
-// when codes are unpacked. With VNNI, packed int8 codes are as fast as unpacked ones: shifts and masks run on
-// units that products leave idle.
+// when codes are unpacked. kUnpacksInt8: see CpuKernels::unpacks_int8. With VNNI on AMD's processors, packed
+// int8 codes are as fast as unpacked ones: shifts and masks run on units that products leave idle. Intel's
+// have only two units for all (ops/cpu/dispatch.cc).
 #if defined(ANABRANCH_SIMD_PORTABLE)
 constexpr int kTile = 2, kTallTile = 2, kUnpackedPanels = 1;
 constexpr bool kUnpacksInt8 = true;
@@ -36,10 +37,10 @@ FN int64_t tile_height(const Activations& a, int64_t tile) {
 // ---- activations
 
 // Quantises one row's x_group: Vectors * kLanes inputs from x, of which `left` exist, in Sums weight groups.
-// Writes codes, scale and sums. Elements of a row are h apart.
+// Writes codes, scale and sums; those of one row are h apart.
 template <int Vectors, int Sums>
-FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t* q, float* scale, float* sum,
-                       int32_t* int_sum) {
+FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t (&codes)[Vectors * kLanes],
+                       float* scale, float* sum, int32_t* int_sum) {
   F v[Vectors];
   I most = splat_int(0);  // the bits of magnitudes, which sort like the magnitudes; infinities and NaNs sort
                           // above all others
@@ -57,7 +58,6 @@ FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t* q, float
   if (broken) {
     UNROLL for (int j = 0; j < Vectors; j++) v[j] = zero();
   }
-  int8_t codes[Vectors * kLanes];
   I sums[Sums];
   UNROLL for (int j = 0; j < Vectors; j++) {
     const I c = to_int(mul(v[j], inverse));
@@ -65,7 +65,6 @@ FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t* q, float
     I& to = sums[j * Sums / Vectors];
     to = j * Sums % Vectors == 0 ? c : add(to, c);
   }
-  UNROLL for (int j = 0; j < Vectors * kLanes / 4; j++) __builtin_memcpy(q + j * h * 4, codes + 4 * j, 4);
   *scale = s;
   UNROLL for (int j = 0; j < Sums; j++) {
     const int32_t t = reduce_add(sums[j]);
@@ -84,7 +83,9 @@ static void quantise_rows(const float* x, const Activations& a, int64_t begin, i
     float* sum = a.sum + offset * (a.padded_cols / a.group) + i;
     int32_t* int_sum = a.int_sum + offset * (a.padded_cols / a.group) + i;
     for (int64_t k = 0; k < a.padded_cols; k += Vectors * kLanes) {
-      quantise_group<Vectors, Sums>(row + k, a.cols - k, h, q, scale, sum, int_sum);
+      int8_t codes[Vectors * kLanes];
+      quantise_group<Vectors, Sums>(row + k, a.cols - k, h, codes, scale, sum, int_sum);
+      UNROLL for (int j = 0; j < Vectors * kLanes / 4; j++) __builtin_memcpy(q + j * h * 4, codes + 4 * j, 4);
       q += Vectors * kLanes * h;
       scale += h;
       sum += Sums * h;
@@ -140,6 +141,27 @@ FN B quad_codes(const uint8_t* block) {
                   bits_of<4 - 2 * (Q % 4), 48>(load_bytes(block + 256 + 64 * (Q / 4))));
 }
 
+// Reads the quads of a packed block as bytes: the codes themselves, ...
+template <class Format>
+struct Reader {
+  FN Reader of(const PackedMatrix&) { return {}; }
+  template <int Q>
+  __attribute__((always_inline)) B quad(const uint8_t* block) const {
+    return quad_codes<Format::kBits, Q>(block);
+  }
+};
+// ... or their values from a table.
+template <int Most>
+struct Reader<TableCodes<Most>> {
+  using Format = TableCodes<Most>;
+  Table table;
+  FN Reader of(const PackedMatrix& w) { return {load_table(w.values, -128 - Format::kMissing)}; }
+  template <int Q>
+  __attribute__((always_inline)) B quad(const uint8_t* block) const {
+    return look_up(table, quad_codes<4, Q>(block));
+  }
+};
+
 FN F load_typed(const uint8_t* base, int64_t index, PackedMatrix::Kind type) {
   if (type == PackedMatrix::f16) return load_f16(reinterpret_cast<const uint16_t*>(base) + index);
   if (type == PackedMatrix::bf16) return load_bf16(reinterpret_cast<const uint16_t*>(base) + index);
@@ -181,6 +203,11 @@ FN ScaleBias load_scale(const PackedMatrix& w, const uint8_t* record, int64_t gr
   r.scale = mul(r.scale, splat(w.scale_factor));
   r.bias = zero();
   return r;
+}
+template <class Format>
+FN ScaleBias scale_bias_of(const PackedMatrix& w, const uint8_t* record, int64_t group) {
+  if constexpr (Format::kBias) return load_scale_bias(w, record, group);
+  return load_scale(w, record, group);
 }
 FN ScaleBias scale_bias(const PackedMatrix& w, const uint8_t* record, int64_t group) {
   return w.kind == PackedMatrix::affine ? load_scale_bias(w, record, group) : load_scale(w, record, group);

@@ -8,33 +8,6 @@
 constexpr int64_t kSlice = 1024;
 constexpr int64_t kPrefetchBeside = 8192;  // like kPrefetch, for adjacent panels
 
-// Reads the quads of a packed block as bytes: the codes themselves, ...
-template <class Format>
-struct Reader {
-  FN Reader of(const PackedMatrix&) { return {}; }
-  template <int Q>
-  __attribute__((always_inline)) B quad(const uint8_t* block) const {
-    return quad_codes<Format::kBits, Q>(block);
-  }
-};
-// ... or their values from a table.
-template <int Most>
-struct Reader<TableCodes<Most>> {
-  using Format = TableCodes<Most>;
-  Table table;
-  FN Reader of(const PackedMatrix& w) { return {load_table(w.values, -128 - Format::kMissing)}; }
-  template <int Q>
-  __attribute__((always_inline)) B quad(const uint8_t* block) const {
-    return look_up(table, quad_codes<4, Q>(block));
-  }
-};
-
-template <class Format>
-FN ScaleBias scale_bias_of(const PackedMatrix& w, const uint8_t* record, int64_t group) {
-  if constexpr (Format::kBias) return load_scale_bias(w, record, group);
-  return load_scale(w, record, group);
-}
-
 // Two sources of a panel's codes and scales: its packed records, ...
 template <class Codes>
 struct PackedPanel {
@@ -348,7 +321,7 @@ static void int8_unpacked(const LinearTask& t, int64_t panel, int64_t tile_end) 
 }
 
 static int64_t int8_scratch_bytes(const PackedMatrix& w, int64_t tiles) {
-  return kUnpacksInt8 ? kUnpackedPanels * (slice_bytes(w) + tiles * kTile * kLanes * 4) : 0;
+  return kUnpackedPanels * (slice_bytes(w) + tiles * kTile * kLanes * 4);
 }
 
 // Computes the full tiles of panels [panel, end), at most kPanelBlock; returns the first tile that is not
@@ -369,10 +342,7 @@ template <class Format, bool Group16>
 static void linear_int8_of(const LinearTask& t) {
   for (int64_t p = t.panel_begin; p < t.panel_end; p += kPanelBlock) {
     const int64_t end = p + kPanelBlock < t.panel_end ? p + kPanelBlock : t.panel_end;
-    int64_t first = t.tile_begin;
-    if constexpr (kUnpacksInt8) {
-      if (t.unpack) first = int8_unpacked_panels<Format, Group16>(t, p, end);
-    }
+    const int64_t first = t.unpack ? int8_unpacked_panels<Format, Group16>(t, p, end) : t.tile_begin;
     int8_packed<Format, Group16>(t, first, p, end);
   }
 }

@@ -35,12 +35,14 @@ struct Inputs {
   const Prepared* of[kMaxLinearWeights] = {};  // for each weight
 };
 
-bool all_int8(const Job& job) {
-  return std::ranges::all_of(job.weights, [&](const Weight* w) { return uses_int8(job.device, packed(*w)); });
+// Whether all weights satisfy a condition of linear_parts.h.
+bool all_weights(const Job& job, bool (*condition)(const CpuDevice&, const PackedMatrix&)) {
+  return std::ranges::all_of(job.weights, [&](const Weight* w) { return condition(job.device, packed(*w)); });
 }
 
 void list_forms(const Job& job, Inputs& in) {
-  in.tile_rows = choose_tile_rows(job.device.kernels(), job.rows, all_int8(job));
+  in.tile_rows = choose_tile_rows(job.device.kernels(), job.rows, all_weights(job, uses_int8),
+                                  all_weights(job, suits_matrix));
   for (size_t i = 0; i < job.weights.size(); i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
     const auto same = [&](const Prepared& p) {

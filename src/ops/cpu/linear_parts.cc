@@ -12,12 +12,14 @@ constexpr int64_t kUnpackTiles = 4, kUnpackSplitTiles = 2;
 constexpr int64_t kManyRows = 64;
 // Size of a block of activations that is multiplied with one panel after another: half an L2 cache or less.
 constexpr int64_t kTileBlockBytes = 192 << 10;
+constexpr int64_t kMatrixBlockBytes = 1 << 20;  // processors with matrix units have an L2 cache of 2 MiB
 
 size_t aligned(size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
 bool pays_to_unpack(const CpuKernels& kernels, const Prepared& input, const PackedMatrix& m) {
+  if (input.a.tile == kMatrixRows) return true;
   if (input.int8 && !kernels.unpacks_int8) return false;
   const int64_t height = kernels.tile_rows;
   const bool split = input.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
@@ -41,13 +43,18 @@ bool uses_int8(const CpuDevice& device, const PackedMatrix& m) {
   return (m.kind == PackedMatrix::affine || m.kind == PackedMatrix::table) && !device.precise();
 }
 
+bool suits_matrix(const CpuDevice& device, const PackedMatrix& m) {
+  return device.kernels().matrix_from > 0 && uses_int8(device, m) && m.group >= 32;
+}
+
 int64_t tiles_of(int64_t rows, int64_t tile_rows) {
   return (rows + tile_rows - 1) / tile_rows;
 }
 
 // Few rows are divided evenly: for a last tile of one row, decoding the weights costs as much as for four
 // rows.
-int64_t choose_tile_rows(const CpuKernels& k, int64_t rows, bool int8) {
+int64_t choose_tile_rows(const CpuKernels& k, int64_t rows, bool int8, bool matrix) {
+  if (matrix && k.matrix_from > 0 && rows >= k.matrix_from) return kMatrixRows;
   const int64_t many = int8 && !k.unpacks_int8 ? kManyRows : kUnpackTiles * k.tile_rows;
   return rows >= many ? k.tile_rows : tiles_of(rows, tiles_of(rows, int8 ? k.tall_rows : k.tile_rows));
 }
@@ -66,20 +73,21 @@ Prepared make_prepared(const CpuDevice& device, const PackedMatrix& m, int64_t r
 
 size_t lay_out(Prepared& p, uint8_t* base) {
   Activations& a = p.a;
+  const int64_t rows = a.tile == kMatrixRows ? tiles_of(a.rows, a.tile) * a.tile : a.rows;
   size_t at = 0;
   const auto take = [&](int64_t bytes) {
     uint8_t* start = base + at;
     at += aligned(static_cast<size_t>(bytes));
     return start;
   };
-  const int64_t sums = a.group > 0 ? a.rows * (a.padded_cols / a.group) : 0;
+  const int64_t sums = a.group > 0 ? rows * (a.padded_cols / a.group) : 0;
   a.sum = reinterpret_cast<float*>(take(sums * 4));
   if (p.int8) {
-    a.q = reinterpret_cast<int8_t*>(take(a.rows * a.padded_cols));
-    a.scale = reinterpret_cast<float*>(take(a.rows * (a.padded_cols / a.x_group) * 4));
+    a.q = reinterpret_cast<int8_t*>(take(rows * a.padded_cols));
+    a.scale = reinterpret_cast<float*>(take(rows * (a.padded_cols / a.x_group) * 4));
     a.int_sum = reinterpret_cast<int32_t*>(take(sums * 4));
   } else {
-    a.x = reinterpret_cast<float*>(take(a.rows * a.padded_cols * 4));
+    a.x = reinterpret_cast<float*>(take(rows * a.padded_cols * 4));
   }
   return at;
 }
@@ -106,7 +114,8 @@ ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& 
   part.task.tile_end = tiles;
   part.task.unpack = pays_to_unpack(device.kernels(), input, m);
   const int64_t tile_bytes = tile_rows * m.padded_cols * (input.int8 ? 1 : 4);
-  const int64_t block = std::max(kTileBlockBytes / tile_bytes, kUnpackTiles);
+  const int64_t block =
+      std::max((tile_rows == kMatrixRows ? kMatrixBlockBytes : kTileBlockBytes) / tile_bytes, kUnpackTiles);
   part.tile_step = part.task.unpack ? std::min(block, tiles) : tiles;
   part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
   part.panel_step = panel_step(device.threads().size(), m, part.task, part.tile_blocks);

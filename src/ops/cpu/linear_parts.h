@@ -11,6 +11,8 @@
 namespace anabranch::ops::cpu {
 
 bool uses_int8(const CpuDevice& device, const PackedMatrix& m);
+// Whether matrix units pay for products with `m`: a group costs them the same work, however short it is.
+bool suits_matrix(const CpuDevice& device, const PackedMatrix& m);
 
 // Activations in the format that one kind of weight needs, in one block of scratch memory.
 struct Prepared {
@@ -20,8 +22,9 @@ struct Prepared {
 
 int64_t tiles_of(int64_t rows, int64_t tile_rows);
 
-// The best height of tiles for `rows` rows. int8: whether all weights use int8.
-int64_t choose_tile_rows(const CpuKernels& kernels, int64_t rows, bool int8);
+// The best height of tiles for `rows` rows. int8: whether all weights use int8; matrix: whether all suit
+// matrix units.
+int64_t choose_tile_rows(const CpuKernels& kernels, int64_t rows, bool int8, bool matrix);
 
 // Describes the rows for products with `m`; memory is assigned by lay_out().
 Prepared make_prepared(const CpuDevice& device, const PackedMatrix& m, int64_t rows, int64_t tile_rows);
