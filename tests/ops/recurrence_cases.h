@@ -64,12 +64,12 @@ inline std::string name(const RecurrenceShape& s) {
                      s.value_heads, s.value_dim);
 }
 
-struct Inputs {
+struct RecurrenceCase {
   Tensor qkv, z, b, a;  // of a short convolution only qkv: its input
   RecurrenceWeights weights;
 };
 
-inline Inputs make_inputs(const RecurrenceShape& s, int tokens, Rng& rng) {
+inline RecurrenceCase make_inputs(const RecurrenceShape& s, int tokens, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
   if (s.channels > 0) {
     const Tensor none = random_tensor({tokens, 1}, rng);
@@ -87,7 +87,7 @@ inline Inputs make_inputs(const RecurrenceShape& s, int tokens, Rng& rng) {
           random_tensor({tokens, hv}, rng), random_tensor({tokens, decays}, rng), w};
 }
 
-inline Inputs on(Device& device, const Inputs& in) {
+inline RecurrenceCase on(Device& device, const RecurrenceCase& in) {
   const auto put = [&](const Tensor& x) { return device.to_device(x); };
   const auto some = [&](const std::optional<Tensor>& x) {
     return x ? std::optional(device.to_device(*x)) : std::nullopt;
@@ -101,30 +101,33 @@ inline Inputs on(Device& device, const Inputs& in) {
            some(w.skip)}};
 }
 
-inline Tensor run_spans(const RecurrenceShape& s, const Inputs& in, std::span<const RecurrenceSpan> spans) {
+inline Tensor run_spans(const RecurrenceShape& s, const RecurrenceCase& in,
+                        std::span<const RecurrenceSpan> spans) {
   if (s.channels == 0) return recurrence_plain({in.qkv, in.z, in.b, in.a}, s, in.weights, spans);
   return short_conv_plain(in.qkv, s, {in.weights.conv_weight, in.weights.conv_bias}, spans);
 }
 
 // The mixer for rows [begin, end) of the inputs as one span of them alone.
-inline Tensor mix(const RecurrenceShape& s, const Inputs& in, int begin, int end, RecurrenceSpan span) {
+inline Tensor mix(const RecurrenceShape& s, const RecurrenceCase& in, int begin, int end,
+                  RecurrenceSpan span) {
   const auto rows = [&](const Tensor& x) { return x.slice_rows(begin, end); };
-  const Inputs part{rows(in.qkv), rows(in.z), rows(in.b), rows(in.a), in.weights};
+  const RecurrenceCase part{rows(in.qkv), rows(in.z), rows(in.b), rows(in.a), in.weights};
   span.count = end - begin;
   return run_spans(s, part, std::span(&span, 1));
 }
 
-inline Tensor step(const RecurrenceShape& s, const Inputs& in, int begin, int end, RecurrenceState& state) {
+inline Tensor step(const RecurrenceShape& s, const RecurrenceCase& in, int begin, int end,
+                   RecurrenceState& state) {
   return mix(s, in, begin, end, {.state = &state});
 }
 
 // As drafts.
-inline Tensor try_rows(const RecurrenceShape& s, const Inputs& in, int begin, int end,
+inline Tensor try_rows(const RecurrenceShape& s, const RecurrenceCase& in, int begin, int end,
                        RecurrenceState& state) {
   return mix(s, in, begin, end, {.state = &state, .draft = true});
 }
 
-inline Tensor run(const RecurrenceShape& s, const Inputs& in, const std::vector<int>& chunks,
+inline Tensor run(const RecurrenceShape& s, const RecurrenceCase& in, const std::vector<int>& chunks,
                   RecurrenceState& state) {
   std::vector<Tensor> parts;
   const int tokens = in.qkv.shape(0);
@@ -139,7 +142,7 @@ inline Tensor run(const RecurrenceShape& s, const Inputs& in, const std::vector<
 
 inline void expect_recurrence_like_reference(Device& device, const RecurrenceShape& s) {
   Rng rng(1);
-  const Inputs in = make_inputs(s, 40, rng);
+  const RecurrenceCase in = make_inputs(s, 40, rng);
   auto ours_state = make_recurrence_state(device, s),
        theirs_state = make_recurrence_state(reference_device(), s);
   const Tensor ours = run(s, on(device, in), {25, 15}, ours_state);
@@ -153,7 +156,7 @@ inline void expect_recurrence_like_reference(Device& device, const RecurrenceSha
 inline void expect_recurrence_of_any_chunks(Device& device, const RecurrenceShape& s, int tokens,
                                             const std::vector<std::vector<int>>& all_chunks) {
   Rng rng(2);
-  const Inputs in = on(device, make_inputs(s, tokens, rng));
+  const RecurrenceCase in = on(device, make_inputs(s, tokens, rng));
   auto whole_state = make_recurrence_state(device, s);
   const Tensor whole = run(s, in, {tokens}, whole_state);
   for (const auto& chunks : all_chunks) {
@@ -172,7 +175,7 @@ inline void expect_same_state(const RecurrenceState& a, const RecurrenceState& b
 
 inline void expect_recurrence_drafts(Device& device, const RecurrenceShape& s) {
   Rng rng(6);
-  const Inputs in = on(device, make_inputs(s, 60, rng));
+  const RecurrenceCase in = on(device, make_inputs(s, 60, rng));
   auto plain = make_recurrence_state(device, s), tried = make_recurrence_state(device, s);
   expect_same_bits(step(s, in, 0, 5, plain), step(s, in, 0, 5, tried), "before");
   int at = 5;
@@ -204,7 +207,7 @@ inline void expect_recurrence_drafts(Device& device, const RecurrenceShape& s) {
 // `keep` receives the state after a span.
 inline void expect_recurrence_spans(Device& device, const RecurrenceShape& s) {
   Rng rng(11);
-  const Inputs in = on(device, make_inputs(s, 20, rng));
+  const RecurrenceCase in = on(device, make_inputs(s, 20, rng));
   // Sequence 0 has accepted entries that are not in S yet; sequence 1 gets drafts; 2 starts.
   std::vector<RecurrenceState> together(3), alone(3);
   for (auto* states : {&together, &alone}) {

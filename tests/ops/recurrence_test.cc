@@ -26,7 +26,7 @@ TEST(Recurrence, SpansEqualCallsOfTheirOwn) {
 TEST(Recurrence, SameBitsForAnyThreadsAndTarget) {
   Rng rng(3);
   for (const auto& s : kRecurrenceShapes) {
-    const Inputs inputs = make_inputs(s, 131, rng);
+    const RecurrenceCase inputs = make_inputs(s, 131, rng);
     auto first_state = make_recurrence_state(cpu_device(1), s);
     const Tensor first = run(s, on(cpu_device(1), inputs), {129, 1}, first_state);
     for (const auto& target : cpu::runnable_targets()) {
@@ -44,9 +44,9 @@ TEST(Recurrence, SameBitsForAnyThreadsAndTarget) {
 TEST(Recurrence, ASharedStateIsNotChanged) {
   Rng rng(4);
   const auto s = kRecurrenceShapes[0];
-  const Inputs inputs = make_inputs(s, 12, rng);
+  const RecurrenceCase inputs = make_inputs(s, 12, rng);
   for (Device* device : cpu_and_reference()) {
-    const Inputs in = on(*device, inputs);
+    const RecurrenceCase in = on(*device, inputs);
     auto state = make_recurrence_state(*device, s);
     step(s, in, 0, 6, state);
     const RecurrenceState snapshot = state;
@@ -66,9 +66,9 @@ TEST(Recurrence, ASharedStateIsNotChanged) {
 TEST(Recurrence, DraftsEqualReferenceAndAnyTarget) {
   Rng rng(8);
   for (const auto& s : kRecurrenceShapes) {
-    const Inputs inputs = make_inputs(s, 20, rng);
+    const RecurrenceCase inputs = make_inputs(s, 20, rng);
     const auto play = [&](Device& device, RecurrenceState& state) {
-      const Inputs in = on(device, inputs);
+      const RecurrenceCase in = on(device, inputs);
       state = make_recurrence_state(device, s);
       std::vector<Tensor> parts = {step(s, in, 0, 6, state), try_rows(s, in, 6, 8, state),
                                    try_rows(s, in, 8, 9, state)};
@@ -102,8 +102,8 @@ TEST(Recurrence, PiecesAndRejectedDraftsGiveTheSameBits) {
   Device& cpu = cpu_device(3);
   std::mt19937 random(5);
   for (const auto& s : kRecurrenceShapes) {
-    const Inputs in = on(cpu, make_inputs(s, kTokens, rng)),
-                 others = on(cpu, make_inputs(s, kMaxDraftTokens, rng));
+    const RecurrenceCase in = on(cpu, make_inputs(s, kTokens, rng)),
+                         others = on(cpu, make_inputs(s, kMaxDraftTokens, rng));
     auto whole_state = make_recurrence_state(cpu, s);
     const Tensor whole = run(s, in, {kTokens}, whole_state);
     for (const int most : {1, 3, 16, 64}) {
@@ -135,7 +135,7 @@ TEST(Recurrence, AConvolutionWithoutGatesIsOneWithGatesOfOne) {
   for (Device* device : cpu_and_reference())
     for (const RecurrenceShape& s : kRecurrenceShapes) {
       if (s.channels == 0) continue;
-      const Inputs in = on(*device, make_inputs(s, 20, rng));
+      const RecurrenceCase in = on(*device, make_inputs(s, 20, rng));
       const int c = s.channels;
       const Tensor x = random_tensor({20, c}, rng);
       Tensor ones = host_device().empty({20, 3 * c}, Dtype::f32);
@@ -163,7 +163,7 @@ TEST(Recurrence, AConvolutionWithoutGatesIsOneWithGatesOfOne) {
 TEST(Recurrence, RefusesRulesThatCannotBe) {
   Rng rng(13);
   const auto attempt = [&](RecurrenceShape s) {
-    const Inputs in = on(cpu_device(), make_inputs(s, 2, rng));
+    const RecurrenceCase in = on(cpu_device(), make_inputs(s, 2, rng));
     auto state = make_recurrence_state(cpu_device(), s);
     step(s, in, 0, 2, state);
   };
@@ -183,7 +183,7 @@ TEST(Recurrence, RefusesRulesThatCannotBe) {
 TEST(Recurrence, DraftsLeaveSharedStatesAlone) {
   Rng rng(9);
   const auto s = kRecurrenceShapes[0];
-  const Inputs in = on(cpu_device(), make_inputs(s, 12, rng));
+  const RecurrenceCase in = on(cpu_device(), make_inputs(s, 12, rng));
   auto state = make_recurrence_state(cpu_device(), s);
   step(s, in, 0, 2, state);
   try_rows(s, in, 2, 6, state);
@@ -200,7 +200,7 @@ TEST(Recurrence, DraftsLeaveSharedStatesAlone) {
 TEST(Recurrence, RefusesDraftsThatCannotBe) {
   Rng rng(10);
   const auto s = kRecurrenceShapes[0];
-  const Inputs in = on(cpu_device(), make_inputs(s, 20, rng));
+  const RecurrenceCase in = on(cpu_device(), make_inputs(s, 20, rng));
   auto state = make_recurrence_state(cpu_device(), s);
   EXPECT_THROW(try_rows(s, in, 0, 17, state), std::invalid_argument);
   EXPECT_THROW(recurrence_commit(state, 1), std::invalid_argument);
@@ -225,7 +225,7 @@ TEST(Recurrence, RefusesWrongShapes) {
   Rng rng(5);
   const auto s = kRecurrenceShapes[0];
   Device& cpu = cpu_device();
-  Inputs in = on(cpu, make_inputs(s, 2, rng));
+  RecurrenceCase in = on(cpu, make_inputs(s, 2, rng));
   auto state = make_recurrence_state(cpu, s), other = make_recurrence_state(cpu, kRecurrenceShapes[1]);
   EXPECT_THROW(step(s, in, 0, 2, other), std::invalid_argument);
   in.b = cpu.zeros({2, 3}, Dtype::f32);
